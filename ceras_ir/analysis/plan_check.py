@@ -1,0 +1,72 @@
+"""
+Check a memory plan the slow way: walk the network, keep a map of who owns which bytes.
+
+Shares no code with liveness or the allocators. Every operation's operands must still be in
+place when it runs, and its result must fit its block and the arena.
+"""
+
+from math import prod
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+
+from ceras_ir.diagnostics import node_name
+from ceras_ir.dialects.graph import ConstantOp, ReshapeOp, storage_type, tensor_type
+from ceras_ir.dialects.mem import arena_of, block_of
+
+
+def check_plan(main: FuncOp) -> list[str]:
+    """What is wrong with the plan of `main`, in words; nothing for a good plan."""
+    arena = arena_of(main)
+    if arena is None:
+        return ["function has no mem.arena"]
+    findings: list[str] = []
+    owners: list[tuple[int, int, SSAValue]] = []
+
+    def claim(value: SSAValue, where: str, source: SSAValue | None) -> None:
+        block = block_of(value)
+        if block is None:
+            return
+        kind = tensor_type(value)
+        needed = prod(kind.get_shape()) * storage_type(kind.element_type).size
+        lower, upper = block.offset.data, block.offset.data + block.size.data
+        if needed > block.size.data:
+            findings.append(f"{where}: {needed} bytes in a block of {block.size.data}")
+        if lower % arena.alignment.data:
+            findings.append(f"{where}: offset {lower} is not aligned to {arena.alignment.data}")
+        if upper > arena.size.data:
+            findings.append(f"{where}: bytes to {upper} in an arena of {arena.size.data}")
+        kept = [o for o in owners if o[1] <= lower or o[0] >= upper or o[2] is source]
+        owners[:] = [*kept, (lower, lower + needed, value)]
+
+    for argument in main.body.block.args:
+        claim(argument, f"argument {argument.index}", None)
+    for op in main.body.block.ops:
+        if isinstance(op, ConstantOp):
+            claim(op.result, node_name(op), None)
+    for op in main.body.block.ops:
+        if isinstance(op, ConstantOp):
+            continue
+        for i, operand in enumerate(op.operands):
+            if block_of(operand) is not None and all(o[2] is not operand for o in owners):
+                findings.append(f"{node_name(op)}: operand {i} was overwritten before it was read")
+        outside = [r for r in op.results if block_of(r) is not None]
+        for value in outside:
+            # Only a reshape may write where its operand still lives: it writes the same bytes.
+            source = op.input if isinstance(op, ReshapeOp) else None
+            block = block_of(value)
+            assert block is not None
+            for operand in op.operands:
+                other = block_of(operand)
+                if operand is source or other is None:
+                    continue
+                if (
+                    block.offset.data < other.offset.data + other.size.data
+                    and other.offset.data < block.offset.data + block.size.data
+                ):
+                    findings.append(f"{node_name(op)}: result overlaps an operand it reads")
+            if source is not None and (other := block_of(source)) is not None:
+                if other.offset != block.offset:
+                    source = None
+            claim(value, node_name(op), source)
+    return findings

@@ -1,0 +1,86 @@
+"""
+What can be wrong with what a user gave us, as exceptions.
+
+Raised anywhere below the command line and printed by `ceras_ir.driver`; each knows its
+exit status. A mistake of ours is any other exception and keeps its traceback.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import DiagnosticException
+
+MAX_FINDINGS = 30
+"""How many findings one error prints; the rest are counted, so that a screen holds it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong at one node of the user's network."""
+
+    node: str
+    """Name of the node as the user's file spells it."""
+    operator: str
+    """Its operator, for example `Conv`."""
+    message: str
+    """What is wrong, what was expected, and the way out where there is one."""
+
+    def __str__(self) -> str:
+        return f"node '{self.node}' ({self.operator}): error: {self.message}"
+
+
+class InputError(DiagnosticException):
+    """The input is malformed or contradicts itself. Exit status 1."""
+
+    exit_status = 1
+
+    def __init__(self, message: str | Sequence[Finding], file: str | None = None):
+        """
+        `message` is one sentence or all the findings of one kind; `file` is the path as
+        the user wrote it (the driver fills it in where it is None).
+        """
+        self.findings = () if isinstance(message, str) else tuple(message)
+        self.file = file
+        super().__init__(message if isinstance(message, str) else "")
+        self.message = message if isinstance(message, str) else ""
+
+    def lines(self, file: str) -> list[str]:
+        """The diagnostic, one `FILE: ...` line per finding, at most a screenful."""
+        file = self.file or file
+        if not self.findings:
+            return [f"{file}: error: {self.message}"]
+        shown = [f"{file}: {f}" for f in self.findings[:MAX_FINDINGS]]
+        if more := len(self.findings) - len(shown):
+            shown.append(f"{file}: ... and {more} more of the same kind")
+        return shown
+
+    def __str__(self) -> str:
+        return self.message or "\n".join(map(str, self.findings))
+
+
+class UnsupportedError(InputError):
+    """
+    Valid input that this compiler or target does not take. Exit status 3; every message
+    has the word `unsupported`, and all such nodes are reported at once.
+    """
+
+    exit_status = 3
+
+
+class UsageError(InputError):
+    """The command line itself is wrong. Exit status 2."""
+
+    exit_status = 2
+
+
+def node_name(op: Operation) -> str:
+    """The name of the network's node that `op` came from, or its own name without one."""
+    match op.location:
+        case NameLoc(desc=name):
+            return name.data
+        case FileLineColLoc(line=line):
+            return f"{op.name} at line {line.data}"
+        case _:
+            return op.name

@@ -1,0 +1,155 @@
+"""The constant of the `graph` dialect: bytes with a tensor type, and numpy views of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeGuard
+
+from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    DenseResourceAttr,
+    Float32Type,
+    IntegerType,
+    Signedness,
+    TensorType,
+    f32,
+)
+from xdsl.interfaces import HasFolderInterface
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.traits import ConstantLike, Pure
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+from ceras_ir.diagnostics import InputError, node_name
+from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
+    Tensor,
+    is_tensor,
+    tensor_type,
+)
+from ceras_ir.dialects.quant import UniformType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from xdsl.dialects.builtin import LocationAttr
+
+
+def storage_type(element: Attribute) -> Float32Type | IntegerType:
+    """The type that holds `element` in memory."""
+    if isinstance(element, UniformType):
+        return element.storage
+    assert isinstance(element, Float32Type) or is_integer(element)
+    return element
+
+
+def is_integer(type: Attribute) -> TypeGuard[IntegerType]:
+    """Whether `type` is an integer of some width."""
+    return isinstance(type, IntegerType)
+
+
+def numpy_dtype(element: Attribute) -> np.dtype[np.generic]:
+    """The numpy type of arrays that hold `element`: float32 or a sized integer."""
+    import numpy as np
+
+    storage = storage_type(element)
+    if isinstance(storage, Float32Type):
+        return np.dtype(np.float32)
+    unsigned = storage.signedness.data == Signedness.UNSIGNED
+    return np.dtype(f"{'u' if unsigned else ''}int{storage.width.data}")
+
+
+@irdl_op_definition
+class ConstantOp(GraphOperation, HasFolderInterface):
+    """
+    A tensor known at compile time, row-major. `value` holds the stored numbers: float32,
+    or the integers of a quantized result type.
+    """
+
+    name = "graph.constant"
+
+    value = prop_def(DenseIntOrFPElementsAttr | DenseResourceAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure(), ConstantLike())
+    assembly_format = "$value attr-dict `:` type($result)"
+
+    def __init__(
+        self,
+        value: DenseIntOrFPElementsAttr | DenseResourceAttr,
+        result_type: Tensor | None = None,
+        *,
+        location: LocationAttr | None = None,
+    ):
+        assert is_tensor(value.type)
+        super().__init__(
+            properties={"value": value}, result_types=[result_type or value.type]
+        )
+        if location is not None:
+            self.location = location
+
+    @classmethod
+    def from_array(
+        cls,
+        array: NDArray[np.generic],
+        element: Attribute = f32,
+        *,
+        location: LocationAttr | None = None,
+    ) -> ConstantOp:
+        """`array`, already of the stored type of `element`, as a constant."""
+        import numpy as np
+
+        assert array.dtype == numpy_dtype(element), (array.dtype, element)
+        stored = TensorType(storage_type(element), array.shape)
+        raw = np.ascontiguousarray(array)
+        # A splat stays one: it prints short and never fills memory.
+        if raw.size > 1 and (raw.reshape(-1)[:2] == raw.reshape(-1)[0]).all():
+            if (raw == raw.reshape(-1)[0]).all():
+                raw = raw.reshape(-1)[:1]
+        dense = DenseIntOrFPElementsAttr(stored, BytesAttr(raw.tobytes()))
+        return cls(dense, TensorType(element, array.shape), location=location)
+
+    def array(self) -> NDArray[np.generic]:
+        """The stored numbers, read-only and without a copy where possible."""
+        import numpy as np
+
+        kind = tensor_type(self.result)
+        shape = kind.get_shape()
+        if isinstance(self.value, DenseResourceAttr):
+            raise InputError(
+                f"constant '{node_name(self)}' was elided when this text was printed; "
+                "print it again without --elide-constants"
+            )
+        flat = np.frombuffer(self.value.data.data, numpy_dtype(kind.element_type))
+        return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)
+
+    def fold(self):
+        return (self.value,)
+
+    def verify_semantics(self) -> None:
+        held, result = self.value.type, tensor_type(self.result)
+        if not is_tensor(held) or held.get_shape() != result.get_shape():
+            raise VerifyException(f"value of type {held} cannot be a constant of type {result}")
+        if held.element_type != storage_type(result.element_type):
+            raise VerifyException(
+                f"value must be stored as {storage_type(result.element_type)}, "
+                f"got {held.element_type}"
+            )
+
+
+class MaterializeConstant(ConstantMaterializationInterface):
+    """Lets folders of the dialect make constants."""
+
+    def materialize_constant(self, value: Attribute, type: Attribute) -> Operation | None:
+        if isa(value, DenseIntOrFPElementsAttr) and is_tensor(type):
+            return ConstantOp(value, type)
+        return None
+
+
+def constant_array(value: SSAValue) -> NDArray[np.generic] | None:
+    """The stored numbers of a value that is a constant, else None."""
+    owner = value.owner
+    return owner.array() if isinstance(owner, ConstantOp) else None

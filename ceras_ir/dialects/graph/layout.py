@@ -1,0 +1,271 @@
+"""Operations that move elements and compute nothing (resizing, which may interpolate, included)."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from math import prod
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    TensorType,
+    f64,
+    i64,
+)
+from xdsl.interfaces import HasFolderInterface
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.pattern_rewriter import RewritePattern
+from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
+    element_of,
+    expect_rank,
+    expect_shape,
+    quantized_element,
+    shape_of,
+)
+
+
+def expect_same_element(op: GraphOperation) -> None:
+    """Refuse an operation that would change the scale by moving elements."""
+    for value in op.operands:
+        if element_of(value) != element_of(op.results[0]):
+            raise VerifyException(
+                f"element type must stay the same, got {element_of(value)} -> "
+                f"{element_of(op.results[0])}"
+            )
+
+
+class LayoutPatterns(HasCanonicalizationPatternsTrait):
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        from ceras_ir.transforms.canonicalization.layout import LAYOUT_PATTERNS
+
+        return LAYOUT_PATTERNS
+
+
+@irdl_op_definition
+class ReshapeOp(GraphOperation, HasFolderInterface):
+    """The same elements in the same row-major order, in another shape."""
+
+    name = "graph.reshape"
+
+    input = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure(), LayoutPatterns())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue, shape: Sequence[int]):
+        super().__init__(
+            operands=[input], result_types=[TensorType(element_of(input), tuple(shape))]
+        )
+
+    def fold(self):
+        return (self.input,) if self.input.type == self.result.type else None
+
+    def verify_semantics(self) -> None:
+        expect_same_element(self)
+        source, target = shape_of(self.input), shape_of(self.result)
+        if prod(source) != prod(target):
+            raise VerifyException(
+                f"shape {source} has {prod(source)} elements, {target} has {prod(target)}"
+            )
+
+
+@irdl_op_definition
+class TransposeOp(GraphOperation, HasFolderInterface):
+    """Dimension `i` of the result is dimension `permutation[i]` of `input`."""
+
+    name = "graph.transpose"
+
+    input = operand_def(TensorType)
+    permutation = prop_def(DenseArrayBase.constr(i64))
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure(), LayoutPatterns())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue, permutation: Sequence[int]):
+        shape = shape_of(input)
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(element_of(input), [shape[p] for p in permutation])],
+            properties={"permutation": integers(permutation)},
+        )
+
+    def fold(self):
+        identity = self.permutation.get_values() == tuple(range(len(shape_of(self.input))))
+        return (self.input,) if identity else None
+
+    def verify_semantics(self) -> None:
+        expect_same_element(self)
+        shape, permutation = shape_of(self.input), self.permutation.get_values()
+        if sorted(permutation) != list(range(len(shape))):
+            raise VerifyException(
+                f"a permutation of {len(shape)} dimensions expected, got {list(permutation)}"
+            )
+        expect_shape("result", self.result, [shape[p] for p in permutation])
+
+
+@irdl_op_definition
+class ConcatOp(GraphOperation, HasFolderInterface):
+    """The operands one after the other along dimension `axis`, all of one element type."""
+
+    name = "graph.concat"
+
+    inputs = var_operand_def(TensorType)
+    axis = prop_def(IntegerAttr[IntegerType])
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$inputs attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, inputs: Sequence[SSAValue], axis: int):
+        shape = list(shape_of(inputs[0]))
+        shape[axis] = sum(shape_of(v)[axis] for v in inputs)
+        super().__init__(
+            operands=[inputs],
+            result_types=[TensorType(element_of(inputs[0]), shape)],
+            properties={"axis": IntegerAttr(axis, i64)},
+        )
+
+    def fold(self):
+        return (self.inputs[0],) if len(self.inputs) == 1 else None
+
+    def verify_semantics(self) -> None:
+        if not self.inputs:
+            raise VerifyException("at least one operand expected")
+        expect_same_element(self)
+        result, axis = shape_of(self.result), self.axis.value.data
+        if not 0 <= axis < len(result):
+            raise VerifyException(f"axis must be in [0, {len(result)}), got {axis}")
+        for value in self.inputs:
+            shape = shape_of(value)
+            if len(shape) != len(result) or any(
+                a != b for i, (a, b) in enumerate(zip(shape, result, strict=True)) if i != axis
+            ):
+                raise VerifyException(
+                    f"operand of shape {shape} does not fit {result} along axis {axis}"
+                )
+        if (total := sum(shape_of(v)[axis] for v in self.inputs)) != result[axis]:
+            raise VerifyException(f"extents along axis {axis} add to {total}, not {result[axis]}")
+
+
+class Resize(StrEnum):
+    NEAREST = "nearest"
+    LINEAR = "linear"
+
+
+class Coordinates(StrEnum):
+    """Where output index `i` lies in the input; ONNX `coordinate_transformation_mode`."""
+
+    HALF_PIXEL = "half_pixel"
+    """`(i + 0.5) / scale - 0.5`"""
+    PYTORCH_HALF_PIXEL = "pytorch_half_pixel"
+    """as half_pixel, but 0 where the output has one element"""
+    ALIGN_CORNERS = "align_corners"
+    """`i * (in - 1) / (out - 1)`, 0 where the output has one element"""
+    ASYMMETRIC = "asymmetric"
+    """`i / scale`"""
+
+
+class Nearest(StrEnum):
+    """How a coordinate becomes an index; ONNX `nearest_mode`."""
+
+    ROUND_PREFER_FLOOR = "round_prefer_floor"
+    ROUND_PREFER_CEIL = "round_prefer_ceil"
+    FLOOR = "floor"
+    CEIL = "ceil"
+
+
+@irdl_op_definition
+class ResizeOp(GraphOperation):
+    """
+    Resample height and width of `input` [N, H, W, C] by `scales` [sy, sx].
+
+    The coordinate of an output index is computed in double precision as `coordinates` says
+    and becomes an index by `rounding`, clamped into the input. `linear` (float only) mixes
+    the two neighbours per dimension with float32 weights `1 - t` and `t`, first along height
+    (`a*(1-t) + b*t`), then along width. After ONNX `Resize`.
+    """
+
+    name = "graph.resize"
+
+    kind = prop_def(StringAttr)
+    input = operand_def(TensorType)
+    scales = prop_def(DenseArrayBase.constr(f64))
+    coordinates = prop_def(StringAttr)
+    rounding = prop_def(StringAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self,
+        kind: Resize,
+        input: SSAValue,
+        size: tuple[int, int],
+        scales: tuple[float, float],
+        coordinates: Coordinates = Coordinates.HALF_PIXEL,
+        rounding: Nearest = Nearest.ROUND_PREFER_FLOOR,
+    ):
+        n, _, _, c = shape_of(input)
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(element_of(input), (n, *size, c))],
+            properties={
+                "kind": StringAttr(kind.value),
+                "scales": DenseArrayBase.from_list(f64, list(scales)),
+                "coordinates": StringAttr(coordinates.value),
+                "rounding": StringAttr(rounding.value),
+            },
+        )
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """Scales of height and width."""
+        height, width = self.scales.get_values()
+        return float(height), float(width)
+
+    @property
+    def function(self) -> Resize:
+        return Resize(self.kind.data)
+
+    def verify_semantics(self) -> None:
+        expect_same_element(self)
+        expect_rank("input", self.input, 4)
+        expect_rank("result", self.result, 4)
+        for name, value, allowed in (
+            ("kind", self.kind.data, Resize),
+            ("coordinates", self.coordinates.data, Coordinates),
+            ("rounding", self.rounding.data, Nearest),
+        ):
+            if value not in set(allowed):
+                raise VerifyException(f"{name} must be one of {', '.join(allowed)}, got {value}")
+        scales = self.scales.get_values()
+        if len(scales) != 2 or any(not 0.0 < s < float("inf") for s in scales):
+            raise VerifyException("two positive scales expected")
+        source, target = shape_of(self.input), shape_of(self.result)
+        if (source[0], source[3]) != (target[0], target[3]):
+            raise VerifyException(f"only height and width can change, got {source} -> {target}")
+        if self.function is Resize.LINEAR and quantized_element(self.result) is not None:
+            raise VerifyException("linear resizing is float; dequantize its input")
+
+
+def type_with_element(value: SSAValue, element: Attribute) -> TensorType[Attribute]:
+    """The type of `value` with another element type."""
+    return TensorType(element, shape_of(value))

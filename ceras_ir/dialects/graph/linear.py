@@ -1,0 +1,248 @@
+"""
+Operations that multiply and accumulate: convolution and matrix product.
+
+Both share one epilogue. In float: `activation(acc + bias + residual)`. Quantized, with
+stored integers and `acc` the exact sum of products of `x - zero_point(x)` and
+`w - zero_point(w)` (padding contributes nothing):
+
+`requant(acc + bias + ((residual - zero_point(residual)) << residual_shift))`
+
+`bias` is stored in 32 bits at scale(input) * scale(weights). The sum must be proven to fit
+32 bits for every input, in any order of addition; so there is no overflow to define.
+"""
+
+from abc import ABC
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph.attributes import FunctionAttr, integers
+from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
+    Tensor,
+    expect_length,
+    expect_rank,
+    expect_rescaling,
+    expect_shape,
+    quantized_element,
+    shape_of,
+    window_output,
+)
+from ceras_ir.dialects.quant import RequantAttr
+
+MAX_RESIDUAL_SHIFT = 23
+"""A residual of 8 bits shifted further would not fit the 32-bit accumulator."""
+
+
+class LinearOperation(GraphOperation, ABC):
+    """A multiply-accumulate operation with the common epilogue."""
+
+    input = operand_def(TensorType)
+    weights = operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+    residual = opt_operand_def(TensorType)
+    activation = opt_prop_def(FunctionAttr)
+    requant = opt_prop_def(RequantAttr)
+    residual_shift = opt_prop_def(IntegerAttr[IntegerType])
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
+    assembly_format = (
+        "$input `,` $weights (`bias` $bias^ `:` type($bias))? "
+        "(`residual` $residual^ `:` type($residual))? "
+        "attr-dict `:` `(` type($input) `,` type($weights) `)` `->` type($result)"
+    )
+
+    @property
+    def residual_left_shift(self) -> int:
+        """By how many bits a quantized residual is moved left; 0 without one."""
+        return self.residual_shift.value.data if self.residual_shift is not None else 0
+
+    def verify_epilogue(self, channels: int) -> None:
+        if self.bias is not None:
+            expect_shape("bias", self.bias, (channels,))
+            element = quantized_element(self.bias)
+            if element is not None and element.storage.width.data != 32:
+                raise VerifyException(f"bias must be stored in 32 bits, got {element.storage}")
+        if self.residual is not None:
+            expect_shape("residual", self.residual, shape_of(self.result))
+        if self.residual_shift is not None:
+            if self.residual is None or not self.is_quantized:
+                raise VerifyException("'residual_shift' needs a quantized residual")
+            if not 0 <= self.residual_left_shift <= MAX_RESIDUAL_SHIFT:
+                raise VerifyException(
+                    f"residual_shift must be in [0, {MAX_RESIDUAL_SHIFT}], "
+                    f"got {self.residual_left_shift}"
+                )
+        if self.activation is not None and self.is_quantized:
+            raise VerifyException(
+                "a quantized operation clamps in 'requant'; other functions are 'graph.lookup'"
+            )
+        expect_rescaling(self, self.requant)
+
+
+def _epilogue_properties(
+    activation: FunctionAttr | None, requant: RequantAttr | None, residual_shift: int | None
+) -> dict[str, Attribute | None]:
+    return {
+        "activation": activation,
+        "requant": requant,
+        "residual_shift": None if residual_shift is None else IntegerAttr(residual_shift, i64),
+    }
+
+
+@irdl_op_definition
+class Conv2dOp(LinearOperation):
+    """
+    Two-dimensional cross-correlation of `input` [N, H, W, C] with `weights` [O, KH, KW, C/g]:
+
+    `acc[n, y, x, o] = sum over i, j, c of
+       input[n, y*sh + i*dh - top, x*sw + j*dw - left, group(o)*C/g + c] * weights[o, i, j, c]`
+
+    where positions outside `input` contribute zero, `padding` is [top, left, bottom, right],
+    and `group(o) = o / (O/g)`. Epilogue as the module says. After ONNX `Conv`.
+    """
+
+    name = "graph.conv2d"
+
+    strides = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
+    padding = prop_def(DenseArrayBase.constr(i64), default_value=integers((0, 0, 0, 0)))
+    dilations = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
+    groups = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(1, i64))
+
+    def __init__(
+        self,
+        input: SSAValue,
+        weights: SSAValue,
+        bias: SSAValue | None = None,
+        residual: SSAValue | None = None,
+        *,
+        result_element: Attribute,
+        strides: Sequence[int] = (1, 1),
+        padding: Sequence[int] = (0, 0, 0, 0),
+        dilations: Sequence[int] = (1, 1),
+        groups: int = 1,
+        activation: FunctionAttr | None = None,
+        requant: RequantAttr | None = None,
+        residual_shift: int | None = None,
+    ):
+        n, h, w, _ = shape_of(input)
+        o, kh, kw, _ = shape_of(weights)
+        top, left, bottom, right = padding
+        oh = window_output(h, top, bottom, kh, strides[0], dilations[0])
+        ow = window_output(w, left, right, kw, strides[1], dilations[1])
+        super().__init__(
+            operands=[input, weights, bias, residual],
+            result_types=[TensorType(result_element, (n, oh, ow, o))],
+            properties={
+                "strides": integers(strides),
+                "padding": integers(padding),
+                "dilations": integers(dilations),
+                "groups": IntegerAttr(groups, i64),
+                **_epilogue_properties(activation, requant, residual_shift),
+            },
+        )
+
+    @property
+    def group_count(self) -> int:
+        return self.groups.value.data
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of one inference, taps in the padding included."""
+        _, kh, kw, c = shape_of(self.weights)
+        n, oh, ow, o = shape_of(self.result)
+        return n * oh * ow * o * kh * kw * c
+
+    def verify_semantics(self) -> None:
+        expect_rank("input", self.input, 4)
+        expect_rank("weights", self.weights, 4)
+        expect_length("strides", strides := self.strides.get_values(), 2, 1)
+        expect_length("padding", padding := self.padding.get_values(), 4, 0)
+        expect_length("dilations", dilations := self.dilations.get_values(), 2, 1)
+        n, h, w, c = shape_of(self.input)
+        o, kh, kw, per_group = shape_of(self.weights)
+        g = self.group_count
+        if g < 1 or c % g or o % g:
+            raise VerifyException(f"groups must divide {c} input and {o} output channels, got {g}")
+        if per_group * g != c:
+            raise VerifyException(
+                f"weights of {per_group} channels in {g} groups expect {per_group * g} input "
+                f"channels, got {c}"
+            )
+        oh = window_output(h, padding[0], padding[2], kh, strides[0], dilations[0])
+        ow = window_output(w, padding[1], padding[3], kw, strides[1], dilations[1])
+        if oh < 1 or ow < 1:
+            raise VerifyException(f"a {kh}x{kw} window does not fit the padded input of {h}x{w}")
+        expect_shape("result", self.result, (n, oh, ow, o))
+        self.verify_epilogue(o)
+
+
+@irdl_op_definition
+class MatmulOp(LinearOperation):
+    """
+    Matrix product of `input` [M, K] with transposed `weights` [N, K]:
+
+    `acc[m, n] = sum over k of input[m, k] * weights[n, k]`
+
+    Epilogue as the module says. After ONNX `Gemm` with transB = 1.
+    """
+
+    name = "graph.matmul"
+
+    def __init__(
+        self,
+        input: SSAValue,
+        weights: SSAValue,
+        bias: SSAValue | None = None,
+        residual: SSAValue | None = None,
+        *,
+        result_element: Attribute,
+        activation: FunctionAttr | None = None,
+        requant: RequantAttr | None = None,
+        residual_shift: int | None = None,
+    ):
+        result_type: Tensor = TensorType(
+            result_element, (shape_of(input)[0], shape_of(weights)[0])
+        )
+        super().__init__(
+            operands=[input, weights, bias, residual],
+            result_types=[result_type],
+            properties=_epilogue_properties(activation, requant, residual_shift),
+        )
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of one inference."""
+        m, n = shape_of(self.result)
+        return m * n * shape_of(self.weights)[1]
+
+    def verify_semantics(self) -> None:
+        expect_rank("input", self.input, 2)
+        expect_rank("weights", self.weights, 2)
+        (m, k), (n, wk) = shape_of(self.input), shape_of(self.weights)
+        if k != wk:
+            raise VerifyException(f"input of {k} columns cannot meet weights of {wk} columns")
+        expect_shape("result", self.result, (m, n))
+        self.verify_epilogue(n)

@@ -1,0 +1,174 @@
+"""Pooling of feature maps: maximum and average over sliding windows."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, StringAttr, TensorType, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
+    expect_length,
+    expect_rank,
+    expect_rescaling,
+    expect_shape,
+    quantized_element,
+    scale_of,
+    shape_of,
+    window_extent,
+    window_output,
+)
+from ceras_ir.dialects.quant import RequantAttr
+
+
+class Pool(StrEnum):
+    """What is taken of a window."""
+
+    MAX = "max"
+    AVERAGE = "average"
+
+
+@irdl_op_definition
+class Pool2dOp(GraphOperation):
+    """
+    Pool windows of `input` [N, H, W, C], per channel; `padding` is [top, left, bottom, right].
+
+    `max`: the greatest element inside the input; a quantized result has the input's scale.
+
+    `average`: the sum of the elements inside the input, added in row-major order, divided by
+    their number, or by the size of the window with `count_include_pad`. Quantized, with K the
+    size of the window and k the number that float would divide by:
+
+    `requant(sum of (x - zero_point))` with the multiplier `(2*multiplier*K + k) / (2*k)`, floored.
+
+    So `requant` holds the reciprocal of a full window. After ONNX `MaxPool`, `AveragePool`.
+    """
+
+    name = "graph.pool2d"
+
+    kind = prop_def(StringAttr)
+    input = operand_def(TensorType)
+    kernel = prop_def(DenseArrayBase.constr(i64))
+    strides = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
+    padding = prop_def(DenseArrayBase.constr(i64), default_value=integers((0, 0, 0, 0)))
+    dilations = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
+    count_include_pad = prop_def(BoolAttr, default_value=BoolAttr.from_bool(False))
+    requant = opt_prop_def(RequantAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self,
+        kind: Pool,
+        input: SSAValue,
+        kernel: Sequence[int],
+        *,
+        result_element: Attribute,
+        strides: Sequence[int] = (1, 1),
+        padding: Sequence[int] = (0, 0, 0, 0),
+        dilations: Sequence[int] = (1, 1),
+        count_include_pad: bool = False,
+        requant: RequantAttr | None = None,
+    ):
+        n, h, w, c = shape_of(input)
+        oh = window_output(h, padding[0], padding[2], kernel[0], strides[0], dilations[0])
+        ow = window_output(w, padding[1], padding[3], kernel[1], strides[1], dilations[1])
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(result_element, (n, oh, ow, c))],
+            properties={
+                "kind": StringAttr(kind.value),
+                "kernel": integers(kernel),
+                "strides": integers(strides),
+                "padding": integers(padding),
+                "dilations": integers(dilations),
+                "count_include_pad": BoolAttr.from_bool(count_include_pad),
+                "requant": requant,
+            },
+        )
+
+    @property
+    def function(self) -> Pool:
+        return Pool(self.kind.data)
+
+    @property
+    def includes_padding(self) -> bool:
+        return bool(self.count_include_pad.value.data)
+
+    def verify_semantics(self) -> None:
+        if self.kind.data not in set(Pool):
+            raise VerifyException(f"kind must be one of {', '.join(Pool)}, got {self.kind.data}")
+        expect_rank("input", self.input, 4)
+        expect_length("kernel", kernel := self.kernel.get_values(), 2, 1)
+        expect_length("strides", strides := self.strides.get_values(), 2, 1)
+        expect_length("padding", padding := self.padding.get_values(), 4, 0)
+        expect_length("dilations", dilations := self.dilations.get_values(), 2, 1)
+        n, h, w, c = shape_of(self.input)
+        extent = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
+        # A window wholly in the padding would have nothing to take.
+        if any(padding[i] >= extent[i % 2] for i in range(4)):
+            raise VerifyException(
+                f"padding {list(padding)} must be smaller than the window of {extent}"
+            )
+        oh = window_output(h, padding[0], padding[2], kernel[0], strides[0], dilations[0])
+        ow = window_output(w, padding[1], padding[3], kernel[1], strides[1], dilations[1])
+        if oh < 1 or ow < 1:
+            raise VerifyException(f"a window of {extent} does not fit the padded input of {h}x{w}")
+        expect_shape("result", self.result, (n, oh, ow, c))
+        if self.function is Pool.AVERAGE:
+            expect_rescaling(self, self.requant)
+        elif self.requant is not None:
+            raise VerifyException("max pooling cannot have 'requant': it never leaves its scale")
+        elif quantized_element(self.input) != quantized_element(self.result):
+            raise VerifyException(
+                "max pooling must keep the element type of its input, "
+                f"got {self.input.type} -> {self.result.type}"
+            )
+
+
+def average_requant(op: Pool2dOp, count: int) -> RequantAttr:
+    """The requantization of a window with `count` elements inside the input, as documented."""
+    assert op.requant is not None
+    window = 1
+    for extent in op.kernel.get_values():
+        window *= extent
+    if count == window:
+        return op.requant
+    full = op.requant.multiplier.data
+    return RequantAttr(
+        op.requant.shift.data,
+        multiplier=(2 * full * window + count) // (2 * count),
+        rounding=op.requant.mode,
+        zero_point=op.requant.zero_point.data,
+        low=op.requant.low.data,
+        high=op.requant.high.data,
+    )
+
+
+def reciprocal_requant(window: int, input: SSAValue, result_scale: float) -> RequantAttr:
+    """
+    Division by `window` and the change of scale as a fixed-point multiplier.
+
+    The shift is such that the multiplier of a window of one element still has 31 bits; the
+    error against exact division stays below 2^-14 of a unit in the last place for sums of
+    int8 over windows up to 2^12 elements.
+    """
+    ratio = scale_of(input) / result_scale / window
+    shift = 0
+    # The multiplier of a window of one element is `window` times the full one's.
+    while ratio * window * 2.0 ** (shift + 1) < 1 << 30 and shift < 40:
+        shift += 1
+    return RequantAttr(shift, multiplier=int(ratio * 2.0**shift + 0.5))

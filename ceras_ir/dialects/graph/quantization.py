@@ -1,0 +1,92 @@
+"""Operations that cross between float and quantized numbers, or between two scales."""
+
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
+    expect_shape,
+    expect_storable,
+    quantized_element,
+    shape_of,
+)
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+
+
+@irdl_op_definition
+class QuantizeOp(GraphOperation):
+    """
+    `clamp(round_half_even(x / scale) + zero_point, low, high)` of the result's element type,
+    the division in float32. NaN gives the zero point. After ONNX `QuantizeLinear`.
+    """
+
+    name = "graph.quantize"
+
+    input = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue, element: UniformType):
+        super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
+
+    def verify_semantics(self) -> None:
+        expect_shape("result", self.result, shape_of(self.input))
+        if quantized_element(self.input) is not None or quantized_element(self.result) is None:
+            raise VerifyException(
+                f"float to quantized expected, got {self.input.type} -> {self.result.type}"
+            )
+
+
+@irdl_op_definition
+class DequantizeOp(GraphOperation):
+    """`(q - zero_point) * scale` in float32. After ONNX `DequantizeLinear`."""
+
+    name = "graph.dequantize"
+
+    input = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue):
+        super().__init__(operands=[input], result_types=[TensorType(f32, shape_of(input))])
+
+    def verify_semantics(self) -> None:
+        expect_shape("result", self.result, shape_of(self.input))
+        if quantized_element(self.input) is None or quantized_element(self.result) is not None:
+            raise VerifyException(
+                f"quantized to float expected, got {self.input.type} -> {self.result.type}"
+            )
+
+
+@irdl_op_definition
+class RequantizeOp(GraphOperation):
+    """`requant(q - zero_point)`: the same real number at another scale, rounded once."""
+
+    name = "graph.requantize"
+
+    input = operand_def(TensorType)
+    requant = prop_def(RequantAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue, element: UniformType, requant: RequantAttr):
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(element, shape_of(input))],
+            properties={"requant": requant},
+        )
+
+    def verify_semantics(self) -> None:
+        expect_shape("result", self.result, shape_of(self.input))
+        if quantized_element(self.input) is None:
+            raise VerifyException(f"quantized input expected, got {self.input.type}")
+        expect_storable(self.result, self.requant)

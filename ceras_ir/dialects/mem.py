@@ -1,0 +1,277 @@
+"""
+The `mem` dialect: who computes a value, where it lives, and how it changes hands.
+
+`#mem.device` and `#mem.block` are attached to operations of other dialects as the
+discardable attributes `mem.device` and `mem.block`; `#mem.arena` to the function. The few
+operations here are what happens at the border between two devices.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    DictionaryAttr,
+    FlatSymbolRefAttrConstr,
+    IntAttr,
+    StringAttr,
+    SymbolRefAttr,
+    TensorType,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, ParametrizedAttribute, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.traits import Pure, SymbolTable, SymbolUserOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, element_of, shape_of
+
+LANES = 16
+"""Channels of one packed vector."""
+
+DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
+"""Names of the discardable attributes; `mem.reason` is the text why a device was chosen."""
+
+
+class Device(StrEnum):
+    """A machine that computes."""
+
+    CPU = "cpu"
+    FPGA = "fpga"
+    VTA = "vta"
+
+
+@irdl_attr_definition
+class DeviceAttr(ParametrizedAttribute):
+    """The device that runs an operation: `#mem.device<vta>`."""
+
+    name = "mem.device"
+
+    device: StringAttr
+
+    def __init__(self, device: Device):
+        super().__init__(StringAttr(device.value))
+
+    def verify(self) -> None:
+        if self.device.data not in set(Device):
+            raise VerifyException(
+                f"device must be one of {', '.join(Device)}, got {self.device.data}"
+            )
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return (StringAttr(parser.parse_identifier()),)
+
+    def print_parameters(self, printer: Printer) -> None:
+        printer.print_string(f"<{self.device.data}>")
+
+
+class _IntegerFields(ParametrizedAttribute):
+    """Spelled `<name = integer, ...>`, each field once and in this order."""
+
+    FIELDS: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        values: list[IntAttr] = []
+        with parser.in_angle_brackets():
+            for i, field in enumerate(cls.FIELDS):
+                if i:
+                    parser.parse_punctuation(",")
+                parser.parse_keyword(field)
+                parser.parse_punctuation("=")
+                values.append(IntAttr(parser.parse_integer()))
+        return values
+
+    def print_parameters(self, printer: Printer) -> None:
+        fields = (f"{f} = {getattr(self, f).data}" for f in self.FIELDS)
+        printer.print_string(f"<{', '.join(fields)}>")
+
+
+@irdl_attr_definition
+class BlockAttr(_IntegerFields):
+    """
+    Where a value lives: bytes [offset, offset + size) of the arena. `id` numbers the shared
+    block; values whose lifetimes do not overlap share one.
+    """
+
+    name = "mem.block"
+    FIELDS: ClassVar = ("id", "offset", "size")
+
+    id: IntAttr
+    offset: IntAttr
+    size: IntAttr
+
+    def __init__(self, id: int, offset: int, size: int):
+        super().__init__(IntAttr(id), IntAttr(offset), IntAttr(size))
+
+    def verify(self) -> None:
+        if self.id.data < 0 or self.offset.data < 0 or self.size.data < 1:
+            raise VerifyException(
+                "a block needs an id and offset of at least 0 and a size of at least 1, got "
+                f"{self.id.data}, {self.offset.data}, {self.size.data}"
+            )
+
+
+@irdl_attr_definition
+class ArenaAttr(_IntegerFields):
+    """The memory that all blocks of a function are cut from, in bytes."""
+
+    name = "mem.arena"
+    FIELDS: ClassVar = ("size", "alignment")
+
+    size: IntAttr
+    alignment: IntAttr
+
+    def __init__(self, size: int, alignment: int):
+        super().__init__(IntAttr(size), IntAttr(alignment))
+
+    def verify(self) -> None:
+        alignment = self.alignment.data
+        if self.size.data < 0 or alignment < 1 or alignment & (alignment - 1):
+            raise VerifyException(
+                "an arena needs a size of at least 0 and a power of two as alignment, got "
+                f"{self.size.data}, {alignment}"
+            )
+
+
+def device_of(op: Operation) -> Device:
+    """Who runs `op`; the CPU where nothing is said."""
+    attribute = op.attributes.get(DEVICE)
+    return Device(attribute.device.data) if isinstance(attribute, DeviceAttr) else Device.CPU
+
+
+def block_of(value: SSAValue) -> BlockAttr | None:
+    """Where `value` lives, or None: a constant, or in the caller's memory."""
+    if isinstance(value, BlockArgument):
+        function = value.block.parent_op()
+        if not isinstance(function, FuncOp) or function.arg_attrs is None:
+            return None
+        attributes = function.arg_attrs.data[value.index]
+        assert isinstance(attributes, DictionaryAttr)
+        block = attributes.data.get(BLOCK)
+    else:
+        assert isinstance(value.owner, Operation)
+        block = value.owner.attributes.get(BLOCK)
+    return block if isinstance(block, BlockAttr) else None
+
+
+def arena_of(function: FuncOp) -> ArenaAttr | None:
+    """The arena of a function whose values have been placed in blocks."""
+    arena = function.attributes.get(ARENA)
+    return arena if isinstance(arena, ArenaAttr) else None
+
+
+def packed_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """[N, H, W, C] -> [N, ceil(C/16), H, W, 16]; [M, K] -> [ceil(K/16), M, 16]."""
+    blocks = -(-shape[-1] // LANES)
+    if len(shape) == 4:
+        return (shape[0], blocks, shape[1], shape[2], LANES)
+    if len(shape) == 2:
+        return (blocks, shape[0], LANES)
+    raise VerifyException(f"only tensors of rank 2 and 4 can be packed, got shape {tuple(shape)}")
+
+
+def _expect_packed(plain: SSAValue, packed: SSAValue) -> None:
+    if shape_of(packed) != (expected := packed_shape(shape_of(plain))):
+        raise VerifyException(f"packed shape must be {expected}, got {shape_of(packed)}")
+    if element_of(plain) != element_of(packed):
+        raise VerifyException("packing keeps the element type")
+
+
+@irdl_op_definition
+class PackOp(GraphOperation):
+    """
+    Channels into vectors of 16, the layout of an accelerator with 16x16 intrinsics:
+    `result[n, c / 16, y, x, c % 16] = input[n, y, x, c]`, or `result[k / 16, m, k % 16] =
+    input[m, k]`; lanes past the last channel are zero.
+    """
+
+    name = "mem.pack"
+
+    input = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue):
+        shape = packed_shape(shape_of(input))
+        super().__init__(operands=[input], result_types=[TensorType(element_of(input), shape)])
+
+    def verify_semantics(self) -> None:
+        _expect_packed(self.input, self.result)
+
+
+@irdl_op_definition
+class UnpackOp(GraphOperation):
+    """The inverse of `mem.pack`; lanes past the last channel are dropped."""
+
+    name = "mem.unpack"
+
+    input = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue, result_type: Tensor):
+        super().__init__(operands=[input], result_types=[result_type])
+
+    def verify_semantics(self) -> None:
+        _expect_packed(self.result, self.input)
+
+
+class _KernelExists(SymbolUserOpInterface):
+    def verify(self, op: Operation) -> None:
+        assert isinstance(op, LaunchOp)
+        kernel = SymbolTable.lookup_symbol(op, op.kernel)
+        if not isinstance(kernel, FuncOp):
+            raise VerifyException(f"no function {op.kernel} to launch")
+        expected = len(op.inputs) + len(op.outputs)
+        if len(kernel.body.block.args) != expected:
+            raise VerifyException(
+                f"kernel {op.kernel} takes {len(kernel.body.block.args)} buffers, got {expected}"
+            )
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """
+    Run a kernel on an accelerator: a function over `memref`s in memory space "dram", first the
+    inputs, then the outputs, which it writes completely.
+    """
+
+    name = "mem.launch"
+
+    kernel = prop_def(FlatSymbolRefAttrConstr)
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+
+    traits = traits_def(Pure(), _KernelExists())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format = "$kernel `(` $inputs `)` attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, kernel: str, inputs: Sequence[SSAValue], output_types: Sequence[Tensor]):
+        super().__init__(
+            operands=[inputs],
+            result_types=[output_types],
+            properties={"kernel": SymbolRefAttr(kernel)},
+        )
+
+
+Mem = Dialect("mem", [PackOp, UnpackOp, LaunchOp], [DeviceAttr, BlockAttr, ArenaAttr])

@@ -1,0 +1,312 @@
+"""
+Quantized numbers: the type `!quant.uniform` and the attribute that every rescaling carries.
+
+The type is spelled as in upstream MLIR's `quant` dialect, and so has no operations here:
+upstream refuses any operation or attribute of that dialect that it does not know. The
+attribute is therefore `#graph.requant`, registered by the `graph` dialect.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    Float32Type,
+    FloatData,
+    IntAttr,
+    IntegerType,
+    NoneAttr,
+    Signedness,
+    StringAttr,
+    f32,
+    i8,
+)
+from xdsl.ir import Attribute, Dialect, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+
+def _decimal(value: float) -> str:
+    """The shortest decimal that reads back as `value`, with the point MLIR asks for."""
+    text = repr(value)
+    if "e" in text and "." not in text:
+        mantissa, exponent = text.split("e")
+        return f"{mantissa}.0e{exponent}"
+    return text
+
+
+@irdl_attr_definition
+class UniformType(ParametrizedAttribute, TypeAttribute):
+    """
+    A number stored as an integer: `real = scale * (stored - zero_point)`.
+
+    `!quant.uniform<i8:f32, 0.5>`, `!quant.uniform<i8:f32, 0.5:-3>`, or per channel of
+    dimension `axis`: `!quant.uniform<i8:f32:0, {0.5, 0.25:1}>`.
+    """
+
+    name = "quant.uniform"
+
+    storage: IntegerType
+    expressed: Float32Type
+    axis: IntAttr | NoneAttr
+    scales: ArrayAttr[FloatData]
+    zero_points: ArrayAttr[IntAttr]
+
+    def __init__(
+        self,
+        scales: float | Sequence[float],
+        zero_points: int | Sequence[int] = 0,
+        *,
+        storage: IntegerType = i8,
+        axis: int | None = None,
+    ):
+        scale_list = [scales] if isinstance(scales, int | float) else list(scales)
+        points = (
+            [zero_points] * len(scale_list) if isinstance(zero_points, int) else list(zero_points)
+        )
+        super().__init__(
+            storage,
+            f32,
+            NoneAttr() if axis is None else IntAttr(axis),
+            ArrayAttr([FloatData(float(s)) for s in scale_list]),
+            ArrayAttr([IntAttr(int(z)) for z in points]),
+        )
+
+    @property
+    def is_per_axis(self) -> bool:
+        return isinstance(self.axis, IntAttr)
+
+    @property
+    def scale(self) -> float:
+        """The scale of a per-tensor type."""
+        assert not self.is_per_axis
+        return self.scales.data[0].data
+
+    @property
+    def zero_point(self) -> int:
+        """The zero point of a per-tensor type."""
+        assert not self.is_per_axis
+        return self.zero_points.data[0].data
+
+    @property
+    def is_signed(self) -> bool:
+        return self.storage.signedness.data != Signedness.UNSIGNED
+
+    @property
+    def low(self) -> int:
+        """Least stored value."""
+        return -(1 << self.storage.width.data - 1) if self.is_signed else 0
+
+    @property
+    def high(self) -> int:
+        """Greatest stored value."""
+        return (1 << self.storage.width.data - int(self.is_signed)) - 1
+
+    def with_scale(self, scale: float) -> "UniformType":
+        """The same storage with another scale and no zero point."""
+        return UniformType(scale, storage=self.storage)
+
+    def verify(self) -> None:
+        if self.storage.width.data not in (8, 16, 32):
+            raise VerifyException(f"storage must be 8, 16 or 32 bits wide, got {self.storage}")
+        if not self.scales.data or len(self.scales) != len(self.zero_points):
+            raise VerifyException("one zero point per scale and at least one scale expected")
+        if not self.is_per_axis and len(self.scales) != 1:
+            raise VerifyException(f"one scale expected without an axis, got {len(self.scales)}")
+        for scale in self.scales:
+            if not 0.0 < scale.data < float("inf"):
+                raise VerifyException(f"scale must be positive and finite, got {scale.data}")
+        for point in self.zero_points:
+            if not self.low <= point.data <= self.high:
+                raise VerifyException(
+                    f"zero point must be in [{self.low}, {self.high}], got {point.data}"
+                )
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            start = parser.pos
+            storage = parser.parse_type()
+            if not isa(storage, IntegerType):
+                parser.raise_error(
+                    f"integer storage type expected, got {storage}", start, parser.pos
+                )
+            parser.parse_punctuation(":")
+            if parser.parse_type() != f32:
+                parser.raise_error("f32 is the only expressed type")
+            axis = parser.parse_integer() if parser.parse_optional_punctuation(":") else None
+            parser.parse_punctuation(",")
+
+            def entry() -> tuple[float, int]:
+                scale = float(parser.parse_number())
+                return scale, parser.parse_integer() if parser.parse_optional_punctuation(
+                    ":"
+                ) else 0
+
+            entries = (
+                [entry()]
+                if axis is None
+                else parser.parse_comma_separated_list(parser.Delimiter.BRACES, entry)
+            )
+        return (
+            storage,
+            f32,
+            NoneAttr() if axis is None else IntAttr(axis),
+            ArrayAttr([FloatData(s) for s, _ in entries]),
+            ArrayAttr([IntAttr(z) for _, z in entries]),
+        )
+
+    def print_parameters(self, printer: Printer) -> None:
+        entries = ", ".join(
+            _decimal(s.data) + (f":{z.data}" if z.data else "")
+            for s, z in zip(self.scales, self.zero_points, strict=True)
+        )
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.storage)
+            printer.print_string(":f32")
+            if isinstance(self.axis, IntAttr):
+                printer.print_string(f":{self.axis.data}, {{{entries}}}")
+            else:
+                printer.print_string(f", {entries}")
+
+
+class Rounding(StrEnum):
+    """How `v / 2**s` becomes an integer; they differ on ties, and FLOOR everywhere."""
+
+    HALF_UP = "half_up"
+    """Ties towards plus infinity: `(v + (1 << (s - 1))) >> s`. What a shifter does."""
+    HALF_AWAY = "half_away"
+    """Ties away from zero."""
+    HALF_EVEN = "half_even"
+    """Ties to the even neighbour, as IEEE 754 and ONNX round."""
+    FLOOR = "floor"
+    """Towards minus infinity: `v >> s`."""
+
+
+@irdl_attr_definition
+class RequantAttr(ParametrizedAttribute):
+    """
+    How an integer accumulator becomes a stored value:
+
+    `clamp(round(acc * multiplier / 2**shift) + zero_point, low, high)`
+
+    with the product taken in 64 bits and `round` one of `Rounding`. A power-of-two
+    rescaling has multiplier 1; one that scales up has a multiplier and shift 0.
+    """
+
+    name = "graph.requant"
+
+    multiplier: IntAttr
+    shift: IntAttr
+    rounding: StringAttr
+    zero_point: IntAttr
+    low: IntAttr
+    high: IntAttr
+
+    MAX_SHIFT: ClassVar = 62
+
+    def __init__(
+        self,
+        shift: int,
+        *,
+        multiplier: int = 1,
+        rounding: Rounding = Rounding.HALF_UP,
+        zero_point: int = 0,
+        low: int = -128,
+        high: int = 127,
+    ):
+        super().__init__(
+            IntAttr(multiplier),
+            IntAttr(shift),
+            StringAttr(rounding.value),
+            IntAttr(zero_point),
+            IntAttr(low),
+            IntAttr(high),
+        )
+
+    @property
+    def mode(self) -> Rounding:
+        return Rounding(self.rounding.data)
+
+    @property
+    def is_shift(self) -> bool:
+        """Whether a shifter, adder and clamp can do it: no multiplier, no zero point."""
+        return self.multiplier.data == 1 and self.zero_point.data == 0
+
+    @classmethod
+    def power_of_two(cls, exponent: int, *, low: int = -128, high: int = 127) -> "RequantAttr":
+        """Multiply by `2**exponent`, rounding half up."""
+        if exponent > 0:
+            return cls(0, multiplier=1 << exponent, low=low, high=high)
+        return cls(-exponent, low=low, high=high)
+
+    def clamped(self, low: int, high: int) -> "RequantAttr":
+        """The same rescaling into the part of the range inside `[low, high]`."""
+        return RequantAttr(
+            self.shift.data,
+            multiplier=self.multiplier.data,
+            rounding=self.mode,
+            zero_point=self.zero_point.data,
+            low=max(self.low.data, low),
+            high=min(self.high.data, high),
+        )
+
+    def verify(self) -> None:
+        if not 0 <= self.shift.data <= self.MAX_SHIFT:
+            raise VerifyException(f"shift must be in [0, {self.MAX_SHIFT}], got {self.shift.data}")
+        if not 1 <= self.multiplier.data < 1 << 31:
+            raise VerifyException(f"multiplier must be in [1, 2^31), got {self.multiplier.data}")
+        if self.rounding.data not in set(Rounding):
+            raise VerifyException(
+                f"rounding must be one of {', '.join(Rounding)}, got {self.rounding.data}"
+            )
+        if self.low.data > self.high.data:
+            raise VerifyException(f"empty clamp range [{self.low.data}, {self.high.data}]")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        integers: dict[str, int] = {"multiplier": 1, "zero_point": 0}
+        rounding: str | None = None
+        required = ("shift", "rounding", "low", "high")
+        seen: set[str] = set()
+        with parser.in_angle_brackets():
+            while True:
+                key = parser.parse_identifier()
+                if key in seen or key not in (*required, *integers):
+                    parser.raise_error(f"unknown or repeated field '{key}' of #graph.requant")
+                seen.add(key)
+                parser.parse_punctuation("=")
+                if key == "rounding":
+                    rounding = parser.parse_identifier()
+                else:
+                    integers[key] = parser.parse_integer()
+                if not parser.parse_optional_punctuation(","):
+                    break
+            if missing := [key for key in required if key not in seen]:
+                parser.raise_error(f"#graph.requant needs {', '.join(missing)}")
+        assert rounding is not None
+        return (
+            IntAttr(integers["multiplier"]),
+            IntAttr(integers["shift"]),
+            StringAttr(rounding),
+            IntAttr(integers["zero_point"]),
+            IntAttr(integers["low"]),
+            IntAttr(integers["high"]),
+        )
+
+    def print_parameters(self, printer: Printer) -> None:
+        fields: list[str] = []
+        if self.multiplier.data != 1:
+            fields.append(f"multiplier = {self.multiplier.data}")
+        fields.append(f"shift = {self.shift.data}, rounding = {self.rounding.data}")
+        if self.zero_point.data:
+            fields.append(f"zero_point = {self.zero_point.data}")
+        fields.append(f"low = {self.low.data}, high = {self.high.data}")
+        printer.print_string(f"<{', '.join(fields)}>")
+
+
+Quant = Dialect("quant", [], [UniformType])

@@ -1,0 +1,78 @@
+"""
+Run a network whose values have been placed, in one byte array as long as the arena.
+
+Results are written at their block and operands read back from theirs, so that a plan in
+which two live values share bytes computes something else than the graph did. Memory starts
+as garbage.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
+from xdsl.interpreter import Interpreter
+from xdsl.ir import SSAValue
+
+from ceras_ir.analysis.network import main_function, output_names
+from ceras_ir.diagnostics import InputError
+from ceras_ir.dialects.graph import numpy_dtype, tensor_type
+from ceras_ir.dialects.mem import arena_of, block_of
+from ceras_ir.interpreters.network import Array, Tracer, check_inputs, network_functions
+
+GARBAGE = 0xA5
+
+
+def run_in_arena(
+    module: ModuleOp, inputs: Mapping[str, Array], tracer: Tracer | None = None
+) -> dict[str, Array]:
+    """As `network.run`, but values live where `mem.block` says; others stay with the caller."""
+    main = main_function(module)
+    arena = arena_of(main)
+    if arena is None:
+        raise InputError("values have no blocks; run --allocate-blocks first")
+    memory = np.full(arena.size.data, GARBAGE, np.uint8)
+    elsewhere: dict[SSAValue, Array] = {}
+
+    def view(value: SSAValue) -> NDArray[np.generic] | None:
+        block = block_of(value)
+        if block is None:
+            return None
+        kind = tensor_type(value)
+        dtype = numpy_dtype(kind.element_type)
+        raw = memory[block.offset.data :]
+        count = int(np.prod(kind.get_shape(), dtype=np.int64))
+        return raw[: count * dtype.itemsize].view(dtype).reshape(kind.get_shape())
+
+    def store(value: SSAValue, array: Array) -> None:
+        place = view(value)
+        if place is None:
+            elsewhere[value] = array
+        else:
+            place[...] = array
+
+    def load(value: SSAValue) -> Array:
+        place = view(value)
+        return elsewhere[value] if place is None else place.copy()
+
+    for argument, array in zip(main.body.block.args, check_inputs(main, inputs), strict=True):
+        store(argument, array)
+    interpreter = Interpreter(module)
+    for functions in network_functions():
+        interpreter.register_implementations(functions)
+    # Constants in the arena are there before anything runs.
+    for op in main.body.block.ops:
+        if not op.operands and op.results:
+            store(op.results[0], interpreter.run_op(op, ())[0])
+    for op in main.body.block.ops:
+        if isinstance(op, ReturnOp):
+            return dict(zip(output_names(main), map(load, op.operands), strict=True))
+        if not op.operands:
+            continue
+        results = interpreter.run_op(op, tuple(map(load, op.operands)))
+        for value, array in zip(op.results, results, strict=True):
+            store(value, array)
+        if tracer is not None:
+            tracer(op, tuple(map(load, op.results)))
+    raise AssertionError("a function ends with func.return")

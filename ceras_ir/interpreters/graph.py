@@ -1,0 +1,221 @@
+"""What the operations of the `graph` dialect mean, in numpy. Backends are held to this."""
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.interpreter import (
+    Interpreter,
+    InterpreterFunctions,
+    PythonValues,
+    impl,
+    register_impls,
+)
+
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.pooling import Pool, average_requant
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.interpreters import integer, resampling
+from ceras_ir.interpreters.float_functions import apply_function, softmax
+from ceras_ir.interpreters.windows import (
+    Numbers,
+    Reals,
+    Window,
+    convolve,
+    counts,
+    exact_type,
+    window_sum,
+)
+
+Array = NDArray[np.generic]
+
+
+def _quantized(value: SSAValue) -> UniformType:
+    element = graph.quantized_element(value)
+    assert element is not None
+    return element
+
+
+def _centred(array: Array, element: UniformType) -> NDArray[np.int64]:
+    """Stored numbers less their zero point, wide enough for whatever follows."""
+    return array.astype(np.int64) - element.zero_point
+
+
+def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None) -> Reals:
+    """The sums of products alone, before bias and the rest of the epilogue."""
+    if window is None:
+        return x @ weights.T
+    assert isinstance(op, graph.Conv2dOp)
+    return convolve(x, weights, window, op.group_count)
+
+
+@register_impls
+class GraphFunctions(InterpreterFunctions):
+    """One method per operation; arrays have the stored type of their elements."""
+
+    @impl(graph.ConstantOp)
+    def constant(self, interpreter: Interpreter, op: graph.ConstantOp, args: PythonValues):
+        return (op.array(),)
+
+    @impl(graph.Conv2dOp)
+    def conv2d(self, interpreter: Interpreter, op: graph.Conv2dOp, args: PythonValues):
+        x, weights, *rest = args
+        _, kh, kw, _ = weights.shape
+        window = Window.of(
+            (kh, kw),
+            op.strides.get_values(),
+            op.padding.get_values(),
+            op.dilations.get_values(),
+        )
+        return self._linear(op, x, weights, rest, window)
+
+    @impl(graph.MatmulOp)
+    def matmul(self, interpreter: Interpreter, op: graph.MatmulOp, args: PythonValues):
+        x, weights, *rest = args
+        return self._linear(op, x, weights, rest, None)
+
+    def _linear(
+        self,
+        op: graph.LinearOperation,
+        x: Array,
+        weights: Array,
+        rest: list[Array],
+        window: Window | None,
+    ) -> tuple[Array]:
+        bias = rest.pop(0) if op.bias is not None else None
+        residual = rest.pop(0) if op.residual is not None else None
+        if not op.is_quantized:
+            acc = _products(op, x.astype(np.float32), weights.astype(np.float32), window)
+            if bias is not None:
+                acc = acc + bias.astype(np.float32)
+            if residual is not None:
+                acc = acc + residual.astype(np.float32)
+            total = acc.astype(np.float32, copy=False)
+            return (total if op.activation is None else apply_function(op.activation, total),)
+        x_int = _centred(x, _quantized(op.input))
+        w_int = _centred(weights, _quantized(op.weights))
+        real = exact_type(w_int, int(np.abs(x_int).max(initial=1)))
+        acc = _products(op, x_int.astype(real), w_int.astype(real), window).astype(np.int64)
+        if bias is not None:
+            acc += bias.astype(np.int64)
+        if residual is not None:
+            assert op.residual is not None
+            acc += _centred(residual, _quantized(op.residual)) << op.residual_left_shift
+        assert op.requant is not None
+        return (integer.requantize(acc, op.requant, _quantized(op.result)),)
+
+    @impl(graph.Pool2dOp)
+    def pool2d(self, interpreter: Interpreter, op: graph.Pool2dOp, args: PythonValues):
+        (x,) = args
+        window = Window.of(
+            op.kernel.get_values(),
+            op.strides.get_values(),
+            op.padding.get_values(),
+            op.dilations.get_values(),
+        )
+        if op.function is Pool.MAX:
+            least = -np.inf if x.dtype == np.float32 else np.iinfo(x.dtype).min
+            taps = (tap for _, _, tap in window.taps(window.padded(x, least)))
+            result = next(taps).copy()
+            for tap in taps:
+                np.maximum(result, tap, out=result)
+            return (result,)
+        if not op.is_quantized:
+            total = window_sum(window, window.padded(x, 0))
+            return (total / self._divisors(op, x, window).astype(np.float32),)
+        total = window_sum(window, window.padded(_centred(x, _quantized(op.input)), 0))
+        divisors = self._divisors(op, x, window)
+        result = np.empty(total.shape, graph.numpy_dtype(graph.element_of(op.result)))
+        for count in np.unique(divisors):
+            at = np.broadcast_to(divisors == count, total.shape)
+            requant = average_requant(op, int(count))
+            result[at] = integer.requantize(total[at], requant, _quantized(op.result))
+        return (result,)
+
+    @staticmethod
+    def _divisors(op: graph.Pool2dOp, x: Array, window: Window) -> NDArray[np.int64]:
+        if op.includes_padding:
+            return np.full((1, 1, 1, 1), window.kernel[0] * window.kernel[1], np.int64)
+        return counts(x.shape[1], x.shape[2], window)[None, :, :, None]
+
+    @impl(graph.UnaryOp)
+    def unary(self, interpreter: Interpreter, op: graph.UnaryOp, args: PythonValues):
+        return (apply_function(op.function, args[0]),)
+
+    @impl(graph.BinaryOp)
+    def binary(self, interpreter: Interpreter, op: graph.BinaryOp, args: PythonValues):
+        if op.requant is None:
+            result = _combine(op.function, args[0], args[1]).astype(np.float32, copy=False)
+            if op.activation is not None:
+                result = apply_function(op.activation, result)
+            return (result,)
+        lhs = _centred(args[0], _quantized(op.lhs)) << op.shifts[0]
+        rhs = _centred(args[1], _quantized(op.rhs)) << op.shifts[1]
+        result = _combine(op.function, lhs, rhs)
+        return (integer.requantize(result, op.requant, _quantized(op.result)),)
+
+    @impl(graph.LookupOp)
+    def lookup(self, interpreter: Interpreter, op: graph.LookupOp, args: PythonValues):
+        table = np.broadcast_to(np.frombuffer(op.table.data.data, np.int8), (256,))
+        return (table[args[0].astype(np.int16) + 128],)
+
+    @impl(graph.SoftmaxOp)
+    def softmax(self, interpreter: Interpreter, op: graph.SoftmaxOp, args: PythonValues):
+        return (softmax(args[0], op.axis.value.data),)
+
+    @impl(graph.ReshapeOp)
+    def reshape(self, interpreter: Interpreter, op: graph.ReshapeOp, args: PythonValues):
+        return (args[0].reshape(graph.shape_of(op.result)),)
+
+    @impl(graph.TransposeOp)
+    def transpose(self, interpreter: Interpreter, op: graph.TransposeOp, args: PythonValues):
+        return (np.ascontiguousarray(args[0].transpose(op.permutation.get_values())),)
+
+    @impl(graph.ConcatOp)
+    def concat(self, interpreter: Interpreter, op: graph.ConcatOp, args: PythonValues):
+        return (np.concatenate(args, axis=op.axis.value.data),)
+
+    @impl(graph.ResizeOp)
+    def resize(self, interpreter: Interpreter, op: graph.ResizeOp, args: PythonValues):
+        (x,) = args
+        mode = graph.Coordinates(op.coordinates.data)
+        shape = graph.shape_of(op.result)
+        for axis in (1, 2):
+            scale = op.factors[axis - 1]
+            if op.function is graph.Resize.NEAREST:
+                rounding = graph.Nearest(op.rounding.data)
+                indices = resampling.nearest_indices(
+                    x.shape[axis], shape[axis], scale, mode, rounding
+                )
+                x = np.take(x, indices, axis=axis)
+                continue
+            low, high, t = resampling.linear_weights(x.shape[axis], shape[axis], scale, mode)
+            weight = t.reshape([-1 if i == axis else 1 for i in range(4)])
+            first, second = np.take(x, low, axis=axis), np.take(x, high, axis=axis)
+            x = first * (np.float32(1) - weight) + second * weight
+        return (x,)
+
+    @impl(graph.QuantizeOp)
+    def quantize(self, interpreter: Interpreter, op: graph.QuantizeOp, args: PythonValues):
+        return (integer.quantize(args[0], _quantized(op.result)),)
+
+    @impl(graph.DequantizeOp)
+    def dequantize(self, interpreter: Interpreter, op: graph.DequantizeOp, args: PythonValues):
+        return (integer.dequantize(args[0], _quantized(op.input)),)
+
+    @impl(graph.RequantizeOp)
+    def requantize(self, interpreter: Interpreter, op: graph.RequantizeOp, args: PythonValues):
+        centred = _centred(args[0], _quantized(op.input))
+        return (integer.requantize(centred, op.requant, _quantized(op.result)),)
+
+
+def _combine(
+    function: graph.Binary, lhs: NDArray[Numbers], rhs: NDArray[Numbers]
+) -> NDArray[Numbers]:
+    match function:
+        case graph.Binary.ADD:
+            return np.add(lhs, rhs)
+        case graph.Binary.SUB:
+            return np.subtract(lhs, rhs)
+        case graph.Binary.MUL:
+            return np.multiply(lhs, rhs)

@@ -1,0 +1,77 @@
+"""
+Run a network: the function `main` of a module on named arrays, at any level above machine code.
+
+A `Tracer` sees the result of every operation as it is computed; calibration, per-layer
+comparison and the memory-plan interpreter are tracers or nothing more than this.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues
+from xdsl.interpreters.func import FuncFunctions
+from xdsl.ir import Operation
+
+from ceras_ir.analysis.network import input_names, main_function, output_names
+from ceras_ir.diagnostics import InputError
+from ceras_ir.dialects.graph import numpy_dtype, tensor_type
+
+Array: TypeAlias = NDArray[np.generic]
+Tracer: TypeAlias = Callable[[Operation, tuple[Array, ...]], None]
+
+class _Trace(Interpreter.Listener):
+    """Shows every result of an operation to a tracer."""
+
+    def __init__(self, tracer: Tracer):
+        self.tracer = tracer
+
+    def did_interpret_op(self, op: Operation, results: PythonValues) -> None:
+        if results:
+            self.tracer(op, results)
+
+
+def network_functions() -> tuple[InterpreterFunctions, ...]:
+    """The meaning of every dialect that a network may use, from graph to tile."""
+    from ceras_ir.interpreters.graph import GraphFunctions
+    from ceras_ir.interpreters.mem import MemFunctions
+
+    return (FuncFunctions(), GraphFunctions(), MemFunctions())
+
+
+def check_inputs(main: FuncOp, inputs: Mapping[str, Array]) -> list[Array]:
+    """The arrays in argument order; a missing, unknown or misshapen one is an `InputError`."""
+    names = input_names(main)
+    if unknown := sorted(set(inputs) - set(names)):
+        raise InputError(f"no input named '{unknown[0]}'; the network has {', '.join(names)}")
+    arrays: list[Array] = []
+    for name, argument in zip(names, main.body.block.args, strict=True):
+        if name not in inputs:
+            raise InputError(f"input '{name}' is missing; got {', '.join(sorted(inputs))}")
+        kind = tensor_type(argument)
+        array, dtype = np.asarray(inputs[name]), numpy_dtype(kind.element_type)
+        if array.shape != kind.get_shape():
+            raise InputError(
+                f"input '{name}' has shape {list(array.shape)}, expected {list(kind.get_shape())}"
+            )
+        if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise InputError(f"input '{name}' has type {array.dtype}, expected {dtype}")
+        arrays.append(np.ascontiguousarray(array, dtype))
+    return arrays
+
+
+def run(
+    module: ModuleOp, inputs: Mapping[str, Array], tracer: Tracer | None = None
+) -> dict[str, Array]:
+    """Run `main` once on arrays of exactly its argument shapes; results by name."""
+    main = main_function(module)
+    arrays = check_inputs(main, inputs)
+    listeners = () if tracer is None else (_Trace(tracer),)
+    interpreter = Interpreter(module, listeners=listeners)
+    for functions in network_functions():
+        interpreter.register_implementations(functions)
+    results = interpreter.call_op("main", tuple(arrays))
+    return dict(zip(output_names(main), results, strict=True))

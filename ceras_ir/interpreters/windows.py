@@ -1,0 +1,113 @@
+"""Sliding windows in numpy: sums of products, maxima and sums over `[N, H, W, C]` arrays."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Reals = NDArray[np.floating]
+Numbers = TypeVar("Numbers", bound=np.number)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Geometry of a sliding window; `padding` is [top, left, bottom, right]."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilations: tuple[int, int]
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        padding: Sequence[int],
+        dilations: Sequence[int],
+    ) -> "Window":
+        return cls(
+            (kernel[0], kernel[1]),
+            (strides[0], strides[1]),
+            (padding[0], padding[1], padding[2], padding[3]),
+            (dilations[0], dilations[1]),
+        )
+
+    def padded(self, x: NDArray[Numbers], fill: float) -> NDArray[Numbers]:
+        """`x` with its border filled."""
+        top, left, bottom, right = self.padding
+        if not any(self.padding):
+            return x
+        return np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+
+    def taps(self, padded: NDArray[Numbers]) -> Iterator[tuple[int, int, NDArray[Numbers]]]:
+        """For each position of the window, row-major, what all windows see there (a view)."""
+        extent = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+        rows = (padded.shape[1] - extent[0]) // self.strides[0] + 1
+        columns = (padded.shape[2] - extent[1]) // self.strides[1] + 1
+        for i in range(self.kernel[0]):
+            y = i * self.dilations[0]
+            for j in range(self.kernel[1]):
+                x = j * self.dilations[1]
+                yield (
+                    i,
+                    j,
+                    padded[
+                        :,
+                        y : y + (rows - 1) * self.strides[0] + 1 : self.strides[0],
+                        x : x + (columns - 1) * self.strides[1] + 1 : self.strides[1],
+                        :,
+                    ],
+                )
+
+
+def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
+    """
+    Cross-correlation of `x` [N, H, W, C], already of a floating type, with `weights`
+    [O, KH, KW, C/groups]. Exact for integers while every partial sum fits the mantissa.
+    """
+    o, kh, kw, per_group = weights.shape
+    taps = list(window.taps(window.padded(x, 0)))
+    n, oh, ow, c = taps[0][2].shape
+    if groups == 1:
+        columns = np.empty((n, oh, ow, kh * kw, c), x.dtype)
+        for k, (_, _, tap) in enumerate(taps):
+            columns[:, :, :, k] = tap
+        rows = columns.reshape(n * oh * ow, kh * kw * c)
+        return (rows @ weights.reshape(o, -1).T).reshape(n, oh, ow, o)
+    per_output = o // groups
+    result = np.zeros((n, oh, ow, groups, per_output), x.dtype)
+    # [g, C/g, O/g] per tap; one multiplication per lane where the group has one channel.
+    split = weights.reshape(groups, per_output, kh, kw, per_group)
+    for i, j, tap in taps:
+        lanes = tap.reshape(n, oh, ow, groups, per_group)
+        if per_group == 1:
+            result += lanes * split[:, :, i, j, 0]
+        else:
+            result += np.einsum("nyxgc,goc->nyxgo", lanes, split[:, :, i, j, :])
+    return result.reshape(n, oh, ow, o)
+
+
+def exact_type(weights: NDArray[np.generic], input_bound: int) -> type[np.floating]:
+    """The smallest floating type in which the integer sums of products are exact."""
+    rows = np.abs(weights.astype(np.int64)).reshape(weights.shape[0], -1).sum(axis=1)
+    bound = int(rows.max(initial=0)) * input_bound
+    assert bound < 1 << 53
+    return np.float32 if bound < 1 << 24 else np.float64
+
+
+def counts(height: int, width: int, window: Window) -> NDArray[np.int64]:
+    """How many elements of each window lie inside an input of this size: [OH, OW]."""
+    ones = np.ones((1, height, width, 1), np.int64)
+    return window_sum(window, window.padded(ones, 0))[0, :, :, 0]
+
+
+def window_sum(window: Window, padded: NDArray[Numbers]) -> NDArray[Numbers]:
+    """Sums over windows, elements added in row-major order."""
+    taps = (tap for _, _, tap in window.taps(padded))
+    total = next(taps).copy()
+    for tap in taps:
+        np.add(total, tap, out=total)
+    return total

@@ -1,0 +1,20 @@
+// RUN: ceras-opt %s | ceras-opt | filecheck %s
+// RUN: ceras-opt %s --print-op-generic | ceras-opt | filecheck %s
+
+// CHECK-LABEL: func.func @kernel
+func.func @kernel(%a: memref<1x1x8x8x16xi8, "dram">, %b: memref<1x1x8x8x16xi8, "dram">) {
+  func.return
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: {mem.block = #mem.block<id = 0, offset = 0, size = 192>}
+// CHECK-SAME: attributes {mem.arena = #mem.arena<size = 4096, alignment = 64>}
+// CHECK-NEXT: mem.pack %{{.*}} {mem.device = #mem.device<cpu>, mem.block = #mem.block<id = 1, offset = 192, size = 1024>} : (tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT: mem.launch @kernel(%{{.*}}) {mem.device = #mem.device<vta>}
+// CHECK-NEXT: mem.unpack %{{.*}} : (tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>>
+func.func @main(%x: tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>> {mem.block = #mem.block<id = 0, offset = 0, size = 192>}) attributes {mem.arena = #mem.arena<size = 4096, alignment = 64>} {
+  %0 = mem.pack %x {mem.device = #mem.device<cpu>, mem.block = #mem.block<id = 1, offset = 192, size = 1024>} : (tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>
+  %1 = mem.launch @kernel(%0) {mem.device = #mem.device<vta>} : (tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>
+  %2 = mem.unpack %1 : (tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}

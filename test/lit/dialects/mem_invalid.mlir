@@ -1,0 +1,57 @@
+// RUN: ceras-opt %s --verify-diagnostics --split-input-file --allow-unregistered-dialect
+
+// expected-error@+1 {{device must be one of cpu, fpga, vta, got gpu}}
+"test.op"() {d = #mem.device<gpu>} : () -> ()
+
+// -----
+
+// expected-error@+1 {{a block needs an id and offset of at least 0 and a size of at least 1, got 0, 0, 0}}
+"test.op"() {d = #mem.block<id = 0, offset = 0, size = 0>} : () -> ()
+
+// -----
+
+// expected-error@+1 {{an arena needs a size of at least 0 and a power of two as alignment, got 4, 3}}
+"test.op"() {d = #mem.arena<size = 4, alignment = 3>} : () -> ()
+
+// -----
+
+func.func @pack(%x: tensor<1x8x8x3xf32>) {
+  // expected-error@+1 {{packed shape must be (1, 1, 8, 8, 16), got (1, 2, 8, 8, 16)}}
+  %0 = mem.pack %x : (tensor<1x8x8x3xf32>) -> tensor<1x2x8x8x16xf32>
+  func.return
+}
+
+// -----
+
+func.func @pack_vector(%x: tensor<3xf32>) {
+  // expected-error@+1 {{only tensors of rank 2 and 4 can be packed, got shape (3,)}}
+  %0 = mem.pack %x : (tensor<3xf32>) -> tensor<1x16xf32>
+  func.return
+}
+
+// -----
+
+func.func @pack_quantizes(%x: tensor<1x3x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{packing keeps the element type}}
+  %0 = mem.pack %x : (tensor<1x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x16xf32>
+  func.return
+}
+
+// -----
+
+func.func @launch(%x: tensor<3xf32>) {
+  // expected-error@+1 {{no function @missing to launch}}
+  %0 = mem.launch @missing(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  func.return
+}
+
+// -----
+
+func.func @kernel(%a: memref<3xf32, "dram">) {
+  func.return
+}
+func.func @launch(%x: tensor<3xf32>) {
+  // expected-error@+1 {{kernel @kernel takes 1 buffers, got 2}}
+  %0 = mem.launch @kernel(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  func.return
+}
