@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.analysis.network import input_names, main_function
+from ceras_ir.analysis.network import main_function
+from ceras_ir.backends.artefacts import TensorInfo, network_inputs
 from ceras_ir.diagnostics import InputError
-from ceras_ir.dialects.graph import numpy_dtype, tensor_type
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -38,6 +38,11 @@ class Samples:
 
     def __getitem__(self, index: int) -> dict[str, Array]:
         return {name: array[index] for name, array in self.arrays.items()}
+
+    def first(self, limit: int | None) -> "Samples":
+        """At most `limit` samples, from the start."""
+        count = self.count if limit is None else min(limit, self.count)
+        return Samples({k: v[:count] for k, v in self.arrays.items()}, count, self.batched)
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         return (self[i] for i in range(self.count))
@@ -59,22 +64,21 @@ def load_arrays(path: str) -> dict[str, Array]:
         raise InputError(f"not a readable .npz file: {reason}", path) from None
 
 
-def load_samples(path: str, module: ModuleOp) -> Samples:
-    """The samples in `path` for the network of `module`, all checked against its inputs."""
+def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples:
+    """The samples in `path` for a network, all checked against its inputs."""
+    inputs = network_inputs(main_function(network)) if isinstance(network, ModuleOp) else network
     arrays = load_arrays(path)
-    main = main_function(module)
-    names = input_names(main)
+    names = [tensor.name for tensor in inputs]
     if unknown := sorted(set(arrays) - set(names)):
         raise InputError(
             f"no input is named '{unknown[0]}'; the network has {', '.join(names)}", path
         )
     result: dict[str, Array] = {}
     batched = True
-    for name, argument in zip(names, main.body.block.args, strict=True):
+    for tensor in inputs:
+        name, shape = tensor.name, tensor.shape
         if name not in arrays:
             raise InputError(f"no array for input '{name}'; found {', '.join(arrays)}", path)
-        kind = tensor_type(argument)
-        shape = kind.get_shape()
         array = arrays[name]
         if array.shape == shape:
             result[name], batched = array[None], False
@@ -88,7 +92,7 @@ def load_samples(path: str, module: ModuleOp) -> Samples:
                 f"array '{name}' has shape {list(array.shape)}, expected [{', '.join(wanted)}]",
                 path,
             )
-        dtype = numpy_dtype(kind.element_type)
+        dtype = np.dtype(tensor.dtype)
         if not np.can_cast(array.dtype, dtype, "same_kind"):
             raise InputError(f"array '{name}' has type {array.dtype}, expected {dtype}", path)
         # Doubles beyond float32 become infinities, which the next check names.

@@ -24,9 +24,7 @@ def byte_size(value: SSAValue) -> int:
 
 def steps(main: FuncOp) -> list[Operation]:
     """The operations that compute something, in the order they run."""
-    return [
-        op for op in main.body.block.ops if not isinstance(op, ConstantOp) and not op_ends(op)
-    ]
+    return [op for op in main.body.block.ops if not isinstance(op, ConstantOp) and not op_ends(op)]
 
 
 def op_ends(op: Operation) -> bool:

@@ -9,7 +9,6 @@ from xdsl.interpreter import (
     impl,
     register_impls,
 )
-
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph

@@ -23,6 +23,7 @@ from ceras_ir.dialects.graph import numpy_dtype, tensor_type
 Array: TypeAlias = NDArray[np.generic]
 Tracer: TypeAlias = Callable[[Operation, tuple[Array, ...]], None]
 
+
 class _Trace(Interpreter.Listener):
     """Shows every result of an operation to a tracer."""
 
@@ -38,8 +39,9 @@ def network_functions() -> tuple[InterpreterFunctions, ...]:
     """The meaning of every dialect that a network may use, from graph to tile."""
     from ceras_ir.interpreters.graph import GraphFunctions
     from ceras_ir.interpreters.mem import MemFunctions
+    from ceras_ir.interpreters.tile import kernel_functions
 
-    return (FuncFunctions(), GraphFunctions(), MemFunctions())
+    return (FuncFunctions(), GraphFunctions(), MemFunctions(), *kernel_functions())
 
 
 def check_inputs(main: FuncOp, inputs: Mapping[str, Array]) -> list[Array]:

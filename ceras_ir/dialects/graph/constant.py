@@ -34,7 +34,6 @@ from ceras_ir.dialects.quant import UniformType
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
     from xdsl.dialects.builtin import LocationAttr
 
 
@@ -85,9 +84,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         location: LocationAttr | None = None,
     ):
         assert is_tensor(value.type)
-        super().__init__(
-            properties={"value": value}, result_types=[result_type or value.type]
-        )
+        super().__init__(properties={"value": value}, result_types=[result_type or value.type])
         if location is not None:
             self.location = location
 

@@ -13,6 +13,7 @@ stored integers and `acc` the exact sum of products of `x - zero_point(x)` and
 
 from abc import ABC
 from collections.abc import Sequence
+from math import prod
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -78,6 +79,11 @@ class LinearOperation(GraphOperation, ABC):
     def residual_left_shift(self) -> int:
         """By how many bits a quantized residual is moved left; 0 without one."""
         return self.residual_shift.value.data if self.residual_shift is not None else 0
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of one inference, taps in the padding included."""
+        return prod(shape_of(self.result)) * prod(shape_of(self.weights)[1:])
 
     def verify_epilogue(self, channels: int) -> None:
         if self.bias is not None:
@@ -168,13 +174,6 @@ class Conv2dOp(LinearOperation):
     def group_count(self) -> int:
         return self.groups.value.data
 
-    @property
-    def macs(self) -> int:
-        """Multiplications of one inference, taps in the padding included."""
-        _, kh, kw, c = shape_of(self.weights)
-        n, oh, ow, o = shape_of(self.result)
-        return n * oh * ow * o * kh * kw * c
-
     def verify_semantics(self) -> None:
         expect_rank("input", self.input, 4)
         expect_rank("weights", self.weights, 4)
@@ -223,20 +222,12 @@ class MatmulOp(LinearOperation):
         requant: RequantAttr | None = None,
         residual_shift: int | None = None,
     ):
-        result_type: Tensor = TensorType(
-            result_element, (shape_of(input)[0], shape_of(weights)[0])
-        )
+        result_type: Tensor = TensorType(result_element, (shape_of(input)[0], shape_of(weights)[0]))
         super().__init__(
             operands=[input, weights, bias, residual],
             result_types=[result_type],
             properties=_epilogue_properties(activation, requant, residual_shift),
         )
-
-    @property
-    def macs(self) -> int:
-        """Multiplications of one inference."""
-        m, n = shape_of(self.result)
-        return m * n * shape_of(self.weights)[1]
 
     def verify_semantics(self) -> None:
         expect_rank("input", self.input, 2)

@@ -1,0 +1,116 @@
+"""
+How long the compiler takes and how much memory: start-up, ResNet-18 to every target, growth.
+
+    python benchmarks/compile_time.py [-o results.json] [--runs 3] [--only NAME]
+
+Figures are of whole processes as the operating system accounts them: CPU seconds (user and
+system, children included) and peak resident memory of the largest process; the median run is
+printed. ResNet-18 has the real topology and seeded weights; its int8 figures are taken without
+calibration data, so that inference runs do not count.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import networks
+from rich.console import Console
+from rich.table import Table
+
+BIN = Path(sys.executable).parent
+SMALL = "test/lit/transforms/fuse-activation.mlir"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The median run of one command."""
+
+    name: str
+    wall: float
+    cpu: float
+    mebibytes: float
+    aim: str
+
+
+def measure(command: Sequence[str | Path], runs: int) -> tuple[float, float, float]:
+    """Median wall seconds, CPU seconds and peak MiB of `command`, which must succeed."""
+    taken: list[tuple[float, float, float]] = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        # Only wait4 gives the usage of this one process and those it waited for.
+        null = os.open(os.devnull, os.O_WRONLY)
+        actions = [(os.POSIX_SPAWN_DUP2, null, 1)]
+        child = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+        os.close(null)
+        _, status, usage = os.wait4(child, 0)
+        if status:
+            raise SystemExit(f"{' '.join(map(str, command))} failed")
+        wall = time.perf_counter() - start
+        taken.append((wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024))
+    return tuple(statistics.median(column) for column in zip(*taken, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-o", dest="output", type=Path, help="write the figures as JSON")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", help="only figures whose name contains this")
+    arguments = parser.parse_args()
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        networks.resnet18(model := folder / "resnet18.onnx")
+        for depth in (50, 100, 200):
+            networks.chain(folder / f"chain{depth}.onnx", depth)
+        inputs = folder / "inputs.npz"
+        random_input(inputs)
+        compile_ = [BIN / "ceras-compile", model, "-o"]
+        commands: list[tuple[str, str, list[str | Path]]] = [
+            ("ceras-opt --fuse, small file", "0.35 s wall", [BIN / "ceras-opt", "--fuse", SMALL]),
+            ("ResNet-18 to float C", "6 s, 400 MiB (aim 2 s, 200)",
+             [*compile_, folder / "c", "--target", "c"]),
+            ("ResNet-18 to int8 C", "10 s without calibration",
+             [*compile_, folder / "c8", "--target", "c", "--quantize", "int8"]),
+            ("ResNet-18 to nnet", "10 s without calibration",
+             [*compile_, folder / "nnet", "--target", "nnet"]),
+            ("ResNet-18 to VTA", "60 s", [*compile_, folder / "vta", "--target", "vta"]),
+            ("ResNet-18 on the VTA simulator", "120 s",
+             [BIN / "ceras-run", folder / "vta", "--inputs", inputs, "--outputs", folder / "o.npz"]),
+            *((f"chain of {depth} layers to C", "grows linearly",
+               [BIN / "ceras-compile", folder / f"chain{depth}.onnx", "-o", folder / f"n{depth}",
+                "--target", "c"]) for depth in (50, 100, 200)),
+        ]  # fmt: skip
+        for title, aim, command in commands:
+            if arguments.only is None or arguments.only in title:
+                runs = arguments.runs if "VTA" not in title else 1
+                wall, cpu, mebibytes = measure(command, runs)
+                figures.append(Figure(title, wall, cpu, mebibytes, aim))
+    table = Table(title="whole processes, median")
+    for header in ("what", "wall s", "CPU s", "peak MiB", "asked"):
+        table.add_column(header, justify="left" if header in ("what", "asked") else "right")
+    for f in figures:
+        table.add_row(f.name, f"{f.wall:.2f}", f"{f.cpu:.2f}", f"{f.mebibytes:.0f}", f.aim)
+    Console().print(table)
+    if arguments.output is not None:
+        arguments.output.write_text(json.dumps([asdict(f) for f in figures], indent=2) + "\n")
+
+
+def random_input(path: Path) -> None:
+    """One seeded image for ResNet-18."""
+    import numpy as np
+
+    image = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
+    np.savez(path, input=image)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""
+The shape of a contraction on packed tensors: everything that a schedule depends on.
+
+Convolution and matrix product are one thing here; channels are counted in vectors of 16.
+"""
+
+from dataclasses import dataclass, replace
+
+from ceras_ir.dialects import tile
+from ceras_ir.dialects.graph.operation import window_extent
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """`rows` x `columns` output positions of `nblocks` vectors, from `kblocks` vectors each."""
+
+    batch: int
+    kblocks: int
+    height: int
+    width: int
+    nblocks: int
+    rows: int
+    columns: int
+    kernel: tuple[int, int] = (1, 1)
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: tuple[int, int] = (1, 1)
+    residual: bool = False
+    shifts: int = 1
+    """ALU operations that shift the sum, 0 or 1."""
+
+    @property
+    def taps(self) -> int:
+        """Positions of the window."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether every output position reads the input position of the same index."""
+        return self.taps == 1 and self.strides == (1, 1) and not any(self.padding)
+
+    @property
+    def row_step(self) -> int:
+        """Input rows that a block need not load: all but every n-th."""
+        return self.strides[0] if self.kernel[0] == 1 else 1
+
+    @property
+    def row_stride(self) -> int:
+        """Rows on chip between the windows of neighbouring output rows."""
+        return self.strides[0] // self.row_step
+
+    def window(self, rows: int, columns: int) -> tuple[int, int]:
+        """Rows and columns on chip that a block of output positions needs."""
+        extents = [window_extent(k, d) for k, d in zip(self.kernel, self.dilations, strict=True)]
+        return (
+            (rows - 1) * self.row_stride + extents[0],
+            (columns - 1) * self.strides[1] + extents[1],
+        )
+
+    def flattened(self, longest: int) -> "Contraction":
+        """
+        The same with positions in one row where that changes nothing: a pointwise contraction
+        whose planes are at most `longest` vectors.
+        """
+        if not self.is_pointwise or self.height * self.width > longest:
+            return self
+        positions = self.rows * self.columns
+        return replace(self, height=1, width=positions, rows=1, columns=positions)
+
+
+def contraction_of(op: tile.Conv2dOp) -> Contraction:
+    """The shape of `op`."""
+    n, c, h, w, _ = tile.memref_type(op.input).get_shape()
+    o, _, kh, kw, _, _ = tile.memref_type(op.weights).get_shape()
+    _, _, rows, columns, _ = tile.memref_type(op.output).get_shape()
+    sh, sw = op.strides.get_values()
+    top, left, bottom, right = op.padding.get_values()
+    dh, dw = op.dilations.get_values()
+    return Contraction(
+        *(n, c, h, w, o, rows, columns),
+        kernel=(kh, kw),
+        strides=(sh, sw),
+        padding=(top, left, bottom, right),
+        dilations=(dh, dw),
+        residual=op.residual is not None,
+        shifts=int(op.shift.value.data != 0),
+    )

@@ -1,0 +1,132 @@
+"""
+Values that must share one scale, and the exponents of all scales.
+
+Reshapes, pooling by maximum and the like tie their operand to their result at once. A
+concatenation asks its operands for its own scale: an operand that nobody else reads is made
+at that scale to begin with; another one is rescaled at run time.
+"""
+
+from collections.abc import Iterable
+
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.quantizable import data_operands, is_alias, keeps_scale
+from ceras_ir.analysis.ranges import exponent, missing_range
+from ceras_ir.dialects import graph
+
+MAX_COARSENING = 7
+"""By how many exponents a scale may grow; then 8 bits would hold nothing of the value."""
+
+
+def is_constant(value: SSAValue) -> bool:
+    """Whether a value is quantized anew for every reader, at the scale that it asks for."""
+    return isinstance(value.owner, graph.ConstantOp)
+
+
+def value_exponent(value: SSAValue) -> int:
+    """
+    The exponent recorded for `value`; that of the operand for a result that has none because
+    it holds the same elements; chosen now for a constant.
+    """
+    owner = value.owner
+    if (known := exponent(value)) is not None:
+        return known
+    if isinstance(owner, graph.ConstantOp):
+        from ceras_ir.analysis.exponents import WEIGHT_LOW, least_squares_exponent
+
+        return least_squares_exponent(owner.array().astype("float32", copy=False), WEIGHT_LOW)
+    if isinstance(owner, Operation) and is_alias(owner):
+        return value_exponent(owner.operands[0])
+    raise missing_range(value)
+
+
+def requantizations(ops: Iterable[Operation]) -> int:
+    """How many values must be rescaled at run time because a reader asks for another scale."""
+    asked: dict[tuple[SSAValue, int], None] = {}
+    for op in ops:
+        if not keeps_scale(op):
+            continue
+        wanted = value_exponent(op.results[0])
+        for value in op.operands:
+            if not is_constant(value) and value_exponent(value) != wanted:
+                asked[value, wanted] = None
+    return len(asked)
+
+
+class ScaleClasses:
+    """A partition of the quantized values of a network; each class has one exponent."""
+
+    def __init__(self, ops: dict[Operation, None]):
+        self.ops = ops
+        values = [v for op in ops for v in (*data_operands(op), *op.results)]
+        self.members: dict[SSAValue, list[SSAValue]] = {
+            v: [v] for v in values if not is_constant(v)
+        }
+        self.root = {v: v for v in self.members}
+        for op in ops:
+            if keeps_scale(op) and not isinstance(op, graph.ConcatOp):
+                self._join(op.operands[0], op.results[0])
+        self.exponents = {root: self._preferred(root) for root in self.members}
+        self._merge_concatenations()
+        self.ceilings = {v: self[v] + MAX_COARSENING for v in self.members}
+
+    def __getitem__(self, value: SSAValue) -> int:
+        """The exponent of a value, constants included."""
+        return value_exponent(value) if is_constant(value) else self.exponents[self.root[value]]
+
+    def coarsen(self, value: SSAValue, least: int) -> bool:
+        """Raise the exponent of a value's class to `least`, within its ceiling; whether it rose."""
+        root = self.root[value]
+        least = min(least, self.ceilings[root])
+        if self.exponents[root] >= least:
+            return False
+        self.exponents[root] = least
+        return True
+
+    def _join(self, part: SSAValue, whole: SSAValue) -> None:
+        """Make one class of two, with the exponent of `whole`."""
+        if is_constant(part) or (a := self.root[part]) is (b := self.root[whole]):
+            return
+        for member in self.members[a]:
+            self.root[member] = b
+        self.members[b] += self.members.pop(a)
+
+    def _preferred(self, root: SSAValue) -> int:
+        """The coarsest exponent that a member which is really computed with was given."""
+        members = self.members[root]
+        read = [v for v in members if any(self._is_outside(u.operation, root) for u in v.uses)]
+        return max(value_exponent(v) for v in read or members)
+
+    def _is_outside(self, reader: Operation, root: SSAValue) -> bool:
+        """Whether a reader does more than move elements within the class."""
+        moves = reader in self.ops and keeps_scale(reader)
+        return not moves or self.root[reader.results[0]] is not root
+
+    def _merge_concatenations(self) -> None:
+        concats = [op for op in self.ops if isinstance(op, graph.ConcatOp)]
+        changed = True
+        while changed:
+            changed = False
+            # The last first: its scale is what an inner concatenation has to come to.
+            for op in reversed(concats):
+                for operand in op.inputs:
+                    if is_constant(operand) or self.root[operand] is self.root[op.result]:
+                        continue
+                    if self._may_become(self.root[operand], self[op.result]):
+                        self._join(operand, op.result)
+                        changed = True
+
+    def _may_become(self, root: SSAValue, wanted: int) -> bool:
+        """Whether the class has that exponent, or is read only where that exponent is asked for."""
+        if self.exponents[root] == wanted:
+            return True
+        for value in self.members[root]:
+            for use in value.uses:
+                reader = use.operation
+                if not self._is_outside(reader, root):
+                    continue
+                if reader not in self.ops or not isinstance(reader, graph.ConcatOp):
+                    return False
+                if self[reader.result] != wanted:
+                    return False
+        return True

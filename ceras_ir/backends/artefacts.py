@@ -1,0 +1,119 @@
+"""
+What a backend hands back: files that write themselves, and what a manifest says of tensors.
+
+An `Artefact` is streamed, so that large weights are never in memory more than once; whoever
+writes it picks a temporary name and renames. `TensorInfo` is one entry of the `inputs` and
+`outputs` lists of `manifest.json`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import BinaryIO
+
+import numpy as np
+from xdsl.dialects.func import FuncOp
+
+from ceras_ir.analysis.network import input_names, output_names, result_values
+from ceras_ir.diagnostics import InputError
+from ceras_ir.dialects.graph import numpy_dtype, tensor_type
+from ceras_ir.dialects.graph.operation import Tensor
+from ceras_ir.dialects.quant import UniformType
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One output file. `write` may be called more than once and writes the same bytes."""
+
+    path: str
+    """Relative to the output directory, with forward slashes."""
+    description: str
+    """What the file is, for `manifest.json`."""
+    write: Callable[[BinaryIO], None]
+
+    @classmethod
+    def of_text(cls, path: str, description: str, text: str) -> "Artefact":
+        """A small file whose text is already there."""
+        data = text.encode()
+
+        def write(stream: BinaryIO) -> None:
+            stream.write(data)
+
+        return cls(path, description, write)
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output of a compiled network: raw, row-major, little-endian."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    """Name of the numpy type, for example `float32`."""
+    scale: float | None = None
+    """Of a quantized tensor: real = scale * (stored - zero_point)."""
+    zero_point: int = 0
+
+    @classmethod
+    def of(cls, name: str, kind: Tensor) -> "TensorInfo":
+        element = kind.element_type
+        dtype = numpy_dtype(element).name
+        if isinstance(element, UniformType) and not element.is_per_axis:
+            return cls(name, kind.get_shape(), dtype, element.scale, element.zero_point)
+        return cls(name, kind.get_shape(), dtype)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * np.dtype(self.dtype).itemsize
+
+    def to_json(self) -> dict[str, object]:
+        entry: dict[str, object] = {"name": self.name, "shape": list(self.shape)}
+        entry["dtype"] = self.dtype
+        if self.scale is not None:
+            entry |= {"scale": self.scale, "zero_point": self.zero_point}
+        return entry
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, object]) -> "TensorInfo":
+        """The inverse of `to_json`; an `InputError` for anything else."""
+        match entry:
+            case {"name": str(name), "shape": [*shape], "dtype": str(dtype)}:
+                extents: list[object] = shape
+                scale, point = entry.get("scale"), entry.get("zero_point", 0)
+                dims = tuple(d for d in extents if isinstance(d, int) and d > 0)
+                if (
+                    len(dims) == len(extents)
+                    and dtype in DTYPES
+                    and isinstance(scale, float | None)
+                    and isinstance(point, int)
+                ):
+                    return cls(name, dims, dtype, scale, point)
+            case _:
+                pass
+        raise InputError(f"not a tensor's entry of a manifest: {dict(entry)}")
+
+
+DTYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32")
+"""The types that tensors are stored in."""
+
+
+def network_inputs(main: FuncOp) -> list[TensorInfo]:
+    """The inputs of a network, in order."""
+    pairs: Sequence[tuple[str, Tensor]] = [
+        (name, tensor_type(value))
+        for name, value in zip(input_names(main), main.body.block.args, strict=True)
+    ]
+    return [TensorInfo.of(name, kind) for name, kind in pairs]
+
+
+def network_outputs(main: FuncOp) -> list[TensorInfo]:
+    """The outputs of a network, in order."""
+    return [
+        TensorInfo.of(name, tensor_type(value))
+        for name, value in zip(output_names(main), result_values(main), strict=True)
+    ]

@@ -1,0 +1,142 @@
+"""
+Compile a network for a target: run its stages, collect its artefacts, describe them.
+
+`manifest.json` says what each file is and what the network's ends look like; it is all that
+`ceras-run` needs to execute the folder.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.hints import isa
+
+from ceras_ir.analysis.network import main_function
+from ceras_ir.backends.artefacts import (
+    Artefact,
+    TensorInfo,
+    network_inputs,
+    network_outputs,
+)
+from ceras_ir.diagnostics import InputError
+from ceras_ir.driver import report
+from ceras_ir.driver.context import load_context
+from ceras_ir.driver.named_file import naming
+from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages, target_stages
+
+MANIFEST = "manifest.json"
+REPORT = "report.json"
+MANIFEST_VERSION = 1
+
+
+@dataclass
+class Build:
+    """A compiled network: its module with placed memory, and the files made of it."""
+
+    options: BuildOptions
+    module: ModuleOp
+    layers: list[report.Layer]
+    report: dict[str, object]
+    artefacts: list[Artefact]
+    extra: dict[str, object] = field(default_factory=dict[str, object])
+    """What only this target puts into the manifest."""
+
+    def manifest(self) -> dict[str, object]:
+        main = main_function(self.module)
+        return {
+            "version": MANIFEST_VERSION,
+            "target": self.options.target,
+            "files": {a.path: a.description for a in self.artefacts},
+            "inputs": [tensor.to_json() for tensor in network_inputs(main)],
+            "outputs": [tensor.to_json() for tensor in network_outputs(main)],
+            **self.extra,
+        }
+
+    def files(self) -> list[Artefact]:
+        """All files of the output folder."""
+        return [
+            *self.artefacts,
+            Artefact.of_text(MANIFEST, "this description", _json(self.manifest())),
+            Artefact.of_text(REPORT, "costs per layer and in total", _json(self.report)),
+        ]
+
+
+def _json(content: dict[str, object]) -> str:
+    return json.dumps(content, indent=2) + "\n"
+
+
+Observer: TypeAlias = Callable[[str, ModuleOp], None]
+"""Sees the module at the end of each level."""
+
+
+def build(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
+    """Compile `module`, which is consumed."""
+    options.check()
+    run_stages(load_context(), module, front_stages(options), after)
+    return build_target(module, options, after)
+
+
+def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
+    """Lower a fused and, if asked for, quantized graph to the target; `module` is consumed."""
+    layers: list[report.Layer] = []
+    weights = 0
+
+    def observe(level: str, module: ModuleOp) -> None:
+        nonlocal weights
+        if level == "placed graph":
+            layers.extend(report.layers(module))
+            weights = report.weight_bytes(module)
+        if after is not None:
+            after(level, module)
+
+    run_stages(load_context(), module, target_stages(options), observe)
+    memory = report.memory_totals(module, include_io=options.target == "nnet")
+    artefacts, extra = emit(module, options)
+    return Build(options, module, layers, report.report(layers, weights, memory), artefacts, extra)
+
+
+def emit(module: ModuleOp, options: BuildOptions) -> tuple[list[Artefact], dict[str, object]]:
+    """The target's files for a module with placed memory, and its part of the manifest."""
+    match options.target:
+        case "nnet":
+            from ceras_ir.backends.nnet import emit
+
+            return emit(module), {}
+        case "vta":
+            from ceras_ir.backends.vta.emit import emit
+
+            return emit(module, options.board)
+        case "c":
+            from ceras_ir.backends.c import emit
+
+            return emit(module), {}
+        case other:
+            raise InputError(f"no backend for target {other}")
+
+
+def read_manifest(folder: Path) -> dict[str, object]:
+    """The manifest of a compiled folder, checked as far as any target relies on it."""
+    path = folder / MANIFEST
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"no {MANIFEST} in it: not a folder that ceras-compile wrote", str(folder)
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"not a readable manifest: {error}", str(path)) from None
+    if not isinstance(content, dict) or content.get("version") != MANIFEST_VERSION:
+        raise InputError(f"not a manifest of version {MANIFEST_VERSION}; compile again", str(path))
+    return content
+
+
+def manifest_inputs(manifest: dict[str, object], folder: Path) -> list[TensorInfo]:
+    """The inputs that a manifest describes."""
+    entries = manifest.get("inputs")
+    if not isa(entries, list[dict[str, object]]):
+        raise InputError("has no list of inputs", str(folder / MANIFEST))
+    with naming(str(folder / MANIFEST)):
+        return [TensorInfo.from_json(entry) for entry in entries]

@@ -1,0 +1,70 @@
+"""What two runs of one network have in common, and where they part."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.generic]
+
+FLOAT_TOLERANCE = 1e-4
+"""Largest difference allowed between float levels, relative to the largest value of a tensor."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The line that one level gets."""
+
+    level: str
+    good: bool
+    text: str
+
+
+def first_difference(actual: Array, expected: Array) -> tuple[tuple[int, ...], str] | None:
+    """The first element whose stored value differs, with both values; None if none does."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        kinds = (
+            f"{actual.dtype}{list(actual.shape)}, expected {expected.dtype}{list(expected.shape)}"
+        )
+        return (), kinds
+    # Bits, not values: a NaN equals itself, and 0.0 differs from -0.0.
+    width = f"u{actual.dtype.itemsize}"
+    differs = np.ascontiguousarray(actual).view(width) != np.ascontiguousarray(expected).view(width)
+    if not differs.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(differs)[0])
+    return index, f"{actual[index]}, expected {expected[index]}"
+
+
+def relative_difference(actual: Array, expected: Array) -> float:
+    """Largest difference relative to the largest expected magnitude."""
+    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    scale = float(np.abs(e).max(initial=0.0)) or 1.0
+    return float(np.abs(a - e).max(initial=0.0)) / scale
+
+
+def signal_to_noise(actual: Sequence[Array], expected: Sequence[Array]) -> float:
+    """Power of the signal over that of the error, in decibels."""
+    signal = sum(float(np.square(e.astype(np.float64)).sum()) for e in expected)
+    noise = sum(
+        float(np.square(a.astype(np.float64) - e.astype(np.float64)).sum())
+        for a, e in zip(actual, expected, strict=True)
+    )
+    return float("inf") if noise == 0 else 10 * float(np.log10(max(signal, 1e-300) / noise))
+
+
+def compare_outputs(
+    actual: Mapping[str, Array], expected: Mapping[str, Array], *, exact: bool
+) -> str | None:
+    """What differs between two sets of outputs, in words; None if they agree."""
+    for name, reference in expected.items():
+        if exact:
+            found = first_difference(actual[name], reference)
+            if found is not None:
+                index, values = found
+                return f"output '{name}'{list(index)} is {values}"
+        elif (error := relative_difference(actual[name], reference)) > FLOAT_TOLERANCE:
+            return f"output '{name}' is off by {error:.2g}, relative; allowed {FLOAT_TOLERANCE:g}"
+    return None

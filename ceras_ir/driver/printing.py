@@ -1,0 +1,86 @@
+"""
+Modules as text, quickly: large constants are written in hex straight from their bytes.
+
+A constant of more than `MAX_LISTED` elements is `dense<"0x...">` (both xDSL and mlir-opt read
+it) or, elided, `dense_resource<__elided__>`, mlir-opt's own spelling, which keeps the text
+parseable. A constant of equal elements stays `dense<x>`, whatever its size.
+"""
+
+from dataclasses import dataclass
+from typing import IO
+
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    Builtin,
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerType,
+    ModuleOp,
+    TensorType,
+)
+from xdsl.ir import Attribute
+from xdsl.printer import Printer
+from xdsl.utils.hints import isa
+
+MAX_LISTED = 16
+"""Constants of up to this many elements are printed element by element."""
+
+ELIDED = "__elided__"
+"""The resource that stands for a constant left out, as in mlir-opt."""
+
+
+@dataclass(eq=False, repr=False)
+class FastPrinter(Printer):
+    """xDSL's printer with large constants in hex, or left out."""
+
+    elide_constants: bool = False
+
+    def print_attribute(self, attribute: Attribute) -> None:
+        if isa(attribute, DenseIntOrFPElementsAttr) and _is_large(attribute):
+            self._print_large(attribute)
+        else:
+            super().print_attribute(attribute)
+
+    def _print_large(self, constant: DenseIntOrFPElementsAttr) -> None:
+        data = constant.data.data
+        element = constant.get_element_type()
+        size = element.compile_time_size
+        if data[size:] == data[:-size]:
+            splat = DenseIntOrFPElementsAttr(TensorType(element, [1]), BytesAttr(data[:size]))
+            splat.print_without_type(self)
+        elif self.elide_constants:
+            self.print_string(f"dense_resource<{ELIDED}>")
+        else:
+            self.print_string(f'dense<"0x{data.hex().upper()}">')
+        self.print_string(" : ")
+        self.print_attribute(constant.type)
+
+
+def _is_large(constant: DenseIntOrFPElementsAttr) -> bool:
+    """Whether `constant` has many elements of whole bytes; mlir-opt packs others differently."""
+    element = constant.get_element_type()
+    return (
+        isinstance(element, IntegerType | AnyFloat)
+        and element.bitwidth in (8, 16, 32, 64)
+        and len(constant) > MAX_LISTED
+    )
+
+
+def print_module(
+    module: ModuleOp,
+    stream: IO[str],
+    *,
+    elide: bool = False,
+    debuginfo: bool = False,
+    generic: bool = False,
+) -> None:
+    """Write `module` to `stream`, with a newline at the end."""
+    printer = FastPrinter(
+        stream,
+        print_generic_format=generic,
+        print_debuginfo=debuginfo,
+        elide_constants=elide,
+    )
+    printer.print_op(module)
+    printer.print_metadata([Builtin])
+    stream.write("\n")

@@ -1,0 +1,157 @@
+"""
+What a compiled network costs: `report.json`, and the short table of it on stdout.
+
+Layers are read off the placed graph, where every operation still is one of the network's;
+memory off the finished plan.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.hints import isa
+
+from ceras_ir.analysis.liveness import analyse, byte_size, steps
+from ceras_ir.analysis.network import main_function
+from ceras_ir.diagnostics import node_name
+from ceras_ir.dialects.graph import (
+    BinaryOp,
+    ConstantOp,
+    LinearOperation,
+    Pool2dOp,
+    RequantizeOp,
+    UnaryOp,
+)
+from ceras_ir.dialects.mem import REASON, LaunchOp, PackOp, UnpackOp, arena_of, block_of, device_of
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One operation of the placed graph."""
+
+    name: str
+    op: str
+    device: str
+    reason: str | None
+    macs: int
+    bytes: int
+    """Operands, constants included, and result: what one inference moves at least once."""
+
+    def to_json(self) -> object:
+        result: dict[str, object] = {
+            "name": self.name,
+            "op": self.op,
+            "device": self.device,
+            "macs": self.macs,
+            "bytes": self.bytes,
+        }
+        return result if self.reason is None else result | {"reason": self.reason}
+
+
+def spelling(op: Operation) -> str:
+    """The operation and its kind, as the table prints it: `conv2d`, `pool2d max`."""
+    name = op.name.removeprefix("graph.")
+    match op:
+        case BinaryOp() | Pool2dOp():
+            return f"{name} {op.kind.data}"
+        case UnaryOp():
+            return op.function.kind.value
+        case _:
+            return name
+
+
+def layers(placed: ModuleOp) -> list[Layer]:
+    """The layers of a placed graph, in the order they run."""
+    result: list[Layer] = []
+    for op in steps(main_function(placed)):
+        reason = op.attributes.get(REASON)
+        result.append(
+            Layer(
+                node_name(op),
+                spelling(op),
+                device_of(op).value,
+                reason.data if isinstance(reason, StringAttr) else None,
+                op.macs if isinstance(op, LinearOperation) else 0,
+                sum(map(byte_size, {*op.operands, *op.results})),
+            )
+        )
+    return result
+
+
+def constants(module: ModuleOp) -> list[SSAValue]:
+    """Every constant of the network that some operation reads."""
+    ops = main_function(module).body.block.ops
+    return [op.result for op in ops if isinstance(op, ConstantOp) and op.result.first_use]
+
+
+def memory_totals(module: ModuleOp, *, include_io: bool) -> dict[str, object]:
+    """Bytes of a module whose values have been placed."""
+    main = main_function(module)
+    arena = arena_of(main)
+    assert arena is not None
+    ops = steps(main)
+    moved = [op for op in ops if isinstance(op, PackOp | UnpackOp)]
+    liveness = analyse(main, include_io=include_io)
+    totals: dict[str, object] = {
+        "peak_bytes": arena.size.data,
+        "lower_bound_bytes": liveness.lower_bound(arena.alignment.data),
+        "blocks": len({block.id.data for op in ops for r in op.results if (block := block_of(r))}),
+        "copied_bytes": sum(byte_size(op.result) for op in moved),
+        "requantizations": sum(isinstance(op, RequantizeOp) for op in ops),
+    }
+    if launches := sum(isinstance(op, LaunchOp) for op in ops):
+        totals["launches"] = launches
+    return totals
+
+
+def report(
+    found: Sequence[Layer], weight_bytes: int, memory: dict[str, object]
+) -> dict[str, object]:
+    """The content of `report.json`."""
+    totals: dict[str, object] = {
+        "macs": sum(layer.macs for layer in found),
+        "weight_bytes": weight_bytes,
+        **memory,
+        "flash_bytes": weight_bytes,
+        "sram_bytes": memory["peak_bytes"],
+    }
+    return {"layers": [layer.to_json() for layer in found], "totals": totals}
+
+
+def weight_bytes(module: ModuleOp) -> int:
+    """Bytes of all constants that the network reads."""
+    return sum(map(byte_size, constants(module)))
+
+
+def print_table(found: Sequence[Layer], content: dict[str, object], target: str) -> None:
+    """The layers that matter and the totals, on stdout."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(title=f"compiled for {target}", title_justify="left", box=None, pad_edge=False)
+    for header in ("layer", "operation", "on"):
+        table.add_column(header, overflow="fold")
+    for header in ("MACs", "bytes"):
+        table.add_column(header, justify="right")
+    for layer in found:
+        table.add_row(
+            layer.name,
+            layer.op,
+            layer.device,
+            f"{layer.macs:,}" if layer.macs else "",
+            f"{layer.bytes:,}",
+        )
+    console.print(table)
+    for layer in found:
+        if layer.reason is not None:
+            console.print(f"{layer.name} on the {layer.device}: {layer.reason}", soft_wrap=True)
+    totals = content["totals"]
+    assert isa(totals, dict[str, object])
+    words = ", ".join(
+        f"{name.replace('_', ' ')} {value:,}"
+        for name, value in totals.items()
+        if isinstance(value, int)
+    )
+    console.print(f"total: {words}", soft_wrap=True)

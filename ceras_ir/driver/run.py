@@ -1,0 +1,112 @@
+"""`ceras-run`: execute a model, IR text at any level, or a compiled folder on given inputs."""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ceras_ir.diagnostics import InputError, UsageError
+from ceras_ir.driver.diagnostics import run_tool
+from ceras_ir.driver.options import EXIT_STATUS, add_build_options, add_target, build_options
+
+if TYPE_CHECKING:
+    from ceras_ir.driver.execute import Executable
+    from ceras_ir.samples import Samples
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-run", _run, argv)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "ceras-run",
+        description="Run an ONNX model (by the interpreter, or compiled for a target), IR text at "
+        "any level, or a folder that ceras-compile wrote. Arrays in .npz files are named as "
+        "the network's inputs and outputs; their first axis is samples.",
+        epilog=EXIT_STATUS,
+    )
+    parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR")
+    parser.add_argument("--inputs", metavar="IN.npz", required=True)
+    parser.add_argument("--outputs", metavar="OUT.npz", required=True)
+    add_target(parser, interpreter=True)
+    add_build_options(parser)
+    parser.add_argument(
+        "--vta-runner",
+        metavar="'CMD {config} {dram} {insns} {out}'",
+        help="run each VTA launch in this program instead of the built-in simulator: {config} is "
+        "VTA's JSON, {dram} the flat DRAM image before, {insns} the raw instructions, {out} "
+        "where the program leaves the image after",
+    )
+    return parser
+
+
+def _run(argv: Sequence[str]) -> int:
+    arguments = _parser().parse_args(argv)
+    path = Path(arguments.model)
+    if arguments.vta_runner is not None and not (path.is_dir() or arguments.target == "vta"):
+        raise UsageError("--vta-runner needs --target vta or a folder compiled for it")
+    if path.is_dir():
+        if arguments.target is not None:
+            raise UsageError("a compiled folder has its target already: leave out --target")
+        _execute_folder(path, arguments)
+    elif arguments.target in (None, "interp"):
+        _interpret(arguments)
+    else:
+        _compile_and_execute(arguments)
+    return 0
+
+
+def _interpret(arguments: argparse.Namespace) -> None:
+    from ceras_ir.driver.context import load_context
+    from ceras_ir.driver.execute import Interpreted
+    from ceras_ir.driver.named_file import naming
+    from ceras_ir.driver.stages import front_stages, read_network, run_stages
+    from ceras_ir.samples import load_samples
+
+    with naming(arguments.model):
+        module = read_network(arguments.model, batch=arguments.batch)
+        samples = load_samples(arguments.inputs, module)
+        options = build_options(arguments, "interp")
+        options.check()
+        if options.is_quantized:
+            run_stages(load_context(), module, front_stages(options))
+        _execute(Interpreted(module), samples, arguments.outputs)
+
+
+def _compile_and_execute(arguments: argparse.Namespace) -> None:
+    from ceras_ir.driver.build import build
+    from ceras_ir.driver.execute import open_folder
+    from ceras_ir.driver.named_file import naming
+    from ceras_ir.driver.output_folder import write_artefacts
+    from ceras_ir.driver.stages import read_network
+    from ceras_ir.samples import load_samples
+
+    options = build_options(arguments, arguments.target)
+    options.check()
+    with naming(arguments.model), tempfile.TemporaryDirectory(prefix="ceras-run-") as folder:
+        module = read_network(arguments.model, batch=arguments.batch)
+        samples = load_samples(arguments.inputs, module)
+        write_artefacts(Path(folder), build(module, options).files())
+        _execute(open_folder(Path(folder), arguments.vta_runner), samples, arguments.outputs)
+
+
+def _execute_folder(folder: Path, arguments: argparse.Namespace) -> None:
+    from ceras_ir.driver.build import manifest_inputs, read_manifest
+    from ceras_ir.driver.execute import open_folder
+    from ceras_ir.samples import load_samples
+
+    samples = load_samples(arguments.inputs, manifest_inputs(read_manifest(folder), folder))
+    executable = open_folder(folder, arguments.vta_runner)
+    _execute(executable, samples, arguments.outputs)
+
+
+def _execute(executable: "Executable", samples: "Samples", outputs: str) -> None:
+    from ceras_ir.progress import progress
+    from ceras_ir.samples import join, save_arrays
+
+    if not Path(outputs).absolute().parent.is_dir():
+        raise InputError("no such folder", str(Path(outputs).parent))
+    results = [executable.run(sample) for sample in progress(samples, "running")]
+    save_arrays(outputs, join(results, samples))

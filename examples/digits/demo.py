@@ -1,0 +1,196 @@
+"""Compile the digits network for every target, run it on the held-out images, and compare.
+
+Everything goes through the public tools (ceras-compile, ceras-run, ceras-verify) as a user would
+call them; this program only counts. A step that fails ends the demo with that tool's exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).resolve().parent
+MODEL = HERE / "digits.onnx"
+IMAGES = HERE / "digits_test.npz"
+LABELS = HERE / "digits_labels.npz"
+CALIBRATION = HERE / "digits_calibration.npz"
+
+TARGETS: Mapping[str, tuple[str, ...]] = {"c": (), "nnet": (), "vta": ("--board", "pynq")}
+"""Every target with the options it needs."""
+
+NOT_ARTEFACTS = frozenset({"manifest.json", "report.json"})
+"""Files of a compiled directory that describe the artefacts and are not deployed."""
+
+
+class StepFailed(Exception):
+    """A tool ended with a status other than 0; it has printed why."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Row(NamedTuple):
+    """One line of the table: what was run, what it answered, and what it takes in memory."""
+
+    name: str
+    classes: npt.NDArray[np.int64]
+    totals: Mapping[str, float]
+    files: int | None
+
+
+class Tools:
+    """Runs the command-line tools of this installation, each announced before it starts."""
+
+    def __init__(self, directory: Path, console: Console) -> None:
+        self.directory = directory
+        self.console = console
+
+    def run(self, tool: str, *arguments: str | Path, show: bool = False) -> None:
+        """Run `tool`; diagnostics go to stderr as they come, the result only if asked for."""
+        words = [str(argument) for argument in arguments]
+        self.announce(tool, words)
+        # The tool writes to the same terminal or pipe: what was printed so far must be there first.
+        sys.stdout.flush()
+        try:
+            done = subprocess.run(
+                [self.directory / tool, *words],
+                stdout=None if show else subprocess.PIPE,
+                check=False,
+            )
+        except FileNotFoundError:
+            print(f"error: no {tool} in {self.directory}; run `make demo`", file=sys.stderr)
+            raise StepFailed(2) from None
+        if done.returncode != 0:
+            print(f"error: {tool} ended with status {done.returncode}", file=sys.stderr)
+            raise StepFailed(done.returncode)
+
+    def announce(self, tool: str, words: list[str]) -> None:
+        short = [shorter(word) for word in words]
+        self.console.print(
+            f"$ {shlex.join([tool, *short])}", style="dim", markup=False, soft_wrap=True
+        )
+
+
+def shorter(word: str) -> str:
+    """`word` relative to the working directory if it is a path below it."""
+    path = Path(word)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    return word
+
+
+def classes(outputs: Path) -> npt.NDArray[np.int64]:
+    """The most probable digit of every image in a file written by ceras-run."""
+    with np.load(outputs) as arrays:
+        return np.argmax(arrays["probabilities"], axis=1)
+
+
+def run_float(tools: Tools, output: Path) -> Row:
+    """The model as it is, in the interpreter."""
+    answers = output / "float.npz"
+    tools.run("ceras-run", MODEL, "--inputs", IMAGES, "--outputs", answers, "--quantize", "none")
+    return Row("float (interpreter)", classes(answers), {}, None)
+
+
+def run_target(tools: Tools, target: str, output: Path) -> Row:
+    """The model compiled to int8 for `target`, and run from the compiled directory."""
+    directory, answers = output / target, output / f"{target}.npz"
+    tools.run(
+        "ceras-compile",
+        MODEL,
+        *("-o", directory, "--target", target, *TARGETS[target]),
+        *("--quantize", "int8", "--calibrate", CALIBRATION),
+    )
+    tools.run("ceras-run", directory, "--inputs", IMAGES, "--outputs", answers)
+    report = json.loads((directory / "report.json").read_text(encoding="utf-8"))
+    return Row(f"int8 {target}", classes(answers), report["totals"], artefact_bytes(directory))
+
+
+def artefact_bytes(directory: Path) -> int:
+    """The size of all files that are deployed from a compiled directory."""
+    return sum(
+        path.stat().st_size
+        for path in directory.rglob("*")
+        if path.is_file() and path.name not in NOT_ARTEFACTS
+    )
+
+
+def agreement(rows: list[Row]) -> str:
+    """The share of images that every pair of rows answers alike, as one sentence."""
+    alike = np.all([row.classes == rows[0].classes for row in rows], axis=0)
+    names = ", ".join(row.name for row in rows)
+    return f"{names} answer alike on {int(alike.sum())} of {alike.size} images"
+
+
+def table(rows: list[Row], labels: npt.NDArray[np.uint8]) -> Table:
+    """Accuracy, agreement with the first row (float), and sizes."""
+    result = Table(title=f"digits: {labels.size} held-out images")
+    result.add_column("network")
+    for heading in ("accuracy", "as float", "weights", "arena peak", "artefacts"):
+        result.add_column(heading, justify="right")
+    for row in rows:
+        result.add_row(
+            row.name,
+            f"{np.mean(row.classes == labels):.2%}",
+            f"{np.mean(row.classes == rows[0].classes):.2%}",
+            size(row.totals.get("weight_bytes")),
+            size(row.totals.get("peak_bytes")),
+            size(row.files),
+        )
+    return result
+
+
+def size(count: float | None) -> str:
+    return "-" if count is None else f"{int(count):,} B"
+
+
+def demo(tools: Tools, output: Path) -> None:
+    """All steps; raises StepFailed at the first that fails."""
+    output.mkdir(parents=True, exist_ok=True)
+    with np.load(LABELS) as arrays:
+        labels: npt.NDArray[np.uint8] = arrays["labels"]
+    exact = run_float(tools, output)
+    compiled = [run_target(tools, target, output) for target in TARGETS]
+    tools.console.print(table([exact, *compiled], labels))
+    tools.console.print(agreement(compiled), highlight=False)
+    tools.run(
+        "ceras-verify",
+        MODEL,
+        *("--inputs", IMAGES, "--calibrate", CALIBRATION, "--targets", ",".join(TARGETS)),
+        show=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        default=Path("build/demo"),
+        help="where compiled networks and answers go (default: build/demo)",
+    )
+    options = parser.parse_args()
+    try:
+        # Not resolved: in a virtual environment the tools stand beside the link, not its target.
+        demo(Tools(Path(sys.executable).parent, Console()), options.output)
+    except StepFailed as failure:
+        return failure.status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The float32 functions that every target repeats operation by operation."""
+
+import numpy as np
+import pytest
+
+from ceras_ir.dialects.graph import Function, FunctionAttr
+from ceras_ir.interpreters.float_functions import apply_function, exp, softmax
+
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 88.5, -88.0, 1e-38], np.float32)
+
+
+def test_exp_is_accurate_everywhere():
+    x = np.linspace(-87.0, 88.0, 200_001, dtype=np.float32)
+    reference = np.exp(x.astype(np.float64))
+    assert np.max(np.abs(exp(x) / reference - 1)) < 1e-7
+
+
+def test_exp_at_the_ends():
+    result = exp(SPECIAL)
+    assert result[:4].tolist() == [1.0, 1.0, np.inf, 0.0]
+    assert np.isnan(result[4])
+    assert result[5:].tolist() == [np.inf, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"),
+    [
+        (FunctionAttr(Function.RELU), lambda x: np.maximum(x, 0)),
+        (FunctionAttr(Function.CLIP, [-1.0, 6.0]), lambda x: np.clip(x, -1, 6)),
+        (FunctionAttr(Function.LEAKY_RELU, [0.1]), lambda x: np.where(x < 0, 0.1 * x, x)),
+        (FunctionAttr(Function.SIGMOID), lambda x: 1 / (1 + np.exp(-x))),
+        (FunctionAttr(Function.TANH), np.tanh),
+        (FunctionAttr(Function.SWISH), lambda x: x / (1 + np.exp(-x))),
+        (FunctionAttr(Function.HARD_SIGMOID, [0.2, 0.5]), lambda x: np.clip(0.2 * x + 0.5, 0, 1)),
+        (FunctionAttr(Function.HARD_SWISH), lambda x: x * np.clip(x + 3, 0, 6) / 6),
+        (FunctionAttr(Function.EXP), np.exp),
+    ],
+    ids=lambda p: p.kind.value if isinstance(p, FunctionAttr) else "",
+)
+def test_functions_follow_their_formulas(function, reference):
+    x = np.linspace(-20, 20, 4001, dtype=np.float32)
+    expected = reference(x.astype(np.float64))
+    assert np.allclose(apply_function(function, x), expected, rtol=3e-6, atol=3e-7)
+    assert apply_function(function, x).dtype == np.float32
+
+
+def test_softmax_adds_in_order():
+    x = np.array([[1.0, 2.0, 3.0, 100.0], [-1e3, 0.0, 0.0, 0.0]], np.float32)
+    result = softmax(x, 1)
+    e = exp(x - x.max(axis=1, keepdims=True))
+    total = np.float32(0)
+    for value in e[1]:
+        total = np.float32(total + value)
+    assert result[1].tolist() == (e[1] / total).tolist()
+    assert np.allclose(result.sum(axis=1), 1)

@@ -1,0 +1,30 @@
+"""Runs every `.mlir` file below this folder by its RUN lines."""
+
+import os
+import shutil
+import sys
+
+import lit.formats
+
+config = globals()["config"]
+lit_config = globals()["lit_config"]
+
+config.name = "ceras_ir"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+config.test_source_root = os.path.dirname(__file__)
+config.excludes = ["Output", "Inputs"]
+
+# The commands under test are those of the interpreter that runs lit.
+binaries = os.path.dirname(sys.executable)
+config.environment["PATH"] = os.pathsep.join([binaries, os.environ["PATH"]])
+for tool in ("ceras-opt", "filecheck"):
+    if not os.path.exists(os.path.join(binaries, tool)):
+        lit_config.fatal(f"{tool} is not installed beside {sys.executable}: run `make test`")
+
+for tool in ("mlir-opt-19", "arm-none-eabi-gcc", "qemu-system-arm"):
+    if shutil.which(tool):
+        config.available_features.add(tool)
+
+root = os.path.dirname(os.path.dirname(config.test_source_root))
+config.substitutions.append(("%examples", os.path.join(root, "examples")))

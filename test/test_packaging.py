@@ -1,0 +1,82 @@
+"""The tables that name files agree with the tree, and what is imported stays small."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from xdsl.universe import Universe
+
+from ceras_ir import universe
+from ceras_ir.driver.argv import make_parser
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_every_package_is_listed():
+    found = {
+        ".".join(p.parent.relative_to(ROOT).parts) for p in ROOT.glob("ceras_ir/**/__init__.py")
+    }
+    listed = PROJECT["tool"]["setuptools"]["packages"]
+    assert set(listed) == found | {"ceras_ir.tools"}
+    assert listed == sorted(listed)
+
+
+def test_every_data_file_is_listed():
+    listed = PROJECT["tool"]["setuptools"]["package-data"]
+    for path in (ROOT / "ceras_ir").rglob("*"):
+        if path.is_dir() or "__pycache__" in path.parts or path.suffix == ".py":
+            continue
+        package = next(p for p in path.parents if (p / "__init__.py").exists())
+        name = ".".join(package.relative_to(ROOT).parts)
+        files = {f for pattern in listed.get(name, ()) for f in package.glob(pattern)}
+        # A folder's `**` names folders only, until Python 3.13.
+        files |= {f for folder in files if folder.is_dir() for f in folder.iterdir()}
+        assert path in files, f"{path.relative_to(ROOT)} is not in package-data of {name}"
+
+
+def test_every_script_has_its_main():
+    for script, target in PROJECT["project"]["scripts"].items():
+        module, function = target.split(":")
+        assert function == "main"
+        file = ROOT / "tools" / f"{module.removeprefix('ceras_ir.tools.')}.py"
+        assert file.exists() and file.stem == script.replace("-", "_")
+
+
+def test_every_pass_in_the_tree_is_in_the_table():
+    found = set[str]()
+    for path in (ROOT / "ceras_ir/transforms").glob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Pass"):
+                found.add(f"ceras_ir.transforms.{path.stem}:{node.name}")
+    found.remove("ceras_ir.transforms.pipeline:PipelinePass")
+    assert {universe.pass_path(name) for name in universe.PASSES} == found
+    assert list(universe.PASSES) == sorted(universe.PASSES)
+
+
+def test_the_tables_load():
+    for name, factory in universe.CERAS_UNIVERSE.all_dialects.items():
+        assert factory().name == name
+    for name, factory in universe.CERAS_UNIVERSE.all_passes.items():
+        assert factory().name == name
+        assert factory().__doc__, f"{name} does not say what it does"
+    for name, factory in universe.CERAS_UNIVERSE.all_targets.items():
+        assert factory().name == name
+
+
+def test_no_pass_hides_an_option():
+    passes = Universe.get_multiverse().all_passes
+    options = {o for a in make_parser().visible_actions() for o in a.option_strings}
+    assert not options & {f"--{name}" for name in passes}
+
+
+@pytest.mark.parametrize("heavy", ["numpy", "onnx", "onnxruntime", "rich"])
+def test_starting_up_imports_nothing_heavy(heavy: str):
+    code = (
+        "import sys; from ceras_ir.driver.opt import main; main(['--version']); "
+        f"sys.exit({heavy!r} in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
