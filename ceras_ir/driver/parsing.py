@@ -123,11 +123,14 @@ def is_model(path: str) -> bool:
     return os.path.splitext(path)[1].lower() == ".onnx"
 
 
-def load_module(ctx: Context, path: str) -> ModuleOp:
-    """The module in the file at `path`: IR text (`-` for the standard input) or an ONNX model."""
+def load_module(ctx: Context, path: str, *, batch: int = 1) -> ModuleOp:
+    """
+    The module in the file at `path`: IR text (`-` for the standard input) or an ONNX model,
+    whose symbolic batch dimension becomes `batch`.
+    """
     if is_model(path):
         from ceras_ir.frontends.onnx import import_file
 
         with open(path, "rb"):  # a missing file is reported before onnx is imported
-            return import_file(path)
+            return import_file(path, batch=batch)
     return parse_text(ctx, read_text(path), display_name(path))

@@ -7,7 +7,6 @@ Every tool that compiles goes through here, so that `ceras-verify` checks exactl
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -61,19 +60,16 @@ class Stage:
 
 
 def read_network(path: str, *, batch: int = 1) -> ModuleOp:
-    """The float graph of an ONNX file, or the module of an IR text."""
-    if path.endswith(".onnx"):
-        from ceras_ir.frontends.onnx import import_file
+    """The float graph of an ONNX file, or the module of an IR text, verified."""
+    from ceras_ir.driver.context import load_context
+    from ceras_ir.driver.parsing import is_model, load_module
+    from ceras_ir.driver.verification import verify_module
 
-        return import_file(path, batch=batch)
-    if not Path(path).is_file():
-        raise InputError("no such file", path)
-    if path.endswith(".mlir"):
-        from ceras_ir.driver.context import load_context
-        from ceras_ir.driver.parsing import parse_file
-
-        return parse_file(load_context(), path)
-    raise InputError("expected a model ending in .onnx or IR text ending in .mlir", path)
+    if not is_model(path) and not path.endswith(".mlir"):
+        raise InputError("expected a model ending in .onnx or IR text ending in .mlir", path)
+    module = load_module(load_context(), path, batch=batch)
+    verify_module(module)
+    return module
 
 
 def front_stages(options: BuildOptions) -> list[Stage]:

@@ -1,0 +1,189 @@
+"""
+Read `.vtas` text into instructions and micro-ops.
+
+A line is a mnemonic, `key=value` fields in any order and token flags; `;` starts a comment.
+`.uops N` says where in DRAM (in 4-byte elements) the table of the `uop` lines is. Sizes left
+out: `y=1`, `stride` equal to `x`. Every mistake is an `InputError` at FILE:LINE:COL.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, field_limits
+from ceras_ir.backends.vta.isa import (
+    Alu,
+    AluOpcode,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemoryType,
+    Store,
+)
+from ceras_ir.backends.vta.micro_ops import micro_ops
+from ceras_ir.backends.vta.program import VtaProgram
+from ceras_ir.diagnostics import InputError
+
+_FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
+_TRANSFER = {
+    "sram": ("sram_base",),
+    "dram": ("dram_base",),
+    "y": ("y_size",),
+    "x": ("x_size",),
+    "stride": ("x_stride",),
+}
+_PADS = {"pad": ("y_pad_top", "y_pad_bottom", "x_pad_left", "x_pad_right")}
+_LOOP = {
+    "uops": ("uop_bgn", "uop_end"),
+    "iter": ("iter_out", "iter_in"),
+    "dst": ("dst_factor_out", "dst_factor_in"),
+    "src": ("src_factor_out", "src_factor_in"),
+}
+_KEYS: dict[type[Instruction], dict[str, tuple[str, ...]]] = {
+    Load: _TRANSFER | _PADS,
+    Store: _TRANSFER,
+    Gemm: _LOOP | {"wgt": ("wgt_factor_out", "wgt_factor_in")},
+    Alu: _LOOP | {"imm": ("imm",), "unused_imm": ("imm",)},
+    Finish: {},
+}
+_REQUIRED: dict[type[Instruction], tuple[str, ...]] = {
+    Load: ("sram", "dram", "x"),
+    Store: ("sram", "dram", "x"),
+    Gemm: ("uops", "iter"),
+    Alu: ("uops", "iter"),
+    Finish: (),
+}
+_MNEMONICS: dict[str, type[Instruction]] = {
+    **{f"load.{m.name.lower()}": Load for m in MemoryType if m is not MemoryType.OUT},
+    "store": Store,
+    "gemm": Gemm,
+    "gemm.reset": Gemm,
+    **{f"alu.{op.name.lower()}": Alu for op in AluOpcode},
+    "finish": Finish,
+}
+_WORD = re.compile(r"[^\s,]+(?:,[^\s,]+)*,?")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line of text, for messages."""
+
+    file: str
+    number: int
+
+    def error(self, column: int, message: str) -> NoReturn:
+        raise InputError(message, f"{self.file}:{self.number}:{column + 1}")
+
+    def integer(self, text: str, column: int) -> int:
+        try:
+            return int(text, 0)
+        except ValueError:
+            self.error(column, f"expected an integer, got '{text}'")
+
+
+def assemble_program(
+    text: str, file: str = "<vtas>", board: VtaBoard = DEFAULT_BOARD
+) -> VtaProgram:
+    """The program that `text` spells."""
+    instructions: list[Instruction] = []
+    table: list[list[int]] = []
+    base = 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = _Line(file, number)
+        words = [(m[0], m.start()) for m in _WORD.finditer(raw.split(";", 1)[0])]
+        if not words:
+            continue
+        (mnemonic, column), *rest = words
+        match mnemonic:
+            case ".uops":
+                if len(rest) != 1:
+                    line.error(column, "expected `.uops ELEMENT`")
+                base = line.integer(*rest[0])
+            case "uop":
+                table.append(_micro_op(line, column, rest, board))
+            case _:
+                instructions.append(_instruction(line, mnemonic, column, rest, board))
+    return VtaProgram(tuple(instructions), micro_ops(table), base)
+
+
+def assemble(text: str, file: str = "<vtas>", board: VtaBoard = DEFAULT_BOARD) -> list[Instruction]:
+    """The instructions that `text` spells, without its micro-ops."""
+    return list(assemble_program(text, file, board).instructions)
+
+
+def _micro_op(line: _Line, column: int, words: list[tuple[str, int]], board: VtaBoard) -> list[int]:
+    values = [
+        (line.integer(part, at), at) for word, at in words for part in word.rstrip(",").split(",")
+    ]
+    limits = (board.acc, max(board.acc, board.inp), board.wgt)
+    if len(values) != 3:
+        line.error(column, "expected `uop DST, SRC, WGT`")
+    for (value, at), limit in zip(values, limits, strict=True):
+        if not 0 <= value < limit:
+            line.error(at, f"index must be in [0, {limit - 1}], got {value}")
+    return [value for value, _ in values]
+
+
+def _instruction(
+    line: _Line,
+    mnemonic: str,
+    column: int,
+    words: list[tuple[str, int]],
+    board: VtaBoard,
+) -> Instruction:
+    if (kind := _MNEMONICS.get(mnemonic)) is None:
+        line.error(column, f"unknown instruction '{mnemonic}'")
+    limits = field_limits(kind, board)
+    fields: dict[str, int] = {}
+    flags: dict[str, bool] = {}
+    seen: set[str] = set()
+    for word, at in words:
+        key, equals, text = word.partition("=")
+        if key in seen:
+            line.error(at, f"'{key}' given twice")
+        seen.add(key)
+        if key in _FLAGS and not equals:
+            flags[key] = True
+            continue
+        if (names := _KEYS[kind].get(key)) is None or not equals:
+            known = ", ".join((*(f"{k}=" for k in _KEYS[kind]), *_FLAGS))
+            line.error(at, f"unexpected '{word}' after '{mnemonic}', takes {known}")
+        at += len(key) + 1
+        parts = text.split(":" if key == "uops" else ",")
+        if len(parts) != len(names):
+            line.error(at, f"'{key}' takes {len(names)} values, got {len(parts)}")
+        for name, part in zip(names, parts, strict=True):
+            value = line.integer(part, at)
+            low, high = limits[name]
+            if not low <= value <= high:
+                line.error(at, f"{name} must be in [{low}, {high}], got {value}")
+            fields[name] = value
+            at += len(part) + 1
+    for key in _REQUIRED[kind]:
+        if key not in seen:
+            line.error(column, f"'{mnemonic}' without '{key}='")
+    return _build(kind, mnemonic, fields, flags, use_imm="imm" in seen)
+
+
+def _build(
+    kind: type[Instruction],
+    mnemonic: str,
+    fields: dict[str, int],
+    flags: dict[str, bool],
+    use_imm: bool,
+) -> Instruction:
+    suffix = mnemonic.partition(".")[2].upper()
+    if kind is Load or kind is Store:
+        fields.setdefault("y_size", 1)
+        fields.setdefault("x_stride", fields["x_size"])
+    if kind is Load:
+        return Load(MemoryType[suffix], **fields, **flags)
+    if kind is Store:
+        return Store(**fields, **flags)
+    if kind is Gemm:
+        return Gemm(**fields, reset=suffix == "RESET", **flags)
+    if kind is Alu:
+        return Alu(AluOpcode[suffix], use_imm=use_imm, **fields, **flags)
+    return Finish(**flags)

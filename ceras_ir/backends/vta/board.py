@@ -1,0 +1,197 @@
+"""
+A VTA configuration, read from VTA's own JSON (`vta_config.json`).
+
+The number formats and the 1x16x16 intrinsic are fixed here, because the instruction encoding,
+the packing of tensors and every schedule depend on them; buffer sizes may vary.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.vta.isa import MemoryType
+from ceras_ir.diagnostics import InputError, UnsupportedError
+
+BATCH = 1
+BLOCK = 16
+PORTABLE_UOPS = 2048
+"""Micro-op memory of the Chisel RTL (`uopMemDepth`); higher indices alias there."""
+
+_FIXED = {
+    "LOG_INP_WIDTH": (3, "inputs must be int8"),
+    "LOG_WGT_WIDTH": (3, "weights must be int8"),
+    "LOG_ACC_WIDTH": (5, "accumulators must be int32"),
+    "LOG_BATCH": (0, "the batch of the intrinsic must be 1"),
+    "LOG_BLOCK": (4, "the intrinsic must be 16x16"),
+}
+_BUFFERS = (
+    "LOG_UOP_BUFF_SIZE",
+    "LOG_INP_BUFF_SIZE",
+    "LOG_WGT_BUFF_SIZE",
+    "LOG_ACC_BUFF_SIZE",
+)
+_LOG_BYTES = {"UOP": 2, "INP": 4, "WGT": 8, "ACC": 6}
+
+ELEMENT_BYTES: Mapping[MemoryType, int] = {
+    MemoryType.UOP: 4,
+    MemoryType.INP: 16,
+    MemoryType.WGT: 256,
+    MemoryType.ACC: 64,
+    MemoryType.OUT: 16,
+    MemoryType.ACC_8BIT: 16,
+}
+"""Bytes of one element in DRAM, by which `dram_base` is multiplied."""
+
+
+@dataclass(frozen=True)
+class VtaBoard:
+    """Buffer sizes in elements, and what of the memory system the configuration tells."""
+
+    target: str = "sim"
+    log_uops: int = 13
+    log_inp: int = 11
+    log_wgt: int = 10
+    log_acc: int = 11
+    bus_bytes: int | None = None
+    """Bytes of one beat of the memory bus."""
+    clock_mhz: int | None = None
+
+    @property
+    def uops(self) -> int:
+        """Micro-ops that the configuration has room for."""
+        return 1 << self.log_uops
+
+    @property
+    def portable_uops(self) -> int:
+        """Micro-ops that every implementation has room for."""
+        return min(self.uops, PORTABLE_UOPS)
+
+    @property
+    def inp(self) -> int:
+        return 1 << self.log_inp
+
+    @property
+    def wgt(self) -> int:
+        return 1 << self.log_wgt
+
+    @property
+    def acc(self) -> int:
+        """Accumulator vectors; OUT has as many."""
+        return 1 << self.log_acc
+
+    def elements(self, memory: MemoryType) -> int:
+        """Size of `memory` in elements."""
+        match memory:
+            case MemoryType.UOP:
+                return self.uops
+            case MemoryType.WGT:
+                return self.wgt
+            case MemoryType.INP:
+                return self.inp
+            case _:
+                return self.acc
+
+    def config(self) -> dict[str, str | int]:
+        """The same in VTA's own JSON fields, for programs that read those."""
+        return {
+            "TARGET": self.target,
+            "HW_VER": "0.0.2",
+            **{key: value for key, (value, _) in _FIXED.items()},
+            "LOG_UOP_BUFF_SIZE": self.log_uops + _LOG_BYTES["UOP"],
+            "LOG_INP_BUFF_SIZE": self.log_inp + _LOG_BYTES["INP"],
+            "LOG_WGT_BUFF_SIZE": self.log_wgt + _LOG_BYTES["WGT"],
+            "LOG_ACC_BUFF_SIZE": self.log_acc + _LOG_BYTES["ACC"],
+        }
+
+
+def parse_board(text: str, file: str | None = None) -> VtaBoard:
+    """The board that the JSON `text` describes; `file` is named in messages."""
+    try:
+        loaded: object = json.loads(text)
+    except json.JSONDecodeError as e:
+        raise InputError(f"not JSON: {e}", file) from e
+    if not isa(loaded, dict[str, object]):
+        raise InputError("a VTA configuration is a JSON object", file)
+    config = loaded
+
+    def integer(key: str) -> int:
+        if key not in config:
+            raise InputError(f"VTA configuration without {key}", file)
+        value = config[key]
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InputError(f"{key} must be an integer, got {value!r}", file)
+        return value
+
+    for key, (expected, reason) in _FIXED.items():
+        if (value := integer(key)) != expected:
+            raise UnsupportedError(f"unsupported {key} {value}: {reason} ({key} {expected})", file)
+    logs: dict[str, int] = {}
+    for key in _BUFFERS:
+        memory = key.split("_")[1]
+        logs[memory] = integer(key) - _LOG_BYTES[memory]
+        if logs[memory] < 1:
+            raise UnsupportedError(f"unsupported {key}: fewer than two elements", file)
+    _check_encodable(logs, file)
+
+    bus = integer("FPGA_LOG_AXI_BUS_WIDTH") if "FPGA_LOG_AXI_BUS_WIDTH" in config else None
+    return VtaBoard(
+        target=str(config.get("TARGET", "sim")),
+        log_uops=logs["UOP"],
+        log_inp=logs["INP"],
+        log_wgt=logs["WGT"],
+        log_acc=logs["ACC"],
+        bus_bytes=None if bus is None else (1 << bus) // 8,
+        clock_mhz=integer("FPGA_FREQ") if "FPGA_FREQ" in config else None,
+    )
+
+
+def _check_encodable(logs: Mapping[str, int], file: str | None) -> None:
+    """
+    Indices must fit the 32-bit micro-op and the 128-bit instruction, and the input buffer must
+    hold as many vectors as the accumulator: else HLS (`VTA_UOP_GEM_2_0`) and the simulator
+    (`VTAUop.src_idx`) disagree on where the weight index is.
+    """
+    if 2 * logs["ACC"] + 2 * logs["INP"] + 2 * logs["WGT"] > 64:
+        raise UnsupportedError("unsupported buffer sizes: GEMM index factors exceed 64 bits", file)
+    if logs["ACC"] + logs["INP"] + logs["WGT"] > 32:
+        raise UnsupportedError("unsupported buffer sizes: micro-op indices exceed 32 bits", file)
+    if 4 * logs["ACC"] + 20 > 64:
+        raise UnsupportedError("unsupported buffer sizes: ALU index factors exceed 44 bits", file)
+    if 2 * logs["UOP"] + 37 > 64:
+        raise UnsupportedError("unsupported buffer sizes: micro-op range exceeds 27 bits", file)
+    if max(logs.values()) > 16:
+        raise UnsupportedError("unsupported buffer sizes: sram_base has 16 bits", file)
+    if logs["INP"] < logs["ACC"]:
+        raise UnsupportedError(
+            "unsupported buffer sizes: fewer input vectors than accumulators, for which "
+            "VTA's implementations disagree on the micro-op format",
+            file,
+        )
+
+
+def load_board(name: str | Path) -> VtaBoard:
+    """A board by name (`pynq`, `zcu102`, ...) or by the path of a JSON file."""
+    path = Path(name)
+    if path.suffix == ".json":
+        try:
+            return parse_board(path.read_text(encoding="utf-8"), str(name))
+        except (OSError, UnicodeDecodeError) as e:
+            raise InputError(f"cannot read board: {e}", str(name)) from e
+    if name not in (known := board_names()):
+        raise InputError(f"unknown VTA board '{name}', known are {', '.join(known)}")
+    resource = files("ceras_ir.boards") / f"vta_{name}.json"
+    return parse_board(resource.read_text(encoding="utf-8"), resource.name)
+
+
+def board_names() -> list[str]:
+    """Boards that come with the compiler."""
+    names = (f.name for f in files("ceras_ir.boards").iterdir())
+    return sorted(
+        n.removeprefix("vta_").removesuffix(".json")
+        for n in names
+        if n.startswith("vta_") and n.endswith(".json")
+    )

@@ -1,0 +1,127 @@
+"""
+What a stream's dependence tokens guarantee, found by running nothing but the tokens.
+
+Fetch hands instructions out in order to three queues of bounded length; each module takes from
+its own. Which module goes first makes no difference to what is waited for, so one such run
+gives the happens-before relation, as vector clocks.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ceras_ir.backends.vta.findings import StreamFinding
+from ceras_ir.backends.vta.isa import Finish, Instruction, Module, describe, module_of
+
+QUEUE_LENGTH = 512
+"""Instructions that wait in front of a module (`instQueueEntries`, `STREAM_IN_DEPTH`)."""
+TOKEN_LIMIT = 255
+"""Most tokens of one kind outstanding: the RTL's semaphores have 8 bits and saturate."""
+
+Clock = tuple[int, int, int]
+
+
+@dataclass
+class Order:
+    """What must have happened before what."""
+
+    sequence: list[int] = field(default_factory=list[int])
+    """Instructions in one order that the tokens allow."""
+    clocks: dict[int, Clock] = field(default_factory=dict[int, Clock])
+    """How many instructions of each module are surely done when this one is."""
+    positions: dict[int, int] = field(default_factory=dict[int, int])
+    """Which instruction of its module it is, from 1."""
+    members: list[list[int]] = field(default_factory=lambda: [[], [], []])
+    """The instructions of each module."""
+
+
+def _links(i: Instruction, module: Module) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """The token queues (giver, taker) that `i` takes from and gives to."""
+    takes = [(module - 1, int(module))] * i.pop_prev + [(module + 1, int(module))] * i.pop_next
+    gives = [(int(module), module - 1)] * i.push_prev + [(int(module), module + 1)] * i.push_next
+    return (
+        [q for q in takes if 0 <= q[0] <= 2],
+        [q for q in gives if 0 <= q[1] <= 2],
+    )
+
+
+def find_order(stream: Sequence[Instruction]) -> tuple[Order, list[StreamFinding]]:
+    """The order that the tokens of `stream` enforce, and what is wrong with them."""
+    order, findings = Order(), list[StreamFinding]()
+    queues = [deque[int]() for _ in Module]
+    tokens: dict[tuple[int, int], deque[Clock]] = {
+        q: deque() for q in ((0, 1), (1, 0), (1, 2), (2, 1))
+    }
+    gives_at: dict[tuple[int, int], list[int]] = {q: [] for q in tokens}
+    takes_at: dict[tuple[int, int], list[int]] = {q: [] for q in tokens}
+    now: list[Clock] = [(0, 0, 0)] * 3
+    modules = [module_of(i) for i in stream]
+    fetched, progress = 0, True
+    while progress:
+        progress = False
+        while fetched < len(stream) and len(queues[modules[fetched]]) < QUEUE_LENGTH:
+            queues[modules[fetched]].append(fetched)
+            fetched += 1
+            progress = True
+        for module in Module:
+            queue = queues[module]
+            while queue:
+                takes, gives = _links(stream[queue[0]], module)
+                if not all(tokens[q] for q in takes):
+                    break
+                index = queue.popleft()
+                members = order.members[module]
+                members.append(index)
+                clock = list(now[module])
+                for q in takes:
+                    clock = [max(a, b) for a, b in zip(clock, tokens[q].popleft(), strict=True)]
+                    takes_at[q].append(len(members))
+                clock[module] = order.positions[index] = len(members)
+                now[module] = order.clocks[index] = (clock[0], clock[1], clock[2])
+                order.sequence.append(index)
+                for q in gives:
+                    tokens[q].append(now[module])
+                    gives_at[q].append(index)
+                progress = True
+
+    for queue in queues:
+        if queue:
+            name = describe(stream[queue[0]])
+            findings.append(
+                StreamFinding(queue[0], "tokens", f"{name} waits for a token that never comes")
+            )
+    if fetched < len(stream):
+        findings.append(
+            StreamFinding(
+                fetched, "tokens", f"cannot be fetched: a queue of {QUEUE_LENGTH} is full"
+            )
+        )
+    for q, left in tokens.items():
+        names = f"{Module(q[0]).name.lower()} to {Module(q[1]).name.lower()}"
+        if left:
+            findings.append(
+                StreamFinding(gives_at[q][-1], "tokens", f"{len(left)} tokens {names} never taken")
+            )
+        for count, index in enumerate(gives_at[q], 1):
+            taken = bisect_right(takes_at[q], order.clocks[index][q[1]])
+            if count - taken > TOKEN_LIMIT:
+                message = f"{count - taken} tokens {names} outstanding, at most {TOKEN_LIMIT}"
+                findings.append(StreamFinding(index, "tokens", message))
+                break
+    return order, findings + _check_finish(stream, order)
+
+
+def _check_finish(stream: Sequence[Instruction], order: Order) -> list[StreamFinding]:
+    """There is one finish, the last instruction, and all else is done before."""
+    at = [k for k, i in enumerate(stream) if isinstance(i, Finish)]
+    if at != [len(stream) - 1]:
+        index = at[0] if at else len(stream) - 1
+        return [StreamFinding(index, "finish", "a stream ends with its only finish")]
+    if (clock := order.clocks.get(at[0])) is None:
+        return []
+    return [
+        StreamFinding(members[known], "finish", "may still run when the stream finishes")
+        for members, known in zip(order.members, clock, strict=True)
+        if known < len(members)
+    ]

@@ -1,0 +1,69 @@
+"""
+Run a network whose launches really run: the host part interpreted, launches on a VTA runner.
+
+What a launch reads and writes lies in one DRAM image, where `mem.block` says; so wrong
+addresses, layouts and streams all show in the network's outputs.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from xdsl.interpreter import (
+    Interpreter,
+    InterpreterFunctions,
+    PythonValues,
+    impl,
+    register_impls,
+)
+from xdsl.ir import SSAValue
+
+from ceras_ir.analysis.network import main_function, output_names
+from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.runner import VtaRunner
+from ceras_ir.dialects import graph, mem
+from ceras_ir.interpreters.network import Array, check_inputs, network_functions
+
+
+@register_impls
+class RunnerFunctions(InterpreterFunctions):
+    """`mem.launch` on a runner instead of by its kernel's meaning."""
+
+    def __init__(self, image: VtaImage, runner: VtaRunner):
+        self.runner = runner
+        self.dram = image.dram()
+        self.numbers = {launch.op: i for i, launch in enumerate(image.launches)}
+
+    @impl(mem.LaunchOp)
+    def launch(self, interpreter: Interpreter, op: mem.LaunchOp, args: PythonValues):
+        for value, array in zip(op.inputs, args, strict=True):
+            # Constants are in the image, which is what the accelerator shall read.
+            if not isinstance(value.owner, graph.ConstantOp):
+                self._bytes(value)[...] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+        self.runner.launch(self.numbers[op], self.dram)
+        results: list[Array] = []
+        for value in op.outputs:
+            kind = graph.tensor_type(value)
+            dtype = graph.numpy_dtype(kind.element_type)
+            results.append(self._bytes(value).copy().view(dtype).reshape(kind.get_shape()))
+        return tuple(results)
+
+    def _bytes(self, value: SSAValue) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        block = mem.block_of(value)
+        assert block is not None
+        kind = graph.tensor_type(value)
+        size = int(np.prod(kind.get_shape())) * graph.numpy_dtype(kind.element_type).itemsize
+        return self.dram[block.offset.data : block.offset.data + size]
+
+
+def run_on_vta(
+    image: VtaImage, inputs: Mapping[str, Array], command: str | None = None
+) -> dict[str, Array]:
+    """Outputs by name; `command` is an external runner, None the built-in simulator."""
+    streams = [launch.program.instruction_bytes(image.board) for launch in image.launches]
+    runner = VtaRunner(streams, image.board, command)
+    main = main_function(image.module)
+    interpreter = Interpreter(image.module)
+    for functions in (*network_functions(), RunnerFunctions(image, runner)):
+        interpreter.register_implementations(functions, override=True)
+    results = interpreter.call_op("main", tuple(check_inputs(main, inputs)))
+    return dict(zip(output_names(main), results, strict=True))

@@ -1,0 +1,76 @@
+"""Files for VTA: instructions of every launch, the DRAM image, the board's configuration."""
+
+import json
+from typing import BinaryIO
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.artefacts import Artefact
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.disassembler import disassemble_program
+from ceras_ir.backends.vta.image import build_image
+from ceras_ir.diagnostics import node_name
+
+DRAM_FILE, CONFIG_FILE = "dram.bin", "vta_config.json"
+
+
+DEFAULT_BOARD_NAME = "zcu102"
+"""The board that S3 measured on."""
+
+
+def instruction_file(index: int) -> str:
+    """The file with the raw instructions of launch number `index`."""
+    return f"launch_{index}.insns"
+
+
+def emit(
+    module: ModuleOp, board_name: str | None = None, *, text: bool = False
+) -> tuple[list[Artefact], dict[str, object]]:
+    """
+    All files of the accelerator's part and its entries of `manifest.json`; `text` adds the
+    streams as `.vtas`. The host part is C and comes from that backend.
+    """
+    board = load_board(board_name or DEFAULT_BOARD_NAME)
+    image = build_image(module, board)
+
+    def write_dram(stream: BinaryIO) -> None:
+        stream.write(image.dram().tobytes())
+
+    artefacts = [
+        Artefact(DRAM_FILE, "flat DRAM image: constants and micro-ops in place", write_dram),
+        Artefact.of_text(
+            CONFIG_FILE, "VTA configuration", json.dumps(board.config(), indent=2) + "\n"
+        ),
+    ]
+    entries: list[dict[str, object]] = []
+    for index, launch in enumerate(image.launches):
+        name, program = node_name(launch.op), launch.program
+
+        def write_instructions(stream: BinaryIO, i: int = index) -> None:
+            stream.write(image.launches[i].program.instruction_bytes(board))
+
+        file = instruction_file(index)
+        description = f"raw VTA instructions of launch {index} ({name})"
+        artefacts.append(Artefact(file, description, write_instructions))
+        if text:
+            artefacts.append(
+                Artefact.of_text(
+                    f"launch_{index}.vtas", f"the same as text ({name})", disassemble_program(program)
+                )
+            )
+        entries.append(
+            {
+                "name": name,
+                "kernel": launch.op.kernel.string_value(),
+                "instructions": file,
+                "count": len(program.instructions),
+                "uop_base": program.uop_base,
+            }
+        )
+    manifest: dict[str, object] = {
+        "dram": {"file": DRAM_FILE, "size": image.size, "arena": image.arena_bytes},
+        "config": CONFIG_FILE,
+        "launches": entries,
+        "regions": [region.to_json() for region in image.regions()],
+    }
+    return artefacts, {"vta": manifest}

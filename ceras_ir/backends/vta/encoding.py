@@ -1,0 +1,196 @@
+"""
+Instructions as 128-bit little-endian words, and back, bit for bit.
+
+The layout is that of the C bit-fields in `hw_spec.h` (`VTAMemInsn`, `VTAGemInsn`, `VTAAluInsn`),
+packed for the buffer sizes of a board. A value of ours that does not fit is a `ValueError`;
+bytes from outside that are no instruction are an `InputError` naming the instruction.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.isa import (
+    Alu,
+    AluOpcode,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemoryType,
+    Opcode,
+    Store,
+    describe,
+)
+from ceras_ir.diagnostics import InputError
+
+INSTRUCTION_BYTES = 16
+
+_TOKENS = (("pop_prev", 1), ("pop_next", 1), ("push_prev", 1), ("push_next", 1))
+_KINDS: dict[type[Instruction], Opcode] = {
+    Load: Opcode.LOAD,
+    Store: Opcode.STORE,
+    Gemm: Opcode.GEMM,
+    Alu: Opcode.ALU,
+    Finish: Opcode.FINISH,
+}
+
+
+class _Layout:
+    """Where the fields of one instruction kind are, and which bits belong to none."""
+
+    def __init__(self, widths: Iterable[tuple[str, int]]):
+        self.fields: list[tuple[str, int, int]] = []
+        """Name, lowest bit, limit (exclusive) of the unsigned value."""
+        position, used = 3, 0b111
+        for name, width in (*_TOKENS, *widths):
+            # A C bit-field never straddles its 64-bit unit.
+            if position % 64 + width > 64:
+                position += 64 - position % 64
+            if not name.startswith("_"):
+                self.fields.append((name, position, 1 << width))
+                used |= ((1 << width) - 1) << position
+            position += width
+        assert position <= 128
+        self.unused = ~used & ((1 << 128) - 1)
+
+
+@lru_cache
+def _layouts(board: VtaBoard) -> dict[Opcode, _Layout]:
+    transfer = (
+        *(("sram_base", 16), ("dram_base", 32)),
+        *(("y_size", 16), ("x_size", 16), ("x_stride", 16)),
+    )
+    pads = (
+        *(("y_pad_top", 4), ("y_pad_bottom", 4)),
+        *(("x_pad_left", 4), ("x_pad_right", 4)),
+    )
+    loop = (
+        *(("uop_bgn", board.log_uops), ("uop_end", board.log_uops + 1)),
+        *(("iter_out", 14), ("iter_in", 14)),
+        *(("dst_factor_out", board.log_acc), ("dst_factor_in", board.log_acc)),
+    )
+    return {
+        Opcode.LOAD: _Layout([("memory", 3), *transfer, *pads]),
+        Opcode.STORE: _Layout([("memory", 3), *transfer]),
+        Opcode.GEMM: _Layout(
+            [
+                ("reset", 1),
+                *loop,
+                *(("src_factor_out", board.log_inp), ("src_factor_in", board.log_inp)),
+                *(("wgt_factor_out", board.log_wgt), ("wgt_factor_in", board.log_wgt)),
+            ]
+        ),
+        Opcode.ALU: _Layout(
+            [
+                ("_reset", 1),
+                *loop,
+                *(("src_factor_out", board.log_acc), ("src_factor_in", board.log_acc)),
+                *(("opcode", 3), ("use_imm", 1), ("imm", 16)),
+            ]
+        ),
+        Opcode.FINISH: _Layout([]),
+    }
+
+
+DEFAULT_BOARD = VtaBoard()
+
+
+def field_limits(
+    kind: type[Instruction], board: VtaBoard = DEFAULT_BOARD
+) -> dict[str, tuple[int, int]]:
+    """Lowest and highest value of every field of `kind`."""
+    fields = _layouts(board)[_KINDS[kind]].fields
+    limits = {name: (0, limit - 1) for name, _, limit in fields if name != "memory"}
+    if "imm" in limits:
+        limits["imm"] = (-(2**15), 2**15 - 1)
+    return limits
+
+
+def encode_instruction(instruction: Instruction, board: VtaBoard = DEFAULT_BOARD) -> bytes:
+    """The 16 bytes of `instruction`."""
+    opcode = _KINDS[type(instruction)]
+    word = int(opcode)
+    for name, position, limit in _layouts(board)[opcode].fields:
+        if name == "imm":
+            assert isinstance(instruction, Alu)
+            if not -(2**15) <= instruction.imm < 2**15:
+                raise ValueError(
+                    f"{describe(instruction)}: imm must be in [-32768, 32767], "
+                    f"got {instruction.imm}"
+                )
+            value = instruction.imm & 0xFFFF
+        elif name == "memory" and opcode is Opcode.STORE:
+            value = MemoryType.OUT
+        else:
+            value: int = getattr(instruction, name)
+        if not 0 <= value < limit:
+            raise ValueError(
+                f"{describe(instruction)}: {name} must be in [0, {limit - 1}], got {value}"
+            )
+        word |= value << position
+    return word.to_bytes(INSTRUCTION_BYTES, "little")
+
+
+def encode(instructions: Iterable[Instruction], board: VtaBoard = DEFAULT_BOARD) -> bytes:
+    """The stream as VTA fetches it."""
+    return b"".join([encode_instruction(i, board) for i in instructions])
+
+
+def decode_instruction(word: int, board: VtaBoard = DEFAULT_BOARD, index: int = 0) -> Instruction:
+    """The instruction that the 128-bit `word` encodes; `index` is for messages."""
+
+    def bad(message: str) -> InputError:
+        return InputError(f"instruction {index}: {message}")
+
+    try:
+        opcode = Opcode(word & 7)
+    except ValueError:
+        raise bad(f"unknown opcode {word & 7}") from None
+    layout = _layouts(board)[opcode]
+    if extra := word & layout.unused:
+        bit = (extra & -extra).bit_length() - 1
+        raise bad(f"bit {bit} of a {opcode.name.lower()} must be zero")
+    v = {name: (word >> at) & (limit - 1) for name, at, limit in layout.fields}
+    flags = {name: bool(v.pop(name)) for name, _ in _TOKENS}
+    match opcode:
+        case Opcode.LOAD:
+            memory = v.pop("memory")
+            if memory not in _LOADED:
+                raise bad(f"a load into memory type {memory}")
+            return Load(MemoryType(memory), **v, **flags)
+        case Opcode.STORE:
+            if (memory := v.pop("memory")) != MemoryType.OUT:
+                raise bad(f"a store from memory type {memory}, must be 4 (OUT)")
+            return Store(**v, **flags)
+        case Opcode.GEMM:
+            reset = bool(v.pop("reset"))
+            return Gemm(**v, reset=reset, **flags)
+        case Opcode.ALU:
+            try:
+                alu = AluOpcode(v.pop("opcode"))
+            except ValueError as e:
+                raise bad(f"unknown ALU opcode: {e}") from None
+            imm = (v.pop("imm") ^ 0x8000) - 0x8000
+            return Alu(alu, use_imm=bool(v.pop("use_imm")), imm=imm, **v, **flags)
+        case Opcode.FINISH:
+            return Finish(**flags)
+
+
+_LOADED = frozenset({0, 1, 2, 3, 5})
+
+
+def decode(data: bytes, board: VtaBoard = DEFAULT_BOARD) -> list[Instruction]:
+    """The instructions of a raw stream."""
+    if len(data) % INSTRUCTION_BYTES:
+        raise InputError(
+            f"a stream has {INSTRUCTION_BYTES} bytes per instruction, got {len(data)} bytes in all"
+        )
+    return [
+        decode_instruction(
+            int.from_bytes(data[at : at + INSTRUCTION_BYTES], "little"),
+            board,
+            at // INSTRUCTION_BYTES,
+        )
+        for at in range(0, len(data), INSTRUCTION_BYTES)
+    ]

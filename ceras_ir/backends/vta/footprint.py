@@ -1,0 +1,170 @@
+"""
+What memory an instruction touches that another module can touch too, and who touched it last.
+
+OUT stands for the accumulators as well: the functional simulator stores from them
+(`SRAM::TruncStore`), so that even a load into ACC must wait for an earlier store. DRAM is
+followed in granules of 16 bytes, the smallest element that is ever written there.
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.isa import Alu, Gemm, Instruction, Load, MemoryType, Module, Store
+from ceras_ir.backends.vta.micro_ops import MicroOps
+
+GRANULE = 16
+"""Bytes of DRAM that are one element of its shadow."""
+
+Region = slice | NDArray[np.int64]
+"""Elements, contiguous or listed."""
+
+
+class Space(Enum):
+    """Memory that two modules share."""
+
+    INP = auto()
+    WGT = auto()
+    OUT = auto()
+    DRAM = auto()
+
+
+WRITER = {
+    Space.INP: Module.LOAD,
+    Space.WGT: Module.LOAD,
+    Space.OUT: Module.COMPUTE,
+    Space.DRAM: Module.STORE,
+}
+READERS = {
+    Space.INP: (Module.COMPUTE,),
+    Space.WGT: (Module.COMPUTE,),
+    Space.OUT: (Module.STORE,),
+    Space.DRAM: (Module.LOAD, Module.COMPUTE),
+}
+
+
+@dataclass
+class Footprint:
+    """Regions read and written, each in one space."""
+
+    reads: list[tuple[Space, Region]] = field(default_factory=list[tuple[Space, Region]])
+    writes: list[tuple[Space, Region]] = field(default_factory=list[tuple[Space, Region]])
+
+
+class Footprints:
+    """Makes footprints; equal loop nests share their index sets."""
+
+    def __init__(self):
+        self._sets: dict[Hashable, Region] = {}
+
+    def of(self, i: Instruction, uops: MicroOps | None) -> Footprint:
+        """The footprint of `i`, which runs the micro-ops `uops` if it runs any."""
+        match i:
+            case Load(memory=memory):
+                reads = [(Space.DRAM, _dram_region(i, ELEMENT_BYTES[memory]))]
+                chip = slice(i.sram_base, i.sram_base + i.elements)
+                match memory:
+                    case MemoryType.UOP:
+                        return Footprint(reads)
+                    case MemoryType.INP:
+                        return Footprint(reads, [(Space.INP, chip)])
+                    case MemoryType.WGT:
+                        return Footprint(reads, [(Space.WGT, chip)])
+                    case _:
+                        return Footprint(reads, [(Space.OUT, chip)])
+            case Store():
+                chip = slice(i.sram_base, i.sram_base + i.elements)
+                return Footprint([(Space.OUT, chip)], [(Space.DRAM, _dram_region(i, GRANULE))])
+            case Gemm() | Alu():
+                assert uops is not None
+                dst = self._indices(uops, 0, i, i.dst_factor_out, i.dst_factor_in)
+                footprint = Footprint([], [(Space.OUT, dst)])
+                if isinstance(i, Gemm) and not i.reset:
+                    src = self._indices(uops, 1, i, i.src_factor_out, i.src_factor_in)
+                    wgt = self._indices(uops, 2, i, i.wgt_factor_out, i.wgt_factor_in)
+                    footprint.reads = [(Space.INP, src), (Space.WGT, wgt)]
+                return footprint
+            case _:
+                return Footprint()
+
+    def _indices(
+        self, uops: MicroOps, column: int, i: Gemm | Alu, factor_out: int, factor_in: int
+    ) -> Region:
+        fields = np.ascontiguousarray(uops[:, column])
+        key = (fields.tobytes(), i.iter_out, i.iter_in, factor_out, factor_in)
+        if (region := self._sets.get(key)) is None:
+            reached = np.unique(fields)
+            for factor, count in ((factor_out, i.iter_out), (factor_in, i.iter_in)):
+                if factor:
+                    steps = factor * np.arange(count, dtype=np.int64)
+                    reached = np.unique(reached[:, None] + steps)
+            region = reached
+            if len(reached) == reached[-1] - reached[0] + 1:
+                region = slice(int(reached[0]), int(reached[-1]) + 1)
+            self._sets[key] = region
+        return region
+
+
+def _dram_region(i: Load | Store, unit: int) -> Region:
+    """The granules of a transfer with elements of `unit` bytes."""
+    if not i.x_size or not i.y_size:
+        return slice(0, 0)
+    start, width, pitch = i.dram_base * unit, i.x_size * unit, i.x_stride * unit
+    if pitch == width or i.y_size == 1:
+        end = start + width * i.y_size
+        return slice(start // GRANULE, -(-end // GRANULE))
+    if unit < GRANULE:
+        # Rows of micro-ops need not begin at a granule: take all between them as well.
+        end = start + pitch * (i.y_size - 1) + width
+        return slice(start // GRANULE, -(-end // GRANULE))
+    rows = (start + pitch * np.arange(i.y_size, dtype=np.int64)) // GRANULE
+    return (rows[:, None] + np.arange(width // GRANULE, dtype=np.int64)).reshape(-1)
+
+
+class Shadow:
+    """For every element of every space: the last instruction to write it, and to read it."""
+
+    def __init__(self, board: VtaBoard):
+        sizes = {Space.INP: board.inp, Space.WGT: board.wgt, Space.OUT: board.acc}
+        self._last: dict[tuple[Space, Module], NDArray[np.int32]] = {
+            (space, module): np.zeros(sizes.get(space, 1 << 12), np.int32)
+            for space in Space
+            for module in (WRITER[space], *READERS[space])
+        }
+
+    def needs(self, module: Module, footprint: Footprint) -> list[int]:
+        """For each module, the last instruction that `footprint` in `module` must follow."""
+        needs = [0, 0, 0]
+        for space, region, other in self._conflicts(footprint):
+            if other is not module:
+                last = self._array(space, other, region)[region]
+                if last.size:
+                    needs[other] = max(needs[other], int(last.max()))
+        return needs
+
+    def record(self, module: Module, position: int, footprint: Footprint) -> None:
+        """Instruction `position` of `module` has touched `footprint`."""
+        for space, region in (*footprint.reads, *footprint.writes):
+            self._array(space, module, region)[region] = position
+
+    @staticmethod
+    def _conflicts(footprint: Footprint) -> Iterator[tuple[Space, Region, Module]]:
+        for space, region in footprint.reads:
+            yield space, region, WRITER[space]
+        for space, region in footprint.writes:
+            for reader in READERS[space]:
+                yield space, region, reader
+
+    def _array(self, space: Space, module: Module, region: Region) -> NDArray[np.int32]:
+        array = self._last[space, module]
+        if space is Space.DRAM:
+            end = region.stop if isinstance(region, slice) else int(region.max()) + 1
+            if end > len(array):
+                grown = np.zeros(max(end, 2 * len(array)), np.int32)
+                grown[: len(array)] = array
+                array = self._last[space, module] = grown
+        return array

@@ -1,0 +1,98 @@
+"""
+One GEMM instruction as a few dense matrix products.
+
+Sums of int32 are the same in any order, so the iterations are sorted by destination; rows
+with equal weight tiles become one product. float32 is exact for 64 tiles (64 * 16 products of
+at most 2^14 sum to 2^24), float64 beyond.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.vta.isa import Alu, Gemm
+from ceras_ir.backends.vta.micro_ops import MicroOps
+
+Indices = NDArray[np.int64]
+
+_FLOAT32_TILES = 64
+
+
+def iteration_indices(
+    uops: NDArray[np.int64],
+    i: Gemm | Alu,
+    factor_out: int,
+    factor_in: int,
+    outer: range | None = None,
+) -> Indices:
+    """The index of every iteration, in order: `uops[k] + factor_out * a + factor_in * b`."""
+    outer = range(i.iter_out) if outer is None else outer
+    a = np.arange(outer.start, outer.stop, dtype=np.int64)[:, None, None] * factor_out
+    b = np.arange(i.iter_in, dtype=np.int64)[None, :, None] * factor_in
+    return (a + b + uops).reshape(-1)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """`g` products of `[r, 16 k] @ [16 k, 16]`, to rows that nothing else writes."""
+
+    dst: Indices
+    """`[g, r]`"""
+    src: Indices
+    """`[g, r, k]`"""
+    wgt: Indices
+    """`[g, k]`"""
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """All products of an instruction; each destination belongs to one of them."""
+
+    products: list[_Product]
+    dst: Indices
+    """Every destination once."""
+    iterations: int
+
+    def run(
+        self,
+        inp: NDArray[np.float32],
+        wgt: NDArray[np.float32],
+        acc: NDArray[np.int32],
+    ) -> None:
+        """Add the products to `acc`; `wgt` holds tiles as `[in][out]`."""
+        for p in self.products:
+            g, r, k = p.src.shape
+            left = inp[p.src.reshape(-1)].reshape(g, r, k * 16)
+            right = wgt[p.wgt.reshape(-1)].reshape(g, k * 16, 16)
+            if k > _FLOAT32_TILES:
+                exact = left.astype(np.float64) @ right.astype(np.float64)
+                total = exact.astype(np.int64).astype(np.int32)
+            else:
+                total = (left @ right).astype(np.int32)
+            acc[p.dst.reshape(-1)] += total.reshape(-1, 16)
+
+
+def plan_gemm(uops: MicroOps, i: Gemm, outer: range) -> GemmPlan:
+    """Group the iterations of `i` with `outer` for its outer loop."""
+    dst = iteration_indices(uops[:, 0], i, i.dst_factor_out, i.dst_factor_in, outer)
+    src = iteration_indices(uops[:, 1], i, i.src_factor_out, i.src_factor_in, outer)
+    wgt = iteration_indices(uops[:, 2], i, i.wgt_factor_out, i.wgt_factor_in, outer)
+    order = np.argsort((dst << 32) | wgt, kind="stable")
+    dst, src, wgt = dst[order], src[order], wgt[order]
+    targets, starts, counts = np.unique(dst, return_index=True, return_counts=True)
+
+    products: list[_Product] = []
+    for k in np.unique(counts).tolist():
+        chosen = np.flatnonzero(counts == k)
+        at: Indices = np.add.outer(starts[chosen], np.arange(k, dtype=np.int64))
+        tiles, group = np.unique(wgt[at], axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        sizes = np.bincount(group)
+        by_group = np.argsort(group, kind="stable")
+        ends = np.cumsum(sizes)
+        for r in np.unique(sizes).tolist():
+            same = np.flatnonzero(sizes == r)
+            rows = by_group[(ends[same] - r)[:, None] + np.arange(r)]
+            products.append(_Product(targets[chosen[rows]], src[at[rows]], tiles[same]))
+    return GemmPlan(products, targets, len(order))

@@ -1,0 +1,274 @@
+"""
+Kernels to streams: run a kernel's loops and hand every tile operation to the stream builder.
+
+This is where scratchpads get addresses, boxes get pads, and loop nests become micro-ops and
+affine factors: the two outermost loops of an operation are the hardware's, all others are
+unrolled into micro-ops. Each class of values here stands for a `memref`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from xdsl.dialects import memref
+from xdsl.interpreter import (
+    Interpreter,
+    InterpreterFunctions,
+    PythonValues,
+    impl,
+    register_impls,
+)
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
+from ceras_ir.backends.vta.micro_ops import MicroOps
+from ceras_ir.backends.vta.portable import SHR_RANGE
+from ceras_ir.backends.vta.stream import StreamBuilder, dram_elements
+from ceras_ir.diagnostics import InputError, UnsupportedError
+from ceras_ir.dialects import tile
+
+MEMORIES = {"inp": MemoryType.INP, "wgt": MemoryType.WGT, "acc": MemoryType.ACC}
+OPCODES = {
+    tile.Alu.ADD: AluOpcode.ADD,
+    tile.Alu.MAX: AluOpcode.MAX,
+    tile.Alu.MIN: AluOpcode.MIN,
+    tile.Alu.SHR: AluOpcode.SHR,
+}
+
+
+@dataclass(eq=False)
+class DramBuffer:
+    """A buffer in DRAM, from byte `address` on."""
+
+    address: int
+
+
+@dataclass(eq=False)
+class ChipBuffer:
+    """`shape` vectors of `memory`, from element `base` on."""
+
+    memory: MemoryType
+    base: int
+    shape: tuple[int, ...]
+    turns: int = 0
+
+    def position(self, indices: Sequence[int]) -> int:
+        """The element that leading indices mean; those left out are zero."""
+        position = 0
+        for extent, index in zip(self.shape, (*indices, *(0,) * len(self.shape)), strict=False):
+            position = position * extent + index
+        return self.base + position
+
+
+@dataclass(frozen=True)
+class Clip:
+    """The part of a row of `count` elements, `step` apart, that lies inside `[0, size)`."""
+
+    before: int
+    inside: int
+    after: int
+
+    @classmethod
+    def of(cls, start: int, count: int, size: int, step: int = 1) -> "Clip":
+        before = min(count, -(-max(0, -start) // step))
+        inside = min(count, max(0, -(-(size - start) // step))) - before
+        return cls(before, max(0, inside), count - before - max(0, inside))
+
+
+@register_impls
+class VtaFunctions(InterpreterFunctions):
+    """Emitting implementations of the tile dialect."""
+
+    def __init__(self, builder: StreamBuilder):
+        self.builder = builder
+        self._used = dict.fromkeys(MEMORIES.values(), 0)
+
+    @property
+    def board(self) -> VtaBoard:
+        return self.builder.board
+
+    @impl(memref.AllocOp)
+    def alloc(self, interpreter: Interpreter, op: memref.AllocOp, args: PythonValues):
+        memory = MEMORIES[tile.space_of(op.memref)]
+        shape = tile.memref_type(op.memref).get_shape()[: -tile.vector_rank(op.memref)]
+        base = self._used[memory]
+        self._used[memory] += prod(shape)
+        if self._used[memory] > (size := self.board.elements(memory)):
+            raise UnsupportedError(
+                f"unsupported schedule: a kernel needs {self._used[memory]} vectors of "
+                f"{memory.name.lower()}, the board has {size}"
+            )
+        return (ChipBuffer(memory, base, shape),)
+
+    @impl(tile.ViewOp)
+    def view(self, interpreter: Interpreter, op: tile.ViewOp, args: PythonValues):
+        return args
+
+    @impl(tile.RotateOp)
+    def rotate(self, interpreter: Interpreter, op: tile.RotateOp, args: PythonValues):
+        ring: ChipBuffer = args[0]
+        stages, *shape = ring.shape
+        base = ring.base + ring.turns % stages * prod(shape)
+        ring.turns += 1
+        return (ChipBuffer(ring.memory, base, tuple(shape)),)
+
+    @impl(tile.LoadOp)
+    def load(self, interpreter: Interpreter, op: tile.LoadOp, args: PythonValues):
+        count = len(op.source_indices)
+        target: ChipBuffer = args[1 + count]
+        sram = target.position(args[2 + count :])
+        outer, (row, column), (height, width) = _matrix(op.source, args[1 : 1 + count])
+        rows, columns = op.extents
+        step = op.row_step.value.data
+        y, x = Clip.of(row, rows, height, step), Clip.of(column, columns, width)
+        if not y.inside or not x.inside:
+            raise _refusal(op, f"a box at {[row, column]} lies outside of {op.source.type}")
+        vectors = (outer * height + row + y.before * step) * width + column + x.before
+        unit = ELEMENT_BYTES[target.memory]
+        dram = dram_elements(target.memory, args[0].address + vectors * unit)
+        x_size, y_size, stride = x.inside, y.inside, step * width
+        pad = (y.before, y.after, x.before, x.after)
+        if not any(pad) and (y_size == 1 or stride == x_size):
+            x_size, y_size, stride = x_size * y_size, 1, x_size * y_size
+        try:
+            self.builder.load(target.memory, sram, dram, x_size, y_size, stride, pad=pad)
+        except ValueError as error:
+            raise _refusal(op, str(error)) from error
+        return ()
+
+    @impl(tile.StoreOp)
+    def store(self, interpreter: Interpreter, op: tile.StoreOp, args: PythonValues):
+        count = len(op.source_indices)
+        source: ChipBuffer = args[0]
+        sram = source.position(args[1 : 1 + count])
+        outer, (row, column), (height, width) = _matrix(op.target, args[2 + count :])
+        rows, columns = op.extents
+        y, x = Clip.of(row, rows, height), Clip.of(column, columns, width)
+        if y.before or x.before or not y.inside or not x.inside:
+            raise _refusal(op, f"a box at {[row, column]} begins outside of {op.target.type}")
+        vectors = (outer * height + row) * width + column
+        unit = ELEMENT_BYTES[MemoryType.OUT]
+        dram = dram_elements(MemoryType.OUT, args[1 + count].address + vectors * unit)
+        try:
+            if x.after:
+                # On chip rows are as wide as the box: a narrower store can take only one.
+                for r in range(y.inside):
+                    self.builder.store(sram + r * columns, dram + r * width, x.inside)
+            elif x.inside == width:
+                self.builder.store(sram, dram, y.inside * width)
+            else:
+                self.builder.store(sram, dram, x.inside, y.inside, width)
+        except ValueError as error:
+            raise _refusal(op, str(error)) from error
+        return ()
+
+    @impl(tile.ClearOp)
+    def clear(self, interpreter: Interpreter, op: tile.ClearOp, args: PythonValues):
+        target: ChipBuffer = args[0]
+        (count,) = op.loops
+        uops = _micro_ops((target.position(args[1:]),), [])
+        self._run(op, uops, [(count, 1)], reset=True)
+        return ()
+
+    @impl(tile.GemmOp)
+    def gemm(self, interpreter: Interpreter, op: tile.GemmOp, args: PythonValues):
+        a, i = len(op.acc_indices), len(op.inp_indices)
+        first = (
+            args[0].position(args[1 : 1 + a]),
+            args[1 + a].position(args[2 + a : 2 + a + i]),
+            args[2 + a + i].position(args[3 + a + i :]),
+        )
+        strides = (op.acc_strides, op.inp_strides, op.wgt_strides)
+        loops = list(zip(op.loops, *(s.get_values() for s in strides), strict=True))
+        self._run(op, _micro_ops(first, loops[2:]), loops[:2])
+        return ()
+
+    @impl(tile.AluOp)
+    def alu(self, interpreter: Interpreter, op: tile.AluOp, args: PythonValues):
+        count = len(op.target_indices)
+        dst = args[0].position(args[1 : 1 + count])
+        dst_strides = op.target_strides.get_values()
+        if op.source_strides is not None:
+            src = args[1 + count].position(args[2 + count :])
+            loops = list(zip(op.loops, dst_strides, op.source_strides.get_values(), strict=True))
+            self._run(op, _micro_ops((dst, src), loops[2:]), loops[:2])
+            return ()
+        assert op.immediate is not None
+        loops = list(zip(op.loops, dst_strides, strict=True))
+        amounts = [op.immediate.value.data]
+        if op.function is tile.Alu.SHR:
+            amounts = list(shift_steps(amounts[0]))
+        for amount in amounts:
+            self._run(op, _micro_ops((dst,), loops[2:]), loops[:2], imm=amount)
+        return ()
+
+    def _run(
+        self,
+        op: Operation,
+        uops: MicroOps,
+        loops: Sequence[tuple[int, ...]],
+        *,
+        reset: bool = False,
+        imm: int | None = None,
+    ) -> None:
+        """One GEMM or ALU instruction: `loops` are extents and strides, outermost first."""
+        # A loop that runs once has no factor; the hardware always has two loops.
+        nest = [(1, 0, 0, 0)] * (2 - len(loops))
+        nest += [(e, *(s if e > 1 else 0 for s in steps), 0, 0)[:4] for e, *steps in loops]
+        (outer, *outer_steps), (inner, *inner_steps) = nest
+        dst, src, wgt = zip(outer_steps, inner_steps, strict=True)
+        iterations = (outer, inner)
+        try:
+            if isinstance(op, tile.AluOp):
+                opcode = OPCODES[op.function]
+                self.builder.alu(opcode, uops, iter=iterations, dst=dst, src=src, imm=imm)
+            else:
+                self.builder.gemm(
+                    uops, iter=iterations, dst=dst, src=src, wgt=wgt, reset=reset
+                )
+        except ValueError as error:
+            raise _refusal(op, str(error)) from error
+
+
+def _refusal(op: Operation, message: str) -> InputError:
+    """For an operation that is valid at its level, but that no instruction can spell."""
+    return UnsupportedError(f"unsupported '{op.name}' on VTA: {message}")
+
+
+def shift_steps(amount: int) -> list[int]:
+    """`amount` in as few portable steps as possible; floors compose, so the sum is the same."""
+    low, high = SHR_RANGE
+    steps: list[int] = []
+    while amount:
+        steps.append(min(max(amount, low), high))
+        amount -= steps[-1]
+    return steps
+
+
+def _matrix(
+    dram: SSAValue, indices: tuple[int, ...]
+) -> tuple[int, tuple[int, int], tuple[int, int]]:
+    """
+    Row-major position of the matrix that the last two indices are in, these indices, and its
+    extents, in vectors; a single index is that of a column.
+    """
+    shape = tile.memref_type(dram).get_shape()[: len(indices)]
+    outer = 0
+    for extent, index in zip(shape[:-2], indices[:-2], strict=True):
+        outer = outer * extent + index
+    if len(indices) == 1:
+        return outer, (0, indices[0]), (1, shape[0])
+    return outer, (indices[-2], indices[-1]), (shape[-2], shape[-1])
+
+
+def _micro_ops(
+    first: Sequence[int], loops: Sequence[tuple[int, ...]]
+) -> MicroOps:
+    """Rows of three indices, from `first` on, in the order of `loops`; missing ones are zero."""
+    rows = np.array([(*first, 0, 0)[:3]], np.int64)
+    for extent, *steps in loops:
+        offsets = np.arange(extent)[:, None] * np.array((*steps, 0, 0)[:3], np.int64)
+        rows = (rows[:, None] + offsets).reshape(-1, 3)
+    return rows

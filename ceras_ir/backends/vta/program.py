@@ -1,0 +1,74 @@
+"""
+A stream with its micro-ops as one value, and its form in the `vta` dialect.
+
+`program_to_op` and `program_from_op` are inverses: the dialect holds the same fields, one
+operation per instruction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException
+
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, encode
+from ceras_ir.backends.vta.isa import Instruction, Load, MemoryType
+from ceras_ir.backends.vta.micro_ops import MicroOps, encode_micro_ops
+from ceras_ir.dialects import vta
+
+
+@dataclass(frozen=True, eq=False)
+class VtaProgram:
+    """Instructions, and the micro-op table that they load from element `uop_base` of DRAM."""
+
+    instructions: Sequence[Instruction]
+    micro_ops: MicroOps
+    uop_base: int = 0
+    """Where the table is, in 4-byte elements."""
+
+    def instruction_bytes(self, board: VtaBoard = DEFAULT_BOARD) -> bytes:
+        """The stream as VTA fetches it."""
+        return encode(self.instructions, board)
+
+    def micro_op_bytes(self, board: VtaBoard = DEFAULT_BOARD) -> bytes:
+        """The table as it must be in DRAM, at byte `4 * uop_base`."""
+        return encode_micro_ops(self.micro_ops, board).astype("<u4").tobytes()
+
+    def moved_to(self, uop_base: int) -> "VtaProgram":
+        """The same program with its micro-op table elsewhere in DRAM."""
+        shift = uop_base - self.uop_base
+        moved = [
+            replace(i, dram_base=i.dram_base + shift)
+            if isinstance(i, Load) and i.memory is MemoryType.UOP and i.x_size
+            else i
+            for i in self.instructions
+        ]
+        return VtaProgram(moved, self.micro_ops, uop_base)
+
+
+def program_to_op(program: VtaProgram, name: str) -> vta.ProgramOp:
+    """`program` as operations."""
+    body = [vta.from_instruction(i) for i in program.instructions]
+    return vta.ProgramOp(name, program.micro_ops, program.uop_base, body)
+
+
+def program_from_op(op: vta.ProgramOp) -> VtaProgram:
+    """The program that `op` spells."""
+    return VtaProgram(
+        tuple(vta.to_instruction(i) for i in op.body.block.ops),
+        op.micro_op_table().astype(np.int64),
+        op.uop_base.value.data,
+    )
+
+
+def programs_in(module: ModuleOp) -> dict[str, VtaProgram]:
+    """Every program of `module`, by symbol name."""
+    programs: dict[str, VtaProgram] = {}
+    for op in module.walk():
+        if isinstance(op, vta.ProgramOp):
+            if (name := op.sym_name.data) in programs:
+                raise DiagnosticException(f"two vta programs named '{name}'")
+            programs[name] = program_from_op(op)
+    return programs

@@ -1,0 +1,308 @@
+"""
+Run a stream on a DRAM image: the meaning of `isa`, bit for bit, in numpy.
+
+Load, compute and store are three queues of instructions that meet only in dependence tokens,
+as on the hardware; on-chip memories start as noise. So a missing token or an uninitialised
+read shows in the result. OUT is a memory of its own, as in the HLS design and the RTL.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.vta.alu_plan import AluPlan, compute, plan_alu
+from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
+from ceras_ir.backends.vta.gemm_plan import GemmPlan, plan_gemm
+from ceras_ir.backends.vta.isa import (
+    Alu,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemoryType,
+    Module,
+    Store,
+    describe,
+    module_of,
+)
+from ceras_ir.backends.vta.micro_ops import MicroOps, decode_micro_ops
+from ceras_ir.diagnostics import InputError
+
+Dram = NDArray[np.uint8]
+
+ORDERS = tuple(permutations(Module))
+"""Which module goes first when several could; results must not depend on it."""
+
+_CHUNK = 1 << 18
+"""Most iterations planned at once."""
+_CACHED_ITERATIONS = 1 << 22
+"""Plans are forgotten when they hold more than this."""
+
+
+@dataclass
+class SimulationStatistics:
+    """What a run did."""
+
+    instructions: Counter[str] = field(default_factory=Counter[str])
+    """How many of each kind, `load inp` for example."""
+    gemm_iterations: int = 0
+    alu_iterations: int = 0
+    loaded_bytes: int = 0
+    stored_bytes: int = 0
+    tokens_left: int = 0
+    """Tokens given and never taken; they would confuse the next launch."""
+
+
+class _Fault(Exception):
+    """What an instruction did wrong; becomes an `InputError` with its index."""
+
+
+def simulate(
+    dram: Dram,
+    instructions: bytes | Sequence[Instruction],
+    board: VtaBoard = DEFAULT_BOARD,
+    *,
+    order: Sequence[Module] = tuple(Module),
+    switch_every: int | None = None,
+    seed: int = 0,
+) -> SimulationStatistics:
+    """
+    Run `instructions` on `dram`, in place. `order` says which module is preferred when several
+    can run, `switch_every` lets it go on for so many instructions at most; `seed` makes the
+    noise in the on-chip memories.
+    """
+    stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
+    machine = Machine(dram, board, np.random.default_rng(seed))
+    queues: dict[Module, list[int]] = {m: [] for m in Module}
+    modules = [module_of(i) for i in stream]
+    for index, module in enumerate(modules):
+        queues[module].append(index)
+    tokens: Counter[tuple[Module, Module]] = Counter()
+    at = dict.fromkeys(Module, 0)
+
+    progress = True
+    while progress:
+        progress = False
+        for module in order:
+            queue, done = queues[module], 0
+            while at[module] < len(queue) and done != switch_every:
+                index = queue[at[module]]
+                if not _take(stream[index], module, tokens):
+                    break
+                machine.run(index, stream[index])
+                _give(stream[index], module, tokens)
+                at[module] += 1
+                done += 1
+            progress |= done > 0
+    _check_finished(stream, queues, at)
+    machine.statistics.tokens_left = sum(tokens.values())
+    return machine.statistics
+
+
+def _neighbour(module: Module, step: int, flag: str, i: Instruction) -> Module:
+    if not 0 <= module + step <= 2:
+        raise InputError(f"{describe(i)}: {flag}, but there is no such module")
+    return Module(module + step)
+
+
+def _take(i: Instruction, module: Module, tokens: Counter[tuple[Module, Module]]) -> bool:
+    """Take the tokens that `i` waits for, if all are there."""
+    waits: list[tuple[Module, Module]] = []
+    if i.pop_prev:
+        waits.append((_neighbour(module, -1, "pop_prev", i), module))
+    if i.pop_next:
+        waits.append((_neighbour(module, 1, "pop_next", i), module))
+    if any(not tokens[w] for w in waits):
+        return False
+    for w in waits:
+        tokens[w] -= 1
+    return True
+
+
+def _give(i: Instruction, module: Module, tokens: Counter[tuple[Module, Module]]) -> None:
+    if i.push_prev:
+        tokens[module, _neighbour(module, -1, "push_prev", i)] += 1
+    if i.push_next:
+        tokens[module, _neighbour(module, 1, "push_next", i)] += 1
+
+
+def _check_finished(
+    stream: Sequence[Instruction], queues: dict[Module, list[int]], at: dict[Module, int]
+) -> None:
+    stuck = [queues[m][at[m]] for m in Module if at[m] < len(queues[m])]
+    if stuck:
+        names = ", ".join(f"instruction {i} ({describe(stream[i])})" for i in stuck)
+        raise InputError(f"deadlock: {names} wait for tokens that never come")
+    if not any(isinstance(i, Finish) for i in stream):
+        raise InputError("the stream has no finish")
+
+
+class Machine:
+    """On-chip memories, and what each instruction does to them and to DRAM."""
+
+    def __init__(self, dram: Dram, board: VtaBoard, noise: np.random.Generator):
+        assert dram.dtype == np.uint8 and dram.ndim == 1 and dram.flags.c_contiguous
+        self.dram = dram
+        self.board = board
+        self.statistics = SimulationStatistics()
+
+        def int8(*shape: int) -> NDArray[np.int8]:
+            return noise.integers(-128, 128, shape, np.int8)
+
+        # Held as float32 for the matrix products; the values are int8.
+        self.inp = int8(board.inp, 16).astype(np.float32)
+        self.wgt = int8(board.wgt, 16, 16).astype(np.float32)
+        self.acc = noise.integers(-(2**31), 2**31, (board.acc, 16), np.int32)
+        self.out = int8(board.acc, 16)
+        self.uops = noise.integers(0, 2**32, board.uops, np.uint32)
+        self.gemm_plans: dict[tuple[Hashable, ...], GemmPlan] = {}
+        self.alu_plans: dict[tuple[Hashable, ...], AluPlan] = {}
+        self.cached = 0
+
+    def run(self, index: int, i: Instruction) -> None:
+        self.statistics.instructions[describe(i)] += 1
+        try:
+            match i:
+                case Load():
+                    self.load(i)
+                case Store():
+                    self.store(i)
+                case Gemm():
+                    self.gemm(i)
+                case Alu():
+                    self.alu(i)
+                case Finish():
+                    pass
+        except _Fault as e:
+            raise InputError(f"instruction {index} ({describe(i)}): {e}") from None
+
+    def rows(self, i: Load | Store, unit: int) -> Dram:
+        """The rows of a transfer in DRAM, as a view `[y_size, x_size * unit]`."""
+        start, pitch, width = i.dram_base * unit, i.x_stride * unit, i.x_size * unit
+        end = start + (i.y_size - 1) * pitch + width
+        if i.y_size and end > self.dram.size:
+            raise _Fault(f"DRAM bytes [{start}, {end}) of {self.dram.size}")
+        start = start if i.y_size else 0
+        return np.ndarray((i.y_size, width), np.uint8, self.dram, start, (pitch, 1))
+
+    def on_chip(self, memory: MemoryType, base: int, count: int) -> slice:
+        """The elements of a transfer."""
+        if base + count > (size := self.board.elements(memory)):
+            raise _Fault(f"elements [{base}, {base + count}) of {size}")
+        return slice(base, base + count)
+
+    def load(self, i: Load) -> None:
+        if i.x_size == 0:
+            return
+        where = self.on_chip(i.memory, i.sram_base, i.elements)
+        rows = self.rows(i, ELEMENT_BYTES[i.memory])
+        self.statistics.loaded_bytes += rows.size
+        y, x = i.y_size, i.x_size
+        match i.memory:
+            case MemoryType.UOP:
+                target, data = self.uops, rows.copy().view("<u4")
+            case MemoryType.INP:
+                target, data = self.inp, rows.view(np.int8).reshape(y, x, 16)
+            case MemoryType.WGT:
+                tiles = rows.copy().view(np.int8).reshape(y, x, 16, 16)
+                target, data = self.wgt, tiles.swapaxes(2, 3)
+            case MemoryType.ACC:
+                target, data = self.acc, rows.copy().view("<i4").reshape(y, x, 16)
+            case _:
+                target, data = self.acc, rows.view(np.int8).reshape(y, x, 16)
+        region = target[where].reshape(i.rows, i.columns, *target.shape[1:])
+        if region.shape[:2] != (y, x):
+            region[...] = 0
+        inner = region[i.y_pad_top :, i.x_pad_left :]
+        inner[:y, :x] = data
+
+    def store(self, i: Store) -> None:
+        if i.x_size == 0:
+            return
+        where = self.on_chip(MemoryType.OUT, i.sram_base, i.elements)
+        rows = self.rows(i, ELEMENT_BYTES[MemoryType.OUT])
+        data = self.out[where].view(np.uint8).reshape(rows.shape)
+        self.statistics.stored_bytes += rows.size
+        # Where rows overlap, the later one stays: numpy does not promise an order.
+        if i.x_stride < i.x_size:
+            for row, values in zip(rows, data, strict=True):
+                row[...] = values
+        else:
+            rows[...] = data
+
+    def window(self, i: Gemm | Alu) -> tuple[MicroOps, list[range]]:
+        """The micro-ops of an instruction, and its outer loop in pieces that fit memory."""
+        if i.uop_end > self.board.uops:
+            raise _Fault(f"micro-ops [{i.uop_bgn}, {i.uop_end}) of {self.board.uops}")
+        uops = decode_micro_ops(self.uops[i.uop_bgn : i.uop_end], self.board)
+        step = max(1, _CHUNK // max(1, i.iter_in * len(uops)))
+        pieces = [range(a, min(a + step, i.iter_out)) for a in range(0, i.iter_out, step)]
+        return uops, pieces
+
+    def limit(self, name: str, highest: int, factors: tuple[int, int], i: Gemm | Alu, size: int):
+        """Refuse indices beyond `size`."""
+        last = highest + factors[0] * (i.iter_out - 1) + factors[1] * (i.iter_in - 1)
+        if last >= size:
+            raise _Fault(f"{name} index {last} of {size}")
+
+    def gemm(self, i: Gemm) -> None:
+        if not i.iterations:
+            return
+        self.statistics.gemm_iterations += 0 if i.reset else i.iterations
+        uops, pieces = self.window(i)
+        top = uops.max(axis=0).tolist()
+        self.limit("acc", top[0], (i.dst_factor_out, i.dst_factor_in), i, self.board.acc)
+        if not i.reset:
+            self.limit("inp", top[1], (i.src_factor_out, i.src_factor_in), i, self.board.inp)
+            self.limit("wgt", top[2], (i.wgt_factor_out, i.wgt_factor_in), i, self.board.wgt)
+        for piece in pieces:
+            key = _plan_key(uops, i, piece)
+            if (plan := self.gemm_plans.get(key)) is None:
+                self.make_room(len(piece) * i.iter_in * len(uops))
+                plan = self.gemm_plans[key] = plan_gemm(uops, i, piece)
+            if i.reset:
+                self.acc[plan.dst] = 0
+            else:
+                plan.run(self.inp, self.wgt, self.acc)
+                self.out[plan.dst] = self.acc[plan.dst].astype(np.int8)
+
+    def alu(self, i: Alu) -> None:
+        if not i.iterations:
+            return
+        self.statistics.alu_iterations += i.iterations
+        uops, pieces = self.window(i)
+        top = uops.max(axis=0).tolist()
+        self.limit("dst", top[0], (i.dst_factor_out, i.dst_factor_in), i, self.board.acc)
+        if not i.use_imm:
+            self.limit("src", top[1], (i.src_factor_out, i.src_factor_in), i, self.board.acc)
+        immediate = np.int32(i.imm)
+        for piece in pieces:
+            key = (*_plan_key(uops, i, piece), i.use_imm)
+            if (plan := self.alu_plans.get(key)) is None:
+                self.make_room(len(piece) * i.iter_in * len(uops))
+                plan = self.alu_plans[key] = plan_alu(uops, i, piece)
+            for dst, src in plan.stages:
+                other = immediate if i.use_imm else self.acc[src]
+                result = compute(i.opcode, self.acc[dst], np.asarray(other))
+                self.acc[dst] = result
+                self.out[dst] = result.astype(np.int8)
+
+    def make_room(self, iterations: int) -> None:
+        """Forget the plans so far when a new one would make them hold too much."""
+        self.cached += iterations
+        if self.cached > _CACHED_ITERATIONS:
+            self.gemm_plans.clear()
+            self.alu_plans.clear()
+            self.cached = iterations
+
+
+def _plan_key(uops: MicroOps, i: Gemm | Alu, outer: range) -> tuple[Hashable, ...]:
+    """What a plan depends on: everything but tokens, `reset`, opcode and immediate."""
+    wgt = (i.wgt_factor_out, i.wgt_factor_in) if isinstance(i, Gemm) else ()
+    loop = (i.iter_in, i.dst_factor_out, i.dst_factor_in, i.src_factor_out, i.src_factor_in)
+    return (uops.tobytes(), outer.start, outer.stop, *loop, *wgt)

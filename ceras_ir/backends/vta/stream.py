@@ -1,0 +1,171 @@
+"""
+Build a stream from loads, GEMMs, ALU operations and stores in the order of the dataflow.
+
+The result computes what running the calls one after the other computes, but lets the three
+modules overlap as far as the memory they touch allows. Micro-ops are given with each call;
+their residency and the dependence tokens are found here, never by the caller.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.dependence import DependenceInserter
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, encode_instruction
+from ceras_ir.backends.vta.footprint import Footprint, Footprints, Shadow
+from ceras_ir.backends.vta.isa import (
+    Alu,
+    AluOpcode,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemoryType,
+    Store,
+)
+from ceras_ir.backends.vta.micro_ops import MicroOps, encode_micro_ops, micro_ops
+from ceras_ir.backends.vta.portable import violations
+from ceras_ir.backends.vta.program import VtaProgram
+from ceras_ir.backends.vta.residency import plan_residency
+
+Rows = Iterable[Sequence[int]] | MicroOps
+"""Micro-ops: one row of dst, src, wgt each; trailing zeros may be left out."""
+
+Pair = tuple[int, int]
+"""Outer and inner."""
+
+
+class StreamBuilder:
+    """Collects operations; `finish` makes the program. Bases and sizes count elements."""
+
+    def __init__(self, board: VtaBoard = DEFAULT_BOARD):
+        self.board = board
+        self._operations: list[tuple[Instruction, MicroOps | None]] = []
+
+    def load(
+        self,
+        memory: MemoryType,
+        sram: int,
+        dram: int,
+        x_size: int,
+        y_size: int = 1,
+        x_stride: int | None = None,
+        *,
+        pad: tuple[int, int, int, int] = (0, 0, 0, 0),
+    ) -> None:
+        """DRAM to INP, WGT or ACC; `pad` is top, bottom, left, right."""
+        if memory not in (MemoryType.INP, MemoryType.WGT, MemoryType.ACC):
+            raise ValueError(f"a stream loads inp, wgt and acc, not {memory.name.lower()}")
+        stride = x_size if x_stride is None else x_stride
+        i = Load(memory, sram, dram, y_size, x_size, stride, *pad)
+        self._within(memory, sram, i.elements)
+        self._append(i)
+
+    def store(
+        self, sram: int, dram: int, x_size: int, y_size: int = 1, x_stride: int | None = None
+    ) -> None:
+        """OUT to DRAM."""
+        i = Store(sram, dram, y_size, x_size, x_size if x_stride is None else x_stride)
+        self._within(MemoryType.OUT, sram, i.elements)
+        self._append(i)
+
+    def gemm(
+        self,
+        uops: Rows,
+        *,
+        iter: Pair = (1, 1),
+        dst: Pair = (0, 0),
+        src: Pair = (0, 0),
+        wgt: Pair = (0, 0),
+        reset: bool = False,
+    ) -> None:
+        """`acc[dst] += inp[src] . wgt^T` over `iter` and `uops`, or zeros with `reset`."""
+        self._loop(Gemm(0, 1, *iter, *dst, *src, *wgt, reset=reset), micro_ops(uops))
+
+    def alu(
+        self,
+        opcode: AluOpcode,
+        uops: Rows,
+        *,
+        iter: Pair = (1, 1),
+        dst: Pair = (0, 0),
+        src: Pair | None = None,
+        imm: int | None = None,
+    ) -> None:
+        """
+        `acc[dst] = opcode(acc[dst], imm or acc[src])`. With `imm`, sources are destinations
+        (their indices need not be given); without, `src` is `dst` where it is left out.
+        """
+        table = micro_ops(uops)
+        if imm is not None:
+            table = table * (1, 0, 0)
+            table[:, 1] = table[:, 0]
+        src = dst if src is None or imm is not None else src
+        use_imm, value = imm is not None, imm or 0
+        self._loop(Alu(opcode, 0, 1, *iter, *dst, *src, use_imm=use_imm, imm=value), table)
+
+    def finish(self, uop_base: int = 0) -> VtaProgram:
+        """The program, with its micro-op table from 4-byte element `uop_base` of DRAM on."""
+        residency = plan_residency([u for _, u in self._operations], self.board.portable_uops)
+        footprints = Footprints()
+        inserter = DependenceInserter(Shadow(self.board))
+        phases = iter(residency.phases)
+        phase = next(phases, None)
+        for position, (i, uops) in enumerate(self._operations):
+            if phase is not None and position == phase.start:
+                base = uop_base + phase.table_base
+                inserter.add(
+                    load := Load(MemoryType.UOP, 0, base, 1, phase.length, phase.length),
+                    footprints.of(load, None),
+                )
+                phase = next(phases, None)
+            footprint = footprints.of(i, uops)
+            if isinstance(i, Gemm | Alu):
+                place = residency.places[position]
+                assert place is not None and uops is not None
+                i = replace(i, uop_bgn=place, uop_end=place + len(uops))
+            inserter.add(i, footprint)
+        inserter.drain()
+        inserter.add(Finish(), Footprint())
+        return VtaProgram(inserter.instructions(), residency.table, uop_base)
+
+    def _append(self, i: Instruction, uops: MicroOps | None = None) -> None:
+        encode_instruction(i, self.board)
+        for message in violations(i):
+            raise ValueError(message)
+        self._operations.append((i, uops))
+
+    def _loop(self, i: Gemm | Alu, uops: MicroOps) -> None:
+        if not 0 < len(uops) <= self.board.portable_uops:
+            raise ValueError(
+                f"one instruction takes 1 to {self.board.portable_uops} micro-ops, got {len(uops)}"
+            )
+        encode_micro_ops(uops, self.board)
+        self._append(i, uops)
+        # Factors are unsigned, so the highest index is the one of the last iteration.
+        top: list[int] = uops.max(axis=0).tolist()
+        a, b = i.iter_out - 1, i.iter_in - 1
+        self._below("acc", top[0] + i.dst_factor_out * a + i.dst_factor_in * b, self.board.acc)
+        src = top[1] + i.src_factor_out * a + i.src_factor_in * b
+        if isinstance(i, Alu):
+            self._below("acc", src, self.board.acc)
+        elif not i.reset:
+            self._below("inp", src, self.board.inp)
+            wgt = top[2] + i.wgt_factor_out * a + i.wgt_factor_in * b
+            self._below("wgt", wgt, self.board.wgt)
+
+    def _within(self, memory: MemoryType, base: int, count: int) -> None:
+        self._below(memory.name.lower(), base + count - 1, self.board.elements(memory))
+
+    @staticmethod
+    def _below(name: str, last: int, size: int) -> None:
+        if last >= size:
+            raise ValueError(f"{name} element {last} of {size}")
+
+
+def dram_elements(memory: MemoryType, byte_address: int) -> int:
+    """The `dram` argument for a byte address, which must be a multiple of the element size."""
+    element, rest = divmod(byte_address, ELEMENT_BYTES[memory])
+    if rest:
+        raise ValueError(f"{memory.name.lower()} data at byte {byte_address} is not aligned")
+    return element

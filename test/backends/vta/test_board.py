@@ -1,0 +1,68 @@
+"""Boards are read from VTA's own JSON, and refused with a reason."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ceras_ir.backends.vta.board import VtaBoard, board_names, load_board, parse_board
+from ceras_ir.backends.vta.isa import MemoryType
+from ceras_ir.diagnostics import InputError, UnsupportedError
+
+PYNQ = load_board("pynq")
+
+
+def test_every_board_of_ours():
+    assert board_names() == ["de10nano", "pynq", "ultra96", "zcu102", "zcu104"]
+    for name in board_names():
+        board = load_board(name)
+        assert board.target == name
+        assert (board.inp, board.wgt, board.acc, board.uops) == (2048, 1024, 2048, 8192)
+        assert board.portable_uops == 2048
+        assert board.elements(MemoryType.OUT) == 2048
+    assert (PYNQ.bus_bytes, PYNQ.clock_mhz) == (8, 100)
+    assert (load_board("zcu102").bus_bytes, load_board("zcu102").clock_mhz) == (16, 333)
+
+
+def test_config_round_trip(tmp_path: Path):
+    board = VtaBoard("mine", log_uops=11, log_inp=12, log_wgt=9, log_acc=10)
+    (path := tmp_path / "mine.json").write_text(json.dumps(board.config()))
+    assert load_board(path) == board
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"LOG_BATCH": 1}, "unsupported LOG_BATCH 1: the batch of the intrinsic must be 1"),
+        ({"LOG_BLOCK": 5}, "unsupported LOG_BLOCK 5: the intrinsic must be 16x16"),
+        ({"LOG_WGT_WIDTH": 2}, "unsupported LOG_WGT_WIDTH 2: weights must be int8"),
+        ({"LOG_ACC_BUFF_SIZE": 18}, "micro-op indices exceed 32 bits|GEMM index factors"),
+        ({"LOG_INP_BUFF_SIZE": 14}, "fewer input vectors than accumulators"),
+        ({"LOG_UOP_BUFF_SIZE": 16}, "micro-op range exceeds 27 bits"),
+        ({"LOG_INP_BUFF_SIZE": 4}, "fewer than two elements"),
+    ],
+)
+def test_unsupported(change: dict[str, int], message: str):
+    with pytest.raises(UnsupportedError, match=message):
+        parse_board(json.dumps(PYNQ.config() | change))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "is a JSON object"),
+        ("{}", "without LOG_INP_WIDTH"),
+        ('{"LOG_INP_WIDTH": "3"}', "LOG_INP_WIDTH must be an integer, got '3'"),
+    ],
+)
+def test_malformed(text: str, message: str):
+    with pytest.raises(InputError, match=message):
+        parse_board(text)
+
+
+def test_unknown_names():
+    with pytest.raises(InputError, match="unknown VTA board 'pink', known are de10nano, pynq"):
+        load_board("pink")
+    with pytest.raises(InputError, match="cannot read board"):
+        load_board("absent.json")

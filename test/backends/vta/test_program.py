@@ -1,0 +1,80 @@
+"""A program is the same in the dialect, in text and as a value."""
+
+from pathlib import Path
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import DiagnosticException
+
+from ceras_ir.backends.vta.assembler import assemble_program
+from ceras_ir.backends.vta.disassembler import disassemble_program
+from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
+from ceras_ir.backends.vta.program import VtaProgram, program_to_op, programs_in
+from ceras_ir.backends.vta.stream import StreamBuilder, dram_elements
+from ceras_ir.dialects.vta import Vta
+
+
+def context() -> Context:
+    ctx = Context()
+    ctx.load_dialect(Builtin)
+    ctx.load_dialect(Vta)
+    return ctx
+
+
+def program() -> VtaProgram:
+    stream = StreamBuilder()
+    stream.load(MemoryType.INP, 0, 0, 4, 3, 9, pad=(1, 1, 2, 0))
+    stream.load(MemoryType.WGT, 0, 1, 2)
+    stream.gemm([(k,) for k in range(6)], reset=True)
+    stream.gemm([(k, k, 0) for k in range(6)], iter=(2, 1), src=(6, 0), wgt=(1, 0))
+    stream.alu(AluOpcode.SHR, [(0,)], iter=(1, 6), dst=(0, 1), imm=-3)
+    stream.alu(AluOpcode.MAX, [(0, 3)], iter=(1, 3), dst=(0, 1))
+    stream.store(0, 100, 3)
+    return stream.finish(4096)
+
+
+def equal(a: VtaProgram, b: VtaProgram) -> bool:
+    return (
+        list(a.instructions) == list(b.instructions)
+        and a.micro_ops.tolist() == b.micro_ops.tolist()
+        and a.uop_base == b.uop_base
+    )
+
+
+def test_round_trip_through_the_dialect():
+    module = ModuleOp([program_to_op(program(), "launch")])
+    module.verify()
+    parsed = Parser(context(), str(module)).parse_module()
+    parsed.verify()
+    assert str(parsed) == str(module)
+    assert equal(programs_in(parsed)["launch"], program())
+
+
+def test_round_trip_through_text():
+    assert equal(assemble_program(disassemble_program(program())), program())
+
+
+def test_a_splat_table():
+    text = "vta.program @p uops at 0 dense<1> : tensor<2x3xi16> {\n  vta.finish\n}"
+    (only,) = programs_in(Parser(context(), text).parse_module()).values()
+    assert only.micro_ops.tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_names_are_distinct():
+    module = ModuleOp([program_to_op(program(), "a"), program_to_op(program(), "a")])
+    with pytest.raises(DiagnosticException, match="two vta programs named 'a'"):
+        programs_in(module)
+
+
+def test_micro_op_bytes_are_words(tmp_path: Path):
+    data = program().micro_op_bytes()
+    assert data[:4] == bytes(4)
+    assert int.from_bytes(data[4:8], "little") == 1
+
+
+def test_dram_elements():
+    assert dram_elements(MemoryType.WGT, 512) == 2
+    with pytest.raises(ValueError, match="wgt data at byte 100 is not aligned"):
+        dram_elements(MemoryType.WGT, 100)

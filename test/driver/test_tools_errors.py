@@ -1,0 +1,165 @@
+"""What users get wrong with ceras-compile, ceras-run and ceras-verify: one message, one status."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from onnx_models import conv_model
+
+BIN = Path(sys.executable).parent
+
+
+def tool(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [BIN / name, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
+    """The run ended with `status`, said `words`, and printed no traceback."""
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 40
+    for word in words:
+        assert word in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.onnx"
+    onnx.save(conv_model((1, 2, 6, 6), 3, (3, 3)), str(path))
+    return path
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    path = tmp_path / "inputs.npz"
+    np.savez(path, x=np.zeros((2, 2, 6, 6), np.float32))
+    return path
+
+
+def test_missing_model(tmp_path: Path):
+    out = tmp_path / "out"
+    done = tool("ceras-compile", tmp_path / "none.onnx", "-o", out, "--target", "c")
+    refused(done, 1, "none.onnx: error:")
+    assert not out.exists()
+
+
+def test_truncated_model(tmp_path: Path, model: Path):
+    cut = tmp_path / "cut.onnx"
+    cut.write_bytes(model.read_bytes()[:-40])
+    out = tmp_path / "out"
+    done = tool("ceras-compile", cut, "-o", out, "--target", "c")
+    refused(done, 1, "cut.onnx")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cut.onnx", "model.onnx"]
+
+
+def test_empty_model(tmp_path: Path):
+    (tmp_path / "empty.onnx").touch()
+    refused(tool("ceras-verify", tmp_path / "empty.onnx"), 1, "empty.onnx")
+
+
+def test_all_unsupported_operators_at_once(tmp_path: Path):
+    graph = helper.make_graph(
+        [
+            helper.make_node("Sin", ["x"], ["a"], "first"),
+            helper.make_node("Relu", ["a"], ["b"], "fine"),
+            helper.make_node("NonZero", ["b"], ["y"], "second"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 4))],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, None)],
+    )
+    path = tmp_path / "odd.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), str(path))
+    done = tool("ceras-compile", path, "-o", tmp_path / "out", "--target", "c")
+    refused(done, 3, "unsupported", "node 'first' (Sin)", "node 'second' (NonZero)")
+    assert "fine" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_calibration_of_the_wrong_shape(tmp_path: Path, model: Path):
+    data = tmp_path / "data.npz"
+    np.savez(data, x=np.zeros((4, 2, 6, 7), np.float32))
+    done = tool(
+        "ceras-compile", model, "-o", tmp_path / "out", "--target", "c", "--calibrate", data
+    )
+    refused(done, 1, "data.npz: error:", "'x'", "[4, 2, 6, 7]", "[N, 2, 6, 6]")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"y": np.zeros((2, 2, 6, 6))}, "no input is named 'y'"),
+        ({}, "no array for input 'x'"),
+        ({"x": np.zeros((0, 2, 6, 6))}, "no samples"),
+        ({"x": np.zeros((2, 2, 6, 6), np.complex64)}, "complex64"),
+    ],
+)
+def test_unfit_inputs(tmp_path: Path, model: Path, arrays, words: str):
+    data = tmp_path / "data.npz"
+    np.savez(data, **arrays)
+    done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
+    refused(done, 1, "data.npz: error:", words)
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_inputs_that_are_no_archive(tmp_path: Path, model: Path):
+    data = tmp_path / "data.npz"
+    data.write_bytes(b"not a zip file")
+    done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
+    refused(done, 1, "data.npz: error:")
+
+
+def test_pickles_are_not_loaded(tmp_path: Path, model: Path):
+    data = tmp_path / "data.npz"
+    np.savez(data, x=np.array([{"a": 1}], object))
+    done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
+    refused(done, 1, "data.npz: error:")
+
+
+def test_output_folder_that_is_a_file(tmp_path: Path, model: Path):
+    (tmp_path / "out").write_text("precious")
+    done = tool("ceras-compile", model, "-o", tmp_path / "out", "--target", "c")
+    refused(done, 1, "out: error: is a file")
+    assert (tmp_path / "out").read_text() == "precious"
+
+
+def test_folder_that_is_not_ours(tmp_path: Path, inputs: Path):
+    done = tool("ceras-run", tmp_path, "--inputs", inputs, "--outputs", tmp_path / "out.npz")
+    refused(done, 1, "manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--target", "vta", "--quantize", "none"], "int8"),
+        (["--target", "c", "--io", "int8", "--quantize", "none"], "--quantize int8"),
+        (["--target", "cuda"], "invalid choice: 'cuda'"),
+        (["--target", "c", "--batch", "0"], "at least 1"),
+        ([], "--target"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, model: Path, arguments: list[str], words: str):
+    done = tool("ceras-compile", model, "-o", tmp_path / "out", *arguments)
+    refused(done, 2, words)
+
+
+def test_a_folder_has_its_target(tmp_path: Path, inputs: Path):
+    out = tmp_path / "out.npz"
+    done = tool("ceras-run", tmp_path, "--inputs", inputs, "--outputs", out, "--target", "c")
+    refused(done, 2, "leave out --target")
+
+
+def test_broken_text(tmp_path: Path, inputs: Path):
+    path = tmp_path / "broken.mlir"
+    path.write_text("func.func @main(%x: tensor<4xf32>) {\n  %0 = graph.nothing %x\n}\n")
+    done = tool("ceras-run", path, "--inputs", inputs, "--outputs", tmp_path / "out.npz")
+    refused(done, 1, "broken.mlir:2:")

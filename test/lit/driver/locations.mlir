@@ -1,0 +1,12 @@
+// RUN: ceras-opt %s | filecheck %s --check-prefix=PLAIN
+// RUN: ceras-opt %s --print-debuginfo | filecheck %s
+// RUN: ceras-opt %s --print-debuginfo | ceras-opt --print-debuginfo | filecheck %s
+
+// PLAIN-NOT: loc(
+func.func @f() {
+  // CHECK: arith.constant 1 : i32 loc("conv 1")
+  %0 = arith.constant 1 : i32 loc("conv 1")
+  // CHECK: arith.constant 2 : i32 loc("{{.*}}locations.mlir":10:3)
+  %1 = arith.constant 2 : i32
+  func.return
+}
