@@ -11,8 +11,11 @@ DELAY = 2.0
 """Seconds before a bar appears: what is done sooner needs none."""
 
 
-def progress(items: Iterable[T], description: str) -> Iterator[T]:
-    """`items`, with a bar that appears after `DELAY` seconds if stderr is a terminal."""
+def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
+    """
+    `items`, with a bar that appears after `DELAY` seconds if stderr is a terminal; `total` is
+    their number where they do not know it themselves.
+    """
     if not sys.stderr.isatty():
         yield from items
         return
@@ -25,7 +28,7 @@ def progress(items: Iterable[T], description: str) -> Iterator[T]:
         TimeRemainingColumn,
     )
 
-    total = len(items) if isinstance(items, Sized) else None
+    total = len(items) if isinstance(items, Sized) else total
     started = time.monotonic()
     bar = Progress(
         TextColumn("{task.description}"),

@@ -49,13 +49,16 @@ class Contraction:
         """Rows on chip between the windows of neighbouring output rows."""
         return self.strides[0] // self.row_step
 
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows and columns from the first to the last tap of a window."""
+        (kh, kw), (dh, dw) = self.kernel, self.dilations
+        return window_extent(kh, dh), window_extent(kw, dw)
+
     def window(self, rows: int, columns: int) -> tuple[int, int]:
         """Rows and columns on chip that a block of output positions needs."""
-        extents = [window_extent(k, d) for k, d in zip(self.kernel, self.dilations, strict=True)]
-        return (
-            (rows - 1) * self.row_stride + extents[0],
-            (columns - 1) * self.strides[1] + extents[1],
-        )
+        height, width = self.extents
+        return (rows - 1) * self.row_stride + height, (columns - 1) * self.strides[1] + width
 
     def flattened(self, longest: int) -> "Contraction":
         """

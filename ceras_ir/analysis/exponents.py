@@ -45,9 +45,7 @@ def squared_error(
     return float(np.dot(flat, flat)) * ldexp(1.0, 2 * exponent)
 
 
-def least_squares_exponent(
-    values: NDArray[np.float32], low: int = LOW, high: int = HIGH
-) -> int:
+def least_squares_exponent(values: NDArray[np.float32], low: int = LOW, high: int = HIGH) -> int:
     """
     The exponent of the least squared error among the one that overflows nowhere and the next
     finer ones; on a tie the coarser, which clips less.

@@ -60,15 +60,17 @@ class LeastSquaresObserver:
     def observe(self, array: NDArray[np.float32]) -> None:
         self.low = min(self.low, float(array.min()))
         self.high = max(self.high, float(array.max()))
+        if self.magnitude == 0.0:
+            return  # Zeros are exact at every exponent.
         values = _sampled(array, self.SAMPLED)
-        if fits := fitting_exponent(self.magnitude) if self.magnitude > 0.0 else None:
-            top = fits if self.errors else fits + self.HEADROOM
-            bottom = min(self.errors, default=max(fits - CANDIDATES + 1, LEAST))
-            for e in range(bottom, min(top, GREATEST) + 1):
-                self.errors.setdefault(e, self.seen * 4.0**e / 12)
-            for e in self.errors:
-                self.errors[e] += squared_error(values, e)
-            self.seen += values.size
+        fits = fitting_exponent(self.magnitude)
+        top = fits if self.errors else fits + self.HEADROOM
+        bottom = min(self.errors, default=max(fits - CANDIDATES + 1, LEAST))
+        for e in range(bottom, min(top, GREATEST) + 1):
+            self.errors.setdefault(e, self.seen * 4.0**e / 12)
+        for e in self.errors:
+            self.errors[e] += squared_error(values, e)
+        self.seen += values.size
 
     @property
     def magnitude(self) -> float:
@@ -83,7 +85,7 @@ class LeastSquaresObserver:
 
 
 def _sampled(array: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Every k-th element of a large array, k coprime to all extents so that no channel is favoured."""
+    """Every k-th element of a large array; k is coprime to all extents, fair to all channels."""
     flat = array.reshape(-1)
     step = max(1, flat.size // count)
     while gcd(step, flat.size) != 1:

@@ -41,6 +41,8 @@ def keeps_scale(op: Operation | Block) -> bool:
 def computes(op: Operation) -> bool:
     """Whether `op` has a quantized form that rescales its result."""
     match op:
+        case graph.LinearOperation() | graph.BinaryOp() if not _clips(op.activation):
+            return False
         case graph.LinearOperation():
             # A computed bias would have to come at the scale of the accumulator.
             if op.bias is not None and not isinstance(op.bias.owner, graph.ConstantOp):
@@ -55,6 +57,11 @@ def computes(op: Operation) -> bool:
             return True
         case _:
             return False
+
+
+def _clips(activation: graph.FunctionAttr | None) -> bool:
+    """Whether a clamp range can stand for the activation; see `split-activation`."""
+    return activation is None or activation.clip_range is not None
 
 
 def data_operands(op: Operation) -> list[SSAValue]:

@@ -4,7 +4,14 @@ from math import ldexp
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, LocationAttr, TensorType, i8, i32
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    LocationAttr,
+    TensorType,
+    i8,
+    i32,
+)
 
 from ceras_ir.analysis.exponents import HIGH, WEIGHT_LOW
 from ceras_ir.dialects import graph
@@ -29,13 +36,16 @@ def int8_constant(
 
 def bias_constant(
     values: NDArray[np.generic], exponent: int, location: LocationAttr
-) -> graph.ConstantOp:
-    """A bias in 32 bits at the accumulator's exponent, rounded half to even."""
+) -> graph.ConstantOp | None:
+    """
+    A bias in 32 bits at the accumulator's exponent, rounded half to even; None where it does
+    not fit, because it is never clipped.
+    """
     stored = np.rint(values.astype(np.float64) * ldexp(1.0, -exponent))
-    # `align-scales` chose exponents at which biases fit; without it, say so rather than wrap.
-    bounded = np.clip(stored, -(2.0**31), 2.0**31 - 1).astype(np.int32)
+    if np.abs(stored).max(initial=0) >= 2.0**31:
+        return None
     element = UniformType(ldexp(1.0, exponent), storage=i32)
-    return graph.ConstantOp.from_array(bounded, element, location=location)
+    return graph.ConstantOp.from_array(stored.astype(np.int32), element, location=location)
 
 
 def lookup_table(
@@ -46,6 +56,8 @@ def lookup_table(
     operations `graph.dequantize`, `graph.unary` and `graph.quantize` would give.
     """
     stored = np.arange(-128, 128).astype(np.int8)
-    values = apply_function(function, dequantize(stored, int8_type(source)))
+    # A function may overflow far outside what the network computes; infinity saturates.
+    with np.errstate(all="ignore"):
+        values = apply_function(function, dequantize(stored, int8_type(source)))
     table = quantize(values.astype(np.float32), int8_type(target)).astype(np.int8)
-    return DenseIntOrFPElementsAttr([TensorType(i8, [256]), BytesAttr(table.tobytes())])
+    return DenseIntOrFPElementsAttr(TensorType(i8, [256]), BytesAttr(table.tobytes()))

@@ -14,8 +14,9 @@ from ceras_ir.analysis.quantizable import data_operands, is_alias, keeps_scale
 from ceras_ir.analysis.ranges import exponent, missing_range
 from ceras_ir.dialects import graph
 
-MAX_COARSENING = 7
-"""By how many exponents a scale may grow; then 8 bits would hold nothing of the value."""
+MAX_RAISES = 4
+"""How often one scale may be raised; where a value is fed back into its own class by a
+concatenation, it could go on for ever. Afterwards results are scaled up by multipliers."""
 
 
 def is_constant(value: SSAValue) -> bool:
@@ -68,18 +69,18 @@ class ScaleClasses:
                 self._join(op.operands[0], op.results[0])
         self.exponents = {root: self._preferred(root) for root in self.members}
         self._merge_concatenations()
-        self.ceilings = {v: self[v] + MAX_COARSENING for v in self.members}
+        self.raises = dict.fromkeys(self.members, 0)
 
     def __getitem__(self, value: SSAValue) -> int:
         """The exponent of a value, constants included."""
         return value_exponent(value) if is_constant(value) else self.exponents[self.root[value]]
 
     def coarsen(self, value: SSAValue, least: int) -> bool:
-        """Raise the exponent of a value's class to `least`, within its ceiling; whether it rose."""
+        """Raise the exponent of a value's class to `least`; whether it rose."""
         root = self.root[value]
-        least = min(least, self.ceilings[root])
-        if self.exponents[root] >= least:
+        if self.exponents[root] >= least or self.raises[root] == MAX_RAISES:
             return False
+        self.raises[root] += 1
         self.exponents[root] = least
         return True
 

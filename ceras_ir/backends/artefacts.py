@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 from xdsl.dialects.func import FuncOp
+from xdsl.utils.hints import isa
 
 from ceras_ir.analysis.network import input_names, output_names, result_values
 from ceras_ir.diagnostics import InputError
@@ -81,20 +82,18 @@ class TensorInfo:
     @classmethod
     def from_json(cls, entry: Mapping[str, object]) -> "TensorInfo":
         """The inverse of `to_json`; an `InputError` for anything else."""
-        match entry:
-            case {"name": str(name), "shape": [*shape], "dtype": str(dtype)}:
-                extents: list[object] = shape
-                scale, point = entry.get("scale"), entry.get("zero_point", 0)
-                dims = tuple(d for d in extents if isinstance(d, int) and d > 0)
-                if (
-                    len(dims) == len(extents)
-                    and dtype in DTYPES
-                    and isinstance(scale, float | None)
-                    and isinstance(point, int)
-                ):
-                    return cls(name, dims, dtype, scale, point)
-            case _:
-                pass
+        name, dtype = entry.get("name"), entry.get("dtype")
+        scale, point = entry.get("scale"), entry.get("zero_point", 0)
+        shape = entry.get("shape")
+        if (
+            isinstance(name, str)
+            and isa(shape, list[int])
+            and all(extent > 0 for extent in shape)
+            and dtype in DTYPES
+            and isinstance(scale, float | None)
+            and isinstance(point, int)
+        ):
+            return cls(name, tuple(shape), str(dtype), scale, point)
         raise InputError(f"not a tensor's entry of a manifest: {dict(entry)}")
 
 

@@ -106,11 +106,13 @@ def emit(module: ModuleOp, options: BuildOptions) -> tuple[list[Artefact], dict[
 
             return emit(module), {}
         case "vta":
+            from ceras_ir.backends.c.emitter import emit as emit_host
             from ceras_ir.backends.vta.emit import emit
 
-            return emit(module, options.board)
+            artefacts, extra = emit(module, options.board)
+            return [*emit_host(module), *artefacts], extra
         case "c":
-            from ceras_ir.backends.c import emit
+            from ceras_ir.backends.c.emitter import emit
 
             return emit(module), {}
         case other:
@@ -133,10 +135,10 @@ def read_manifest(folder: Path) -> dict[str, object]:
     return content
 
 
-def manifest_inputs(manifest: dict[str, object], folder: Path) -> list[TensorInfo]:
-    """The inputs that a manifest describes."""
-    entries = manifest.get("inputs")
+def manifest_tensors(manifest: dict[str, object], key: str, folder: Path) -> list[TensorInfo]:
+    """The `inputs` or `outputs` that a manifest describes."""
+    entries = manifest.get(key)
     if not isa(entries, list[dict[str, object]]):
-        raise InputError("has no list of inputs", str(folder / MANIFEST))
+        raise InputError(f"has no list of {key}", str(folder / MANIFEST))
     with naming(str(folder / MANIFEST)):
         return [TensorInfo.from_json(entry) for entry in entries]

@@ -1,11 +1,9 @@
 """
-Run a compiled folder: on the host's compiler, in the C++ engine, or in a VTA simulator.
-
-Each returns the outputs by name, and shows a tracer the bytes of every step's results, in the
-order of the steps of the module that was compiled.
+Run a compiled folder: C through the host's compiler, nnet in the C++ engine, VTA's launches in
+a simulator with the C host part around them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -13,20 +11,32 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.artefacts import TensorInfo
+from ceras_ir.backends.c.runner import CModel, Launch, Trace
 from ceras_ir.diagnostics import InputError
-from ceras_ir.driver.build import read_manifest
+from ceras_ir.driver.build import manifest_tensors, read_manifest
 
 Array: TypeAlias = NDArray[np.generic]
-StepTracer: TypeAlias = Callable[[int, bytes], None]
-"""Called with the number of a step and the stored bytes of its result."""
+Sample: TypeAlias = Mapping[str, Array]
+
+NNET_CHUNK = 16
+"""Samples that the engine runs in one process; between two of them progress shows."""
 
 
 class Executable(Protocol):
-    """A compiled network that can be run, one sample a time."""
+    """A network that can be run."""
 
-    def run(
-        self, inputs: Mapping[str, Array], trace: StepTracer | None = None
-    ) -> dict[str, Array]: ...
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        """The outputs of each sample, by name, as they come."""
+        ...
+
+
+class Compiled(Executable, Protocol):
+    """A compiled network, which can also show what it computes on the way."""
+
+    def trace(self, sample: Sample, trace: Trace) -> None:
+        """Run once; `trace` sees the number and the stored bytes of each step's result."""
+        ...
 
 
 class Interpreted:
@@ -35,32 +45,87 @@ class Interpreted:
     def __init__(self, module: ModuleOp):
         self.module = module
 
-    def run(self, inputs: Mapping[str, Array], trace: StepTracer | None = None) -> dict[str, Array]:
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
         from ceras_ir.analysis.network import main_function
         from ceras_ir.dialects.mem import arena_of
         from ceras_ir.interpreters.arena import run_in_arena
         from ceras_ir.interpreters.network import run
 
-        del trace
         placed = arena_of(main_function(self.module)) is not None
-        return (run_in_arena if placed else run)(self.module, inputs)
+        for sample in samples:
+            yield (run_in_arena if placed else run)(self.module, sample)
 
 
-def open_folder(folder: Path, vta_runner: str | None = None) -> Executable:
+class CompiledC:
+    """A folder for target C, or the host part of one for VTA."""
+
+    def __init__(self, folder: Path, inputs: list[TensorInfo], outputs: list[TensorInfo]):
+        self.folder, self.inputs, self.outputs = folder, inputs, outputs
+        self.launch: Launch | None = None
+        self.image: NDArray[np.uint8] | None = None
+
+    def build(self, trace: Trace | None = None) -> CModel:
+        model = CModel(self.folder, self.inputs, self.outputs, trace=trace, launch=self.launch)
+        if self.image is not None:
+            model.use_arena(self.image)
+        return model
+
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        model = self.build()
+        for sample in samples:
+            yield model.run(sample)
+
+    def trace(self, sample: Sample, trace: Trace) -> None:
+        self.build(trace).run(sample)
+
+
+class CompiledVta(CompiledC):
+    """A folder for target VTA: the host part in C, each launch in a simulator."""
+
+    def __init__(
+        self,
+        folder: Path,
+        inputs: list[TensorInfo],
+        outputs: list[TensorInfo],
+        command: str | None,
+    ):
+        from ceras_ir.backends.vta.package import open_package
+
+        super().__init__(folder, inputs, outputs)
+        self.image, runner = open_package(folder, command)
+        self.launch = runner.launch
+
+
+class CompiledNnet:
+    """A folder for target nnet, run in the C++ engine."""
+
+    def __init__(self, folder: Path):
+        from ceras_ir.backends.nnet.runner import NnetModel
+
+        self.model = NnetModel(folder)
+
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        for start in range(0, len(samples), NNET_CHUNK):
+            chunk = samples[start : start + NNET_CHUNK]
+            stacked = {name: np.stack([s[name] for s in chunk]) for name in chunk[0]}
+            results = self.model.run_samples(stacked)
+            for i in range(len(chunk)):
+                yield {name: array[i] for name, array in results.items()}
+
+    def trace(self, sample: Sample, trace: Trace) -> None:
+        self.model.run(sample, trace)
+
+
+def open_folder(folder: Path, vta_runner: str | None = None) -> Compiled:
     """What `ceras-compile` wrote into `folder`, ready to run."""
     manifest = read_manifest(folder)
+    inputs, outputs = (manifest_tensors(manifest, k, folder) for k in ("inputs", "outputs"))
     match manifest.get("target"):
         case "c" | "arduino":
-            from ceras_ir.backends.c.runner import CModel
-
-            return CModel(folder)
+            return CompiledC(folder, inputs, outputs)
         case "nnet":
-            from ceras_ir.backends.nnet.runner import NnetModel
-
-            return NnetModel(folder)
+            return CompiledNnet(folder)
         case "vta":
-            from ceras_ir.backends.vta.runner import VtaModel
-
-            return VtaModel(folder, vta_runner)
+            return CompiledVta(folder, inputs, outputs, vta_runner)
         case target:
             raise InputError(f"no way to run target {target!r}", str(folder))

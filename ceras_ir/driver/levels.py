@@ -119,11 +119,12 @@ class Verification:
         with tempfile.TemporaryDirectory(prefix="ceras-verify-") as folder:
             write_artefacts(Path(folder), compiled.files())
             machine = open_folder(Path(folder))
-            actual = [machine.run(s) for s in progress(self.samples, f"{target}: machine")]
+            count = len(self.samples)
+            actual = list(progress(machine.run(self.samples), f"{target}: machine", count))
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:
                 traced: dict[int, bytes] = {}
-                machine.run(self.samples[self.sample_of(actual)], traced.__setitem__)
+                machine.trace(self.samples[self.sample_of(actual)], traced.__setitem__)
                 wrong += self.blame_machine(module, traced, self.sample_of(actual))
         yield Verdict(f"{target}: machine", wrong is None, wrong or _agrees(exact))
 

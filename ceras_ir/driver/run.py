@@ -93,11 +93,12 @@ def _compile_and_execute(arguments: argparse.Namespace) -> None:
 
 
 def _execute_folder(folder: Path, arguments: argparse.Namespace) -> None:
-    from ceras_ir.driver.build import manifest_inputs, read_manifest
+    from ceras_ir.driver.build import manifest_tensors, read_manifest
     from ceras_ir.driver.execute import open_folder
     from ceras_ir.samples import load_samples
 
-    samples = load_samples(arguments.inputs, manifest_inputs(read_manifest(folder), folder))
+    inputs = manifest_tensors(read_manifest(folder), "inputs", folder)
+    samples = load_samples(arguments.inputs, inputs)
     executable = open_folder(folder, arguments.vta_runner)
     _execute(executable, samples, arguments.outputs)
 
@@ -108,5 +109,5 @@ def _execute(executable: "Executable", samples: "Samples", outputs: str) -> None
 
     if not Path(outputs).absolute().parent.is_dir():
         raise InputError("no such folder", str(Path(outputs).parent))
-    results = [executable.run(sample) for sample in progress(samples, "running")]
+    results = list(progress(executable.run(list(samples)), "running", len(samples)))
     save_arrays(outputs, join(results, samples))

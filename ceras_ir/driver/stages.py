@@ -101,12 +101,15 @@ def target_stages(options: BuildOptions) -> list[Stage]:
             ]
         case "vta":
             from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
-            from ceras_ir.transforms.pack_vta_regions import PackVtaRegionsPass
+            from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
+            from ceras_ir.transforms.fold_packing import FoldPackingPass
+            from ceras_ir.transforms.tile import TilePass
 
+            board = options.board or DEFAULT_BOARD_NAME
             return [
                 Stage("placed graph", (PlacePass(target="vta"),)),
-                Stage("packed graph", (PackVtaRegionsPass(),)),
-                Stage("tile", (ConvertGraphToTilePass(board=options.board),)),
+                Stage("packed graph", (ConvertGraphToTilePass(), FoldPackingPass())),
+                Stage("tile", (TilePass(board=board),)),
                 Stage("memory", (AllocateBlocksPass(alignment=256),)),
             ]
         case _:

@@ -5,12 +5,9 @@ Buffers in DRAM are arrays, written in place. Scratchpads begin as garbage, so t
 that reads what it never loaded differs from the network.
 """
 
-from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 from xdsl.dialects import memref
 from xdsl.interpreter import (
@@ -26,43 +23,15 @@ from xdsl.interpreters.scf import ScfFunctions
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph import numpy_dtype
 from ceras_ir.interpreters.mem import pack, unpack
+from ceras_ir.interpreters.scratchpads import Scratchpad, accumulate
 from ceras_ir.interpreters.windows import Window, convolve, exact_type
 
 Array = NDArray[np.generic]
-
-FLOAT32_VECTORS = 64
-"""Sums of so many products of int8 vectors are exact in float32: 64 * 16 * 2^14 = 2^24."""
 
 
 def kernel_functions() -> tuple[InterpreterFunctions, ...]:
     """The meaning of everything in a kernel."""
     return (ArithFunctions(), ScfFunctions(), TileFunctions())
-
-
-@dataclass(eq=False)
-class Scratchpad:
-    """A buffer on chip: `shape` vectors, row-major in `vectors`."""
-
-    vectors: Array
-    shape: tuple[int, ...]
-    turns: int = 0
-    """How often the next buffer of this ring has been asked for."""
-
-    def position(self, indices: tuple[int, ...]) -> int:
-        """Which vector leading indices mean; those left out are zero."""
-        position = 0
-        for extent, index in zip(self.shape, (*indices, *(0,) * len(self.shape)), strict=False):
-            position = position * extent + index
-        assert 0 <= position < len(self.vectors), f"vector {position} of {self.shape}"
-        return position
-
-    def box(self, start: int, extents: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-        """A view of the vectors that loops reach."""
-        reach = sum((e - 1) * s for e, s in zip(extents, strides, strict=True))
-        assert start + reach < len(self.vectors), f"vector {start + reach} of {self.shape}"
-        base = self.vectors[start:]
-        steps = [s * base.strides[0] for s in strides]
-        return as_strided(base, (*extents, *base.shape[1:]), (*steps, *base.strides[1:]))
 
 
 @register_impls
@@ -96,8 +65,7 @@ class TileFunctions(InterpreterFunctions):
         target: Scratchpad = args[1 + count]
         start = target.position(args[2 + count :])
         step = op.row_step.value.data
-        matrix = source[indices[:-2]] if count > 1 else source[None]
-        row, column = indices[-2:] if count > 1 else (0, indices[0])
+        matrix, row, column = matrix_at(source, indices)
         rows = row + step * np.arange(op.extents[0])
         columns = column + np.arange(op.extents[1])
         y_in = (rows >= 0) & (rows < matrix.shape[0])
@@ -117,8 +85,7 @@ class TileFunctions(InterpreterFunctions):
         indices: tuple[int, ...] = args[2 + count :]
         vectors = source.vectors[start : start + prod(op.extents)].astype(np.int8)
         box = vectors.reshape(*op.extents, tile.LANES)
-        matrix = target[indices[:-2]] if len(indices) > 1 else target[None]
-        row, column = indices[-2:] if len(indices) > 1 else (0, indices[0])
+        matrix, row, column = matrix_at(target, indices)
         assert row >= 0 and column >= 0
         part = matrix[row : row + op.extents[0], column : column + op.extents[1]]
         part[...] = box[: part.shape[0], : part.shape[1]]
@@ -177,11 +144,19 @@ class TileFunctions(InterpreterFunctions):
         if op.residual is not None:
             residual, tile_weights, _ = rest
             moved = residual.astype(np.int64) @ tile_weights.T.astype(np.int64)
-            acc += unpack(moved, acc.shape) << op.residual_shift.value.data
+            moved <<= op.residual_shift.value.data
+            acc += np.asarray(unpack(moved, acc.shape), np.int64)
         acc = combine(tile.Alu.SHR, acc, np.array([op.shift.value.data]))
         result = np.clip(acc, op.low.value.data, op.high.value.data).astype(np.int8)
         rest[-1][...] = pack(result)
         return ()
+
+
+def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
+    """The matrix of vectors that the last two indices are in (a view), and these indices."""
+    if len(indices) == 1:
+        return array[None], 0, indices[0]
+    return array[indices[:-2]], indices[-2], indices[-1]
 
 
 def combine(
@@ -197,59 +172,3 @@ def combine(
             return np.minimum(target, other)
         case tile.Alu.SHR:
             return (target << np.maximum(-other, 0)) >> np.maximum(other, 0)
-
-
-def accumulate(
-    op: tile.GemmOp,
-    acc: tuple[Scratchpad, int],
-    inp: tuple[Scratchpad, int],
-    wgt: tuple[Scratchpad, int],
-) -> None:
-    """
-    `tile.gemm` as matrix products. Loops that move only input and accumulator are rows, those
-    that move only weights and accumulator columns, those that leave the accumulator alone are
-    summed over; any other loop is run one iteration after the other.
-    """
-    strides = zip(
-        op.acc_strides.get_values(),
-        op.inp_strides.get_values(),
-        op.wgt_strides.get_values(),
-        strict=True,
-    )
-    rows, columns, sums, outer = [], [], [], list[tuple[int, int, int, int]]()
-    for extent, (a, i, w) in zip(op.loops, strides, strict=True):
-        kind = sums if not a else rows if not w else columns if not i else outer
-        kind.append((extent, a, i, w))
-    in_order = _distinct(rows + columns)
-    if not in_order:
-        outer, rows, columns = outer + rows + columns, [], []
-    for steps in product(*(range(extent) for extent, *_ in outer)):
-        at = [
-            start + sum(k * loop[1 + j] for k, loop in zip(steps, outer, strict=True))
-            for j, (_, start) in enumerate((acc, inp, wgt))
-        ]
-        left = _box(inp[0], at[1], rows + sums, 2)
-        right = _box(wgt[0], at[2], columns + sums, 3)
-        count = prod(extent for extent, *_ in sums)
-        real = np.float32 if count <= FLOAT32_VECTORS else np.float64
-        k = count * tile.LANES
-        # [rows, sums, in] and [columns, sums, out, in]
-        a = left.astype(real).reshape(-1, k)
-        b = right.astype(real).reshape(-1, count, tile.LANES, tile.LANES)
-        b = b.transpose(1, 3, 0, 2).reshape(k, -1)
-        total = (a @ b).astype(np.int64).astype(np.int32)
-        target = _box(acc[0], at[0], rows + columns, 1)
-        target += total.reshape(target.shape)
-
-
-def _box(pad: Scratchpad, start: int, loops: list[tuple[int, int, int, int]], which: int) -> Array:
-    extents = tuple(loop[0] for loop in loops)
-    return pad.box(start, extents, tuple(loop[which] for loop in loops))
-
-
-def _distinct(loops: list[tuple[int, int, int, int]]) -> bool:
-    """Whether every iteration has an accumulator of its own."""
-    reached = np.zeros(1, np.int64)
-    for extent, stride, _, _ in loops:
-        reached = (reached[:, None] + stride * np.arange(extent)).reshape(-1)
-    return len(np.unique(reached)) == len(reached)

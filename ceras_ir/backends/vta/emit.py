@@ -55,7 +55,9 @@ def emit(
         if text:
             artefacts.append(
                 Artefact.of_text(
-                    f"launch_{index}.vtas", f"the same as text ({name})", disassemble_program(program)
+                    f"launch_{index}.vtas",
+                    f"the same as text ({name})",
+                    disassemble_program(program),
                 )
             )
         entries.append(

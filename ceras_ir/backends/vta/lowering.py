@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
 from xdsl.dialects import memref
 from xdsl.interpreter import (
     Interpreter,
@@ -19,12 +18,12 @@ from xdsl.interpreter import (
     impl,
     register_impls,
 )
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.boxes import Clip, matrix_at, shift_steps, unrolled
 from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.micro_ops import MicroOps
-from ceras_ir.backends.vta.portable import SHR_RANGE
 from ceras_ir.backends.vta.stream import StreamBuilder, dram_elements
 from ceras_ir.diagnostics import InputError, UnsupportedError
 from ceras_ir.dialects import tile
@@ -60,21 +59,6 @@ class ChipBuffer:
         for extent, index in zip(self.shape, (*indices, *(0,) * len(self.shape)), strict=False):
             position = position * extent + index
         return self.base + position
-
-
-@dataclass(frozen=True)
-class Clip:
-    """The part of a row of `count` elements, `step` apart, that lies inside `[0, size)`."""
-
-    before: int
-    inside: int
-    after: int
-
-    @classmethod
-    def of(cls, start: int, count: int, size: int, step: int = 1) -> "Clip":
-        before = min(count, -(-max(0, -start) // step))
-        inside = min(count, max(0, -(-(size - start) // step))) - before
-        return cls(before, max(0, inside), count - before - max(0, inside))
 
 
 @register_impls
@@ -119,7 +103,7 @@ class VtaFunctions(InterpreterFunctions):
         count = len(op.source_indices)
         target: ChipBuffer = args[1 + count]
         sram = target.position(args[2 + count :])
-        outer, (row, column), (height, width) = _matrix(op.source, args[1 : 1 + count])
+        outer, (row, column), (height, width) = matrix_at(op.source, args[1 : 1 + count])
         rows, columns = op.extents
         step = op.row_step.value.data
         y, x = Clip.of(row, rows, height, step), Clip.of(column, columns, width)
@@ -143,7 +127,7 @@ class VtaFunctions(InterpreterFunctions):
         count = len(op.source_indices)
         source: ChipBuffer = args[0]
         sram = source.position(args[1 : 1 + count])
-        outer, (row, column), (height, width) = _matrix(op.target, args[2 + count :])
+        outer, (row, column), (height, width) = matrix_at(op.target, args[2 + count :])
         rows, columns = op.extents
         y, x = Clip.of(row, rows, height), Clip.of(column, columns, width)
         if y.before or x.before or not y.inside or not x.inside:
@@ -168,7 +152,7 @@ class VtaFunctions(InterpreterFunctions):
     def clear(self, interpreter: Interpreter, op: tile.ClearOp, args: PythonValues):
         target: ChipBuffer = args[0]
         (count,) = op.loops
-        uops = _micro_ops((target.position(args[1:]),), [])
+        uops = unrolled((target.position(args[1:]),), [])
         self._run(op, uops, [(count, 1)], reset=True)
         return ()
 
@@ -182,7 +166,7 @@ class VtaFunctions(InterpreterFunctions):
         )
         strides = (op.acc_strides, op.inp_strides, op.wgt_strides)
         loops = list(zip(op.loops, *(s.get_values() for s in strides), strict=True))
-        self._run(op, _micro_ops(first, loops[2:]), loops[:2])
+        self._run(op, unrolled(first, loops[2:]), loops[:2])
         return ()
 
     @impl(tile.AluOp)
@@ -193,7 +177,7 @@ class VtaFunctions(InterpreterFunctions):
         if op.source_strides is not None:
             src = args[1 + count].position(args[2 + count :])
             loops = list(zip(op.loops, dst_strides, op.source_strides.get_values(), strict=True))
-            self._run(op, _micro_ops((dst, src), loops[2:]), loops[:2])
+            self._run(op, unrolled((dst, src), loops[2:]), loops[:2])
             return ()
         assert op.immediate is not None
         loops = list(zip(op.loops, dst_strides, strict=True))
@@ -201,7 +185,7 @@ class VtaFunctions(InterpreterFunctions):
         if op.function is tile.Alu.SHR:
             amounts = list(shift_steps(amounts[0]))
         for amount in amounts:
-            self._run(op, _micro_ops((dst,), loops[2:]), loops[:2], imm=amount)
+            self._run(op, unrolled((dst,), loops[2:]), loops[:2], imm=amount)
         return ()
 
     def _run(
@@ -225,9 +209,7 @@ class VtaFunctions(InterpreterFunctions):
                 opcode = OPCODES[op.function]
                 self.builder.alu(opcode, uops, iter=iterations, dst=dst, src=src, imm=imm)
             else:
-                self.builder.gemm(
-                    uops, iter=iterations, dst=dst, src=src, wgt=wgt, reset=reset
-                )
+                self.builder.gemm(uops, iter=iterations, dst=dst, src=src, wgt=wgt, reset=reset)
         except ValueError as error:
             raise _refusal(op, str(error)) from error
 
@@ -235,40 +217,3 @@ class VtaFunctions(InterpreterFunctions):
 def _refusal(op: Operation, message: str) -> InputError:
     """For an operation that is valid at its level, but that no instruction can spell."""
     return UnsupportedError(f"unsupported '{op.name}' on VTA: {message}")
-
-
-def shift_steps(amount: int) -> list[int]:
-    """`amount` in as few portable steps as possible; floors compose, so the sum is the same."""
-    low, high = SHR_RANGE
-    steps: list[int] = []
-    while amount:
-        steps.append(min(max(amount, low), high))
-        amount -= steps[-1]
-    return steps
-
-
-def _matrix(
-    dram: SSAValue, indices: tuple[int, ...]
-) -> tuple[int, tuple[int, int], tuple[int, int]]:
-    """
-    Row-major position of the matrix that the last two indices are in, these indices, and its
-    extents, in vectors; a single index is that of a column.
-    """
-    shape = tile.memref_type(dram).get_shape()[: len(indices)]
-    outer = 0
-    for extent, index in zip(shape[:-2], indices[:-2], strict=True):
-        outer = outer * extent + index
-    if len(indices) == 1:
-        return outer, (0, indices[0]), (1, shape[0])
-    return outer, (indices[-2], indices[-1]), (shape[-2], shape[-1])
-
-
-def _micro_ops(
-    first: Sequence[int], loops: Sequence[tuple[int, ...]]
-) -> MicroOps:
-    """Rows of three indices, from `first` on, in the order of `loops`; missing ones are zero."""
-    rows = np.array([(*first, 0, 0)[:3]], np.int64)
-    for extent, *steps in loops:
-        offsets = np.arange(extent)[:, None] * np.array((*steps, 0, 0)[:3], np.int64)
-        rows = (rows[:, None] + offsets).reshape(-1, 3)
-    return rows

@@ -11,8 +11,8 @@ from typing import TypeAlias
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.analysis.blocks import Blocks, longest_row, misfit
 from ceras_ir.analysis.contraction import Contraction
-from ceras_ir.analysis.tiling import Blocks, longest_row, misfit
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.dialects import graph
@@ -69,7 +69,7 @@ def shifted(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """Sums are rescaled by a shift that rounds half up or floors."""
     requant = op.requant
     assert requant is not None
-    multiplier, shift = requant.multiplier.data, requant.shift.data
+    multiplier = requant.multiplier.data
     if multiplier & (multiplier - 1) or requant.zero_point.data:
         return (
             f"VTA rescales by shifts only, got a multiplier of {multiplier}: "
@@ -93,11 +93,10 @@ def bounded(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 def fits(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """The smallest block, one output vector from 16 channels, fits the buffers."""
     shape = graph_contraction(op)
-    if any(p >= e for p, e in zip(shape.padding, shape.window(1, 1) * 2, strict=True)):
+    if any(p >= e for p, e in zip(shape.padding, shape.extents * 2, strict=True)):
         return f"VTA needs padding smaller than the window, got {list(shape.padding)}: pad before"
     most = longest_row(board)
-    row = shape.width if shape.flattened(most) == shape else shape.height * shape.width
-    if max(row, shape.columns, shape.kblocks * shape.taps) > most:
+    if max(shape.flattened(most).width, shape.columns, shape.kblocks * shape.taps) > most:
         return f"VTA steps over rows of at most {most} vectors: use a smaller input or window"
     if reason := misfit(shape, Blocks(1, 1, 1, 1), board):
         return f"VTA cannot hold it, {reason}: use a smaller window, dilation or layer"

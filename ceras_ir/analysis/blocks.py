@@ -1,0 +1,180 @@
+"""
+Block sizes of a contraction as numbers, one schedule or many at once, and what they need.
+
+Capacities and pads are computed on arrays, so that a search can rule out thousands of
+schedules together; `misfit` says in words why a single one does not fit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.analysis.contraction import Contraction
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.encoding import field_limits
+from ceras_ir.backends.vta.isa import Load
+from ceras_ir.dialects.tile import Order, ScheduleAttr
+
+Counts: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A schedule in plain numbers; see `tile.ScheduleAttr`."""
+
+    rows: int
+    columns: int
+    kblock: int
+    nblock: int
+    stages: tuple[int, int, int] = (1, 1, 1)
+    """Buffers of inp, wgt and acc."""
+    order: Order = Order.NMK
+
+    @property
+    def positions(self) -> int:
+        return self.rows * self.columns
+
+    def attribute(self) -> ScheduleAttr:
+        return ScheduleAttr(
+            self.rows, self.columns, self.kblock, self.nblock, self.stages, self.order
+        )
+
+    @classmethod
+    def of(cls, schedule: ScheduleAttr) -> "Blocks":
+        return cls(
+            schedule.rows.data,
+            schedule.columns.data,
+            schedule.kblock.data,
+            schedule.nblock.data,
+            (schedule.inp_stages.data, schedule.wgt_stages.data, schedule.acc_stages.data),
+            schedule.loop_order,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Schedules:
+    """Many schedules of one contraction: the fields of `Blocks` as arrays of one length."""
+
+    shape: Contraction
+    rows: Counts
+    columns: Counts
+    kblock: Counts
+    nblock: Counts
+    inp_stages: Counts
+    wgt_stages: Counts
+    acc_stages: Counts
+    inputs_stay: NDArray[np.bool_]
+    """Whether the order is `mnk`."""
+
+    @classmethod
+    def of(cls, shape: Contraction, table: Counts) -> "Schedules":
+        """From rows of the fields in order, the last 1 for `mnk`."""
+        rows, columns, kblock, nblock, inp, wgt, acc, order = table.T
+        stays = order.astype(np.bool_)
+        return cls(shape, rows, columns, kblock, nblock, inp, wgt, acc, stays)
+
+    @classmethod
+    def single(cls, shape: Contraction, b: Blocks) -> "Schedules":
+        order = int(b.order is Order.MNK)
+        row = (b.rows, b.columns, b.kblock, b.nblock, *b.stages, order)
+        return cls.of(shape, np.array([row], np.int64))
+
+    def __getitem__(self, index: int) -> Blocks:
+        return Blocks(
+            int(self.rows[index]),
+            int(self.columns[index]),
+            int(self.kblock[index]),
+            int(self.nblock[index]),
+            (
+                int(self.inp_stages[index]),
+                int(self.wgt_stages[index]),
+                int(self.acc_stages[index]),
+            ),
+            Order.MNK if self.inputs_stay[index] else Order.NMK,
+        )
+
+    @property
+    def positions(self) -> Counts:
+        """Output positions of an M-block."""
+        return self.rows * self.columns
+
+    @property
+    def window(self) -> tuple[Counts, Counts]:
+        """Rows and columns on chip that an M-block needs."""
+        c = self.shape
+        heights, widths = c.extents
+        return (
+            (self.rows - 1) * c.row_stride + heights,
+            (self.columns - 1) * c.strides[1] + widths,
+        )
+
+    def needs(self) -> dict[str, Counts]:
+        """Vectors of each scratchpad."""
+        c = self.shape
+        ih, iw = self.window
+        residual = self.inp_stages * self.positions * c.residual
+        return {
+            "inp": self.inp_stages * self.kblock * ih * iw + residual,
+            "wgt": self.wgt_stages * self.nblock * self.kblock * c.taps + c.residual,
+            "acc": self.acc_stages * self.nblock * self.positions + c.nblocks,
+        }
+
+    def pads(self) -> dict[str, Counts]:
+        """Widest padding of any load: of the first block, and of the last, which may overhang."""
+        c = self.shape
+        top, left, _, _ = c.padding
+        ih, iw = self.window
+        last_row = -(-c.rows // self.rows) * self.rows - self.rows
+        last_column = -(-c.columns // self.columns) * self.columns - self.columns
+        bottom = last_row * c.row_stride - top + ih + -c.height // c.row_step
+        right = last_column * c.strides[1] - left + iw - c.width
+        if c.residual:
+            bottom = np.maximum(bottom, last_row + self.rows - c.rows)
+            right = np.maximum(right, last_column + self.columns - c.columns)
+        zeros = np.zeros_like(bottom)
+        return {"top": zeros + top, "left": zeros + left, "bottom": bottom, "right": right}
+
+    def fitting(self, board: VtaBoard) -> NDArray[np.bool_]:
+        """Which schedules fit the buffers and pads of `board`."""
+        sizes, most = capacities(board), widest_pad(board)
+        fits = np.ones(len(self.rows), np.bool_)
+        for name, need in self.needs().items():
+            fits &= need <= sizes[name]
+        for pad in self.pads().values():
+            fits &= pad <= most
+        return fits
+
+
+def capacities(board: VtaBoard) -> dict[str, int]:
+    """Vectors that each scratchpad holds."""
+    return {"inp": board.inp, "wgt": board.wgt, "acc": board.acc}
+
+
+def widest_pad(board: VtaBoard) -> int:
+    """Vectors of zeros that a load can put at one side."""
+    return field_limits(Load, board)["x_pad_left"][1]
+
+
+def longest_row(board: VtaBoard) -> int:
+    """Vectors in a row of DRAM that a transfer can step over."""
+    return field_limits(Load, board)["x_stride"][1]
+
+
+def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
+    """Why a schedule does not fit `board`, or None."""
+    schedule = Schedules.single(shape, blocks)
+    for name, need in schedule.needs().items():
+        if (count := int(need[0])) > (size := capacities(board)[name]):
+            return f"its blocks need {count} vectors of {name}, the board has {size}"
+    for side, pad in schedule.pads().items():
+        if (count := int(pad[0])) > (most := widest_pad(board)):
+            return f"its blocks need {count} vectors of padding at the {side}, at most {most}"
+    return None
+
+
+def even_blocks(extent: int) -> Sequence[int]:
+    """Sizes that cut `extent` into equal parts, the last perhaps smaller; largest first."""
+    return sorted({-(-extent // parts) for parts in range(1, extent + 1)}, reverse=True)

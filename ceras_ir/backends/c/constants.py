@@ -1,0 +1,137 @@
+"""
+Constants of a model: what is packed for a layer, and how it is written.
+
+As source, each is a union of bytes, given as string literals, and of its real type: compilers
+read a string a hundred times faster than a list of numbers. Packing happens while writing,
+one constant after the other. Bytes are little-endian, which the header of the weights checks.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+
+ALIGNMENT = 64
+"""Of large constants, for vector loads."""
+
+LINE = 1 << 10
+"""Bytes per line of string literal."""
+
+CHUNK = 64 * LINE
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A read-only array of the generated code."""
+
+    name: str
+    ctype: str
+    size: int
+    nbytes: int
+    data: Callable[[], Array]
+    """The elements, already in the order that the kernel reads; `nbytes` long."""
+    condition: str = ""
+    """Preprocessor condition under which this variant of the name is the right one."""
+
+    def chunks(self) -> Iterator[NDArray[np.uint8]]:
+        """The bytes, in pieces that stay in the cache."""
+        flat = np.ascontiguousarray(self.data()).reshape(-1).view(np.uint8)
+        assert flat.nbytes == self.nbytes, (self.name, flat.nbytes, self.nbytes)
+        for start in range(0, flat.size, CHUNK):
+            yield flat[start : start + CHUNK]
+
+    @property
+    def alignment(self) -> int:
+        return ALIGNMENT if self.nbytes >= ALIGNMENT else 8
+
+
+class ConstantPool:
+    """The constants of a model, in the order that layers asked for them."""
+
+    def __init__(self) -> None:
+        self.constants: list[Constant] = []
+
+    def add(
+        self,
+        name: str,
+        ctype: str,
+        size: int,
+        itemsize: int,
+        data: Callable[[], Array],
+        condition: str = "",
+    ) -> str:
+        """A new constant; returns the C expression for a pointer to its first element."""
+        self.constants.append(Constant(name, ctype, size, size * itemsize, data, condition))
+        return name.upper()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in flash; of variants, one is compiled."""
+        seen = {c.name: c.nbytes for c in self.constants}
+        return sum(seen.values())
+
+
+@cache
+def _escapes() -> NDArray[np.uint32]:
+    """
+    For a byte and its successor (in the high half of the index) the characters that spell it,
+    padded with NUL. `?` is escaped because of trigraphs; an octal escape is short unless the
+    next character could be taken for one of its digits.
+    """
+    table = np.zeros(1 << 16, np.uint32)
+    for byte in range(256):
+        char = chr(byte)
+        if char in '"\\?':
+            short = full = f"\\{char}"
+        elif " " <= char <= "~":
+            short = full = char
+        else:
+            short, full = f"\\{byte:o}", f"\\{byte:03o}"
+        for successor in range(256):
+            text = full if chr(successor) in "01234567" else short
+            table[byte | successor << 8] = int.from_bytes(text.encode(), "little")
+    return table
+
+
+def literal(data: NDArray[np.uint8]) -> bytes:
+    """The inside of a string literal for `data`, which must be one line's worth."""
+    pairs = data.astype(np.uint16)
+    pairs[:-1] |= data[1:].astype(np.uint16) << 8
+    return _escapes()[pairs].tobytes().translate(None, b"\0")
+
+
+def write_source(constants: list[Constant], stream: BinaryIO, header: str) -> None:
+    """`model_weights.c`."""
+    stream.write(header.encode())
+    for constant in constants:
+        name = constant.name
+        if constant.condition:
+            stream.write(f"\n#if {constant.condition}".encode())
+        stream.write(f"\nMODEL_ALIGN({constant.alignment}) const union {name} {name} = {{".encode())
+        for chunk in constant.chunks():
+            lines = [
+                b'\n"' + literal(chunk[i : i + LINE]) + b'"' for i in range(0, chunk.size, LINE)
+            ]
+            stream.write(b"".join(lines))
+        stream.write(b"};\n#endif\n" if constant.condition else b"};\n")
+
+
+def declarations(constants: list[Constant]) -> str:
+    """The part of `model_weights.h` that names the constants; bytes end in an unused NUL."""
+    lines: list[str] = []
+    for c in constants:
+        if c.condition:
+            lines.append(f"#if {c.condition}")
+        lines.append(
+            f"extern const union {c.name} {{ char bytes[{c.nbytes} + 1]; "
+            f"{c.ctype} values[{c.size}]; }} {c.name};"
+        )
+        lines.append(f"#define {c.name.upper()} ({c.name}.values)")
+        if c.condition:
+            lines.append("#endif")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,94 @@
+"""Elementwise operations: unary, binary with broadcasting, table lookup, softmax."""
+
+from math import prod
+
+import numpy as np
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.functions import apply
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.requant import Refused, rescaling
+from ceras_ir.backends.c.strides import broadcast_strides, nest, row_major
+from ceras_ir.backends.c.types import centred_bound, less, value_type, zero_point_of
+from ceras_ir.dialects.graph import Binary, BinaryOp, LookupOp, SoftmaxOp, UnaryOp, shape_of
+
+SYMBOLS = {Binary.ADD: "+", Binary.SUB: "-", Binary.MUL: "*"}
+
+
+def unary(layer: Layer, op: UnaryOp) -> None:
+    """`graph.unary`."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    result = apply(layer.kernels, op.function, "v")
+    size = prod(shape_of(op.result))
+    layer.loop("i", size, [f"const float v = {x}[i];", f"{y}[i] = {result};"])
+
+
+def binary(layer: Layer, op: BinaryOp) -> None:
+    """`graph.binary`."""
+    shape = shape_of(op.result)
+    a, b = layer.read(op.lhs, "a"), layer.read(op.rhs, "b")
+    symbol = SYMBOLS[op.function]
+    if op.is_quantized:
+        body = _quantized_body(layer, op, a, b)
+    else:
+        y = layer.write(op.result)
+
+        def body(at: list[str]) -> list[str]:
+            value = f"{a}[{at[1]}] {symbol} {b}[{at[2]}]"
+            if op.activation is None:
+                return [f"{y}[{at[0]}] = {value};"]
+            result = apply(layer.kernels, op.activation, "v")
+            return [f"const float v = {value};", f"{y}[{at[0]}] = {result};"]
+
+    strides = [
+        row_major(shape),
+        broadcast_strides(shape_of(op.lhs), shape),
+        broadcast_strides(shape_of(op.rhs), shape),
+    ]
+    nest(layer, shape, strides, body)
+
+
+def _quantized_body(layer: Layer, op: BinaryOp, a: str, b: str):
+    assert op.requant is not None
+    elements = quantized(op.lhs, "first operand"), quantized(op.rhs, "second operand")
+    bounds = [centred_bound(e) << s for e, s in zip(elements, op.shifts, strict=True)]
+    bound = bounds[0] * bounds[1] if op.function is Binary.MUL else bounds[0] + bounds[1]
+    if bound >= 1 << 63:
+        raise Refused("a product of two 32-bit operands; requantize one to 8 or 16 bits")
+    rescale = rescaling(op.requant, bound, value_type(op.result))
+    y = layer.write(op.result)
+    wide = rescale.type == "int64_t"
+
+    def operand(pointer: str, at: str, side: int) -> str:
+        centred = less(f"{pointer}[{at}]", zero_point_of(elements[side]))
+        # 64 bits before the subtraction, for what is stored in 32.
+        text = f"((int64_t){centred})" if wide else f"({centred})"
+        return f"{text} * {1 << op.shifts[side]}" if op.shifts[side] else text
+
+    def body(at: list[str]) -> list[str]:
+        left, right = operand(a, at[1], 0), operand(b, at[2], 1)
+        value = f"({left} {SYMBOLS[op.function]} {right})"
+        return rescale.lines([value], f"{y}[{at[0]}]")
+
+    return body
+
+
+def lookup(layer: Layer, op: LookupOp) -> None:
+    """`graph.lookup`."""
+
+    def table() -> Array:
+        return np.broadcast_to(np.frombuffer(op.table.data.data, np.int8), (256,))
+
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    name = layer.constant("table", "int8_t", 256, 1, table)
+    layer.loop("i", prod(shape_of(op.result)), [f"{y}[i] = {name}[{x}[i] + 128];"])
+
+
+def softmax(layer: Layer, op: SoftmaxOp) -> None:
+    """`graph.softmax`."""
+    shape, axis = shape_of(op.result), op.axis.value.data
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    kernel = layer.kernels.use("softmax")
+    outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
+    layer.line(f"{kernel}({x}, {y}, {outer}, {shape[axis]}, {inner});")

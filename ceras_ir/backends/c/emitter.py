@@ -1,0 +1,169 @@
+"""
+The C backend's entry: a module whose values have been placed becomes files.
+
+Every layer is printed before anything is written, so that all that is unsupported is reported
+at once; constants are packed only while their file is written.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from ceras_ir.backends.artefacts import Artefact
+from ceras_ir.backends.c import (
+    border,
+    elementwise,
+    linear_float,
+    linear_integer,
+    movement,
+    pooling,
+)
+from ceras_ir.backends.c.build_files import makefile, program_source
+from ceras_ir.backends.c.constants import ConstantPool, write_source
+from ceras_ir.backends.c.header import api_header
+from ceras_ir.backends.c.kernels import Kernels
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.model import Model, returned_name
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.program import Program
+from ceras_ir.backends.c.requant import Refused
+from ceras_ir.backends.c.source import kernels_header, model_source
+from ceras_ir.backends.c.types import value_type
+from ceras_ir.backends.c.weights_file import checksum, write_file
+from ceras_ir.backends.c.weights_header import weights_header, weights_source_header
+from ceras_ir.diagnostics import Finding, UnsupportedError, node_name
+from ceras_ir.dialects import graph, mem
+
+OpT = TypeVar("OpT", bound=Operation)
+
+
+Printer = Callable[[Layer, Operation], None]
+"""Prints the body of one operation's function."""
+
+
+def _printer(kind: type[OpT], function: Callable[[Layer, OpT], None]) -> Printer:
+    def apply(layer: Layer, op: Operation) -> None:
+        assert isinstance(op, kind)
+        function(layer, op)
+
+    return apply
+
+
+def _linear(layer: Layer, op: graph.LinearOperation) -> None:
+    if op.is_quantized:
+        linear_integer.integer_linear(layer, op)
+    else:
+        linear_float.float_linear(layer, op)
+
+
+PRINTERS: dict[type[Operation], Printer] = {
+    graph.Conv2dOp: _printer(graph.Conv2dOp, _linear),
+    graph.MatmulOp: _printer(graph.MatmulOp, _linear),
+    graph.Pool2dOp: _printer(graph.Pool2dOp, pooling.pool2d),
+    graph.UnaryOp: _printer(graph.UnaryOp, elementwise.unary),
+    graph.BinaryOp: _printer(graph.BinaryOp, elementwise.binary),
+    graph.LookupOp: _printer(graph.LookupOp, elementwise.lookup),
+    graph.SoftmaxOp: _printer(graph.SoftmaxOp, elementwise.softmax),
+    graph.ReshapeOp: _printer(graph.ReshapeOp, movement.reshape),
+    graph.TransposeOp: _printer(graph.TransposeOp, movement.transpose),
+    graph.ConcatOp: _printer(graph.ConcatOp, movement.concat),
+    graph.ResizeOp: _printer(graph.ResizeOp, movement.resize),
+    graph.QuantizeOp: _printer(graph.QuantizeOp, border.quantize),
+    graph.DequantizeOp: _printer(graph.DequantizeOp, border.dequantize),
+    graph.RequantizeOp: _printer(graph.RequantizeOp, border.requantize),
+    mem.PackOp: _printer(mem.PackOp, movement.pack),
+    mem.UnpackOp: _printer(mem.UnpackOp, movement.unpack),
+}
+"""How each operation is printed; what is not here is unsupported."""
+
+
+def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
+    """The files of a network in C, in the order of `manifest.json`."""
+    model = build(module, options or COptions())
+    has_file = model.options.weights == "file"
+    constants = model.pool.constants
+    crc = checksum(constants) if has_file else 0
+    files = [
+        Artefact.of_text("model.h", "C API of the model", api_header(model)),
+        Artefact.of_text(
+            "model.c", "the network, one function per layer", model_source(model, crc)
+        ),
+        Artefact.of_text(
+            "model_kernels.h", "functions that the layers share", kernels_header(model)
+        ),
+        Artefact.of_text(
+            "model_weights.h", "declarations of the constants", weights_header(model, crc)
+        ),
+    ]
+    if has_file:
+        files.append(
+            Artefact(
+                "model.weights",
+                "constants, loaded by model_load_weights",
+                lambda stream: write_file(constants, crc, stream),
+            )
+        )
+    else:
+        files.append(
+            Artefact(
+                "model_weights.c",
+                "constants as string literals",
+                lambda stream: write_source(constants, stream, weights_source_header(model)),
+            )
+        )
+    if not model.program.launches:
+        files.append(
+            Artefact.of_text("main.c", "runs the model on raw tensors", program_source(model))
+        )
+    files.append(Artefact.of_text("Makefile", "builds model_run", makefile(model)))
+    return files
+
+
+def build(module: ModuleOp, options: COptions) -> Model:
+    """Print every layer; refuse all that is unsupported at once."""
+    program, pool, kernels = Program.of(module), ConstantPool(), Kernels()
+    findings: list[Finding] = []
+    layers: list[Layer] = []
+    for index, op in enumerate(program.steps):
+        layer = Layer(index, op, options, kernels, pool)
+        layers.append(layer)
+        if isinstance(op, mem.LaunchOp) or is_in_place(program, op):
+            continue
+        printer = PRINTERS.get(type(op))
+        try:
+            _check_constants(op)
+            if printer is None:
+                raise Refused(f"no C for '{op.name}'; lower it, or place it on another device")
+            printer(layer, op)
+        except Refused as refusal:
+            findings.append(refusal.finding(node_name(op), op.name))
+    if findings:
+        raise UnsupportedError(findings)
+    _add_returned_constants(program, pool)
+    return Model(options, program, layers, pool, kernels)
+
+
+def is_in_place(program: Program, op: Operation) -> bool:
+    """Whether an operation's result is already there: a reshape within one place."""
+    return (
+        isinstance(op, graph.ReshapeOp)
+        and op.input in program.places
+        and program.places[op.input] == program.places[op.result]
+    )
+
+
+def _check_constants(op: Operation) -> None:
+    """Elided constants raise their `InputError` now, before any file is begun."""
+    for operand in op.operands:
+        graph.constant_array(operand)
+
+
+def _add_returned_constants(program: Program, pool: ConstantPool) -> None:
+    for value, index in program.copied_out:
+        if isinstance(constant := value.owner, graph.ConstantOp):
+            array = constant.array()
+            pool.add(
+                returned_name(index), value_type(value), array.size, array.itemsize, constant.array
+            )

@@ -1,0 +1,96 @@
+"""What the printer of one operation works with: its parameters, constants and scratch memory."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.c.constants import Array, ConstantPool
+from ceras_ir.backends.c.kernels import Kernels
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.program import item_bytes
+from ceras_ir.backends.c.types import value_type
+from ceras_ir.dialects.graph import ConstantOp, shape_of
+
+SCRATCH_ALIGNMENT = 64
+
+
+@dataclass
+class Layer:
+    """The C function of one operation, while it is printed."""
+
+    index: int
+    op: Operation
+    options: COptions
+    kernels: Kernels
+    pool: ConstantPool
+    lines: list[str] = field(default_factory=list[str])
+    parameters: list[tuple[str, SSAValue | None]] = field(
+        default_factory=list[tuple[str, SSAValue | None]]
+    )
+    """Declarations, and the values to pass; None is the workspace."""
+    scratch_bytes: int = 0
+    _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+
+    def read(self, value: SSAValue, name: str) -> str:
+        """A pointer to the elements of an operand: a parameter, or a constant as it is."""
+        if isinstance(value.owner, ConstantOp):
+            constant = value.owner
+            size, item = _size(value), item_bytes(value)
+            return self.constant(name, value_type(value), size, item, constant.array)
+        if value not in self._names:
+            self._names[value] = name
+            self.parameters.append((f"const {value_type(value)} *restrict {name}", value))
+        return self._names[value]
+
+    def write(self, value: SSAValue, name: str = "y") -> str:
+        """A pointer to where a result goes."""
+        self.parameters.append((f"{value_type(value)} *restrict {name}", value))
+        return name
+
+    def scratch(self, ctype: str, name: str, size: int, itemsize: int) -> str:
+        """A local pointer to scratch memory of `size` elements."""
+        if not self.scratch_bytes:
+            self.parameters.append(("unsigned char *restrict workspace", None))
+        self.line(f"{ctype} *{name} = ({ctype} *)(void *)(workspace + {self.scratch_bytes});")
+        self.scratch_bytes += -(-size * itemsize // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        return name
+
+    def constant(
+        self,
+        name: str,
+        ctype: str,
+        size: int,
+        itemsize: int,
+        data: Callable[[], Array],
+        condition: str = "",
+    ) -> str:
+        """A packed constant of this layer."""
+        full = f"layer_{self.index}_{name}"
+        return self.pool.add(full, ctype, size, itemsize, data, condition)
+
+    def array(self, name: str, data: NDArray[np.generic], ctype: str) -> str:
+        """A small computed constant."""
+        return self.constant(name, ctype, data.size, data.itemsize, lambda: data)
+
+    def line(self, text: str, depth: int = 0) -> None:
+        self.lines.append("  " * (depth + 1) + text)
+
+    def block(self, lines: Sequence[str], depth: int = 0) -> None:
+        for text in lines:
+            self.line(text, depth)
+
+    def loop(self, index: str, count: int | str, body: Sequence[str], depth: int = 0) -> None:
+        """`body` for each `index` in [0, count)."""
+        self.line(f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", depth)
+        self.block(body, depth + 1)
+        self.line("}", depth)
+
+
+def _size(value: SSAValue) -> int:
+    size = 1
+    for extent in shape_of(value):
+        size *= extent
+    return size

@@ -1,0 +1,135 @@
+"""Float convolution and matrix product: rows of windows times weights, outputs innermost."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.functions import apply
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.requant import Refused
+from ceras_ir.backends.c.rows import Geometry, open_row_loop, rows_at_once, window
+from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation
+
+
+def constant_weights(op: LinearOperation) -> ConstantOp:
+    """The weights, which a kernel packs at compile time."""
+    owner = op.weights.owner
+    if not isinstance(owner, ConstantOp):
+        raise Refused("weights must be constants; fold or freeze what computes them")
+    return owner
+
+
+def float_linear(layer: Layer, op: LinearOperation) -> None:
+    """`graph.conv2d` and `graph.matmul` on float32."""
+    geometry = Geometry.of(op)
+    weights = constant_weights(op)
+    total = geometry.groups * geometry.n
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    bias = layer.read(op.bias, "bias") if op.bias is not None else None
+    residual = layer.read(op.residual, "residual") if op.residual is not None else None
+
+    def packed() -> Array:
+        return pack(np.asarray(weights.array(), np.float32), geometry)
+
+    w = layer.constant("weights", "float", total * geometry.k, 4, packed)
+    place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
+    if geometry.depthwise:
+        _depthwise(layer, geometry, (x, y, w, place), bias)
+        layer.block(_epilogue(layer, op, y, residual, "0", str(geometry.positions * total)))
+    else:
+        start, end = f"first * {total}", f"(first + count) * {total}"
+        epilogue = _epilogue(layer, op, y, residual, start, end)
+        _rows(layer, geometry, (x, y, w, place), bias, epilogue)
+
+
+def pack(weights: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
+    """[groups, k, n]; of depthwise filters [k, channels]."""
+    if geometry.depthwise:
+        return np.ascontiguousarray(weights.reshape(geometry.groups, geometry.k).T)
+    split = weights.reshape(geometry.groups, geometry.n, geometry.k)
+    return np.ascontiguousarray(split.transpose(0, 2, 1))
+
+
+def _start(total: int, bias: str | None) -> str:
+    start = f"{bias}[o]" if bias is not None else "0.0f"
+    return f"for (int32_t o = 0; o < {total}; ++o) to[o] = {start};"
+
+
+def _depthwise(
+    layer: Layer, geometry: Geometry, names: tuple[str, str, str, str], bias: str | None
+) -> None:
+    x, y, w, place = names
+    holes = {"NAME": "f32", "SUM": "float", "IN": "float", "WEIGHT": "float"}
+    kernel = layer.kernels.use("depthwise", **holes, WIDE="float", CENTRE="")
+    channels = geometry.groups
+    layer.loop(
+        "p",
+        geometry.positions,
+        [
+            f"float *to = {y} + p * {channels};",
+            _start(channels, bias),
+            f"{kernel}(to, {x}, {w}, {place}, p, 0);",
+        ],
+    )
+
+
+def _rows(
+    layer: Layer,
+    geometry: Geometry,
+    names: tuple[str, str, str, str],
+    bias: str | None,
+    epilogue: list[str],
+) -> None:
+    x, y, w, place = names
+    k, n, total = geometry.k, geometry.n, geometry.groups * geometry.n
+    multiply = layer.kernels.use("multiply_rows")
+    rows = rows_at_once(layer, geometry, 4 * k)
+    if not geometry.direct:
+        layer.scratch("float", "rows", rows * k, 4)
+    depth = open_row_loop(layer, geometry, rows)
+    layer.loop(
+        "r",
+        "count",
+        [
+            f"float *to = {y} + (first + r) * {total};",
+            _start(total, bias),
+        ],
+        depth,
+    )
+    if geometry.direct:
+        source, call = f"{x} + first * {k}", f"{w}, {y} + first * {n}"
+        layer.line(f"{multiply}(count, {n}, {k}, {source}, {k}, {call}, {n});", depth)
+    else:
+        gather = layer.kernels.use("gather", NAME="f32", IN="float", ROW="float", SHIFT="")
+        grouped = geometry.groups > 1
+        offset = f" + g * {geometry.taken}" if grouped else ""
+        part = f" + g * {n}" if grouped else ""
+        panel = f"{w} + g * {k * n}" if grouped else w
+        arguments = f"{k}, {x}{offset}, {place}, first + r, {geometry.taken}, 0.0f"
+        body = [
+            f"for (int32_t r = 0; r < count; ++r) {gather}(rows + r * {k}, {arguments});",
+            f"{multiply}(count, {n}, {k}, rows, {k}, {panel}, "
+            f"{y} + first * {total}{part}, {total});",
+        ]
+        if grouped:
+            layer.loop("g", geometry.groups, body, depth)
+        else:
+            layer.block(body, depth)
+    layer.block(epilogue, depth)
+    layer.line("}")
+
+
+def _epilogue(
+    layer: Layer, op: LinearOperation, y: str, residual: str | None, start: str, end: str
+) -> list[str]:
+    """Residual and activation of the elements [start, end) of the result."""
+    if residual is None and op.activation is None:
+        return []
+    value = f"{y}[i] + {residual}[i]" if residual is not None else f"{y}[i]"
+    result = apply(layer.kernels, op.activation, "v") if op.activation is not None else "v"
+    return [
+        f"for (int32_t i = {start}; i < {end}; ++i) {{",
+        f"  const float v = {value};",
+        f"  {y}[i] = {result};",
+        "}",
+    ]

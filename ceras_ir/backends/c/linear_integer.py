@@ -1,0 +1,180 @@
+"""
+Quantized convolution and matrix product: rows of windows as integers, dot products with k
+contiguous, and one rescaling per output.
+
+Zero points never reach the inner loop. The border of a window is the input's zero point, so a
+sum of raw products is off by a constant per output, which the bias absorbs; so does the 128
+that 8-bit rows are moved by where the processor multiplies unsigned by signed bytes.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.requant import Rescaling, rescaling
+from ceras_ir.backends.c.rows import Geometry, open_row_loop, row_type, rows_at_once, window
+from ceras_ir.backends.c.sums import LIMIT, Sums, analyse
+from ceras_ir.backends.c.types import less, value_type, zero_point_of
+from ceras_ir.dialects.graph import Conv2dOp, LinearOperation
+
+SIGNED, UNSIGNED = "!MODEL_UNSIGNED_ROWS", "MODEL_UNSIGNED_ROWS"
+
+ROW_MULTIPLE = 32
+"""Rows are padded with zeros to whole vectors: three times faster where k is odd."""
+
+
+def integer_linear(layer: Layer, op: LinearOperation) -> None:
+    """`graph.conv2d` and `graph.matmul` on quantized tensors."""
+    geometry, sums = Geometry.of(op), analyse(op)
+    assert op.requant is not None
+    storage = value_type(op.result)
+    rescale = rescaling(op.requant, sums.bound, storage, half_folded=sums.half_folded)
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    terms: list[str] = []
+    if op.residual is not None:
+        residual = layer.read(op.residual, "residual")
+        point = zero_point_of(quantized(op.residual, "residual"))
+        term = less(f"{residual}[at + o]", point)
+        term = f"({term})" if point else term
+        cast = "(int64_t)" if rescale.type == "int64_t" and op.residual_left_shift else ""
+        factor = f" * {1 << op.residual_left_shift}" if op.residual_left_shift else ""
+        terms.append(f"{cast}{term}{factor}")
+    place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
+    if geometry.depthwise and sums.weight_type != "int32_t":
+        _depthwise(layer, op, geometry, sums, rescale, (x, y, place), terms)
+    else:
+        _rows(layer, op, geometry, sums, rescale, (x, y, place), terms)
+
+
+def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
+    wide = bool((np.abs(values) >= LIMIT).any())
+    data: Array = values.astype(np.int64 if wide else np.int32)
+    ctype, item = ("int64_t", 8) if wide else ("int32_t", 4)
+    return layer.constant("bias", ctype, data.size, item, lambda: data, condition)
+
+
+def _depthwise(
+    layer: Layer,
+    op: LinearOperation,
+    geometry: Geometry,
+    sums: Sums,
+    rescale: Rescaling,
+    names: tuple[str, str, str],
+    terms: list[str],
+) -> None:
+    x, y, place = names
+    channels, point = geometry.groups, zero_point_of(sums.x)
+    stored = value_type(op.input)
+    kernel = layer.kernels.use(
+        "depthwise",
+        NAME=f"{stored}_{sums.weight_type}" + ("_centred" if point else ""),
+        SUM="int32_t",
+        IN=stored,
+        WEIGHT=sums.weight_type,
+        WIDE="int16_t" if stored in ("int8_t", "uint8_t") else "int32_t",
+        CENTRE=" - zero_point" if point else "",
+    )
+    item = int(sums.weight_type[3:-2]) // 8
+
+    def packed() -> Array:
+        return np.ascontiguousarray(sums.centred().T).astype(f"int{item * 8}")
+
+    w = layer.constant("weights", sums.weight_type, channels * geometry.k, item, packed)
+    # The kernel takes the zero point off each element, and so the bias must not.
+    bias = _bias(layer, sums.bias + point * sums.per_output)
+    layer.scratch("int32_t", "sums", channels, 4)
+    layer.loop(
+        "p",
+        geometry.positions,
+        [
+            f"const int32_t at = p * {channels};",
+            f"for (int32_t o = 0; o < {channels}; ++o) sums[o] = 0;",
+            f"{kernel}(sums, {x}, {w}, {place}, p, {point});",
+            f"for (int32_t o = 0; o < {channels}; ++o) {{",
+            *(f"  {t}" for t in rescale.lines(["sums[o]", f"{bias}[o]", *terms], f"{y}[at + o]")),
+            "}",
+        ],
+    )
+
+
+def _rows(
+    layer: Layer,
+    op: LinearOperation,
+    geometry: Geometry,
+    sums: Sums,
+    rescale: Rescaling,
+    names: tuple[str, str, str],
+    terms: list[str],
+) -> None:
+    x, y, place = names
+    stored = value_type(op.input)
+    row, shift = row_type(op.input)
+    if row == "model_row" and (sums.raw_bound >= LIMIT or sums.weight_type != "int8_t"):
+        row, shift = "int16_t", ""
+    if row == "int32_t" or sums.weight_type == "int32_t":
+        row = "int32_t"
+    point = zero_point_of(sums.x)
+    multiple = ROW_MULTIPLE if geometry.k > ROW_MULTIPLE // 2 else 1
+    length = -(-geometry.k // multiple) * multiple
+    item = int(sums.weight_type[3:-2]) // 8
+
+    def packed() -> Array:
+        weights = sums.centred()
+        result = np.zeros((weights.shape[0], length), f"int{item * 8}")
+        result[:, : geometry.k] = weights
+        return result
+
+    n, total = geometry.n, geometry.groups * geometry.n
+    w = layer.constant("weights", sums.weight_type, total * length, item, packed)
+    if row == "model_row":
+        bias = _bias(layer, sums.bias, SIGNED)
+        _bias(layer, sums.bias - 128 * sums.per_output, UNSIGNED)
+    else:
+        bias = _bias(layer, sums.bias)
+    holes = {"IN": stored, "ROW": row, "SHIFT": shift}
+    short = {"model_row": "bytes", "int16_t": "i16", "int32_t": "i32"}[row]
+    holes["NAME"] = f"{stored}_to_{short}"
+    dot = layer.kernels.use(
+        "dot_rows", NAME=f"{short}_{sums.weight_type}", ROW=row, WEIGHT=sums.weight_type
+    )
+    row_bytes = {"model_row": 2, "int16_t": 2, "int32_t": 4}[row]
+    rows = rows_at_once(layer, geometry, row_bytes * length + 4 * n)
+    layer.scratch(row, "rows", rows * length, row_bytes)
+    layer.scratch("int32_t", "sums", rows * n, 4)
+    depth = open_row_loop(layer, geometry, rows)
+    grouped = geometry.groups > 1
+    if geometry.direct:
+        widen = layer.kernels.use("widen", **holes)
+        k = geometry.k
+        fill = f"{widen}(rows + r * {length}, {length}, {x} + (first + r) * {k}, {k});"
+    else:
+        gather = layer.kernels.use("gather", **holes)
+        source = f"{x} + g * {geometry.taken}" if grouped else x
+        border = f"{point}{shift}" if shift else str(point)
+        fill = (
+            f"{gather}(rows + r * {length}, {length}, {source}, {place}, first + r, "
+            f"{geometry.taken}, {border});"
+        )
+    panel = f"{w} + g * {n * length}" if grouped else w
+    start = f"(first + r) * {total}" + (f" + g * {n}" if grouped else "")
+    of_group = f"{bias}[g * {n} + o]" if grouped else f"{bias}[o]"
+    body = [
+        f"for (int32_t r = 0; r < count; ++r) {fill}",
+        f"{dot}(count, {n}, {length}, rows, {panel}, sums);",
+        "for (int32_t r = 0; r < count; ++r) {",
+        f"  const int32_t at = {start};",
+        f"  for (int32_t o = 0; o < {n}; ++o) {{",
+        *(
+            f"    {t}"
+            for t in rescale.lines([f"sums[r * {n} + o]", of_group, *terms], f"{y}[at + o]")
+        ),
+        "  }",
+        "}",
+    ]
+    if grouped:
+        layer.loop("g", geometry.groups, body, depth)
+    else:
+        layer.block(body, depth)
+    layer.line("}")

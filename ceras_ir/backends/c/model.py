@@ -1,0 +1,79 @@
+"""A printed network: what the writers of the individual files share."""
+
+from dataclasses import dataclass
+
+from ceras_ir.backends.artefacts import TensorInfo
+from ceras_ir.backends.c.constants import ConstantPool
+from ceras_ir.backends.c.kernels import Kernels
+from ceras_ir.backends.c.layer import SCRATCH_ALIGNMENT, Layer
+from ceras_ir.backends.c.names import identifiers
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.program import Program
+
+ARENA_ALIGNMENT = 8
+"""What the widest element needs; more is for speed, and not demanded of the caller."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Layers with their bodies printed, constants and kernels collected."""
+
+    options: COptions
+    program: Program
+    layers: list[Layer]
+    pool: ConstantPool
+    kernels: Kernels
+
+    @property
+    def tensors(self) -> list[TensorInfo]:
+        """Inputs, then outputs: the order of the parameters of `model_run`."""
+        return [*self.program.inputs, *self.program.outputs]
+
+    @property
+    def names(self) -> list[str]:
+        """An identifier for each tensor."""
+        return identifiers([t.name for t in self.tensors])
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Workspace of the layer that needs most."""
+        return max((layer.scratch_bytes for layer in self.layers), default=0)
+
+    @property
+    def scratch_offset(self) -> int:
+        """Where the workspace starts, after the plan."""
+        size = self.program.arena_bytes
+        return -(-size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+
+    @property
+    def arena_bytes(self) -> int:
+        """
+        Bytes that the caller provides. With launches the arena is the accelerator's memory
+        image, whose size is given, and the workspace is on the stack.
+        """
+        if self.program.launches or not self.scratch_bytes:
+            return max(self.program.arena_bytes, 1)
+        return self.scratch_offset + self.scratch_bytes
+
+
+def parameters(model: Model) -> list[str]:
+    """Declarations of the inputs and outputs."""
+    inputs = len(model.program.inputs)
+    return [
+        f"{'const ' if i < inputs else ''}{tensor_c_type(t)} *{name}"
+        for i, (t, name) in enumerate(zip(model.tensors, model.names, strict=True))
+    ]
+
+
+def tensor_c_type(tensor: TensorInfo) -> str:
+    """The C type of a tensor's elements."""
+    return "float" if tensor.dtype == "float32" else f"{tensor.dtype}_t"
+
+
+def returned_name(index: int) -> str:
+    """The constant that output number `index` is copied from."""
+    return f"model_output_{index}"
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "scalar"

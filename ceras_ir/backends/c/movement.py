@@ -1,0 +1,138 @@
+"""Operations that move elements: reshape, transpose, concat, resize, pack and unpack."""
+
+from math import prod
+
+import numpy as np
+
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.strides import nest, row_major
+from ceras_ir.backends.c.types import value_type
+from ceras_ir.dialects.graph import (
+    ConcatOp,
+    Coordinates,
+    Nearest,
+    ReshapeOp,
+    Resize,
+    ResizeOp,
+    TransposeOp,
+    shape_of,
+)
+from ceras_ir.dialects.mem import LANES, PackOp, UnpackOp
+from ceras_ir.interpreters.resampling import linear_weights, nearest_indices
+
+
+def reshape(layer: Layer, op: ReshapeOp) -> None:
+    """`graph.reshape` between two places; in one place nothing is printed at all."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.result))} * sizeof *{y});")
+
+
+def transpose(layer: Layer, op: TransposeOp) -> None:
+    """`graph.transpose`."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    shape, strides = shape_of(op.result), row_major(shape_of(op.input))
+    source = [strides[p] for p in op.permutation.get_values()]
+    nest(layer, shape, [row_major(shape), source], lambda at: [f"{y}[{at[0]}] = {x}[{at[1]}];"])
+
+
+def concat(layer: Layer, op: ConcatOp) -> None:
+    """`graph.concat`."""
+    shape, axis = shape_of(op.result), op.axis.value.data
+    outer, stride = prod(shape[:axis]), prod(shape[axis:])
+    inputs = [layer.read(v, f"x{i}") for i, v in enumerate(op.inputs)]
+    y = layer.write(op.result)
+    body: list[str] = []
+    start = 0
+    for x, value in zip(inputs, op.inputs, strict=True):
+        run = prod(shape_of(value)[axis:])
+        body.append(f"memcpy({y} + i * {stride} + {start}, {x} + i * {run}, {run} * sizeof *{y});")
+        start += run
+    layer.loop("i", outer, body)
+
+
+def resize(layer: Layer, op: ResizeOp) -> None:
+    """`graph.resize`."""
+    n, height, width, channels = shape_of(op.input)
+    _, rows, columns, _ = shape_of(op.result)
+    mode = Coordinates(op.coordinates.data)
+    sizes = ((height, rows), (width, columns))
+    scales = op.scales.get_values()
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+
+    def indices(name: str, values: list[int]) -> str:
+        return layer.array(name, np.array(values, np.int32), "int32_t")
+
+    def line(of_row: str) -> str:
+        return f"{x} + (n * {height} + {of_row}) * {width * channels}"
+
+    if op.function is Resize.NEAREST:
+        rounding = Nearest(op.rounding.data)
+        from_row, from_column = (
+            indices(name, nearest_indices(size, out, scale, mode, rounding))
+            for name, (size, out), scale in zip(("rows", "columns"), sizes, scales, strict=True)
+        )
+        body = [
+            f"const {value_type(op.input)} *from = {line(f'{from_row}[i]')}"
+            f" + {from_column}[j] * {channels};",
+            f"memcpy({y} + ((n * {rows} + i) * {columns} + j) * {channels}, from, "
+            f"{channels} * sizeof *{y});",
+        ]
+    else:
+        names: list[tuple[str, str, str]] = []
+        for name, (size, out), scale in zip(("rows", "columns"), sizes, scales, strict=True):
+            low, high, weight = linear_weights(size, out, scale, mode)
+            names.append(
+                (
+                    indices(f"{name}_low", low),
+                    indices(f"{name}_high", high),
+                    layer.array(f"{name}_weight", weight, "float"),
+                )
+            )
+        (top, bottom, down), (left, right, across) = names
+        body = [
+            f"const float *above = {line(f'{top}[i]')}, *below = {line(f'{bottom}[i]')};",
+            f"const int32_t l = {left}[j] * {channels}, r = {right}[j] * {channels};",
+            f"const float t = {down}[i], u = {across}[j];",
+            f"for (int32_t c = 0; c < {channels}; ++c) {{",
+            "  const float a = above[l + c] * (1.0f - t) + below[l + c] * t;",
+            "  const float b = above[r + c] * (1.0f - t) + below[r + c] * t;",
+            f"  {y}[((n * {rows} + i) * {columns} + j) * {channels} + c] = a * (1.0f - u) + b * u;",
+            "}",
+        ]
+    layer.line(f"for (int32_t n = 0; n < {n}; ++n) {{")
+    layer.line(f"for (int32_t i = 0; i < {rows}; ++i) {{", 1)
+    layer.loop("j", columns, body, 2)
+    layer.line("}", 1)
+    layer.line("}")
+
+
+def _packed_loops(layer: Layer, shape: tuple[int, ...], body: list[str]) -> None:
+    """Loops over [N, H*W, C] of a plain tensor: indices n, p and c."""
+    n, points = (shape[0], shape[1] * shape[2]) if len(shape) == 4 else (1, shape[0])
+    blocks = -(-shape[-1] // LANES)
+    layer.line(f"for (int32_t n = 0; n < {n}; ++n) {{")
+    layer.line(f"for (int32_t p = 0; p < {points}; ++p) {{", 1)
+    vector = f"((n * {blocks} + c / {LANES}) * {points} + p) * {LANES} + c % {LANES}"
+    plain = f"(n * {points} + p) * {shape[-1]} + c"
+    layer.block([b.replace("VECTOR", vector).replace("PLAIN", plain) for b in body], 2)
+    layer.line("}", 1)
+    layer.line("}")
+
+
+def pack(layer: Layer, op: PackOp) -> None:
+    """`mem.pack`."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    channels = shape_of(op.input)[-1]
+    body = [f"for (int32_t c = 0; c < {channels}; ++c) {y}[VECTOR] = {x}[PLAIN];"]
+    padded = -(-channels // LANES) * LANES
+    if padded != channels:
+        body.append(f"for (int32_t c = {channels}; c < {padded}; ++c) {y}[VECTOR] = 0;")
+    _packed_loops(layer, shape_of(op.input), body)
+
+
+def unpack(layer: Layer, op: UnpackOp) -> None:
+    """`mem.unpack`."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    channels = shape_of(op.result)[-1]
+    body = [f"for (int32_t c = 0; c < {channels}; ++c) {y}[PLAIN] = {x}[VECTOR];"]
+    _packed_loops(layer, shape_of(op.result), body)

@@ -1,0 +1,177 @@
+"""The network as the C printer sees it: layers in order, and the place of every value."""
+
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from ceras_ir.analysis.network import main_function, result_values
+from ceras_ir.backends.artefacts import TensorInfo, network_inputs, network_outputs
+from ceras_ir.backends.c.types import value_type
+from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
+from ceras_ir.dialects.graph import ConstantOp, ReshapeOp, numpy_dtype, tensor_type
+from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Bytes from `offset` of the arena."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class Input:
+    """The caller's input buffer."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """The caller's output buffer."""
+
+    index: int
+
+
+Place = Arena | Input | Output
+
+
+@dataclass
+class Program:
+    """`main`, its steps, and where everything but constants lives."""
+
+    main: FuncOp
+    inputs: list[TensorInfo]
+    outputs: list[TensorInfo]
+    steps: list[Operation]
+    """Everything but constants and the return, in order: the index is what tracing reports."""
+    launches: list[LaunchOp]
+    arena_bytes: int
+    alignment: int
+    places: dict[SSAValue, Place] = field(default_factory=dict[SSAValue, Place])
+    copied_in: list[int] = field(default_factory=list[int])
+    """Inputs that an accelerator reads, and so must be in the arena."""
+    copied_out: list[tuple[SSAValue, int]] = field(default_factory=list[tuple[SSAValue, int]])
+    """Results that are not computed in place, with the output they are copied to."""
+
+    @classmethod
+    def of(cls, module: ModuleOp) -> "Program":
+        main = main_function(module)
+        arena = arena_of(main)
+        if arena is None:
+            raise InputError("function @main has no 'mem.arena'; run --allocate-blocks first")
+        steps = [op for op in main.body.block.ops if not isinstance(op, ConstantOp | ReturnOp)]
+        program = cls(
+            main,
+            network_inputs(main),
+            network_outputs(main),
+            steps,
+            [op for op in steps if isinstance(op, LaunchOp)],
+            arena.size.data,
+            arena.alignment.data,
+        )
+        program._place_arguments()
+        program._place_results()
+        return program
+
+    def _place_arguments(self) -> None:
+        for i, argument in enumerate(self.main.body.block.args):
+            block = block_of(argument)
+            launched = any(isinstance(use.operation, LaunchOp) for use in argument.uses)
+            if launched and block is not None:
+                self.places[argument] = Arena(block.offset.data)
+                self.copied_in.append(i)
+            else:
+                self.places[argument] = Input(i)
+
+    def _place_results(self) -> None:
+        written: dict[SSAValue, int] = {}
+        for i, value in enumerate(result_values(self.main)):
+            seen_by_launch = isinstance(value.owner, LaunchOp) or any(
+                isinstance(use.operation, LaunchOp) for use in value.uses
+            )
+            is_computed = not isinstance(value, BlockArgument) and not isinstance(
+                value.owner, ConstantOp
+            )
+            if is_computed and value not in written and not seen_by_launch:
+                written[value] = i
+                self.places[value] = Output(i)
+            else:
+                self.copied_out.append((value, i))
+        problems: list[Finding] = []
+        for op in self.steps:
+            for value in op.results:
+                if value in written:
+                    continue
+                if isinstance(op, ReshapeOp) and isinstance(
+                    place := self.places.get(op.input), Input | Output
+                ):
+                    # The caller's memory outlives the arena's: the same bytes serve.
+                    self.places[value] = place
+                elif (block := block_of(value)) is None:
+                    message = "result has no 'mem.block'; run --allocate-blocks"
+                    if isinstance(op, LaunchOp):
+                        message += "=io, because the network returns what a launch writes"
+                    problems.append(Finding(node_name(op), op.name, message))
+                else:
+                    self.places[value] = Arena(block.offset.data)
+        if problems:
+            raise InputError(problems)
+        self._check_places()
+
+    def _check_places(self) -> None:
+        """A plan that C would turn into misaligned accesses or overlapping loops is refused."""
+        problems: list[Finding] = []
+        too_large: list[Finding] = []
+        for op in self.steps:
+            for value in op.results:
+                place = self.places[value]
+                if nbytes(value) >= 1 << 31:
+                    message = f"unsupported size {nbytes(value)}: below 2^31 bytes per tensor"
+                    too_large.append(Finding(node_name(op), op.name, message))
+                if not isinstance(place, Arena):
+                    continue
+                start, end = place.offset, place.offset + nbytes(value)
+                size = item_bytes(value)
+                if start % size or end > self.arena_bytes or self.alignment % size:
+                    message = (
+                        f"bytes [{start}, {end}) of an arena of {self.arena_bytes} bytes aligned "
+                        f"to {self.alignment} cannot hold {value.type}"
+                    )
+                    problems.append(Finding(node_name(op), op.name, message))
+                for operand in op.operands:
+                    other = self.places.get(operand)
+                    if not isinstance(other, Arena) or (
+                        isinstance(op, ReshapeOp) and other == place
+                    ):
+                        continue
+                    if start < other.offset + nbytes(operand) and other.offset < end:
+                        message = f"result at byte {start} overlaps an operand at {other.offset}"
+                        problems.append(Finding(node_name(op), op.name, message))
+        if problems:
+            raise InputError(problems)
+        if too_large:
+            raise UnsupportedError(too_large)
+
+    def pointer(self, value: SSAValue, names: list[str]) -> str:
+        """The C expression for a value's first element; `names` are of inputs, then outputs."""
+        match self.places[value]:
+            case Arena(offset):
+                return f"MODEL_AT({value_type(value)}, {offset})"
+            case Input(i):
+                return names[i]
+            case Output(i):
+                return names[len(self.inputs) + i]
+
+
+def item_bytes(value: SSAValue) -> int:
+    """Bytes of one element."""
+    return numpy_dtype(tensor_type(value).element_type).itemsize
+
+
+def nbytes(value: SSAValue) -> int:
+    """Bytes of a tensor value."""
+    return prod(tensor_type(value).get_shape()) * item_bytes(value)

@@ -1,0 +1,101 @@
+"""`#graph.requant` as C statements on a local variable `v`, in 32 bits where that is enough."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ceras_ir.backends.c.types import int_literal
+from ceras_ir.diagnostics import Finding
+from ceras_ir.dialects.quant import RequantAttr, Rounding
+
+
+class Refused(Exception):
+    """A layer that cannot be printed: the rule, and the way out."""
+
+    def finding(self, node: str, operator: str) -> Finding:
+        """This refusal as the diagnostic of a node."""
+        return Finding(node, operator, f"unsupported by the C backend: {self}")
+
+
+@dataclass(frozen=True)
+class Rescaling:
+    """How to turn a sum of integer terms into a stored number."""
+
+    type: str
+    """Type of `v`: `int32_t` or `int64_t`."""
+    statements: tuple[str, ...]
+    """From the sum in `v` to the clamped `v`."""
+    result: str
+    """The stored number, an expression in `v`."""
+
+    def lines(self, terms: Sequence[str], target: str) -> list[str]:
+        """Store the rescaled sum of `terms` in `target`."""
+        cast = "(int64_t)" if self.type == "int64_t" else ""
+        total = f"{cast}{terms[0]}" + "".join(f" + {t}" for t in terms[1:])
+        return [f"{self.type} v = {total};", *self.statements, f"{target} = {self.result};"]
+
+
+def half_of(requant: RequantAttr) -> int:
+    """What rounding half up adds before the shift."""
+    shift = requant.shift.data
+    return 1 << shift - 1 if shift and requant.mode is not Rounding.FLOOR else 0
+
+
+def can_fold_half(requant: RequantAttr) -> bool:
+    """Whether rounding is one constant that a bias can absorb."""
+    return requant.multiplier.data == 1 and requant.mode in (Rounding.HALF_UP, Rounding.FLOOR)
+
+
+def rescaling(
+    requant: RequantAttr,
+    bound: int,
+    storage: str,
+    *,
+    half_folded: bool = False,
+    multiplier: str | None = None,
+    multiplier_bound: int = 0,
+) -> Rescaling:
+    """
+    The rescaling of a sum of magnitude up to `bound` (the half included if `half_folded`).
+    `multiplier` is a C expression that replaces the attribute's, of up to `multiplier_bound`.
+    """
+    shift, zero_point = requant.shift.data, requant.zero_point.data
+    low, high = requant.low.data - zero_point, requant.high.data - zero_point
+    factor = multiplier_bound if multiplier is not None else requant.multiplier.data
+    half = 0 if half_folded else half_of(requant)
+    most = max(bound * factor + half + 1, abs(low), abs(high))
+    if most >= 1 << 63:
+        raise Refused(
+            f"a sum of up to {bound} times a multiplier of up to {factor} exceeds 64 bits; "
+            "use storage of 8 or 16 bits"
+        )
+    # The last test keeps `v + zero_point` in range too.
+    wide = most >= 1 << 31 or shift > 31 or abs(zero_point) + max(abs(low), abs(high)) >= 1 << 31
+    statements: list[str] = []
+    if multiplier is not None:
+        statements.append(f"v *= {multiplier};")
+    elif factor != 1:
+        statements.append(f"v *= {int_literal(factor)};")
+    if shift:
+        statements.append(f"v = {_shifted(requant.mode, shift, half)};")
+    statements.append(
+        f"v = v < {int_literal(low)} ? {int_literal(low)} "
+        f": v > {int_literal(high)} ? {int_literal(high)} : v;"
+    )
+    offset = f" + {zero_point}" if zero_point > 0 else f" - {-zero_point}" if zero_point else ""
+    result = f"({storage})(v{offset})" if offset else f"({storage})v"
+    return Rescaling("int64_t" if wide else "int32_t", tuple(statements), result)
+
+
+def _shifted(mode: Rounding, shift: int, half: int) -> str:
+    """`v / 2^shift` rounded; right shifts are arithmetic, which the kernels' header checks."""
+    if half == 0:
+        return f"v >> {shift}"
+    match mode:
+        case Rounding.HALF_UP:
+            return f"(v + {int_literal(half)}) >> {shift}"
+        case Rounding.HALF_AWAY:
+            return f"(v + {int_literal(half)} - (v < 0)) >> {shift}"
+        case Rounding.HALF_EVEN:
+            return f"(v + {int_literal(half - 1)} + ((v >> {shift}) & 1)) >> {shift}"
+        case Rounding.FLOOR:
+            return f"v >> {shift}"

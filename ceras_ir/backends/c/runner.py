@@ -1,0 +1,227 @@
+"""
+Compile what `emit` wrote with the host's C compiler and run it, through ctypes.
+
+The compiler is `$CERAS_CC`, else `$CC`, else `cc`. The library is made in a temporary
+directory of its own, so that the directory of the artefacts stays as it is.
+"""
+
+import ctypes
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.artefacts import Artefact, TensorInfo
+from ceras_ir.diagnostics import InputError
+
+Array: TypeAlias = NDArray[np.generic]
+Trace: TypeAlias = Callable[[int, bytes], None]
+"""Called with the index of each step and the bytes of its result."""
+Launch: TypeAlias = Callable[[int, NDArray[np.uint8]], None]
+"""Called with the number of a launch and the arena, to be changed in place."""
+
+FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fPIC")
+
+DEFAULT = ("-O2",)
+"""Optimization that is worth its compile time for a few runs."""
+
+CALLBACKS = """\
+#include "model.h"
+static void (*trace)(int, const void *, unsigned long);
+static int (*launch)(int, void *);
+void set_callbacks(void (*t)(int, const void *, unsigned long), int (*l)(int, void *));
+void set_callbacks(void (*t)(int, const void *, unsigned long), int (*l)(int, void *))
+{
+  trace = t;
+  launch = l;
+}
+void model_trace(int layer, const void *data, unsigned long bytes);
+void model_trace(int layer, const void *data, unsigned long bytes) { trace(layer, data, bytes); }
+int model_launch(int number, void *arena);
+int model_launch(int number, void *arena) { return launch(number, arena); }
+unsigned long arena_bytes(void);
+unsigned long arena_bytes(void) { return MODEL_ARENA_BYTES; }
+unsigned long arena_alignment(void);
+unsigned long arena_alignment(void) { return MODEL_ARENA_ALIGNMENT; }
+"""
+"""Compiled with the model: what a caller would otherwise have to supply."""
+
+_TRACE = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong)
+_LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
+
+
+def compiler() -> list[str]:
+    """The command of the host's C compiler."""
+    return shlex.split(os.environ.get("CERAS_CC") or os.environ.get("CC") or "cc")
+
+
+def build_library(
+    source: Path, library: Path, *, trace: bool = False, flags: Sequence[str] = DEFAULT
+) -> None:
+    """Compile the C of the directory `source`; an `InputError` without a working compiler."""
+    callbacks = library.with_name("callbacks.c")
+    callbacks.write_text(CALLBACKS)
+    files = [source / "model.c", callbacks]
+    if (source / "model_weights.c").exists():
+        files.append(source / "model_weights.c")
+    defines = ["-DMODEL_TRACE"] if trace else []
+    command = [*compiler(), *FLAGS, *flags, *defines, f"-I{source}", "-shared"]
+    command += [*map(str, files), "-o", str(library)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise InputError(
+            f"cannot run the C compiler '{command[0]}': {error.strerror}; "
+            "install one, or name it in CERAS_CC"
+        ) from None
+    if done.returncode:
+        shown = "\n".join(done.stderr.splitlines()[:12])
+        raise InputError(f"the C compiler '{command[0]}' failed:\n{shown}")
+
+
+class CModel:
+    """A compiled network; arrays in and out have the types and shapes of the manifest."""
+
+    def __init__(
+        self,
+        source: Path | Sequence[Artefact],
+        inputs: Sequence[TensorInfo],
+        outputs: Sequence[TensorInfo],
+        *,
+        trace: Trace | None = None,
+        launch: Launch | None = None,
+        flags: Sequence[str] = DEFAULT,
+    ):
+        """Compile `source`: a directory that has been written, or artefacts still in memory."""
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self._directory = tempfile.TemporaryDirectory(prefix="ceras-c-")
+        work = Path(self._directory.name)
+        if isinstance(source, Path):
+            directory = source
+        else:
+            directory = work
+            for artefact in source:
+                with open(work / artefact.path, "wb") as stream:
+                    artefact.write(stream)
+        library = work / "model.so"
+        build_library(directory, library, trace=trace is not None, flags=flags)
+        self._library = ctypes.CDLL(str(library))
+        self._run = self._library.model_run_in
+        self._load_weights(directory / "model.weights")
+        self._error: BaseException | None = None
+        self._size, alignment = self._library.arena_bytes(), self._library.arena_alignment()
+        self.arena = aligned(self._size, alignment)
+        # Kept as attributes: C has no other reference to them.
+        self._callbacks = _TRACE(self._tracer(trace)), _LAUNCH(self._launcher(launch))
+        self._library.set_callbacks(*self._callbacks)
+
+    @classmethod
+    def of_directory(
+        cls,
+        directory: Path,
+        *,
+        trace: Trace | None = None,
+        launch: Launch | None = None,
+        flags: Sequence[str] = DEFAULT,
+    ) -> "CModel":
+        """What `ceras-compile` wrote, with inputs and outputs from its `manifest.json`."""
+        inputs, outputs = read_manifest(directory / "manifest.json")
+        return cls(directory, inputs, outputs, trace=trace, launch=launch, flags=flags)
+
+    def _tracer(self, trace: Trace | None) -> Callable[[int, int, int], None]:
+        def call(layer: int, data: int, size: int) -> None:
+            assert trace is not None
+            try:
+                trace(layer, ctypes.string_at(data, size))
+            except BaseException as error:
+                self._error = self._error or error
+
+        return call
+
+    def _launcher(self, launch: Launch | None) -> Callable[[int, int], int]:
+        def call(number: int, _arena: int) -> int:
+            try:
+                if launch is None:
+                    raise InputError("the model launches an accelerator and none is given")
+                launch(number, self.arena)
+            except BaseException as error:
+                self._error = self._error or error
+                return 1
+            return 0
+
+        return call
+
+    def _load_weights(self, path: Path) -> None:
+        if not path.exists():
+            return
+        data = np.fromfile(path, np.uint8)
+        self._weights = aligned(data.size, 64)
+        self._weights[:] = data
+        size = ctypes.c_ulong(data.size)
+        if self._library.model_load_weights(ctypes.c_void_p(self._weights.ctypes.data), size):
+            raise InputError("not the weights of this model, or damaged", str(path))
+
+    def use_arena(self, image: NDArray[np.uint8]) -> None:
+        """Run on a memory image, for example one that holds an accelerator's constants."""
+        if image.size < self._size:
+            raise InputError(f"an image of {image.size} bytes, expected at least {self._size}")
+        arena = aligned(image.size, 4096)
+        arena[:] = image
+        self.arena = arena
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run once; arrays by name, each exactly of its tensor's shape and type."""
+        arrays = [_checked(inputs, info) for info in self.inputs]
+        results = [np.empty(info.shape, info.dtype) for info in self.outputs]
+        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (self.arena, *arrays, *results)]
+        self._error = None
+        status = self._run(*pointers)
+        if self._error is not None:
+            raise self._error
+        assert status == 0, f"model_run_in returned {status}"
+        return {info.name: a for info, a in zip(self.outputs, results, strict=True)}
+
+
+def read_manifest(path: Path) -> tuple[list[TensorInfo], list[TensorInfo]]:
+    """The inputs and outputs that a manifest lists."""
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read: {error.strerror}", str(path)) from None
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}", str(path)) from None
+    if not isa(manifest, dict[str, object]):
+        raise InputError("not a manifest: an object expected", str(path))
+    lists = manifest.get("inputs"), manifest.get("outputs")
+    if not isa(lists, tuple[list[dict[str, object]], list[dict[str, object]]]):
+        raise InputError("not a manifest: lists 'inputs' and 'outputs' expected", str(path))
+    inputs, outputs = ([TensorInfo.from_json(e) for e in entries] for entries in lists)
+    return inputs, outputs
+
+
+def aligned(size: int, alignment: int) -> NDArray[np.uint8]:
+    """Zeroed bytes at a multiple of `alignment`."""
+    raw = np.zeros(size + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + size]
+
+
+def _checked(inputs: Mapping[str, Array], info: TensorInfo) -> Array:
+    if info.name not in inputs:
+        raise InputError(f"input '{info.name}' is missing; got {', '.join(sorted(inputs))}")
+    array = np.asarray(inputs[info.name], order="C")
+    if array.shape != info.shape:
+        raise InputError(
+            f"input '{info.name}' has shape {list(array.shape)}, expected {list(info.shape)}"
+        )
+    if array.dtype != np.dtype(info.dtype):
+        raise InputError(f"input '{info.name}' has type {array.dtype}, expected {info.dtype}")
+    return array

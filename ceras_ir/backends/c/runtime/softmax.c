@@ -1,0 +1,19 @@
+/* Along the middle dimension of [outer, n, inner]: exp(x - max) / sum, added in index order. */
+static void softmax(const float *restrict x, float *restrict y, int32_t outer, int32_t n,
+                    int32_t inner)
+{
+  for (int32_t i = 0; i < outer; ++i) {
+    for (int32_t j = 0; j < inner; ++j) {
+      const float *from = x + i * n * inner + j;
+      float *to = y + i * n * inner + j;
+      float most = from[0], sum = 0.0f;
+      for (int32_t k = 1; k < n; ++k) {
+        const float v = from[k * inner];
+        most = v > most || v != v ? v : most;
+      }
+      for (int32_t k = 0; k < n; ++k) to[k * inner] = exp_f32(from[k * inner] - most);
+      for (int32_t k = 0; k < n; ++k) sum += to[k * inner];
+      for (int32_t k = 0; k < n; ++k) to[k * inner] /= sum;
+    }
+  }
+}

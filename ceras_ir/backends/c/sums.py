@@ -1,0 +1,90 @@
+"""What is known at compile time of integer sums of products: bounds, and the folded bias."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.linear_float import constant_weights
+from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.requant import Refused, can_fold_half, half_of
+from ceras_ir.backends.c.types import centred_bound, zero_point_of
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array, element_of
+from ceras_ir.dialects.quant import UniformType
+
+LIMIT = 1 << 31
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What is known at compile time of the integer sums of a layer."""
+
+    weights: ConstantOp
+    x: UniformType
+    bias: NDArray[np.int64]
+    """With the zero point of the input and, where that is exact, the rounding folded in."""
+    per_output: NDArray[np.int64]
+    """Sum of the weights of each output."""
+    bound: int
+    """Magnitude that no sum of products, bias and residual exceeds."""
+    raw_bound: int
+    """The same while rows of 8-bit elements are moved by 128."""
+    weight_type: str
+    half_folded: bool
+
+    def centred(self) -> NDArray[np.integer]:
+        """The weights less their zero points, [outputs, k]."""
+        return centred_weights(self.weights)
+
+
+def centred_weights(constant: ConstantOp) -> NDArray[np.integer]:
+    """Stored weights less their zero points, [outputs, k], in the stored type if they fit."""
+    element = element_of(constant.result)
+    assert isinstance(element, UniformType)
+    raw = constant.array()
+    stored: NDArray[np.integer] = raw.view(
+        f"i{raw.itemsize}" if element.is_signed else f"u{raw.itemsize}"
+    ).reshape(raw.shape[0], -1)
+    points = np.array([z.data for z in element.zero_points], np.int64)
+    return stored.astype(np.int64) - points.reshape(-1, 1) if points.any() else stored
+
+
+def analyse(op: LinearOperation) -> Sums:
+    """Bounds and folded bias; refuses sums that 32 bits cannot hold."""
+    constant, x = constant_weights(op), quantized(op.input, "input")
+    point = zero_point_of(x)
+    weights = centred_weights(constant)
+    magnitude = np.abs(weights, dtype=np.int32 if weights.itemsize < 4 else np.int64)
+    largest = int(magnitude.max())
+    total = int(magnitude.sum(axis=1, dtype=np.int64).max())
+    per_output = weights.sum(axis=1, dtype=np.int64)
+    weight_type = (
+        "int8_t"
+        if weights.dtype == np.int8 or (largest < 128)
+        else "int16_t"
+        if largest < 1 << 15
+        else "int32_t"
+    )
+    bias = np.zeros(len(per_output), np.int64)
+    if op.bias is not None:
+        stored = constant_array(op.bias)
+        if stored is None:
+            raise Refused("bias must be a constant; fold or freeze what computes it")
+        bias = bias + stored.astype(np.int64)
+    bound = total * centred_bound(x) + int(np.abs(bias).max())
+    if op.residual is not None:
+        residual = centred_bound(quantized(op.residual, "residual"))
+        bound += residual << op.residual_left_shift
+    assert op.requant is not None
+    half = half_of(op.requant)
+    bias = bias - point * per_output
+    products = total * max(abs(x.low), abs(x.high), centred_bound(x))
+    folded = can_fold_half(op.requant) and bound + half < LIMIT
+    if folded:
+        bias, bound = bias + half, bound + half
+    if products >= LIMIT:
+        raise Refused(
+            f"a sum of products can reach {products}, beyond 32 bits; use 8-bit weights or inputs"
+        )
+    raw_bound = 256 * total + int(np.abs(bias).max()) + 128 * int(np.abs(per_output).max())
+    return Sums(constant, x, bias, per_output, bound, raw_bound, weight_type, folded)

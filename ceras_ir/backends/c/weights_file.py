@@ -1,0 +1,110 @@
+"""
+`model.weights`: all constants in one binary file, for targets that map or load it.
+
+64 bytes of header (magic, format version, CRC-32 of what follows it, length of the file, zeros),
+then every constant at a multiple of 64. The generated code knows CRC and length and refuses another
+model's file, a damaged one, and a misaligned buffer.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from ceras_ir.backends.c.constants import ALIGNMENT, Constant
+
+MAGIC = b"CERASWTS"
+VERSION = 1
+HEADER_BYTES = 64
+
+
+def offsets(constants: list[Constant]) -> list[int]:
+    """Where each constant starts, from the start of the file."""
+    result: list[int] = []
+    at = HEADER_BYTES
+    for constant in constants:
+        result.append(at)
+        at += -(-constant.nbytes // ALIGNMENT) * ALIGNMENT
+    return result
+
+
+def file_bytes(constants: list[Constant]) -> int:
+    """Length of the file."""
+    padded = (-(-c.nbytes // ALIGNMENT) * ALIGNMENT for c in constants)
+    return HEADER_BYTES + sum(padded)
+
+
+def _body(constants: list[Constant]) -> Iterator[bytes]:
+    for constant in constants:
+        for chunk in constant.chunks():
+            yield chunk.tobytes()
+        yield bytes(-constant.nbytes % ALIGNMENT)
+
+
+def checksum(constants: list[Constant]) -> int:
+    """CRC-32 of everything after the header."""
+    crc = 0
+    for piece in _body(constants):
+        crc = zlib.crc32(piece, crc)
+    return crc
+
+
+def write_file(constants: list[Constant], crc: int, stream: BinaryIO) -> None:
+    """`model.weights`."""
+    header = struct.pack("<8sIIQ", MAGIC, VERSION, crc, file_bytes(constants))
+    stream.write(header.ljust(HEADER_BYTES, b"\0"))
+    for piece in _body(constants):
+        stream.write(piece)
+
+
+def declarations(constants: list[Constant], crc: int) -> str:
+    """The part of `model_weights.h` that finds the constants in the loaded file."""
+    lines = [
+        f"#define MODEL_WEIGHTS_CRC 0x{crc:08X}u",
+        "extern const unsigned char *model_weights;",
+        "#define MODEL_WEIGHT(type, offset) "
+        "((const type *)(const void *)(model_weights + (offset)))",
+    ]
+    for c, offset in zip(constants, offsets(constants), strict=True):
+        if c.condition:
+            lines.append(f"#if {c.condition}")
+        lines.append(f"#define {c.name.upper()} MODEL_WEIGHT({c.ctype}, {offset})")
+        if c.condition:
+            lines.append("#endif")
+    return "\n".join(lines) + "\n"
+
+
+LOADER = """
+const unsigned char *model_weights;
+
+int model_load_weights(const void *file, unsigned long bytes)
+{
+  static const unsigned char magic[] = {@MAGIC@};
+  const unsigned char *p = (const unsigned char *)file;
+  static const uint32_t table[16] = { /* CRC-32 of four bits */
+    0x00000000u, 0x1DB71064u, 0x3B6E20C8u, 0x26D930ACu, 0x76DC4190u, 0x6B6B51F4u,
+    0x4DB26158u, 0x5005713Cu, 0xEDB88320u, 0xF00F9344u, 0xD6D6A3E8u, 0xCB61B38Cu,
+    0x9B64C2B0u, 0x86D3D2D4u, 0xA00AE278u, 0xBDBDF21Cu};
+  uint32_t crc = 0xFFFFFFFFu;
+  unsigned long i;
+  if ((uintptr_t)file % 8 != 0) return MODEL_BAD_ALIGNMENT;
+  if (bytes != MODEL_WEIGHTS_BYTES) return MODEL_BAD_WEIGHTS;
+  for (i = 0; i < sizeof magic; ++i)
+    if (p[i] != magic[i]) return MODEL_BAD_WEIGHTS;
+  for (i = @HEADER@; i < bytes; ++i) {
+    crc ^= p[i];
+    crc = crc >> 4 ^ table[crc & 15u];
+    crc = crc >> 4 ^ table[crc & 15u];
+  }
+  if ((crc ^ 0xFFFFFFFFu) != MODEL_WEIGHTS_CRC) return MODEL_BAD_WEIGHTS;
+  model_weights = p;
+  return 0;
+}
+"""
+
+
+def loader(constants: list[Constant], crc: int) -> str:
+    """C that checks a file in memory and makes it the model's weights."""
+    header = struct.pack("<8sIIQ", MAGIC, VERSION, crc, file_bytes(constants))
+    magic = ", ".join(str(b) for b in header)
+    return LOADER.replace("@MAGIC@", magic).replace("@HEADER@", str(HEADER_BYTES))

@@ -1,0 +1,108 @@
+"""
+One operation of the `graph` dialect as one layer record, operands and names left to the caller.
+
+Whatever could be decided at run time is decided here: resizing becomes lists of indices.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation
+
+from ceras_ir.backends.nnet.encoding import FUNCTIONS, LayerRecord, Opcode
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.resampling import linear_weights, nearest_indices
+
+BINARIES = {graph.Binary.ADD: 0, graph.Binary.SUB: 1, graph.Binary.MUL: 2}
+
+
+@dataclass
+class LayerEncoder:
+    """Makes records; `add_table` stores 256 bytes and gives their number in the file."""
+
+    add_table: Callable[[bytes], int]
+
+    def encode(self, op: Operation) -> LayerRecord | None:
+        """The record of `op`, or None for an operation that the format does not have."""
+        match op:
+            case graph.Conv2dOp():
+                windows = (op.strides, op.padding, op.dilations)
+                words = [int(v) for field in windows for v in field.get_values()]
+                return self._linear(op, Opcode.CONV2D, [*words, op.group_count])
+            case graph.MatmulOp():
+                return self._linear(op, Opcode.MATMUL, ())
+            case graph.Pool2dOp():
+                fields = (op.kernel, op.strides, op.padding, op.dilations)
+                words = [int(v) for field in fields for v in field.get_values()]
+                kind = int(op.function is graph.Pool.AVERAGE)
+                words = [kind, *words, int(op.includes_padding)]
+                return LayerRecord(Opcode.POOL2D, attributes=words, requant=op.requant)
+            case graph.UnaryOp():
+                return _with_function(LayerRecord(Opcode.UNARY), op.function)
+            case graph.BinaryOp():
+                words = [BINARIES[op.function], *op.shifts]
+                record = LayerRecord(Opcode.BINARY, attributes=words, requant=op.requant)
+                return _with_function(record, op.activation)
+            case graph.LookupOp():
+                return LayerRecord(Opcode.LOOKUP, table=self.add_table(_table(op)))
+            case graph.SoftmaxOp():
+                return LayerRecord(Opcode.SOFTMAX, attributes=[op.axis.value.data])
+            case graph.ConcatOp():
+                return LayerRecord(Opcode.CONCAT, attributes=[op.axis.value.data])
+            case graph.ReshapeOp():
+                return LayerRecord(Opcode.RESHAPE)
+            case graph.TransposeOp():
+                words = [int(v) for v in op.permutation.get_values()]
+                return LayerRecord(Opcode.TRANSPOSE, attributes=words)
+            case graph.ResizeOp():
+                return LayerRecord(Opcode.RESIZE, attributes=resize_words(op))
+            case graph.QuantizeOp():
+                return LayerRecord(Opcode.QUANTIZE)
+            case graph.DequantizeOp():
+                return LayerRecord(Opcode.DEQUANTIZE)
+            case graph.RequantizeOp():
+                return LayerRecord(Opcode.REQUANTIZE, requant=op.requant)
+            case _:
+                return None
+
+    def _linear(
+        self, op: graph.LinearOperation, opcode: Opcode, words: Sequence[int]
+    ) -> LayerRecord:
+        record = LayerRecord(
+            opcode,
+            attributes=words,
+            bias=op.bias is not None,
+            residual=op.residual is not None,
+            requant=op.requant,
+            residual_shift=op.residual_left_shift,
+        )
+        return _with_function(record, op.activation)
+
+
+def _with_function(record: LayerRecord, function: graph.FunctionAttr | None) -> LayerRecord:
+    if function is not None:
+        record.function = FUNCTIONS[function.kind]
+        record.parameters = function.values
+    return record
+
+
+def _table(op: graph.LookupOp) -> bytes:
+    data = op.table.data.data
+    return data * 256 if len(data) == 1 else data
+
+
+def resize_words(op: graph.ResizeOp) -> list[int]:
+    """Kind, then for each output row and column its index, or two indices and a weight."""
+    mode = graph.Coordinates(op.coordinates.data)
+    source, target = graph.shape_of(op.input), graph.shape_of(op.result)
+    words = [int(op.function is graph.Resize.LINEAR)]
+    for axis, scale in zip((1, 2), op.scales.get_values(), strict=True):
+        if op.function is graph.Resize.NEAREST:
+            rounding = graph.Nearest(op.rounding.data)
+            words += nearest_indices(source[axis], target[axis], scale, mode, rounding)
+            continue
+        low, high, weights = linear_weights(source[axis], target[axis], scale, mode)
+        for first, second, weight in zip(low, high, weights.tolist(), strict=True):
+            words += [first, second, *struct.unpack("<I", struct.pack("<f", weight))]
+    return words

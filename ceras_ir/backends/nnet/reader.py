@@ -1,0 +1,284 @@
+"""
+Read an nnet file, trusting nothing: a reader written from `docs/nnet-format.md` alone.
+
+It shares no code with the writer, so that a test that compares the two compares them with the
+document. `read` checks the container and every table by itself; `checks.py` checks that tables
+and layers agree.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from math import isfinite, isnan, prod
+
+from ceras_ir.diagnostics import InputError
+
+MAGIC = b"NNET\r\n\x1a\n"
+SECTIONS = (
+    "network", "tensors", "blocks", "inputs", "outputs", "layers", "operands", "attributes",
+    "strings", "tables", "biases", "floats", "weights",
+)  # fmt: skip
+OPCODES = (
+    "conv2d", "matmul", "pool2d", "unary", "binary", "lookup", "softmax", "reshape", "transpose",
+    "concat", "resize", "quantize", "dequantize", "requantize",
+)  # fmt: skip
+STORAGES = ("f32", "i8", "u8", "i16", "u16", "i32")
+BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4}
+LOCATIONS = ("arena", "weights", "biases", "floats")
+DEVICES = ("cpu", "fpga")
+ROUNDINGS = ("half_up", "half_away", "half_even", "floor")
+FUNCTIONS = (
+    "none", "relu", "clip", "leaky_relu", "sigmoid", "tanh", "swish", "hard_sigmoid",
+    "hard_swish", "exp",
+)  # fmt: skip
+NONE = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str
+    storage: str
+    shape: tuple[int, ...]
+    scale: float
+    zero_point: int
+    location: str
+    block: int | None
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * BYTES[self.storage]
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Least and greatest stored integer."""
+        bits = 8 * BYTES[self.storage]
+        if self.storage.startswith("u"):
+            return 0, (1 << bits) - 1
+        return -(1 << bits - 1), (1 << bits - 1) - 1
+
+
+@dataclass(frozen=True)
+class Block:
+    id: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Requant:
+    multiplier: int
+    shift: int
+    rounding: str
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Layer:
+    opcode: str
+    device: str
+    name: str
+    operands: tuple[int, ...]
+    bias: bool
+    residual: bool
+    result: int
+    attributes: tuple[int, ...]
+    function: str
+    parameters: tuple[float, float]
+    requant: Requant | None
+    residual_shift: int
+    table: int | None
+
+
+@dataclass(frozen=True)
+class NnetFile:
+    """The content of a file; numbers refer to the tuples here."""
+
+    arena_size: int
+    alignment: int
+    tensors: tuple[Tensor, ...]
+    blocks: tuple[Block, ...]
+    inputs: tuple[tuple[int, str], ...]
+    outputs: tuple[tuple[int, str], ...]
+    layers: tuple[Layer, ...]
+    sections: dict[str, bytes]
+
+    def data(self, tensor: Tensor) -> bytes:
+        """The bytes of a constant."""
+        return self.sections[tensor.location][tensor.offset :][: tensor.nbytes]
+
+
+def expect(condition: bool, message: str) -> None:
+    """Refuse the file with `message` unless `condition` holds."""
+    if not condition:
+        raise InputError(f"not a valid nnet file: {message}")
+
+
+def read_sections(data: bytes) -> dict[str, bytes]:
+    """The sections of the container, by name, after every check of the container."""
+    expect(data[:8] == MAGIC, "it does not start as one")
+    expect(len(data) >= 32, "the header is truncated")
+    version, flags, size, count, crc = struct.unpack_from("<IIQII", data, 8)
+    expect(version == 1, f"unknown version {version}")
+    expect(flags == 0, f"unknown flags {flags:#x}")
+    expect(size == len(data), f"the header says {size} bytes, the file has {len(data)}")
+    expect(count == len(SECTIONS), f"{len(SECTIONS)} sections expected, got {count}")
+    end = 32 + 24 * count
+    expect(len(data) >= end, "the section table is truncated")
+    expect(zlib.crc32(data[:28] + data[32:end]) == crc, "the header checksum does not match")
+    sections: dict[str, bytes] = {}
+    for i, name in enumerate(SECTIONS):
+        kind, crc, offset, size = struct.unpack_from("<IIQQ", data, 32 + 24 * i)
+        expect(kind == i + 1, f"section {i + 1} expected, got {kind}")
+        expect(offset == -(-end // 64) * 64, f"section '{name}' does not lie where it must")
+        expect(offset + size <= len(data), f"section '{name}' is truncated")
+        expect(not any(data[end:offset]), f"bytes before section '{name}' are not zero")
+        sections[name] = data[offset : offset + size]
+        expect(zlib.crc32(sections[name]) == crc, f"checksum of section '{name}' does not match")
+        end = offset + size
+    expect(end == len(data), "bytes follow the last section")
+    return sections
+
+
+class _Reader:
+    def __init__(self, sections: dict[str, bytes]):
+        self.sections = sections
+        self.next_operand = self.next_attribute = 0
+
+    def records(self, section: str, layout: str, count: int) -> list[tuple[int, ...]]:
+        size = struct.calcsize(layout)
+        data = self.sections[section]
+        expect(len(data) == size * count, f"section '{section}' does not hold {count} entries")
+        return list(struct.iter_unpack(layout, data))
+
+    def string(self, offset: int) -> str:
+        strings = self.sections["strings"]
+        expect(offset < len(strings), f"string {offset} lies outside its section")
+        return strings[offset : strings.index(0, offset)].decode("utf-8", "replace")
+
+    def read(self) -> NnetFile:
+        network, strings = self.sections["network"], self.sections["strings"]
+        expect(len(network) == 40, "the network section has 40 bytes")
+        expect(strings[:1] == b"\0" == strings[-1:], "strings start and end with a zero")
+        arena, alignment, *counts, reserved = struct.unpack("<QI5IQ", network)
+        expect(reserved == 0, "reserved bytes are not zero")
+        expect(alignment.bit_count() == 1 and alignment <= 4096, f"alignment {alignment}")
+        expect(len(self.sections["tables"]) % 256 == 0, "a lookup table is cut short")
+        blocks = [
+            self.block(i, r, arena)
+            for i, r in enumerate(self.records("blocks", "<IIQQ", counts[1]))
+        ]
+        tensors = [
+            self.tensor(i, r, blocks)
+            for i, r in enumerate(self.records("tensors", "<IBBBBfiIIQ8I", counts[0]))
+        ]
+        layout = "<HBBIIIIIIBBBBffIiiiII"
+        layers = [
+            self.layer(i, r, len(tensors))
+            for i, r in enumerate(self.records("layers", layout, counts[4]))
+        ]
+        for name, end in (("operands", self.next_operand), ("attributes", self.next_attribute)):
+            expect(4 * end == len(self.sections[name]), f"'{name}' holds more than the layers use")
+        return NnetFile(
+            arena,
+            alignment,
+            tuple(tensors),
+            tuple(blocks),
+            self.borders("inputs", counts[2], len(tensors)),
+            self.borders("outputs", counts[3], len(tensors)),
+            tuple(layers),
+            self.sections,
+        )
+
+    def borders(self, section: str, count: int, tensors: int) -> tuple[tuple[int, str], ...]:
+        entries = self.records(section, "<II", count)
+        expect(all(t < tensors for t, _ in entries), f"'{section}' names no tensor")
+        return tuple((t, self.string(name)) for t, name in entries)
+
+    def block(self, number: int, record: tuple[int, ...], arena: int) -> Block:
+        id, reserved, offset, size = record
+        expect(reserved == 0, f"block {number}: reserved bytes are not zero")
+        expect(offset + size <= arena, f"block {number} does not lie inside the arena")
+        return Block(id, offset, size)
+
+    def tensor(self, number: int, record: tuple[int, ...], blocks: list[Block]) -> Tensor:
+        name, storage, rank, location, zero, scale, point, block, zero_too, offset = record[:10]
+        extents = record[10:]
+
+        def must(condition: bool, message: str) -> None:
+            expect(condition, f"tensor {number}: {message}")
+
+        must(storage < len(STORAGES), f"unknown storage {storage}")
+        must(location < len(LOCATIONS), f"unknown location {location}")
+        must(rank <= 8 and not any(extents[rank:]), "its rank and extents disagree")
+        must(zero == zero_too == 0, "reserved bytes are not zero")
+        must(all(extents[:rank]), "an extent is zero")
+        tensor = Tensor(
+            self.string(name), STORAGES[storage], extents[:rank], scale, point,
+            LOCATIONS[location], None if block == NONE else block, offset,
+        )  # fmt: skip
+        if tensor.storage == "f32":
+            must(scale == 0 and point == 0, "a float tensor has no scale or zero point")
+        else:
+            must(isfinite(scale) and scale > 0, f"scale {scale}")
+            must(tensor.limits[0] <= point <= tensor.limits[1], f"zero point {point}")
+        must(offset % BYTES[tensor.storage] == 0, "it is not aligned to its elements")
+        if tensor.location == "arena":
+            must(tensor.block is not None and tensor.block < len(blocks), "no such block")
+            place = blocks[block]
+            inside = place.offset <= offset and offset + tensor.nbytes <= place.offset + place.size
+            must(inside, "it does not lie inside its block")
+            return tensor
+        must(tensor.block is None, "a constant has no block")
+        wide = BYTES[tensor.storage] > 1
+        home = "floats" if tensor.storage == "f32" else "biases" if wide else "weights"
+        must(tensor.location == home, f"{tensor.storage} belongs into '{home}'")
+        must(offset + tensor.nbytes <= len(self.sections[home]), "it does not lie in its section")
+        return tensor
+
+    def words(self, section: str, first: int, count: int) -> tuple[int, ...]:
+        data = self.sections[section]
+        expect(4 * (first + count) <= len(data), f"a list lies outside section '{section}'")
+        return struct.unpack_from(f"<{count}I", data, 4 * first)
+
+    def layer(self, number: int, record: tuple[int, ...], tensors: int) -> Layer:
+        opcode, device, flags, name, operand, operands, result, word, words = record[:9]
+        function, rounding, shift, residual_shift, p0, p1 = record[9:15]
+        multiplier, point, low, high, table, zero = record[15:]
+
+        def must(condition: bool, message: str) -> None:
+            expect(condition, f"layer {number}: {message}")
+
+        must(1 <= opcode <= len(OPCODES), f"unknown opcode {opcode}")
+        must(device < len(DEVICES), f"unknown device {device}")
+        must(flags < 8, f"unknown flags {flags:#x}")
+        must(function < len(FUNCTIONS), f"unknown function {function}")
+        must(rounding < len(ROUNDINGS), f"unknown rounding {rounding}")
+        must(zero == 0, "reserved bytes are not zero")
+        must(not isnan(p0) and not isnan(p1), "a parameter is not a number")
+        must(
+            operand == self.next_operand and word == self.next_attribute, "its lists do not follow"
+        )
+        self.next_operand += operands
+        self.next_attribute += words
+        ids = self.words("operands", operand, operands)
+        must(all(i < tensors for i in (*ids, result)), "it names no tensor")
+        must(table == NONE or table < len(self.sections["tables"]) // 256, "no such lookup table")
+        requant = Requant(multiplier, shift, ROUNDINGS[rounding], point, low, high)
+        return Layer(
+            OPCODES[opcode - 1], DEVICES[device], self.string(name), ids, bool(flags & 2),
+            bool(flags & 4), result, self.words("attributes", word, words), FUNCTIONS[function],
+            (p0, p1), requant if flags & 1 else None, residual_shift,
+            None if table == NONE else table,
+        )  # fmt: skip
+
+
+def read(data: bytes) -> NnetFile:
+    """The content of a file, or an `InputError` that says what is wrong with it."""
+    from ceras_ir.backends.nnet.checks import check
+
+    file = _Reader(read_sections(data)).read()
+    check(file)
+    return file

@@ -1,0 +1,158 @@
+"""
+What the FPGA's circuits can run, one rule per function.
+
+A rule returns None where it is met, and otherwise one sentence that names what was found and
+what the circuit takes; it becomes `mem.reason` and a line of the report. The docstrings are
+printed in the documentation.
+"""
+
+from collections.abc import Callable
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Pool, element_of, shape_of
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+
+MAX_PATCH = 8192
+MAX_SHIFT = 47
+MAX_LEFT_SHIFT = 8
+MAX_EXTENT = 32768
+MAX_TAPS = 65536
+"""What the circuits are built for; `runtime/fpga.h` has the same numbers."""
+
+Rule = Callable[[Operation], str | None]
+
+
+def has_a_circuit(op: Operation) -> str | None:
+    """There are circuits for conv2d, matmul, pool2d and binary; all else runs on the CPU."""
+    if isinstance(op, graph.Conv2dOp | graph.MatmulOp | graph.Pool2dOp | graph.BinaryOp):
+        return None
+    return f"the FPGA has no circuit for {op.name}"
+
+
+def numbers_are_int8(op: Operation) -> str | None:
+    """Every operand but the bias, and the result, is stored as int8 without zero point."""
+    for value in (*op.operands, *op.results):
+        if isinstance(op, graph.LinearOperation) and value is op.bias:
+            continue
+        element = element_of(value)
+        if not isinstance(element, UniformType):
+            return "the FPGA computes on int8, got float"
+        if element.storage.width.data != 8 or not element.is_signed or element.is_per_axis:
+            return f"the FPGA computes on int8 with one scale, got {element}"
+        if element.zero_point:
+            return f"the FPGA takes no zero point, got {element.zero_point}"
+    return None
+
+
+def extents_fit(op: Operation) -> str | None:
+    """No dimension exceeds 32768, what the circuits' counters hold."""
+    for value in (op.operands[0], *op.results):
+        if (greatest := max(shape_of(value), default=1)) > MAX_EXTENT:
+            return f"a dimension of {greatest} exceeds the {MAX_EXTENT} that the FPGA counts to"
+    return None
+
+
+def rounds_half_up(op: Operation) -> str | None:
+    """A requantization rounds half up, by a shift of at most 47, without zero point."""
+    if (requant := _requant(op)) is None:
+        return None
+    if requant.mode is not Rounding.HALF_UP:
+        return f"the FPGA rounds half up, got {requant.mode.value}"
+    if requant.shift.data > MAX_SHIFT:
+        return f"the FPGA shifts by at most {MAX_SHIFT}, got {requant.shift.data}"
+    return "the FPGA adds no zero point" if requant.zero_point.data else None
+
+
+def rescales_by_a_shift(op: Operation) -> str | None:
+    """Except in an average, the multiplier is a power of two of at most 256: a shifter."""
+    requant = _requant(op)
+    if requant is None or isinstance(op, graph.Pool2dOp):
+        return None
+    multiplier = requant.multiplier.data
+    if multiplier & (multiplier - 1):
+        return f"the FPGA rescales by a shift, got the multiplier {multiplier}"
+    if multiplier > 1 << MAX_LEFT_SHIFT:
+        return (
+            f"the FPGA shifts left by at most {MAX_LEFT_SHIFT}, got {multiplier.bit_length() - 1}"
+        )
+    return None
+
+
+def is_not_grouped(op: Operation) -> str | None:
+    """A convolution has one group: every multiplier row sees every channel."""
+    if isinstance(op, graph.Conv2dOp) and op.group_count != 1:
+        return f"the FPGA has no grouped convolution, got {op.group_count} groups"
+    return None
+
+
+def weights_are_constant(op: Operation) -> str | None:
+    """Weights and bias of a convolution or product are known at compile time."""
+    if not isinstance(op, graph.LinearOperation):
+        return None
+    for value in (op.weights, op.bias):
+        if value is not None and not _is_constant(value):
+            return "the FPGA takes constant weights and bias"
+    return None
+
+
+def patch_fits(op: Operation) -> str | None:
+    """One output takes at most 8192 products: kernel height x width x channels."""
+    if not isinstance(op, graph.LinearOperation):
+        return None
+    if (products := prod(shape_of(op.weights)[1:])) > MAX_PATCH:
+        return f"{products} products per output exceed the {MAX_PATCH} that the FPGA holds"
+    return None
+
+
+def windows_divide_alike(op: Operation) -> str | None:
+    """An average divides every window by the same number, and has at most 65536 taps."""
+    if not isinstance(op, graph.Pool2dOp):
+        return None
+    if (taps := prod(op.kernel.get_values())) > MAX_TAPS:
+        return f"a window of {taps} elements exceeds the {MAX_TAPS} that the FPGA adds"
+    if op.function is Pool.AVERAGE and any(op.padding.get_values()) and not op.includes_padding:
+        return "the FPGA divides every window by the same number, but padding is not counted"
+    return None
+
+
+def adds_equal_shapes(op: Operation) -> str | None:
+    """Of the binary operations only `add` has a circuit, for tensors of one shape."""
+    if not isinstance(op, graph.BinaryOp):
+        return None
+    if op.function is not Binary.ADD:
+        return f"the FPGA has no circuit for an elementwise '{op.function.value}'"
+    if shape_of(op.lhs) != shape_of(op.rhs):
+        return f"the FPGA adds equal shapes, got {shape_of(op.lhs)} and {shape_of(op.rhs)}"
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    has_a_circuit,
+    numbers_are_int8,
+    extents_fit,
+    rounds_half_up,
+    rescales_by_a_shift,
+    is_not_grouped,
+    weights_are_constant,
+    patch_fits,
+    windows_divide_alike,
+    adds_equal_shapes,
+)
+
+
+def why_not(op: Operation) -> str | None:
+    """None where the FPGA can run `op`; otherwise the first rule that it breaks, in words."""
+    return next((reason for rule in RULES if (reason := rule(op)) is not None), None)
+
+
+def _requant(op: Operation) -> RequantAttr | None:
+    if isinstance(op, graph.LinearOperation | graph.Pool2dOp | graph.BinaryOp):
+        return op.requant
+    return None
+
+
+def _is_constant(value: SSAValue) -> bool:
+    return isinstance(value.owner, graph.ConstantOp)

@@ -1,0 +1,99 @@
+"""Run a compiled folder in the C++ engine: arrays by name in, arrays by name out."""
+
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.nnet.engine import build
+from ceras_ir.backends.nnet.reader import NnetFile, read
+from ceras_ir.diagnostics import InputError
+
+Array: TypeAlias = NDArray[np.generic]
+DTYPES = {"f32": "<f4", "i8": "i1", "u8": "u1", "i16": "<i2", "u16": "<u2", "i32": "<i4"}
+
+
+class NnetModel:
+    """`model.nnet` of a folder, or a file, and an engine that runs it."""
+
+    def __init__(self, path: Path, engine_flags: Sequence[str] = ()):
+        self.path = path / "model.nnet" if path.is_dir() else path
+        try:
+            self.file: NnetFile = read(self.path.read_bytes())
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", str(self.path)) from None
+        except InputError as error:
+            raise InputError(error.message, str(self.path)) from None
+        self.engine = build(engine_flags)
+
+    def run(
+        self, inputs: Mapping[str, Array], trace: Callable[[int, bytes], None] | None = None
+    ) -> dict[str, Array]:
+        """One inference. `trace` sees the number and the result of each layer, in order."""
+        many = {name: np.asarray(array)[None] for name, array in inputs.items()}
+        return {name: array[0] for name, array in self.run_samples(many, trace).items()}
+
+    def run_samples(
+        self, inputs: Mapping[str, Array], trace: Callable[[int, bytes], None] | None = None
+    ) -> dict[str, Array]:
+        """N inferences in one process; every array has a leading dimension of N."""
+        names = [name for _, name in self.file.inputs]
+        if set(names) != set(inputs):
+            raise InputError(f"inputs {', '.join(names)} expected, got {', '.join(inputs)}")
+        counts = {np.shape(inputs[name])[0] for name in names if np.ndim(inputs[name])} or {1}
+        if len(counts) != 1:
+            raise InputError("the inputs have different numbers of samples")
+        count = counts.pop()
+        columns = [self._bytes(id, name, inputs[name], count) for id, name in self.file.inputs]
+        with tempfile.TemporaryDirectory() as folder:
+            source, target, log = (Path(folder) / n for n in ("in.bin", "out.bin", "trace.bin"))
+            with source.open("wb") as stream:
+                for sample in range(count):
+                    for column in columns:
+                        stream.write(column[sample])
+            command = [str(self.engine), str(self.path), str(source), str(target)]
+            command += ["--samples", str(count)]
+            command += ["--trace", str(log)] if trace is not None else []
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                message = done.stderr.strip() or f"the nnet engine ended with {done.returncode}"
+                raise InputError(message.removeprefix(f"{self.path}: error: "), str(self.path))
+            if trace is not None:
+                replay(log, trace)
+            return self._results(target.read_bytes(), count)
+
+    def _bytes(self, id: int, name: str, array: Array, count: int) -> list[bytes]:
+        tensor = self.file.tensors[id]
+        if np.shape(array) != (count, *tensor.shape):
+            shape = list(np.shape(array)[1:])
+            raise InputError(f"input '{name}' has shape {shape}, expected {list(tensor.shape)}")
+        dtype = np.dtype(DTYPES[tensor.storage])
+        if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise InputError(f"input '{name}' has type {array.dtype}, expected {dtype}")
+        return [np.ascontiguousarray(sample, dtype).tobytes() for sample in array]
+
+    def _results(self, data: bytes, count: int) -> dict[str, Array]:
+        tensors = [self.file.tensors[id] for id, _ in self.file.outputs]
+        sizes = [tensor.nbytes for tensor in tensors]
+        rows = np.frombuffer(data, np.uint8).reshape(count, sum(sizes))
+        results: dict[str, Array] = {}
+        start = 0
+        for (_, name), tensor, size in zip(self.file.outputs, tensors, sizes, strict=True):
+            part = np.ascontiguousarray(rows[:, start : start + size])
+            values = part.reshape(-1).view(np.dtype(DTYPES[tensor.storage]))
+            results[name] = values.reshape(count, *tensor.shape)
+            start += size
+        return results
+
+
+def replay(log: Path, trace: Callable[[int, bytes], None]) -> None:
+    """Show the records of a trace file, one at a time."""
+    with log.open("rb") as stream:
+        while head := stream.read(8):
+            layer, size = struct.unpack("<II", head)
+            trace(layer, stream.read(size))

@@ -1,0 +1,74 @@
+/*
+ * Run a `.nnet` model: load it once, fill the inputs, run, read the outputs.
+ *
+ * C-compatible; no function throws, and only `ceras_load` and `ceras_unload` touch the heap.
+ * The model is checked completely when it is loaded, so a file from anywhere can be given.
+ * The format is described in docs/nnet-format.md.
+ */
+#ifndef CERAS_H
+#define CERAS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  CERAS_OK = 0,
+  CERAS_BAD_MODEL = 1,    /* `message` says what is wrong with the file */
+  CERAS_OUT_OF_MEMORY = 2 /* the arena or the tables could not be allocated */
+} ceras_status;
+
+typedef enum {
+  CERAS_F32 = 0,
+  CERAS_I8 = 1,
+  CERAS_U8 = 2,
+  CERAS_I16 = 3,
+  CERAS_U16 = 4,
+  CERAS_I32 = 5
+} ceras_storage;
+
+typedef struct {
+  const char *name;
+  ceras_storage storage;
+  uint32_t rank;
+  uint32_t shape[8];
+  size_t bytes;
+  float scale; /* real = scale * (stored - zero_point); 0 for float tensors */
+  int32_t zero_point;
+} ceras_tensor;
+
+typedef struct ceras_model ceras_model;
+
+/*
+ * `data` must be aligned to 64 bytes and stay valid and unchanged until `ceras_unload`:
+ * constants are read where they are. `message` may be null; it is always terminated.
+ */
+ceras_status ceras_load(const void *data, size_t size, ceras_model **model, char *message,
+                        size_t message_size);
+void ceras_unload(ceras_model *model);
+
+size_t ceras_input_count(const ceras_model *model);
+size_t ceras_output_count(const ceras_model *model);
+/* `index` must be smaller than the count. */
+ceras_tensor ceras_input_info(const ceras_model *model, size_t index);
+ceras_tensor ceras_output_info(const ceras_model *model, size_t index);
+
+/* Inputs share memory with later values: fill all of them before every run. */
+void *ceras_input(ceras_model *model, size_t index);
+/* Valid until an input is written or the next run starts. */
+const void *ceras_output(const ceras_model *model, size_t index);
+
+void ceras_run(ceras_model *model);
+
+/* Called after each layer with its number and its result. */
+typedef void (*ceras_trace)(void *context, size_t layer, const void *data, size_t bytes);
+void ceras_run_traced(ceras_model *model, ceras_trace trace, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

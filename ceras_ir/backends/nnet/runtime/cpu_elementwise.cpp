@@ -1,0 +1,201 @@
+// Elementwise operators of the CPU.
+#include <algorithm>
+#include <cmath>
+
+#include "float_functions.h"
+#include "integers.h"
+#include "operators.h"
+
+namespace ceras {
+namespace {
+
+// Rows of a binary operator under broadcasting: along a row each operand moves by 0 or 1.
+struct Rows {
+  int64_t length = 1, count = 1;
+  int64_t steps[2] = {1, 1};
+  uint32_t rank = 0;
+  int64_t dims[MAX_RANK] = {}, strides[2][MAX_RANK] = {};
+
+  explicit Rows(const Layer& layer) {
+    const Tensor& out = layer.output();
+    bool flat = true;
+    for (int i = 0; i < 2; ++i) {
+      const Tensor& operand = *layer.operands[i];
+      flat = flat && (operand.elements == out.elements || operand.elements == 1);
+      steps[i] = operand.elements == 1 ? 0 : 1;
+    }
+    if (flat || out.rank == 0) {
+      length = out.elements;
+      return;
+    }
+    rank = out.rank - 1;
+    length = out.dims[rank];
+    count = out.elements / length;
+    std::copy(out.dims, out.dims + rank, dims);
+    for (int i = 0; i < 2; ++i) stride(*layer.operands[i], out.rank, i);
+  }
+
+  void stride(const Tensor& operand, uint32_t out_rank, int index) {
+    const uint32_t missing = out_rank - operand.rank;
+    int64_t elements = 1;
+    for (uint32_t d = out_rank; d-- > missing;) {
+      const int64_t extent = operand.dims[d - missing];
+      const int64_t step = extent == 1 ? 0 : elements;
+      if (d == out_rank - 1)
+        steps[index] = step;
+      else
+        strides[index][d] = step;
+      elements *= extent;
+    }
+    if (operand.rank == 0) steps[index] = 0;
+  }
+
+  // First element of row `row` of an operand.
+  int64_t start(int index, int64_t row) const {
+    int64_t at = 0;
+    for (uint32_t d = rank; d-- > 0;) {
+      at += row % dims[d] * strides[index][d];
+      row /= dims[d];
+    }
+    return at;
+  }
+};
+
+// Calls `body(lhs start, rhs start, result start, count)` with at most a chunk each.
+template <class Body>
+void each_part(const Rows& rows, Body body) {
+  for (int64_t row = 0; row < rows.count; ++row) {
+    const int64_t lhs = rows.start(0, row), rhs = rows.start(1, row);
+    for (int64_t at = 0; at < rows.length; at += CHUNK)
+      body(lhs + at * rows.steps[0], rhs + at * rows.steps[1], row * rows.length + at,
+           std::min(CHUNK, rows.length - at));
+  }
+}
+
+template <class Body>
+void each_chunk(const Tensor& tensor, Body body) {
+  for (int64_t at = 0; at < tensor.elements; at += CHUNK)
+    body(at, std::min(CHUNK, tensor.elements - at));
+}
+
+void read_operand(const Tensor& tensor, int64_t start, int64_t step, int64_t count,
+                  int64_t factor, int64_t* out) {
+  read_centred(tensor, start, step == 0 ? 1 : count, out);
+  if (step == 0) std::fill(out + 1, out + count, out[0]);
+  if (factor == 1) return;
+  for (int64_t i = 0; i < count; ++i) out[i] *= factor;
+}
+
+template <class Number>
+void combine(uint32_t kind, Number* lhs, const Number* rhs, int64_t count) {
+  switch (kind) {
+    case BINARY_ADD:
+      for (int64_t i = 0; i < count; ++i) lhs[i] += rhs[i];
+      return;
+    case BINARY_SUB:
+      for (int64_t i = 0; i < count; ++i) lhs[i] -= rhs[i];
+      return;
+    default:
+      for (int64_t i = 0; i < count; ++i) lhs[i] *= rhs[i];
+  }
+}
+
+}  // namespace
+
+void unary(const Layer& layer, Scratch&) {
+  const float* in = layer.input().floats();
+  float* out = layer.output().float_target();
+  for (int64_t i = 0; i < layer.output().elements; ++i)
+    out[i] = apply(layer.function, layer.parameters, in[i]);
+}
+
+void binary_integer(const Layer& layer, Scratch&) {
+  const Rows rows(layer);
+  const int64_t factors[2] = {int64_t{1} << layer.attributes[1], int64_t{1} << layer.attributes[2]};
+  each_part(rows, [&](int64_t lhs, int64_t rhs, int64_t at, int64_t count) {
+    int64_t a[CHUNK], b[CHUNK];
+    read_operand(*layer.operands[0], lhs, rows.steps[0], count, factors[0], a);
+    read_operand(*layer.operands[1], rhs, rows.steps[1], count, factors[1], b);
+    combine(layer.attributes[0], a, b, count);
+    requantize(a, count, layer.requant);
+    write_integers(layer.output(), at, count, a);
+  });
+}
+
+void binary_float(const Layer& layer, Scratch&) {
+  const Rows rows(layer);
+  const float *left = layer.operands[0]->floats(), *right = layer.operands[1]->floats();
+  float* out = layer.output().float_target();
+  each_part(rows, [&](int64_t lhs, int64_t rhs, int64_t at, int64_t count) {
+    float a[CHUNK], b[CHUNK];
+    for (int64_t i = 0; i < count; ++i) a[i] = left[lhs + i * rows.steps[0]];
+    for (int64_t i = 0; i < count; ++i) b[i] = right[rhs + i * rows.steps[1]];
+    combine(layer.attributes[0], a, b, count);
+    for (int64_t i = 0; i < count; ++i)
+      out[at + i] = apply(layer.function, layer.parameters, a[i]);
+  });
+}
+
+void lookup(const Layer& layer, Scratch&) {
+  const int8_t* in = reinterpret_cast<const int8_t*>(layer.input().data);
+  for (int64_t i = 0; i < layer.output().elements; ++i)
+    layer.output().target[i] = layer.table[in[i] + 128];
+}
+
+void softmax(const Layer& layer, Scratch&) {
+  const Tensor& out = layer.output();
+  const uint32_t axis = layer.attributes[0];
+  const int64_t length = out.dims[axis];
+  int64_t inner = 1;
+  for (uint32_t i = axis + 1; i < out.rank; ++i) inner *= out.dims[i];
+  for (int64_t row = 0; row < out.elements / length; ++row) {
+    const int64_t start = row / inner * length * inner + row % inner;
+    const float* x = layer.input().floats() + start;
+    float* y = out.float_target() + start;
+    float greatest = x[0], sum = 0;
+    for (int64_t i = 1; i < length; ++i) greatest = maximum(greatest, x[i * inner]);
+    for (int64_t i = 0; i < length; ++i) {
+      y[i * inner] = exponential(x[i * inner] - greatest);
+      sum = i == 0 ? y[0] : sum + y[i * inner];
+    }
+    for (int64_t i = 0; i < length; ++i) y[i * inner] /= sum;
+  }
+}
+
+void quantize(const Layer& layer, Scratch&) {
+  const Tensor& out = layer.output();
+  const float* in = layer.input().floats();
+  const int64_t low = low_of(out.storage), high = high_of(out.storage);
+  each_chunk(out, [&](int64_t at, int64_t count) {
+    int64_t values[CHUNK];
+    for (int64_t i = 0; i < count; ++i) {
+      constexpr float LIMIT = 2147483648.0f;
+      float scaled = std::nearbyint(in[at + i] / out.scale);  // ties to even
+      if (scaled != scaled) scaled = 0;
+      scaled = std::min(std::max(scaled, -LIMIT), LIMIT);
+      values[i] = std::min(std::max(static_cast<int64_t>(scaled) + out.zero_point, low), high);
+    }
+    write_integers(out, at, count, values);
+  });
+}
+
+void dequantize(const Layer& layer, Scratch&) {
+  const Tensor& in = layer.input();
+  float* out = layer.output().float_target();
+  each_chunk(in, [&](int64_t at, int64_t count) {
+    int64_t values[CHUNK];
+    read_centred(in, at, count, values);
+    for (int64_t i = 0; i < count; ++i) out[at + i] = static_cast<float>(values[i]) * in.scale;
+  });
+}
+
+void requantize_layer(const Layer& layer, Scratch&) {
+  each_chunk(layer.output(), [&](int64_t at, int64_t count) {
+    int64_t values[CHUNK];
+    read_centred(layer.input(), at, count, values);
+    requantize(values, count, layer.requant);
+    write_integers(layer.output(), at, count, values);
+  });
+}
+
+}  // namespace ceras

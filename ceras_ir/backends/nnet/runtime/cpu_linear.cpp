@@ -1,0 +1,252 @@
+// Convolution and matrix product on the CPU.
+//
+// A tile of output pixels is gathered once into patches, with zeros where the padding is, and
+// meets the weights of every output channel; both are widened so that compilers find the
+// multiply-add of 16-bit lanes. A matrix product is a convolution whose patches are its rows.
+#include <algorithm>
+#include <cstring>
+
+#include "float_functions.h"
+#include "integers.h"
+#include "operators.h"
+
+namespace ceras {
+namespace {
+
+constexpr int64_t PIXELS = 8;        // output pixels that share a reading of the weights
+constexpr int64_t FLOAT_PIXELS = 16;  // lanes of the float kernel
+constexpr int64_t LANES = 16;         // patches are padded with zeros to whole vectors
+
+int64_t whole_lanes(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
+
+struct Shape {
+  int64_t height, width, channels;  // of the input; a product is one row of pixels
+  int64_t rows, columns;            // of the result
+  int64_t pixels, outputs;
+  int64_t group_channels, group_outputs, length;
+
+  explicit Shape(const Layer& layer) {
+    const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
+    const bool conv = layer.opcode == Opcode::Conv2d;
+    height = conv ? in.dims[1] : 1;
+    width = conv ? in.dims[2] : 1;
+    channels = conv ? in.dims[3] : in.dims[1];
+    rows = conv ? out.dims[1] : 1;
+    columns = conv ? out.dims[2] : 1;
+    outputs = weights.dims[0];
+    pixels = out.elements / outputs;
+    group_channels = channels / layer.groups;
+    group_outputs = outputs / layer.groups;
+    length = weights.elements / outputs;
+  }
+};
+
+// The input under the window of one output pixel: `length` numbers, `step` apart in `patch`.
+template <class Stored, class Lane>
+void gather(const Layer& layer, const Shape& s, int64_t pixel, int64_t first_channel, Lane* patch,
+            int64_t step) {
+  const Window& w = layer.window;
+  const Stored* data = reinterpret_cast<const Stored*>(layer.input().data);
+  const Lane zero_point = static_cast<Lane>(layer.input().zero_point);
+  const int64_t image = pixel / (s.rows * s.columns);
+  const int64_t top = pixel / s.columns % s.rows * w.strides[0] - w.padding[0];
+  const int64_t left = pixel % s.columns * w.strides[1] - w.padding[1];
+  for (int64_t i = 0; i < w.kernel[0]; ++i) {
+    const int64_t y = top + i * w.dilations[0];
+    for (int64_t j = 0; j < w.kernel[1]; ++j, patch += s.group_channels * step) {
+      const int64_t x = left + j * w.dilations[1];
+      if (y < 0 || y >= s.height || x < 0 || x >= s.width) {
+        for (int64_t c = 0; c < s.group_channels; ++c) patch[c * step] = 0;
+        continue;
+      }
+      const Stored* at = data + ((image * s.height + y) * s.width + x) * s.channels + first_channel;
+      if (step == 1)
+        for (int64_t c = 0; c < s.group_channels; ++c)
+          patch[c] = static_cast<Lane>(static_cast<Lane>(at[c]) - zero_point);
+      else
+        for (int64_t c = 0; c < s.group_channels; ++c)
+          patch[c * step] = static_cast<Lane>(static_cast<Lane>(at[c]) - zero_point);
+    }
+  }
+}
+
+void gather_integers(const Layer& layer, const Shape& s, int64_t pixel, int64_t first_channel,
+                     int16_t* patch) {
+  switch (layer.input().storage) {
+    case Storage::I8:
+      return gather<int8_t>(layer, s, pixel, first_channel, patch, 1);
+    case Storage::U8:
+      return gather<uint8_t>(layer, s, pixel, first_channel, patch, 1);
+    default:
+      return gather<int16_t>(layer, s, pixel, first_channel, patch, 1);
+  }
+}
+
+// Stored 8-bit numbers less their zero point, each `step` apart.
+void widen_bytes(const Tensor& tensor, int64_t start, int64_t count, int16_t* out,
+                   int64_t step) {
+  const int zero_point = static_cast<int>(tensor.zero_point);
+  if (tensor.storage == Storage::I8) {
+    const int8_t* data = reinterpret_cast<const int8_t*>(tensor.data) + start;
+    for (int64_t i = 0; i < count; ++i) out[i * step] = static_cast<int16_t>(data[i] - zero_point);
+  } else {
+    const uint8_t* data = tensor.data + start;
+    for (int64_t i = 0; i < count; ++i) out[i * step] = static_cast<int16_t>(data[i] - zero_point);
+  }
+}
+
+// Four pixels against two rows of weights: eight sums per reading of six vectors.
+void dot_4x2(const int16_t* a, const int16_t* w, int64_t length, int32_t sums[2][4]) {
+  const int16_t *a0 = a, *a1 = a + length, *a2 = a + 2 * length, *a3 = a + 3 * length;
+  const int16_t* w1 = w + length;
+  int32_t s00 = 0, s01 = 0, s02 = 0, s03 = 0, s10 = 0, s11 = 0, s12 = 0, s13 = 0;
+  for (int64_t k = 0; k < length; ++k) {
+    s00 += int32_t{a0[k]} * w[k];
+    s01 += int32_t{a1[k]} * w[k];
+    s02 += int32_t{a2[k]} * w[k];
+    s03 += int32_t{a3[k]} * w[k];
+    s10 += int32_t{a0[k]} * w1[k];
+    s11 += int32_t{a1[k]} * w1[k];
+    s12 += int32_t{a2[k]} * w1[k];
+    s13 += int32_t{a3[k]} * w1[k];
+  }
+  const int32_t all[2][4] = {{s00, s01, s02, s03}, {s10, s11, s12, s13}};
+  std::memcpy(sums, all, sizeof all);
+}
+
+// bias + residual + requantization of `count` accumulators, stored from element `start`.
+void finish(const Layer& layer, const int32_t* sums, int64_t start, int64_t channel,
+            int64_t count) {
+  int64_t acc[CHUNK], extra[CHUNK];
+  for (int64_t at = 0; at < count; at += CHUNK) {
+    const int64_t part = std::min(CHUNK, count - at);
+    for (int64_t i = 0; i < part; ++i) acc[i] = sums[at + i];
+    if (layer.bias != nullptr) {
+      read_integers(*layer.bias, channel + at, part, extra);
+      for (int64_t i = 0; i < part; ++i) acc[i] += extra[i];
+    }
+    if (layer.residual != nullptr) {
+      read_centred(*layer.residual, start + at, part, extra);
+      const int64_t factor = int64_t{1} << layer.residual_shift;
+      for (int64_t i = 0; i < part; ++i) acc[i] += extra[i] * factor;
+    }
+    requantize(acc, part, layer.requant);
+    write_integers(layer.output(), start + at, part, acc);
+  }
+}
+
+struct IntegerScratch {
+  int16_t *patches, *weights;
+  int32_t* sums;
+};
+
+IntegerScratch divide(Scratch& scratch, int64_t length) {
+  IntegerScratch parts;
+  parts.patches = reinterpret_cast<int16_t*>(scratch.base);
+  parts.weights = parts.patches + PIXELS * length;
+  parts.sums = reinterpret_cast<int32_t*>(parts.weights + 2 * length);
+  return parts;
+}
+
+}  // namespace
+
+bool is_depthwise(const Layer& layer) {
+  return layer.opcode == Opcode::Conv2d && layer.groups > 1 && layer.weights().dims[3] == 1 &&
+         layer.groups == layer.weights().dims[0];
+}
+
+int64_t linear_scratch_bytes(const Layer& layer) {
+  const Shape s(layer);
+  if (!layer.output().quantized()) return FLOAT_PIXELS * s.length * 4;
+  if (is_depthwise(layer)) return s.channels * (s.length * 2 + 8);
+  return (PIXELS + 2) * whole_lanes(s.length) * 2 + PIXELS * s.group_outputs * 4;
+}
+
+void conv2d_integer(const Layer& layer, Scratch& scratch) {
+  const Shape s(layer);
+  const int64_t length = whole_lanes(s.length);
+  const IntegerScratch parts = divide(scratch, length);
+  std::memset(parts.patches, 0, static_cast<size_t>((PIXELS + 2) * length * 2));
+  for (int64_t group = 0; group < layer.groups; ++group)
+    for (int64_t pixel = 0; pixel < s.pixels; pixel += PIXELS) {
+      const int64_t pixels = std::min(PIXELS, s.pixels - pixel);
+      for (int64_t p = 0; p < pixels; ++p)
+        gather_integers(layer, s, pixel + p, group * s.group_channels, parts.patches + p * length);
+      const int64_t first = group * s.group_outputs;
+      for (int64_t o = 0; o < s.group_outputs; o += 2) {
+        const int64_t rows = std::min<int64_t>(2, s.group_outputs - o);
+        for (int64_t r = 0; r < rows; ++r)
+          widen_bytes(layer.weights(), (first + o + r) * s.length, s.length,
+                        parts.weights + r * length, 1);
+        // Patches past the last pixel and a second row past the last are stale, and unused.
+        for (int64_t p = 0; p < pixels; p += 4) {
+          int32_t sums[2][4];
+          dot_4x2(parts.patches + p * length, parts.weights, length, sums);
+          for (int64_t r = 0; r < rows; ++r)
+            for (int64_t q = 0; q < std::min<int64_t>(4, pixels - p); ++q)
+              parts.sums[(p + q) * s.group_outputs + o + r] = sums[r][q];
+        }
+      }
+      for (int64_t p = 0; p < pixels; ++p)
+        finish(layer, parts.sums + p * s.group_outputs, (pixel + p) * s.outputs + first, first,
+               s.group_outputs);
+    }
+}
+
+void conv2d_depthwise(const Layer& layer, Scratch& scratch) {
+  const Shape s(layer);
+  const Window& w = layer.window;
+  int32_t* sums = reinterpret_cast<int32_t*>(scratch.base);
+  int16_t* weights = reinterpret_cast<int16_t*>(sums + s.channels);  // [tap][channel]
+  int16_t* lane = weights + s.length * s.channels;
+  for (int64_t c = 0; c < s.channels; ++c)
+    widen_bytes(layer.weights(), c * s.length, s.length, weights + c, s.channels);
+  for (int64_t pixel = 0; pixel < s.pixels; ++pixel) {
+    const int64_t image = pixel / (s.rows * s.columns);
+    const int64_t top = pixel / s.columns % s.rows * w.strides[0] - w.padding[0];
+    const int64_t left = pixel % s.columns * w.strides[1] - w.padding[1];
+    std::fill(sums, sums + s.channels, 0);
+    for (int64_t i = 0; i < w.kernel[0]; ++i)
+      for (int64_t j = 0; j < w.kernel[1]; ++j) {
+        const int64_t y = top + i * w.dilations[0], x = left + j * w.dilations[1];
+        if (y < 0 || y >= s.height || x < 0 || x >= s.width) continue;
+        const int64_t at = ((image * s.height + y) * s.width + x) * s.channels;
+        const int16_t* tap = weights + (i * w.kernel[1] + j) * s.channels;
+        if (layer.input().storage == Storage::I16)
+          std::memcpy(lane, layer.input().data + 2 * at, static_cast<size_t>(2 * s.channels));
+        else
+          widen_bytes(layer.input(), at, s.channels, lane, 1);
+        for (int64_t c = 0; c < s.channels; ++c) sums[c] += int32_t{lane[c]} * tap[c];
+      }
+    finish(layer, sums, pixel * s.outputs, 0, s.outputs);
+  }
+}
+
+void conv2d_float(const Layer& layer, Scratch& scratch) {
+  const Shape s(layer);
+  float* patches = reinterpret_cast<float*>(scratch.base);  // [length][FLOAT_PIXELS]
+  std::fill(patches, patches + FLOAT_PIXELS * s.length, 0.0f);
+  float* target = layer.output().float_target();
+  for (int64_t group = 0; group < layer.groups; ++group)
+    for (int64_t pixel = 0; pixel < s.pixels; pixel += FLOAT_PIXELS) {
+      const int64_t pixels = std::min(FLOAT_PIXELS, s.pixels - pixel);
+      for (int64_t p = 0; p < pixels; ++p)
+        gather<float>(layer, s, pixel + p, group * s.group_channels, patches + p, FLOAT_PIXELS);
+      for (int64_t o = group * s.group_outputs; o < (group + 1) * s.group_outputs; ++o) {
+        const float* row = layer.weights().floats() + o * s.length;
+        float sums[FLOAT_PIXELS] = {};
+        for (int64_t k = 0; k < s.length; ++k)
+          for (int64_t p = 0; p < FLOAT_PIXELS; ++p)
+            sums[p] += row[k] * patches[k * FLOAT_PIXELS + p];
+        for (int64_t p = 0; p < pixels; ++p) {
+          const int64_t at = (pixel + p) * s.outputs + o;
+          float sum = sums[p];
+          if (layer.bias != nullptr) sum += layer.bias->floats()[o];
+          if (layer.residual != nullptr) sum += layer.residual->floats()[at];
+          target[at] = apply(layer.function, layer.parameters, sum);
+        }
+      }
+    }
+}
+
+}  // namespace ceras

@@ -1,0 +1,91 @@
+// The numbers of the nnet format, version 1; docs/nnet-format.md says what they mean.
+#pragma once
+
+#include <cstdint>
+
+namespace ceras {
+
+constexpr uint8_t MAGIC[8] = {'N', 'N', 'E', 'T', '\r', '\n', 0x1a, '\n'};
+constexpr uint32_t VERSION = 1;
+constexpr uint64_t HEADER_BYTES = 32;
+constexpr uint64_t SECTION_ENTRY_BYTES = 24;
+constexpr uint64_t SECTION_ALIGNMENT = 64;
+constexpr uint64_t TENSOR_BYTES = 64;
+constexpr uint64_t BLOCK_BYTES = 24;
+constexpr uint64_t BORDER_BYTES = 8;
+constexpr uint64_t LAYER_BYTES = 64;
+constexpr uint64_t NETWORK_BYTES = 40;
+constexpr uint64_t TABLE_BYTES = 256;
+constexpr uint32_t NONE = 0xffffffffu;
+constexpr uint32_t MAX_RANK = 8;
+
+// What this engine accepts; larger files are valid, but not for it.
+constexpr uint64_t MAX_ARENA_BYTES = uint64_t{1} << 31;
+constexpr uint32_t MAX_WINDOW = 1u << 15;
+constexpr int64_t MAX_SCRATCH_BYTES = int64_t{1} << 28;
+
+enum Section : uint32_t {
+  NETWORK = 1,
+  TENSORS,
+  BLOCKS,
+  INPUTS,
+  OUTPUTS,
+  LAYERS,
+  OPERANDS,
+  ATTRIBUTES,
+  STRINGS,
+  TABLES,
+  BIASES,
+  FLOATS,
+  WEIGHTS
+};
+constexpr uint32_t SECTION_COUNT = 13;
+
+enum class Opcode : uint16_t {
+  Conv2d = 1,
+  Matmul,
+  Pool2d,
+  Unary,
+  Binary,
+  Lookup,
+  Softmax,
+  Reshape,
+  Transpose,
+  Concat,
+  Resize,
+  Quantize,
+  Dequantize,
+  Requantize
+};
+constexpr uint16_t LAST_OPCODE = 14;
+
+enum class Device : uint8_t { Cpu = 0, Fpga = 1 };
+
+enum class Storage : uint8_t { F32 = 0, I8, U8, I16, U16, I32 };
+constexpr uint8_t LAST_STORAGE = 5;
+
+enum class Location : uint8_t { Arena = 0, Weights, Biases, Floats };
+
+enum class Rounding : uint8_t { HalfUp = 0, HalfAway, HalfEven, Floor };
+
+enum class Function : uint8_t {
+  None = 0,
+  Relu,
+  Clip,
+  LeakyRelu,
+  Sigmoid,
+  Tanh,
+  Swish,
+  HardSigmoid,
+  HardSwish,
+  Exp
+};
+constexpr uint8_t LAST_FUNCTION = 9;
+
+enum LayerFlag : uint8_t { HAS_REQUANT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, ALL_FLAGS = 7 };
+
+enum PoolKind : uint32_t { POOL_MAX = 0, POOL_AVERAGE = 1 };
+enum BinaryKind : uint32_t { BINARY_ADD = 0, BINARY_SUB = 1, BINARY_MUL = 2 };
+enum ResizeKind : uint32_t { RESIZE_NEAREST = 0, RESIZE_LINEAR = 1 };
+
+}  // namespace ceras

@@ -1,0 +1,141 @@
+// The host's side of the FPGA: which layers its circuits take, and their registers.
+#include "fpga.h"
+
+#include <algorithm>
+
+#include "operators.h"
+
+namespace ceras {
+namespace {
+
+bool is_power_of_two(int64_t value) { return (value & (value - 1)) == 0; }
+
+int log2_of(int64_t value) {
+  int result = 0;
+  while ((int64_t{1} << result) < value) ++result;
+  return result;
+}
+
+const int8_t* bytes_at(const Tensor& tensor) {
+  return reinterpret_cast<const int8_t*>(tensor.data);
+}
+
+int8_t* result_of(const Layer& layer) { return reinterpret_cast<int8_t*>(layer.output().target); }
+
+FpgaRescale rescale_of(const Requant& r) {
+  return {log2_of(r.multiplier), r.shift, static_cast<int>(r.low), static_cast<int>(r.high)};
+}
+
+// Registers of a window; a product is a 1x1 convolution of one row of pixels.
+FpgaWindow window_of(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  FpgaWindow w{};
+  if (layer.opcode == Opcode::Matmul)
+    return {1, static_cast<int>(in.dims[0]), static_cast<int>(in.dims[1]),
+            1, static_cast<int>(in.dims[0]), 1, 1, 1, 1, 0, 0, 1, 1};
+  w.height = static_cast<int>(in.dims[1]);
+  w.width = static_cast<int>(in.dims[2]);
+  w.channels = static_cast<int>(in.dims[3]);
+  w.rows = static_cast<int>(out.dims[1]);
+  w.columns = static_cast<int>(out.dims[2]);
+  w.kernel_height = static_cast<int>(layer.window.kernel[0]);
+  w.kernel_width = static_cast<int>(layer.window.kernel[1]);
+  w.stride_y = static_cast<int>(layer.window.strides[0]);
+  w.stride_x = static_cast<int>(layer.window.strides[1]);
+  w.top = static_cast<int>(layer.window.padding[0]);
+  w.left = static_cast<int>(layer.window.padding[1]);
+  w.dilation_y = static_cast<int>(layer.window.dilations[0]);
+  w.dilation_x = static_cast<int>(layer.window.dilations[1]);
+  return w;
+}
+
+int images_of(const Layer& layer) {
+  return layer.opcode == Opcode::Matmul ? 1 : static_cast<int>(layer.input().dims[0]);
+}
+
+const char* check_numbers(const Layer& layer) {
+  for (const Tensor* operand : layer.operands) {
+    if (operand == layer.bias) continue;
+    if (operand->storage != Storage::I8 || operand->zero_point != 0)
+      return "the FPGA takes int8 without zero point";
+  }
+  const Tensor& out = layer.output();
+  if (out.storage != Storage::I8 || out.zero_point != 0)
+    return "the FPGA gives int8 without zero point";
+  for (const Tensor* tensor : {&layer.input(), &out})
+    if (std::any_of(tensor->dims, tensor->dims + MAX_RANK,
+                    [](int64_t extent) { return extent > FPGA_MAX_EXTENT; }))
+      return "a dimension exceeds the FPGA's counters";
+  if (!layer.has_requant) return nullptr;
+  const Requant& r = layer.requant;
+  if (r.zero_point != 0 || r.rounding != Rounding::HalfUp || r.shift > FPGA_MAX_SHIFT)
+    return "the FPGA rounds half up in a shift of at most 47";
+  const bool average = layer.opcode == Opcode::Pool2d;
+  if (!average &&
+      (!is_power_of_two(r.multiplier) || r.multiplier > int64_t{1} << FPGA_MAX_LEFT_SHIFT))
+    return "the FPGA rescales by a shift";
+  return nullptr;
+}
+
+}  // namespace
+
+const char* check_fpga_layer(const Layer& layer) {
+  const Window& w = layer.window;
+  if (const char* reason = check_numbers(layer)) return reason;
+  switch (layer.opcode) {
+    case Opcode::Conv2d:
+    case Opcode::Matmul:
+      if (layer.groups != 1) return "the FPGA has no grouped convolution";
+      if (layer.weights().elements / layer.weights().dims[0] > FPGA_MAX_PATCH)
+        return "its patch exceeds the FPGA's buffers";
+      return nullptr;
+    case Opcode::Pool2d: {
+      const bool padded =
+          std::any_of(w.padding, w.padding + 4, [](int64_t pad) { return pad != 0; });
+      if (layer.attributes[0] == POOL_AVERAGE && padded && layer.attributes[11] == 0)
+        return "the FPGA divides every window by the same number";
+      if (w.kernel[0] * w.kernel[1] > FPGA_MAX_TAPS) return "its window exceeds the FPGA's adder";
+      return nullptr;
+    }
+    case Opcode::Binary:
+      if (layer.attributes[0] != BINARY_ADD) return "the FPGA only adds";
+      if (layer.operands[0]->elements != layer.output().elements ||
+          layer.operands[1]->elements != layer.output().elements)
+        return "the FPGA adds tensors of one shape";
+      return nullptr;
+    default:
+      return "the FPGA has no circuit for it";
+  }
+}
+
+void fpga_linear(const Layer& layer, Scratch& scratch) {
+  const FpgaLinear registers{window_of(layer), images_of(layer),
+                             static_cast<int>(layer.weights().dims[0]), layer.residual_shift,
+                             rescale_of(layer.requant)};
+  fpga_linear_circuit(
+      registers, bytes_at(layer.input()), bytes_at(layer.weights()),
+      layer.bias != nullptr ? reinterpret_cast<const int32_t*>(layer.bias->data) : nullptr,
+      layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
+      *scratch.fpga);
+}
+
+void fpga_pool2d(const Layer& layer, Scratch&) {
+  const Requant& r = layer.requant;
+  const FpgaPool registers{window_of(layer),
+                           images_of(layer),
+                           layer.attributes[0] == POOL_AVERAGE,
+                           static_cast<int>(r.multiplier),
+                           r.shift,
+                           static_cast<int>(r.low),
+                           static_cast<int>(r.high)};
+  fpga_pool_circuit(registers, bytes_at(layer.input()), result_of(layer));
+}
+
+void fpga_add(const Layer& layer, Scratch&) {
+  const FpgaAdd registers{static_cast<int>(layer.attributes[1]),
+                          static_cast<int>(layer.attributes[2]), rescale_of(layer.requant)};
+  fpga_add_circuit(registers, layer.output().elements, bytes_at(*layer.operands[0]),
+                   bytes_at(*layer.operands[1]), result_of(layer));
+}
+
+}  // namespace ceras

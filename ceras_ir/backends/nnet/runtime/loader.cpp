@@ -1,0 +1,325 @@
+#include "loader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "container.h"
+#include "fpga.h"
+
+namespace ceras {
+namespace {
+
+struct Loader {
+  Model& model;
+  char* message;
+  size_t message_size;
+  Container file;
+  uint64_t arena_bytes = 0;
+  uint64_t next_operand = 0;
+  uint64_t next_word = 0;
+
+  bool fail(const char* reason) {
+    if (message != nullptr && message_size > 0) std::snprintf(message, message_size, "%s", reason);
+    return false;
+  }
+
+  bool fail(const char* kind, uint64_t index, const char* reason) {
+    if (message != nullptr && message_size > 0)
+      std::snprintf(message, message_size, "%s %llu: %s", kind,
+                    static_cast<unsigned long long>(index), reason);
+    return false;
+  }
+
+  // The text at an offset of the string section; null outside it.
+  const char* string(uint32_t offset) const {
+    const Bytes& strings = file[STRINGS];
+    return offset < strings.size ? reinterpret_cast<const char*>(strings.data) + offset : nullptr;
+  }
+
+  bool network() {
+    const Bytes& info = file[NETWORK];
+    const Bytes& strings = file[STRINGS];
+    if (info.size != NETWORK_BYTES) return fail("the network section has the wrong size");
+    if (strings.size == 0 || strings.data[0] != 0 || strings.data[strings.size - 1] != 0)
+      return fail("the string section does not start and end with a zero");
+    const struct {
+      Section section;
+      uint64_t bytes;
+    } counted[] = {{TENSORS, TENSOR_BYTES}, {BLOCKS, BLOCK_BYTES}, {INPUTS, BORDER_BYTES},
+                   {OUTPUTS, BORDER_BYTES}, {LAYERS, LAYER_BYTES}};
+    for (int i = 0; i < 5; ++i)
+      if (info.at<uint32_t>(12 + 4 * i) * counted[i].bytes != file[counted[i].section].size)
+        return fail("a table does not have as many entries as the network section says");
+    if (info.at<uint64_t>(32) != 0) return fail("reserved bytes are not zero");
+    for (Section section : {OPERANDS, ATTRIBUTES})
+      if (file[section].size % 4 != 0) return fail("a list section is not of whole words");
+    if (file[TABLES].size % TABLE_BYTES != 0) return fail("a lookup table is cut short");
+    const uint32_t alignment = info.at<uint32_t>(8);
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > 4096)
+      return fail("the arena alignment must be a power of two of at most 4096");
+    arena_bytes = info.at<uint64_t>(0);
+    if (arena_bytes > MAX_ARENA_BYTES) return fail("the arena is larger than this engine takes");
+    return true;
+  }
+
+  bool arena() {
+    // Zeroed, and by calloc: pages that no layer touches are never made.
+    constexpr uint64_t ALIGNMENT = 4096;
+    model.arena = {static_cast<uint8_t*>(std::calloc(arena_bytes + ALIGNMENT, 1)), std::free};
+    if (!model.arena) throw std::bad_alloc();
+    return true;
+  }
+
+  uint8_t* arena_base() const {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(model.arena.get());
+    return model.arena.get() + (4096 - address % 4096) % 4096;
+  }
+
+  // Where the tensor's bytes are; null, or the reason why they are nowhere.
+  const char* place(Tensor& tensor, Location location, uint32_t block, uint64_t offset) {
+    const uint64_t bytes = static_cast<uint64_t>(tensor.bytes);
+    const uint64_t unit = static_cast<uint64_t>(bytes_of(tensor.storage));
+    if (offset % unit != 0) return "it is not aligned to its elements";
+    if (location == Location::Arena) {
+      const Bytes& blocks = file[BLOCKS];
+      if (block >= blocks.size / BLOCK_BYTES) return "its block does not exist";
+      const uint64_t start = blocks.at<uint64_t>(block * BLOCK_BYTES + 8);
+      const uint64_t size = blocks.at<uint64_t>(block * BLOCK_BYTES + 16);
+      if (offset < start || offset - start > size || bytes > size - (offset - start))
+        return "it does not lie inside its block";
+      tensor.target = arena_base() + offset;
+      tensor.data = tensor.target;
+      return nullptr;
+    }
+    if (block != NONE) return "a constant has no block";
+    const Section section = location == Location::Weights  ? WEIGHTS
+                            : location == Location::Biases ? BIASES
+                                                           : FLOATS;
+    const bool fits = location == Location::Weights  ? unit == 1
+                      : location == Location::Biases ? tensor.quantized() && unit > 1
+                                                     : !tensor.quantized();
+    if (!fits) return "its elements belong in another section";
+    if (!file[section].holds(offset, bytes)) return "it does not lie inside its section";
+    tensor.data = file[section].data + offset;
+    return nullptr;
+  }
+
+  const char* tensor(uint64_t record, Tensor& tensor) {
+    const Bytes& table = file[TENSORS];
+    const uint8_t storage = table.at<uint8_t>(record + 4), rank = table.at<uint8_t>(record + 5);
+    const uint8_t location = table.at<uint8_t>(record + 6);
+    const char* name = string(table.at<uint32_t>(record));
+    if (name == nullptr) return "its name is outside the strings";
+    if (storage > LAST_STORAGE) return "unknown storage type";
+    if (rank > MAX_RANK) return "its rank is above 8";
+    if (location > static_cast<uint8_t>(Location::Floats)) return "unknown location";
+    if (table.at<uint8_t>(record + 7) != 0) return "reserved bytes are not zero";
+    tensor.name = name;
+    tensor.storage = static_cast<Storage>(storage);
+    tensor.rank = rank;
+    tensor.elements = 1;
+    for (uint32_t i = 0; i < MAX_RANK; ++i) {
+      const uint32_t extent = table.at<uint32_t>(record + 32 + 4 * i);
+      if (i >= rank) {
+        if (extent != 0) return "reserved bytes are not zero";
+        continue;
+      }
+      // Bounded by 2^31 after each step, so the product cannot overflow 64 bits.
+      if (extent == 0 || extent > MAX_ARENA_BYTES) return "an extent is out of range";
+      tensor.dims[i] = extent;
+      tensor.elements *= extent;
+      if (tensor.elements > static_cast<int64_t>(MAX_ARENA_BYTES)) return "it is too large";
+    }
+    tensor.bytes = tensor.elements * bytes_of(tensor.storage);
+    tensor.scale = table.at<float>(record + 8);
+    tensor.zero_point = table.at<int32_t>(record + 12);
+    if (tensor.quantized()) {
+      if (!std::isfinite(tensor.scale) || tensor.scale <= 0) return "its scale is not positive";
+      if (tensor.zero_point < low_of(tensor.storage) || tensor.zero_point > high_of(tensor.storage))
+        return "its zero point is out of range";
+    } else if (table.at<uint32_t>(record + 8) != 0 || tensor.zero_point != 0) {
+      return "a float tensor has no scale or zero point";
+    }
+    return place(tensor, static_cast<Location>(location), table.at<uint32_t>(record + 16),
+                 table.at<uint64_t>(record + 24));
+  }
+
+  bool tensors() {
+    const Bytes& blocks = file[BLOCKS];
+    for (uint64_t i = 0; i < blocks.size / BLOCK_BYTES; ++i) {
+      const uint64_t offset = blocks.at<uint64_t>(i * BLOCK_BYTES + 8);
+      const uint64_t size = blocks.at<uint64_t>(i * BLOCK_BYTES + 16);
+      if (blocks.at<uint32_t>(i * BLOCK_BYTES + 4) != 0)
+        return fail("block", i, "reserved bytes are not zero");
+      if (offset > arena_bytes || size > arena_bytes - offset)
+        return fail("block", i, "it does not lie inside the arena");
+    }
+    const uint64_t count = file[TENSORS].size / TENSOR_BYTES;
+    model.tensors.resize(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t record = i * TENSOR_BYTES;
+      if (file[TENSORS].at<uint32_t>(record + 20) != 0)
+        return fail("tensor", i, "reserved bytes are not zero");
+      if (const char* reason = tensor(record, model.tensors[i])) return fail("tensor", i, reason);
+    }
+    return true;
+  }
+
+  bool borders() {
+    for (Section section : {INPUTS, OUTPUTS}) {
+      const Bytes& table = file[section];
+      auto& list = section == INPUTS ? model.inputs : model.outputs;
+      for (uint64_t at = 0; at < table.size; at += BORDER_BYTES) {
+        const uint32_t id = table.at<uint32_t>(at);
+        const char* name = string(table.at<uint32_t>(at + 4));
+        if (id >= model.tensors.size()) return fail("an input or output does not exist");
+        if (name == nullptr) return fail("the name of an input or output is outside the strings");
+        list.push_back({&model.tensors[id], name});
+        if (section == INPUTS && model.tensors[id].constant())
+          return fail("an input is a constant");
+      }
+    }
+    return true;
+  }
+
+  // The fixed fields of a layer record and the lists that it points to.
+  const char* layer(uint64_t record, Layer& layer) {
+    const Bytes& table = file[LAYERS];
+    const uint16_t opcode = table.at<uint16_t>(record);
+    const uint8_t device = table.at<uint8_t>(record + 2), flags = table.at<uint8_t>(record + 3);
+    const uint32_t operand = table.at<uint32_t>(record + 8);
+    const uint32_t operands = table.at<uint32_t>(record + 12);
+    const uint32_t result = table.at<uint32_t>(record + 16);
+    const uint32_t word = table.at<uint32_t>(record + 20), words = table.at<uint32_t>(record + 24);
+    const uint8_t function = table.at<uint8_t>(record + 28);
+    const uint8_t rounding = table.at<uint8_t>(record + 29);
+    const uint32_t lookup = table.at<uint32_t>(record + 56);
+    if (opcode == 0 || opcode > LAST_OPCODE) return "unknown opcode";
+    if (device > static_cast<uint8_t>(Device::Fpga)) return "unknown device";
+    if ((flags & ~ALL_FLAGS) != 0) return "unknown flags";
+    if (function > LAST_FUNCTION) return "unknown function";
+    if (rounding > static_cast<uint8_t>(Rounding::Floor)) return "unknown rounding";
+    if (table.at<uint32_t>(record + 60) != 0) return "reserved bytes are not zero";
+    layer.name = string(table.at<uint32_t>(record + 4));
+    if (layer.name == nullptr) return "its name is outside the strings";
+    // Lists follow each other, so that a small file cannot ask for much memory.
+    if (operand != next_operand || !file[OPERANDS].holds(next_operand * 4, uint64_t{operands} * 4))
+      return "its operands are not where they must be";
+    if (word != next_word || !file[ATTRIBUTES].holds(next_word * 4, uint64_t{words} * 4))
+      return "its attributes are not where they must be";
+    next_operand += operands;
+    next_word += words;
+    if (result >= model.tensors.size() || model.tensors[result].constant())
+      return "its result is not a tensor of the arena";
+    layer.opcode = static_cast<Opcode>(opcode);
+    layer.device = static_cast<Device>(device);
+    layer.result = &model.tensors[result];
+    layer.operands.reserve(operands);
+    for (uint64_t i = operand; i < uint64_t{operand} + operands; ++i) {
+      const uint32_t id = file[OPERANDS].at<uint32_t>(4 * i);
+      if (id >= model.tensors.size()) return "an operand does not exist";
+      layer.operands.push_back(&model.tensors[id]);
+    }
+    layer.attributes.reserve(words);
+    for (uint64_t i = word; i < uint64_t{word} + words; ++i)
+      layer.attributes.push_back(file[ATTRIBUTES].at<uint32_t>(4 * i));
+    layer.function = static_cast<Function>(function);
+    layer.parameters[0] = table.at<float>(record + 32);
+    layer.parameters[1] = table.at<float>(record + 36);
+    layer.has_requant = (flags & HAS_REQUANT) != 0;
+    Requant& requant = layer.requant;
+    requant.multiplier = table.at<uint32_t>(record + 40);
+    requant.shift = table.at<uint8_t>(record + 30);
+    requant.rounding = static_cast<Rounding>(rounding);
+    requant.zero_point = table.at<int32_t>(record + 44);
+    requant.low = table.at<int32_t>(record + 48);
+    requant.high = table.at<int32_t>(record + 52);
+    layer.residual_shift = table.at<uint8_t>(record + 31);
+    if (lookup != NONE) {
+      if (lookup >= file[TABLES].size / TABLE_BYTES) return "its lookup table does not exist";
+      layer.table = file[TABLES].data + lookup * TABLE_BYTES;
+    }
+    return epilogue(flags, layer);
+  }
+
+  // Bias and residual are the last operands, in this order, as the flags say.
+  static const char* epilogue(uint8_t flags, Layer& layer) {
+    const bool bias = (flags & HAS_BIAS) != 0, residual = (flags & HAS_RESIDUAL) != 0;
+    const bool linear = layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul;
+    if (!linear) return bias || residual ? "only convolutions and products have a bias" : nullptr;
+    const size_t expected = 2u + (bias ? 1u : 0u) + (residual ? 1u : 0u);
+    if (layer.operands.size() != expected) return "wrong number of operands";
+    if (bias) layer.bias = layer.operands[2];
+    if (residual) layer.residual = layer.operands.back();
+    return nullptr;
+  }
+
+  bool layers() {
+    const uint64_t count = file[LAYERS].size / LAYER_BYTES;
+    model.layers.resize(count);
+    int64_t scratch = 0;
+    bool fpga = false;
+    for (uint64_t i = 0; i < count; ++i) {
+      Layer& item = model.layers[i];
+      const char* reason = layer(i * LAYER_BYTES, item);
+      if (reason == nullptr) reason = prepare_layer(item);
+      if (reason == nullptr) reason = check_layer(item);
+      if (reason == nullptr) reason = check_accumulator(item);
+      if (reason == nullptr && item.device == Device::Fpga) reason = check_fpga_layer(item);
+      if (reason != nullptr) return fail("layer", i, reason);
+      item.run = operator_of(item);
+      scratch = std::max(scratch, scratch_bytes(item));
+      fpga = fpga || item.device == Device::Fpga;
+    }
+    if (next_operand * 4 != file[OPERANDS].size || next_word * 4 != file[ATTRIBUTES].size)
+      return fail("operands or attributes follow those of the last layer");
+    if (scratch > MAX_SCRATCH_BYTES) return fail("a layer needs more working memory than there is");
+    model.scratch.storage.reset(new uint8_t[static_cast<size_t>(scratch) + 64]);
+    const uintptr_t address = reinterpret_cast<uintptr_t>(model.scratch.storage.get());
+    model.scratch.base = model.scratch.storage.get() + (64 - address % 64) % 64;
+    if (fpga) model.scratch.fpga = std::make_unique<FpgaBuffers>();
+    return true;
+  }
+
+  // Window attributes as numbers that later arithmetic cannot overflow.
+  static const char* prepare_layer(Layer& layer) {
+    const bool conv = layer.opcode == Opcode::Conv2d;
+    if (!conv && layer.opcode != Opcode::Pool2d) return nullptr;
+    const auto& words = layer.attributes;
+    if (words.size() != (conv ? 9u : 12u)) return "wrong number of attributes";
+    for (uint32_t word : words)
+      if (word > MAX_WINDOW) return "a window attribute is out of range";
+    Window& window = layer.window;
+    size_t at = conv ? 0 : 1;
+    if (conv) {
+      if (layer.weights().rank != 4) return "weights must have rank 4";
+      window.kernel[0] = layer.weights().dims[1];
+      window.kernel[1] = layer.weights().dims[2];
+      if (window.kernel[0] > MAX_WINDOW || window.kernel[1] > MAX_WINDOW)
+        return "the window is too large";
+    } else {
+      for (int64_t& extent : window.kernel) extent = words[at++];
+    }
+    for (int64_t& stride : window.strides) stride = words[at++];
+    for (int64_t& pad : window.padding) pad = words[at++];
+    for (int64_t& dilation : window.dilations) dilation = words[at++];
+    if (conv) layer.groups = words[at];
+    return nullptr;
+  }
+};
+
+}  // namespace
+
+bool load(const uint8_t* data, uint64_t size, Model& model, char* message, size_t message_size) {
+  Loader loader{model, message, message_size, {}, 0, 0, 0};
+  if (reinterpret_cast<uintptr_t>(data) % SECTION_ALIGNMENT != 0)
+    return loader.fail("the file must be in memory that is aligned to 64 bytes");
+  if (const char* reason = open_container(data, size, loader.file)) return loader.fail(reason);
+  return loader.network() && loader.arena() && loader.tensors() && loader.borders() &&
+         loader.layers();
+}
+
+}  // namespace ceras

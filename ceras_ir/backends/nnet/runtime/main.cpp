@@ -1,0 +1,120 @@
+// ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE]
+//
+// IN.bin holds N samples (1 unless said), each the raw inputs in table order; OUT.bin gets the
+// outputs likewise. The trace has one record per layer and sample: u32 layer, u32 bytes, data.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ceras.h"
+
+namespace {
+
+struct Closer {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, Closer>;
+
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+
+struct Buffer {
+  std::unique_ptr<uint8_t, Free> data;
+  size_t size = 0;
+};
+
+int fail(const std::string& file, const std::string& reason) {
+  std::fprintf(stderr, "%s: error: %s\n", file.c_str(), reason.c_str());
+  return 1;
+}
+
+// The whole file, in memory aligned to 64 bytes.
+bool read_file(const char* path, Buffer& buffer) {
+  const File file(std::fopen(path, "rb"));
+  if (!file || std::fseek(file.get(), 0, SEEK_END) != 0) return false;
+  const long size = std::ftell(file.get());
+  if (size < 0 || std::fseek(file.get(), 0, SEEK_SET) != 0) return false;
+  buffer.size = static_cast<size_t>(size);
+  buffer.data.reset(
+      static_cast<uint8_t*>(std::aligned_alloc(64, (buffer.size / 64 + 1) * 64)));
+  return buffer.data && std::fread(buffer.data.get(), 1, buffer.size, file.get()) == buffer.size;
+}
+
+void write_record(void* context, size_t layer, const void* data, size_t bytes) {
+  std::FILE* file = static_cast<std::FILE*>(context);
+  const uint32_t head[2] = {static_cast<uint32_t>(layer), static_cast<uint32_t>(bytes)};
+  std::fwrite(head, sizeof head, 1, file);
+  std::fwrite(data, 1, bytes, file);
+}
+
+struct Unload {
+  void operator()(ceras_model* model) const { ceras_unload(model); }
+};
+
+int run(const std::vector<const char*>& paths, unsigned long samples, const char* trace_path) {
+  Buffer file;
+  if (!read_file(paths[0], file)) return fail(paths[0], "cannot be read");
+  char message[256];
+  ceras_model* loaded = nullptr;
+  if (ceras_load(file.data.get(), file.size, &loaded, message, sizeof message) != CERAS_OK)
+    return fail(paths[0], message);
+  const std::unique_ptr<ceras_model, Unload> model(loaded);
+
+  const File in(std::fopen(paths[1], "rb"));
+  if (!in) return fail(paths[1], "cannot be read");
+  const File out(std::fopen(paths[2], "wb"));
+  if (!out) return fail(paths[2], "cannot be written");
+  const File trace(trace_path != nullptr ? std::fopen(trace_path, "wb") : nullptr);
+  if (trace_path != nullptr && !trace) return fail(trace_path, "cannot be written");
+
+  for (unsigned long sample = 0; sample < samples; ++sample) {
+    for (size_t i = 0; i < ceras_input_count(model.get()); ++i) {
+      const size_t bytes = ceras_input_info(model.get(), i).bytes;
+      if (std::fread(ceras_input(model.get(), i), 1, bytes, in.get()) != bytes)
+        return fail(paths[1], "is shorter than its samples");
+    }
+    ceras_run_traced(model.get(), trace ? write_record : nullptr, trace.get());
+    for (size_t i = 0; i < ceras_output_count(model.get()); ++i)
+      std::fwrite(ceras_output(model.get(), i), 1, ceras_output_info(model.get(), i).bytes,
+                  out.get());
+  }
+  if (std::fgetc(in.get()) != EOF) return fail(paths[1], "is longer than its samples");
+  if (std::fflush(out.get()) != 0 || std::ferror(out.get()))
+    return fail(paths[2], "cannot be written");
+  if (trace && (std::fflush(trace.get()) != 0 || std::ferror(trace.get())))
+    return fail(trace_path, "cannot be written");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<const char*> paths;
+  unsigned long samples = 1;
+  const char* trace = nullptr;
+  bool usage = false;
+  for (int i = 1; i < argc && !usage; ++i) {
+    const bool value = i + 1 < argc;
+    if (std::strcmp(argv[i], "--samples") == 0 && value) {
+      char* end = nullptr;
+      samples = std::strtoul(argv[++i], &end, 10);
+      usage = *end != 0 || end == argv[i];
+    } else if (std::strcmp(argv[i], "--trace") == 0 && value) {
+      trace = argv[++i];
+    } else {
+      usage = argv[i][0] == '-';
+      paths.push_back(argv[i]);
+    }
+  }
+  if (usage || paths.size() != 3) {
+    std::fprintf(stderr,
+                 "usage: ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE]\n");
+    return 2;
+  }
+  return run(paths, samples, trace);
+}

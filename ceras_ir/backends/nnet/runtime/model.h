@@ -1,0 +1,148 @@
+// A loaded model: tensors with resolved addresses and layers with the function that runs them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "format.h"
+
+namespace ceras {
+
+struct Tensor {
+  const char* name = "";
+  Storage storage = Storage::F32;
+  uint32_t rank = 0;
+  int64_t dims[MAX_RANK] = {};
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  float scale = 0;
+  int64_t zero_point = 0;
+  const uint8_t* data = nullptr;
+  uint8_t* target = nullptr;  // null for constants
+
+  bool quantized() const { return storage != Storage::F32; }
+  bool constant() const { return target == nullptr; }
+  const float* floats() const { return reinterpret_cast<const float*>(data); }
+  float* float_target() const { return reinterpret_cast<float*>(target); }
+};
+
+inline int64_t bytes_of(Storage storage) {
+  switch (storage) {
+    case Storage::I8:
+    case Storage::U8:
+      return 1;
+    case Storage::I16:
+    case Storage::U16:
+      return 2;
+    default:
+      return 4;
+  }
+}
+
+// Least and greatest stored integer.
+inline int64_t low_of(Storage storage) {
+  switch (storage) {
+    case Storage::I8:
+      return -128;
+    case Storage::I16:
+      return -32768;
+    case Storage::I32:
+      return INT32_MIN;
+    default:
+      return 0;
+  }
+}
+
+inline int64_t high_of(Storage storage) {
+  switch (storage) {
+    case Storage::I8:
+      return 127;
+    case Storage::U8:
+      return 255;
+    case Storage::I16:
+      return 32767;
+    case Storage::U16:
+      return 65535;
+    default:
+      return INT32_MAX;
+  }
+}
+
+struct Requant {
+  int64_t multiplier = 1;
+  int shift = 0;
+  Rounding rounding = Rounding::HalfUp;
+  int64_t zero_point = 0;
+  int64_t low = 0;
+  int64_t high = 0;
+};
+
+struct Window {
+  int64_t kernel[2] = {1, 1};
+  int64_t strides[2] = {1, 1};
+  int64_t padding[4] = {0, 0, 0, 0};  // top, left, bottom, right
+  int64_t dilations[2] = {1, 1};
+};
+
+struct FpgaBuffers;
+
+// Working memory of the operators, allocated when the model is loaded.
+struct Scratch {
+  std::unique_ptr<uint8_t[]> storage;
+  uint8_t* base = nullptr;  // aligned to 64 bytes
+  std::unique_ptr<FpgaBuffers> fpga;
+};
+
+struct Layer;
+using Run = void (*)(const Layer&, Scratch&);
+
+struct Layer {
+  Opcode opcode = Opcode::Reshape;
+  Device device = Device::Cpu;
+  const char* name = "";
+  std::vector<const Tensor*> operands;
+  const Tensor* bias = nullptr;
+  const Tensor* residual = nullptr;
+  const Tensor* result = nullptr;
+  std::vector<uint32_t> attributes;
+  Window window;       // of convolutions and pools
+  int64_t groups = 1;  // of convolutions
+  Function function = Function::None;
+  float parameters[2] = {0, 0};
+  bool has_requant = false;
+  Requant requant;
+  int residual_shift = 0;
+  const uint8_t* table = nullptr;
+  Run run = nullptr;
+
+  const Tensor& input() const { return *operands[0]; }
+  const Tensor& weights() const { return *operands[1]; }
+  const Tensor& output() const { return *result; }
+};
+
+// An input or output of the network, under the name that the user's model gave it.
+struct Border {
+  const Tensor* tensor = nullptr;
+  const char* name = "";
+};
+
+struct Model {
+  std::vector<Tensor> tensors;
+  std::vector<Border> inputs;
+  std::vector<Border> outputs;
+  std::vector<Layer> layers;
+  std::unique_ptr<uint8_t, void (*)(void*)> arena{nullptr, nullptr};
+  Scratch scratch;
+};
+
+// Everything that must hold before a layer may run; null, or what does not.
+const char* check_layer(const Layer& layer);
+const char* check_fpga_layer(const Layer& layer);
+const char* check_accumulator(const Layer& layer);
+
+// The operator of a checked layer and the scratch bytes that it needs.
+Run operator_of(const Layer& layer);
+int64_t scratch_bytes(const Layer& layer);
+
+}  // namespace ceras

@@ -1,0 +1,198 @@
+"""
+Write a network as an nnet file.
+
+The module has `@main` of `graph` operations, a block for every value that is not a constant
+and `mem.device` where the FPGA runs an operation. What the format or the engine cannot hold is
+refused, all of it at once; nothing is decided here that an earlier pass should have decided.
+"""
+
+import struct
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.liveness import steps
+from ceras_ir.analysis.network import input_names, main_function, output_names, result_values
+from ceras_ir.backends.artefacts import Artefact
+from ceras_ir.backends.nnet.encoding import (
+    DEVICES,
+    MAX_RANK,
+    NONE,
+    STORAGES,
+    Section,
+    TensorRecord,
+)
+from ceras_ir.backends.nnet.layers import LayerEncoder
+from ceras_ir.backends.nnet.rules import why_not
+from ceras_ir.backends.nnet.sections import Sections
+from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
+from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
+from ceras_ir.dialects.mem import BlockAttr, Device, arena_of, block_of, device_of
+from ceras_ir.dialects.quant import UniformType
+
+MODEL = "model.nnet"
+
+
+def emit(module: ModuleOp) -> list[Artefact]:
+    """The file of a network whose values have places in memory."""
+    sections = _Writer(main_function(module)).sections_of_network()
+    return [Artefact(MODEL, "network for the nnet engine", sections.write)]
+
+
+@dataclass
+class _Writer:
+    """Numbers tensors, blocks, strings and tables in the order they are met."""
+
+    main: FuncOp
+    sections: Sections = field(default_factory=Sections)
+    tensors: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    blocks: dict[BlockAttr, int] = field(default_factory=dict[BlockAttr, int])
+    strings: dict[str, int] = field(default_factory=dict[str, int])
+    tables: dict[bytes, int] = field(default_factory=dict[bytes, int])
+
+    def sections_of_network(self) -> Sections:
+        arena = arena_of(self.main)
+        if arena is None:
+            raise InputError("no 'mem.arena' on @main: run allocate-blocks with io=true first")
+        self.string("")
+        order = steps(self.main)
+        self.refuse(order)
+        for section, names, values in (
+            (Section.INPUTS, input_names(self.main), self.main.body.block.args),
+            (Section.OUTPUTS, output_names(self.main), result_values(self.main)),
+        ):
+            for name, value in zip(names, values, strict=True):
+                entry = struct.pack("<II", self.tensor(value), self.string(name))
+                self.sections.tables[section] += entry
+        for op in order:
+            self.layer(op)
+        self.sections.tables[Section.NETWORK] += struct.pack(
+            "<QI5IQ",
+            arena.size.data,
+            arena.alignment.data,
+            len(self.tensors),
+            len(self.blocks),
+            len(self.main.body.block.args),
+            len(result_values(self.main)),
+            len(order),
+            0,
+        )
+        return self.sections
+
+    def refuse(self, order: list[Operation]) -> None:
+        """Refuse everything that cannot be written, all of it at once."""
+        encoder = LayerEncoder(lambda _: 0)
+        unsupported: list[Finding] = []
+        wrong: list[Finding] = []
+        for op in order:
+            if encoder.encode(op) is None:
+                reason = "unsupported: the nnet format has no such operation"
+                unsupported.append(Finding(node_name(op), op.name, reason))
+                continue
+            for value in (*op.operands, *op.results):
+                if reason := unsupported_tensor(value):
+                    unsupported.append(Finding(node_name(op), op.name, f"unsupported: {reason}"))
+                if not isinstance(value.owner, ConstantOp) and block_of(value) is None:
+                    reason = "a value has no 'mem.block': run allocate-blocks with io=true first"
+                    wrong.append(Finding(node_name(op), op.name, reason))
+            device = device_of(op)
+            reason = why_not(op) if device is Device.FPGA else None
+            if device not in DEVICES:
+                reason = f"nnet has no device {device.value}"
+            if reason is not None:
+                wrong.append(Finding(node_name(op), op.name, reason))
+        if unsupported:
+            raise UnsupportedError(list(dict.fromkeys(unsupported)))
+        if wrong:
+            raise InputError(list(dict.fromkeys(wrong)))
+
+    def string(self, text: str) -> int:
+        """The offset of a text, stored once."""
+        table = self.sections.tables[Section.STRINGS]
+        if text not in self.strings:
+            self.strings[text] = len(table)
+            table += text.encode().replace(b"\0", b"?") + b"\0"
+        return self.strings[text]
+
+    def table(self, data: bytes) -> int:
+        """The number of a lookup table, stored once."""
+        if data not in self.tables:
+            self.tables[data] = len(self.tables)
+            self.sections.tables[Section.TABLES] += data
+        return self.tables[data]
+
+    def block(self, block: BlockAttr) -> int:
+        """The number of a block in the block table."""
+        if block not in self.blocks:
+            self.blocks[block] = len(self.blocks)
+            entry = struct.pack("<IIQQ", block.id.data, 0, block.offset.data, block.size.data)
+            self.sections.tables[Section.BLOCKS] += entry
+        return self.blocks[block]
+
+    def tensor(self, value: SSAValue) -> int:
+        """The number of a value in the tensor table."""
+        if value in self.tensors:
+            return self.tensors[value]
+        element, shape = element_of(value), shape_of(value)
+        dtype = numpy_dtype(element)
+        owner = value.owner
+        block, section = NONE, None
+        if isinstance(owner, ConstantOp):
+            section = _section_of(dtype)
+            offset = self.sections.constants[section].add(owner, prod(shape) * dtype.itemsize)
+        else:
+            place = block_of(value)
+            assert place is not None
+            block, offset = self.block(place), place.offset.data
+        record = TensorRecord(
+            name=self.string(node_name(owner) if isinstance(owner, Operation) else ""),
+            storage=STORAGES[dtype.name],
+            shape=shape,
+            scale=element.scale if isinstance(element, UniformType) else 0.0,
+            zero_point=element.zero_point if isinstance(element, UniformType) else 0,
+            section=section,
+            block=block,
+            offset=offset,
+        )
+        self.sections.tables[Section.TENSORS] += record.pack()
+        return self.tensors.setdefault(value, len(self.tensors))
+
+    def layer(self, op: Operation) -> None:
+        record = LayerEncoder(self.table).encode(op)
+        assert record is not None
+        record.name = self.string(node_name(op))
+        record.device = DEVICES[device_of(op)]
+        record.operands = [self.tensor(v) for v in op.operands]
+        record.result = self.tensor(op.results[0])
+        operands = self.sections.tables[Section.OPERANDS]
+        attributes = self.sections.tables[Section.ATTRIBUTES]
+        packed = record.pack(len(operands) // 4, len(attributes) // 4)
+        self.sections.tables[Section.LAYERS] += packed
+        operands += struct.pack(f"<{len(record.operands)}I", *record.operands)
+        attributes += struct.pack(f"<{len(record.attributes)}I", *record.attributes)
+
+
+def _section_of(dtype: np.dtype[np.generic]) -> Section:
+    if dtype == np.float32:
+        return Section.FLOATS
+    return Section.WEIGHTS if dtype.itemsize == 1 else Section.BIASES
+
+
+def unsupported_tensor(value: SSAValue) -> str | None:
+    """Why the format cannot hold a tensor, or None."""
+    element = element_of(value)
+    if len(shape_of(value)) > MAX_RANK:
+        return f"a tensor has rank {len(shape_of(value))}, at most {MAX_RANK} expected"
+    if numpy_dtype(element).name not in STORAGES:
+        return f"a tensor is stored as {numpy_dtype(element).name}"
+    if isinstance(element, UniformType):
+        if element.is_per_axis:
+            return "a tensor has one scale per channel"
+        with np.errstate(over="ignore", under="ignore"):
+            if not 0.0 < np.float32(element.scale) < np.inf:
+                return f"scale {element.scale} is no float32"
+    return None

@@ -1,0 +1,49 @@
+"""
+The `tile` dialect: blocks of a network's work on an accelerator with 16x16 intrinsics.
+
+It moves boxes of vectors between DRAM and named scratchpads, and computes on vectors there.
+Which memory, which box and which order is said here; how an instruction spells it is not.
+Scratchpads are `memref.alloc` in memory spaces "inp" (int8 vectors), "wgt" (int8 16x16 tiles,
+[out][in]) and "acc" (int32 vectors); loops are `scf.for`, indices `arith`.
+"""
+
+from xdsl.ir import Dialect
+
+from ceras_ir.dialects.tile.compute import Alu, AluOp, ClearOp, GemmOp
+from ceras_ir.dialects.tile.convolution import Conv2dOp
+from ceras_ir.dialects.tile.memory import (
+    LANES,
+    LoadOp,
+    RotateOp,
+    StoreOp,
+    ViewOp,
+    memref_type,
+    space_of,
+    vector_rank,
+)
+from ceras_ir.dialects.tile.schedule import Order, ScheduleAttr
+
+Tile = Dialect(
+    "tile",
+    [Conv2dOp, ViewOp, RotateOp, LoadOp, StoreOp, ClearOp, GemmOp, AluOp],
+    [ScheduleAttr],
+)
+
+__all__ = [
+    "LANES",
+    "Alu",
+    "AluOp",
+    "ClearOp",
+    "Conv2dOp",
+    "GemmOp",
+    "LoadOp",
+    "Order",
+    "RotateOp",
+    "ScheduleAttr",
+    "StoreOp",
+    "Tile",
+    "ViewOp",
+    "memref_type",
+    "space_of",
+    "vector_rank",
+]

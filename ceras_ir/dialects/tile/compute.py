@@ -1,0 +1,234 @@
+"""Operations of the `tile` dialect that compute on vectors in scratchpads."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from math import prod
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    var_operand_def,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.tile.memory import (
+    ACC,
+    INP,
+    WGT,
+    expect_indices,
+    expect_scratchpad,
+    memref_type,
+    vector_rank,
+)
+
+
+def _integers(values: Sequence[int]) -> DenseArrayBase[IntegerType]:
+    return DenseArrayBase.from_list(i64, list(values))
+
+
+class _BoxOp(IRDLOperation):
+    """
+    Work on boxes of vectors. `extents` are the loops, outermost first; `*_strides` say by how
+    many vectors each loop advances in a buffer. Indices give the first vector; trailing ones
+    that are left out are zero.
+    """
+
+    extents = prop_def(DenseArrayBase.constr(i64))
+
+    irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """How often each loop runs, outermost first."""
+        return tuple(self.extents.get_values())
+
+    def verify_loops(self) -> None:
+        if not self.loops or min(self.loops) < 1:
+            raise VerifyException(f"extents must be at least 1, got {list(self.loops)}")
+
+    def verify_operand(
+        self,
+        name: str,
+        value: SSAValue,
+        space: str,
+        indices: int,
+        strides: DenseArrayBase[IntegerType],
+    ) -> None:
+        expect_scratchpad(name, value, (space,))
+        expect_indices(name, value, indices)
+        steps = strides.get_values()
+        if len(steps) != len(self.loops) or any(s < 0 for s in steps):
+            raise VerifyException(
+                f"{name} needs a stride of at least 0 for each of {len(self.loops)} loops, "
+                f"got {list(steps)}"
+            )
+        reach = 1 + sum((e - 1) * s for e, s in zip(self.loops, steps, strict=True))
+        size = prod(memref_type(value).get_shape()[: -vector_rank(value)])
+        if reach > size:
+            raise VerifyException(f"{name} has {size} vectors, the box reaches {reach}")
+
+
+@irdl_op_definition
+class ClearOp(_BoxOp):
+    """`target = 0` for `extents` consecutive accumulators (one number)."""
+
+    name = "tile.clear"
+
+    target = operand_def(MemRefType)
+    target_indices = var_operand_def(IndexType)
+
+    assembly_format = "$target `[` $target_indices `]` attr-dict `:` type($target)"
+
+    def __init__(self, target: SSAValue, indices: Sequence[SSAValue], count: int):
+        super().__init__(operands=[target, indices], properties={"extents": _integers((count,))})
+
+    def verify_(self) -> None:
+        self.verify_loops()
+        self.verify_operand("target", self.target, ACC, len(self.target_indices), _integers((1,)))
+
+
+@irdl_op_definition
+class GemmOp(_BoxOp):
+    """
+    The 16x16 intrinsic over a box: for every iteration,
+
+    `acc += inp . transpose(wgt)`
+
+    a vector of 16 int8 times a tile of 16x16 int8 into a vector of 16 wrapping int32. Loops in
+    which `acc` does not move are reductions; the order of additions makes no difference.
+    """
+
+    name = "tile.gemm"
+
+    acc = operand_def(MemRefType)
+    acc_indices = var_operand_def(IndexType)
+    inp = operand_def(MemRefType)
+    inp_indices = var_operand_def(IndexType)
+    wgt = operand_def(MemRefType)
+    wgt_indices = var_operand_def(IndexType)
+    acc_strides = prop_def(DenseArrayBase.constr(i64))
+    inp_strides = prop_def(DenseArrayBase.constr(i64))
+    wgt_strides = prop_def(DenseArrayBase.constr(i64))
+
+    assembly_format = (
+        "$acc `[` $acc_indices `]` `,` $inp `[` $inp_indices `]` `,` $wgt `[` $wgt_indices `]` "
+        "attr-dict `:` type($acc) `,` type($inp) `,` type($wgt)"
+    )
+
+    def __init__(
+        self,
+        acc: tuple[SSAValue, Sequence[SSAValue]],
+        inp: tuple[SSAValue, Sequence[SSAValue]],
+        wgt: tuple[SSAValue, Sequence[SSAValue]],
+        loops: Sequence[tuple[int, int, int, int]],
+    ):
+        """Each loop is its extent and its strides in `acc`, `inp` and `wgt`."""
+        extents, acc_strides, inp_strides, wgt_strides = zip(*loops, strict=True)
+        super().__init__(
+            operands=[*acc, *inp, *wgt],
+            properties={
+                "extents": _integers(extents),
+                "acc_strides": _integers(acc_strides),
+                "inp_strides": _integers(inp_strides),
+                "wgt_strides": _integers(wgt_strides),
+            },
+        )
+
+    def verify_(self) -> None:
+        self.verify_loops()
+        self.verify_operand("acc", self.acc, ACC, len(self.acc_indices), self.acc_strides)
+        self.verify_operand("inp", self.inp, INP, len(self.inp_indices), self.inp_strides)
+        self.verify_operand("wgt", self.wgt, WGT, len(self.wgt_indices), self.wgt_strides)
+
+
+class Alu(StrEnum):
+    """Lane by lane, in wrapping int32."""
+
+    ADD = "add"
+    MAX = "max"
+    MIN = "min"
+    SHR = "shr"
+    """`target >> other`, arithmetic (floor); a negative amount shifts left."""
+
+
+@irdl_op_definition
+class AluOp(_BoxOp):
+    """
+    `target = kind(target, other)` for every iteration, where `other` is `source` or the
+    `immediate` in every lane. No accumulator may be both written and, by another iteration, read.
+    """
+
+    name = "tile.alu"
+
+    kind = prop_def(StringAttr)
+    target = operand_def(MemRefType)
+    target_indices = var_operand_def(IndexType)
+    source = opt_operand_def(MemRefType)
+    source_indices = var_operand_def(IndexType)
+    target_strides = prop_def(DenseArrayBase.constr(i64))
+    source_strides = opt_prop_def(DenseArrayBase.constr(i64))
+    immediate = opt_prop_def(IntegerAttr[IntegerType])
+
+    assembly_format = (
+        "$kind $target `[` $target_indices `]` "
+        "(`with` $source^ `[` $source_indices `]` `:` type($source))? attr-dict "
+        "`:` type($target)"
+    )
+
+    def __init__(
+        self,
+        kind: Alu,
+        target: tuple[SSAValue, Sequence[SSAValue]],
+        loops: Sequence[tuple[int, ...]],
+        *,
+        source: tuple[SSAValue, Sequence[SSAValue]] | None = None,
+        immediate: int | None = None,
+    ):
+        """Each loop is its extent, its stride in `target` and, with a source, in that."""
+        columns = list(zip(*loops, strict=True))
+        properties: dict[str, Attribute | None] = {
+            "kind": StringAttr(kind.value),
+            "extents": _integers(columns[0]),
+            "target_strides": _integers(columns[1]),
+            "source_strides": None if source is None else _integers(columns[2]),
+            "immediate": None if immediate is None else IntegerAttr(immediate, i64),
+        }
+        super().__init__(
+            operands=[*target, *((None, []) if source is None else source)],
+            properties=properties,
+        )
+
+    @property
+    def function(self) -> Alu:
+        return Alu(self.kind.data)
+
+    def verify_(self) -> None:
+        if self.kind.data not in set(Alu):
+            raise VerifyException(f"kind must be one of {', '.join(Alu)}, got {self.kind.data}")
+        if (self.source is None) == (self.immediate is None):
+            raise VerifyException("either a source or an immediate expected")
+        if (self.source is None) != (self.source_strides is None):
+            raise VerifyException("source_strides belong to a source")
+        self.verify_loops()
+        self.verify_operand(
+            "target", self.target, ACC, len(self.target_indices), self.target_strides
+        )
+        if self.source is not None and self.source_strides is not None:
+            indices = len(self.source_indices)
+            self.verify_operand("source", self.source, ACC, indices, self.source_strides)

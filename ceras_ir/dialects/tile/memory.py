@@ -1,0 +1,253 @@
+"""Operations of the `tile` dialect that say where vectors are and move them."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    NoneAttr,
+    StringAttr,
+    i8,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+LANES = 16
+"""Elements of a vector, and of each side of a weight tile."""
+
+DRAM, INP, WGT, ACC = "dram", "inp", "wgt", "acc"
+ELEMENTS: dict[str, tuple[IntegerType, int]] = {INP: (i8, 1), WGT: (i8, 2), ACC: (i32, 1)}
+"""Scratchpad -> type of its numbers, and how many trailing dimensions make one vector."""
+
+MemRef: TypeAlias = MemRefType[Attribute]
+
+
+def memref_type(value: SSAValue) -> MemRef:
+    """The type of a value that is known to be a buffer."""
+    kind = value.type
+    assert isa(kind, MemRef)
+    return kind
+
+
+def space_of(value: SSAValue) -> str:
+    """The memory that a buffer is in; empty where its type does not say."""
+    space = memref_type(value).memory_space
+    return space.data if isinstance(space, StringAttr) else ""
+
+
+def buffer_type(space: str, shape: Sequence[int]) -> MemRef:
+    """`shape` vectors in a scratchpad."""
+    element, rank = ELEMENTS[space]
+    return MemRefType(element, (*shape, *(LANES,) * rank), NoneAttr(), StringAttr(space))
+
+
+def vector_rank(value: SSAValue) -> int:
+    """Trailing dimensions of a scratchpad that make one vector (16) or tile (16x16)."""
+    return ELEMENTS[space_of(value)][1]
+
+
+def expect_scratchpad(name: str, value: SSAValue, spaces: Sequence[str]) -> None:
+    """Refuse a buffer elsewhere, or of other vectors than that memory has."""
+    space = space_of(value)
+    if space not in spaces:
+        raise VerifyException(f"{name} must be in memory {' or '.join(spaces)}, got {value.type}")
+    element, rank = ELEMENTS[space]
+    kind = memref_type(value)
+    if kind.element_type != element or kind.get_shape()[-rank:] != (LANES,) * rank:
+        shape = "x".join((str(LANES),) * rank)
+        raise VerifyException(f"{name} must hold {shape}x{element} in {space}, got {kind}")
+
+
+def expect_indices(name: str, value: SSAValue, count: int) -> None:
+    """Refuse more indices than a scratchpad has dimensions of vectors."""
+    most = memref_type(value).get_num_dims() - vector_rank(value)
+    if count > most:
+        raise VerifyException(f"{name} of {most} dimensions of vectors got {count} indices")
+
+
+@irdl_op_definition
+class ViewOp(IRDLOperation):
+    """The same bytes in the same row-major order, under another shape."""
+
+    name = "tile.view"
+
+    source = operand_def(MemRefType)
+    result = result_def(MemRefType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$source attr-dict `:` type($source) `to` type($result)"
+
+    def __init__(self, source: SSAValue, shape: Sequence[int]):
+        kind = memref_type(source)
+        result = MemRefType(kind.element_type, shape, kind.layout, kind.memory_space)
+        super().__init__(operands=[source], result_types=[result])
+
+    def verify_(self) -> None:
+        source, result = memref_type(self.source), memref_type(self.result)
+        if (source.element_type, source.memory_space) != (
+            result.element_type,
+            result.memory_space,
+        ) or prod(source.get_shape()) != prod(result.get_shape()):
+            raise VerifyException(
+                f"a view keeps memory, element type and size, got {source} to {result}"
+            )
+
+
+@irdl_op_definition
+class RotateOp(IRDLOperation):
+    """
+    The next of the buffers that `ring` holds along its first dimension: the k-th execution for
+    a ring gives buffer `k mod stages`. Double buffering is a ring of two.
+    """
+
+    name = "tile.rotate"
+
+    ring = operand_def(MemRefType)
+    buffer = result_def(MemRefType)
+
+    assembly_format = "$ring attr-dict `:` type($ring) `to` type($buffer)"
+
+    def __init__(self, ring: SSAValue):
+        kind = memref_type(ring)
+        shape = kind.get_shape()[1:]
+        result = MemRefType(kind.element_type, shape, kind.layout, kind.memory_space)
+        super().__init__(operands=[ring], result_types=[result])
+
+    def verify_(self) -> None:
+        expect_scratchpad("ring", self.ring, (INP, WGT, ACC))
+        ring, buffer = memref_type(self.ring), memref_type(self.buffer)
+        if (buffer.element_type, buffer.memory_space, buffer.get_shape()) != (
+            ring.element_type,
+            ring.memory_space,
+            ring.get_shape()[1:],
+        ):
+            raise VerifyException(f"a buffer of ring {ring} cannot be {buffer}")
+
+
+class _TransferOp(IRDLOperation):
+    """
+    A box of vectors, rows by columns, one after the other on chip. In DRAM, the last index is
+    that of the column and the one before that of the row.
+    """
+
+    source = operand_def(MemRefType)
+    source_indices = var_operand_def(IndexType)
+    target = operand_def(MemRefType)
+    target_indices = var_operand_def(IndexType)
+    box = prop_def(DenseArrayBase.constr(i64))
+
+    irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
+    assembly_format = (
+        "$source `[` $source_indices `]` `to` $target `[` $target_indices `]` attr-dict `:` "
+        "type($source) `to` type($target)"
+    )
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.box.get_values()
+        return rows, columns
+
+    def verify_box(self, dram: SSAValue, dram_indices: int, chip: SSAValue) -> None:
+        if space_of(dram) != DRAM:
+            raise VerifyException(f"a buffer in memory dram expected, got {dram.type}")
+        kind, rank = memref_type(dram), vector_rank(chip)
+        shape = kind.get_shape()
+        if shape[-rank:] != memref_type(chip).get_shape()[-rank:]:
+            raise VerifyException(f"vectors of {chip.type} expected, got {kind}")
+        if dram_indices != len(shape) - rank or not dram_indices:
+            raise VerifyException(f"{kind} needs {len(shape) - rank} indices, got {dram_indices}")
+        box = self.box.get_values()
+        if len(box) != 2 or min(box) < 1 or (dram_indices == 1 and box[0] != 1):
+            raise VerifyException(f"box must be rows and columns of {kind}, got {list(box)}")
+        if prod(box) > prod(memref_type(chip).get_shape()[:-rank]):
+            raise VerifyException(f"a box of {box[0]}x{box[1]} vectors does not fit {chip.type}")
+
+
+@irdl_op_definition
+class LoadOp(_TransferOp):
+    """
+    Copy a box from DRAM. Row `r` of the box is row `r * row_step` from the index on; what lies
+    outside of the source, whose indices may be negative or too large, is zero.
+    """
+
+    name = "tile.load"
+
+    row_step = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(1, i64))
+
+    def __init__(
+        self,
+        source: SSAValue,
+        source_indices: Sequence[SSAValue],
+        target: SSAValue,
+        target_indices: Sequence[SSAValue],
+        box: tuple[int, int],
+        row_step: int = 1,
+    ):
+        super().__init__(
+            operands=[source, source_indices, target, target_indices],
+            properties={
+                "box": DenseArrayBase.from_list(i64, box),
+                "row_step": IntegerAttr(row_step, i64),
+            },
+        )
+
+    def verify_(self) -> None:
+        expect_scratchpad("target", self.target, (INP, WGT, ACC))
+        expect_indices("target", self.target, len(self.target_indices))
+        self.verify_box(self.source, len(self.source_indices), self.target)
+        if memref_type(self.source).element_type != memref_type(self.target).element_type:
+            raise VerifyException("a load keeps the element type")
+        if (step := self.row_step.value.data) < 1:
+            raise VerifyException(f"row_step must be at least 1, got {step}")
+
+
+@irdl_op_definition
+class StoreOp(_TransferOp):
+    """
+    Copy the low 8 bits of a box of accumulators to DRAM; what lies outside of the target is
+    dropped. They must have been computed: storing vectors that were only loaded or cleared
+    is undefined, because hardware stores what its arithmetic wrote.
+    """
+
+    name = "tile.store"
+
+    def __init__(
+        self,
+        source: SSAValue,
+        source_indices: Sequence[SSAValue],
+        target: SSAValue,
+        target_indices: Sequence[SSAValue],
+        box: tuple[int, int],
+    ):
+        super().__init__(
+            operands=[source, source_indices, target, target_indices],
+            properties={"box": DenseArrayBase.from_list(i64, box)},
+        )
+
+    def verify_(self) -> None:
+        expect_scratchpad("source", self.source, (ACC,))
+        expect_indices("source", self.source, len(self.source_indices))
+        self.verify_box(self.target, len(self.target_indices), self.source)
+        if memref_type(self.target).element_type != i8:
+            raise VerifyException(f"a store writes i8, got {self.target.type}")

@@ -1,0 +1,42 @@
+"""
+ONNX models as `graph` modules.
+
+Importing this package is cheap: protobuf and numpy are loaded by the first call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+    from xdsl.dialects.builtin import ModuleOp
+
+
+def import_file(path: str | Path, *, batch: int = 1) -> ModuleOp:
+    """
+    The model in the file `path` as a module with one `func.func @main`.
+
+    `batch` is put for an unknown first dimension of the inputs. Raises `InputError` for a file
+    that is not a consistent model and `UnsupportedError` for one that is not taken.
+    """
+    from ceras_ir.frontends.onnx.model_file import read_model
+
+    return import_model(read_model(path), batch=batch, name=str(path), folder=Path(path).parent)
+
+
+def import_model(
+    model: onnx.ModelProto,
+    *,
+    batch: int = 1,
+    name: str | None = None,
+    folder: Path | None = None,
+) -> ModuleOp:
+    """
+    As `import_file`, for a model in memory: `name` is what diagnostics call it, and `folder`
+    where its external data lies, if it has any.
+    """
+    from ceras_ir.frontends.onnx.importer import Importer
+
+    return Importer(model, batch=batch, name=name, folder=folder).run()

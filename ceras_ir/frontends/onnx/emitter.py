@@ -1,0 +1,208 @@
+"""
+Makes `graph` operations for the nodes of a model, each verified and located at its node.
+
+Values keep the model's own layout (NCHW) between nodes; importers of operators that are NHWC in
+`graph` go through `feature_map` and `from_feature_map`, which put explicit transposes around
+them. `eliminate-transposes` takes these out again.
+"""
+
+from collections.abc import Hashable, Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import NameLoc, NoneAttr, StringAttr
+from xdsl.ir import Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph import (
+    Binary,
+    BinaryOp,
+    ConstantOp,
+    FunctionAttr,
+    GraphOperation,
+    ReshapeOp,
+    TransposeOp,
+    UnaryOp,
+    element_of,
+    shape_of,
+)
+from ceras_ir.dialects.graph.elementwise import broadcast_shape
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, Array
+from ceras_ir.frontends.onnx.values import Constant, Value
+
+TO_NHWC = (0, 2, 3, 1)
+TO_NCHW = (0, 3, 1, 2)
+
+
+def name_loc(name: str) -> NameLoc:
+    """The location of what came from the part of the model called `name`."""
+    return NameLoc(StringAttr(name), NoneAttr())
+
+
+def shape_of_value(value: Value) -> tuple[int, ...]:
+    """The shape of an IR value or constant."""
+    return value.shape if isinstance(value, Constant) else shape_of(value)
+
+
+class Emitter:
+    """Appends operations to `block` on behalf of the current `node`."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.values: dict[str, Value] = {}
+        """What the model's tensor names stand for so far."""
+        self.node = Node(_NO_NODE, 0)
+        """The node being imported, to which errors and locations refer."""
+        self._materialized: dict[tuple[Hashable, ...], SSAValue] = {}
+
+    # Operands of the node.
+
+    def value(self, index: int) -> Value:
+        """Operand `index`."""
+        if not self.node.has_input(index):
+            raise self.node.wrong(
+                f"operand {index} is missing, got {len(self.node.inputs)} operands"
+            )
+        return self.values[self.node.inputs[index]]
+
+    def tensor(self, index: int) -> SSAValue:
+        """Operand `index` as an IR value."""
+        return self.materialize(self.value(index))
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The shape of operand `index`."""
+        return shape_of_value(self.value(index))
+
+    def array(self, index: int) -> Array:
+        """Operand `index`, which a rule of the operator says is a constant."""
+        value = self.value(index)
+        if not isinstance(value, Constant):
+            raise self.node.unsupported(
+                f"operand {index} ('{self.node.inputs[index]}') must be a constant; "
+                "make it an initializer, or fold it with a tool such as onnxsim"
+            )
+        return value.load()
+
+    def floats(self, index: int) -> NDArray[np.float32]:
+        """A constant operand of float32 elements."""
+        array = self.array(index)
+        if array.dtype != np.float32:
+            raise self.node.wrong(f"operand {index} must be float32, got {array.dtype}")
+        return array.astype(np.float32, copy=False)
+
+    def integers(self, index: int) -> tuple[int, ...]:
+        """A constant operand that is a list of integers: a shape, axes, pads."""
+        array = self.array(index)
+        if array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
+            raise self.node.wrong(
+                f"operand {index} must be a list of integers, "
+                f"got {array.dtype} of shape {list(array.shape)}"
+            )
+        if array.size > 64:
+            raise self.node.wrong(f"operand {index} has {array.size} entries, expected a few")
+        return tuple(int(i) for i in array.reshape(-1))
+
+    # Operations.
+
+    def emit(self, op: GraphOperation) -> SSAValue:
+        """Append `op`; what its verifier refuses is an error of the node."""
+        op.location = name_loc(self.node.name)
+        try:
+            op.verify()
+        except VerifyException as e:
+            raise self.node.wrong(str(e)) from None
+        if prod(shape_of(op.output)) > MAX_ELEMENTS:
+            raise self.node.wrong(f"a result of shape {list(shape_of(op.output))} is too large")
+        self.block.add_op(op)
+        return op.output
+
+    def materialize(self, value: Value) -> SSAValue:
+        """`value` in the IR: a constant becomes a `graph.constant`, once."""
+        if isinstance(value, SSAValue):
+            return value
+        if value.key is not None and (known := self._materialized.get(value.key)):
+            return known
+        if value.dtype != np.float32:
+            raise self.node.unsupported(
+                f"'{value.name}' has elements of type {value.dtype}; "
+                "feature maps and weights are float32: convert the model to float32"
+            )
+        if not prod(value.shape):
+            raise self.node.wrong(f"'{value.name}' has no elements: shape {list(value.shape)}")
+        op = ConstantOp.from_array(value.load(), location=name_loc(value.name))
+        self.block.add_op(op)
+        if value.key is not None:
+            self._materialized[value.key] = op.result
+        return op.result
+
+    def constant(self, array: NDArray[np.float32], suffix: str) -> Constant:
+        """A constant that the node's operands were folded into."""
+        return Constant.of(f"{self.node.name}/{suffix}", array)
+
+    def transposed(self, value: Value, permutation: Sequence[int]) -> Value:
+        """`value` with dimension `i` being its dimension `permutation[i]`."""
+        if tuple(permutation) == tuple(range(len(permutation))):
+            return value
+        if isinstance(value, Constant):
+            return value.transposed(permutation)
+        # Two in a row are one or none: most transposes around NHWC operations end here.
+        if isinstance(inner := value.owner, TransposeOp):
+            order = inner.permutation.get_values()
+            return self.transposed(inner.input, [order[p] for p in permutation])
+        return self.emit(TransposeOp(value, permutation))
+
+    def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
+        """The same elements in another shape."""
+        old = shape_of_value(value)
+        if old == tuple(shape):
+            return value
+        if prod(old) != prod(shape):
+            raise self.node.wrong(
+                f"{list(old)} has {prod(old)} elements, expected {prod(shape)} for {list(shape)}"
+            )
+        if isinstance(value, Constant):
+            return value.reshaped(shape)
+        return self.emit(ReshapeOp(value, shape))
+
+    def unary(self, value: Value, function: FunctionAttr) -> SSAValue:
+        """An elementwise function of one argument."""
+        return self.emit(UnaryOp(self.materialize(value), function))
+
+    def binary(self, kind: Binary, lhs: Value, rhs: Value) -> SSAValue:
+        """An elementwise function of two arguments, which are broadcast."""
+        a, b = shape_of_value(lhs), shape_of_value(rhs)
+        if broadcast_shape(a, b) is None:
+            raise self.node.wrong(f"shapes {list(a)} and {list(b)} do not broadcast")
+        # One number is a vector of one, which broadcasts the same way.
+        if isinstance(lhs, Constant) and not a and b:
+            lhs = lhs.reshaped((1,))
+        if isinstance(rhs, Constant) and not b and a:
+            rhs = rhs.reshaped((1,))
+        left, right = self.materialize(lhs), self.materialize(rhs)
+        return self.emit(BinaryOp(kind, left, right, result_element=element_of(left)))
+
+    def feature_map(self, value: Value) -> SSAValue:
+        """`value`, [N, C, W] or [N, C, H, W] in the model, as [N, H, W, C]."""
+        shape = shape_of_value(value)
+        if len(shape) == 3:
+            value = self.reshaped(value, (*shape[:2], 1, shape[2]))
+        return self.materialize(self.transposed(value, TO_NHWC))
+
+    def from_feature_map(self, value: SSAValue, rank: int) -> Value:
+        """The inverse of `feature_map` for a result of the model's `rank`."""
+        result = self.transposed(value, TO_NCHW)
+        if rank == 3:
+            n, _, w, c = shape_of(value)
+            return self.reshaped(result, (n, c, w))
+        return result
+
+
+def _no_node():
+    import onnx
+
+    return onnx.NodeProto()
+
+
+_NO_NODE = _no_node()

@@ -1,0 +1,111 @@
+"""
+Arithmetic on constants, mostly of shapes, done at import by ONNX's reference evaluator.
+
+Only operators of `FOLDABLE` are evaluated, and only when their result has a bounded size.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Protocol
+
+import numpy as np
+from xdsl.utils.hints import isa
+
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.tensors import Array
+
+MAX_FOLDED_ELEMENTS = 1 << 27
+"""A folded constant of more elements is refused."""
+
+ELEMENTWISE = frozenset(
+    (
+        *("Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Exp", "Floor", "Greater"),
+        *("GreaterOrEqual", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "Not"),
+        *("Or", "Pow", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sqrt", "Sub", "Sum"),
+        *("Tanh", "Where", "Xor"),
+    )
+)
+"""Operators whose result has the shape that their operands broadcast to."""
+
+SHRINKING = frozenset(
+    (
+        *("ArgMax", "ArgMin", "Concat", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
+        *("ReduceSum", "Slice", "Split"),
+    )
+)
+"""Operators whose results have no more elements than their operands."""
+
+FOLDABLE = ELEMENTWISE | SHRINKING | {"ConstantOfShape", "Expand", "Gather", "Range", "Tile"}
+"""Operators that are evaluated when all operands are constants."""
+
+EVALUATION_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What the reference evaluator raises for operands that do not fit its operators."""
+
+
+class Evaluator(Protocol):
+    """What is used of ONNX's evaluator."""
+
+    def run(self, output_names: None, feed_inputs: dict[str, Array], /) -> object: ...
+
+
+def reference_evaluator(node: Node) -> Evaluator:
+    """ONNX's own meaning of one node."""
+    # Few models need it, and it takes long to load.
+    from onnx.reference import ReferenceEvaluator
+
+    return ReferenceEvaluator(node.proto, opsets={"": node.opset})
+
+
+def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
+    """The results of a node of constant operands."""
+    try:
+        elements = _result_elements(node.operator, [a for a in operands if a is not None])
+        if elements > MAX_FOLDED_ELEMENTS:
+            raise node.wrong(f"a constant of {elements} elements is too large to fold")
+        feeds = {
+            name: array
+            for name, array in zip(node.inputs, operands, strict=True)
+            if name and array is not None
+        }
+        with np.errstate(all="ignore"):
+            results = reference_evaluator(node).run(None, feeds)
+    except EVALUATION_ERRORS as e:
+        raise node.wrong(f"cannot be evaluated: {first_line(e)}") from None
+    if not isa(results, list[np.ndarray]):
+        raise node.wrong("cannot be evaluated: its results are no tensors")
+    return results
+
+
+def first_line(error: Exception) -> str:
+    """What an exception of somebody else's says, in one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _result_elements(operator: str, arrays: Sequence[Array]) -> int:
+    """An upper bound of the elements of the result, before anything is allocated."""
+    shapes = [a.shape for a in arrays]
+    count: Callable[[Array], int] = lambda a: prod(int(i) for i in a.reshape(-1))  # noqa: E731
+    match operator:
+        case "ConstantOfShape":
+            return count(arrays[0])
+        case "Expand":
+            return prod(shapes[0]) * max(count(arrays[1]), 1)
+        case "Tile":
+            return prod(shapes[0]) * count(arrays[1])
+        case "Range":
+            start, limit, delta = (float(a.reshape(-1)[0]) for a in arrays)
+            return max(0, int((limit - start) / delta) + 1)
+        case "Gather":
+            return prod(shapes[0]) * max(prod(shapes[1]), 1)
+        case _ if operator in ELEMENTWISE:
+            return prod(np.broadcast_shapes(*shapes))
+        case _:
+            return sum(map(prod, shapes))

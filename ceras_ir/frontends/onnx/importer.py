@@ -1,0 +1,230 @@
+"""
+From a parsed model to a module: refuse what is not supported, then emit node by node.
+
+The first pass knows which names are constants and applies every rule that needs no shapes, so
+that all refusals come at once and before any work. The second emits; what it has to refuse
+it collects as well, leaving out what depends on it.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import onnx
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
+from ceras_ir.frontends.onnx.emitter import Emitter, name_loc
+from ceras_ir.frontends.onnx.folding import FOLDABLE, evaluate
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.registry import OPERATORS, load_operators, refusals
+from ceras_ir.frontends.onnx.signature import ModelInput, read_inputs
+from ceras_ir.frontends.onnx.tensors import Array, tensor_array, tensor_dtype, tensor_shape
+from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.transforms.eliminate_transposes import EliminateTransposesPass
+
+OLDEST_OPSET, NEWEST_OPSET = 6, 28
+"""Versions of ONNX's operators whose meaning the importers know."""
+
+VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
+    "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten",
+}  # fmt: skip
+"""Operators whose importers give constants for constant operands (or, for shapes, any)."""
+
+
+def dictionary(name: str) -> DictionaryAttr:
+    """Attributes of the argument or result that the model calls `name`."""
+    return DictionaryAttr({"graph.name": StringAttr(name)})
+
+
+class Importer:
+    """One import of one model."""
+
+    def __init__(
+        self, model: onnx.ModelProto, *, batch: int, name: str | None, folder: Path | None
+    ):
+        self.graph = model.graph
+        self.model = model
+        self.batch = batch
+        self.name = name
+        self.folder = folder
+
+    def run(self) -> ModuleOp:
+        """The module; transposes are gone where they can be."""
+        try:
+            module = self._module()
+        except InputError as e:
+            e.file = e.file or self.name
+            raise
+        except UnicodeDecodeError:
+            raise InputError("not an ONNX model: a name is not UTF-8 text", self.name) from None
+        EliminateTransposesPass().apply(Context(), module)
+        return module
+
+    def _module(self) -> ModuleOp:
+        load_operators()
+        opset = self._opset()
+        inputs = read_inputs(self.graph, self.batch)
+        outputs = [value.name for value in self.graph.output]
+        if not outputs or not all(outputs) or len(set(outputs)) != len(outputs):
+            raise InputError("not a complete ONNX model: outputs must have names of their own")
+        initializers = self._initializers()
+        nodes = self._nodes(opset, inputs, initializers, outputs)
+        if found := [f for node in nodes for f in self._refused(node)]:
+            raise UnsupportedError(found)
+
+        block = Block(arg_types=[TensorType(f32, value.shape) for value in inputs])
+        emitter = Emitter(block)
+        emitter.values.update(initializers)
+        for value, argument in zip(inputs, block.args, strict=True):
+            argument.location = name_loc(value.name)
+            emitter.values[value.name] = argument
+        self._emit(nodes, emitter)
+        results = [self._result(emitter, name) for name in outputs]
+        block.add_op(ReturnOp(*results))
+        main = FuncOp(
+            "main",
+            ([a.type for a in block.args], [r.type for r in results]),
+            Region(block),
+            arg_attrs=ArrayAttr([dictionary(value.name) for value in inputs]),
+            res_attrs=ArrayAttr([dictionary(name) for name in outputs]),
+        )
+        return ModuleOp([main])
+
+    def _opset(self) -> int:
+        versions = {e.domain: e.version for e in self.model.opset_import}
+        opset = versions.get("", versions.get("ai.onnx"))
+        if opset is None or not self.model.HasField("graph"):
+            raise InputError("not an ONNX model: no graph or no operator set version")
+        if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+            raise UnsupportedError(
+                f"unsupported opset {opset}: {OLDEST_OPSET} to {NEWEST_OPSET} are read; "
+                "convert the model with onnx.version_converter.convert_version(model, 17)"
+            )
+        return opset
+
+    def _initializers(self) -> dict[str, Constant]:
+        values: dict[str, Constant] = {}
+        if self.graph.sparse_initializer:
+            raise UnsupportedError("unsupported sparse initializers; store them as dense tensors")
+        for tensor in self.graph.initializer:
+            if tensor.name in values:
+                raise InputError(f"two initializers are called '{tensor.name}'")
+            values[tensor.name] = self._constant(tensor, tensor.name)
+        return values
+
+    def _constant(self, tensor: onnx.TensorProto, name: str) -> Constant:
+        def load() -> Array:
+            try:
+                return tensor_array(tensor, self.folder)
+            except ValueError as e:
+                raise InputError([Finding(name, "initializer", str(e))]) from None
+            except OSError as e:
+                message = f"cannot read external data: {e.strerror or e}"
+                raise InputError([Finding(name, "initializer", message)]) from None
+
+        try:
+            shape, dtype = tensor_shape(tensor), tensor_dtype(tensor)
+        except ValueError as e:
+            raise InputError([Finding(name, "initializer", str(e))]) from None
+        return Constant(name, shape, dtype, load, (name,))
+
+    def _nodes(
+        self,
+        opset: int,
+        inputs: Sequence[ModelInput],
+        initializers: dict[str, Constant],
+        outputs: Sequence[str],
+    ) -> list[Node]:
+        """The nodes that the outputs need, known to be in order and to name what exists."""
+        constants = set(initializers)
+        known = {*constants, *(value.name for value in inputs)}
+        produced = {name for proto in self.graph.node for name in proto.output}
+        nodes: list[Node] = []
+        for proto in self.graph.node:
+            node = Node(proto, opset, constants)
+            for name in filter(None, node.inputs):
+                if name in known:
+                    continue
+                if name in produced:
+                    raise node.wrong(
+                        f"reads '{name}' before it is computed: "
+                        "the graph has a cycle or its nodes are not sorted"
+                    )
+                raise node.wrong(f"reads '{name}', which nothing in the model computes")
+            for name in filter(None, node.outputs):
+                if name in known:
+                    raise node.wrong(f"computes '{name}', which exists already")
+                known.add(name)
+            if _is_folded(node):
+                constants.update(filter(None, node.outputs))
+            nodes.append(node)
+        for name in outputs:
+            if name not in known:
+                raise InputError(
+                    f"output '{name}' is computed by no node; the file may be truncated"
+                )
+        return list(_needed(nodes, outputs))
+
+    def _refused(self, node: Node) -> Sequence[Finding]:
+        is_evaluated = node.operator in FOLDABLE and _is_folded(node)
+        return () if is_evaluated else refusals(node)
+
+    def _emit(self, nodes: Sequence[Node], emitter: Emitter) -> None:
+        refused: list[Finding] = []
+        for node in nodes:
+            if any(name and name not in emitter.values for name in node.inputs):
+                continue  # Depends on what was refused.
+            emitter.node = node
+            try:
+                results = self._results(node, emitter)
+            except UnsupportedError as e:
+                refused.extend(e.findings)
+                continue
+            if len(results) < len(node.outputs):
+                raise node.wrong(f"has {len(node.outputs)} outputs, expected {len(results)}")
+            emitter.values.update(zip(node.outputs, results, strict=False))
+        if refused:
+            raise UnsupportedError(refused)
+
+    def _results(self, node: Node, emitter: Emitter) -> Sequence[Value]:
+        if node.operator in FOLDABLE and _is_folded(node):
+            operands = [emitter.array(i) if n else None for i, n in enumerate(node.inputs)]
+            names = [name or node.name for name in node.outputs]
+            arrays = evaluate(node, operands)
+            return [
+                Constant(name, a.shape, a.dtype, lambda a=a: a, (name,))
+                for name, a in zip(names, arrays, strict=False)
+            ]
+        if node.operator == "Constant" and (tensor := node.tensor("value")) is not None:
+            return [self._constant(tensor, node.outputs[0])]
+        value = OPERATORS[node.operator](node, emitter)
+        if unread := node.unread():
+            raise node.wrong(f"{node.operator} has no attribute '{unread[0]}'")
+        return [value, *(value for _ in node.outputs[1:])]
+
+    def _result(self, emitter: Emitter, name: str) -> SSAValue:
+        emitter.node = Node(onnx.NodeProto(name=name, op_type="graph output"), 0)
+        return emitter.materialize(emitter.values[name])
+
+
+def _is_folded(node: Node) -> bool:
+    """Whether the results of a node are constants."""
+    if node.operator in ("Constant", "Shape", "Size"):
+        return True
+    operands = [i for i, name in enumerate(node.inputs) if name]
+    known = all(node.is_constant(i) for i in operands) and bool(operands)
+    return known and (node.operator in FOLDABLE or node.operator in VIEWS)
+
+
+def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Iterator[Node]:
+    """Those of `nodes` that the `outputs` depend on, in order."""
+    wanted = set(outputs)
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if wanted.intersection(node.outputs):
+            wanted.update(filter(None, node.inputs))
+            kept.append(node)
+    return reversed(kept)

@@ -1,0 +1,83 @@
+"""
+Bytes of a model: the `.onnx` file itself and the external data that it names.
+
+External data is read only from regular files below the model's folder, and only as many bytes
+as the tensor's declared shape needs, so that a model cannot make us read anything else.
+"""
+
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from ceras_ir.diagnostics import InputError
+
+MAX_FILE_BYTES = (1 << 31) - 1
+"""What protobuf can hold in one message."""
+
+
+def read_model(path: str | Path) -> onnx.ModelProto:
+    """The protobuf message in `path`, of which nothing is known yet but that it parses."""
+    file = Path(path)
+    try:
+        if file.is_dir():
+            raise InputError("a folder, expected an ONNX file", str(path))
+        if (size := file.stat().st_size) > MAX_FILE_BYTES:
+            raise InputError(
+                f"{size} bytes exceed the 2 GiB of a protobuf file; "
+                "save the model with external data",
+                str(path),
+            )
+        data = file.read_bytes()
+    except OSError as e:
+        raise InputError(f"cannot read: {e.strerror or e}", str(path)) from None
+    if not data:
+        raise InputError("empty file, expected an ONNX model", str(path))
+    try:
+        return onnx.ModelProto.FromString(data)
+    except DecodeError:
+        raise InputError(
+            f"not an ONNX model, or a truncated one: {len(data)} bytes do not decode", str(path)
+        ) from None
+
+
+def read_external(tensor: onnx.TensorProto, folder: Path | None, size: int) -> bytes:
+    """The `size` bytes of a tensor whose data is in a file of its own; ValueError if it is not."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    if folder is None:
+        raise ValueError("external data, but the model was not read from a file")
+    path = _below(folder, entries.get("location", ""))
+    offset = _count(entries, "offset", 0)
+    if (length := _count(entries, "length", size)) != size:
+        raise ValueError(f"external data of {length} bytes, expected {size} for its shape")
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read(size)
+    if len(data) != size:
+        raise ValueError(
+            f"'{path.name}' ends after {offset + len(data)} bytes, expected {offset + size}"
+        )
+    return data
+
+
+def _below(folder: Path, location: str) -> Path:
+    """The file at `location`, which must be inside `folder` after all links are followed."""
+    inside = "a path below the model's folder"
+    parts = PurePosixPath(location).parts
+    if not parts or ".." in parts or "\0" in location:
+        raise ValueError(f"external data at '{location}', expected {inside}")
+    if location.startswith("/") or PureWindowsPath(location).anchor or "\\" in location:
+        raise ValueError(f"external data at '{location}', expected {inside}")
+    path = (folder / location).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise ValueError(f"external data '{location}' leads out by a link, expected {inside}")
+    if not path.is_file():
+        raise ValueError(f"external data file '{location}' is missing")
+    return path
+
+
+def _count(entries: dict[str, str], key: str, default: int) -> int:
+    text = entries.get(key, str(default))
+    if not text.isdecimal() or len(text) > 18:
+        raise ValueError(f"external data {key} must be a count of bytes, got '{text}'")
+    return int(text)

@@ -1,0 +1,126 @@
+"""
+One node of the model as operator importers see it: checked attributes, named operands, errors.
+
+An attribute that nobody asked for is an error (`unread`), so none can be dropped silently.
+"""
+
+from collections.abc import Container, Sequence
+
+import onnx
+
+from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
+
+LIMIT = 1 << 31
+"""Integers of attributes and shapes lie below this; no real network comes near it."""
+
+
+class Node:
+    """A node, the opset it is written in, and which of its operands are constants."""
+
+    def __init__(self, proto: onnx.NodeProto, opset: int, constants: Container[str] = ()):
+        self.proto = proto
+        self.opset = opset
+        self.inputs: Sequence[str] = tuple(proto.input)
+        self.outputs: Sequence[str] = tuple(proto.output)
+        self.constants = constants
+        domain = proto.domain if proto.domain != "ai.onnx" else ""
+        self.operator = f"{domain}::{proto.op_type}" if domain else proto.op_type
+        named = [name for name in self.outputs if name]
+        self.name: str = proto.name or (named[0] if named else self.operator)
+        self._attributes = {a.name: a for a in proto.attribute}
+        self._read: set[str] = set()
+        if len(self._attributes) != len(proto.attribute):
+            raise self.wrong("an attribute is given twice")
+
+    def has_input(self, index: int) -> bool:
+        """Whether an optional operand is given."""
+        return index < len(self.inputs) and bool(self.inputs[index])
+
+    def has_output(self, index: int) -> bool:
+        """Whether an optional result is asked for."""
+        return index < len(self.outputs) and bool(self.outputs[index])
+
+    def is_constant(self, index: int) -> bool:
+        """Whether a given operand is known at import time."""
+        return self.has_input(index) and self.inputs[index] in self.constants
+
+    def wrong(self, message: str) -> InputError:
+        """The error that the model contradicts itself, or ONNX, at this node."""
+        return InputError([Finding(self.name, self.operator, message)])
+
+    def unsupported(self, message: str) -> UnsupportedError:
+        """The error that this node is valid but not taken; `message` has rule and way out."""
+        return UnsupportedError([self.refusal(message)])
+
+    def refusal(self, message: str) -> Finding:
+        """What an `unsupported` error says."""
+        return Finding(self.name, self.operator, f"unsupported {self.operator}: {message}")
+
+    def _attribute(
+        self, name: str, kind: onnx.AttributeProto.AttributeType, what: str
+    ) -> onnx.AttributeProto | None:
+        self._read.add(name)
+        attribute = self._attributes.get(name)
+        if attribute is not None and attribute.type != kind:
+            raise self.wrong(f"attribute '{name}' must be {what}")
+        return attribute
+
+    def has_attribute(self, name: str) -> bool:
+        """Whether an attribute is given at all."""
+        return name in self._attributes
+
+    def ignore(self, *names: str) -> None:
+        """Attributes that change nothing in inference."""
+        self._read.update(names)
+
+    def unread(self) -> list[str]:
+        """Attributes that no importer asked for, which ONNX does not define for this operator."""
+        return sorted(set(self._attributes) - self._read)
+
+    def integer(self, name: str, default: int) -> int:
+        """An integer attribute."""
+        a = self._attribute(name, onnx.AttributeProto.INT, "an integer")
+        return default if a is None else self._bounded(name, a.i)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An integer attribute that is 0 or 1."""
+        value = self.integer(name, int(default))
+        if value not in (0, 1):
+            raise self.wrong(f"attribute '{name}' must be 0 or 1, got {value}")
+        return bool(value)
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """A list of integers, None where it is absent."""
+        a = self._attribute(name, onnx.AttributeProto.INTS, "a list of integers")
+        return None if a is None else tuple(self._bounded(name, i) for i in a.ints)
+
+    def number(self, name: str, default: float) -> float:
+        """A float attribute."""
+        a = self._attribute(name, onnx.AttributeProto.FLOAT, "a float")
+        return default if a is None else a.f
+
+    def numbers(self, name: str) -> tuple[float, ...] | None:
+        """A list of floats, None where it is absent."""
+        a = self._attribute(name, onnx.AttributeProto.FLOATS, "a list of floats")
+        return None if a is None else tuple(a.floats)
+
+    def string(self, name: str, default: str) -> str:
+        """A string attribute."""
+        a = self._attribute(name, onnx.AttributeProto.STRING, "a string")
+        return default if a is None else a.s.decode("utf-8", "replace")
+
+    def tensor(self, name: str) -> onnx.TensorProto | None:
+        """A tensor attribute, None where it is absent."""
+        a = self._attribute(name, onnx.AttributeProto.TENSOR, "a tensor")
+        return None if a is None else a.t
+
+    def axis(self, value: int, rank: int, name: str = "axis") -> int:
+        """`value` as a dimension of a tensor of `rank`, counted from the end if negative."""
+        if not -rank <= value < rank:
+            raise self.wrong(f"{name} must be in [{-rank}, {rank}), got {value}")
+        return value % rank
+
+    def _bounded(self, name: str, value: int) -> int:
+        if not -LIMIT < value < LIMIT:
+            raise self.wrong(f"attribute '{name}' must be below 2^31, got {value}")
+        return value

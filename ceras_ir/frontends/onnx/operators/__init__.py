@@ -1,0 +1,1 @@
+"""Importers of ONNX operators, one module per family."""

@@ -1,0 +1,65 @@
+"""Nodes that compute nothing, constants, and the shapes of values."""
+
+from math import prod
+
+import numpy as np
+
+from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.registry import first_output_only, operator, rule
+from ceras_ir.frontends.onnx.values import Constant, Value
+
+first_output_only("Dropout")
+
+
+@operator("Identity")
+def identity(node: Node, emitter: Emitter) -> Value:
+    """The operand itself."""
+    return emitter.value(0)
+
+
+@operator("Dropout")
+def dropout(node: Node, emitter: Emitter) -> Value:
+    """The operand itself: inference drops nothing."""
+    node.ignore("ratio", "seed", *("is_test",) * (node.opset < 7))
+    if node.has_input(2) and emitter.array(2).any():
+        raise node.unsupported("training_mode must be false; export the model in eval mode")
+    return emitter.value(0)
+
+
+@rule("Constant")
+def dense_number(node: Node) -> str | None:
+    """value must be a dense tensor, a number or a list of numbers"""
+    for name in ("sparse_value", "value_string", "value_strings"):
+        if node.has_attribute(name):
+            return f"got '{name}'; store it as a dense tensor of numbers"
+    return None
+
+
+@operator("Constant")
+def constant(node: Node, emitter: Emitter) -> Value:
+    """A number or list; the importer itself reads tensors."""
+    name = node.outputs[0]
+    if node.has_attribute("value_int"):
+        return Constant.of(name, np.array(node.integer("value_int", 0), np.int64))
+    if node.has_attribute("value_float"):
+        return Constant.of(name, np.array(node.number("value_float", 0.0), np.float32))
+    if (integers := node.integers("value_ints")) is not None:
+        return Constant.of(name, np.array(integers, np.int64))
+    if (floats := node.numbers("value_floats")) is not None:
+        return Constant.of(name, np.array(floats, np.float32))
+    raise node.wrong("has no value")
+
+
+@operator("Shape")
+def shape(node: Node, emitter: Emitter) -> Value:
+    """Known, as all shapes are; `start` and `end` (opset 15) cut as Python does."""
+    start, end = node.integer("start", 0), node.integer("end", len(emitter.shape(0)))
+    extents = emitter.shape(0)[slice(start, end)]
+    return Constant.of(node.outputs[0], np.array(extents, np.int64))
+
+
+@operator("Size")
+def size(node: Node, emitter: Emitter) -> Value:
+    """The number of elements."""
+    return Constant.of(node.outputs[0], np.array(prod(emitter.shape(0)), np.int64))

@@ -1,0 +1,87 @@
+"""Matrix products. `graph.matmul` takes [M, K] and transposed weights [N, K]."""
+
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects.graph import Binary, MatmulOp
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.registry import operator
+from ceras_ir.frontends.onnx.values import Constant, Value
+
+
+@operator("MatMul")
+def matmul(node: Node, emitter: Emitter) -> Value:
+    """Leading dimensions of the first operand are rows; the second one is a single matrix."""
+    left, right = emitter.shape(0), emitter.shape(1)
+    if not left or not right:
+        raise node.wrong(f"scalar operand: shapes {list(left)} and {list(right)}")
+    columns, rows = left[-1], right[-2:][0]
+    if columns != rows:
+        raise node.wrong(f"{list(left)} times {list(right)}: {columns} columns, expected {rows}")
+    if prod(right[:-2]) != 1:
+        raise node.unsupported(
+            f"the second operand must be one matrix, got shape {list(right)}; "
+            "split the batch into products of its own"
+        )
+    outputs = right[-1] if len(right) > 1 else 1
+    weights = emitter.transposed(emitter.reshaped(emitter.value(1), (rows, outputs)), (1, 0))
+    flat = emitter.reshaped(emitter.value(0), (prod(left[:-1]), columns))
+    product = _product(emitter, flat, weights, None)
+    ones = right[:-2] if len(right) > len(left) else ()
+    shape = (*ones[: len(right) - len(left)], *left[:-1], *right[-1:][: len(right) - 1])
+    return emitter.reshaped(product, shape)
+
+
+@operator("Gemm")
+def gemm(node: Node, emitter: Emitter) -> Value:
+    """`alpha * A' * B' + beta * C`; factors go into constants where they meet one."""
+    node.ignore(*("broadcast",) * (node.opset < 7))
+    a, b = emitter.value(0), emitter.value(1)
+    for value in (a, b):
+        if len(shape_of_value(value)) != 2:
+            raise node.wrong(f"matrix expected, got shape {list(shape_of_value(value))}")
+    a = emitter.transposed(a, (1, 0)) if node.flag("transA") else a
+    weights = b if node.flag("transB") else emitter.transposed(b, (1, 0))
+    (m, k), (n, wk) = shape_of_value(a), shape_of_value(weights)
+    if k != wk:
+        raise node.wrong(f"[{m}, {k}] times [{wk}, {n}]: {k} columns, expected {wk}")
+    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
+    weights = _scaled(emitter, weights, alpha, "weights")
+    if not node.has_input(2) or beta == 0.0:
+        return _product(emitter, a, weights, None)
+    c = _scaled(emitter, emitter.value(2), beta, "bias")
+    shape = shape_of_value(c)
+    if len(shape) > 2 or any(e not in (1, f) for e, f in zip(shape[::-1], (n, m), strict=False)):
+        raise node.wrong(f"C of shape {list(shape)} does not broadcast to [{m}, {n}]")
+    if shape[-1:] == (n,) and prod(shape[:-1]) == 1:
+        return _product(emitter, a, weights, emitter.reshaped(c, (n,)))
+    if isinstance(c, Constant) and prod(shape) == 1:
+        # One number for all channels is a bias of equal entries.
+        entries = np.broadcast_to(c.load().reshape(()), (n,))
+        return _product(emitter, a, weights, Constant.of(c.name, entries))
+    return emitter.binary(Binary.ADD, _product(emitter, a, weights, None), c)
+
+
+def _product(emitter: Emitter, rows: Value, weights: Value, bias: Value | None) -> SSAValue:
+    return emitter.emit(
+        MatmulOp(
+            emitter.materialize(rows),
+            emitter.materialize(weights),
+            None if bias is None else emitter.materialize(bias),
+            result_element=f32,
+        )
+    )
+
+
+def _scaled(emitter: Emitter, value: Value, factor: float, suffix: str) -> Value:
+    """`factor * value`, folded into a constant."""
+    if factor == 1.0:
+        return value
+    scale = np.float32(factor)
+    if isinstance(value, Constant) and value.dtype == np.float32:
+        return emitter.constant(value.load().astype(np.float32, copy=False) * scale, suffix)
+    return emitter.binary(Binary.MUL, value, emitter.constant(np.array(scale), "factor"))

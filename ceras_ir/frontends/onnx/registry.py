@@ -1,0 +1,102 @@
+"""
+Which ONNX operators are imported, by whom, and under which rules.
+
+`@operator` names the importer of an operator family, `@rule` a condition on single nodes that
+can be checked before any work is done. The docstring of a rule is what the user reads, so it
+is a sentence that says what is taken; the function returns what the node has instead and what
+would work, or None. Importing the modules of `OPERATOR_MODULES` fills the tables.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TypeAlias
+
+from ceras_ir.diagnostics import Finding
+from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.values import Value
+
+OperatorImporter: TypeAlias = Callable[[Node, Emitter], Value]
+"""Emits what a node computes and returns its first result; there are no others."""
+
+Rule: TypeAlias = Callable[[Node], str | None]
+
+OPERATORS: dict[str, OperatorImporter] = {}
+RULES: dict[str, list[Rule]] = {}
+
+OPERATOR_MODULES = (
+    "activation",
+    "arithmetic",
+    "convolution",
+    "identity",
+    "layout",
+    "matrix",
+    "normalization",
+    "pooling",
+    "resize",
+    "softmax",
+)
+
+REMEDIES = {
+    "QuantizeLinear": "import the float model and quantize it with --quantize",
+    "DequantizeLinear": "import the float model and quantize it with --quantize",
+    "Pad": "give the padding to the following Conv or pooling as its 'pads'",
+    "ConvTranspose": "use Resize followed by Conv",
+}
+"""The way out for operators that users are likely to bring."""
+
+REMEDY = "export the model without it, or rewrite it with supported operators"
+
+
+def operator(*names: str) -> Callable[[OperatorImporter], OperatorImporter]:
+    """Register the importer of the operators called `names`."""
+
+    def register(function: OperatorImporter) -> OperatorImporter:
+        for name in names:
+            assert name not in OPERATORS, name
+            OPERATORS[name] = function
+        return function
+
+    return register
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a condition on nodes of the operators called `names`."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            RULES.setdefault(name, []).append(function)
+        return function
+
+    return register
+
+
+def first_output_only(*names: str) -> None:
+    """Register the rule that no result but the first is used, for operators that have more."""
+
+    def only_first(node: Node) -> str | None:
+        """only the first output can be used"""
+        if any(node.outputs[1:]):
+            extra = next(name for name in node.outputs[1:] if name)
+            return f"'{extra}' is another; remove what reads it"
+        return None
+
+    rule(*names)(only_first)
+
+
+def load_operators() -> None:
+    """Fill the tables."""
+    for module in OPERATOR_MODULES:
+        import_module(f"ceras_ir.frontends.onnx.operators.{module}")
+
+
+def refusals(node: Node) -> Sequence[Finding]:
+    """Everything that can be known to be unsupported about a node without its operands' shapes."""
+    if node.operator not in OPERATORS:
+        remedy = REMEDIES.get(node.operator, REMEDY)
+        return [node.refusal(f"not an operator that is imported; {remedy}")]
+    found: list[Finding] = []
+    for check in RULES.get(node.operator, ()):
+        if (got := check(node)) is not None:
+            found.append(node.refusal(f"{check.__doc__}; {got}"))
+    return found

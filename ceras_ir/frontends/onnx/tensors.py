@@ -1,0 +1,97 @@
+"""
+`TensorProto` as numpy arrays: declared sizes are checked against the data before anything is made.
+
+Raw data is viewed, not copied. The errors are `ValueError`s, to which the caller adds the node.
+"""
+
+from math import prod
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from ceras_ir.frontends.onnx.model_file import read_external
+
+Array: TypeAlias = NDArray[np.generic]
+
+MAX_ELEMENTS = (1 << 31) - 1
+"""Elements of the largest tensor that is taken."""
+
+DTYPES: dict[int, np.dtype[np.generic]] = {
+    onnx.TensorProto.FLOAT: np.dtype("<f4"),
+    onnx.TensorProto.DOUBLE: np.dtype("<f8"),
+    onnx.TensorProto.FLOAT16: np.dtype("<f2"),
+    onnx.TensorProto.INT8: np.dtype("i1"),
+    onnx.TensorProto.UINT8: np.dtype("u1"),
+    onnx.TensorProto.INT16: np.dtype("<i2"),
+    onnx.TensorProto.UINT16: np.dtype("<u2"),
+    onnx.TensorProto.INT32: np.dtype("<i4"),
+    onnx.TensorProto.UINT32: np.dtype("<u4"),
+    onnx.TensorProto.INT64: np.dtype("<i8"),
+    onnx.TensorProto.UINT64: np.dtype("<u8"),
+    onnx.TensorProto.BOOL: np.dtype("?"),
+}
+"""Element types that constants may have; only float32 ones can meet a feature map."""
+
+
+def type_name(data_type: int) -> str:
+    """The name of an ONNX element type, for diagnostics."""
+    names = {number: name for name, number in onnx.TensorProto.DataType.items()}
+    return names.get(data_type, f"element type {data_type}").lower()
+
+
+def tensor_shape(tensor: onnx.TensorProto) -> tuple[int, ...]:
+    """The declared shape, known to be of bounded size."""
+    shape = tuple(tensor.dims)
+    if any(extent < 0 for extent in shape):
+        raise ValueError(f"shape {list(shape)} has a negative extent")
+    if prod(shape) > MAX_ELEMENTS:
+        raise ValueError(f"shape {list(shape)} has more than 2^31 - 1 elements")
+    return shape
+
+
+def tensor_dtype(tensor: onnx.TensorProto) -> np.dtype[np.generic]:
+    """The numpy type of the elements."""
+    dtype = DTYPES.get(tensor.data_type)
+    if dtype is None:
+        raise ValueError(
+            f"unsupported element type {type_name(tensor.data_type)}; "
+            "numbers of at most 64 bits and booleans are read"
+        )
+    return dtype
+
+
+def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> Array:
+    """The elements, read-only."""
+    shape, dtype = tensor_shape(tensor), tensor_dtype(tensor)
+    size = prod(shape) * dtype.itemsize
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raw = read_external(tensor, folder, size)
+    elif tensor.HasField("raw_data"):
+        raw = tensor.raw_data
+    else:
+        return _listed_array(tensor, shape, dtype)
+    if len(raw) != size:
+        raise ValueError(
+            f"{len(raw)} bytes of data, expected {size} for shape {list(shape)} of {dtype}"
+        )
+    return np.frombuffer(raw, dtype).reshape(shape)
+
+
+def _listed_array(
+    tensor: onnx.TensorProto, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+) -> Array:
+    """Elements stored one by one in a field of their type."""
+    listed = max(
+        len(tensor.float_data),
+        len(tensor.double_data),
+        len(tensor.int32_data),
+        len(tensor.int64_data),
+        len(tensor.uint64_data),
+    )
+    if listed != prod(shape):
+        raise ValueError(f"{listed} elements of data, expected {prod(shape)} for {list(shape)}")
+    return np.asarray(numpy_helper.to_array(tensor), dtype).reshape(shape)

@@ -1,0 +1,63 @@
+"""
+What a name of the model stands for while it is imported: an IR value or a constant.
+
+Constants stay outside the IR until a feature map meets them, so that weights can be permuted
+for free and shape arithmetic leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ceras_ir.frontends.onnx.tensors import Array
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor known at import time, loaded when it is needed and not kept."""
+
+    name: str
+    """What the model calls it; the location of the IR constant made of it."""
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    load: Callable[[], Array] = field(repr=False)
+    key: tuple[Hashable, ...] | None = None
+    """Equal for constants that are equal for certain, None for one of its own."""
+
+    @classmethod
+    def of(cls, name: str, array: Array) -> Constant:
+        """An array that is already there."""
+        return cls(name, array.shape, array.dtype, lambda: array)
+
+    def transposed(self, permutation: Sequence[int]) -> Constant:
+        """The same elements with dimensions in another order."""
+        order = tuple(permutation)
+        return Constant(
+            self.name,
+            tuple(self.shape[p] for p in order),
+            self.dtype,
+            lambda: np.transpose(self.load(), order),
+            self._key("transpose", order),
+        )
+
+    def reshaped(self, shape: Sequence[int]) -> Constant:
+        """The same elements in another shape."""
+        target = tuple(shape)
+        return Constant(
+            self.name,
+            target,
+            self.dtype,
+            lambda: self.load().reshape(target),
+            self._key("reshape", target),
+        )
+
+    def _key(self, *step: Hashable) -> tuple[Hashable, ...] | None:
+        return None if self.key is None else (*self.key, step)
+
+
+Value: TypeAlias = SSAValue | Constant

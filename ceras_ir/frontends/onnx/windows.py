@@ -1,0 +1,99 @@
+"""
+Sliding windows as ONNX describes them (`pads`, `auto_pad`, `ceil_mode`), resolved to numbers.
+
+One spatial dimension becomes two, the first of extent 1.
+"""
+
+from dataclasses import dataclass
+
+from ceras_ir.dialects.graph import window_extent
+from ceras_ir.frontends.onnx.node import Node
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over height and width; `padding` is [top, left, bottom, right]."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilations: tuple[int, int]
+    overhang: bool
+    """Whether rounding the output extent up made the padding larger than the model says."""
+
+
+def read_window(node: Node, kernel: tuple[int, ...], extents: tuple[int, ...]) -> Window:
+    """The window of `kernel` taps that `node` moves over spatial `extents`."""
+    rank = len(extents)
+    strides = _list(node, "strides", rank, 1)
+    dilations = _list(node, "dilations", rank, 1)
+    if any(k < 1 for k in kernel):
+        raise node.wrong(f"kernel of shape {list(kernel)}, expected extents of at least 1")
+    pads = node.integers("pads")
+    auto = node.string("auto_pad", "NOTSET")
+    ceil = node.flag("ceil_mode") if node.has_attribute("ceil_mode") else False
+    sizes = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
+    if auto == "NOTSET":
+        if pads is None:
+            pads = (0,) * (2 * rank)
+        if len(pads) != 2 * rank or any(p < 0 for p in pads):
+            raise node.wrong(
+                f"attribute 'pads' must be {2 * rank} integers of at least 0, got {list(pads)}"
+            )
+        before, after = list(pads[:rank]), list(pads[rank:])
+    elif auto == "VALID":
+        before, after = [0] * rank, [0] * rank
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        total = [
+            max((-(-n // s) - 1) * s + size - n, 0)
+            for n, s, size in zip(extents, strides, sizes, strict=True)
+        ]
+        less, more = [t // 2 for t in total], [t - t // 2 for t in total]
+        before, after = (less, more) if auto == "SAME_UPPER" else (more, less)
+        ceil = False
+    else:
+        raise node.wrong(
+            f"attribute 'auto_pad' must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got '{auto}'"
+        )
+    for i in range(rank):
+        if extents[i] + before[i] + after[i] < sizes[i]:
+            raise node.wrong(
+                f"a window of {sizes[i]} does not fit an input of {extents[i]} "
+                f"with padding {before[i]} and {after[i]}"
+            )
+    overhang = False
+    if ceil:
+        for i in range(rank):
+            if auto == "VALID" and (extents[i] - sizes[i]) % strides[i]:
+                raise node.unsupported(
+                    "ceil_mode with auto_pad=VALID, which ONNX and ONNX Runtime read "
+                    "differently; write the padding as 'pads'"
+                )
+            needed = _rounded_up(extents[i], before[i], after[i], sizes[i], strides[i])
+            overhang |= needed > after[i]
+            after[i] = max(needed, after[i])
+    lift = (1,) * (2 - rank)
+    zero = (0,) * (2 - rank)
+    k, s, d = lift + kernel, lift + strides, lift + dilations
+    b, a = (*zero, *before), (*zero, *after)
+    return Window((k[0], k[1]), (s[0], s[1]), (b[0], b[1], a[0], a[1]), (d[0], d[1]), overhang)
+
+
+def _rounded_up(extent: int, before: int, after: int, window: int, stride: int) -> int:
+    """The padding behind that makes room for a last window that the floor would drop."""
+    outputs = -(-(extent + before + after - window) // stride) + 1
+    # A window that would start behind the input does not count.
+    if (outputs - 1) * stride >= extent + before:
+        outputs -= 1
+    return (outputs - 1) * stride + window - extent - before
+
+
+def _list(node: Node, name: str, rank: int, default: int) -> tuple[int, ...]:
+    values = node.integers(name)
+    if values is None:
+        return (default,) * rank
+    if len(values) != rank or any(v < 1 for v in values):
+        raise node.wrong(
+            f"attribute '{name}' must be {rank} integers of at least 1, got {list(values)}"
+        )
+    return values

@@ -1,0 +1,101 @@
+"""Scratchpads as numpy arrays, and the 16x16 intrinsic over boxes in them as matrix products."""
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from ceras_ir.dialects import tile
+
+Array: TypeAlias = NDArray[np.generic]
+
+Loop: TypeAlias = tuple[int, int, int, int]
+"""Extent, and strides in accumulators, inputs and weights."""
+
+FLOAT32_VECTORS = 64
+"""Sums of so many products of int8 vectors are exact in float32: 64 * 16 * 2^14 = 2^24."""
+
+
+@dataclass(eq=False)
+class Scratchpad:
+    """A buffer on chip: `shape` vectors, row-major in `vectors`."""
+
+    vectors: Array
+    shape: tuple[int, ...]
+    turns: int = 0
+    """How often the next buffer of this ring has been asked for."""
+
+    def position(self, indices: tuple[int, ...]) -> int:
+        """Which vector leading indices mean; those left out are zero."""
+        position = 0
+        for extent, index in zip(self.shape, (*indices, *(0,) * len(self.shape)), strict=False):
+            position = position * extent + index
+        assert 0 <= position < len(self.vectors), f"vector {position} of {self.shape}"
+        return position
+
+    def box(self, start: int, extents: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        """A view of the vectors that loops reach."""
+        reach = sum((e - 1) * s for e, s in zip(extents, strides, strict=True))
+        assert start + reach < len(self.vectors), f"vector {start + reach} of {self.shape}"
+        base = self.vectors[start:]
+        steps = [s * base.strides[0] for s in strides]
+        return as_strided(base, (*extents, *base.shape[1:]), (*steps, *base.strides[1:]))
+
+
+def accumulate(
+    op: tile.GemmOp,
+    acc: tuple[Scratchpad, int],
+    inp: tuple[Scratchpad, int],
+    wgt: tuple[Scratchpad, int],
+) -> None:
+    """
+    `tile.gemm` as matrix products. Loops that move only input and accumulator are rows, those
+    that move only weights and accumulator columns, those that leave the accumulator alone are
+    summed over; any other loop is run one iteration after the other.
+    """
+    strides = zip(
+        op.acc_strides.get_values(),
+        op.inp_strides.get_values(),
+        op.wgt_strides.get_values(),
+        strict=True,
+    )
+    rows, columns, sums, outer = (list[Loop]() for _ in range(4))
+    for extent, (a, i, w) in zip(op.loops, strides, strict=True):
+        kind = sums if not a else rows if not w else columns if not i else outer
+        kind.append((extent, a, i, w))
+    if not _distinct(rows + columns):
+        outer, rows, columns = outer + rows + columns, [], []
+    for steps in product(*(range(extent) for extent, *_ in outer)):
+        at = [
+            start + sum(k * loop[1 + j] for k, loop in zip(steps, outer, strict=True))
+            for j, (_, start) in enumerate((acc, inp, wgt))
+        ]
+        left = _box(inp[0], at[1], rows + sums, 2)
+        right = _box(wgt[0], at[2], columns + sums, 3)
+        count = prod(extent for extent, *_ in sums)
+        real = np.float32 if count <= FLOAT32_VECTORS else np.float64
+        k = count * tile.LANES
+        # [rows, sums, in] and [columns, sums, out, in]
+        a = left.astype(real).reshape(-1, k)
+        b = right.astype(real).reshape(-1, count, tile.LANES, tile.LANES)
+        b = b.transpose(1, 3, 0, 2).reshape(k, -1)
+        total = (a @ b).astype(np.int64).astype(np.int32)
+        target = _box(acc[0], at[0], rows + columns, 1)
+        target[...] = target.astype(np.int32) + total.reshape(target.shape)
+
+
+def _box(pad: Scratchpad, start: int, loops: list[Loop], which: int) -> Array:
+    extents = tuple(loop[0] for loop in loops)
+    return pad.box(start, extents, tuple(loop[which] for loop in loops))
+
+
+def _distinct(loops: list[Loop]) -> bool:
+    """Whether every iteration has an accumulator of its own."""
+    reached = np.zeros(1, np.int64)
+    for extent, stride, _, _ in loops:
+        reached = (reached[:, None] + stride * np.arange(extent)).reshape(-1)
+    return len(np.unique(reached)) == len(reached)

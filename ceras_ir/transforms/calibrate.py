@@ -1,0 +1,34 @@
+"""The pipeline `calibrate`: everything that `quantize` needs to know of the data."""
+
+from dataclasses import dataclass
+
+from xdsl.passes import ModulePass
+
+from ceras_ir.transforms.observe_ranges import ObserveRangesPass
+from ceras_ir.transforms.pipeline import PipelinePass
+from ceras_ir.transforms.split_activation import SplitActivationPass
+
+
+@dataclass(frozen=True)
+class CalibratePass(PipelinePass):
+    """
+    Record the range and exponent of every value of a float network, values before a lookup
+    table included, so that `quantize` can run again and again without data.
+
+    The options are those of `observe-ranges`.
+    """
+
+    name = "calibrate"
+
+    calibration: str | None = None
+    samples: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.passes()  # Refuses options out of range before anything runs.
+
+    def passes(self) -> tuple[ModulePass, ...]:
+        return (
+            SplitActivationPass(),
+            ObserveRangesPass(self.calibration, self.samples, self.seed),
+        )

@@ -1,0 +1,1 @@
+"""Rewrite patterns that operations give to `canonicalize`."""

@@ -1,0 +1,126 @@
+"""
+Canonical forms of reshapes and transposes: none that is an identity, never two in a row, never
+on a constant, and a reshape wherever a transpose only moves dimensions of extent 1.
+"""
+
+from xdsl.dialects.builtin import DenseResourceAttr
+from xdsl.ir import SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from ceras_ir.dialects.graph import (
+    ConstantOp,
+    ReshapeOp,
+    TransposeOp,
+    element_of,
+    quantized_element,
+    shape_of,
+)
+
+
+def permutation_of(op: TransposeOp) -> tuple[int, ...]:
+    """Dimension `i` of the result is dimension `permutation[i]` of the operand."""
+    return tuple(op.permutation.get_values())
+
+
+def inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation that undoes another."""
+    return tuple(permutation.index(i) for i in range(len(permutation)))
+
+
+def is_reshape(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
+    """Whether transposing `shape` leaves the elements where they are."""
+    moved = [p for p in permutation if shape[p] != 1]
+    return moved == sorted(moved)
+
+
+def is_per_axis(value: SSAValue) -> bool:
+    """Whether the element type itself refers to a dimension, which must then stay in place."""
+    element = quantized_element(value)
+    return element is not None and element.is_per_axis
+
+
+class RemoveIdentityLayout(RewritePattern):
+    """A reshape to the same shape or a transpose to the same order is its operand."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp | TransposeOp, rewriter: PatternRewriter, /):
+        if isinstance(op, TransposeOp):
+            order = permutation_of(op)
+            if order != tuple(range(len(order))):
+                return
+        elif op.input.type != op.result.type:
+            return
+        rewriter.replace(op, (), [op.input])
+
+
+class MergeReshapes(RewritePattern):
+    """`reshape(reshape(x))` is `reshape(x)`: the row-major order is the same throughout."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter, /):
+        inner = op.input.owner
+        if not isinstance(inner, ReshapeOp):
+            return
+        merged = ReshapeOp(inner.input, shape_of(op.result))
+        merged.location = op.location
+        rewriter.replace(op, merged)
+
+
+class MergeTransposes(RewritePattern):
+    """`transpose(transpose(x, p), q)` is `transpose(x, r)` with `r[i] = p[q[i]]`."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter, /):
+        inner = op.input.owner
+        if not isinstance(inner, TransposeOp):
+            return
+        first, second = permutation_of(inner), permutation_of(op)
+        merged = TransposeOp(inner.input, [first[i] for i in second])
+        merged.location = op.location
+        rewriter.replace(op, merged)
+
+
+class TransposeToReshape(RewritePattern):
+    """A transpose that keeps the order of all dimensions but those of extent 1 moves nothing."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter, /):
+        order = permutation_of(op)
+        if order == tuple(range(len(order))) or is_per_axis(op.input):
+            return
+        if not is_reshape(shape_of(op.input), order):
+            return
+        reshape = ReshapeOp(op.input, shape_of(op.result))
+        reshape.location = op.location
+        rewriter.replace(op, reshape)
+
+
+class FoldConstantLayout(RewritePattern):
+    """A reshape or transpose of a constant is a constant."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp | TransposeOp, rewriter: PatternRewriter, /):
+        constant = op.input.owner
+        if not isinstance(constant, ConstantOp) or is_per_axis(op.input):
+            return
+        # An elided constant has a shape but no elements to move.
+        if isinstance(constant.value, DenseResourceAttr):
+            return
+        array = constant.array()
+        moved = (
+            array.transpose(permutation_of(op))
+            if isinstance(op, TransposeOp)
+            else array.reshape(shape_of(op.result))
+        )
+        element = element_of(op.result)
+        rewriter.replace(op, ConstantOp.from_array(moved, element, location=constant.location))
+
+
+LAYOUT_PATTERNS: tuple[RewritePattern, ...] = (
+    RemoveIdentityLayout(),
+    MergeReshapes(),
+    MergeTransposes(),
+    TransposeToReshape(),
+    FoldConstantLayout(),
+)
+"""For `ReshapeOp` and `TransposeOp`."""

@@ -1,0 +1,162 @@
+"""Fold products and sums per channel, such as batch normalization, into what feeds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+
+from ceras_ir.dialects.graph import (
+    Binary,
+    BinaryOp,
+    ConstantOp,
+    Conv2dOp,
+    LinearOperation,
+    MatmulOp,
+    constant_array,
+    shape_of,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def per_channel(value: SSAValue, channels: int) -> NDArray[np.float32] | None:
+    """A constant with one number for every channel, or one for all of them, as a vector."""
+    import numpy as np
+
+    shape = shape_of(value)
+    if any(extent != 1 for extent in shape[:-1]) or shape[-1:] not in ((), (1,), (channels,)):
+        return None
+    array = constant_array(value)
+    if array is None or array.dtype != np.float32:
+        return None
+    return np.broadcast_to(array.astype(np.float32, copy=False).reshape(-1), (channels,))
+
+
+class FoldPerChannelConstant(RewritePattern):
+    """
+    `(conv(x, w) + b) * s` becomes `conv(x, w * s) + b * s`, and `(conv(x, w) + b) + t` becomes
+    `conv(x, w) + (b + t)`; `graph.matmul` likewise.
+
+    Equal over the reals. In float32 every weight and bias is rounded once more: a relative
+    error below 2^-23 of the sum of the magnitudes that are added.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter, /):
+        flipped = not isinstance(op.lhs.owner, Conv2dOp | MatmulOp)
+        value, other = (op.rhs, op.lhs) if flipped else (op.lhs, op.rhs)
+        linear = value.owner
+        if not isinstance(linear, Conv2dOp | MatmulOp) or op.is_quantized:
+            return
+        # Another reader needs the value before; and nothing may have been applied to it yet.
+        if not value.has_one_use() or linear.activation or linear.residual is not None:
+            return
+        if shape_of(op.result) != shape_of(value):
+            return
+        if (constant := per_channel(other, shape_of(value)[-1])) is None:
+            return
+        folded = _fold(linear, op, constant, is_right_hand=flipped)
+        if folded is None:
+            return
+        weights, bias = folded
+        rewriter.insert([c for c in (weights, bias) if c is not None])
+        new_weights = linear.weights if weights is None else weights.result
+        rewriter.replace(op, _rebuilt(linear, new_weights, bias.result, op))
+        rewriter.erase(linear)
+
+
+def _fold(
+    linear: Conv2dOp | MatmulOp, op: BinaryOp, constant: NDArray[np.float32], is_right_hand: bool
+) -> tuple[ConstantOp | None, ConstantOp] | None:
+    """The new weights, None where they stay, and the new bias; None if one is no constant."""
+    import numpy as np
+
+    bias, location = np.zeros_like(constant), linear.location
+    if linear.bias is not None:
+        known = per_channel(linear.bias, constant.size)
+        if known is None or not isinstance(linear.bias.owner, ConstantOp):
+            return None
+        bias, location = known, linear.bias.owner.location
+    factor = None
+    match op.function:
+        case Binary.MUL:
+            factor, bias = constant, bias * constant
+        case Binary.ADD:
+            bias = bias + constant
+        case Binary.SUB if is_right_hand:
+            factor, bias = np.full_like(constant, -1), constant - bias
+        case Binary.SUB:
+            bias = bias - constant
+    weights = None
+    if factor is not None and (weights := _scaled(linear.weights, factor)) is None:
+        return None
+    return weights, ConstantOp.from_array(bias, location=location)
+
+
+def _scaled(weights: SSAValue, factor: NDArray[np.float32]) -> ConstantOp | None:
+    """Weights with every output channel, the first dimension, multiplied by its factor."""
+    constant = weights.owner
+    if not isinstance(constant, ConstantOp):
+        return None
+    import numpy as np
+
+    array = constant.array()
+    column = factor.reshape((-1,) + (1,) * (array.ndim - 1))
+    scaled = array.astype(np.float32, copy=False) * column
+    return ConstantOp.from_array(scaled, location=constant.location)
+
+
+def _rebuilt(
+    linear: LinearOperation, weights: SSAValue, bias: SSAValue, op: BinaryOp
+) -> LinearOperation:
+    """`linear` with other constants and the activation of `op`, in its place and under its name."""
+    new: LinearOperation
+    if isinstance(linear, Conv2dOp):
+        new = Conv2dOp(
+            linear.input,
+            weights,
+            bias,
+            result_element=linear.result.type.element_type,
+            strides=linear.strides.get_values(),
+            padding=linear.padding.get_values(),
+            dilations=linear.dilations.get_values(),
+            groups=linear.group_count,
+            activation=op.activation,
+        )
+    else:
+        new = MatmulOp(
+            linear.input,
+            weights,
+            bias,
+            result_element=linear.result.type.element_type,
+            activation=op.activation,
+        )
+    new.attributes.update(linear.attributes)
+    new.location = linear.location
+    return new
+
+
+@dataclass(frozen=True)
+class FoldBatchNormPass(ModulePass):
+    """Fold `graph.binary` with one constant per channel into the convolution or product before."""
+
+    name = "fold-batch-norm"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        # The applier also erases the constants that nobody reads any more.
+        patterns = GreedyRewritePatternApplier([FoldPerChannelConstant()])
+        PatternRewriteWalker(patterns).rewrite_module(op)

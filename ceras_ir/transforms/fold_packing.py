@@ -1,0 +1,79 @@
+"""Keep the accelerator's layout between neighbouring launches."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+
+from ceras_ir.dialects import mem
+
+
+class CancelPackOfUnpack(RewritePattern):
+    """
+    `pack(unpack(x))` becomes `x`.
+
+    Exact where packed values are read by launches, whose weights are zero in lanes past the
+    last channel, and by `mem.unpack`, which drops those lanes.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: mem.PackOp, rewriter: PatternRewriter, /):
+        unpack = op.input.owner
+        if not isinstance(unpack, mem.UnpackOp) or unpack.input.type != op.result.type:
+            return
+        readers = {type(use.operation) for use in op.result.uses}
+        if not readers <= {mem.LaunchOp, mem.UnpackOp}:
+            return
+        rewriter.replace(op, [], [unpack.input])
+        if not unpack.result.uses:
+            rewriter.erase(unpack)
+
+
+class SharePack(RewritePattern):
+    """A value that is packed twice is packed once, where it is made."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: mem.PackOp, rewriter: PatternRewriter, /):
+        block = op.parent
+        assert block is not None
+        packs = [u.operation for u in op.input.uses if isinstance(u.operation, mem.PackOp)]
+        if len(packs) < 2:
+            return
+        first = min(packs, key=block.get_operation_index)
+        if first is not op:
+            rewriter.replace(op, [], [first.results[0]])
+
+
+class EraseUnusedUnpack(RewritePattern):
+    """An unpacked value that nothing reads need not be unpacked."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: mem.UnpackOp, rewriter: PatternRewriter, /):
+        if not op.result.uses:
+            rewriter.erase(op)
+
+
+@dataclass(frozen=True)
+class FoldPackingPass(ModulePass):
+    """
+    Remove `mem.unpack` followed by `mem.pack`, and pack no value twice, so that data is packed
+    only where it comes from the CPU and unpacked only where the CPU reads it.
+    """
+
+    name = "fold-packing"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        patterns: list[RewritePattern] = [
+            CancelPackOfUnpack(),
+            SharePack(),
+            EraseUnusedUnpack(),
+        ]
+        PatternRewriteWalker(GreedyRewritePatternApplier(patterns)).rewrite_module(op)

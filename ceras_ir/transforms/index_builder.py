@@ -1,0 +1,103 @@
+"""Build loops and index arithmetic, folding what is known while building."""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint
+
+Index: TypeAlias = SSAValue | int
+"""An index that is computed, or known."""
+
+
+class IndexBuilder:
+    """
+    Inserts before `start`, or inside of the loop that is being built; constants go to the
+    front of the block, once each.
+    """
+
+    def __init__(self, start: Operation):
+        block = start.parent
+        assert block is not None
+        self._block = block
+        self._last_constant: arith.ConstantOp | None = None
+        self._builder = Builder(InsertPoint.before(start))
+        self._constants: dict[int, SSAValue] = {}
+
+    def add(self, op: Operation) -> Operation:
+        """Insert `op` here."""
+        return self._builder.insert(op)
+
+    def value(self, index: Index) -> SSAValue:
+        """`index` as a value."""
+        if isinstance(index, SSAValue):
+            return index
+        if index not in self._constants:
+            constant = arith.ConstantOp(IntegerAttr(index, IndexType()))
+            last = self._last_constant
+            at = InsertPoint.at_start(self._block) if last is None else InsertPoint.after(last)
+            Builder(at).insert(constant)
+            self._last_constant = constant
+            self._constants[index] = constant.result
+        return self._constants[index]
+
+    def values(self, *indices: Index) -> list[SSAValue]:
+        """Indices as values, without trailing zeros."""
+        kept = list(indices)
+        while kept and isinstance(kept[-1], int) and kept[-1] == 0:
+            kept.pop()
+        return [self.value(i) for i in kept]
+
+    def sum(self, a: Index, b: Index) -> Index:
+        """`a + b`"""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if isinstance(a, int):
+            a, b = b, a
+        assert isinstance(a, SSAValue)
+        if isinstance(b, int) and b == 0:
+            return a
+        if isinstance(b, int) and b < 0:
+            return self._result(arith.SubiOp(a, self.value(-b)))
+        return self._result(arith.AddiOp(a, self.value(b)))
+
+    def product(self, a: Index, factor: int) -> Index:
+        """`a * factor`"""
+        if isinstance(a, int):
+            return a * factor
+        return a if factor == 1 else self._result(arith.MuliOp(a, self.value(factor)))
+
+    def _result(self, op: arith.AddiOp | arith.SubiOp | arith.MuliOp) -> SSAValue:
+        self._builder.insert(op)
+        return op.result
+
+    @contextmanager
+    def loop(self, start: int, stop: int, step: int = 1) -> Generator[Index]:
+        """Build the body of a loop; one that runs once is no loop."""
+        if start + step >= stop:
+            yield start
+            return
+        body = Block(arg_types=[IndexType()])
+        bounds = self.value(start), self.value(stop), self.value(step)
+        self._builder.insert(scf.ForOp(*bounds, [], body))
+        outer = self._builder
+        self._builder = Builder(InsertPoint.at_end(body))
+        yield body.args[0]
+        self._builder.insert(scf.YieldOp())
+        self._builder = outer
+
+    def blocks(self, extent: int, block: int) -> Iterator[tuple[Index, int]]:
+        """
+        The start and size of every block of `extent`: a loop over whole blocks, then the rest,
+        if any, so that the body is built at most twice.
+        """
+        whole = extent // block * block
+        if whole:
+            with self.loop(0, whole, block) as start:
+                yield start, block
+        if whole < extent:
+            yield whole, extent - whole

@@ -1,0 +1,93 @@
+"""Record what the values of a float network were on sample data."""
+
+import sys
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.quantizable import is_quantized
+from ceras_ir.analysis.ranges import exponent, interval, set_exponent
+from ceras_ir.diagnostics import UsageError
+
+SYNTHETIC_SAMPLES = 6
+"""Made-up samples say little, so that more of them would only take longer."""
+
+
+@dataclass(frozen=True)
+class ObserveRangesPass(ModulePass):
+    """
+    Record `graph.range` and `graph.exponent` of every value of a float network: least and
+    greatest element, and the power of two that stores it with the least squared error.
+
+    From the first `samples` samples of `calibration=FILE.npz` (one array per input, the first
+    axis samples); else what the IR already holds is kept, and what is missing comes from
+    made-up samples of `graph.input_range` of the inputs, default [0, 1], drawn with `seed`,
+    which a note on stderr says. Changes no value. A quantized network is left alone.
+    """
+
+    name = "observe-ranges"
+
+    calibration: str | None = None
+    samples: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise UsageError(f"option 'samples' of pass '{self.name}' must be at least 1")
+        if self.seed < 0:
+            raise UsageError(f"option 'seed' of pass '{self.name}' must not be negative")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        if self.calibration is not None:
+            self._from_file(op, self.calibration)
+        else:
+            self._from_ir(op)
+
+    def _from_file(self, module: ModuleOp, path: str) -> None:
+        from ceras_ir.analysis.calibration import calibrate, observed_values
+        from ceras_ir.backends.artefacts import network_inputs
+        from ceras_ir.diagnostics import InputError
+        from ceras_ir.progress import progress
+        from ceras_ir.samples import load_samples
+
+        samples = load_samples(path, network_inputs(main_function(module)))
+        chosen = [samples[i] for i in range(min(len(samples), self.samples))]
+        try:
+            calibrate(module, progress(chosen, "calibrating"), observed_values(module))
+        except InputError as error:
+            error.file = error.file or path
+            raise
+
+    def _from_ir(self, module: ModuleOp) -> None:
+        from ceras_ir.analysis.calibration import calibrate, observed_values
+        from ceras_ir.analysis.exponents import fitting_exponent
+        from ceras_ir.analysis.synthetic_samples import synthetic_samples
+        from ceras_ir.progress import progress
+
+        missing = list[SSAValue]()
+        for value in observed_values(module):
+            known = interval(value)
+            if exponent(value) is not None:
+                continue
+            if known is None:
+                missing.append(value)
+            else:
+                set_exponent(value, fitting_exponent(max(-known[0], known[1])))
+        if not missing:
+            return
+        count = min(self.samples, SYNTHETIC_SAMPLES)
+        print(
+            f"{self.name}: note: no calibration data for {len(missing)} values; their ranges "
+            f"come from {count} synthetic samples (seed {self.seed}) of the declared input "
+            f"range; give calibration=FILE.npz for real ones",
+            file=sys.stderr,
+        )
+        samples = synthetic_samples(main_function(module), count, self.seed)
+        calibrate(module, progress(samples, "calibrating"), missing)

@@ -1,0 +1,58 @@
+"""New operations from old ones: the same with other operands, type or epilogue."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from ceras_ir.analysis.ranges import drop_statistics
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import Tensor
+
+Linear = TypeVar("Linear", bound=graph.LinearOperation)
+
+
+def rebuild_linear(
+    op: Linear,
+    input: SSAValue,
+    weights: SSAValue,
+    bias: SSAValue | None,
+    residual: SSAValue | None,
+    result_type: Tensor,
+    epilogue: Mapping[str, Attribute | None],
+) -> Linear:
+    """
+    `op` with these operands and result type. `epilogue` replaces properties; None removes
+    one. Location and discardable attributes stay.
+    """
+    properties = {k: v for k, v in op.properties.items() if k != "operandSegmentSizes"}
+    properties |= {k: v for k, v in epilogue.items() if v is not None}
+    new = type(op).build(
+        operands=[
+            input,
+            weights,
+            [] if bias is None else [bias],
+            [] if residual is None else [residual],
+        ],
+        result_types=[result_type],
+        properties={k: v for k, v in properties.items() if epilogue.get(k, v) is not None},
+        attributes=dict(op.attributes),
+    )
+    new.location = op.location
+    return new
+
+
+def with_operands(
+    op: Operation, operands: Sequence[SSAValue], element: Attribute
+) -> graph.GraphOperation:
+    """`op` on other operands, its result of another element type, without its statistics."""
+    new = type(op).create(
+        operands=operands,
+        result_types=[graph.type_with_element(op.results[0], element)],
+        properties=op.properties,
+        attributes=op.attributes,
+        location=op.location,
+    )
+    assert isinstance(new, graph.GraphOperation)
+    drop_statistics(new)
+    return new

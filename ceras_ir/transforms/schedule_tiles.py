@@ -1,0 +1,61 @@
+"""Choose how each contraction is cut into blocks."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.analysis.blocks import longest_row
+from ceras_ir.analysis.contraction import contraction_of
+from ceras_ir.analysis.tiling import Limits, best_blocks
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.diagnostics import UnsupportedError
+from ceras_ir.dialects import tile
+
+
+@dataclass(frozen=True)
+class ScheduleTilesPass(ModulePass):
+    """
+    Every `tile.conv2d` without a schedule gets the cheapest one whose blocks fit `board`.
+
+    `schedule=auto` overlaps transfers with computation; `serial` has one buffer of each kind.
+    `mblock` (output positions, at most), `kblock` and `nblock` (channels) fix block sizes.
+    Changes no value: a schedule is a promise about order only.
+    """
+
+    name = "schedule-tiles"
+
+    schedule: Literal["auto", "serial"] = "auto"
+    mblock: int | None = None
+    kblock: int | None = None
+    nblock: int | None = None
+    board: str = "zcu102"
+
+    def __post_init__(self) -> None:
+        for field in ("mblock", "kblock", "nblock"):
+            if (value := getattr(self, field)) is not None and value < 1:
+                raise ValueError(f"{field} must be at least 1, got {value}")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        board = load_board(self.board)
+        limits = Limits(
+            self.mblock, _blocks(self.kblock), _blocks(self.nblock), self.schedule == "serial"
+        )
+        for contraction in op.walk():
+            if not isinstance(contraction, tile.Conv2dOp) or contraction.schedule is not None:
+                continue
+            shape = contraction_of(contraction).flattened(longest_row(board))
+            blocks = best_blocks(shape, board, limits)
+            if blocks is None:
+                raise UnsupportedError(
+                    f"unsupported block sizes: no schedule with mblock={self.mblock} "
+                    f"kblock={self.kblock} nblock={self.nblock} fits the buffers of "
+                    f"'{self.board}' for {contraction.weights.type}; leave some to the search"
+                )
+            contraction.schedule = blocks.attribute()
+
+
+def _blocks(channels: int | None) -> int | None:
+    return None if channels is None else -(-channels // tile.LANES)

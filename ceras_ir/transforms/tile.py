@@ -1,0 +1,30 @@
+"""Two-stage tiling as one step."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.passes import ModulePass
+
+from ceras_ir.transforms.expand_tiles import ExpandTilesPass
+from ceras_ir.transforms.pipeline import PipelinePass
+from ceras_ir.transforms.schedule_tiles import ScheduleTilesPass
+
+
+@dataclass(frozen=True)
+class TilePass(PipelinePass):
+    """`schedule-tiles` with the options given here, then `expand-tiles`."""
+
+    name = "tile"
+
+    schedule: Literal["auto", "serial"] = "auto"
+    mblock: int | None = None
+    kblock: int | None = None
+    nblock: int | None = None
+    board: str = "zcu102"
+
+    def passes(self) -> tuple[ModulePass, ...]:
+        blocks = (self.mblock, self.kblock, self.nblock)
+        return (
+            ScheduleTilesPass(self.schedule, *blocks, self.board),
+            ExpandTilesPass(self.board),
+        )

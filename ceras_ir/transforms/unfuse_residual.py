@@ -1,0 +1,103 @@
+"""Undo `fuse-residual` where the residual cannot be aligned with the accumulator."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.quantizable import is_quantized, quantized_operations
+from ceras_ir.analysis.ranges import (
+    copy_statistics,
+    interval,
+    set_exponent,
+    set_range,
+    weight_exponent,
+)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
+from ceras_ir.dialects.graph.operation import tensor_type
+from ceras_ir.transforms.align_scales import MAX_SHIFT
+from ceras_ir.transforms.rebuilding import rebuild_linear
+
+
+@dataclass(frozen=True)
+class UnfuseResidualPass(ModulePass):
+    """
+    Take a residual out of a convolution's or matrix product's epilogue into an addition of its
+    own where it is finer than the accumulator, so that no left shift aligns it, or so coarse
+    that the shifted residual could overflow 32 bits. Runs on final exponents.
+
+    Exact, because the epilogue adds the residual before it applies its function.
+    """
+
+    name = "unfuse-residual"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        for linear in quantized_operations(main):
+            if isinstance(linear, graph.LinearOperation) and linear.residual is not None:
+                _unfuse(linear, linear.residual)
+
+
+def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
+    from ceras_ir.analysis.accumulator_bounds import Magnitudes, fits
+    from ceras_ir.analysis.exponents import fitting_exponent
+    from ceras_ir.analysis.scale_classes import value_exponent
+
+    known = weight_exponent(op)
+    source = value_exponent(op.input)
+    weights = value_exponent(op.weights) if known is None else known
+    accumulator = source + weights
+    left = value_exponent(residual) - accumulator
+    right = max(value_exponent(op.result) - accumulator, 0)
+    bound = Magnitudes.of(op).bound(source, weights)
+    if 0 <= left <= MAX_RESIDUAL_SHIFT and fits(bound, right, left):
+        return
+    plain = rebuild_linear(
+        op,
+        op.input,
+        op.weights,
+        op.bias,
+        None,
+        tensor_type(op.result),
+        {"activation": None, "residual_shift": None},
+    )
+    total = graph.BinaryOp(
+        graph.Binary.ADD,
+        plain.result,
+        residual,
+        result_element=graph.element_of(op.result),
+        activation=op.activation,
+    )
+    total.location = op.location
+    copy_statistics(op, total)
+    low, high = _before_residual(op, residual)
+    Rewriter.insert_op([plain, total], InsertPoint.before(op))
+    set_range(plain.result, low, high)
+    exponent = fitting_exponent(max(-low, high))
+    set_exponent(plain.result, min(max(exponent, accumulator), accumulator + MAX_SHIFT))
+    op.result.replace_all_uses_with(total.result)
+    op.detach()
+    op.erase()
+
+
+def _before_residual(op: graph.LinearOperation, residual: SSAValue) -> tuple[float, float]:
+    """
+    What the convolution alone can be while the sum is as it was seen: sum less residual.
+    Where a lower bound of the activation hides the sum, smaller values end at that bound too.
+    """
+    from ceras_ir.analysis.exponents import HIGH
+    from ceras_ir.analysis.scale_classes import value_exponent
+
+    ends: list[tuple[float, float]] = []
+    for value in (op.result, residual):
+        largest = HIGH * 2.0 ** value_exponent(value)
+        ends.append(interval(value) or (-largest, largest))
+    total, added = ends
+    return total[0] - added[1], total[1] - added[0]

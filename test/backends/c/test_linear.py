@@ -1,0 +1,203 @@
+"""Convolutions and matrix products in C against the interpreter, on random geometries."""
+
+import numpy as np
+import pytest
+from c_harness import Array, check, constant, make_network
+from xdsl.dialects.builtin import IntegerType, Signedness, f32, i8, i16, i32
+from xdsl.ir import Attribute, SSAValue
+
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Function, FunctionAttr
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+
+u8 = IntegerType(8, Signedness.UNSIGNED)
+
+
+def integers(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...]) -> Array:
+    dtype = graph.numpy_dtype(element)
+    return rng.integers(element.low, element.high + 1, shape).astype(dtype)
+
+
+class Sample:
+    """One random convolution: everything but its element types."""
+
+    def __init__(self, seed: int):
+        self.rng = rng = np.random.default_rng(seed)
+        pick = rng.integers
+        self.groups = int(rng.choice([1, 1, 2, 3]))
+        per_group = int(rng.choice([1, 2, 3, 8, 17]))
+        outputs = int(rng.choice([1, 2, 3, 4, 5, 7]))
+        if seed % 4 == 3:  # depthwise
+            self.groups, per_group, outputs = int(pick(2, 19)), 1, 1
+        kernel = int(pick(1, 4)), int(pick(1, 5))
+        self.dilations = int(pick(1, 3)), int(pick(1, 4))
+        self.strides = int(pick(1, 4)), int(pick(1, 3))
+        self.padding = [int(v) for v in pick(0, 5, 4)]
+        if seed % 5 == 0:  # rows that lie in the input as they are
+            self.groups, kernel, self.strides, self.padding = 1, (1, 1), (1, 1), [0] * 4
+        extent = [(k - 1) * d + 1 for k, d in zip(kernel, self.dilations, strict=True)]
+        height, width = extent[0] + int(pick(0, 6)), extent[1] + int(pick(0, 6))
+        self.input = int(pick(1, 3)), height, width, per_group * self.groups
+        self.weights = outputs * self.groups, *kernel, per_group
+        rows, columns = (
+            graph.window_output(size, self.padding[i], self.padding[i + 2], k, s, d)
+            for i, (size, k, s, d) in enumerate(
+                zip((height, width), kernel, self.strides, self.dilations, strict=True)
+            )
+        )
+        self.output = self.input[0], rows, columns, self.weights[0]
+
+    def convolution(
+        self,
+        x: SSAValue,
+        weights: SSAValue,
+        bias: SSAValue | None,
+        residual: SSAValue | None,
+        element: Attribute,
+        *,
+        activation: FunctionAttr | None = None,
+        requant: RequantAttr | None = None,
+        residual_shift: int | None = None,
+    ) -> graph.Conv2dOp:
+        return graph.Conv2dOp(
+            x,
+            weights,
+            bias,
+            residual,
+            result_element=element,
+            strides=self.strides,
+            padding=self.padding,
+            dilations=self.dilations,
+            groups=self.groups,
+            activation=activation,
+            requant=requant,
+            residual_shift=residual_shift,
+        )
+
+
+def random_requant(rng: np.random.Generator, sums: float) -> RequantAttr:
+    """One that uses the result's range for sums of this magnitude."""
+    shift = max(int(np.log2(sums / 100)), 0) if sums > 100 else 0
+    rounding = list(Rounding)[int(rng.integers(4))]
+    if rng.integers(2):
+        return RequantAttr(shift, rounding=rounding)
+    multiplier = int(rng.integers(1 << 20, 1 << 21))
+    return RequantAttr(
+        shift + 20, multiplier=multiplier, rounding=rounding, zero_point=-7, low=-100, high=99
+    )
+
+
+def integer_convolutions(seeds: range, stored: IntegerType) -> list[SSAValue]:
+    """Independent networks in one, so that they are compiled together; inputs are constants."""
+    results: list[SSAValue] = []
+    for seed in seeds:
+        sample, rng = Sample(seed), np.random.default_rng(1000 + seed)
+        low = 0 if stored == u8 else -(1 << stored.width.data - 1)
+        point = int(rng.choice([0, low, low + 37]))
+        x = UniformType(0.5, point, storage=stored)
+        w = UniformType(0.25, int(rng.choice([0, 0, 3])))
+        out = UniformType(1.0, storage=i8)
+        weights = integers(rng, w, sample.weights)
+        bias = rng.integers(-(1 << 16), 1 << 16, sample.weights[0]).astype(np.int32)
+        sums = 40.0 * (1 << stored.width.data - 1) * np.sqrt(weights[0].size)
+        requant = random_requant(rng, sums)
+        value = graph.RequantizeOp(
+            constant(integers(rng, x, sample.input), x), x, identity(x)
+        ).result
+        bias_value = constant(bias, UniformType(0.125, storage=i32)) if seed % 3 else None
+        residual = None
+        if seed % 2:
+            element = UniformType(2.0, -5)
+            residual = constant(integers(rng, element, sample.output), element)
+        op = sample.convolution(
+            value,
+            constant(weights, w),
+            bias_value,
+            residual,
+            out,
+            requant=requant,
+            residual_shift=int(rng.integers(0, 12)) if seed % 2 else None,
+        )
+        results.append(op.result)
+    return results
+
+
+def identity(element: UniformType) -> RequantAttr:
+    """What changes nothing (a constant's values, in the arena)."""
+    return RequantAttr(0, zero_point=element.zero_point, low=element.low, high=element.high)
+
+
+@pytest.mark.parametrize("flags", [(), ("-DMODEL_UNSIGNED_ROWS=1",)], ids=["signed", "unsigned"])
+@pytest.mark.parametrize("stored", [i8, u8, i16], ids=str)
+def test_random_integer_convolutions(stored: IntegerType, flags: tuple[str, ...]):
+    module = make_network([], lambda: integer_convolutions(range(24), stored))
+    check(
+        module, flags=("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error", *flags)
+    )
+
+
+@pytest.mark.parametrize("workspace", [0, 1 << 17])
+def test_random_float_convolutions(workspace: int):
+    functions = [None, FunctionAttr(Function.RELU), FunctionAttr(Function.SWISH)]
+
+    def build() -> list[SSAValue]:
+        results: list[SSAValue] = []
+        for seed in range(24):
+            sample, rng = Sample(seed), np.random.default_rng(seed)
+
+            def normal(*shape: int, rng: np.random.Generator = rng) -> SSAValue:
+                return constant(rng.normal(size=shape).astype(np.float32))
+
+            x = graph.UnaryOp(normal(*sample.input), FunctionAttr(Function.LEAKY_RELU, [1.0]))
+            weights = normal(*sample.weights)
+            bias = normal(sample.weights[0]) if seed % 3 else None
+            activation = functions[seed % len(functions)]
+            residual = normal(*sample.output) if seed % 2 else None
+            op = sample.convolution(x.result, weights, bias, residual, f32, activation=activation)
+            results.append(op.result)
+        return results
+
+    check(make_network([], build), tolerance=1e-5, options=COptions(workspace=workspace))
+
+
+@pytest.mark.parametrize("shape", [(1, 7, 3), (5, 33, 10), (9, 64, 4), (2, 1, 1)], ids=str)
+def test_matrix_products(shape: tuple[int, int, int]):
+    m, k, n = shape
+    rng = np.random.default_rng(k)
+    q = UniformType(0.5)
+
+    def build(x: SSAValue, y: SSAValue, z: SSAValue) -> list[SSAValue]:
+        weights = constant(rng.normal(size=(n, k)).astype(np.float32))
+        bias = constant(rng.normal(size=n).astype(np.float32))
+        relu = FunctionAttr(Function.RELU)
+        single = graph.MatmulOp(x, weights, bias, z, result_element=f32, activation=relu)
+        stored = constant(integers(rng, q, (n, k)), q)
+        whole = graph.MatmulOp(y, stored, result_element=q, requant=RequantAttr(9))
+        return [single.result, whole.result]
+
+    check(make_network([(f32, (m, k)), (q, (m, k)), (f32, (m, n))], build), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_extreme_products_saturate(sign: int):
+    """(-128)(-128) and (-128)(127) everywhere, against plain integers."""
+    k, n = 70, 6
+    q = UniformType(1.0)
+    x = np.full((2, k), -128, np.int8)
+    weights = np.full((n, k), -128 if sign > 0 else 127, np.int8)
+    bias = np.array([-(2**30), 2**30, -1, 0, 1, 127], np.int32)
+    module = make_network(
+        [(q, (2, k))],
+        lambda v: [
+            graph.MatmulOp(
+                v, constant(weights, q), constant(bias, UniformType(1.0, storage=i32)),
+                result_element=UniformType(1.0, storage=i32),
+                requant=RequantAttr(1, low=-(2**31), high=2**31 - 1),
+            ).result
+        ],
+    )  # fmt: skip
+    product = -128 * int(weights[0, 0]) * k
+    for flags in ((), ("-DMODEL_UNSIGNED_ROWS=1",)):
+        got = check(module, {"input0": x}, flags=("-O2", *flags))["output0"]
+        assert got.tolist() == [[(product + int(b) + 1) // 2 for b in bias]] * 2

@@ -1,0 +1,184 @@
+"""Float functions, pooling and data movement in C against the interpreter."""
+
+import numpy as np
+import pytest
+from c_harness import check, constant, make_network
+from xdsl.dialects.builtin import IntegerType, Signedness, f32, i16
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Coordinates, Function, FunctionAttr, Nearest, Resize
+from ceras_ir.dialects.graph.attributes import PARAMETERS
+from ceras_ir.dialects.mem import PackOp, UnpackOp
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+
+u8 = IntegerType(8, Signedness.UNSIGNED)
+
+
+def floats() -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """Values of every magnitude and sign, the corners of `exp`, infinities and NaN."""
+    rng = np.random.default_rng(0)
+    corners = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3.4e38, -3.4e38]
+    edges = [v + d for v in (-87.33654, 88.37626, -3.0, 3.0, 0.5) for d in (-1e-5, 0.0, 1e-5)]
+    spread = rng.normal(size=2000) * 10.0 ** rng.uniform(-6, 2, 2000)
+    return np.concatenate([corners, edges, spread]).astype(np.float32)
+
+
+def test_functions_are_bit_exact():
+    functions = [FunctionAttr(f, [0.2, 0.5][: PARAMETERS.get(f, 0)]) for f in Function] + [
+        FunctionAttr(Function.CLIP, [float("-inf"), 6.0])
+    ]
+    x = floats()
+    module = make_network(
+        [(f32, x.shape)], lambda v: [graph.UnaryOp(v, f).result for f in functions]
+    )
+    for flags in (("-O1",), ("-O3", "-march=native")):
+        with np.errstate(all="ignore"):
+            check(module, {"input0": x}, flags=flags)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_softmax_is_bit_exact(axis: int):
+    x = (np.random.default_rng(axis).normal(size=(3, 5, 7)) * 20).astype(np.float32)
+    x[0, 0, 0], x[1, 1, 1] = -np.inf, 80.0
+    module = make_network([(f32, x.shape)], lambda v: [graph.SoftmaxOp(v, axis).result])
+    check(module, {"input0": x})
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((2, 3, 4), (2, 3, 4)),
+        ((2, 3, 4), (4,)),
+        ((2, 1, 4), (1, 3, 1)),
+        ((1,), (2, 2)),
+        ((), (3,)),
+        ((1, 5, 5, 3), (1, 1, 1, 3)),
+    ],
+)
+def test_float_binary_broadcasts(left: tuple[int, ...], right: tuple[int, ...]):
+    swish = FunctionAttr(Function.SWISH)
+    module = make_network(
+        [(f32, left), (f32, right)],
+        lambda a, b: [
+            graph.BinaryOp(kind, a, b, result_element=f32, activation=activation).result
+            for kind in Binary
+            for activation in (None, swish)
+        ],
+    )
+    check(module)
+
+
+WINDOWS = [
+    ((2, 2), (2, 2), (0, 0, 0, 0), (1, 1)),
+    ((3, 3), (2, 1), (1, 2, 0, 1), (1, 1)),
+    ((2, 3), (1, 2), (1, 1, 1, 2), (2, 1)),
+    ((9, 8), (1, 1), (0, 0, 0, 0), (1, 1)),
+]
+
+
+@pytest.mark.parametrize(("kernel", "strides", "padding", "dilations"), WINDOWS)
+def test_pooling(
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    padding: tuple[int, ...],
+    dilations: tuple[int, int],
+):
+    types = [f32, UniformType(0.5), UniformType(0.5, 9, storage=u8), UniformType(1.0, storage=i16)]
+
+    def build(*inputs: SSAValue) -> list[SSAValue]:
+        results: list[SSAValue] = []
+        for x in inputs:
+            element = graph.quantized_element(x)
+            results.append(
+                graph.Pool2dOp(
+                    graph.Pool.MAX,
+                    x,
+                    kernel,
+                    result_element=graph.element_of(x),
+                    strides=strides,
+                    padding=padding,
+                    dilations=dilations,
+                ).result
+            )
+            for include in (False, True):
+                if element is not None and not include and dilations != (1, 1):
+                    continue
+                how = RequantAttr(
+                    24,
+                    multiplier=(1 << 24) // (kernel[0] * kernel[1]),
+                    rounding=Rounding.HALF_EVEN,
+                    zero_point=-3,
+                )
+                results.append(
+                    graph.Pool2dOp(
+                        graph.Pool.AVERAGE,
+                        x,
+                        kernel,
+                        count_include_pad=include,
+                        result_element=f32 if element is None else UniformType(1.0, -3),
+                        requant=None if element is None else how,
+                        strides=strides,
+                        padding=padding,
+                        dilations=dilations,
+                    ).result
+                )
+        return results
+
+    check(make_network([(t, (2, 9, 8, 5)) for t in types], build))
+
+
+PERMUTATIONS = ((0, 3, 1, 2), (3, 2, 1, 0), (1, 0, 2, 3))
+
+
+def test_movement():
+    """Transposes, concatenations and packing of several element types."""
+    q = UniformType(0.5)
+
+    def build(x: SSAValue, y: SSAValue, z: SSAValue) -> list[SSAValue]:
+        results: list[SSAValue] = [graph.TransposeOp(x, p).result for p in PERMUTATIONS]
+        results += [graph.ConcatOp([x, x, x], axis).result for axis in range(4)]
+        results.append(graph.ReshapeOp(graph.TransposeOp(y, (1, 0)).result, (3, 7, 5)).result)
+        for value in (x, y, z):
+            packed = PackOp(value).result
+            results += [packed, UnpackOp(packed, graph.tensor_type(value)).result]
+        return results
+
+    check(make_network([(f32, (2, 3, 4, 5)), (q, (15, 7)), (q, (1, 2, 3, 33))], build))
+
+
+@pytest.mark.parametrize("size", [(6, 8), (7, 5), (1, 1), (2, 12)], ids=str)
+def test_resize(size: tuple[int, int]):
+    height, width = 3, 4
+    scales = size[0] / height, size[1] / width
+    q = UniformType(0.5)
+
+    def build(x: SSAValue, y: SSAValue) -> list[SSAValue]:
+        results: list[SSAValue] = []
+        for mode in Coordinates:
+            results += [
+                graph.ResizeOp(Resize.NEAREST, v, size, scales, mode, rounding).result
+                for rounding in Nearest
+                for v in (x, y)
+            ]
+            results.append(graph.ResizeOp(Resize.LINEAR, x, size, scales, mode).result)
+        return results
+
+    check(make_network([(f32, (2, height, width, 3)), (q, (1, height, width, 2))], build))
+
+
+def test_constant_operands():
+    """Splats and constants on either side, and constants of integer type."""
+    q = UniformType(0.5)
+
+    def build(x: SSAValue, y: SSAValue) -> list[SSAValue]:
+        splat = constant(np.full((2, 3), 0.25, np.float32))
+        stored = constant(np.arange(6, dtype=np.int8).reshape(2, 3), q)
+        how = RequantAttr(1)
+        return [
+            graph.BinaryOp(Binary.SUB, splat, x, result_element=f32).result,
+            graph.BinaryOp(Binary.ADD, y, stored, result_element=q, requant=how).result,
+            graph.ConcatOp([stored, y], 1).result,
+        ]
+
+    check(make_network([(f32, (2, 3)), (q, (2, 3))], build))

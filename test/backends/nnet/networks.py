@@ -1,0 +1,134 @@
+"""Small networks, placed in memory and run in the engine under the sanitizers."""
+
+import io
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ceras_ir.backends.nnet import emit
+from ceras_ir.backends.nnet.runner import NnetModel
+from ceras_ir.dialects.graph import ConstantOp, GraphOperation, element_of, shape_of
+from ceras_ir.dialects.mem import DEVICE, Device, DeviceAttr
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.interpreters.network import run
+from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
+
+Array = NDArray[np.generic]
+SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@dataclass
+class Network:
+    """A function @main under construction."""
+
+    arguments: Sequence[tuple[tuple[int, ...], Attribute]]
+    block: Block = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.block = Block(arg_types=[TensorType(e, s) for s, e in self.arguments])
+
+    @property
+    def inputs(self) -> tuple[SSAValue, ...]:
+        return tuple(self.block.args)
+
+    def constant(self, array: Array, element: Attribute = f32) -> SSAValue:
+        return self.add(ConstantOp.from_array(array, element))
+
+    def add(self, op: GraphOperation, device: Device = Device.CPU) -> SSAValue:
+        self.block.add_op(op)
+        if not isinstance(op, ConstantOp):
+            op.attributes[DEVICE] = DeviceAttr(device)
+        return op.results[0]
+
+    def module(self, *outputs: SSAValue, strategy: str = "offsets") -> ModuleOp:
+        """The finished function, with a place in memory for every value."""
+        self.block.add_op(ReturnOp(*outputs))
+        kinds = ([a.type for a in self.block.args], [v.type for v in outputs])
+        module = ModuleOp([FuncOp("main", kinds, Region(self.block))])
+        module.verify()
+        assert strategy in ("offsets", "colouring")
+        AllocateBlocksPass(strategy=strategy, io=True).apply(Context(), module)
+        return module
+
+
+def random_array(shape: Sequence[int], element: Attribute, seed: int = 0) -> Array:
+    """Numbers of all sizes, with extremes, and ties where floats are rounded."""
+    rng = np.random.default_rng(seed)
+    if isinstance(element, UniformType):
+        low, high = element.low, element.high
+        values = rng.integers(low, high + 1, shape)
+        values[rng.random(shape) < 0.2] = low
+        values[rng.random(shape) < 0.2] = high
+        storage = element.storage
+        return values.astype(f"{'' if element.is_signed else 'u'}int{storage.width.data}")
+    values = rng.normal(0, 4, shape)
+    return np.where(rng.random(shape) < 0.5, np.round(values * 2) / 2, values).astype(np.float32)
+
+
+def written(module: ModuleOp) -> bytes:
+    """The bytes of `model.nnet`."""
+    (artefact,) = emit(module)
+    artefact.write(stream := io.BytesIO())
+    return stream.getvalue()
+
+
+def close(actual: Array, expected: Array, tolerance: float) -> None:
+    """Equal up to `tolerance`, NaN to NaN."""
+    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def agree(module: ModuleOp, tolerance: float = 0.0) -> None:
+    """Run a module in the interpreter and in the engine; every layer must be bit-equal."""
+    main = module.body.block.first_op
+    assert isinstance(main, FuncOp)
+    inputs: dict[str, Array] = {}
+    for i, argument in enumerate(main.body.block.args):
+        element, shape = element_of(argument), shape_of(argument)
+        inputs[f"input{i}"] = random_array(shape, element, i)
+    expected: list[Array] = []
+
+    def tracer(op: Operation, results: tuple[Array, ...]) -> None:
+        if not isinstance(op, ConstantOp):
+            expected.extend(results)
+
+    outputs = run(module, inputs, tracer)
+    got: list[bytes] = []
+    with tempfile.NamedTemporaryFile(suffix=".nnet") as file:
+        file.write(written(module))
+        file.flush()
+        model = NnetModel(Path(file.name), SANITIZERS)
+        actual = model.run(inputs, lambda _, data: got.append(data))
+    assert len(got) == len(expected)
+    for i, (data, array) in enumerate(zip(got, expected, strict=True)):
+        result = np.frombuffer(data, array.dtype).reshape(array.shape)
+        where = f"layer {i}: {model.file.layers[i].name}"
+        if tolerance:
+            close(result, array, tolerance)
+        else:
+            np.testing.assert_array_equal(result, array, where)
+    for name, array in outputs.items():
+        close(actual[name], array, tolerance)
+
+
+def resealed(data: bytes, at: int, value: bytes) -> bytes:
+    """`data` with bytes replaced and every checksum made right again."""
+    changed = bytearray(data)
+    changed[at : at + len(value)] = value
+    for i in range(13):
+        entry = 32 + 24 * i
+        offset = int.from_bytes(changed[entry + 8 : entry + 16], "little")
+        size = int.from_bytes(changed[entry + 16 : entry + 24], "little")
+        crc = zlib.crc32(changed[offset : offset + size])
+        changed[entry + 4 : entry + 8] = crc.to_bytes(4, "little")
+    changed[28:32] = zlib.crc32(changed[:28] + changed[32:344]).to_bytes(4, "little")
+    return bytes(changed)

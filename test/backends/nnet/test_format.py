@@ -1,0 +1,177 @@
+"""The file: written, read back by a reader that shares no code, and refused when touched."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.nnet.networks import SANITIZERS, Network, random_array, resealed, written
+from xdsl.dialects.builtin import ModuleOp, f32, i32
+from xdsl.dialects.func import FuncOp
+
+from ceras_ir.backends.nnet import emit
+from ceras_ir.backends.nnet.annotate import annotate
+from ceras_ir.backends.nnet.dump import dump
+from ceras_ir.backends.nnet.engine import build
+from ceras_ir.backends.nnet.reader import NnetFile, read
+from ceras_ir.diagnostics import InputError, UnsupportedError
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.mem import ARENA, BLOCK, Device, PackOp
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+
+INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
+DOCUMENT = Path(__file__).parents[3] / "docs" / "nnet-format.md"
+
+
+def example() -> ModuleOp:
+    """The network of the document: a product in the FPGA between float ends."""
+    net = Network([((1, 4), f32)])
+    weights = net.constant(random_array((2, 4), INT8, 1), INT8)
+    bias = net.constant(np.array([300, -200], np.int32), INT32)
+    q = net.add(graph.QuantizeOp(net.inputs[0], INT8))
+    requant = RequantAttr(7, low=0)
+    op = graph.MatmulOp(q, weights, bias, result_element=INT8, requant=requant)
+    return net.module(net.add(graph.DequantizeOp(net.add(op, Device.FPGA))))
+
+
+def refuse(program: Path, file: Path, data: bytes) -> None:
+    """The engine must end with status 1 and one line, not with a signal or a sanitizer."""
+    file.write_bytes(data)
+    command = [program, file, "/dev/null", file.with_suffix(".out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith(f"{file}: error: ") and done.stderr.count("\n") == 1
+
+
+def offset_of(file: NnetFile, data: bytes, section: str) -> int:
+    entry = 32 + 24 * list(file.sections).index(section)
+    return int.from_bytes(data[entry + 8 : entry + 16], "little")
+
+
+def test_round_trip():
+    file = read(written(example()))
+    assert [layer.opcode for layer in file.layers] == ["quantize", "matmul", "dequantize"]
+    assert [layer.device for layer in file.layers] == ["cpu", "fpga", "cpu"]
+    product = file.layers[1]
+    weights, bias = (file.tensors[i] for i in product.operands[1:])
+    assert (weights.storage, weights.shape, weights.scale) == ("i8", (2, 4), 0.5)
+    assert file.data(weights) == random_array((2, 4), INT8, 1).tobytes()
+    assert file.data(bias) == np.array([300, -200], "<i4").tobytes()
+    assert product.requant is not None
+    assert (product.requant.shift, product.requant.low, product.requant.high) == (7, 0, 127)
+    assert (file.inputs, file.outputs[0][1]) == (((0, "input0"),), "output0")
+
+
+def test_bytes_are_deterministic():
+    (artefact,) = emit(example())
+    assert artefact.path == "model.nnet"
+    assert written(example()) == written(example())
+
+
+def test_document_shows_the_real_file():
+    data = written(example())
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert dump(data) in text
+    assert annotate(data) in text
+
+
+def test_every_bit_flip_is_refused():
+    data = written(example())
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(InputError):
+            read(bytes(changed))
+
+
+def test_every_truncation_is_refused():
+    data = written(example())
+    for size in range(len(data)):
+        with pytest.raises(InputError):
+            read(data[:size])
+
+
+# (section, byte in it, replacement, what the reader says)
+CRAFTED = [
+    ("network", 0, (16).to_bytes(8, "little"), "does not lie inside the arena"),
+    ("network", 12, (99).to_bytes(4, "little"), "does not hold 99 entries"),
+    ("blocks", 8, (2**64 - 8).to_bytes(8, "little"), "does not lie inside the arena"),
+    ("tensors", 24, (2**40).to_bytes(8, "little"), "does not lie inside its block"),
+    ("tensors", 24, (1).to_bytes(8, "little"), "not aligned"),
+    ("tensors", 32, b"\xff\xff\xff\xff\xff\xff\xff\xff", "does not lie inside its block"),
+    ("tensors", 5, b"\x09", "rank"),
+    ("tensors", 16, (77).to_bytes(4, "little"), "no such block"),
+    ("layers", 0, (99).to_bytes(2, "little"), "unknown opcode 99"),
+    ("layers", 3, b"\x80", "unknown flags"),
+    ("layers", 2, b"\x02", "unknown device"),
+    ("layers", 8, (5).to_bytes(4, "little"), "do not follow"),
+    ("layers", 12, (2**31).to_bytes(4, "little"), "outside section"),
+    ("layers", 64 + 30, b"\x3f", "its rescaling"),
+    ("layers", 64 + 48, (-300).to_bytes(4, "little", signed=True), "its clamp range"),
+    ("layers", 56, b"\0\0\0\0", "no such lookup table"),
+    ("operands", 0, (1000).to_bytes(4, "little"), "it names no tensor"),
+    ("operands", 4, (1).to_bytes(4, "little"), "float and quantized"),
+    ("outputs", 0, (1000).to_bytes(4, "little"), "names no tensor"),
+    ("strings", 0, b"x", "start and end with a zero"),
+]
+
+
+@pytest.mark.parametrize(("section", "at", "value", "message"), CRAFTED)
+def test_crafted_files_are_refused(
+    tmp_path: Path, section: str, at: int, value: bytes, message: str
+):
+    """Files with right checksums and wrong content, by the reader and by the engine."""
+    data = written(example())
+    changed = resealed(data, offset_of(read(data), data, section) + at, value)
+    with pytest.raises(InputError, match=message):
+        read(changed)
+    refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
+
+
+def test_overlap_is_refused(tmp_path: Path):
+    """The product's result on top of its operand; and sections on top of each other."""
+    data = written(example())
+    file = read(data)
+    result, operand = file.layers[1].result, file.layers[1].operands[0]
+    record = offset_of(file, data, "tensors") + 64 * result
+    place = data[offset_of(file, data, "tensors") + 64 * operand :]
+    changed = resealed(data, record + 16, place[16:20])
+    changed = resealed(changed, record + 24, place[24:32])
+    with pytest.raises(InputError, match="overlaps the result"):
+        read(changed)
+    refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
+    entry = 32 + 24 * list(file.sections).index("floats")
+    changed = resealed(data, entry + 8, data[entry - 24 + 8 : entry - 24 + 16])
+    with pytest.raises(InputError, match="does not lie where it must"):
+        read(changed)
+    refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
+
+
+def test_overflowing_accumulator_is_refused(tmp_path: Path):
+    """A bias that leaves no room for the products: the engine proves sums before it runs."""
+    data = written(example())
+    at = offset_of(read(data), data, "biases")
+    changed = resealed(data, at, (2**31 - 1).to_bytes(4, "little"))
+    refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
+
+
+def test_what_the_writer_refuses():
+    net = Network([((1, 4, 4, 16), INT8)])
+    module = net.module(net.add(PackOp(net.inputs[0])))
+    with pytest.raises(UnsupportedError, match="no such operation"):
+        emit(module)
+
+    module = example()
+    main = module.body.block.first_op
+    assert isinstance(main, FuncOp)
+    product = next(op for op in main.walk() if isinstance(op, graph.MatmulOp))
+    product.properties["requant"] = RequantAttr(7, multiplier=3)
+    with pytest.raises(InputError, match="rescales by a shift, got the multiplier 3"):
+        emit(module)
+    product.properties["requant"] = RequantAttr(7)
+    del product.attributes[BLOCK]
+    with pytest.raises(InputError, match=r"no 'mem\.block'"):
+        emit(module)
+    del main.attributes[ARENA]
+    with pytest.raises(InputError, match=r"no 'mem\.arena'"):
+        emit(module)

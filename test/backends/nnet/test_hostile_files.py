@@ -1,0 +1,107 @@
+"""The engine under the sanitizers, given files from anywhere through its embedding interface."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.nnet.networks import SANITIZERS, Network, random_array, resealed, written
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, compiler
+from ceras_ir.backends.nnet.reader import read
+from ceras_ir.diagnostics import InputError
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pool, Resize
+from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+
+INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
+
+
+def every_operator() -> bytes:
+    """A file with each opcode, quantized and float, on both devices."""
+    net = Network([((1, 4, 4, 6), f32), ((1, 4, 4, 6), INT8)])
+    x, y = net.inputs
+
+    def convolve(x: SSAValue, groups: int, device: Device) -> SSAValue:
+        weights = net.constant(random_array((6, 3, 3, 6 // groups), INT8, 1), INT8)
+        bias = net.constant(np.arange(6, dtype=np.int32), INT32)
+        op = graph.Conv2dOp(
+            x, weights, bias, x, result_element=INT8, padding=(1, 1, 1, 1), groups=groups,
+            requant=RequantAttr(8), residual_shift=2,
+        )  # fmt: skip
+        return net.add(op, device)
+
+    q = net.add(graph.QuantizeOp(x, INT8))
+    a = convolve(convolve(convolve(q, 1, Device.FPGA), 2, Device.CPU), 6, Device.CPU)
+    requant = RequantAttr(2)
+    for device in (Device.CPU, Device.FPGA):
+        a = net.add(graph.Pool2dOp(Pool.MAX, a, (2, 2), result_element=INT8), device)
+        y = net.add(graph.Pool2dOp(Pool.AVERAGE, y, (2, 2), result_element=INT8, requant=requant))
+        op = graph.BinaryOp(Binary.ADD, a, y, result_element=INT8, shifts=(1, 0), requant=requant)
+        a = net.add(op, device)
+    table = DenseIntOrFPElementsAttr(TensorType(i8, (256,)), BytesAttr(bytes(range(256))))
+    b = net.add(graph.ConcatOp([a, net.add(graph.LookupOp(a, table, INT8))], 3))
+    b = net.add(graph.RequantizeOp(b, INT8, requant))
+    b = net.add(graph.ResizeOp(Resize.NEAREST, b, (3, 5), (1.5, 2.5)))
+    c = net.add(graph.DequantizeOp(net.add(graph.TransposeOp(b, (0, 3, 1, 2)))))
+    c = net.add(graph.ResizeOp(Resize.LINEAR, c, (20, 4), (20 / 12, 4 / 3)))
+    c = net.add(graph.Pool2dOp(Pool.AVERAGE, c, (4, 2), result_element=f32, strides=(4, 2)))
+    kernel = net.constant(random_array((2, 1, 1, 5), f32, 2))
+    c = net.add(graph.Conv2dOp(c, kernel, result_element=f32))
+    c = net.add(
+        graph.BinaryOp(Binary.MUL, c, net.constant(np.ones(2, np.float32)), result_element=f32)
+    )
+    c = net.add(graph.UnaryOp(c, FunctionAttr(Function.SWISH)))
+    flat = net.add(graph.ReshapeOp(c, (1, 20)))
+    matrix = net.constant(random_array((7, 20), f32, 3))
+    d = net.add(graph.SoftmaxOp(net.add(graph.MatmulOp(flat, matrix, result_element=f32)), 1))
+    return written(net.module(d, strategy="colouring"))
+
+
+@pytest.fixture(scope="module")
+def mutate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program `mutate` with the engine in it, and `model.nnet` beside it."""
+    folder = tmp_path_factory.mktemp("mutate")
+    (folder / "model.nnet").write_bytes(every_operator())
+    sources = [p for p in sorted(SOURCES.glob("*.cpp")) if p.name != "main.cpp"]
+    main = Path(__file__).with_name("mutate.cpp")
+    command = [*compiler(), *FLAGS, *SANITIZERS, f"-I{SOURCES}", *map(str, sources), str(main)]
+    subprocess.run([*command, "-o", "mutate"], cwd=folder, check=True)
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> str:
+    command = ["./mutate", "model.nnet", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr[-3000:])
+    return done.stdout
+
+
+def test_every_flip_and_truncation_is_refused(mutate: Path):
+    run(mutate, "flips")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_damage_under_right_checksums_stays_within_bounds(mutate: Path, seed: int):
+    """Either refused, or run without a finding of a sanitizer; both happen."""
+    accepted = int(run(mutate, "reseal", "4000", str(seed)))
+    assert 0 < accepted < 4000
+
+
+def test_the_reader_gives_no_other_error():
+    """The same kind of damage for the Python reader: an `InputError` or a file."""
+    data = every_operator()
+    accepted = 0
+    rng = np.random.default_rng(3)
+    tables = range(344, int.from_bytes(data[32 + 24 * 8 + 8 :][:8], "little"))
+    for _ in range(3000):
+        at = int(rng.integers(tables.start, tables.stop))
+        try:
+            read(resealed(data, at, rng.integers(0, 256, rng.integers(1, 3), np.uint8).tobytes()))
+            accepted += 1
+        except InputError as error:
+            assert error.message.startswith("not a valid nnet file: ")
+    assert 0 < accepted < 3000

@@ -1,0 +1,350 @@
+"""Every operator of the engine against the interpreter, bit for bit, on corner data."""
+
+from typing import TypedDict, Unpack
+
+import numpy as np
+import pytest
+from backends.nnet.networks import Network, agree, random_array
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerType,
+    Signedness,
+    TensorType,
+    f32,
+    i8,
+    i16,
+    i32,
+)
+from xdsl.ir import Attribute, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import (
+    Binary,
+    Coordinates,
+    Function,
+    FunctionAttr,
+    Nearest,
+    Pool,
+    Resize,
+)
+from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+
+INT8 = UniformType(0.5)
+INT32 = UniformType(0.25, storage=i32)
+UINT8 = UniformType(0.25, 128, storage=IntegerType(8, Signedness.UNSIGNED))
+SHIFTED = UniformType(0.5, -7)
+WIDE = UniformType(0.125, storage=i16)
+ROUNDINGS = [
+    RequantAttr(0),
+    RequantAttr(7),
+    RequantAttr(3, low=-100, high=0),
+    RequantAttr(6, rounding=Rounding.HALF_AWAY),
+    RequantAttr(6, rounding=Rounding.HALF_EVEN),
+    RequantAttr(6, rounding=Rounding.FLOOR, zero_point=-5),
+    RequantAttr(38, multiplier=1_234_567_891, rounding=Rounding.HALF_EVEN),
+    RequantAttr(0, multiplier=4),
+]
+
+
+class Windows(TypedDict, total=False):
+    """Where the windows of a convolution or pool lie."""
+
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    dilations: tuple[int, int]
+
+
+class Convolution(Windows, total=False):
+    groups: int
+    requant: RequantAttr
+    residual: SSAValue
+    residual_shift: int
+
+
+def parameters(
+    net: Network, shape: tuple[int, ...], weight_type: UniformType
+) -> tuple[SSAValue, SSAValue]:
+    """Random weights of `shape` and a bias."""
+    bias = random_array(shape[:1], WIDE, 5).astype(np.int32)
+    weights = random_array(shape, weight_type, 3)
+    return net.constant(weights, weight_type), net.constant(bias, INT32)
+
+
+def convolve(
+    net: Network,
+    x: SSAValue,
+    shape: tuple[int, ...],
+    device: Device = Device.CPU,
+    weight_type: UniformType = INT8,
+    **options: Unpack[Convolution],
+) -> SSAValue:
+    weights, bias = parameters(net, shape, weight_type)
+    options.setdefault("requant", RequantAttr(9))
+    op = graph.Conv2dOp(x, weights, bias, result_element=INT8, **options)
+    return net.add(op, device)
+
+
+def multiply(
+    net: Network, x: SSAValue, shape: tuple[int, ...], device: Device, residual: SSAValue | None
+) -> SSAValue:
+    weights, bias = parameters(net, shape, INT8)
+    shift = None if residual is None else 5
+    op = graph.MatmulOp(
+        x, weights, bias, residual, result_element=INT8, requant=RequantAttr(9),
+        residual_shift=shift,
+    )  # fmt: skip
+    return net.add(op, device)
+
+
+@pytest.mark.parametrize("requant", ROUNDINGS, ids=str)
+def test_every_rescaling(requant: RequantAttr):
+    net = Network([((3, 700), WIDE)])
+    agree(net.module(net.add(graph.RequantizeOp(net.inputs[0], INT8, requant))))
+
+
+@pytest.mark.parametrize("device", [Device.CPU, Device.FPGA])
+@pytest.mark.parametrize(
+    ("shape", "weights", "options"),
+    [
+        ((1, 5, 6, 3), (4, 3, 3, 3), {"padding": (1, 1, 1, 1)}),
+        ((2, 9, 7, 17), (33, 3, 2, 17), {"strides": (2, 1), "padding": (2, 0, 1, 1)}),
+        ((1, 9, 9, 4), (5, 3, 3, 4), {"dilations": (2, 3), "padding": (0, 3, 4, 0)}),
+        ((1, 1, 1, 300), (7, 1, 1, 300), {"requant": RequantAttr(0, multiplier=2)}),
+        ((1, 2, 2, 1), (1, 5, 5, 1), {"padding": (4, 4, 4, 4)}),
+    ],
+)
+def test_convolution(
+    device: Device, shape: tuple[int, ...],
+    weights: tuple[int, ...], options: Convolution,
+):  # fmt: skip
+    net = Network([(shape, INT8)])
+    agree(net.module(convolve(net, net.inputs[0], weights, device, **options)))
+
+
+@pytest.mark.parametrize(
+    ("element", "weight_type"), [(UINT8, INT8), (SHIFTED, UINT8), (WIDE, INT8), (INT8, SHIFTED)]
+)
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_convolution_of_other_types(
+    element: UniformType,
+    weight_type: UniformType, groups: int,
+):  # fmt: skip
+    net = Network([((1, 6, 5, 6), element)])
+    requant = RequantAttr(14, zero_point=3)
+    shape = (6 if groups == 6 else 4, 3, 3, 6 // groups)
+    y = convolve(
+        net, net.inputs[0], shape, Device.CPU, weight_type, padding=(1, 2, 1, 0), groups=groups,
+        requant=requant,
+    )  # fmt: skip
+    agree(net.module(y))
+
+
+@pytest.mark.parametrize("device", [Device.CPU, Device.FPGA])
+@pytest.mark.parametrize("rows", [1, 21])
+def test_product_with_residual(device: Device, rows: int):
+    net = Network([((rows, 37), INT8), ((rows, 19), INT8)])
+    x, residual = net.inputs
+    y = multiply(net, x, (19, 37), device, residual)
+    agree(net.module(multiply(net, y, (3, 19), device, None)))
+
+
+def test_float_convolution_is_close():
+    net = Network([((2, 7, 8, 6), f32), ((2, 4, 4, 4), f32)])
+    weights = net.constant(random_array((4, 3, 3, 3), f32, 1))
+    bias = net.constant(random_array((4,), f32, 2))
+    y = net.add(
+        graph.Conv2dOp(
+            net.inputs[0],
+            weights,
+            bias,
+            net.inputs[1],
+            result_element=f32,
+            strides=(2, 2),
+            padding=(1, 1, 1, 1),
+            groups=2,
+            activation=FunctionAttr(Function.CLIP, (-2.0, 3.0)),
+        )
+    )
+    flat = net.add(graph.ReshapeOp(y, (2, 64)))
+    z = net.add(
+        graph.MatmulOp(flat, net.constant(random_array((5, 64), f32, 3)), result_element=f32)
+    )
+    agree(net.module(z), tolerance=1e-4)
+
+
+WINDOWS: list[tuple[tuple[int, int], Windows]] = [
+    ((2, 2), {"strides": (2, 2)}),
+    ((3, 3), {"strides": (2, 1), "padding": (1, 1, 1, 1)}),
+    ((3, 2), {"dilations": (2, 3), "padding": (2, 0, 0, 3)}),
+    ((7, 6), {}),
+]
+
+
+@pytest.mark.parametrize("device", [Device.CPU, Device.FPGA])
+@pytest.mark.parametrize(("kernel", "window"), WINDOWS)
+def test_pools(kernel: tuple[int, int], window: Windows, device: Device):
+    net = Network([((2, 7, 6, 19), INT8)])
+    (x,) = net.inputs
+    taps = kernel[0] * kernel[1]
+    y = net.add(graph.Pool2dOp(Pool.MAX, x, kernel, result_element=INT8, **window), device)
+    outputs = [y]
+    requant = graph.reciprocal_requant(taps, x, 0.25)
+    for include in (True, False):
+        padded = "padding" in window and not include
+        op = graph.Pool2dOp(
+            Pool.AVERAGE, x, kernel, result_element=UniformType(0.25), requant=requant,
+            count_include_pad=include, **window,
+        )  # fmt: skip
+        outputs.append(net.add(op, Device.CPU if padded else device))
+    agree(net.module(*outputs))
+
+
+@pytest.mark.parametrize(("kernel", "window"), WINDOWS)
+@pytest.mark.parametrize("element", [f32, SHIFTED, UINT8, WIDE])
+def test_pools_of_other_types(kernel: tuple[int, int], window: Windows, element: Attribute):
+    net = Network([((1, 7, 6, 300), element)])
+    (x,) = net.inputs
+    maximum = net.add(graph.Pool2dOp(Pool.MAX, x, kernel, result_element=element, **window))
+    requant = RequantAttr(20, multiplier=54321, zero_point=1)
+    op = graph.Pool2dOp(
+        Pool.AVERAGE, x, kernel, result_element=f32 if element == f32 else INT8,
+        requant=None if element == f32 else requant, **window,
+    )  # fmt: skip
+    average = net.add(op)
+    agree(net.module(maximum, average))
+
+
+@pytest.mark.parametrize("kind", list(Binary))
+@pytest.mark.parametrize(
+    ("lhs", "rhs"),
+    [
+        ((2, 3, 4, 5), (2, 3, 4, 5)),
+        ((2, 3, 4, 5), (5,)),
+        ((2, 1, 4, 1), (3, 1, 5)),
+        ((300,), ()),
+        ((1, 1), (4, 700)),
+    ],
+)
+def test_binaries(kind: Binary, lhs: tuple[int, ...], rhs: tuple[int, ...]):
+    net = Network([(lhs, INT8), (rhs, UINT8), (lhs, f32), (rhs, f32)])
+    a, b, c, d = net.inputs
+    shifts = (0, 0) if kind is Binary.MUL else (5, 2)
+    requant = RequantAttr(4, rounding=Rounding.HALF_AWAY)
+    quantized = graph.BinaryOp(kind, a, b, result_element=INT8, shifts=shifts, requant=requant)
+    activation = FunctionAttr(Function.LEAKY_RELU, (0.1,))
+    floating = graph.BinaryOp(kind, c, d, result_element=f32, activation=activation)
+    agree(net.module(net.add(quantized), net.add(floating)))
+
+
+def test_addition_in_the_fpga():
+    net = Network([((2, 3, 4, 5), INT8), ((2, 3, 4, 5), INT8)])
+    op = graph.BinaryOp(
+        Binary.ADD, *net.inputs, result_element=INT8, shifts=(22, 0), requant=RequantAttr(18)
+    )
+    agree(net.module(net.add(op, Device.FPGA)))
+
+
+FUNCTIONS = [
+    FunctionAttr(Function.CLIP, (-1.5, float("inf"))),
+    FunctionAttr(Function.LEAKY_RELU, (0.01,)),
+    FunctionAttr(Function.HARD_SIGMOID, (0.2, 0.5)),
+    *(
+        FunctionAttr(f)
+        for f in Function
+        if f not in (Function.CLIP, Function.LEAKY_RELU, Function.HARD_SIGMOID)
+    ),
+]
+EXTREMES = np.array(
+    [
+        0,
+        -0.0,
+        1e-40,
+        -1e-40,
+        88.376,
+        88.3763,
+        -87.336,
+        -87.34,
+        1e30,
+        -1e30,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ],
+    np.float32,
+)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_functions(function: FunctionAttr):
+    """Functions of a constant too, so that extremes and NaN are met."""
+    net = Network([((1000,), f32)])
+    many = np.linspace(-100, 100, 4001, dtype=np.float32)
+    corner = net.constant(np.concatenate([EXTREMES, many]))
+    ends = [net.add(graph.UnaryOp(x, function)) for x in (*net.inputs, corner)]
+    agree(net.module(*ends))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_softmax(axis: int):
+    net = Network([((3, 40, 5), f32)])
+    agree(net.module(net.add(graph.SoftmaxOp(net.inputs[0], axis))))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("element", [INT8, UINT8, SHIFTED, WIDE, INT32], ids=str)
+def test_quantize_and_back(element: UniformType):
+    net = Network([((2000,), f32)])
+    corner = net.constant(np.concatenate([EXTREMES, np.linspace(-40, 40, 641, dtype=np.float32)]))
+    outputs: list[SSAValue] = []
+    for x in (*net.inputs, corner):
+        q = net.add(graph.QuantizeOp(x, element))
+        outputs += [q, net.add(graph.DequantizeOp(q))]
+    agree(net.module(*outputs))
+
+
+def test_lookup():
+    net = Network([((1000,), INT8)])
+    kind = TensorType(i8, (256,))
+    tables = [
+        DenseIntOrFPElementsAttr(kind, BytesAttr(data))
+        for data in (bytes(range(255, -1, -1)), b"\x85")
+    ]
+    ends = [net.add(graph.LookupOp(net.inputs[0], t, UniformType(2.0))) for t in tables]
+    agree(net.module(*ends))
+
+
+@pytest.mark.parametrize("element", [INT8, WIDE, f32], ids=str)
+def test_moving_elements(element: Attribute):
+    net = Network([((2, 3, 4, 5), element), ((2, 3, 1, 5), element)])
+    x, y = net.inputs
+    moved = net.add(graph.TransposeOp(x, (3, 0, 2, 1)))
+    joined = net.add(
+        graph.ConcatOp([y, x, net.constant(random_array((2, 3, 2, 5), element), element)], 2)
+    )
+    agree(net.module(moved, net.add(graph.ReshapeOp(moved, (30, 4))), joined))
+
+
+@pytest.mark.parametrize("mode", list(Coordinates))
+@pytest.mark.parametrize("rounding", list(Nearest))
+def test_resizing(mode: Coordinates, rounding: Nearest):
+    net = Network([((2, 4, 5, 3), INT8), ((1, 4, 5, 3), f32)])
+    size, scales = (7, 11), (7 / 4, 2.2)
+    nearest = graph.ResizeOp(Resize.NEAREST, net.inputs[0], size, scales, mode, rounding)
+    linear = graph.ResizeOp(Resize.LINEAR, net.inputs[1], size, scales, mode, rounding)
+    agree(net.module(net.add(nearest), net.add(linear)))
+
+
+@pytest.mark.parametrize("strategy", ["offsets", "colouring"])
+def test_shared_memory(strategy: str):
+    """A residual that lives across two layers, an output that is also read, a constant output."""
+    net = Network([((1, 8, 8, 16), INT8)])
+    (x,) = net.inputs
+    a = convolve(net, x, (16, 3, 3, 16), Device.FPGA, padding=(1, 1, 1, 1))
+    b = convolve(net, a, (16, 3, 3, 16), padding=(1, 1, 1, 1))
+    c = convolve(net, b, (16, 1, 1, 16), Device.FPGA, residual=a, residual_shift=3)
+    flat = net.add(graph.ReshapeOp(c, (1, 1024)))
+    d = net.add(graph.SoftmaxOp(net.add(graph.DequantizeOp(flat)), 1))
+    agree(net.module(d, flat, b, net.constant(random_array((3,), INT8), INT8), strategy=strategy))

@@ -1,0 +1,117 @@
+"""What the FPGA cannot run is said in one sentence, and the circuits agree on the limits."""
+
+import re
+from pathlib import Path
+
+import pytest
+from backends.nnet.networks import Network, random_array
+from xdsl.dialects.builtin import f32, i16
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.nnet import rules
+from ceras_ir.backends.nnet.engine import SOURCES
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Pool
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+
+INT8 = UniformType(0.5)
+DOCUMENT = Path(__file__).parents[3] / "docs" / "nnet-format.md"
+SHIFT = RequantAttr(4)
+
+
+def owner(value: SSAValue) -> Operation:
+    assert isinstance(value.owner, Operation)
+    return value.owner
+
+
+def convolution(
+    *, element: UniformType = INT8, requant: RequantAttr = SHIFT, groups: int = 1, channels: int = 4
+) -> Operation:
+    net = Network([((1, 8, 8, channels), element)])
+    shape = (4, 3, 3, channels // groups)
+    weights = net.constant(random_array(shape, INT8), INT8)
+    op = graph.Conv2dOp(net.inputs[0], weights, result_element=INT8, requant=requant, groups=groups)
+    return owner(net.add(op))
+
+
+def pool(kind: Pool, element: UniformType = INT8, padding: int = 0) -> Operation:
+    net = Network([((1, 8, 8, 4), element)])
+    op = graph.Pool2dOp(
+        kind, net.inputs[0], (2, 2), result_element=element, padding=(padding,) * 4,
+        requant=None if kind is Pool.MAX else RequantAttr(20, multiplier=1 << 18),
+    )  # fmt: skip
+    return owner(net.add(op))
+
+
+def binary(kind: Binary, shape: tuple[int, ...] = (2, 3), requant: RequantAttr = SHIFT):
+    net = Network([((2, 3), INT8), (shape, INT8)])
+    return owner(net.add(graph.BinaryOp(kind, *net.inputs, result_element=INT8, requant=requant)))
+
+
+def variable_weights() -> Operation:
+    net = Network([((2, 3), INT8), ((4, 3), INT8)])
+    op = graph.MatmulOp(*net.inputs, result_element=INT8, requant=SHIFT)
+    return owner(net.add(op))
+
+
+def softmax() -> Operation:
+    net = Network([((2, 3), f32)])
+    return owner(net.add(graph.SoftmaxOp(net.inputs[0], 1)))
+
+
+def float_add() -> Operation:
+    net = Network([((2, 3), f32), ((2, 3), f32)])
+    return owner(net.add(graph.BinaryOp(Binary.ADD, *net.inputs, result_element=f32)))
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        convolution(),
+        convolution(requant=RequantAttr(0, multiplier=256, low=0)),
+        pool(Pool.MAX, padding=1),
+        pool(Pool.AVERAGE),
+        binary(Binary.ADD),
+    ],
+)
+def test_what_the_circuits_take(op: Operation):
+    assert rules.why_not(op) is None
+
+
+@pytest.mark.parametrize(
+    ("op", "reason"),
+    [
+        (softmax(), "no circuit for graph.softmax"),
+        (float_add(), "computes on int8, got float"),
+        (convolution(element=UniformType(0.5, storage=i16)), "computes on int8 with one scale"),
+        (convolution(element=UniformType(0.5, 3)), "takes no zero point, got 3"),
+        (convolution(requant=RequantAttr(4, rounding=Rounding.HALF_EVEN)), "rounds half up"),
+        (convolution(requant=RequantAttr(48)), "shifts by at most 47, got 48"),
+        (convolution(requant=RequantAttr(4, zero_point=1)), "adds no zero point"),
+        (convolution(requant=RequantAttr(9, multiplier=3)), "by a shift, got the multiplier 3"),
+        (convolution(requant=RequantAttr(0, multiplier=512)), "left by at most 8, got 9"),
+        (convolution(groups=2), "no grouped convolution, got 2 groups"),
+        (convolution(channels=1024), "9216 products per output exceed the 8192"),
+        (variable_weights(), "takes constant weights"),
+        (pool(Pool.AVERAGE, padding=1), "padding is not counted"),
+        (binary(Binary.MUL), "no circuit for an elementwise 'mul'"),
+        (binary(Binary.ADD, (3,)), "adds equal shapes, got (2, 3) and (3,)"),
+    ],
+)
+def test_what_they_do_not_take(op: Operation, reason: str):
+    text = rules.why_not(op)
+    assert text is not None and reason in text and "\n" not in text
+
+
+def test_rules_and_circuits_have_the_same_limits():
+    header = (SOURCES / "fpga.h").read_text(encoding="utf-8")
+    limits = dict(re.findall(r"constexpr int FPGA_(MAX_\w+) = (\d+);", header))
+    assert len(limits) == 5
+    for name, value in limits.items():
+        assert getattr(rules, name) == int(value), name
+
+
+def test_every_rule_is_in_the_document():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for rule in rules.RULES:
+        assert f"- {' '.join((rule.__doc__ or '?').split())}\n" in text

@@ -1,0 +1,201 @@
+"""Quantized layers for VTA, their expected integers in plain numpy, and all ways to run them."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType, i32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.checker import check_program
+from ceras_ir.backends.vta.cosimulation import run_on_vta
+from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.interpreters.network import run
+from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
+from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
+from ceras_ir.transforms.fold_packing import FoldPackingPass
+from ceras_ir.transforms.place import PlacePass
+from ceras_ir.transforms.tile import TilePass
+
+INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
+BOARD = "zcu102"
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A convolution, or a matrix product where the input has two dimensions."""
+
+    input: NDArray[np.int8]
+    weights: NDArray[np.int8]
+    bias: NDArray[np.int32] | None = None
+    residual: NDArray[np.int8] | None = None
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: tuple[int, int] = (1, 1)
+    residual_shift: int = 0
+    requant: RequantAttr = field(default_factory=lambda: RequantAttr(8))
+
+    def expected(self) -> NDArray[np.int64]:
+        """The result as the graph dialect documents it."""
+        x, w = self.input.astype(np.int64), self.weights.astype(np.int64)
+        if x.ndim == 2:
+            acc = x @ w.T
+        else:
+            top, left, bottom, right = self.padding
+            x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+            (sh, sw), (dh, dw) = self.strides, self.dilations
+            _, kh, kw, _ = w.shape
+            rows = (x.shape[1] - (kh - 1) * dh - 1) // sh + 1
+            columns = (x.shape[2] - (kw - 1) * dw - 1) // sw + 1
+            acc = np.zeros((x.shape[0], rows, columns, w.shape[0]), np.int64)
+            for i in range(kh):
+                for j in range(kw):
+                    tap = x[:, i * dh :: sh, j * dw :: sw][:, :rows, :columns]
+                    acc += tap @ w[:, i, j].T
+        if self.bias is not None:
+            acc = acc + self.bias
+        if self.residual is not None:
+            acc = acc + (self.residual.astype(np.int64) << self.residual_shift)
+        r = self.requant
+        acc = acc * r.multiplier.data
+        if (shift := r.shift.data) and r.rounding.data == "half_up":
+            acc = acc + (1 << (shift - 1))
+        return np.clip(acc >> shift, r.low.data, r.high.data)
+
+    def add_to(self, block: Block, x: SSAValue, residual: SSAValue | None) -> SSAValue:
+        """The operation on `x` at the end of `block`."""
+        weights = graph.ConstantOp.from_array(self.weights, INT8)
+        block.add_op(weights)
+        bias = None
+        if self.bias is not None:
+            constant = graph.ConstantOp.from_array(self.bias, INT32)
+            block.add_op(constant)
+            bias = constant.result
+        shift = None if residual is None else self.residual_shift
+        if self.input.ndim == 2:
+            op = graph.MatmulOp(
+                *(x, weights.result, bias, residual),
+                result_element=INT8,
+                requant=self.requant,
+                residual_shift=shift,
+            )
+        else:
+            op = graph.Conv2dOp(
+                *(x, weights.result, bias, residual),
+                result_element=INT8,
+                strides=self.strides,
+                padding=self.padding,
+                dilations=self.dilations,
+                requant=self.requant,
+                residual_shift=shift,
+            )
+        block.add_op(op)
+        return op.result
+
+    def module(self) -> ModuleOp:
+        """A network of this layer alone; its inputs are `input0` and the residual, `input1`."""
+        types = [TensorType(INT8, self.input.shape)]
+        if self.residual is not None:
+            types.append(TensorType(INT8, self.residual.shape))
+        block = Block(arg_types=types)
+        residual = None if self.residual is None else block.args[1]
+        return network(block, self.add_to(block, block.args[0], residual))
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        named: dict[str, Array] = {"input0": self.input}
+        return named if self.residual is None else {**named, "input1": self.residual}
+
+
+def network(block: Block, *outputs: SSAValue) -> ModuleOp:
+    """The function @main with the body `block`."""
+    block.add_op(ReturnOp(*outputs))
+    kinds = ([a.type for a in block.args], [v.type for v in outputs])
+    module = ModuleOp([FuncOp("main", kinds, Region(block))])
+    module.verify()
+    return module
+
+
+def apply(module: ModuleOp, *passes: ModulePass) -> None:
+    """Run `passes` in place and verify after each."""
+    for pass_ in passes:
+        pass_.apply(Context(), module)
+        module.verify()
+
+
+def check_all_levels(
+    module: ModuleOp, inputs: dict[str, Array], expected: Array, tile: TilePass | None = None
+) -> VtaImage:
+    """Every level from graph to stream gives `expected`, and the streams are without findings."""
+
+    def same(level: str, result: dict[str, Array]) -> None:
+        np.testing.assert_array_equal(result["output0"], expected, err_msg=level)
+
+    same("graph", run(module, inputs))
+    apply(module, PlacePass(target="vta"), ConvertGraphToTilePass(), FoldPackingPass())
+    same("untiled kernels", run(module, inputs))
+    apply(module, tile or TilePass(board=BOARD))
+    same("tiled kernels", run(module, inputs))
+    apply(module, AllocateBlocksPass(alignment=256))
+    image = build_image(module, load_board(BOARD))
+    for launch in image.launches:
+        assert check_program(launch.program, image.board, image.size) == []
+    same("streams", run_on_vta(image, inputs))
+    return image
+
+
+def random_array(
+    rng: np.random.Generator, shape: tuple[int, ...], *, extremes: bool = False
+) -> NDArray[np.int8]:
+    """Uniform int8, or the values at which saturation and ties happen."""
+    if extremes:
+        return rng.choice(np.array([-128, 127, -1, 0, 1], np.int8), shape)
+    return rng.integers(-128, 128, shape).astype(np.int8)
+
+
+def random_layer(seed: int) -> Layer:
+    """Odd sizes, strides, padding and dilation; windows from 1x1 to 7x7; shifts from 0 to 20."""
+    rng = np.random.default_rng(seed)
+
+    def pick(low: int, high: int) -> int:
+        return int(rng.integers(low, high + 1))
+
+    extremes = bool(rng.random() < 0.3)
+    outputs = pick(1, 90)
+    strides, dilations, padding = (1, 1), (1, 1), (0, 0, 0, 0)
+    if rng.random() < 0.3:
+        input_shape: tuple[int, ...] = (pick(1, 40), pick(1, 100))
+        output_shape: tuple[int, ...] = (input_shape[0], outputs)
+        weight_shape: tuple[int, ...] = (outputs, input_shape[1])
+    else:
+        kh, kw = (pick(1, 7), pick(1, 7)) if rng.random() < 0.75 else (1, 1)
+        strides, dilations = (pick(1, 3), pick(1, 3)), (pick(1, 2), pick(1, 2))
+        eh, ew = (kh - 1) * dilations[0] + 1, (kw - 1) * dilations[1] + 1
+        top, left, bottom, right = (pick(0, min(e - 1, 4)) for e in (eh, ew, eh, ew))
+        padding = (top, left, bottom, right)
+        n, h, w, c = pick(1, 2), max(eh, pick(1, 30)), max(ew, pick(1, 30)), pick(1, 70)
+        rows = (h + top + bottom - eh) // strides[0] + 1
+        columns = (w + left + right - ew) // strides[1] + 1
+        input_shape, output_shape = (n, h, w, c), (n, rows, columns, outputs)
+        weight_shape = (outputs, kh, kw, c)
+    low, high = ((-128, 127), (0, 127), (-50, 60), (3, 90))[pick(0, 3)]
+    has_bias, has_residual = rng.random() < 0.8, rng.random() < 0.4
+    return Layer(
+        random_array(rng, input_shape, extremes=extremes),
+        random_array(rng, weight_shape, extremes=extremes),
+        rng.integers(-2000, 2000, outputs).astype(np.int32) if has_bias else None,
+        random_array(rng, output_shape, extremes=extremes) if has_residual else None,
+        strides,
+        padding,
+        dilations,
+        pick(0, 9),
+        RequantAttr(pick(0, 20), low=low, high=high),
+    )

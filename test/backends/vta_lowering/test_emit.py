@@ -1,0 +1,36 @@
+"""The files of a compiled network hold what the manifest says."""
+
+import io
+import json
+
+import numpy as np
+from backends.vta_lowering.layers import Layer, check_all_levels, random_array
+
+from ceras_ir.backends.vta.assembler import assemble_program
+from ceras_ir.backends.vta.emit import emit
+from ceras_ir.backends.vta.encoding import encode
+
+
+def test_files():
+    rng = np.random.default_rng(0)
+    layer = Layer(random_array(rng, (5, 20)), random_array(rng, (18, 20)))
+    image = check_all_levels(layer.module(), layer.inputs, layer.expected())
+    artefacts, extra = emit(image.module, "zcu102", text=True)
+    files: dict[str, bytes] = {}
+    for artefact in artefacts:
+        artefact.write(stream := io.BytesIO())
+        files[artefact.path] = stream.getvalue()
+    assert sorted(files) == ["dram.bin", "launch_0.insns", "launch_0.vtas", "vta_config.json"]
+    assert files["dram.bin"] == image.dram().tobytes()
+    assert json.loads(files["vta_config.json"]) == image.board.config()
+    program = assemble_program(files["launch_0.vtas"].decode())
+    assert encode(program.instructions, image.board) == files["launch_0.insns"]
+
+    manifest = json.loads(json.dumps(extra["vta"]))
+    assert manifest["dram"]["size"] == len(files["dram.bin"])
+    (entry,) = manifest["launches"]
+    assert entry["count"] * 16 == len(files["launch_0.insns"])
+    packed = {r["name"]: r for r in manifest["regions"] if r["layout"] == "packed"}
+    region = packed["graph.constant"]
+    assert region["dtype"] in ("int8", "int32")
+    assert all(r["offset"] + r["size"] <= len(files["dram.bin"]) for r in manifest["regions"])

@@ -1,0 +1,31 @@
+"""Random layers give the same integers at every level, from the graph down to the stream."""
+
+import numpy as np
+import pytest
+from backends.vta_lowering.layers import BOARD, check_all_levels, random_layer
+
+from ceras_ir.transforms.tile import TilePass
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_auto_schedule(seed: int):
+    layer = random_layer(seed)
+    check_all_levels(layer.module(), layer.inputs, layer.expected())
+
+
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_forced_blocks(seed: int):
+    """Blocks that divide nothing: remainders of channels, blocks over the edge of the image."""
+    layer, rng = random_layer(seed), np.random.default_rng(seed)
+    m, k, n = (int(v) for v in rng.integers(1, (41, 5, 6)))
+    schedule = "serial" if seed % 3 == 0 else "auto"
+    tile = TilePass(schedule, m, 16 * k, 16 * n, BOARD)
+    check_all_levels(layer.module(), layer.inputs, layer.expected(), tile)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(1000, 1400, 50))
+def test_many(start: int):
+    for seed in range(start, start + 50):
+        layer = random_layer(seed)
+        check_all_levels(layer.module(), layer.inputs, layer.expected())

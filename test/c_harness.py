@@ -1,0 +1,122 @@
+"""Networks of a few operations, run in C under the sanitizers and in the interpreter."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.builder import ImplicitBuilder
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from ceras_ir.backends.artefacts import network_inputs, network_outputs
+from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.runner import CModel, Launch, Trace
+from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, shape_of, tensor_type
+from ceras_ir.interpreters import network
+from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
+
+Array = NDArray[np.generic]
+
+SANITIZE = (
+    "-O1",
+    "-fsanitize=undefined",
+    "-fsanitize-undefined-trap-on-error",
+)
+
+
+def constant(array: Array, element: Attribute = f32) -> SSAValue:
+    """A constant operation's result."""
+    return ConstantOp.from_array(array, element).result
+
+
+Inputs = Sequence[tuple[Attribute, tuple[int, ...]]]
+Values = Sequence[SSAValue]
+
+
+@overload
+def make_network(inputs: Inputs, build: Callable[[], Values]) -> ModuleOp: ...
+@overload
+def make_network(inputs: Inputs, build: Callable[[SSAValue], Values]) -> ModuleOp: ...
+@overload
+def make_network(inputs: Inputs, build: Callable[[SSAValue, SSAValue], Values]) -> ModuleOp: ...
+@overload
+def make_network(inputs: Inputs, build: Callable[..., Values]) -> ModuleOp: ...
+def make_network(inputs: Inputs, build: Callable[..., Values]) -> ModuleOp:
+    """`@main` on arguments of these element types and shapes; `build` makes the results."""
+    block = Block(arg_types=[TensorType(element, shape) for element, shape in inputs])
+    with ImplicitBuilder(block):
+        results = build(*block.args)
+        ReturnOp(*results)
+    kind = ([a.type for a in block.args], [r.type for r in results])
+    return ModuleOp([FuncOp("main", kind, Region(block))])
+
+
+def place(module: ModuleOp, *, io: bool = False) -> ModuleOp:
+    """Give every value its block."""
+    module.verify()
+    AllocateBlocksPass(io=io).apply(Context(), module)
+    return module
+
+
+def compiled(
+    module: ModuleOp,
+    *,
+    options: COptions | None = None,
+    flags: Sequence[str] = SANITIZE,
+    trace: Trace | None = None,
+    launch: Launch | None = None,
+) -> CModel:
+    """The placed network, compiled with warnings as errors."""
+    main = network.main_function(module)
+    files = emit(module, options or COptions())
+    return CModel(
+        files,
+        network_inputs(main),
+        network_outputs(main),
+        trace=trace,
+        launch=launch,
+        flags=flags,
+    )
+
+
+def random_inputs(module: ModuleOp, seed: int = 0) -> dict[str, Array]:
+    """Arrays over the whole range of integers, extremes included; normal floats."""
+    rng = np.random.default_rng(seed)
+    result: dict[str, Array] = {}
+    main = network.main_function(module)
+    for name, value in zip(network.input_names(main), main.body.block.args, strict=True):
+        dtype = numpy_dtype(tensor_type(value).element_type)
+        if dtype == np.float32:
+            result[name] = rng.normal(size=shape_of(value)).astype(np.float32)
+        else:
+            info = np.iinfo(dtype.name)
+            result[name] = rng.integers(info.min, info.max + 1, shape_of(value)).astype(dtype)
+    return result
+
+
+def check(
+    module: ModuleOp,
+    inputs: Mapping[str, Array] | None = None,
+    *,
+    tolerance: float = 0.0,
+    options: COptions | None = None,
+    flags: Sequence[str] = SANITIZE,
+) -> dict[str, Array]:
+    """C computes what the interpreter computes; integers exactly whatever the tolerance."""
+    place(module)
+    inputs = random_inputs(module) if inputs is None else inputs
+    expected = network.run(module, inputs)
+    got = compiled(module, options=options, flags=flags).run(inputs)
+    for name, array in expected.items():
+        if array.dtype == np.float32 and tolerance:
+            real = np.asarray(array, np.float32)
+            np.testing.assert_allclose(
+                np.asarray(got[name], np.float32), real, rtol=tolerance, atol=tolerance
+            )
+        else:
+            np.testing.assert_array_equal(got[name], array, err_msg=name)
+    return got

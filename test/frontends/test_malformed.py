@@ -1,0 +1,267 @@
+"""Models that are broken or hostile: an `InputError` that names the node, and never a traceback."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx_models import Attribute, Shape, conv_model, mlp, model, node, residual_block
+
+from ceras_ir.diagnostics import InputError, UnsupportedError
+from ceras_ir.frontends.onnx import import_file, import_model
+
+
+def wrong(
+    op: str,
+    constants: Mapping[str, npt.ArrayLike] | None = None,
+    *,
+    inputs: str = "x k",
+    shape: Shape = (1, 3, 8, 8),
+    **attributes: Attribute,
+) -> onnx.ModelProto:
+    nodes = [node(op, inputs, "y", "n", **attributes)]
+    return model(nodes, {"x": shape}, ["y"], constants, infer=False)
+
+
+def zeros(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return np.zeros(shape, np.float32)
+
+
+WRONG: dict[str, tuple[onnx.ModelProto, str]] = {
+    "channels": (wrong("Conv", {"k": zeros(4, 2, 3, 3)}), "input of 3 channels, expected 2"),
+    "group 0": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, group=0), "must divide 3 input and 4"),
+    "group 2": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, group=2), "'group' must divide"),
+    "huge pads": (
+        wrong("Conv", {"k": zeros(4, 3, 3, 3)}, pads=[1 << 40, 0, 0, 0]),
+        "attribute 'pads' must be below 2^31, got 1099511627776",
+    ),
+    "result too large": (
+        wrong("Conv", {"k": zeros(4, 3, 1, 1)}, pads=[1 << 30, 1 << 30, 0, 0]),
+        "is too large",
+    ),
+    "negative pads": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, pads=[-1, 0, 0, 0]), "at least 0"),
+    "strides 0": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, strides=[0, 1]), "of at least 1"),
+    "three strides": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, strides=[1] * 3), "2 integers"),
+    "kernel_shape": (wrong("Conv", {"k": zeros(4, 3, 3, 3)}, kernel_shape=[3, 5]), "[3, 5]"),
+    "window": (wrong("Conv", {"k": zeros(4, 3, 9, 1)}), "a window of 9 does not fit an input of 8"),
+    "rank": (wrong("Conv", {"k": zeros(4, 3, 3)}), "must have the same rank"),
+    "bias": (
+        wrong("Conv", {"k": zeros(4, 3, 1, 1), "b": zeros(3)}, inputs="x k b"),
+        "bias of shape [3], expected [4]",
+    ),
+    "auto_pad": (wrong("Conv", {"k": zeros(4, 3, 1, 1)}, auto_pad="SAME"), "got 'SAME'"),
+    "attribute type": (
+        wrong("Conv", {"k": zeros(4, 3, 1, 1)}, strides=2),
+        "attribute 'strides' must be a list of integers",
+    ),
+    "unknown attribute": (
+        wrong("Relu", inputs="x", slope=2),
+        "Relu has no attribute 'slope'",
+    ),
+    "missing operand": (wrong("Conv", inputs="x"), "operand 1 is missing, got 1 operands"),
+    "reshape count": (wrong("Reshape", {"k": [5, 7]}), "has 192 elements, expected 35"),
+    "reshape rest": (wrong("Reshape", {"k": [5, -1]}), "expected a multiple of 5"),
+    "reshape two rests": (wrong("Reshape", {"k": [-1, -1]}), "at most one -1"),
+    "reshape copy": (wrong("Reshape", {"k": [0, 0, 0, 0, 0]}), "0 at index 4 copies no extent"),
+    "reshape floats": (wrong("Reshape", {"k": zeros(2)}), "must be a list of integers"),
+    "reshape huge": (wrong("Reshape", {"k": [1 << 40, -1]}), "expected a multiple of"),
+    "squeeze": (wrong("Squeeze", {"k": [1]}), "has extent 3, not 1"),
+    "axis": (wrong("Softmax", inputs="x", axis=4), "axis must be in [-4, 4), got 4"),
+    "perm": (wrong("Transpose", inputs="x", perm=[0, 1, 2, 2]), "must order 4 dimensions"),
+    "concat": (wrong("Concat", {"k": zeros(1, 3, 8, 7)}, axis=1), "differ in more than"),
+    "broadcast": (wrong("Add", {"k": zeros(5)}), "do not broadcast"),
+    "gemm": (wrong("Gemm", {"k": zeros(5, 4)}, shape=(2, 3)), "3 columns, expected 5"),
+    "gemm rank": (wrong("Gemm", {"k": zeros(5, 4)}), "matrix expected, got shape [1, 3, 8, 8]"),
+    "gemm C": (
+        wrong("Gemm", {"k": zeros(3, 4), "c": zeros(3)}, inputs="x k c", shape=(2, 3)),
+        "does not broadcast to [2, 4]",
+    ),
+    "matmul": (wrong("MatMul", {"k": zeros(5, 4)}), "8 columns, expected 5"),
+    "pool window": (wrong("MaxPool", inputs="x", kernel_shape=[9, 1]), "does not fit"),
+    "pool padding": (
+        wrong("AveragePool", inputs="x", kernel_shape=[2, 2], pads=[2, 0, 0, 0]),
+        "must be smaller than the window",
+    ),
+    "statistics": (
+        wrong("BatchNormalization", {"k": zeros(4)}, inputs="x k k k k"),
+        "scale of shape [4], expected [3]",
+    ),
+    "variance": (
+        wrong("BatchNormalization", {"k": np.full(3, -1, np.float32)}, inputs="x k k k k"),
+        "variance plus epsilon must be positive",
+    ),
+    "scales": (
+        wrong("Resize", {"k": np.array([1, 1, 0, 1], np.float32)}, inputs="x - k"),
+        "4 positive scales expected",
+    ),
+    "no sizes": (wrong("Resize", inputs="x"), "either scales or sizes expected"),
+    "huge scales": (
+        wrong("Resize", {"k": np.array([1, 1, 1e30, 1], np.float32)}, inputs="x - k"),
+        "gives an extent of",
+    ),
+    "alpha": (wrong("LeakyRelu", inputs="x", alpha=float("nan")), "must be finite"),
+    "unknown tensor": (wrong("Relu", inputs="z"), "reads 'z', which nothing in the model computes"),
+    "own output": (wrong("Relu", inputs="y"), "the graph has a cycle or its nodes are not sorted"),
+    "same output": (wrong("Relu", {"y": zeros(1)}, inputs="x"), "computes 'y', which exists"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_node(name: str) -> None:
+    proto, text = WRONG[name]
+    with pytest.raises(InputError) as info:
+        import_model(proto, name="m.onnx")
+    assert info.value.exit_status == 1, info.value
+    (line,) = info.value.lines("?")
+    assert line.startswith("m.onnx: node 'n' (") and text in line
+
+
+def initializer(**fields: int | list[int]) -> onnx.ModelProto:
+    """A model whose only initializer says something else than its data."""
+    proto = model([node("Add", "x k", "y")], {"x": (1,)}, ["y"], {"k": zeros(2)}, infer=False)
+    tensor = proto.graph.initializer[0]
+    changed = onnx.TensorProto(**fields)
+    if changed.dims:
+        del tensor.dims[:]
+    tensor.MergeFrom(changed)
+    return proto
+
+
+def external(**entries: str) -> onnx.ModelProto:
+    """A model whose initializer of 8 bytes lies in another file."""
+    proto = initializer(data_location=TensorProto.EXTERNAL)
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("proto", "text"),
+    [
+        (initializer(dims=[3]), "8 bytes of data, expected 12 for shape [3] of float32"),
+        (initializer(dims=[1 << 40, 1 << 40]), "has more than 2^31 - 1 elements"),
+        (initializer(dims=[-1]), "has a negative extent"),
+        (initializer(data_type=99), "unsupported element type element type 99"),
+        (initializer(data_type=TensorProto.STRING), "unsupported element type string"),
+    ],
+)
+def test_initializer(proto: onnx.ModelProto, text: str) -> None:
+    with pytest.raises(InputError) as info:
+        import_model(proto)
+    assert "node 'k' (initializer): error: " in str(info.value) and text in str(info.value)
+
+
+def test_external_data(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    numbers = np.array([1, 2, 3, 4], np.float32)
+    (folder / "data").write_bytes(numbers.tobytes())
+    (tmp_path / "secret").write_bytes(numbers.tobytes())
+    (folder / "link").symlink_to(tmp_path / "secret")
+
+    def load(**entries: str) -> str:
+        onnx.save(external(**entries), folder / "m.onnx")
+        return str(import_file(folder / "m.onnx"))
+
+    assert "dense<[2.000000e+00, 3.000000e+00]>" in load(location="data", offset="4", length="8")
+    for entries, text in (
+        ({"location": "../secret"}, "expected a path below the model's folder"),
+        ({"location": str(tmp_path / "secret")}, "expected a path below the model's folder"),
+        ({"location": "C:\\data"}, "expected a path below the model's folder"),
+        ({"location": "link"}, "leads out by a link"),
+        ({"location": ""}, "expected a path below"),
+        ({"location": "."}, "expected a path below"),
+        ({"location": "none"}, "external data file 'none' is missing"),
+        ({"location": "data", "offset": "12"}, "ends after 16 bytes, expected 20"),
+        ({"location": "data", "offset": "-4"}, "must be a count of bytes, got '-4'"),
+        ({"location": "data", "length": "4"}, "external data of 4 bytes, expected 8"),
+    ):
+        with pytest.raises(InputError) as info:
+            load(**entries)
+        assert text in str(info.value)
+    with pytest.raises(InputError, match="not read from a file"):
+        import_model(external(location="data"))
+
+
+def test_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read: No such file"):
+        import_file(tmp_path / "none.onnx")
+    with pytest.raises(InputError, match="a folder, expected"):
+        import_file(tmp_path)
+    for data, text in ((b"", "empty file"), (b"# text, not a model\n" * 9, "not an ONNX model")):
+        (tmp_path / "m.onnx").write_bytes(data)
+        with pytest.raises(InputError, match=text):
+            import_file(tmp_path / "m.onnx")
+
+
+def test_constant_arithmetic_is_bounded() -> None:
+    """Folding never allocates what a few bytes of shape ask for."""
+    for nodes, constants in (
+        ([node("ConstantOfShape", "k", "c")], {"k": np.array([1 << 20, 1 << 20])}),
+        ([node("Expand", "o k", "c")], {"k": np.array([1 << 40]), "o": zeros(1)}),
+        ([node("Tile", "o k", "c")], {"k": np.array([1 << 40]), "o": zeros(1)}),
+        ([node("Range", "a b d", "c")], {"a": np.array(0), "b": np.array(1 << 40), "d": np.array(1)}),
+        ([node("Add", "a b", "c")], {"a": zeros(1 << 15, 1), "b": zeros(1, 1 << 15)}),
+    ):  # fmt: skip
+        proto = model([*nodes, node("Add", "x c", "y")], {"x": (1,)}, ["y"], constants, infer=False)
+        with pytest.raises(InputError, match="too large to fold"):
+            import_model(proto)
+
+
+def test_constant_arithmetic_that_fails() -> None:
+    nodes = [node("Concat", "a b", "c", "n", axis=3), node("Add", "x c", "y")]
+    proto = model(nodes, {"x": (1,)}, ["y"], {"a": zeros(2), "b": zeros(2)}, infer=False)
+    with pytest.raises(InputError, match="node 'n' \\(Concat\\): error: cannot be evaluated: "):
+        import_model(proto)
+
+
+@pytest.mark.parametrize("build", [conv_model, lambda: mlp(4), residual_block])
+def test_broken_files(build: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
+    """Every truncation and many flipped bytes give a model or a diagnostic, nothing else."""
+    data = build().SerializeToString()
+    source = random.Random(0)
+    file = tmp_path / "m.onnx"
+    step = max(1, len(data) // 150)
+    cases = [data[:end] for end in range(0, len(data), step)]
+    for _ in range(300):
+        broken = bytearray(data)
+        for _ in range(source.randint(1, 3)):
+            broken[source.randrange(len(data))] = source.randrange(256)
+        cases.append(bytes(broken))
+    refused = 0
+    for case in cases:
+        file.write_bytes(case)
+        try:
+            import_file(file).verify()
+        except InputError as e:
+            refused += 1
+            assert len(e.lines("m.onnx")) <= 40
+    assert refused > len(cases) // 4
+
+
+def test_float64_weights() -> None:
+    """Valid ONNX, but not a number format of ours."""
+    proto = model(
+        [node("Cast", "k", "c", to=TensorProto.DOUBLE), node("Add", "x c", "y")],
+        {"x": (2,)}, ["y"], {"k": zeros(2)}, infer=False,
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError, match="convert the model to float32"):
+        import_model(proto)
+
+
+def test_listed_numbers() -> None:
+    """Tensors whose elements are stored one by one, as old exporters do."""
+    proto = model([node("Add", "x k", "y")], {"x": (1,)}, ["y"], infer=False)
+    proto.graph.initializer.append(helper.make_tensor("k", TensorProto.FLOAT, [2], [1.5, 2.5]))
+    assert "1.500000e+00, 2.500000e+00" in str(import_model(proto))
+    proto.graph.initializer[0].dims[0] = 3
+    with pytest.raises(InputError, match="2 elements of data, expected 3"):
+        import_model(proto)

@@ -1,0 +1,295 @@
+"""Single operators and attributes, imported, run and compared with ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx_compare import agree
+from onnx_models import (
+    Array,
+    conv_model,
+    gemm_model,
+    model,
+    node,
+    norm_parameters,
+    pool_model,
+    weights,
+)
+
+from ceras_ir.frontends.onnx import import_model
+
+Build = Callable[[], onnx.ModelProto]
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+IMAGE = (1, 3, 7, 9)
+
+
+def floats(*shape: int, seed: int = 1) -> Floats:
+    return np.random.default_rng(seed).uniform(-2, 2, shape).astype(np.float32)
+
+
+def unary(op: str, opset: int = 13, **attributes: float) -> onnx.ModelProto:
+    return model([node(op, "x", "y", **attributes)], {"x": IMAGE}, ["y"], opset=opset)
+
+
+def binary(
+    op: str, shape: tuple[int, ...], *, swap: bool = False, x: tuple[int, ...] = IMAGE
+) -> onnx.ModelProto:
+    operands = "k x" if swap else "x k"
+    return model([node(op, operands, "y")], {"x": x}, ["y"], {"k": floats(*shape)})
+
+
+def conv(rank: int, **attributes: int | str | list[int]) -> onnx.ModelProto:
+    """Channels 4 -> 6 in two groups over `rank` spatial dimensions, between transposes."""
+    extents = (9, 8)[:rank]
+    tensors = {"w": weights(np.random.default_rng(0), 6, 2, *(3, 2)[:rank]), "b": floats(6)}
+    nodes = [node("Relu", "x", "r"), node("Conv", "r w b", "y", group=2, **attributes)]
+    return model(nodes, {"x": (2, 4, *extents)}, ["y"], tensors)
+
+
+def matmul(left: tuple[int, ...], right: tuple[int, ...]) -> onnx.ModelProto:
+    return model([node("MatMul", "x w", "y")], {"x": left}, ["y"], {"w": floats(*right)})
+
+
+def batch_norm(shape: tuple[int, ...], opset: int = 15) -> onnx.ModelProto:
+    names: list[str] = ["scale", "bias", "mean", "var"]
+    tensors = dict(zip(names, norm_parameters(np.random.default_rng(0), shape[1]), strict=True))
+    nodes = [node("BatchNormalization", "x scale bias mean var", "y", epsilon=1e-3)]
+    return model(nodes, {"x": shape}, ["y"], tensors, opset=opset)
+
+
+def layout(
+    op: str, shape: tuple[int, ...], constant: Array | list[int] | None = None, opset: int = 13,
+    **attributes: int | list[int],
+) -> onnx.ModelProto:  # fmt: skip
+    tensors = {} if constant is None else {"k": np.asarray(constant)}
+    operands = "x" if constant is None else "x k"
+    nodes = [node(op, operands, "y", **attributes)]
+    return model(nodes, {"x": shape}, ["y"], tensors, opset=opset)
+
+
+def resize(
+    scales: list[float], opset: int = 13, *, shape: tuple[int, ...] = IMAGE, **attributes: str
+) -> onnx.ModelProto:
+    constant = np.array(scales, np.float32)
+    operands = "x s" if opset < 11 else "x - s"
+    return model(
+        [node("Resize", operands, "y", **attributes)],
+        {"x": shape},
+        ["y"],
+        {"s": constant},
+        opset=opset,
+    )
+
+
+def resize_to(sizes: list[int], **attributes: str) -> onnx.ModelProto:
+    nodes = [node("Resize", "x - - s", "y", **attributes)]
+    return model(nodes, {"x": IMAGE}, ["y"], {"s": np.array(sizes)})
+
+
+MODELS: dict[str, Build] = {
+    # Convolutions.
+    "conv plain": conv_model,
+    "conv without bias": lambda: conv_model(bias=False),
+    "conv depthwise": lambda: conv_model((1, 6, 9, 9), 12, group=6, dilations=[2, 1]),
+    "conv grouped": lambda: conv_model((2, 6, 9, 9), 4, group=2, strides=[2, 3]),
+    "conv asymmetric": lambda: conv_model(pads=[0, 1, 2, 3], strides=[1, 2]),
+    "conv pad beyond kernel": lambda: conv_model(kernel=(1, 1), pads=[2, 0, 0, 3]),
+    "conv 1x1": lambda: conv_model(kernel=(1, 1)),
+    "conv of the whole": lambda: conv_model((1, 3, 4, 5), kernel=(4, 5)),
+    **{
+        f"conv {auto} stride {s} kernel {k}": (
+            lambda auto=auto, s=s, k=k: conv_model(
+                (1, 2, 8, 7), kernel=(k, 3), strides=[s, 2], auto_pad=auto
+            )
+        )
+        for auto in ("SAME_UPPER", "SAME_LOWER", "VALID")
+        for s, k in ((1, 2), (2, 3), (3, 2), (3, 1))
+    },
+    "conv 1-D": lambda: conv(1, strides=[2], pads=[1, 2], dilations=[2]),
+    "conv 2-D": lambda: conv(2, strides=[2, 1], pads=[1, 2, 0, 1]),
+    "conv 1-D same": lambda: conv(1, auto_pad="SAME_LOWER", strides=[2]),
+    # Matrix products.
+    "gemm": gemm_model,
+    "gemm transA": lambda: gemm_model(trans_a=True, trans_b=False, batch=2),
+    "gemm scaled": lambda: gemm_model(alpha=0.5, beta=2.0, batch=3),
+    "gemm beta 0": lambda: gemm_model(beta=0.0),
+    "gemm without C": lambda: gemm_model(bias=None, alpha=-1.5),
+    "gemm row C": lambda: gemm_model(bias=(1, -1), batch=4),
+    "gemm scalar C": lambda: gemm_model(bias=(), beta=0.5),
+    "gemm one C": lambda: gemm_model(bias=(1,), batch=2),
+    "gemm column C": lambda: gemm_model(bias=(2, 1), batch=2),
+    "gemm full C": lambda: gemm_model(bias=(2, -1), batch=2, beta=3.0),
+    "gemm symbolic batch": lambda: gemm_model(batch="N"),
+    "gemm computed C": lambda: model(
+        [node("Gemm", "x w c", "y", transB=1, beta=0.25, alpha=2.0)],
+        {"x": (2, 4), "c": (2, 3)},
+        ["y"],
+        {"w": floats(3, 4)},
+    ),
+    "gemm computed B": lambda: model(
+        [node("Gemm", "x w", "y", alpha=0.5)], {"x": (2, 4), "w": (4, 3)}, ["y"]
+    ),
+    "matmul": lambda: matmul((2, 4), (4, 3)),
+    "matmul batch": lambda: matmul((2, 3, 5, 4), (4, 6)),
+    "matmul unit batch": lambda: matmul((2, 5, 4), (1, 4, 6)),
+    "matmul more rank": lambda: matmul((5, 4), (1, 1, 4, 6)),
+    "matmul vector": lambda: matmul((4,), (4, 3)),
+    "matmul by vector": lambda: matmul((2, 5, 4), (4,)),
+    "matmul dot": lambda: matmul((4,), (4,)),
+    "matmul constant first": lambda: model(
+        [node("MatMul", "w x", "y")], {"x": (4, 3)}, ["y"], {"w": floats(2, 4)}
+    ),
+    # Normalization.
+    "batch norm 2": lambda: batch_norm((2, 5)),
+    "batch norm 3": lambda: batch_norm((1, 4, 6)),
+    "batch norm 4": lambda: batch_norm(IMAGE),
+    "batch norm 5": lambda: batch_norm((1, 3, 2, 4, 5)),
+    "batch norm opset 7": lambda: batch_norm(IMAGE, 7),
+    # Functions.
+    **{
+        op: (lambda op=op: unary(op, 14))
+        for op in ("Exp", "HardSigmoid", "HardSwish", "LeakyRelu", "Neg", "Relu", "Sigmoid", "Tanh")
+    },
+    "leaky relu slope": lambda: unary("LeakyRelu", alpha=0.3),
+    "hard sigmoid slope": lambda: unary("HardSigmoid", alpha=0.4, beta=0.1),
+    "clip opset 6": lambda: unary("Clip", 10, min=-0.5, max=1.0),
+    "clip opset 6 min": lambda: unary("Clip", 10, min=0.0),
+    "clip none": lambda: unary("Clip"),
+    "clip operands": lambda: model(
+        [node("Clip", "x - h", "y")], {"x": IMAGE}, ["y"], {"h": np.array(0.5, np.float32)}
+    ),
+    # Arithmetic.
+    **{
+        f"{op} {list(shape)}{' swapped' if swap else ''}": (
+            lambda op=op, shape=shape, swap=swap: binary(op, shape, swap=swap)
+        )
+        for op in ("Add", "Sub", "Mul")
+        for shape in ((), (1,), (9,), (3, 1, 1), (1, 3, 1, 1), (7, 1), IMAGE, (2, 1, 1, 1))
+        for swap in (False, True)
+    },
+    "add broadcasts the input": lambda: binary("Add", (2, 3, 4), x=(3, 1)),
+    "div": lambda: binary("Div", (3, 1, 1)),
+    "sum": lambda: model([node("Sum", "x x z", "y")], {"x": IMAGE, "z": (1, 3, 1, 1)}, ["y"]),
+    # Softmax.
+    "softmax last": lambda: layout("Softmax", IMAGE, axis=-1),
+    "softmax channels": lambda: layout("Softmax", IMAGE, axis=1),
+    "softmax old": lambda: layout("Softmax", IMAGE, opset=11),
+    "softmax old axis 2": lambda: layout("Softmax", IMAGE, opset=11, axis=2),
+    "softmax old rows": lambda: layout("Softmax", (3, 5), opset=7),
+    # Pooling.
+    "max pool": lambda: pool_model(strides=[2, 2], pads=[1, 0, 0, 1]),
+    "max pool dilated": lambda: pool_model(dilations=[2, 3], pads=[1, 1, 1, 1]),
+    "average padded": lambda: pool_model("AveragePool", kernel=(3, 3), pads=[1, 2, 0, 1]),
+    "average counts padding": lambda: pool_model(
+        "AveragePool", kernel=(3, 3), pads=[1, 2, 0, 1], count_include_pad=1
+    ),
+    **{
+        f"{op} {auto} stride {s}": (
+            lambda op=op, auto=auto, s=s: pool_model(
+                op, (1, 2, 8, 7), (3, 2), strides=[s, s], auto_pad=auto
+            )
+        )
+        for op in ("MaxPool", "AveragePool")
+        for auto in ("SAME_UPPER", "SAME_LOWER", "VALID")
+        for s in (1, 2, 3)
+    },
+    **{
+        f"{op} ceil {size} {kernel}/{stride} pads {pad}": (
+            lambda op=op, size=size, kernel=kernel, stride=stride, pad=pad: pool_model(
+                op,
+                (1, 2, size, size),
+                (kernel, kernel),
+                strides=[stride, stride],
+                pads=[pad] * 4,
+                ceil_mode=1,
+            )
+        )
+        for op in ("MaxPool", "AveragePool")
+        for size, kernel, stride, pad in (
+            (8, 3, 2, 0), (8, 3, 2, 1), (7, 2, 2, 0), (7, 2, 3, 1), (6, 1, 4, 0), (5, 3, 3, 1),
+        )
+    },
+    "average 1-D": lambda: pool_model("AveragePool", (1, 3, 8), (3,), strides=[2], pads=[1, 0]),
+    "max 1-D": lambda: pool_model("MaxPool", (2, 3, 8), (2,)),
+    "global average": lambda: pool_model("GlobalAveragePool"),
+    "global average 1-D": lambda: pool_model("GlobalAveragePool", (2, 3, 8)),
+    "global max": lambda: pool_model("GlobalMaxPool"),
+    # Layout.
+    "reshape copies": lambda: layout("Reshape", (2, 3, 4), [0, -1]),
+    "reshape allowzero": lambda: layout("Reshape", (2, 3, 4), [4, 6], 14, allowzero=1),
+    "flatten": lambda: layout("Flatten", IMAGE),
+    "flatten 0": lambda: layout("Flatten", IMAGE, axis=0),
+    "flatten -1": lambda: layout("Flatten", IMAGE, axis=-1),
+    "flatten 4": lambda: layout("Flatten", IMAGE, axis=4),
+    "squeeze all": lambda: layout("Squeeze", (1, 3, 1, 4)),
+    "squeeze some": lambda: layout("Squeeze", (1, 3, 1, 4), [-2]),
+    "squeeze attribute": lambda: layout("Squeeze", (1, 3, 1, 4), opset=11, axes=[0, 2]),
+    "unsqueeze": lambda: layout("Unsqueeze", (3, 4), [0, -1]),
+    "unsqueeze attribute": lambda: layout("Unsqueeze", (3, 4), opset=11, axes=[0, 3]),
+    "transpose": lambda: layout("Transpose", (2, 3, 4)),
+    "transpose perm": lambda: layout("Transpose", IMAGE, perm=[2, 0, 3, 1]),
+    "transpose nothing": lambda: layout("Transpose", (1, 5, 1, 4), perm=[2, 1, 0, 3]),
+    "concat channels": lambda: model(
+        [node("Concat", "x z x", "y", axis=1)], {"x": IMAGE, "z": (1, 2, 7, 9)}, ["y"]
+    ),
+    "concat constant": lambda: model(
+        [node("Concat", "x k", "y", axis=-1)], {"x": (2, 3)}, ["y"], {"k": floats(2, 2)}
+    ),
+    "identity": lambda: model([node("Identity", "x", "y")], {"x": IMAGE}, ["y"]),
+    "dropout": lambda: model([node("Dropout", "x", "y")], {"x": IMAGE}, ["y"]),
+    "dropout ratio": lambda: unary("Dropout", 10, ratio=0.4),
+    # Resampling.
+    **{
+        f"resize {mode} {where}": (
+            lambda mode=mode, where=where: resize(
+                [1, 1, 2, 3], mode=mode, coordinate_transformation_mode=where
+            )
+        )
+        for mode in ("nearest", "linear")
+        for where in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    },
+    **{
+        f"resize nearest {rounding} {sizes}": (
+            lambda rounding=rounding, sizes=sizes: resize_to(
+                sizes,
+                mode="nearest",
+                nearest_mode=rounding,
+                coordinate_transformation_mode="asymmetric",
+            )
+        )
+        for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+        for sizes in ([1, 3, 4, 5], [1, 3, 14, 27])
+    },
+    "resize down": lambda: resize([1, 1, 0.5, 0.25], mode="linear"),
+    "resize opset 10": lambda: resize([1, 1, 2, 2], 10, mode="nearest"),
+    "resize opset 10 linear": lambda: resize([1, 1, 2, 2], 10, mode="linear"),
+    "resize NHWC": lambda: resize([1, 2, 2, 1], mode="nearest"),
+    "resize one dimension": lambda: resize([1, 1, 2], shape=(1, 3, 8), mode="linear"),
+    "resize by 1": lambda: resize([1, 1, 1, 1], mode="linear"),
+    "resize to corners": lambda: resize_to(
+        [1, 3, 10, 13], mode="linear", coordinate_transformation_mode="align_corners"
+    ),
+    "upsample": lambda: model(
+        [node("Upsample", "x s", "y", mode="nearest")],
+        {"x": IMAGE},
+        ["y"],
+        {"s": np.array([1, 1, 2, 3], np.float32)},
+        opset=9,
+    ),
+}  # fmt: skip
+
+
+def test_same_padding_of_a_dilated_window() -> None:
+    # ONNX Runtime refuses this; ONNX says that the padding keeps the extents.
+    same = conv_model(auto_pad="SAME_LOWER", dilations=[2, 3])
+    explicit = conv_model(pads=[2, 3, 2, 3], dilations=[2, 3])
+    assert str(import_model(same)) == str(import_model(explicit))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_operator(name: str) -> None:
+    agree(MODELS[name]())

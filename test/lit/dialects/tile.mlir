@@ -1,0 +1,44 @@
+// RUN: ceras-opt %s | ceras-opt | filecheck %s
+// RUN: ceras-opt %s --print-op-generic | ceras-opt | filecheck %s
+
+// CHECK-LABEL: func.func @blocks
+func.func @blocks(%x: memref<1x4x56x56x16xi8, "dram">, %w: memref<4x36x16x16xi8, "dram">, %b: memref<4x16xi32, "dram">, %y: memref<1x4x56x56x16xi8, "dram">) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %bias = memref.alloc() : memref<4x16xi32, "acc">
+  %inp = memref.alloc() : memref<2x4x6x58x16xi8, "inp">
+  %wgt = memref.alloc() : memref<36x16x16xi8, "wgt">
+  %ring = memref.alloc() : memref<2x4x4x56x16xi32, "acc">
+  // CHECK: %[[ACC:.*]] = tile.rotate %{{.*}} : memref<2x4x4x56x16xi32, "acc"> to memref<4x4x56x16xi32, "acc">
+  %acc = tile.rotate %ring : memref<2x4x4x56x16xi32, "acc"> to memref<4x4x56x16xi32, "acc">
+  // CHECK: %[[X:.*]] = tile.rotate
+  %xt = tile.rotate %inp : memref<2x4x6x58x16xi8, "inp"> to memref<4x6x58x16xi8, "inp">
+  // CHECK: tile.load %{{.*}}[%{{.*}}] to %{{.*}}[] {box = array<i64: 1, 4>} : memref<4x16xi32, "dram"> to memref<4x16xi32, "acc">
+  tile.load %b[%c0] to %bias[] {box = array<i64: 1, 4>} : memref<4x16xi32, "dram"> to memref<4x16xi32, "acc">
+  // CHECK: tile.load %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] to %[[X]][%{{.*}}] {box = array<i64: 6, 58>, row_step = 2 : i64}
+  tile.load %x[%c0, %c0, %c0, %c0] to %xt[%c1] {box = array<i64: 6, 58>, row_step = 2 : i64} : memref<1x4x56x56x16xi8, "dram"> to memref<4x6x58x16xi8, "inp">
+  // CHECK: tile.load %{{.*}} to %{{.*}}[] {box = array<i64: 4, 9>} : memref<4x36x16x16xi8, "dram"> to memref<36x16x16xi8, "wgt">
+  tile.load %w[%c0, %c0] to %wgt[] {box = array<i64: 4, 9>} : memref<4x36x16x16xi8, "dram"> to memref<36x16x16xi8, "wgt">
+  // CHECK: tile.clear %[[ACC]][] {extents = array<i64: 896>} : memref<4x4x56x16xi32, "acc">
+  tile.clear %acc[] {extents = array<i64: 896>} : memref<4x4x56x16xi32, "acc">
+  // CHECK: tile.gemm %[[ACC]][], %[[X]][%{{.*}}, %{{.*}}], %{{.*}}[%{{.*}}] {extents = array<i64: 4, 56>, acc_strides = array<i64: 56, 1>, inp_strides = array<i64: 58, 1>, wgt_strides = array<i64: 0, 0>}
+  tile.gemm %acc[], %xt[%c0, %c1], %wgt[%c1] {extents = array<i64: 4, 56>, acc_strides = array<i64: 56, 1>, inp_strides = array<i64: 58, 1>, wgt_strides = array<i64: 0, 0>} : memref<4x4x56x16xi32, "acc">, memref<4x6x58x16xi8, "inp">, memref<36x16x16xi8, "wgt">
+  // CHECK: tile.alu "add" %[[ACC]][] with %{{.*}}[%{{.*}}] : memref<4x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x16xi32, "acc">
+  tile.alu "add" %acc[] with %bias[%c0] : memref<4x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x16xi32, "acc">
+  // CHECK: tile.alu "shr" %[[ACC]][] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9 : i64} : memref<4x4x56x16xi32, "acc">
+  tile.alu "shr" %acc[] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9} : memref<4x4x56x16xi32, "acc">
+  // CHECK: tile.store %[[ACC]][%{{.*}}] to %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] {box = array<i64: 4, 56>} : memref<4x4x56x16xi32, "acc"> to memref<1x4x56x56x16xi8, "dram">
+  tile.store %acc[%c1] to %y[%c0, %c1, %c0, %c0] {box = array<i64: 4, 56>} : memref<4x4x56x16xi32, "acc"> to memref<1x4x56x56x16xi8, "dram">
+  func.return
+}
+
+// CHECK-LABEL: func.func @contraction
+func.func @contraction(%x: memref<4x9x16xi8, "dram">, %w: memref<2x4x1x1x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %r: memref<1x2x1x9x16xi8, "dram">, %d: memref<16x16xi8, "dram">, %y: memref<1x2x1x9x16xi8, "dram">) {
+  // CHECK: %[[V:.*]] = tile.view %{{.*}} : memref<4x9x16xi8, "dram"> to memref<1x4x1x9x16xi8, "dram">
+  %v = tile.view %x : memref<4x9x16xi8, "dram"> to memref<1x4x1x9x16xi8, "dram">
+  // CHECK: tile.conv2d %[[V]], %{{.*}}, %{{.*}} to %{{.*}} {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7 : i64, low = 0 : i64, high = 127 : i64} : memref<1x4x1x9x16xi8, "dram">, memref<2x4x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  tile.conv2d %v, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x1x9x16xi8, "dram">, memref<2x4x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  // CHECK: tile.conv2d %[[V]], %{{.*}}, %{{.*}} residual %{{.*}}, %{{.*}} : memref<1x2x1x9x16xi8, "dram">, memref<16x16xi8, "dram"> to %{{.*}} {{.*}}schedule = #tile.schedule<rows = 1, columns = 9, kblock = 4, nblock = 2, inp_stages = 2, wgt_stages = 1, acc_stages = 2, order = mnk>, residual_shift = 3 : i64
+  tile.conv2d %v, %w, %b residual %r, %d : memref<1x2x1x9x16xi8, "dram">, memref<16x16xi8, "dram"> to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127, schedule = #tile.schedule<rows = 1, columns = 9, kblock = 4, nblock = 2, inp_stages = 2, wgt_stages = 1, acc_stages = 2, order = mnk>, residual_shift = 3} : memref<1x4x1x9x16xi8, "dram">, memref<2x4x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  func.return
+}

@@ -1,0 +1,278 @@
+// RUN: ceras-opt %s --verify-diagnostics --split-input-file
+
+func.func @f(%x: memref<4x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{a view keeps memory, element type and size, got memref<4x16xi8, "dram"> to memref<3x16xi8, "dram">}}
+  %v = tile.view %x : memref<4x16xi8, "dram"> to memref<3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<2x4x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{ring must be in memory inp or wgt or acc}}
+  %v = tile.rotate %x : memref<2x4x16xi8, "dram"> to memref<4x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<2x4x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{a buffer of ring memref<2x4x16xi8, "inp"> cannot be memref<5x16xi8, "inp">}}
+  %v = tile.rotate %x : memref<2x4x16xi8, "inp"> to memref<5x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x8xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{target must hold 16xi8 in inp, got memref<4x8xi8, "inp">}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x8xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{needs 3 indices, got 2}}
+  tile.load %x[%i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{target of 2 dimensions of vectors got 3 indices}}
+  tile.load %x[%i, %i, %i] to %t[%i, %i, %i] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{a box of 7x8 vectors does not fit}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 7, 8>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{box must be rows and columns of}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 7>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{row_step must be at least 1, got 0}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>, row_step = 0} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x8x16xi32, "acc">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{a load keeps the element type}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x8x16xi32, "acc">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<6x8x16xi8, "inp">, %t: memref<6x8x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{a buffer in memory dram expected}}
+  tile.load %x[%i, %i] to %t[] {box = array<i64: 1, 1>} : memref<6x8x16xi8, "inp"> to memref<6x8x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{source must be in memory acc}}
+  tile.store %t[] to %x[%i, %i, %i] {box = array<i64: 1, 1>} : memref<6x8x16xi8, "inp"> to memref<1x6x8x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi32, "dram">, %t: memref<4x8x16xi32, "acc">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{a store writes i8, got memref<1x6x8x16xi32, "dram">}}
+  tile.store %t[] to %x[%i, %i, %i] {box = array<i64: 1, 1>} : memref<4x8x16xi32, "acc"> to memref<1x6x8x16xi32, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%t: memref<4x8x16xi32, "acc">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{target has 32 vectors, the box reaches 33}}
+  tile.clear %t[] {extents = array<i64: 33>} : memref<4x8x16xi32, "acc">
+  func.return
+}
+
+// -----
+
+func.func @f(%t: memref<4x8x16xi32, "acc">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{extents must be at least 1, got [0]}}
+  tile.clear %t[] {extents = array<i64: 0>} : memref<4x8x16xi32, "acc">
+  func.return
+}
+
+// -----
+
+func.func @f(%a: memref<4x8x16xi32, "acc">, %x: memref<6x8x16xi8, "inp">, %w: memref<9x16x16xi8, "wgt">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{wgt needs a stride of at least 0 for each of 1 loops, got [0, 0]}}
+  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 1>, wgt_strides = array<i64: 0, 0>} : memref<4x8x16xi32, "acc">, memref<6x8x16xi8, "inp">, memref<9x16x16xi8, "wgt">
+  func.return
+}
+
+// -----
+
+func.func @f(%a: memref<4x8x16xi32, "acc">, %x: memref<6x8x16xi8, "inp">, %w: memref<9x16x16xi8, "wgt">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{inp has 48 vectors, the box reaches 49}}
+  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 16>, wgt_strides = array<i64: 0>} : memref<4x8x16xi32, "acc">, memref<6x8x16xi8, "inp">, memref<9x16x16xi8, "wgt">
+  func.return
+}
+
+// -----
+
+func.func @f(%a: memref<4x8x16xi32, "acc">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{kind must be one of add, max, min, shr, got mul}}
+  tile.alu "mul" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, immediate = 1} : memref<4x8x16xi32, "acc">
+  func.return
+}
+
+// -----
+
+func.func @f(%a: memref<4x8x16xi32, "acc">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{either a source or an immediate expected}}
+  tile.alu "add" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>} : memref<4x8x16xi32, "acc">
+  func.return
+}
+
+// -----
+
+func.func @f(%a: memref<4x8x16xi32, "acc">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{source_strides belong to a source}}
+  tile.alu "add" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, source_strides = array<i64: 1>, immediate = 1} : memref<4x8x16xi32, "acc">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x5x5x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{output must have shape (1, 1, 3, 3, 16), got (1, 1, 5, 5, 16)}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x5x5x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x2x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{weights must have shape (1, 1, 3, 3, 16, 16), got (1, 2, 3, 3, 16, 16)}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x16xi8, "dram">, memref<1x2x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi8, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{elements must be i32, got memref<1x16xi8, "dram">}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi8, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "inp">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{operands must be in memory dram}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x16xi8, "inp">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{input must be [N, C/16, H, W, 16]}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{strides must be 2 integers, got [0, 1]}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 0, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{shift must be in [-31, 31], got 32}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 32, low = 0, high = 127} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{[low, high] must be a range of int8, got [5, 4]}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 5, high = 4} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{residual_shift must be in [0, 31], got -1}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127, residual_shift = -1} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{kblock must be at least 1, got 0}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127, schedule = #tile.schedule<rows = 1, columns = 1, kblock = 0, nblock = 1, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = nmk>} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{order must be one of nmk, mnk, got kmn}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127, schedule = #tile.schedule<rows = 1, columns = 1, kblock = 1, nblock = 1, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = kmn>} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}

@@ -1,0 +1,15 @@
+// RUN: ceras-opt %s --align-scales --split-input-file --verify-diagnostics
+
+func.func @main(%x: tensor<4xf32> {graph.exponent = -3 : i64}) -> tensor<4xf32> {
+  // expected-error@+1 {{no graph.exponent: run --calibrate first}}
+  %a = graph.unary <tanh> %x : tensor<4xf32>
+  func.return %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@unknown {{graph.exponent must be an integer, got "one"}}
+func.func @main(%x: tensor<4xf32> {graph.exponent = "one"}) -> tensor<4xf32> {
+  %a = graph.unary <tanh> %x {graph.exponent = -3 : i64} : tensor<4xf32>
+  func.return %a : tensor<4xf32>
+}

@@ -1,0 +1,54 @@
+// RUN: ceras-opt %s --convert-graph-to-tile --split-input-file | filecheck %s
+
+// Constants are packed here: 16 outputs by 16 inputs, zeros in added lanes; half a unit for
+// rounding is in the bias. Both convolutions are of one kind and share a kernel.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    %[[P:.*]] = mem.pack %{{.*}} : (tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x2x2x16x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    %[[W:.*]] = graph.constant dense<"0x02000000000000000000000000000000{{(0000)*}}0200
+// CHECK-NEXT:    %[[B:.*]] = graph.constant {{.*}}69, 69, 0, 0, 0,
+// CHECK-NEXT:    %[[L:.*]] = mem.launch @conv2d_0(%[[P]], %[[W]], %[[B]]) {mem.device = #mem.device<vta>}
+// CHECK-NEXT:    %[[Y:.*]] = mem.unpack %[[L]] : {{.*}} -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
+// CHECK:         mem.launch @conv2d_0(
+// CHECK:         func.return
+// CHECK:       func.func @conv2d_0(%[[KX:.*]]: memref<1x1x2x2x16xi8, "dram">, %[[KW:.*]]: memref<1x1x1x1x16x16xi8, "dram">, %[[KB:.*]]: memref<1x16xi32, "dram">, %[[KY:.*]]: memref<1x1x2x2x16xi8, "dram">)
+// CHECK-NEXT:    tile.conv2d %[[KX]], %[[KW]], %[[KB]] to %[[KY]] {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7 : i64, low = 0 : i64, high = 127 : i64}
+// CHECK-NEXT:    func.return
+// CHECK-NOT:   func.func @conv2d_1
+func.func @main(%x: tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>, %z: tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>) -> (tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>) {
+  %w = graph.constant dense<[[[[2, 0, 0]]], [[[0, 0, 2]]]]> : tensor<2x1x1x3xi8> : tensor<2x1x1x3x!quant.uniform<i8:f32, 0.5>>
+  %b = graph.constant dense<5> : tensor<2xi32> : tensor<2x!quant.uniform<i32:f32, 0.25>>
+  %y = graph.conv2d %x, %w bias %b : tensor<2x!quant.uniform<i32:f32, 0.25>> {requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>, tensor<2x1x1x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
+  %u = graph.conv2d %z, %w bias %b : tensor<2x!quant.uniform<i32:f32, 0.25>> {requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>, tensor<2x1x1x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
+  func.return %y, %u : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// A matrix product is the convolution of an image of one row. Eight bits to the left are six
+// in the diagonal (64 = 0x40) and two more afterwards.
+// CHECK-LABEL: func.func @main(
+// CHECK:         graph.constant dense<"0x40000000000000000000000000000000004000
+// CHECK:         mem.launch @matmul_0(
+// CHECK:       func.func @matmul_0(%[[X:.*]]: memref<1x3x16xi8, "dram">, %{{.*}}: memref<1x1x1x1x16x16xi8, "dram">, %{{.*}}: memref<1x16xi32, "dram">, %[[R:.*]]: memref<1x3x16xi8, "dram">, %[[D:.*]]: memref<16x16xi8, "dram">, %[[Y:.*]]: memref<1x3x16xi8, "dram">)
+// CHECK-NEXT:    %[[VX:.*]] = tile.view %[[X]] : memref<1x3x16xi8, "dram"> to memref<1x1x1x3x16xi8, "dram">
+// CHECK-NEXT:    %[[VR:.*]] = tile.view %[[R]]
+// CHECK-NEXT:    %[[VY:.*]] = tile.view %[[Y]]
+// CHECK-NEXT:    tile.conv2d %[[VX]], %{{.*}}, %{{.*}} residual %[[VR]], %[[D]] : memref<1x1x1x3x16xi8, "dram">, memref<16x16xi8, "dram"> to %[[VY]] {{.*}}residual_shift = 2 : i64
+func.func @main(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %r: tensor<3x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<1> : tensor<2x4xi8> : tensor<2x4x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.matmul %x, %w residual %r : tensor<3x2x!quant.uniform<i8:f32, 0.5>> {residual_shift = 8, requant = #graph.requant<shift = 9, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// What is placed on the CPU stays as it is.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    graph.constant
+// CHECK-NEXT:    graph.matmul
+// CHECK-NEXT:    func.return
+func.func @main(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<1> : tensor<2x4xi8> : tensor<2x4x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.matmul %x, %w {requant = #graph.requant<shift = 9, rounding = half_up, low = -128, high = 127>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+}

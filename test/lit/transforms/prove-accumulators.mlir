@@ -1,0 +1,36 @@
+// RUN: ceras-opt %s --prove-accumulators --split-input-file --verify-diagnostics
+
+!q = !quant.uniform<i8:f32, 1.0>
+!b = !quant.uniform<i32:f32, 1.0>
+
+// 128 * 127 + |bias| + 128 * 2^7 + 2^9 is exactly 2^31 - 1: it fits.
+func.func @fits(%x: tensor<1x1x!q>, %r: tensor<1x1x!q>) {
+  %w = graph.constant dense<-127> : tensor<1x1xi8> : tensor<1x1x!q>
+  %b = graph.constant dense<-2147450495> : tensor<1xi32> : tensor<1x!b>
+  %0 = graph.matmul %x, %w bias %b : tensor<1x!b> residual %r : tensor<1x1x!q> {residual_shift = 7 : i64, requant = #graph.requant<shift = 10, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 1024.0>>
+  func.return
+}
+
+// -----
+
+!q = !quant.uniform<i8:f32, 1.0>
+!b = !quant.uniform<i32:f32, 1.0>
+
+// One more in the second channel, and it does not. A shift of zero rounds nothing, flooring
+// adds nothing, and multipliers work on 64 bits.
+func.func @overflows(%x: tensor<1x1x!q>, %r: tensor<1x1x!q>, %c: tensor<1x2x!q>, %v: tensor<1x!b>) {
+  %w = graph.constant dense<-127> : tensor<2x1xi8> : tensor<2x1x!q>
+  %b = graph.constant dense<[0, -2147466880]> : tensor<2xi32> : tensor<2x!b>
+  // expected-error@+1 {{the accumulator can reach 2147483648, which exceeds 2147483647 (2^31 - 1); choose a coarser scale for the weights or the result}}
+  %0 = graph.matmul %x, %w bias %b : tensor<2x!b> {requant = #graph.requant<shift = 10, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<2x1x!q>) -> tensor<1x2x!quant.uniform<i8:f32, 1024.0>>
+  %1 = graph.matmul %x, %w bias %b : tensor<2x!b> {requant = #graph.requant<shift = 10, rounding = floor, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<2x1x!q>) -> tensor<1x2x!quant.uniform<i8:f32, 1024.0>>
+  %2 = graph.matmul %x, %w bias %b : tensor<2x!b> {requant = #graph.requant<multiplier = 2, shift = 11, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<2x1x!q>) -> tensor<1x2x!quant.uniform<i8:f32, 1024.0>>
+  // A bias that is computed can be anything.
+  // expected-error@+1 {{the accumulator can reach}}
+  %3 = graph.matmul %x, %r bias %v : tensor<1x!b> {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!q>
+  // 128 * 128 + 2^30 and 128 * 2^22 * 2 + 2^30.
+  %4 = graph.binary "mul" %x, %r {requant = #graph.requant<shift = 31, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 2147483648.0>>
+  // expected-error@+1 {{the accumulator can reach 2147483648}}
+  %5 = graph.binary "add" %x, %r {lhs_shift = 22 : i64, rhs_shift = 22 : i64, requant = #graph.requant<shift = 31, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 512.0>>
+  func.return
+}

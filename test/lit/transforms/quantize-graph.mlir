@@ -1,0 +1,85 @@
+// RUN: ceras-opt %s --quantize-graph --split-input-file | filecheck %s
+// RUN: ceras-opt %s --quantize-graph --quantize-graph --split-input-file | filecheck %s
+
+// x in steps of 2^-3, w of 2^-2, so the accumulator and the bias in steps of 2^-5; the
+// residual in steps of 2^-4 is moved one to the left, the result, 2^-1, is 4 to the right.
+// The clip at 6.25 is 12.5 steps, rounded half up to 13.
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<1x2xf32> {graph.name = "in"}, %[[R:[a-z0-9]+]]: tensor<1x2xf32>) -> tensor<1x2xf32> {
+// CHECK-NEXT:    %[[QX:.*]] = graph.quantize %[[X]] : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.125>>
+// CHECK-NEXT:    %[[QR:.*]] = graph.quantize %[[R]] : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.0625>>
+// CHECK-NEXT:    %[[W:.*]] = graph.constant dense<{{\[}}[4, -8], [127, -127]]> : tensor<2x2xi8> : tensor<2x2x!quant.uniform<i8:f32, 0.25>>
+// CHECK-NEXT:    %[[B:.*]] = graph.constant dense<[32, -80]> : tensor<2xi32> : tensor<2x!quant.uniform<i32:f32, 0.03125>>
+// CHECK-NEXT:    %[[Q:.*]] = graph.matmul %[[QX]], %[[W]] bias %[[B]] : {{.*}} residual %[[QR]] : {{.*}} {requant = #graph.requant<shift = 4, rounding = half_up, low = 0, high = 13>, residual_shift = 1 : i64} : {{.*}} -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    %[[Y:.*]] = graph.dequantize %[[Q]] : (tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2xf32>
+// CHECK-NEXT:    func.return %[[Y]]
+func.func @main(%x: tensor<1x2xf32> {graph.name = "in", graph.exponent = -3 : i64, graph.range = array<f32: -4.0, 4.0>}, %r: tensor<1x2xf32> {graph.exponent = -4 : i64}) -> tensor<1x2xf32> {
+  %w = graph.constant dense<[[1.0, -2.0], [1000.0, -1000.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %b = graph.constant dense<[1.0, -2.5]> : tensor<2xf32> : tensor<2xf32>
+  %a = graph.matmul %x, %w bias %b : tensor<2xf32> residual %r : tensor<1x2xf32> {activation = #graph.function<clip, -0.0, 6.25>, graph.weight_exponent = -2 : i64, graph.exponent = -1 : i64} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  func.return %a : tensor<1x2xf32>
+}
+
+// -----
+
+// Sums are aligned at the finer scale and rounded once; a constant has a scale of its own. A
+// function that clips is a clamp, another one a table, which remembers it.
+// CHECK-LABEL: func.func @main(
+// CHECK:         %[[S:.*]] = graph.binary "sub" %{{.*}}, %{{.*}} {rhs_shift = 4 : i64, requant = #graph.requant<shift = 2, rounding = half_up, low = 0, high = 127>} : {{.*}} -> tensor<2x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    %[[M:.*]] = graph.binary "mul" %[[S]], %{{.*}} {requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : {{.*}} -> tensor<2x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    %[[C:.*]] = graph.requantize %[[M]] {requant = #graph.requant<shift = 1, rounding = half_up, low = -3, high = 127>}
+// CHECK-NEXT:    %[[T:.*]] = graph.lookup %[[C]], dense<"0x{{.*}}"> : tensor<256xi8> {graph.function = #graph.function<tanh>} : {{.*}} -> tensor<2x!quant.uniform<i8:f32, 0.0078125>>
+func.func @main(%x: tensor<2xf32> {graph.exponent = -3 : i64}) -> tensor<2xf32> {
+  %k = graph.constant dense<[254.0, 2.0]> : tensor<2xf32> : tensor<2xf32>
+  %a = graph.binary "sub" %x, %k {activation = #graph.function<relu>, graph.exponent = -1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %b = graph.binary "mul" %a, %x {graph.exponent = -1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %c = graph.unary <clip, -3.0, inf> %b {graph.exponent = 0 : i64} : tensor<2xf32>
+  %d = graph.unary <tanh> %c {graph.exponent = -7 : i64} : tensor<2xf32>
+  func.return %d : tensor<2xf32>
+}
+
+// -----
+
+// Elements that are only moved keep their scale; a concatenation whose operand has another
+// one gets it rescaled, once however often it asks. An average divides by a reciprocal.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    %[[X:.*]] = graph.quantize
+// CHECK-NEXT:    %[[M:.*]] = graph.pool2d "max" %[[X]]
+// CHECK-NEXT:    %[[Z:.*]] = graph.requantize %[[M]] {requant = #graph.requant<shift = 2, rounding = half_up, low = -128, high = 127>}
+// CHECK-NEXT:    %[[A:.*]] = graph.pool2d "average" %[[M]] {kernel = array<i64: 3, 3>, requant = #graph.requant<multiplier = 119304647, shift = 30, rounding = half_up, low = -128, high = 127>}
+// CHECK-NEXT:    %[[T:.*]] = graph.transpose %[[X]]
+// CHECK-NEXT:    %[[C:.*]] = graph.concat %[[Z]], %[[Z]]
+// CHECK-NEXT:    %[[R:.*]] = graph.resize "nearest" %[[C]]
+func.func @main(%x: tensor<1x3x3x1xf32> {graph.exponent = -3 : i64}) -> (tensor<1x1x1x1xf32>, tensor<1x1x3x3xf32>, tensor<1x6x12x1xf32>) {
+  %m = graph.pool2d "max" %x {kernel = array<i64: 1, 1>, graph.exponent = -3 : i64} : (tensor<1x3x3x1xf32>) -> tensor<1x3x3x1xf32>
+  %a = graph.pool2d "average" %m {kernel = array<i64: 3, 3>, graph.exponent = -3 : i64} : (tensor<1x3x3x1xf32>) -> tensor<1x1x1x1xf32>
+  %t = graph.transpose %x {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x3x3x1xf32>) -> tensor<1x1x3x3xf32>
+  %u = graph.concat %m, %m {axis = 2 : i64, graph.exponent = -1 : i64} : (tensor<1x3x3x1xf32>, tensor<1x3x3x1xf32>) -> tensor<1x3x6x1xf32>
+  %r = graph.resize "nearest" %u {scales = array<f64: 2.0, 2.0>, coordinates = "asymmetric", rounding = "floor"} : (tensor<1x3x6x1xf32>) -> tensor<1x6x12x1xf32>
+  %b = graph.unary <tanh> %t {graph.exponent = -7 : i64} : tensor<1x1x3x3xf32>
+  func.return %a, %b, %r : tensor<1x1x1x1xf32>, tensor<1x1x3x3xf32>, tensor<1x6x12x1xf32>
+}
+
+// -----
+
+// What has no quantized form, and what is asked to, stays float; around it the values change
+// hands, each once. What is only moved between float operations is not quantized at all.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    %[[X:.*]] = graph.quantize
+// CHECK-NEXT:    %[[A:.*]] = graph.binary "add" %[[X]], %[[X]]
+// CHECK-NEXT:    %[[D:.*]] = graph.dequantize %[[A]]
+// CHECK-NEXT:    %[[S:.*]] = graph.softmax %[[D]]
+// CHECK-NEXT:    %[[Q:.*]] = graph.quantize %[[S]]
+// CHECK-NEXT:    %[[R:.*]] = graph.reshape %[[S]] : (tensor<1x4xf32>) -> tensor<4xf32>
+// CHECK-NEXT:    %[[M:.*]] = graph.binary "mul" %[[Q]], %[[Q]]
+// CHECK-NEXT:    %[[T:.*]] = graph.unary <tanh> %[[D]] {graph.precision = "f32"} : tensor<1x4xf32>
+// CHECK-NEXT:    %[[E:.*]] = graph.dequantize %[[M]]
+// CHECK-NEXT:    func.return %[[R]], %[[E]], %[[T]]
+func.func @main(%x: tensor<1x4xf32> {graph.exponent = -3 : i64}) -> (tensor<4xf32>, tensor<1x4xf32>, tensor<1x4xf32>) {
+  %a = graph.binary "add" %x, %x {graph.exponent = -2 : i64} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %s = graph.softmax %a {axis = 1 : i64, graph.exponent = -7 : i64} : tensor<1x4xf32>
+  %r = graph.reshape %s : (tensor<1x4xf32>) -> tensor<4xf32>
+  %m = graph.binary "mul" %s, %s {graph.exponent = -7 : i64} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %t = graph.unary <tanh> %a {graph.precision = "f32"} : tensor<1x4xf32>
+  func.return %r, %m, %t : tensor<4xf32>, tensor<1x4xf32>, tensor<1x4xf32>
+}

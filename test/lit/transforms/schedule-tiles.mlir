@@ -1,0 +1,25 @@
+// RUN: ceras-opt %s --schedule-tiles | filecheck %s --check-prefixes=CHECK,AUTO
+// RUN: ceras-opt %s --schedule-tiles --schedule-tiles="schedule=serial" | filecheck %s --check-prefixes=CHECK,AUTO
+// RUN: ceras-opt %s --schedule-tiles="schedule=serial mblock=60 kblock=40 nblock=16 board=pynq" | filecheck %s --check-prefixes=CHECK,FIXED
+// RUN: not ceras-opt %s --schedule-tiles="mblock=3136" 2>&1 | filecheck %s --check-prefix=LARGE
+// RUN: not ceras-opt %s --schedule-tiles="kblock=0" 2>&1 | filecheck %s --check-prefix=ZERO
+
+// LARGE: error: unsupported block sizes: no schedule with mblock=3136 kblock=None nblock=None fits the buffers of 'zcu102'
+// ZERO: kblock must be at least 1, got 0
+
+// Two buffers of each kind; a block of 60 positions is one of 56, 40 channels are 3 vectors.
+// CHECK-LABEL: func.func @conv(
+// AUTO:  schedule = #tile.schedule<rows = 14, columns = 7, kblock = 4, nblock = 4, inp_stages = 2, wgt_stages = 2, acc_stages = 2, order = nmk>
+// FIXED: schedule = #tile.schedule<rows = {{.*}}, kblock = 3, nblock = 1, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = mnk>
+func.func @conv(%x: memref<1x4x56x56x16xi8, "dram">, %w: memref<4x4x3x3x16x16xi8, "dram">, %b: memref<4x16xi32, "dram">, %y: memref<1x4x56x56x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x56x56x16xi8, "dram">, memref<4x4x3x3x16x16xi8, "dram">, memref<4x16xi32, "dram"> to memref<1x4x56x56x16xi8, "dram">
+  func.return
+}
+
+// A schedule that is there stays.
+// CHECK-LABEL: func.func @scheduled(
+// CHECK: schedule = #tile.schedule<rows = 1, columns = 9, kblock = 4, nblock = 1, inp_stages = 2, wgt_stages = 1, acc_stages = 2, order = nmk>
+func.func @scheduled(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<1x4x1x1x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x1x9x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b to %y {schedule = #tile.schedule<rows = 1, columns = 9, kblock = 4, nblock = 1, inp_stages = 2, wgt_stages = 1, acc_stages = 2, order = nmk>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x1x9x16xi8, "dram">, memref<1x4x1x1x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x1x9x16xi8, "dram">
+  func.return
+}

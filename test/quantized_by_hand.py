@@ -1,0 +1,163 @@
+"""
+What a quantized operation must store, one element at a time, in Python's own fractions.
+
+Shares nothing with the interpreter: it takes stored operands as what they stand for, exact
+real numbers, does the operation on those, and rounds once. So it holds shifts, biases and
+residuals to the scales of the types, which is all that they are there for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from math import exp, floor, prod
+
+import numpy as np
+import numpy.typing as npt
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.network import run
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+Stored = npt.NDArray[np.generic]
+Index = tuple[int, ...]
+
+
+def scale(value: SSAValue) -> Fraction:
+    return Fraction(graph.scale_of(value))
+
+
+def trace(module: ModuleOp, inputs: Mapping[str, Stored]) -> dict[SSAValue, Stored]:
+    """Every value of a run of the interpreter."""
+    values: dict[SSAValue, Stored] = {}
+
+    def keep(op: Operation, results: tuple[Stored, ...]) -> None:
+        values.update(zip(op.results, results, strict=True))
+
+    run(module, inputs, keep)
+    return values
+
+
+def wrong_elements(
+    op: Operation, values: Mapping[SSAValue, Stored], count: int, seed: int = 0
+) -> Iterator[str]:
+    """Disagreements at the extremes and `count` random elements of a requantized result."""
+    got = values[op.results[0]]
+    random = np.random.default_rng(seed)
+    flat = [int(got.argmax()), int(got.argmin()), *random.integers(got.size, size=count).tolist()]
+    for index in {tuple(int(i) for i in np.unravel_index(f, got.shape)): None for f in flat}:
+        least, most = bounds(op, values, index)
+        if not least <= int(got[index].item()) <= most:
+            yield f"{op.name} at {index}: {got[index]} is not in [{least}, {most}]"
+
+
+def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tuple[int, int]:
+    """The least and the greatest stored result that the definition admits: mostly one."""
+
+    def at(operand: SSAValue, where: Index) -> Fraction:
+        return int(values[operand][where].item()) * scale(operand)
+
+    low, high, slack = -128, 127, Fraction(0)
+    match op:
+        case graph.LinearOperation():
+            assert op.requant is not None
+            low, high = op.requant.low.data, op.requant.high.data
+            total = Fraction(0) if op.bias is None else at(op.bias, index[-1:])
+            if op.residual is not None:
+                total += at(op.residual, index)
+            for source, weight in taps(op, index):
+                total += at(op.input, source) * at(op.weights, weight)
+        case graph.BinaryOp():
+            assert op.requant is not None
+            low, high = op.requant.low.data, op.requant.high.data
+            lhs, rhs = (at(v, broadcast(index, graph.shape_of(v))) for v in (op.lhs, op.rhs))
+            total = {"add": lhs + rhs, "sub": lhs - rhs, "mul": lhs * rhs}[op.kind.data]
+        case graph.RequantizeOp():
+            low, high = op.requant.low.data, op.requant.high.data
+            total = at(op.input, index)
+        case graph.Pool2dOp():
+            inside = [at(op.input, source) for source in window(op, index)]
+            if op.kind.data == "max":
+                total = max(inside)
+            else:
+                full = prod(op.kernel.get_values())
+                total = sum(inside, Fraction(0)) / (full if op.includes_padding else len(inside))
+                # The reciprocal is a fixed-point number, so that ties may go either way.
+                slack = Fraction(1, 1 << 13)
+        case graph.LookupOp():
+            total = Fraction(apply(op, float(at(op.input, index))))
+            slack = Fraction(1, 1 << 12)
+        case _:
+            raise AssertionError(op.name)
+    quotient = total / scale(op.results[0])
+    if isinstance(op, graph.LookupOp):
+        slack = Fraction(1, 1000)
+    ends = (floor(quotient + Fraction(1, 2) + s) for s in (-slack, slack))
+    least, most = (min(max(end, low), high) for end in ends)
+    return least, most
+
+
+def taps(op: graph.LinearOperation, index: Index) -> Iterator[tuple[Index, Index]]:
+    """Positions in the input and in the weights whose products add to one element."""
+    if not isinstance(op, graph.Conv2dOp):
+        m, n = index
+        for k in range(graph.shape_of(op.weights)[1]):
+            yield (m, k), (n, k)
+        return
+    n, y, x, o = index
+    _, height, width, _ = graph.shape_of(op.input)
+    outputs, rows, columns, channels = graph.shape_of(op.weights)
+    group = o // (outputs // op.group_count)
+    strides, padding = op.strides.get_values(), op.padding.get_values()
+    dilations = op.dilations.get_values()
+    for i, j, c in product(range(rows), range(columns), range(channels)):
+        row = y * strides[0] + i * dilations[0] - padding[0]
+        column = x * strides[1] + j * dilations[1] - padding[1]
+        if 0 <= row < height and 0 <= column < width:
+            yield (n, row, column, group * channels + c), (o, i, j, c)
+
+
+def window(op: graph.Pool2dOp, index: Index) -> Iterator[Index]:
+    """Positions inside the input that one element of a pooling sees."""
+    n, y, x, c = index
+    _, height, width, _ = graph.shape_of(op.input)
+    kernel, strides = op.kernel.get_values(), op.strides.get_values()
+    padding, dilations = op.padding.get_values(), op.dilations.get_values()
+    for i, j in product(range(kernel[0]), range(kernel[1])):
+        row = y * strides[0] + i * dilations[0] - padding[0]
+        column = x * strides[1] + j * dilations[1] - padding[1]
+        if 0 <= row < height and 0 <= column < width:
+            yield n, row, column, c
+
+
+def broadcast(index: Index, shape: Sequence[int]) -> Index:
+    """Where numpy's broadcasting takes an element of the result from."""
+    tail = index[len(index) - len(shape) :]
+    return tuple(0 if extent == 1 else i for i, extent in zip(tail, shape, strict=True))
+
+
+def apply(op: graph.LookupOp, x: float) -> float:
+    """The function behind a table, in double precision."""
+    function = op.attributes["graph.function"]
+    assert isinstance(function, graph.FunctionAttr)
+    p = function.values
+
+    def sigmoid(v: float) -> float:
+        return 1 / (1 + exp(-v)) if v > -700 else 0.0
+
+    match function.kind.value:
+        case "leaky_relu":
+            return x if x >= 0 else p[0] * x
+        case "sigmoid":
+            return sigmoid(x)
+        case "tanh":
+            return 2 * sigmoid(2 * x) - 1
+        case "swish":
+            return x * sigmoid(x)
+        case "hard_sigmoid":
+            return min(max(p[0] * x + p[1], 0), 1)
+        case "hard_swish":
+            return x * min(max(x + 3, 0), 6) / 6
+        case "exp":
+            return exp(min(x, 700))
+        case other:
+            raise AssertionError(other)
