@@ -1,5 +1,10 @@
-"""Networks that benchmarks need, built from nothing: true topologies, seeded He-scaled weights."""
+"""
+Networks that benchmarks need, built from nothing: true topologies, seeded He-scaled weights.
 
+    python benchmarks/networks.py FOLDER    writes resnet18.onnx, its inputs, and chains of layers
+"""
+
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,18 +56,14 @@ class Builder:
             [helper.make_tensor_value_info(output, TensorProto.FLOAT, (1, classes))],
             self.initializers,
         )
-        return helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
-        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
 def resnet18(path: Path, size: int = 224) -> None:
     """ResNet-18: 11.7 M parameters, 1,814 M multiplications at 224 x 224."""
     b = Builder(18)
     x = b.node("Relu", "stem.relu", [b.conv("input", "stem", 3, 64, 7, 2)])
-    x = b.node(
-        "MaxPool", "stem.pool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]
-    )
+    x = b.node("MaxPool", "stem.pool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     channels = 64
     for stage, out in enumerate((64, 128, 256, 512)):
         for block in range(2):
@@ -92,3 +93,16 @@ def chain(path: Path, depth: int) -> None:
         channels = 8
     x = b.node("Flatten", "flatten", [b.node("GlobalAveragePool", "pool", [x])])
     onnx.save(b.model((1, 3, 16, 16), x, 8), str(path))
+
+
+def main(folder: Path) -> None:
+    """Everything that `compile_time.py` measures."""
+    resnet18(folder / "resnet18.onnx")
+    image = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
+    np.savez(folder / "resnet18.npz", input=image)
+    for depth in (50, 100, 200):
+        chain(folder / f"chain{depth}.onnx", depth)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

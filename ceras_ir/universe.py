@@ -54,7 +54,7 @@ PASSES: tuple[str, ...] = (
 )
 """Names of all passes and pipelines of `ceras_ir/transforms`, sorted."""
 
-TARGETS: dict[str, str] = {}
+TARGETS: dict[str, str] = {"c": "ceras_ir.backends.c.target:CTarget"}
 """Name of a text target of `ceras-opt -t` -> `module:class`."""
 
 

@@ -13,10 +13,11 @@ from math import exp, floor, prod
 
 import numpy as np
 import numpy.typing as npt
-from ceras_ir.dialects import graph
-from ceras_ir.interpreters.network import run
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.network import run
 
 Stored = npt.NDArray[np.generic]
 Index = tuple[int, ...]

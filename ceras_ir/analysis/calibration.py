@@ -53,7 +53,9 @@ def calibrate(
         for name, argument in zip(input_names(main), main.body.block.args, strict=True):
             if argument in observers:
                 _observe(observers[argument], sample[name], name)
-        run(module, sample, look)
+        # What overflows becomes an error that names the operation, not a warning.
+        with np.errstate(all="ignore"):
+            run(module, sample, look)
     for value, observer in observers.items():
         set_range(value, observer.low, observer.high)
         set_exponent(value, observer.exponent())
@@ -72,7 +74,7 @@ def _observe(observer: Observer, array: Array, where: Operation | str) -> None:
             Finding(
                 node_name(where),
                 where.name,
-                "the result is not finite on the calibration data; check their scale and type",
+                "the result is not finite on the calibration samples; check their scale and type",
             )
         ]
     )

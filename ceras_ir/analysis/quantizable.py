@@ -81,20 +81,17 @@ def quantized_operations(main: FuncOp) -> dict[Operation, None]:
     The operations of a float network that become quantized, in order: those that compute,
     and those that move elements which come from a quantized operation or go to one.
     """
-    chosen: dict[Operation, None] = {}
-    ops = list(main.body.block.ops)
-
-    def stays(op: Operation) -> bool:
-        return op.attributes.get(PRECISION) == StringAttr(FLOAT)
-
-    for op in ops:
-        from_quantized = any(v.owner in chosen for v in op.operands)
-        if (computes(op) or (keeps_scale(op) and from_quantized)) and not stays(op):
-            chosen[op] = None
-    for op in reversed(ops):
-        to_quantized = any(use.operation in chosen for r in op.results for use in r.uses)
-        if keeps_scale(op) and to_quantized and not stays(op):
-            chosen[op] = None
+    ops = [op for op in main.body.block.ops if op.attributes.get(PRECISION) != StringAttr(FLOAT)]
+    chosen = {op: None for op in ops if computes(op)}
+    movers = [op for op in ops if keeps_scale(op)]
+    count = -1
+    while count != len(chosen):
+        count = len(chosen)
+        # Once with and once against the order carries the choice along a whole chain.
+        for op in (*movers, *reversed(movers)):
+            readers = (use.operation for use in op.results[0].uses)
+            if any(v.owner in chosen for v in op.operands) or any(r in chosen for r in readers):
+                chosen[op] = None
     return {op: None for op in ops if op in chosen}
 
 

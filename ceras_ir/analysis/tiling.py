@@ -62,10 +62,10 @@ def _fixed(value: int | None, extent: int) -> Sequence[int]:
 
 
 def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]:
-    """Rows and columns of M-blocks; with a limit, the largest blocks that it allows."""
+    """Rows and columns of M-blocks; with a limit, those that use more than half of it."""
     sizes = [(r, s) for r in even_blocks(c.rows) for s in even_blocks(c.columns)]
     if limit is None:
         return sizes
     allowed = [(r, s) for r, s in sizes if r * s <= limit]
     most = max(r * s for r, s in allowed)
-    return [(r, s) for r, s in allowed if r * s == most]
+    return [(r, s) for r, s in allowed if 2 * r * s > most]

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import NameLoc
 
 from ceras_ir.dialects.graph import BinaryOp, GraphOperation
 from ceras_ir.frontends.onnx import import_file, import_model
+from ceras_ir.frontends.onnx.model_file import read_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.transforms.fold_batch_norm import FoldBatchNormPass
 
@@ -55,7 +56,7 @@ def samples(name: str, proto: onnx.ModelProto) -> dict[str, Array]:
 
 @pytest.mark.parametrize("name", TRANSPOSES)
 def test_network(name: str) -> None:
-    proto = onnx.load(path(name))
+    proto = read_model(path(name))
     inputs = samples(name, proto)
     module = agree(proto, inputs)
     assert len(transposes(module)) == TRANSPOSES[name]
@@ -78,7 +79,7 @@ def test_import_is_deterministic() -> None:
 
 
 def test_symbolic_batch() -> None:
-    proto = onnx.load(path("resnet8_float"))
+    proto = read_model(path("resnet8_float"))
     inputs = random_inputs(proto, batch=3)
     compare(run(import_model(proto, batch=3), inputs), run_onnxruntime(proto, inputs))
 

@@ -5,6 +5,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 import pytest
+from onnx_random import random_network
+from quantized_by_hand import trace, wrong_elements
+from xdsl.dialects.builtin import ModuleOp
+
 from ceras_ir.analysis.network import input_names, main_function
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -14,9 +18,6 @@ from ceras_ir.driver.verification import verify_module
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.transforms.fuse import FusePass
 from ceras_ir.transforms.quantize import QuantizePass
-from onnx_random import random_network
-from quantized_by_hand import trace, wrong_elements
-from xdsl.dialects.builtin import ModuleOp
 
 Floats = npt.NDArray[np.float32]
 
@@ -71,29 +72,39 @@ def test_random_networks(seed: int, fuse: bool) -> None:
 
 
 EVERYTHING = """
-func.func @main(%x: tensor<1x4x4x2xf32> {graph.input_range = array<f32: -2.0, 2.0>},
-                %y: tensor<1x4x4x2xf32>) -> (tensor<1x32xf32>, tensor<1x4x4x4xf32>) {
-  %w = graph.constant dense<[[[[0.3, -0.7]]], [[[1.9, 0.01]]]]> : tensor<2x1x1x2xf32> : tensor<2x1x1x2xf32>
-  %b = graph.constant dense<[0.37, -3.1]> : tensor<2xf32> : tensor<2xf32>
-  %c = graph.constant dense<[100.0, 0.003]> : tensor<2xf32> : tensor<2xf32>
-  %0 = graph.conv2d %x, %w bias %b : tensor<2xf32> residual %y : tensor<1x4x4x2xf32> {activation = #graph.function<clip, -0.4, 0.9>} : (tensor<1x4x4x2xf32>, tensor<2x1x1x2xf32>) -> tensor<1x4x4x2xf32>
-  %1 = graph.binary "sub" %x, %c {activation = #graph.function<relu>} : (tensor<1x4x4x2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
-  %2 = graph.binary "mul" %x, %y {activation = #graph.function<tanh>} : (tensor<1x4x4x2xf32>, tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32>
-  %3 = graph.pool2d "max" %2 {kernel = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : (tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32>
-  %4 = graph.pool2d "average" %0 {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>} : (tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32>
-  %5 = graph.pool2d "average" %0 {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>, count_include_pad = true} : (tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32>
-  %6 = graph.binary "add" %4, %5 : (tensor<1x4x4x2xf32>, tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32>
-  %7 = graph.unary <clip, -0.25, inf> %6 : tensor<1x4x4x2xf32>
-  %8 = graph.softmax %7 {axis = 3 : i64} : tensor<1x4x4x2xf32>
-  %9 = graph.reshape %8 : (tensor<1x4x4x2xf32>) -> tensor<1x32xf32>
-  %10 = graph.reshape %1 : (tensor<1x4x4x2xf32>) -> tensor<32x1xf32>
-  %11 = graph.reshape %3 : (tensor<1x4x4x2xf32>) -> tensor<1x32xf32>
-  %12 = graph.unary <swish> %11 : tensor<1x32xf32>
-  %13 = graph.transpose %10 {permutation = array<i64: 1, 0>} : (tensor<32x1xf32>) -> tensor<1x32xf32>
-  %14 = graph.matmul %12, %13 : (tensor<1x32xf32>, tensor<1x32xf32>) -> tensor<1x1xf32>
-  %15 = graph.binary "mul" %14, %9 : (tensor<1x1xf32>, tensor<1x32xf32>) -> tensor<1x32xf32>
-  %16 = graph.concat %0, %6 {axis = 3 : i64} : (tensor<1x4x4x2xf32>, tensor<1x4x4x2xf32>) -> tensor<1x4x4x4xf32>
-  func.return %15, %16 : tensor<1x32xf32>, tensor<1x4x4x4xf32>
+!map = tensor<1x4x4x2xf32>
+!row = tensor<1x32xf32>
+!weights = tensor<2x1x1x2xf32>
+!vector = tensor<2xf32>
+
+func.func @main(%x: !map {graph.input_range = array<f32: -2.0, 2.0>},
+                %y: !map) -> (!row, tensor<1x4x4x4xf32>) {
+  %w = graph.constant dense<[[[[0.3, -0.7]]], [[[1.9, 0.01]]]]> : !weights : !weights
+  %b = graph.constant dense<[0.37, -3.1]> : !vector : !vector
+  %c = graph.constant dense<[100.0, 0.003]> : !vector : !vector
+  %0 = graph.conv2d %x, %w bias %b : !vector residual %y : !map
+      {activation = #graph.function<clip, -0.4, 0.9>} : (!map, !weights) -> !map
+  %1 = graph.binary "sub" %x, %c {activation = #graph.function<relu>} : (!map, !vector) -> !map
+  %2 = graph.binary "mul" %x, %y {activation = #graph.function<tanh>} : (!map, !map) -> !map
+  %3 = graph.pool2d "max" %2
+      {kernel = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : (!map) -> !map
+  %4 = graph.pool2d "average" %0
+      {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>} : (!map) -> !map
+  %5 = graph.pool2d "average" %0
+      {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>,
+       count_include_pad = true} : (!map) -> !map
+  %6 = graph.binary "add" %4, %5 : (!map, !map) -> !map
+  %7 = graph.unary <clip, -0.25, inf> %6 : !map
+  %8 = graph.softmax %7 {axis = 3 : i64} : !map
+  %9 = graph.reshape %8 : (!map) -> !row
+  %10 = graph.reshape %1 : (!map) -> tensor<32x1xf32>
+  %11 = graph.reshape %3 : (!map) -> !row
+  %12 = graph.unary <swish> %11 : !row
+  %13 = graph.transpose %10 {permutation = array<i64: 1, 0>} : (tensor<32x1xf32>) -> !row
+  %14 = graph.matmul %12, %13 : (!row, !row) -> tensor<1x1xf32>
+  %15 = graph.binary "mul" %14, %9 : (tensor<1x1xf32>, !row) -> !row
+  %16 = graph.concat %0, %6 {axis = 3 : i64} : (!map, !map) -> tensor<1x4x4x4xf32>
+  func.return %15, %16 : !row, tensor<1x4x4x4xf32>
 }
 """
 

@@ -21,7 +21,13 @@ from ceras_ir.frontends.onnx.folding import FOLDABLE, evaluate
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import OPERATORS, load_operators, refusals
 from ceras_ir.frontends.onnx.signature import ModelInput, read_inputs
-from ceras_ir.frontends.onnx.tensors import Array, tensor_array, tensor_dtype, tensor_shape
+from ceras_ir.frontends.onnx.tensors import (
+    Array,
+    tensor_array,
+    tensor_dtype,
+    tensor_shape,
+    text,
+)
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.transforms.eliminate_transposes import EliminateTransposesPass
 
@@ -58,8 +64,6 @@ class Importer:
         except InputError as e:
             e.file = e.file or self.name
             raise
-        except UnicodeDecodeError:
-            raise InputError("not an ONNX model: a name is not UTF-8 text", self.name) from None
         EliminateTransposesPass().apply(Context(), module)
         return module
 
@@ -67,7 +71,7 @@ class Importer:
         load_operators()
         opset = self._opset()
         inputs = read_inputs(self.graph, self.batch)
-        outputs = [value.name for value in self.graph.output]
+        outputs = [text(value.name) for value in self.graph.output]
         if not outputs or not all(outputs) or len(set(outputs)) != len(outputs):
             raise InputError("not a complete ONNX model: outputs must have names of their own")
         initializers = self._initializers()
@@ -110,7 +114,7 @@ class Importer:
         if self.graph.sparse_initializer:
             raise UnsupportedError("unsupported sparse initializers; store them as dense tensors")
         for tensor in self.graph.initializer:
-            if tensor.name in values:
+            if text(tensor.name) in values:
                 raise InputError(f"two initializers are called '{tensor.name}'")
             values[tensor.name] = self._constant(tensor, tensor.name)
         return values

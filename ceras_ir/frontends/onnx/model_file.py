@@ -43,7 +43,7 @@ def read_model(path: str | Path) -> onnx.ModelProto:
 
 def read_external(tensor: onnx.TensorProto, folder: Path | None, size: int) -> bytes:
     """The `size` bytes of a tensor whose data is in a file of its own; ValueError if it is not."""
-    entries = {entry.key: entry.value for entry in tensor.external_data}
+    entries = {str(entry.key): str(entry.value) for entry in tensor.external_data}
     if folder is None:
         raise ValueError("external data, but the model was not read from a file")
     path = _below(folder, entries.get("location", ""))

@@ -9,6 +9,7 @@ from collections.abc import Container, Sequence
 import onnx
 
 from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
+from ceras_ir.frontends.onnx.tensors import text
 
 LIMIT = 1 << 31
 """Integers of attributes and shapes lie below this; no real network comes near it."""
@@ -20,14 +21,14 @@ class Node:
     def __init__(self, proto: onnx.NodeProto, opset: int, constants: Container[str] = ()):
         self.proto = proto
         self.opset = opset
-        self.inputs: Sequence[str] = tuple(proto.input)
-        self.outputs: Sequence[str] = tuple(proto.output)
+        self.inputs: Sequence[str] = tuple(map(text, proto.input))
+        self.outputs: Sequence[str] = tuple(map(text, proto.output))
         self.constants = constants
-        domain = proto.domain if proto.domain != "ai.onnx" else ""
-        self.operator = f"{domain}::{proto.op_type}" if domain else proto.op_type
+        domain = text(proto.domain) if proto.domain != "ai.onnx" else ""
+        self.operator = f"{domain}::{text(proto.op_type)}" if domain else text(proto.op_type)
         named = [name for name in self.outputs if name]
-        self.name: str = proto.name or (named[0] if named else self.operator)
-        self._attributes = {a.name: a for a in proto.attribute}
+        self.name: str = text(proto.name) or (named[0] if named else self.operator)
+        self._attributes = {text(a.name): a for a in proto.attribute}
         self._read: set[str] = set()
         if len(self._attributes) != len(proto.attribute):
             raise self.wrong("an attribute is given twice")

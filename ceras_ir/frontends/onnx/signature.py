@@ -7,7 +7,7 @@ from math import prod
 import onnx
 
 from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
-from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, type_name
+from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, text, type_name
 
 BORDER = "graph input"
 """What stands for the operator in diagnostics about inputs."""
@@ -23,13 +23,15 @@ class ModelInput:
 
 def read_inputs(graph: onnx.GraphProto, batch: int) -> Sequence[ModelInput]:
     """The inputs of `graph` that are no initializers, with `batch` for the open first dimension."""
-    initializers = {tensor.name for tensor in graph.initializer}
+    initializers = {text(tensor.name) for tensor in graph.initializer}
     given = [value for value in graph.input if value.name not in initializers]
-    names = [value.name for value in given]
+    names = [text(value.name) for value in given]
     if len(set(names)) != len(names):
         raise InputError("two inputs of the same name")
     # One symbol is one number: where it is the batch of one input it is so everywhere.
-    symbols = {dims[0].dim_param for v in given if (dims := v.type.tensor_type.shape.dim)} - {""}
+    symbols = {text(dims[0].dim_param) for v in given if (dims := v.type.tensor_type.shape.dim)} - {
+        ""
+    }
     refused: list[Finding] = []
     inputs: list[ModelInput] = []
     for value in given:
@@ -44,7 +46,7 @@ def read_inputs(graph: onnx.GraphProto, batch: int) -> Sequence[ModelInput]:
             elif i == 0 or dim.dim_param in symbols:
                 shape.append(batch)
             else:
-                refused.append(Finding(value.name, BORDER, _open(i, dim.dim_param)))
+                refused.append(Finding(value.name, BORDER, _open(i, text(dim.dim_param))))
         if prod(shape) > MAX_ELEMENTS:
             raise InputError([Finding(value.name, BORDER, f"shape {shape} is too large")])
         inputs.append(ModelInput(value.name, tuple(shape)))

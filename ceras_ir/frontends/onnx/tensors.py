@@ -13,6 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from ceras_ir.diagnostics import InputError
 from ceras_ir.frontends.onnx.model_file import read_external
 
 Array: TypeAlias = NDArray[np.generic]
@@ -35,6 +36,13 @@ DTYPES: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.BOOL: np.dtype("?"),
 }
 """Element types that constants may have; only float32 ones can meet a feature map."""
+
+
+def text(value: object) -> str:
+    """A string of the model; protobuf hands out bytes where they are not UTF-8."""
+    if not isinstance(value, str):
+        raise InputError("not an ONNX model, or a damaged one: a name is not UTF-8 text")
+    return value
 
 
 def type_name(data_type: int) -> str:

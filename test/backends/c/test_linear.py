@@ -100,7 +100,7 @@ def integer_convolutions(seeds: range, stored: IntegerType) -> list[SSAValue]:
         out = UniformType(1.0, storage=i8)
         weights = integers(rng, w, sample.weights)
         bias = rng.integers(-(1 << 16), 1 << 16, sample.weights[0]).astype(np.int32)
-        sums = 40.0 * (1 << stored.width.data - 1) * np.sqrt(weights[0].size)
+        sums = 40.0 * (1 << stored.width.data - 1) * np.sqrt(weights[0].size) + (1 << 15)
         requant = random_requant(rng, sums)
         value = graph.RequantizeOp(
             constant(integers(rng, x, sample.input), x), x, identity(x)
@@ -117,7 +117,7 @@ def integer_convolutions(seeds: range, stored: IntegerType) -> list[SSAValue]:
             residual,
             out,
             requant=requant,
-            residual_shift=int(rng.integers(0, 12)) if seed % 2 else None,
+            residual_shift=int(rng.integers(0, 9)) if seed % 2 else None,
         )
         results.append(op.result)
     return results

@@ -104,7 +104,7 @@ def test_placement_keeps_the_reason():
 def test_conversion_refuses_what_was_placed_by_hand():
     module = conv(groups=2)
     linear(module).attributes[mem.DEVICE] = mem.DeviceAttr(mem.Device.VTA)
-    with pytest.raises(UnsupportedError, match="unsupported on VTA: .*groups must be 1"):
+    with pytest.raises(UnsupportedError, match=r"unsupported on VTA: .*groups must be 1"):
         ConvertGraphToTilePass().apply(Context(), module)
 
 

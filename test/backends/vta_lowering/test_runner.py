@@ -58,9 +58,7 @@ def test_external_simulator(tmp_path: Path, layer: Layer, image: VtaImage):
         ("import sys; open(sys.argv[4], 'w').write('abc')", "wrote 3 bytes for launch 0, expected"),
     ],
 )
-def test_failing_program(
-    tmp_path: Path, layer: Layer, image: VtaImage, program: str, message: str
-):
+def test_failing_program(tmp_path: Path, layer: Layer, image: VtaImage, program: str, message: str):
     with pytest.raises(InputError) as error:
         run_on_vta(image, layer.inputs, script(tmp_path, program))
     assert message in error.value.message

@@ -16,7 +16,9 @@ func.func @chain(%x: tensor<1x4x16xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>) {
   %v = mem.unpack %b : (tensor<1x4x16xf32>) -> tensor<4x3xf32>
   func.return %u, %v : tensor<4x3xf32>, tensor<4x3xf32>
 }
-func.func private @k(memref<1x4x16xf32>, memref<1x4x16xf32>)
+func.func @k(%x: memref<1x4x16xf32>, %y: memref<1x4x16xf32>) {
+  func.return
+}
 
 // -----
 
@@ -26,15 +28,17 @@ func.func private @k(memref<1x4x16xf32>, memref<1x4x16xf32>)
 // CHECK-NEXT:    mem.launch @k(%[[P]])
 // CHECK-NEXT:    mem.launch @k(%[[P]])
 // CHECK-NEXT:    func.return
-func.func @shared(%x: tensor<4x3xf32>) {
+func.func @shared(%x: tensor<4x3xf32>) -> (tensor<1x4x16xf32>, tensor<1x4x16xf32>) {
   %p = mem.pack %x : (tensor<4x3xf32>) -> tensor<1x4x16xf32>
   %a = mem.launch @k(%p) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
   %u = mem.unpack %a : (tensor<1x4x16xf32>) -> tensor<4x3xf32>
   %q = mem.pack %x : (tensor<4x3xf32>) -> tensor<1x4x16xf32>
   %b = mem.launch @k(%q) : (tensor<1x4x16xf32>) -> tensor<1x4x16xf32>
+  func.return %a, %b : tensor<1x4x16xf32>, tensor<1x4x16xf32>
+}
+func.func @k(%x: memref<1x4x16xf32>, %y: memref<1x4x16xf32>) {
   func.return
 }
-func.func private @k(memref<1x4x16xf32>, memref<1x4x16xf32>)
 
 // -----
 

@@ -46,7 +46,7 @@ func.func @main(%x: tensor<2xf32> {graph.exponent = -3 : i64}) -> tensor<2xf32> 
 // CHECK-NEXT:    %[[X:.*]] = graph.quantize
 // CHECK-NEXT:    %[[M:.*]] = graph.pool2d "max" %[[X]]
 // CHECK-NEXT:    %[[Z:.*]] = graph.requantize %[[M]] {requant = #graph.requant<shift = 2, rounding = half_up, low = -128, high = 127>}
-// CHECK-NEXT:    %[[A:.*]] = graph.pool2d "average" %[[M]] {kernel = array<i64: 3, 3>, requant = #graph.requant<multiplier = 119304647, shift = 30, rounding = half_up, low = -128, high = 127>}
+// CHECK-NEXT:    %[[A:.*]] = graph.pool2d "average" %[[M]] {kernel = array<i64: 3, 3>, requant = #graph.requant<multiplier = 59652324, shift = 29, rounding = half_up, low = -128, high = 127>}
 // CHECK-NEXT:    %[[T:.*]] = graph.transpose %[[X]]
 // CHECK-NEXT:    %[[C:.*]] = graph.concat %[[Z]], %[[Z]]
 // CHECK-NEXT:    %[[R:.*]] = graph.resize "nearest" %[[C]]

@@ -1,0 +1,96 @@
+"""The search only proposes what fits, prefers what overlaps, and is fast."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ceras_ir.analysis.blocks import Blocks, Schedules, even_blocks, misfit
+from ceras_ir.analysis.contraction import Contraction
+from ceras_ir.analysis.tile_cost import cost
+from ceras_ir.analysis.tiling import Limits, best_blocks, candidates
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.dialects.tile import Order
+
+BOARD = VtaBoard()
+CONV = Contraction(1, 4, 56, 56, 4, 56, 56, kernel=(3, 3), padding=(1, 1, 1, 1))
+SHAPES = [
+    CONV,
+    replace(CONV, residual=True),
+    Contraction(2, 1, 224, 224, 4, 112, 112, (7, 7), (2, 2), (3, 3, 3, 3)),
+    Contraction(1, 32, 7, 7, 32, 7, 7, (3, 3), padding=(1, 1, 1, 1)),
+    Contraction(1, 32, 1, 1, 63, 1, 1),
+    Contraction(1, 8, 28, 28, 16, 14, 14, strides=(2, 2)),
+    Contraction(1, 64, 1, 4096, 64, 1, 4096),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_best_fits(shape: Contraction):
+    blocks = best_blocks(shape, BOARD)
+    assert blocks is not None
+    assert misfit(shape, blocks, BOARD) is None
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_many_at_once_as_one_by_one(shape: Contraction):
+    schedules = candidates(shape, BOARD, Limits())
+    fitting, cycles = schedules.fitting(BOARD), cost(schedules, BOARD)
+    for index in range(0, len(cycles), max(1, len(cycles) // 50)):
+        blocks = schedules[index]
+        assert (misfit(shape, blocks, BOARD) is None) == fitting[index]
+        assert cost(Schedules.single(shape, blocks), BOARD)[0] == cycles[index]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_cost_is_above_the_bound_of_the_multipliers(shape: Contraction):
+    blocks = best_blocks(shape, BOARD)
+    assert blocks is not None
+    products = shape.batch * shape.rows * shape.columns
+    products *= shape.nblocks * shape.kblocks * shape.taps
+    cycles = cost(Schedules.single(shape, blocks), BOARD)[0]
+    assert cycles > products
+    if shape.taps == 9:
+        assert products / cycles > 0.75
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_overlap_pays(shape: Contraction):
+    auto, serial = (best_blocks(shape, BOARD, Limits(serial=s)) for s in (False, True))
+    assert auto is not None and serial is not None
+    assert serial.stages == (1, 1, 1)
+    costs = [cost(Schedules.single(shape, b), BOARD)[0] for b in (auto, serial)]
+    assert costs[0] <= costs[1]
+
+
+def test_limits():
+    blocks = best_blocks(CONV, BOARD, Limits(positions=30, kblock=3, nblock=2))
+    assert blocks is not None
+    assert 15 < blocks.positions <= 30
+    assert (blocks.kblock, blocks.nblock) == (3, 2)
+    assert best_blocks(CONV, BOARD, Limits(positions=3136)) is None
+
+
+@pytest.mark.parametrize(
+    ("blocks", "reason"),
+    [
+        (Blocks(56, 56, 1, 1), "3364 vectors of inp, the board has 2048"),
+        (Blocks(4, 4, 4, 4, (1, 8, 1)), "1152 vectors of wgt, the board has 1024"),
+        (Blocks(8, 56, 1, 5), "2244 vectors of acc, the board has 2048"),
+        (Blocks(37, 1, 1, 1, (1, 1, 1), Order.MNK), "19 vectors of padding at the bottom"),
+    ],
+)
+def test_misfit(blocks: Blocks, reason: str):
+    message = misfit(CONV, blocks, BOARD)
+    assert message is not None and reason in message
+
+
+def test_smaller_board():
+    small = VtaBoard(log_inp=8, log_wgt=7, log_acc=8)
+    blocks = best_blocks(CONV, small)
+    assert blocks is not None and misfit(CONV, blocks, small) is None
+
+
+def test_even_blocks():
+    assert even_blocks(7) == [7, 4, 3, 2, 1]
+    assert all(np.ceil(112 / b) * b - 112 < b for b in even_blocks(112))

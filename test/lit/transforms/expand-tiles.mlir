@@ -1,0 +1,81 @@
+// RUN: ceras-opt %s --expand-tiles --split-input-file | filecheck %s
+// RUN: ceras-opt %s --expand-tiles --expand-tiles --split-input-file | filecheck %s
+
+// Blocks of 3 x 8 positions, 2 input and 3 output vectors; the fourth and fifth output vector
+// are a block of their own. Loads begin at row and column -1, which is padding.
+// CHECK-LABEL: func.func @conv(
+// CHECK:         %[[BIAS:.*]] = memref.alloc() : memref<5x16xi32, "acc">
+// CHECK-NEXT:    %[[INP:.*]] = memref.alloc() : memref<2x2x5x10x16xi8, "inp">
+// CHECK-NEXT:    %[[WGT:.*]] = memref.alloc() : memref<2x54x16x16xi8, "wgt">
+// CHECK-NEXT:    %[[RING:.*]] = memref.alloc() : memref<2x3x3x8x16xi32, "acc">
+// CHECK-NEXT:    tile.load %{{.*}} to %[[BIAS]][]
+// CHECK-NEXT:    scf.for %[[Y:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
+// CHECK-NEXT:      %[[ACC:.*]] = tile.rotate %[[RING]]
+// CHECK-NEXT:      tile.clear %[[ACC]][] {extents = array<i64: 72>}
+// CHECK-NEXT:      scf.for %[[K:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
+// CHECK-NEXT:        %[[X:.*]] = tile.rotate %[[INP]]
+// CHECK-NEXT:        %[[ROW:.*]] = arith.subi %[[Y]], %{{.*}} : index
+// CHECK-NEXT:        scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
+// CHECK-NEXT:          %[[C:.*]] = arith.addi %[[K]], %[[I]] : index
+// CHECK-NEXT:          tile.load %{{.*}}[%{{.*}}, %[[C]], %[[ROW]], %{{.*}}] to %[[X]][%[[I]]] {box = array<i64: 5, 10>}
+// CHECK-NEXT:        }
+// CHECK-NEXT:        %[[W:.*]] = tile.rotate %[[WGT]]
+// CHECK-NEXT:        %[[AT:.*]] = arith.muli %[[K]]
+// CHECK-NEXT:        tile.load %{{.*}}[%{{.*}}, %[[AT]]] to %[[W]][] {box = array<i64: 3, 18>}
+// With three output vectors or more, one GEMM runs all reductions of a block.
+// CHECK-NEXT:        tile.gemm %[[ACC]][], %[[X]][], %[[W]][] {extents = array<i64: 3, 8, 2, 3, 3, 3>, acc_strides = array<i64: 8, 1, 0, 0, 0, 24>, inp_strides = array<i64: 10, 1, 50, 10, 1, 0>, wgt_strides = array<i64: 0, 0, 9, 3, 1, 18>}
+// CHECK-NEXT:      }
+// CHECK-NEXT:      tile.alu "add" %[[ACC]][] with %[[BIAS]][] : memref<5x16xi32, "acc"> {extents = array<i64: 3, 24>, target_strides = array<i64: 24, 1>, source_strides = array<i64: 1, 0>}
+// CHECK-NEXT:      tile.alu "shr" %[[ACC]][] {{.*}}immediate = 7
+// CHECK-NEXT:      tile.alu "max" %[[ACC]][] {{.*}}immediate = 0
+// CHECK-NEXT:      tile.alu "min" %[[ACC]][] {{.*}}immediate = 127
+// CHECK-NEXT:      scf.for %[[O:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
+// CHECK-NEXT:        tile.store %[[ACC]][%[[O]]] to %{{.*}}[%{{.*}}, %[[O]], %[[Y]], %{{.*}}] {box = array<i64: 3, 8>}
+// CHECK-NEXT:      }
+// CHECK-NEXT:    }
+// CHECK-NEXT:    scf.for
+// With fewer, reductions are loops around it.
+// CHECK:         tile.gemm %{{.*}}[], %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}], %{{.*}}[%{{.*}}] {extents = array<i64: 3, 8, 2>
+// CHECK-NOT:     tile.conv2d
+func.func @conv(%x: memref<1x4x6x8x16xi8, "dram">, %w: memref<5x4x3x3x16x16xi8, "dram">, %b: memref<5x16xi32, "dram">, %y: memref<1x5x6x8x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b to %y {schedule = #tile.schedule<rows = 3, columns = 8, kblock = 2, nblock = 3, inp_stages = 2, wgt_stages = 2, acc_stages = 2, order = nmk>, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x6x8x16xi8, "dram">, memref<5x4x3x3x16x16xi8, "dram">, memref<5x16xi32, "dram"> to memref<1x5x6x8x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+// One block: no loops over blocks. The residual comes in by a diagonal tile and is moved left
+// before anything is added; shift 0 needs no operation.
+// CHECK-LABEL: func.func @matmul_with_residual(
+// CHECK:         %[[INP:.*]] = tile.rotate
+// CHECK-NEXT:    tile.load %{{.*}} to %[[INP]][] {box = array<i64: 4, 9>}
+// CHECK-NEXT:    %[[ACC:.*]] = tile.rotate
+// CHECK-NEXT:    tile.clear %[[ACC]][] {extents = array<i64: 36>}
+// CHECK-NEXT:    scf.for
+// CHECK-NEXT:      tile.rotate
+// CHECK-NEXT:      tile.load {{.*}} {box = array<i64: 1, 9>}
+// CHECK-NEXT:      tile.gemm %[[ACC]][%{{.*}}], {{.*}} {extents = array<i64: 1, 9>
+// CHECK-NEXT:    }
+// CHECK-NEXT:    tile.alu "shr" %[[ACC]][] {{.*}}immediate = -2
+// CHECK-NEXT:    tile.rotate
+// CHECK-NEXT:    tile.load {{.*}} {box = array<i64: 4, 4>}
+// CHECK-NEXT:    tile.gemm %[[ACC]][], %[[INP]][], {{.*}} {extents = array<i64: 1, 9, 4, 4>
+// CHECK-NEXT:    tile.alu "add"
+// CHECK-NEXT:    tile.alu "max"
+// CHECK-NEXT:    tile.alu "min"
+// CHECK-NEXT:    tile.store
+// CHECK-NEXT:    func.return
+func.func @matmul_with_residual(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<4x4x1x1x16x16xi8, "dram">, %b: memref<4x16xi32, "dram">, %r: memref<1x4x1x9x16xi8, "dram">, %d: memref<16x16xi8, "dram">, %y: memref<1x4x1x9x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b residual %r, %d : memref<1x4x1x9x16xi8, "dram">, memref<16x16xi8, "dram"> to %y {schedule = #tile.schedule<rows = 1, columns = 9, kblock = 4, nblock = 4, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = mnk>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, residual_shift = 2, shift = 0, low = -128, high = 127} : memref<1x4x1x9x16xi8, "dram">, memref<4x4x1x1x16x16xi8, "dram">, memref<4x16xi32, "dram"> to memref<1x4x1x9x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+// Without a schedule nothing is known about blocks.
+// CHECK-LABEL: func.func @unscheduled(
+// CHECK-NEXT:    tile.conv2d
+func.func @unscheduled(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<1x4x1x1x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x1x9x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x1x9x16xi8, "dram">, memref<1x4x1x1x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x1x9x16xi8, "dram">
+  func.return
+}
