@@ -1,6 +1,7 @@
 # make demo    compile and run the example network for all targets (sets itself up)
 # make test    everything: lit and pytest, with the system packages they need
 # make check   ruff, pyright, lit and the fast tests
+# make docs    write the pages of docs/ that are printed from the code
 # make clean   remove what the other targets made
 #
 # NEED_ALL=1 makes `make test` fail where a system tool is missing instead of leaving tests out.
@@ -10,7 +11,7 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := $(VENV)/bin
 
-.PHONY: demo test check clean system compilers
+.PHONY: demo test check docs clean system compilers
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -28,6 +29,9 @@ check: $(VENV)/.installed-test
 	$(BIN)/pyright
 	$(BIN)/lit -q -j$(JOBS) test/lit
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" test
+
+docs: $(VENV)/.installed
+	$(BIN)/python docs/tools/generate.py
 
 compilers:
 	@tools/system_packages.sh install gcc g++

@@ -47,7 +47,8 @@ def measure(command: Sequence[str | Path], runs: int) -> tuple[float, float, flo
         # Only wait4 gives the usage of this one process and those it waited for.
         null = os.open(os.devnull, os.O_WRONLY)
         actions = [(os.POSIX_SPAWN_DUP2, null, 1)]
-        child = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+        words = [str(word) for word in command]
+        child = os.posix_spawn(words[0], words, os.environ, file_actions=actions)
         os.close(null)
         _, status, usage = os.wait4(child, 0)
         if status:

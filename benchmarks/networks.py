@@ -21,12 +21,14 @@ class Builder:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
 
-    def constant(self, name: str, array: NDArray[np.float32]) -> str:
+    def constant(self, name: str, array: NDArray[np.floating]) -> str:
         self.initializers.append(numpy_helper.from_array(array.astype(np.float32), name))
         return name
 
-    def node(self, op: str, name: str, inputs: list[str], **attributes: object) -> str:
-        self.nodes.append(helper.make_node(op, inputs, [name], name, **attributes))
+    def node(self, op: str, name: str, inputs: list[str], **attributes: int | list[int]) -> str:
+        node = helper.make_node(op, inputs, [name], name)
+        node.attribute.extend(helper.make_attribute(k, v) for k, v in attributes.items())
+        self.nodes.append(node)
         return name
 
     def conv(self, x: str, name: str, i: int, o: int, kernel: int, stride: int = 1) -> str:
@@ -81,7 +83,7 @@ def resnet18(path: Path, size: int = 224) -> None:
     weights = b.constant("fc.weight", b.rng.standard_normal((1000, 512)) * 0.05)
     bias = b.constant("fc.bias", b.rng.standard_normal(1000) * 0.01)
     x = b.node("Gemm", "fc", [x, weights, bias], transB=1)
-    onnx.save(b.model((1, 3, size, size), x, 1000), str(path))
+    path.write_bytes(b.model((1, 3, size, size), x, 1000).SerializeToString())
 
 
 def chain(path: Path, depth: int) -> None:
@@ -92,7 +94,7 @@ def chain(path: Path, depth: int) -> None:
         x = b.node("Relu", f"relu{i}", [b.conv(x, f"layer{i}", channels, 8, 3)])
         channels = 8
     x = b.node("Flatten", "flatten", [b.node("GlobalAveragePool", "pool", [x])])
-    onnx.save(b.model((1, 3, 16, 16), x, 8), str(path))
+    path.write_bytes(b.model((1, 3, 16, 16), x, 8).SerializeToString())
 
 
 def main(folder: Path) -> None:

@@ -1,1 +1,1 @@
-"""A multi-level compiler from ONNX to edge machines, on xDSL. Imports nothing: start-up time is a feature."""
+"""A multi-level compiler from ONNX to edge machines, on xDSL; this module imports nothing."""

@@ -20,6 +20,12 @@ from ceras_ir.dialects.tile import Order, ScheduleAttr
 
 Counts: TypeAlias = NDArray[np.int64]
 
+MERGE_FROM = 3
+"""
+N-blocks from which one GEMM can run all reductions: the accumulators of a position take turns,
+so that no two of three consecutive iterations write the same one.
+"""
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -112,14 +118,16 @@ class Schedules:
         )
 
     def needs(self) -> dict[str, Counts]:
-        """Vectors of each scratchpad."""
+        """Vectors of each scratchpad, and micro-ops of the longest GEMM."""
         c = self.shape
+        merged = self.nblock >= MERGE_FROM
         ih, iw = self.window
         residual = self.inp_stages * self.positions * c.residual
         return {
             "inp": self.inp_stages * self.kblock * ih * iw + residual,
             "wgt": self.wgt_stages * self.nblock * self.kblock * c.taps + c.residual,
             "acc": self.acc_stages * self.nblock * self.positions + c.nblocks,
+            "uop": self.nblock * np.where(merged, self.kblock * c.taps, 1),
         }
 
     def pads(self) -> dict[str, Counts]:
@@ -149,8 +157,9 @@ class Schedules:
 
 
 def capacities(board: VtaBoard) -> dict[str, int]:
-    """Vectors that each scratchpad holds."""
-    return {"inp": board.inp, "wgt": board.wgt, "acc": board.acc}
+    """Vectors, or micro-ops, that each on-chip memory holds."""
+    sizes = {"inp": board.inp, "wgt": board.wgt, "acc": board.acc}
+    return {**sizes, "uop": board.portable_uops}
 
 
 def widest_pad(board: VtaBoard) -> int:
@@ -168,7 +177,7 @@ def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
     schedule = Schedules.single(shape, blocks)
     for name, need in schedule.needs().items():
         if (count := int(need[0])) > (size := capacities(board)[name]):
-            return f"its blocks need {count} vectors of {name}, the board has {size}"
+            return f"its blocks need {count} elements of {name}, the board has {size}"
     for side, pad in schedule.pads().items():
         if (count := int(pad[0])) > (most := widest_pad(board)):
             return f"its blocks need {count} vectors of padding at the {side}, at most {most}"

@@ -66,7 +66,6 @@ def check_plan(main: FuncOp) -> list[str]:
                 ):
                     findings.append(f"{node_name(op)}: result overlaps an operand it reads")
             if source is not None and (other := block_of(source)) is not None:
-                if other.offset != block.offset:
-                    source = None
+                source = source if other.offset == block.offset else None
             claim(value, node_name(op), source)
     return findings

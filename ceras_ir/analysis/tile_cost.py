@@ -8,15 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.analysis.blocks import Schedules
+from ceras_ir.analysis.blocks import MERGE_FROM, Schedules
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
-
-MERGE_FROM = 3
-"""
-N-blocks from which one GEMM can run all reductions: the accumulators of a position take turns,
-so that no two of three consecutive iterations write the same one.
-"""
 
 
 @dataclass(frozen=True)

@@ -123,14 +123,14 @@ def read_manifest(folder: Path) -> dict[str, object]:
     """The manifest of a compiled folder, checked as far as any target relies on it."""
     path = folder / MANIFEST
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
             f"no {MANIFEST} in it: not a folder that ceras-compile wrote", str(folder)
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"not a readable manifest: {error}", str(path)) from None
-    if not isinstance(content, dict) or content.get("version") != MANIFEST_VERSION:
+    if not isa(content, dict[str, object]) or content.get("version") != MANIFEST_VERSION:
         raise InputError(f"not a manifest of version {MANIFEST_VERSION}; compile again", str(path))
     return content
 

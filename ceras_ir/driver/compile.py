@@ -20,14 +20,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-compile", _compile, argv)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The command line of `ceras-compile`."""
     parser = argparse.ArgumentParser(
         "ceras-compile",
         description="Compile an ONNX model (or IR text) into a folder of artefacts with "
         "manifest.json and report.json.",
         epilog=EXIT_STATUS,
     )
-    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     parser.add_argument("-o", dest="output", metavar="DIR", required=True, help="output folder")
     add_target(parser, interpreter=False)
     add_build_options(parser)
@@ -39,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _compile(argv: Sequence[str]) -> int:
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     options = build_options(arguments, arguments.target)
     options.check()
 

@@ -38,14 +38,15 @@ def describe_pass(cls: type[ModulePass]) -> str:
     for field in options:
         text = f"  {field.name.replace('_', '-')}=<{type_name(types[field.name])}>"
         if field.default is not dataclasses.MISSING:
-            text += f"  (default: {_spell(field.default)})"
+            text += f"  (default: {spell(field.default)})"
         lines.append(text)
     return "\n".join(lines)
 
 
-def _spell(value: object) -> str:
+def spell(value: object) -> str:
+    """The default of an option as the command line would say it."""
     if isa(value, tuple[object, ...]):
-        return ",".join(map(_spell, value))
+        return ",".join(map(spell, value))
     match value:
         case None:
             return "none"

@@ -25,6 +25,9 @@ from ceras_ir.dialects.graph import (
 )
 from ceras_ir.dialects.mem import REASON, LaunchOp, PackOp, UnpackOp, arena_of, block_of, device_of
 
+MAX_NAMED = 3
+"""Up to so many layers share a line of the table's explanations by name."""
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -124,13 +127,31 @@ def weight_bytes(module: ModuleOp) -> int:
     return sum(map(byte_size, constants(module)))
 
 
+def explanations(found: Sequence[Layer]) -> list[str]:
+    """Why layers are not on the accelerator: a line per reason, most frequent first."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for layer in found:
+        if layer.reason is not None:
+            groups.setdefault((layer.device, layer.reason), []).append(layer.name)
+    return [
+        f"{_listed(names)} on the {device}: {reason}"
+        for (device, reason), names in sorted(groups.items(), key=lambda group: -len(group[1]))
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Few layers by name, many by number; `report.json` has the reason of every layer."""
+    return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
+
+
 def print_table(found: Sequence[Layer], content: dict[str, object], target: str) -> None:
     """The layers that matter and the totals, on stdout."""
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
-    table = Table(title=f"compiled for {target}", title_justify="left", box=None, pad_edge=False)
+    console = Console(highlight=False, markup=False)
+    console.print(f"compiled for {target}")
+    table = Table(box=None, pad_edge=False)
     for header in ("layer", "operation", "on"):
         table.add_column(header, overflow="fold")
     for header in ("MACs", "bytes"):
@@ -144,9 +165,8 @@ def print_table(found: Sequence[Layer], content: dict[str, object], target: str)
             f"{layer.bytes:,}",
         )
     console.print(table)
-    for layer in found:
-        if layer.reason is not None:
-            console.print(f"{layer.name} on the {layer.device}: {layer.reason}", soft_wrap=True)
+    for line in explanations(found):
+        console.print(line, soft_wrap=True)
     totals = content["totals"]
     assert isa(totals, dict[str, object])
     words = ", ".join(

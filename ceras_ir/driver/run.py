@@ -19,7 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-run", _run, argv)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The command line of `ceras-run`."""
     parser = argparse.ArgumentParser(
         "ceras-run",
         description="Run an ONNX model (by the interpreter, or compiled for a target), IR text at "
@@ -27,9 +28,9 @@ def _parser() -> argparse.ArgumentParser:
         "the network's inputs and outputs; their first axis is samples.",
         epilog=EXIT_STATUS,
     )
-    parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR")
-    parser.add_argument("--inputs", metavar="IN.npz", required=True)
-    parser.add_argument("--outputs", metavar="OUT.npz", required=True)
+    parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", help="what to run")
+    parser.add_argument("--inputs", metavar="IN.npz", required=True, help="one array per input")
+    parser.add_argument("--outputs", metavar="OUT.npz", required=True, help="written at the end")
     add_target(parser, interpreter=True)
     add_build_options(parser)
     parser.add_argument(
@@ -43,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(argv: Sequence[str]) -> int:
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     path = Path(arguments.model)
     if arguments.vta_runner is not None and not (path.is_dir() or arguments.target == "vta"):
         raise UsageError("--vta-runner needs --target vta or a folder compiled for it")

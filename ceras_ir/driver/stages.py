@@ -100,8 +100,8 @@ def target_stages(options: BuildOptions) -> list[Stage]:
                 Stage("memory", (AllocateBlocksPass(strategy="colouring", io=True, alignment=64),)),
             ]
         case "vta":
-            from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
             from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
+            from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
             from ceras_ir.transforms.fold_packing import FoldPackingPass
             from ceras_ir.transforms.tile import TilePass
 

@@ -18,14 +18,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-verify", _verify, argv)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The command line of `ceras-verify`."""
     parser = argparse.ArgumentParser(
         "ceras-verify",
         description="Run a model at every level of the compiler and on every target, and compare. "
         "One line per level: exact, or the first operation and element that differ.",
         epilog=f"{EXIT_STATUS} A level that differs is status 1.",
     )
-    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     parser.add_argument(
         "--inputs", metavar="IN.npz", help="inputs to compare on (default: synthetic, seeded)"
     )
@@ -56,7 +57,7 @@ def _targets(text: str) -> tuple[str, ...]:
 
 
 def _verify(argv: Sequence[str]) -> int:
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
     if arguments.quantize == "none" and set(arguments.targets) - {"c"}:

@@ -8,9 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.analysis.blocks import Blocks, longest_row, misfit
+from ceras_ir.analysis.blocks import MERGE_FROM, Blocks, longest_row, misfit
 from ceras_ir.analysis.contraction import Contraction, contraction_of
-from ceras_ir.analysis.tile_cost import MERGE_FROM
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.dialects import tile

@@ -14,11 +14,12 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.analysis.quantized_constants import bias_constant, int8_type, lookup_table
 from ceras_ir.analysis.ranges import WEIGHT_EXPONENT, drop_statistics, weight_exponent
-from ceras_ir.analysis.rescaling import clamp_range, rescaling
+from ceras_ir.analysis.rescaling import MAX_RIGHT, clamp_range, rescaling
 from ceras_ir.diagnostics import Finding, InputError, node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.transforms.quantized_values import QuantizedValues
 from ceras_ir.transforms.rebuilding import rebuild_linear, with_operands
 
@@ -134,10 +135,14 @@ def _average(op: graph.Pool2dOp, values: QuantizedValues) -> GraphOperation:
     source, target = values.exponent(op.input), values.exponent(op.result)
     bounded = min(max(target, source - POOL_OCTAVES), source + POOL_OCTAVES)
     input = values.get(op.input)
+    requant = graph.reciprocal_requant(prod(op.kernel.get_values()), input, ldexp(1.0, bounded))
+    factor, shift = requant.multiplier.data, requant.shift.data
+    log2 = factor.bit_length() - 1
+    if not any(op.padding.get_values()) and factor == 1 << log2 and 0 <= shift - log2 <= MAX_RIGHT:
+        # Every window is full, so that the factor is the same for all, and a shift does it.
+        requant = RequantAttr(shift - log2)
     new = with_operands(op, [input], int8_type(target))
-    new.properties["requant"] = graph.reciprocal_requant(
-        prod(op.kernel.get_values()), input, ldexp(1.0, bounded)
-    )
+    new.properties["requant"] = requant
     return new
 
 

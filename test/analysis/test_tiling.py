@@ -74,9 +74,9 @@ def test_limits():
 @pytest.mark.parametrize(
     ("blocks", "reason"),
     [
-        (Blocks(56, 56, 1, 1), "3364 vectors of inp, the board has 2048"),
-        (Blocks(4, 4, 4, 4, (1, 8, 1)), "1152 vectors of wgt, the board has 1024"),
-        (Blocks(8, 56, 1, 5), "2244 vectors of acc, the board has 2048"),
+        (Blocks(56, 56, 1, 1), "3364 elements of inp, the board has 2048"),
+        (Blocks(4, 4, 4, 4, (1, 8, 1)), "1152 elements of wgt, the board has 1024"),
+        (Blocks(8, 56, 1, 5), "2244 elements of acc, the board has 2048"),
         (Blocks(37, 1, 1, 1, (1, 1, 1), Order.MNK), "19 vectors of padding at the bottom"),
     ],
 )

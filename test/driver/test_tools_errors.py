@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
+from numpy.typing import NDArray
 from onnx import TensorProto, helper
-
 from onnx_models import conv_model
+
+from ceras_ir.samples import save_arrays
 
 BIN = Path(sys.executable).parent
 
@@ -33,7 +34,7 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) ->
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "model.onnx"
-    onnx.save(conv_model((1, 2, 6, 6), 3, (3, 3)), str(path))
+    path.write_bytes(conv_model((1, 2, 6, 6), 3, (3, 3)).SerializeToString())
     return path
 
 
@@ -77,7 +78,8 @@ def test_all_unsupported_operators_at_once(tmp_path: Path):
         [helper.make_tensor_value_info("y", TensorProto.INT64, None)],
     )
     path = tmp_path / "odd.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), str(path))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    path.write_bytes(model.SerializeToString())
     done = tool("ceras-compile", path, "-o", tmp_path / "out", "--target", "c")
     refused(done, 3, "unsupported", "node 'first' (Sin)", "node 'second' (NonZero)")
     assert "fine" not in done.stderr
@@ -103,9 +105,11 @@ def test_calibration_of_the_wrong_shape(tmp_path: Path, model: Path):
         ({"x": np.zeros((2, 2, 6, 6), np.complex64)}, "complex64"),
     ],
 )
-def test_unfit_inputs(tmp_path: Path, model: Path, arrays, words: str):
+def test_unfit_inputs(
+    tmp_path: Path, model: Path, arrays: dict[str, NDArray[np.generic]], words: str
+):
     data = tmp_path / "data.npz"
-    np.savez(data, **arrays)
+    save_arrays(str(data), arrays)
     done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
     refused(done, 1, "data.npz: error:", words)
     assert not (tmp_path / "out.npz").exists()

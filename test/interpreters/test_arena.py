@@ -1,5 +1,7 @@
 """Running in one byte array shows whether a memory plan is sound, and a bad plan is seen."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -29,7 +31,8 @@ def network() -> ModuleOp:
           %c = graph.unary <sigmoid> %a : tensor<1x4xf32>
           %d = graph.binary "mul" %c, %r : (tensor<1x4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
           %e = graph.binary "add" %d, %a : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
-          %f = graph.concat %d, %e {axis = 1 : i64} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x8xf32>
+          %f = graph.concat %d, %e {axis = 1 : i64}
+            : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x8xf32>
           func.return %f : tensor<1x8xf32>
         }""",
     ).parse_module()
@@ -40,7 +43,7 @@ INPUT = {"input0": np.array([[1.0, -2.0, 3.0, 0.5]], np.float32)}
 
 @pytest.mark.parametrize("strategy", ["offsets", "colouring"])
 @pytest.mark.parametrize("io", [False, True])
-def test_a_plan_changes_no_value(strategy, io):
+def test_a_plan_changes_no_value(strategy: Literal["offsets", "colouring"], io: bool):
     module = network()
     expected = run(module, INPUT)["output0"]
     AllocateBlocksPass(strategy=strategy, io=io).apply(CTX, module)

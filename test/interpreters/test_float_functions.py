@@ -1,10 +1,16 @@
 """The float32 functions that every target repeats operation by operation."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.interpreters.float_functions import apply_function, exp, softmax
+
+Doubles: TypeAlias = NDArray[np.float64]
 
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 88.5, -88.0, 1e-38], np.float32)
 
@@ -22,26 +28,35 @@ def test_exp_at_the_ends():
     assert result[5:].tolist() == [np.inf, 0.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("function", "reference"),
-    [
-        (FunctionAttr(Function.RELU), lambda x: np.maximum(x, 0)),
-        (FunctionAttr(Function.CLIP, [-1.0, 6.0]), lambda x: np.clip(x, -1, 6)),
-        (FunctionAttr(Function.LEAKY_RELU, [0.1]), lambda x: np.where(x < 0, 0.1 * x, x)),
-        (FunctionAttr(Function.SIGMOID), lambda x: 1 / (1 + np.exp(-x))),
-        (FunctionAttr(Function.TANH), np.tanh),
-        (FunctionAttr(Function.SWISH), lambda x: x / (1 + np.exp(-x))),
-        (FunctionAttr(Function.HARD_SIGMOID, [0.2, 0.5]), lambda x: np.clip(0.2 * x + 0.5, 0, 1)),
-        (FunctionAttr(Function.HARD_SWISH), lambda x: x * np.clip(x + 3, 0, 6) / 6),
-        (FunctionAttr(Function.EXP), np.exp),
-    ],
-    ids=lambda p: p.kind.value if isinstance(p, FunctionAttr) else "",
-)
-def test_functions_follow_their_formulas(function, reference):
+def _sigmoid(x: Doubles) -> Doubles:
+    return 1 / (1 + np.exp(-x))
+
+
+FORMULAS: list[tuple[FunctionAttr, Callable[[Doubles], Doubles]]] = [
+    (FunctionAttr(Function.RELU), lambda x: np.maximum(x, 0)),
+    (FunctionAttr(Function.CLIP, [-1.0, 6.0]), lambda x: np.clip(x, -1, 6)),
+    (FunctionAttr(Function.LEAKY_RELU, [0.1]), lambda x: np.where(x < 0, 0.1 * x, x)),
+    (FunctionAttr(Function.SIGMOID), _sigmoid),
+    (FunctionAttr(Function.TANH), np.tanh),
+    (FunctionAttr(Function.SWISH), lambda x: x * _sigmoid(x)),
+    (FunctionAttr(Function.HARD_SIGMOID, [0.2, 0.5]), lambda x: np.clip(0.2 * x + 0.5, 0, 1)),
+    (FunctionAttr(Function.HARD_SWISH), lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    (FunctionAttr(Function.EXP), np.exp),
+]
+
+
+@pytest.mark.parametrize(("function", "formula"), FORMULAS, ids=[f.kind for f, _ in FORMULAS])
+def test_functions_follow_their_formulas(
+    function: FunctionAttr, formula: Callable[[Doubles], Doubles]
+):
     x = np.linspace(-20, 20, 4001, dtype=np.float32)
-    expected = reference(x.astype(np.float64))
+    expected = formula(x.astype(np.float64))
     assert np.allclose(apply_function(function, x), expected, rtol=3e-6, atol=3e-7)
     assert apply_function(function, x).dtype == np.float32
+
+
+def test_every_function_has_a_formula():
+    assert {f.kind for f, _ in FORMULAS} == set(Function)
 
 
 def test_softmax_adds_in_order():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from conftest import Tool
 
+from ceras_ir.samples import save_arrays
+
 NETWORK = """
 func.func @main(%x: tensor<1x2x3xf32> {graph.name = "image"},
                 %y: tensor<2x3xf32> {graph.name = "gain"}) -> tensor<1x2x3xf32> {
@@ -67,7 +69,7 @@ BROKEN = {
 def test_bad_data(tool: Tool, tmp_path: Path, case: str) -> None:
     arrays, message = BROKEN[case]
     (tmp_path / "n.mlir").write_text(NETWORK)
-    np.savez(tmp_path / "bad.npz", **arrays)  # pyright: ignore[reportArgumentType]
+    save_arrays(str(tmp_path / "bad.npz"), arrays)
     done = tool("ceras-opt", "n.mlir", "--quantize=calibration=bad.npz", "-o", "out.mlir")
     assert done.status == 1
     assert "bad.npz: error: " in done.stderr and message in done.stderr

@@ -61,6 +61,12 @@ def numpy_dtype(element: Attribute) -> np.dtype[np.generic]:
     return np.dtype(f"{'u' if unsigned else ''}int{storage.width.data}")
 
 
+def is_splat(flat: NDArray[np.generic]) -> bool:
+    """Whether all elements have the same bits; the last is looked at first, as they rarely do."""
+    bits = flat.view(f"u{flat.dtype.itemsize}")
+    return bool(bits[-1] == bits[0]) and bool((bits == bits[0]).all())
+
+
 @irdl_op_definition
 class ConstantOp(GraphOperation, HasFolderInterface):
     """
@@ -103,9 +109,8 @@ class ConstantOp(GraphOperation, HasFolderInterface):
         stored = TensorType(storage_type(element), array.shape)
         raw = np.ascontiguousarray(array)
         # A splat stays one: it prints short and never fills memory.
-        if raw.size > 1 and (raw.reshape(-1)[:2] == raw.reshape(-1)[0]).all():
-            if (raw == raw.reshape(-1)[0]).all():
-                raw = raw.reshape(-1)[:1]
+        if raw.size > 1 and is_splat(raw.reshape(-1)):
+            raw = raw.reshape(-1)[:1]
         dense = DenseIntOrFPElementsAttr(stored, BytesAttr(raw.tobytes()))
         return cls(dense, TensorType(element, array.shape), location=location)
 
@@ -121,7 +126,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
                 "print it again without --elide-constants"
             )
         flat = np.frombuffer(self.value.data.data, numpy_dtype(kind.element_type))
-        return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)
+        return np.broadcast_to(flat[0], shape) if flat.size == 1 else flat.reshape(shape)
 
     def fold(self):
         return (self.value,)

@@ -40,6 +40,7 @@ FOLDABLE = ELEMENTWISE | SHRINKING | {"ConstantOfShape", "Expand", "Gather", "Ra
 
 EVALUATION_ERRORS = (
     ArithmeticError,
+    AssertionError,
     AttributeError,
     LookupError,
     NotImplementedError,

@@ -6,7 +6,7 @@ that all refusals come at once and before any work. The second emits; what it ha
 it collects as well, leaving out what depends on it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -19,8 +19,9 @@ from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.frontends.onnx.emitter import Emitter, name_loc
 from ceras_ir.frontends.onnx.folding import FOLDABLE, evaluate
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.order import is_folded, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, load_operators, refusals
-from ceras_ir.frontends.onnx.signature import ModelInput, read_inputs
+from ceras_ir.frontends.onnx.signature import read_inputs
 from ceras_ir.frontends.onnx.tensors import (
     Array,
     tensor_array,
@@ -33,11 +34,6 @@ from ceras_ir.transforms.eliminate_transposes import EliminateTransposesPass
 
 OLDEST_OPSET, NEWEST_OPSET = 6, 28
 """Versions of ONNX's operators whose meaning the importers know."""
-
-VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
-    "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten",
-}  # fmt: skip
-"""Operators whose importers give constants for constant operands (or, for shapes, any)."""
 
 
 def dictionary(name: str) -> DictionaryAttr:
@@ -75,7 +71,8 @@ class Importer:
         if not outputs or not all(outputs) or len(set(outputs)) != len(outputs):
             raise InputError("not a complete ONNX model: outputs must have names of their own")
         initializers = self._initializers()
-        nodes = self._nodes(opset, inputs, initializers, outputs)
+        known = {*initializers, *(value.name for value in inputs)}
+        nodes = ordered_nodes(self.graph, opset, known, set(initializers), outputs)
         if found := [f for node in nodes for f in self._refused(node)]:
             raise UnsupportedError(found)
 
@@ -135,45 +132,8 @@ class Importer:
             raise InputError([Finding(name, "initializer", str(e))]) from None
         return Constant(name, shape, dtype, load, (name,))
 
-    def _nodes(
-        self,
-        opset: int,
-        inputs: Sequence[ModelInput],
-        initializers: dict[str, Constant],
-        outputs: Sequence[str],
-    ) -> list[Node]:
-        """The nodes that the outputs need, known to be in order and to name what exists."""
-        constants = set(initializers)
-        known = {*constants, *(value.name for value in inputs)}
-        produced = {name for proto in self.graph.node for name in proto.output}
-        nodes: list[Node] = []
-        for proto in self.graph.node:
-            node = Node(proto, opset, constants)
-            for name in filter(None, node.inputs):
-                if name in known:
-                    continue
-                if name in produced:
-                    raise node.wrong(
-                        f"reads '{name}' before it is computed: "
-                        "the graph has a cycle or its nodes are not sorted"
-                    )
-                raise node.wrong(f"reads '{name}', which nothing in the model computes")
-            for name in filter(None, node.outputs):
-                if name in known:
-                    raise node.wrong(f"computes '{name}', which exists already")
-                known.add(name)
-            if _is_folded(node):
-                constants.update(filter(None, node.outputs))
-            nodes.append(node)
-        for name in outputs:
-            if name not in known:
-                raise InputError(
-                    f"output '{name}' is computed by no node; the file may be truncated"
-                )
-        return list(_needed(nodes, outputs))
-
     def _refused(self, node: Node) -> Sequence[Finding]:
-        is_evaluated = node.operator in FOLDABLE and _is_folded(node)
+        is_evaluated = node.operator in FOLDABLE and is_folded(node)
         return () if is_evaluated else refusals(node)
 
     def _emit(self, nodes: Sequence[Node], emitter: Emitter) -> None:
@@ -194,7 +154,7 @@ class Importer:
             raise UnsupportedError(refused)
 
     def _results(self, node: Node, emitter: Emitter) -> Sequence[Value]:
-        if node.operator in FOLDABLE and _is_folded(node):
+        if node.operator in FOLDABLE and is_folded(node):
             operands = [emitter.array(i) if n else None for i, n in enumerate(node.inputs)]
             names = [name or node.name for name in node.outputs]
             arrays = evaluate(node, operands)
@@ -212,23 +172,3 @@ class Importer:
     def _result(self, emitter: Emitter, name: str) -> SSAValue:
         emitter.node = Node(onnx.NodeProto(name=name, op_type="graph output"), 0)
         return emitter.materialize(emitter.values[name])
-
-
-def _is_folded(node: Node) -> bool:
-    """Whether the results of a node are constants."""
-    if node.operator in ("Constant", "Shape", "Size"):
-        return True
-    operands = [i for i, name in enumerate(node.inputs) if name]
-    known = all(node.is_constant(i) for i in operands) and bool(operands)
-    return known and (node.operator in FOLDABLE or node.operator in VIEWS)
-
-
-def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Iterator[Node]:
-    """Those of `nodes` that the `outputs` depend on, in order."""
-    wanted = set(outputs)
-    kept: list[Node] = []
-    for node in reversed(nodes):
-        if wanted.intersection(node.outputs):
-            wanted.update(filter(None, node.inputs))
-            kept.append(node)
-    return reversed(kept)

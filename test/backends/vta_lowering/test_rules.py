@@ -65,7 +65,7 @@ def test_allowed():
         (conv(requant=RequantAttr(0, multiplier=1 << 20)), "which the sum may exceed"),
         (conv(padding=(3, 0, 0, 0)), "padding smaller than the window"),
         (conv(padding=(16, 0, 0, 0), dilation=9, size=20), "16 vectors of padding at the top"),
-        (conv(window=33, size=33), "1089 vectors of wgt, the board has 1024"),
+        (conv(window=33, size=33), "1089 elements of wgt, the board has 1024"),
     ],
 )
 def test_refused(module: ModuleOp, reason: str):

@@ -1,0 +1,71 @@
+"""
+The nodes that a model's outputs need, checked to be in order, and which of their values are
+constants. Everything here is known from names alone.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import onnx
+
+from ceras_ir.diagnostics import InputError
+from ceras_ir.frontends.onnx.folding import FOLDABLE
+from ceras_ir.frontends.onnx.node import Node
+
+VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
+    "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten",
+}  # fmt: skip
+"""Operators whose importers give constants for constant operands (or, for shapes, any)."""
+
+
+def ordered_nodes(
+    graph: onnx.GraphProto,
+    opset: int,
+    known: set[str],
+    constants: set[str],
+    outputs: Sequence[str],
+) -> list[Node]:
+    """The nodes that the outputs need, known to be in order and to name what exists."""
+    produced = {name for proto in graph.node for name in proto.output}
+    nodes: list[Node] = []
+    for proto in graph.node:
+        node = Node(proto, opset, constants)
+        for name in filter(None, node.inputs):
+            if name in known:
+                continue
+            if name in produced:
+                raise node.wrong(
+                    f"reads '{name}' before it is computed: "
+                    "the graph has a cycle or its nodes are not sorted"
+                )
+            raise node.wrong(f"reads '{name}', which nothing in the model computes")
+        for name in filter(None, node.outputs):
+            if name in known:
+                raise node.wrong(f"computes '{name}', which exists already")
+            known.add(name)
+        if is_folded(node):
+            constants.update(filter(None, node.outputs))
+        nodes.append(node)
+    for name in outputs:
+        if name not in known:
+            raise InputError(f"output '{name}' is computed by no node; the file may be truncated")
+    return list(_needed(nodes, outputs))
+
+
+def is_folded(node: Node) -> bool:
+    """Whether the results of a node are constants."""
+    if node.operator in ("Constant", "Shape", "Size"):
+        return True
+    operands = [i for i, name in enumerate(node.inputs) if name]
+    known = all(node.is_constant(i) for i in operands) and bool(operands)
+    return known and (node.operator in FOLDABLE or node.operator in VIEWS)
+
+
+def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Iterator[Node]:
+    """Those of `nodes` that the `outputs` depend on, in order."""
+    wanted = set(outputs)
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if wanted.intersection(node.outputs):
+            wanted.update(filter(None, node.inputs))
+            kept.append(node)
+    return reversed(kept)

@@ -1,0 +1,94 @@
+"""docs/cli.md: the options of every command, from the parsers that print `--help`."""
+
+import argparse
+from collections.abc import Callable, Iterable
+
+from ceras_ir.driver import argv, compile, run, verify
+
+PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "ceras-opt": argv.make_parser,
+    "ceras-compile": compile.make_parser,
+    "ceras-run": run.make_parser,
+    "ceras-verify": verify.make_parser,
+}
+
+INTRODUCTION = """\
+# Commands
+
+Results go to stdout or to the file that `-o` or `--outputs` names; diagnostics, dumps and
+progress go to stderr. What the exit statuses and messages mean: [diagnostics.md](diagnostics.md).
+"""
+
+
+class MarkdownFormatter(argparse.HelpFormatter):
+    """Help as Markdown: the same on every version of Python, whose own layout changes."""
+
+    def __init__(self, prog: str):
+        super().__init__(prog)
+        self.lines: list[str] = []
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: object,
+        prefix: str | None = None,
+    ) -> None:
+        if usage is None:
+            required = [a for a in actions if a.required and a.option_strings]
+            options = (f"{_name(a)} {_value(a)}" for a in required)
+            positional = (_value(a) for a in actions if not a.option_strings)
+            usage = " ".join([str(self._prog), *positional, *options, "[options]"])
+        self.lines += ["```", usage, "```", ""]
+
+    def add_text(self, text: str | None) -> None:
+        if text is not None and text != argparse.SUPPRESS:
+            self.lines += [text, ""]
+
+    def start_section(self, heading: str | None) -> None:
+        pass
+
+    def end_section(self) -> None:
+        pass
+
+    def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
+        for action in actions:
+            if action.help != argparse.SUPPRESS:
+                self.lines.append(f"- {_spelling(action)}{self._explain(action)}")
+        if self.lines[-1]:
+            self.lines.append("")
+
+    def _explain(self, action: argparse.Action) -> str:
+        if not action.help:
+            return ""
+        return ": " + self._expand_help(action).replace("<", "\\<")
+
+    def format_help(self) -> str:
+        return "\n".join(self.lines)
+
+
+def _name(action: argparse.Action) -> str:
+    return max(action.option_strings, key=len, default="")
+
+
+def _value(action: argparse.Action) -> str:
+    if isinstance(action.metavar, str):
+        return action.metavar
+    if action.choices is not None:
+        return "{" + ",".join(map(str, action.choices)) + "}"
+    return "" if action.nargs == 0 else action.dest.upper()
+
+
+def _spelling(action: argparse.Action) -> str:
+    value = _value(action)
+    names: Iterable[str] = action.option_strings or [""]
+    return ", ".join(f"`{f'{name} {value}'.strip()}`" for name in names)
+
+
+def cli_page() -> str:
+    parts = [INTRODUCTION]
+    for name, make in PARSERS.items():
+        parser = make()
+        parser.formatter_class = MarkdownFormatter
+        parts += [f"## {name}", parser.format_help()]
+    return "\n\n".join(part.rstrip() for part in parts)

@@ -1,0 +1,146 @@
+"""docs/dialects.md: every dialect with its operations and attributes, from their classes."""
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from enum import StrEnum
+from importlib import import_module
+from types import ModuleType
+
+from docstrings import field_docs, markdown
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute
+from xdsl.irdl import (
+    IRDLOperation,
+    OpDef,
+    OptOperandDef,
+    OptPropertyDef,
+    OptResultDef,
+    VarOperandDef,
+    VarResultDef,
+)
+
+from ceras_ir.universe import CERAS_UNIVERSE, DIALECTS
+
+INTRODUCTION = """\
+# Dialects
+
+What every operation computes, bit for bit: the interpreter and all backends are held to these
+texts. Types and shapes are checked by the verifiers. How the levels follow each other:
+[architecture.md](architecture.md).
+"""
+
+
+def dialects_page() -> str:
+    parts = [INTRODUCTION]
+    openings = [import_module(path.partition(":")[0]) for path in DIALECTS.values()]
+    loaders = CERAS_UNIVERSE.all_dialects.items()
+    for opening, (name, load) in zip(openings, loaders, strict=True):
+        dialect = load()
+        members = [*dialect.attributes, *dialect.operations]
+        parts += [f"## {name}", markdown(opening.__doc__)]
+        for module in _modules(members, opening):
+            if module not in openings:
+                parts += [f"### {name}: {_title(module)}", markdown(module.__doc__)]
+            if module is opening or module not in openings:
+                parts += map(_enumeration, _enumerations(module))
+            parts += [_describe(cls) for cls in members if inspect.getmodule(cls) is module]
+    return "\n\n".join(parts)
+
+
+def _title(module: ModuleType) -> str:
+    return module.__name__.rpartition(".")[2].replace("_", " ")
+
+
+def _modules(
+    members: list[type[Attribute] | type[Operation]], opening: ModuleType
+) -> list[ModuleType]:
+    """Where the members are defined, the dialect's own module first."""
+    found = {opening: None} | {m: None for cls in members if (m := inspect.getmodule(cls))}
+    return list(found)
+
+
+def _enumerations(module: ModuleType) -> Iterator[type[StrEnum]]:
+    for _, cls in inspect.getmembers(module, inspect.isclass):
+        if issubclass(cls, StrEnum) and cls.__module__ == module.__name__:
+            yield cls
+
+
+def _enumeration(cls: type[StrEnum]) -> str:
+    docs = field_docs(cls)
+    lines = [f"**{cls.__name__}.** {markdown(cls.__doc__)}".rstrip(), ""]
+    lines += [f"- `{m.value}`: {docs[m.name]}" for m in cls if m.name in docs]
+    rest = [f"`{m.value}`" for m in cls if m.name not in docs]
+    if rest:
+        lines.append(("- " if docs else "One of ") + ", ".join(rest) + ("" if docs else "."))
+    return "\n".join(lines)
+
+
+def _describe(cls: type[Attribute] | type[Operation]) -> str:
+    if issubclass(cls, Operation):
+        heading, body = f"#### {cls.name}", _operation(cls)
+    else:
+        mark = "!" if cls.name.startswith("quant.") else "#"
+        heading, body = f"#### {mark}{cls.name}", _attribute(cls)
+    return "\n\n".join([heading, markdown(cls.__doc__), *body])
+
+
+def _attribute(cls: type[Attribute]) -> list[str]:
+    values: object = getattr(cls, "enum_type", None)
+    if isinstance(values, type) and issubclass(values, StrEnum):
+        return ["One of " + ", ".join(f"`{value}`" for value in values) + "."]
+    if not issubclass(cls, ParametrizedAttribute):
+        return []
+    names = [name for name, _ in cls.get_irdl_definition().parameters]
+    return [f"Parameters: {_listed(names, field_docs(cls))}."] if names else []
+
+
+def _operation(cls: type[Operation]) -> list[str]:
+    if not issubclass(cls, IRDLOperation):
+        return []
+    definition = cls.get_irdl_definition()
+    docs = field_docs(cls)
+    lines = [
+        f"- {kind}: {_listed(names, docs)}" for kind, names in _members(definition).items() if names
+    ]
+    parts = ["\n".join(lines)] if lines else []
+    if definition.assembly_format is not None:
+        syntax = textwrap.fill(
+            f"{cls.name} {definition.assembly_format}",
+            width=96,
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        parts.append(f"```\n{syntax}\n```")
+    return parts
+
+
+def _members(definition: OpDef) -> dict[str, list[str]]:
+    def operand(name: str, kind: object) -> str:
+        if isinstance(kind, OptOperandDef | OptResultDef | OptPropertyDef):
+            return f"{name} (optional)"
+        return f"{name}..." if isinstance(kind, VarOperandDef | VarResultDef) else name
+
+    return {
+        "operands": [operand(*pair) for pair in definition.operands],
+        "properties": [
+            f"{operand(name, kind)}" + _default(kind.default_value)
+            for name, kind in definition.properties.items()
+            if name not in ("operandSegmentSizes", "resultSegmentSizes")
+        ],
+        "regions": [name for name, _ in definition.regions],
+        "results": [operand(*pair) for pair in definition.results],
+    }
+
+
+def _default(value: Attribute | None) -> str:
+    return "" if value is None else f" = {value}"
+
+
+def _listed(names: list[str], docs: dict[str, str]) -> str:
+    """Names with the text under them in the code, where there is one."""
+    described: list[str] = []
+    for name in names:
+        doc = docs.get(name.split()[0].rstrip("."))
+        described.append(f"`{name}`" + (f" ({doc.rstrip('.')})" if doc else ""))
+    return ", ".join(described)
