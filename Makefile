@@ -1,7 +1,10 @@
 # make demo    compile and run the example network for all targets (sets itself up)
 # make test    everything: lit and pytest, with the system packages they need
 # make check   ruff, pyright, lit and the fast tests
+# make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
 # make docs    write the pages of docs/ that are printed from the code
+# make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
+# make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams
 # make clean   remove what the other targets made
 #
 # NEED_ALL=1 makes `make test` fail where a system tool is missing instead of leaving tests out.
@@ -11,7 +14,9 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs clean system compilers
+SEEDS ?= 0:1000
+
+.PHONY: demo test check fuzz docs clean system compilers
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -29,6 +34,10 @@ check: $(VENV)/.installed-test
 	$(BIN)/pyright
 	$(BIN)/lit -q -j$(JOBS) test/lit
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" test
+
+fuzz: $(VENV)/.installed-test
+	CERAS_FUZZ_SEEDS=$(SEEDS) CERAS_FUZZ_C_EVERY=1 \
+	  $(BIN)/python -m pytest -q -n $(JOBS) test/frontends/test_fuzz_models.py
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/tools/generate.py
@@ -54,3 +63,14 @@ $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . \( -name __pycache__ -o -name Output \) -prune -exec rm -rf {} +
+
+# Needs clang.
+.PHONY: fuzz-nnet
+SECONDS ?= 600
+fuzz-nnet: $(VENV)/.installed-test
+	$(BIN)/python test/backends/nnet/fuzz/fuzz.py --seconds $(SECONDS)
+
+.PHONY: fuzz-vta
+COUNT ?= 2000
+fuzz-vta: $(VENV)/.installed-test
+	$(BIN)/python test/backends/vta_lowering/fuzz.py --count $(COUNT)

@@ -31,9 +31,13 @@ class Builder:
         self.nodes.append(node)
         return name
 
-    def conv(self, x: str, name: str, i: int, o: int, kernel: int, stride: int = 1) -> str:
+    def conv(
+        self, x: str, name: str, i: int, o: int, kernel: int, stride: int = 1, groups: int = 1
+    ) -> str:
         """Convolution and batch norm, as an exporter in training mode leaves them."""
-        weights = self.rng.standard_normal((o, i, kernel, kernel)) * (2 / (i * kernel**2)) ** 0.5
+        taken = i // groups
+        scale = (2 / (taken * kernel**2)) ** 0.5
+        weights = self.rng.standard_normal((o, taken, kernel, kernel)) * scale
         y = self.node(
             "Conv",
             f"{name}.conv",
@@ -41,6 +45,7 @@ class Builder:
             kernel_shape=[kernel, kernel],
             strides=[stride, stride],
             pads=[kernel // 2] * 4,
+            group=groups,
         )
         parameters = [
             self.constant(f"{name}.scale", self.rng.uniform(0.6, 1.2, o)),
@@ -49,6 +54,23 @@ class Builder:
             self.constant(f"{name}.variance", self.rng.uniform(0.8, 1.6, o)),
         ]
         return self.node("BatchNormalization", f"{name}.norm", [y, *parameters])
+
+    def classifier(self, x: str, channels: int, classes: int) -> str:
+        """Average over the map, and a matrix product."""
+        x = self.node("GlobalAveragePool", "pool", [x])
+        x = self.node("Flatten", "flatten", [x])
+        weights = self.constant("fc.weight", self.rng.standard_normal((classes, channels)) * 0.05)
+        bias = self.constant("fc.bias", self.rng.standard_normal(classes) * 0.01)
+        return self.node("Gemm", "fc", [x, weights, bias], transB=1)
+
+    def residual(self, x: str, name: str, i: int, o: int, stride: int) -> str:
+        """Two 3x3 convolutions beside the identity, or a 1x1 convolution where shapes differ."""
+        y = self.node("Relu", f"{name}.relu1", [self.conv(x, f"{name}.a", i, o, 3, stride)])
+        y = self.conv(y, f"{name}.b", o, o, 3)
+        skip = x
+        if stride != 1 or i != o:
+            skip = self.conv(x, f"{name}.skip", i, o, 1, stride)
+        return self.node("Relu", f"{name}.relu2", [self.node("Add", f"{name}.add", [y, skip])])
 
     def model(self, shape: tuple[int, ...], output: str, classes: int) -> onnx.ModelProto:
         graph = helper.make_graph(
@@ -61,6 +83,10 @@ class Builder:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
+def save(model: onnx.ModelProto, path: Path) -> None:
+    path.write_bytes(model.SerializeToString())
+
+
 def resnet18(path: Path, size: int = 224) -> None:
     """ResNet-18: 11.7 M parameters, 1,814 M multiplications at 224 x 224."""
     b = Builder(18)
@@ -69,21 +95,53 @@ def resnet18(path: Path, size: int = 224) -> None:
     channels = 64
     for stage, out in enumerate((64, 128, 256, 512)):
         for block in range(2):
-            name, stride = f"layer{stage}.{block}", 2 if stage and not block else 1
-            y = b.node("Relu", f"{name}.relu1", [b.conv(x, f"{name}.a", channels, out, 3, stride)])
-            y = b.conv(y, f"{name}.b", out, out, 3)
-            skip = x
-            if stride != 1 or channels != out:
-                skip = b.conv(x, f"{name}.skip", channels, out, 1, stride)
-            y = b.node("Add", f"{name}.add", [y, skip])
-            x = b.node("Relu", f"{name}.relu2", [y])
+            stride = 2 if stage and not block else 1
+            x = b.residual(x, f"layer{stage}.{block}", channels, out, stride)
             channels = out
-    x = b.node("GlobalAveragePool", "pool", [x])
-    x = b.node("Flatten", "flatten", [x])
-    weights = b.constant("fc.weight", b.rng.standard_normal((1000, 512)) * 0.05)
-    bias = b.constant("fc.bias", b.rng.standard_normal(1000) * 0.01)
-    x = b.node("Gemm", "fc", [x, weights, bias], transB=1)
-    path.write_bytes(b.model((1, 3, size, size), x, 1000).SerializeToString())
+    path.write_bytes(
+        b.model((1, 3, size, size), b.classifier(x, 512, 1000), 1000).SerializeToString()
+    )
+
+
+def resnet8(path: Path) -> None:
+    """ResNet-8 of MLPerf Tiny: 12.5 M multiplications at 32 x 32."""
+    b = Builder(8)
+    x = b.node("Relu", "stem.relu", [b.conv("input", "stem", 3, 16, 3)])
+    for stage, (i, o) in enumerate(((16, 16), (16, 32), (32, 64))):
+        x = b.residual(x, f"layer{stage}", i, o, 2 if stage else 1)
+    save(b.model((1, 3, 32, 32), b.classifier(x, 64, 10), 10), path)
+
+
+MOBILENET = (
+    (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
+    (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+)  # fmt: skip
+"""Expansion, channels, repetitions and first stride of each stage of MobileNetV2."""
+
+
+def mobilenet_v2(path: Path, size: int = 224) -> None:
+    """MobileNetV2: 3.5 M parameters, 301 M multiplications at 224 x 224."""
+    b = Builder(2)
+    low, high = (b.constant(n, np.array(v)) for n, v in (("zero", 0.0), ("six", 6.0)))
+
+    def relu6(y: str, name: str) -> str:
+        return b.node("Clip", name, [y, low, high])
+
+    x, channels = relu6(b.conv("input", "stem", 3, 32, 3, 2), "stem.relu"), 32
+    for stage, (expansion, out, count, first) in enumerate(MOBILENET):
+        for block in range(count):
+            name, stride = f"block{stage}.{block}", 1 if block else first
+            y, wide = x, channels * expansion
+            if expansion > 1:
+                y = relu6(b.conv(y, f"{name}.expand", channels, wide, 1), f"{name}.relu1")
+            y = b.conv(y, f"{name}.depthwise", wide, wide, 3, stride, wide)
+            y = b.conv(relu6(y, f"{name}.relu2"), f"{name}.project", wide, out, 1)
+            x = b.node("Add", f"{name}.add", [x, y]) if stride == 1 and channels == out else y
+            channels = out
+    x = relu6(b.conv(x, "head", channels, 1280, 1), "head.relu")
+    path.write_bytes(
+        b.model((1, 3, size, size), b.classifier(x, 1280, 1000), 1000).SerializeToString()
+    )
 
 
 def chain(path: Path, depth: int) -> None:
@@ -94,7 +152,7 @@ def chain(path: Path, depth: int) -> None:
         x = b.node("Relu", f"relu{i}", [b.conv(x, f"layer{i}", channels, 8, 3)])
         channels = 8
     x = b.node("Flatten", "flatten", [b.node("GlobalAveragePool", "pool", [x])])
-    path.write_bytes(b.model((1, 3, 16, 16), x, 8).SerializeToString())
+    save(b.model((1, 3, 16, 16), x, 8), path)
 
 
 def main(folder: Path) -> None:

@@ -94,7 +94,9 @@ def random_inputs(module: ModuleOp, seed: int = 0) -> dict[str, Array]:
             result[name] = rng.normal(size=shape_of(value)).astype(np.float32)
         else:
             info = np.iinfo(dtype.name)
-            result[name] = rng.integers(info.min, info.max + 1, shape_of(value)).astype(dtype)
+            draw = np.uint64 if dtype == np.uint64 else np.int64
+            drawn = rng.integers(info.min, info.max, shape_of(value), draw, endpoint=True)
+            result[name] = drawn.astype(dtype)
     return result
 
 

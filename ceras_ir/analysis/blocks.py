@@ -38,15 +38,16 @@ class Blocks:
     stages: tuple[int, int, int] = (1, 1, 1)
     """Buffers of inp, wgt and acc."""
     order: Order = Order.NMK
+    resident: bool = False
+    drain: int = 0
 
     @property
     def positions(self) -> int:
         return self.rows * self.columns
 
     def attribute(self) -> ScheduleAttr:
-        return ScheduleAttr(
-            self.rows, self.columns, self.kblock, self.nblock, self.stages, self.order
-        )
+        blocks = (self.rows, self.columns, self.kblock, self.nblock)
+        return ScheduleAttr(*blocks, self.stages, self.order, self.resident, self.drain)
 
     @classmethod
     def of(cls, schedule: ScheduleAttr) -> "Blocks":
@@ -57,6 +58,8 @@ class Blocks:
             schedule.nblock.data,
             (schedule.inp_stages.data, schedule.wgt_stages.data, schedule.acc_stages.data),
             schedule.loop_order,
+            bool(schedule.resident.data),
+            schedule.drain.data,
         )
 
 
@@ -74,18 +77,19 @@ class Schedules:
     acc_stages: Counts
     inputs_stay: NDArray[np.bool_]
     """Whether the order is `mnk`."""
+    resident: NDArray[np.bool_]
 
     @classmethod
     def of(cls, shape: Contraction, table: Counts) -> "Schedules":
-        """From rows of the fields in order, the last 1 for `mnk`."""
-        rows, columns, kblock, nblock, inp, wgt, acc, order = table.T
-        stays = order.astype(np.bool_)
-        return cls(shape, rows, columns, kblock, nblock, inp, wgt, acc, stays)
+        """From rows of the fields in order, the last but one 1 for `mnk`."""
+        rows, columns, kblock, nblock, inp, wgt, acc, order, resident = table.T
+        stays, stay = order.astype(np.bool_), resident.astype(np.bool_)
+        return cls(shape, rows, columns, kblock, nblock, inp, wgt, acc, stays, stay)
 
     @classmethod
     def single(cls, shape: Contraction, b: Blocks) -> "Schedules":
         order = int(b.order is Order.MNK)
-        row = (b.rows, b.columns, b.kblock, b.nblock, *b.stages, order)
+        row = (b.rows, b.columns, b.kblock, b.nblock, *b.stages, order, int(b.resident))
         return cls.of(shape, np.array([row], np.int64))
 
     def __getitem__(self, index: int) -> Blocks:
@@ -100,6 +104,7 @@ class Schedules:
                 int(self.acc_stages[index]),
             ),
             Order.MNK if self.inputs_stay[index] else Order.NMK,
+            bool(self.resident[index]),
         )
 
     @property
@@ -122,13 +127,30 @@ class Schedules:
         c = self.shape
         merged = self.nblock >= MERGE_FROM
         ih, iw = self.window
-        residual = self.inp_stages * self.positions * c.residual
+        residual = self.nblock * self.positions * c.residual
+        # Of an operand that stays, all K-blocks are on chip.
+        k_tiles = -(-c.kblocks // self.kblock)
+        inp_blocks = self.kblock * np.where(self.resident & self.inputs_stay, k_tiles, 1)
+        wgt_blocks = self.kblock * np.where(self.resident & ~self.inputs_stay, k_tiles, 1)
+        bias = 0 if c.bias_is_uniform else c.nblocks
         return {
-            "inp": self.inp_stages * self.kblock * ih * iw + residual,
-            "wgt": self.wgt_stages * self.nblock * self.kblock * c.taps + c.residual,
-            "acc": self.acc_stages * self.nblock * self.positions + c.nblocks,
-            "uop": self.nblock * np.where(merged, self.kblock * c.taps, 1),
+            "inp": self.inp_stages * inp_blocks * ih * iw + residual,
+            "wgt": self.wgt_stages * self.nblock * wgt_blocks * c.taps + c.residual,
+            "acc": self.acc_stages * self.nblock * self.positions + bias,
+            "uop": self.nblock * np.where(merged & (not c.is_flat), self.kblock * c.taps, 1),
         }
+
+    @property
+    def micro_ops(self) -> Counts:
+        """Micro-ops of all GEMMs together: one sequence for each place that operands have."""
+        c = self.shape
+        k_tiles = -(-c.kblocks // self.kblock)
+        kept = np.where(self.inputs_stay, self.inp_stages, self.wgt_stages)
+        moving = np.where(self.inputs_stay, self.wgt_stages, self.inp_stages)
+        stays = self.resident | (k_tiles == 1)
+        places = np.where(stays, kept * np.lcm(k_tiles, moving), np.lcm(kept, moving))
+        reductions = 1 if c.is_flat else self.kblock * c.taps
+        return self.acc_stages * places * self.nblock * reductions
 
     def pads(self) -> dict[str, Counts]:
         """Widest padding of any load: of the first block, and of the last, which may overhang."""

@@ -5,36 +5,24 @@ The interpreter runs one sample after the other and an observer per value looks 
 of a sample is kept, so memory does not grow with their number.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.analysis.channel_factors import ChannelStatistics
 from ceras_ir.analysis.network import input_names, main_function
 from ceras_ir.analysis.observers import LeastSquaresObserver, Observer
-from ceras_ir.analysis.quantizable import is_alias
-from ceras_ir.analysis.ranges import network_values, set_exponent, set_range
+from ceras_ir.analysis.ranges import set_exponent, set_range
+from ceras_ir.backends.artefacts import network_inputs
 from ceras_ir.diagnostics import Finding, InputError, node_name
-from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import run
+from ceras_ir.progress import progress
+from ceras_ir.sample_stream import stream_samples
 
 Array = NDArray[np.generic]
-
-
-def observed_values(module: ModuleOp) -> list[SSAValue]:
-    """
-    The values of the network that need a range: arguments and results of operations, but for
-    constants, which are known, and for values that are another one in another order.
-    """
-    return [
-        value
-        for value in network_values(main_function(module).body.block)
-        if isinstance(value.type, TensorType)
-        and not isinstance(value.owner, graph.ConstantOp)
-        and not is_alias(value.owner)
-    ]
 
 
 def calibrate(
@@ -61,15 +49,77 @@ def calibrate(
         set_exponent(value, observer.exponent())
 
 
+def calibration_samples(
+    module: ModuleOp, path: str, limit: int, what: str = "calibrating"
+) -> Iterator[Mapping[str, Array]]:
+    """The first samples of a file, or of several, one at a time, with a progress bar."""
+    count, samples = stream_samples(path, network_inputs(main_function(module)), limit)
+    try:
+        yield from progress(samples, what, count)
+    except InputError as error:
+        error.file = error.file or path
+        raise
+
+
+def watch(
+    module: ModuleOp,
+    samples: Iterable[Mapping[str, Array]],
+    see: Callable[[SSAValue, NDArray[np.float32]], None],
+) -> None:
+    """Show `see` every float value of the network, arguments included, on every sample."""
+    main = main_function(module)
+
+    def look(op: Operation, results: tuple[Array, ...]) -> None:
+        for value, array in zip(op.results, results, strict=True):
+            if array.dtype == np.float32:
+                see(value, array.astype(np.float32, copy=False))
+
+    for sample in samples:
+        for name, argument in zip(input_names(main), main.body.block.args, strict=True):
+            see(argument, sample[name].astype(np.float32, copy=False))
+        with np.errstate(all="ignore"):
+            run(module, sample, look)
+
+
+def channel_statistics(
+    module: ModuleOp, samples: Iterable[Mapping[str, Array]], values: Iterable[SSAValue]
+) -> dict[SSAValue, ChannelStatistics]:
+    """Magnitudes of the channels of `values`; what is not finite is an error."""
+    wanted = dict.fromkeys(values)
+    found: dict[SSAValue, ChannelStatistics] = {}
+
+    def see(value: SSAValue, array: NDArray[np.float32]) -> None:
+        if value not in wanted:
+            return
+        if value not in found:
+            channels = array.shape[-1] if array.ndim else 1
+            found[value] = ChannelStatistics(np.zeros(channels), np.zeros(channels))
+        found[value].see(array)
+        if not np.isfinite(found[value].peak).all():
+            raise not_finite(_where(value))
+
+    watch(module, samples, see)
+    return found
+
+
+def _where(value: SSAValue) -> Operation | str:
+    owner = value.owner
+    return owner if isinstance(owner, Operation) else value.name_hint or "input"
+
+
 def _observe(observer: Observer, array: Array, where: Operation | str) -> None:
     values = array.astype(np.float32, copy=False)
     observer.observe(values)
     # Extremes tell: a comparison with NaN is false, and an infinity is an extreme.
-    if np.isfinite([values.min(), values.max()]).all():
-        return
+    if not np.isfinite([values.min(), values.max()]).all():
+        raise not_finite(where)
+
+
+def not_finite(where: Operation | str) -> InputError:
+    """What is wrong when a value of the network, or the data, is not finite."""
     if isinstance(where, str):
-        raise InputError(f"the calibration data for input '{where}' has NaN or infinite elements")
-    raise InputError(
+        return InputError(f"the calibration data for input '{where}' has NaN or infinite elements")
+    return InputError(
         [
             Finding(
                 node_name(where),

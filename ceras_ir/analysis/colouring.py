@@ -1,12 +1,12 @@
 """
 Interference graphs and their colouring: values that live at the same time never share a block.
 
-Lifetimes on a line make an interval graph, for which colouring in the order of birth is
-optimal; the graph is built and coloured all the same as a graph, so that any interference
-can be added to it. After the block allocation of S2.
+Lifetimes on a line make an interval graph, for which colouring in the order of birth with any
+free colour is optimal; which one it is decides how large the blocks become. After the block
+allocation of S2.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ceras_ir.analysis.liveness import Buffer
 
@@ -24,17 +24,27 @@ def interference(buffers: Sequence[Buffer]) -> dict[int, set[int]]:
     return graph
 
 
-def colour(graph: Mapping[int, set[int]], order: Sequence[int]) -> dict[int, int]:
-    """The least free colour for each node in `order`: fewest colours if `order` is by birth."""
+def fewest_blocks(buffers: Sequence[Buffer]) -> list[int]:
+    """
+    For each buffer the number of its block; as many blocks as the most alive at once. Of the
+    free blocks a buffer takes the smallest that holds it, else the largest, which then grows.
+    """
+    graph = interference(buffers)
+    order = sorted(graph, key=lambda i: (buffers[i].lower, i))
     colours: dict[int, int] = {}
+    sizes: list[int] = []
     for node in order:
         taken = {colours[other] for other in graph[node] if other in colours}
-        colours[node] = next(c for c in range(len(taken) + 1) if c not in taken)
-    return colours
-
-
-def fewest_blocks(buffers: Sequence[Buffer]) -> list[int]:
-    """For each buffer the number of its block; as many blocks as the most alive at once."""
-    order = sorted(range(len(buffers)), key=lambda i: (buffers[i].lower, i))
-    colours = colour(interference(buffers), order)
+        free = [c for c in range(len(sizes)) if c not in taken]
+        need = buffers[node].size
+        holding = [c for c in free if sizes[c] >= need]
+        if holding:
+            chosen = min(holding, key=lambda c: (sizes[c], c))
+        elif free:
+            chosen = max(free, key=lambda c: (sizes[c], -c))
+            sizes[chosen] = need
+        else:
+            chosen = len(sizes)
+            sizes.append(need)
+        colours[node] = chosen
     return [colours[i] for i in range(len(buffers))]

@@ -28,6 +28,13 @@ class Contraction:
     residual: bool = False
     shifts: int = 1
     """ALU operations that shift the sum, 0 or 1."""
+    bias_cycles: int = 2
+    """Of adding the bias to one vector: 2, or 1 if it is one small number, or 0 if that is 0."""
+
+    @property
+    def bias_is_uniform(self) -> bool:
+        """Whether the bias need not be on chip."""
+        return self.bias_cycles < 2
 
     @property
     def taps(self) -> int:
@@ -38,6 +45,11 @@ class Contraction:
     def is_pointwise(self) -> bool:
         """Whether every output position reads the input position of the same index."""
         return self.taps == 1 and self.strides == (1, 1) and not any(self.padding)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether positions are one row, so that a K-block is one two-dimensional transfer."""
+        return self.is_pointwise and self.height == 1
 
     @property
     def row_step(self) -> int:
@@ -87,4 +99,5 @@ def contraction_of(op: tile.Conv2dOp) -> Contraction:
         dilations=(dh, dw),
         residual=op.residual is not None,
         shifts=int(op.shift.value.data != 0),
+        bias_cycles=2 if (immediate := op.bias_immediate) is None else int(immediate != 0),
     )

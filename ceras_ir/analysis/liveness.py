@@ -1,9 +1,10 @@
 """
 When the values of a network are needed: buffers with half-open lifetimes.
 
-A buffer is the memory of one value, or of several that are the same bytes (a reshape and its
-operand). Steps are the positions of operations in `main`, constants not counted; a buffer
-lives from the step that writes it up to and including the last step that reads it.
+A buffer is the memory of one value, or of several that are the same bytes: a reshape and its
+operand, or an elementwise operation and an operand that it is the last to read. Steps are the
+positions of operations in `main`, constants not counted; a buffer lives from the step that
+writes it up to and including the last step that reads it.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from math import prod
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from ceras_ir.analysis.in_place import may_overwrite
+from ceras_ir.analysis.spans import Span, most_alive
 from ceras_ir.dialects.graph import ConstantOp, ReshapeOp, storage_type, tensor_type
 from ceras_ir.dialects.mem import LaunchOp
 
@@ -41,9 +44,9 @@ class Buffer:
     lower: int
     upper: int
 
-    def overlaps(self, other: "Buffer") -> bool:
-        """Whether both are alive at some step."""
-        return self.lower < other.upper and other.lower < self.upper
+    @property
+    def span(self) -> Span:
+        return Span(self.size, self.lower, self.upper)
 
 
 @dataclass
@@ -58,24 +61,37 @@ class Liveness:
         self.buffers.append(buffer)
         self.by_value[value] = buffer
 
+    def shared(self, op: Operation, step: int, in_place: bool) -> Buffer | None:
+        """The buffer of an operand that the result of `op` can take over."""
+        if isinstance(op, ReshapeOp):
+            return self.by_value.get(op.input)
+        if not in_place:
+            return None
+        for operand in op.operands:
+            buffer = self.by_value.get(operand)
+            if buffer is None or buffer.upper != step + 1 or not may_overwrite(op, operand):
+                continue
+            # Other operands in the same bytes must be read the same way.
+            others = [v for v in op.operands if self.by_value.get(v) is buffer]
+            if all(may_overwrite(op, other) for other in others):
+                return buffer
+        return None
+
+    @property
+    def spans(self) -> list[Span]:
+        """Bytes and lifetimes alone, in the order of `buffers`."""
+        return [buffer.span for buffer in self.buffers]
+
     def lower_bound(self, alignment: int = 1) -> int:
         """The most bytes alive at one step: no plan needs fewer."""
-        change: dict[int, int] = {}
-        for buffer in self.buffers:
-            size = -(-buffer.size // alignment) * alignment
-            change[buffer.lower] = change.get(buffer.lower, 0) + size
-            change[buffer.upper] = change.get(buffer.upper, 0) - size
-        alive = peak = 0
-        for step in sorted(change):
-            alive += change[step]
-            peak = max(peak, alive)
-        return peak
+        return most_alive(self.spans, alignment)
 
 
-def analyse(main: FuncOp, *, include_io: bool = False) -> Liveness:
+def analyse(main: FuncOp, *, include_io: bool = False, in_place: bool = True) -> Liveness:
     """
     Lifetimes of what `main` computes. With `include_io`, arguments and results too; without,
-    those are in the caller's memory and have no buffer. Constants that a launch reads are
+    those are in the caller's memory and have no buffer. With `in_place`, elementwise operations
+    overwrite what they read last. Constants that a launch reads are
     alive throughout, because the accelerator sees nothing but this memory.
     """
     order = steps(main)
@@ -99,7 +115,7 @@ def analyse(main: FuncOp, *, include_io: bool = False) -> Liveness:
             if value in returned and not include_io:
                 continue
             upper = last_use(value, position, end, returned)
-            if isinstance(op, ReshapeOp) and (shared := result.by_value.get(op.input)):
+            if (shared := result.shared(op, position[op], in_place)) is not None:
                 shared.values.append(value)
                 shared.upper = max(shared.upper, upper)
                 result.by_value[value] = shared

@@ -10,6 +10,7 @@ from math import prod
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
+from ceras_ir.analysis.in_place import may_overwrite
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects.graph import ConstantOp, ReshapeOp, storage_type, tensor_type
 from ceras_ir.dialects.mem import arena_of, block_of
@@ -52,13 +53,16 @@ def check_plan(main: FuncOp) -> list[str]:
                 findings.append(f"{node_name(op)}: operand {i} was overwritten before it was read")
         outside = [r for r in op.results if block_of(r) is not None]
         for value in outside:
-            # Only a reshape may write where its operand still lives: it writes the same bytes.
+            # A reshape writes the same bytes where its operand lives; an elementwise operation
+            # writes others there, and the operand is gone.
             source = op.input if isinstance(op, ReshapeOp) else None
             block = block_of(value)
             assert block is not None
             for operand in op.operands:
                 other = block_of(operand)
                 if operand is source or other is None:
+                    continue
+                if other.offset == block.offset and may_overwrite(op, operand):
                     continue
                 if (
                     block.offset.data < other.offset.data + other.size.data

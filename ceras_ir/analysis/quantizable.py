@@ -14,28 +14,49 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ceras_ir.analysis.ranges import network_values
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.elementwise import QUANTIZED_BINARIES
 
 PRECISION, FLOAT = "graph.precision", "f32"
 """Attribute of an operation and its value for one that stays float."""
+
+SNAPPED = "graph.snapped"
+"""Attribute of a function whose inside `snap-scales` made float again, to be quantized."""
 
 MAX_TAPS, MAX_COMPUTED_TAPS = 1 << 22, 1 << 16
 """Products per accumulator that a convolution with constant or computed weights may have."""
 
 
+def is_plain(value: SSAValue) -> bool:
+    """Whether a value has plain integers, which have no scale."""
+    return graph.is_tensor(value.type) and graph.is_integer(value.type.element_type)
+
+
 def is_alias(op: Operation | Block) -> bool:
-    """Whether the result is the one operand with its elements in other places."""
-    return isinstance(op, graph.ReshapeOp | graph.TransposeOp) or (
-        isinstance(op, graph.ResizeOp) and op.function is graph.Resize.NEAREST
-    )
+    """Whether the result has elements of the one operand, in other places, and zeros."""
+    match op:
+        case graph.ReshapeOp() | graph.TransposeOp() | graph.SliceOp() | graph.GatherOp():
+            return not is_plain(op.input)
+        case graph.PadOp():
+            # A zero is stored as the zero point at any scale; other numbers may not be.
+            zero = op.function is not graph.Pad.CONSTANT or op.stored_value == 0
+            return zero and not is_plain(op.input)
+        case graph.ResizeOp():
+            return op.function is graph.Resize.NEAREST
+        case _:
+            return False
 
 
 def keeps_scale(op: Operation | Block) -> bool:
     """Whether operands and result must have one scale, because elements are only moved."""
-    return (
-        is_alias(op)
-        or isinstance(op, graph.ConcatOp)
-        or (isinstance(op, graph.Pool2dOp) and op.function is graph.Pool.MAX)
-    )
+    match op:
+        case graph.ConcatOp():
+            return not is_plain(op.result)
+        case graph.Pool2dOp():
+            return op.function is graph.Pool.MAX
+        case graph.ReduceOp():
+            return op.function in (graph.Reduce.MAX, graph.Reduce.MIN) and not is_plain(op.input)
+        case _:
+            return is_alias(op)
 
 
 def computes(op: Operation) -> bool:
@@ -53,7 +74,9 @@ def computes(op: Operation) -> bool:
             return taps < (MAX_TAPS if constant else MAX_COMPUTED_TAPS)
         case graph.Pool2dOp():
             return op.function is graph.Pool.AVERAGE
-        case graph.UnaryOp() | graph.BinaryOp():
+        case graph.BinaryOp():
+            return op.function in QUANTIZED_BINARIES and not is_plain(op.result)
+        case graph.UnaryOp():
             return True
         case _:
             return False
@@ -95,9 +118,27 @@ def quantized_operations(main: FuncOp) -> dict[Operation, None]:
     return {op: None for op in ops if op in chosen}
 
 
+def observed_values(main: FuncOp) -> list[SSAValue]:
+    """
+    The values of the network that need a range: arguments and results of operations, but for
+    constants, which are known, and for values that are another one in another order.
+    """
+    return [
+        value
+        for value in network_values(main.body.block)
+        if isinstance(value.type, TensorType)
+        and not is_plain(value)
+        and not isinstance(value.owner, graph.ConstantOp)
+        and not is_alias(value.owner)
+    ]
+
+
 def is_quantized(main: FuncOp) -> bool:
-    """Whether some value of the network is quantized already."""
-    return any(
+    """
+    Whether some value of the network is quantized already, arguments and results of one whose
+    scales were snapped apart.
+    """
+    return SNAPPED not in main.attributes and any(
         isinstance(value.type, TensorType) and graph.quantized_element(value) is not None
         for value in network_values(main.body.block)
     )

@@ -27,6 +27,9 @@ RANGE, EXPONENT, INPUT_RANGE = "graph.range", "graph.exponent", "graph.input_ran
 WEIGHT_EXPONENT = "graph.weight_exponent"
 """The exponent of the constant weights of a convolution or matrix product."""
 
+LAYER = "graph.layer"
+"""A number that an operation keeps when it is quantized, for comparing it with its float form."""
+
 STATISTICS = (RANGE, EXPONENT)
 """What describes one value and must follow it when another operation makes it."""
 

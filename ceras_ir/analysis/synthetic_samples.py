@@ -11,7 +11,7 @@ from xdsl.dialects.func import FuncOp
 
 from ceras_ir.analysis.network import input_names
 from ceras_ir.analysis.ranges import INPUT_RANGE, interval
-from ceras_ir.dialects.graph import shape_of
+from ceras_ir.dialects.graph import numpy_dtype, quantized_element, shape_of
 
 DEFAULT_RANGE = (0.0, 1.0)
 """Of an input without `graph.input_range`."""
@@ -19,16 +19,22 @@ BLOCK_SIZES = 6
 """Blocks measure 1, 2, ..., 32 elements in every dimension."""
 
 
-def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.float32]]]:
+def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.generic]]]:
     """`count` inputs for the network, the same ones for the same seed."""
     # PCG64 and the use of raw doubles are stable across numpy versions (NEP 19).
     generator = np.random.Generator(np.random.PCG64(seed))
-    samples: list[dict[str, NDArray[np.float32]]] = []
+    samples: list[dict[str, NDArray[np.generic]]] = []
     for i in range(count):
-        sample: dict[str, NDArray[np.float32]] = {}
+        sample: dict[str, NDArray[np.generic]] = {}
         for name, argument in zip(input_names(main), main.body.block.args, strict=True):
-            low, high = interval(argument, INPUT_RANGE) or DEFAULT_RANGE
             unit = _blocks(shape_of(argument), 1 << i % BLOCK_SIZES, generator)
+            element = quantized_element(argument)
+            if element is not None:
+                # What is stored may be anything that its bits hold.
+                numbers = element.low + np.floor((element.high - element.low + 1) * unit)
+                sample[name] = numbers.astype(numpy_dtype(element))
+                continue
+            low, high = interval(argument, INPUT_RANGE) or DEFAULT_RANGE
             sample[name] = (low + (high - low) * unit).astype(np.float32)
         samples.append(sample)
     return samples

@@ -1,7 +1,7 @@
 """Search for the schedule of a contraction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from ceras_ir.analysis.blocks import Blocks, Schedules, even_blocks
 from ceras_ir.analysis.contraction import Contraction
 from ceras_ir.analysis.tile_cost import cost
+from ceras_ir.analysis.tile_timeline import estimate
 from ceras_ir.backends.vta.board import VtaBoard
 
 STAGES = ((2, 2), (1, 2), (2, 1), (1, 1))
@@ -27,14 +28,29 @@ class Limits:
     """One buffer of each kind, so that nothing overlaps."""
 
 
+COMPARED, REFINED = 64, 8
+"""Schedules, the cheapest by rough cost, whose timelines are compared; those tried further."""
+
+
 @lru_cache(maxsize=4096)
 def best_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Blocks | None:
     """The cheapest schedule within `limits`, the first of equal ones; None if none fits."""
     schedules = candidates(shape, board, limits)
     cycles = np.where(schedules.fitting(board), cost(schedules, board), np.inf)
-    if not len(cycles) or np.isinf(least := cycles.min()):
+    if not len(cycles) or np.isinf(cycles.min()):
         return None
-    return schedules[int(np.flatnonzero(cycles == least)[0])]
+    order = np.argsort(cycles, kind="stable")[:COMPARED]
+    found = [schedules[int(i)] for i in order if not np.isinf(cycles[i])]
+    if limits.serial:
+        return found[0]
+    found = sorted(found, key=lambda b: estimate(shape, b, board))[:REFINED]
+    variants = [replace(b, drain=drain) for b in found for drain in _drains(b.nblock)]
+    return min(variants, key=lambda b: estimate(shape, b, board))
+
+
+def _drains(nblock: int) -> list[int]:
+    """Groups of output vectors that leave together."""
+    return [0, *(d for d in (1, 2, 4) if d < nblock)]
 
 
 def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules:
@@ -51,10 +67,13 @@ def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules
         np.array(stages),
         np.array((1,) if limits.serial else (2, 1))[:, None],
         np.array((0, 1))[:, None],
+        np.array((0,) if limits.serial else (0, 1))[:, None],
     )
     places = np.meshgrid(*(np.arange(len(a)) for a in axes), indexing="ij")
     columns = [axis[place.reshape(-1)] for axis, place in zip(axes, places, strict=True)]
-    return Schedules.of(shape, np.concatenate(columns, axis=1))
+    table = np.concatenate(columns, axis=1)
+    # Where K is one block, what stays on chip stays anyway.
+    return Schedules.of(shape, table[(table[:, -1] == 0) | (table[:, 2] < shape.kblocks)])
 
 
 def _fixed(value: int | None, extent: int) -> Sequence[int]:

@@ -27,7 +27,7 @@ def stored_weights(encoding: Encoding, weights: Array) -> NDArray[np.bool_]:
     if encoding is Encoding.CSR_DELTA8 and weights.shape[1] > FARTHEST + 1:
         for row in stored:
             columns = np.flatnonzero(row)
-            before = np.concatenate(([0], columns[:-1]))
+            before = np.concatenate(([0], columns))[:-1]
             for start, end in zip(before, columns, strict=True):
                 row[start + FARTHEST : end : FARTHEST] = True
     return stored
@@ -77,8 +77,8 @@ def weight_bytes(encoding: Encoding, weights: Array) -> int:
             return SparseRows.of(encoding, weights).nbytes
 
 
-PER_WEIGHT = {Encoding.DENSE: 3.4, Encoding.CODE: 4.0}
-PER_SPARSE_WEIGHT, PER_CONVERSION, PER_ROW = 7.0, 2.0, 16.0
+PER_WEIGHT = {Encoding.DENSE: 2.75, Encoding.CODE: 3.1}
+PER_SPARSE_WEIGHT, PER_CONVERSION, PER_ROW = 5.5, 2.2, 26.0
 """Instructions of a Cortex-M4."""
 
 

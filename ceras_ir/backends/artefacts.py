@@ -97,7 +97,9 @@ class TensorInfo:
         raise InputError(f"not a tensor's entry of a manifest: {dict(entry)}")
 
 
-DTYPES = ("float32", "int8", "uint8", "int16", "uint16", "int32", "uint32")
+DTYPES = (
+    *("float32", "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+)
 """The types that tensors are stored in."""
 
 

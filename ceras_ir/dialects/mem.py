@@ -43,7 +43,11 @@ LANES = 16
 """Channels of one packed vector."""
 
 DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
-"""Names of the discardable attributes; `mem.reason` is the text why a device was chosen."""
+COST = "mem.cost"
+"""
+Names of the discardable attributes; `mem.reason` is the text why a device was chosen, `mem.cost`
+what each device would take.
+"""
 
 
 class Device(StrEnum):
@@ -242,11 +246,11 @@ class _KernelExists(SymbolUserOpInterface):
         kernel = SymbolTable.lookup_symbol(op, op.kernel)
         if not isinstance(kernel, FuncOp):
             raise VerifyException(f"no function {op.kernel} to launch")
+        if not kernel.body.blocks:
+            raise VerifyException(f"kernel {op.kernel} has no body")
         expected = len(op.inputs) + len(op.outputs)
-        if len(kernel.body.block.args) != expected:
-            raise VerifyException(
-                f"kernel {op.kernel} takes {len(kernel.body.block.args)} buffers, got {expected}"
-            )
+        if (count := len(kernel.function_type.inputs)) != expected:
+            raise VerifyException(f"kernel {op.kernel} takes {count} buffers, got {expected}")
 
 
 @irdl_op_definition

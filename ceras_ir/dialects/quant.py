@@ -29,6 +29,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+_WIDTHS = (8, 16, 32)
+"""Bits of stored integers."""
+
 
 def _decimal(value: float) -> str:
     """The shortest decimal that reads back as `value`, with the point MLIR asks for."""
@@ -111,7 +114,7 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         return UniformType(scale, storage=self.storage)
 
     def verify(self) -> None:
-        if self.storage.width.data not in (8, 16, 32):
+        if self.storage.width.data not in _WIDTHS:
             raise VerifyException(f"storage must be 8, 16 or 32 bits wide, got {self.storage}")
         if not self.scales.data or len(self.scales) != len(self.zero_points):
             raise VerifyException("one zero point per scale and at least one scale expected")
@@ -130,7 +133,12 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
             start = parser.pos
-            storage = parser.parse_type()
+            # Upstream spells unsigned storage `u8`, which is no type anywhere else.
+            width = next((w for w in _WIDTHS if parser.parse_optional_keyword(f"u{w}")), None)
+            if width is None:
+                storage = parser.parse_type()
+            else:
+                storage = IntegerType(width, Signedness.UNSIGNED)
             if not isa(storage, IntegerType):
                 parser.raise_error(
                     f"integer storage type expected, got {storage}", start, parser.pos
@@ -166,7 +174,10 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
             for s, z in zip(self.scales, self.zero_points, strict=True)
         )
         with printer.in_angle_brackets():
-            printer.print_attribute(self.storage)
+            if self.is_signed:
+                printer.print_attribute(self.storage)
+            else:
+                printer.print_string(f"u{self.storage.width.data}")
             printer.print_string(":f32")
             if isinstance(self.axis, IntAttr):
                 printer.print_string(f":{self.axis.data}, {{{entries}}}")
@@ -196,6 +207,9 @@ class RequantAttr(ParametrizedAttribute):
 
     with the product taken in 64 bits and `round` one of `Rounding`. A power-of-two
     rescaling has multiplier 1; one that scales up has a multiplier and shift 0.
+
+    A convolution or matrix product may have `multiplier = [M0, M1, ...]`, one for each output
+    channel, and the same shift for all.
     """
 
     name = "graph.requant"
@@ -206,6 +220,8 @@ class RequantAttr(ParametrizedAttribute):
     zero_point: IntAttr
     low: IntAttr
     high: IntAttr
+    channels: ArrayAttr[IntAttr]
+    """One multiplier per output channel, or none; then `multiplier` is the greatest of them."""
 
     MAX_SHIFT: ClassVar = 62
 
@@ -213,20 +229,34 @@ class RequantAttr(ParametrizedAttribute):
         self,
         shift: int,
         *,
-        multiplier: int = 1,
+        multiplier: int | Sequence[int] = 1,
         rounding: Rounding = Rounding.HALF_UP,
         zero_point: int = 0,
         low: int = -128,
         high: int = 127,
     ):
+        channels = () if isinstance(multiplier, int) else tuple(multiplier)
         super().__init__(
-            IntAttr(multiplier),
+            IntAttr(multiplier if isinstance(multiplier, int) else max(channels, default=1)),
             IntAttr(shift),
             StringAttr(rounding.value),
             IntAttr(zero_point),
             IntAttr(low),
             IntAttr(high),
+            ArrayAttr([IntAttr(m) for m in channels]),
         )
+
+    @property
+    def is_per_channel(self) -> bool:
+        """Whether every output channel has a multiplier of its own."""
+        return len(self.channels) > 0
+
+    @property
+    def multipliers(self) -> tuple[int, ...]:
+        """One multiplier per output channel, or the only one."""
+        if not self.is_per_channel:
+            return (self.multiplier.data,)
+        return tuple(m.data for m in self.channels)
 
     @property
     def mode(self) -> Rounding:
@@ -235,7 +265,7 @@ class RequantAttr(ParametrizedAttribute):
     @property
     def is_shift(self) -> bool:
         """Whether a shifter, adder and clamp can do it: no multiplier, no zero point."""
-        return self.multiplier.data == 1 and self.zero_point.data == 0
+        return self.multipliers == (1,) and self.zero_point.data == 0
 
     @classmethod
     def power_of_two(cls, exponent: int, *, low: int = -128, high: int = 127) -> "RequantAttr":
@@ -248,7 +278,7 @@ class RequantAttr(ParametrizedAttribute):
         """The same rescaling into the part of the range inside `[low, high]`."""
         return RequantAttr(
             self.shift.data,
-            multiplier=self.multiplier.data,
+            multiplier=self.multipliers if self.is_per_channel else self.multiplier.data,
             rounding=self.mode,
             zero_point=self.zero_point.data,
             low=max(self.low.data, low),
@@ -258,8 +288,11 @@ class RequantAttr(ParametrizedAttribute):
     def verify(self) -> None:
         if not 0 <= self.shift.data <= self.MAX_SHIFT:
             raise VerifyException(f"shift must be in [0, {self.MAX_SHIFT}], got {self.shift.data}")
-        if not 1 <= self.multiplier.data < 1 << 31:
-            raise VerifyException(f"multiplier must be in [1, 2^31), got {self.multiplier.data}")
+        for multiplier in self.multipliers:
+            if not 1 <= multiplier < 1 << 31:
+                raise VerifyException(f"multiplier must be in [1, 2^31), got {multiplier}")
+        if self.multiplier.data != max(self.multipliers):
+            raise VerifyException(f"multiplier must be the greatest, got {self.multiplier.data}")
         if self.rounding.data not in set(Rounding):
             raise VerifyException(
                 f"rounding must be one of {', '.join(Rounding)}, got {self.rounding.data}"
@@ -270,6 +303,7 @@ class RequantAttr(ParametrizedAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         integers: dict[str, int] = {"multiplier": 1, "zero_point": 0}
+        channels: list[int] = []
         rounding: str | None = None
         required = ("shift", "rounding", "low", "high")
         seen: set[str] = set()
@@ -282,6 +316,13 @@ class RequantAttr(ParametrizedAttribute):
                 parser.parse_punctuation("=")
                 if key == "rounding":
                     rounding = parser.parse_identifier()
+                elif key == "multiplier" and (
+                    listed := parser.parse_optional_comma_separated_list(
+                        parser.Delimiter.SQUARE, parser.parse_integer
+                    )
+                ):
+                    channels = listed
+                    integers[key] = max(listed)
                 else:
                     integers[key] = parser.parse_integer()
                 if not parser.parse_optional_punctuation(","):
@@ -296,11 +337,14 @@ class RequantAttr(ParametrizedAttribute):
             IntAttr(integers["zero_point"]),
             IntAttr(integers["low"]),
             IntAttr(integers["high"]),
+            ArrayAttr([IntAttr(m) for m in channels]),
         )
 
     def print_parameters(self, printer: Printer) -> None:
         fields: list[str] = []
-        if self.multiplier.data != 1:
+        if self.is_per_channel:
+            fields.append(f"multiplier = [{', '.join(map(str, self.multipliers))}]")
+        elif self.multiplier.data != 1:
             fields.append(f"multiplier = {self.multiplier.data}")
         fields.append(f"shift = {self.shift.data}, rounding = {self.rounding.data}")
         if self.zero_point.data:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
@@ -25,7 +25,11 @@ from ceras_ir.diagnostics import InputError
 from ceras_ir.driver import report
 from ceras_ir.driver.context import load_context
 from ceras_ir.driver.named_file import naming
+from ceras_ir.driver.performance import add_performance
 from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages, target_stages
+
+if TYPE_CHECKING:
+    from ceras_ir.backends.arduino.sizes import Footprint
 
 MANIFEST = "manifest.json"
 REPORT = "report.json"
@@ -43,6 +47,8 @@ class Build:
     artefacts: list[Artefact]
     extra: dict[str, object] = field(default_factory=dict[str, object])
     """What only this target puts into the manifest."""
+    footprint: "Footprint | None" = None
+    """What a microcontroller board has to hold."""
 
     def manifest(self) -> dict[str, object]:
         main = main_function(self.module)
@@ -75,6 +81,7 @@ Observer: TypeAlias = Callable[[str, ModuleOp], None]
 def build(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
     """Compile `module`, which is consumed."""
     options.check()
+    options = options.resolved(module)
     run_stages(load_context(), module, front_stages(options), after)
     return build_target(module, options, after)
 
@@ -94,8 +101,18 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
 
     run_stages(load_context(), module, target_stages(options), observe)
     memory = report.memory_totals(module, include_io=options.target == "nnet")
-    artefacts, extra = emit(module, options)
-    return Build(options, module, layers, report.report(layers, weights, memory), artefacts, extra)
+    footprint = None
+    if options.target == "arduino":
+        from ceras_ir.backends.arduino.emit import emit as emit_arduino
+
+        artefacts, extra, footprint = emit_arduino(module, options.arduino_board, options.title)
+        content = report.report(layers, weights, memory, footprint)
+    else:
+        artefacts, extra = emit(module, options)
+        content = report.report(layers, weights, memory)
+        if options.target == "vta":
+            add_performance(content, extra)
+    return Build(options, module, layers, content, artefacts, extra, footprint)
 
 
 def emit(module: ModuleOp, options: BuildOptions) -> tuple[list[Artefact], dict[str, object]]:
@@ -113,8 +130,9 @@ def emit(module: ModuleOp, options: BuildOptions) -> tuple[list[Artefact], dict[
             return [*emit_host(module), *artefacts], extra
         case "c":
             from ceras_ir.backends.c.emitter import emit
+            from ceras_ir.backends.c.options import COptions
 
-            return emit(module), {}
+            return emit(module, COptions(weights=options.weights)), {}
         case other:
             raise InputError(f"no backend for target {other}")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.diagnostics import UsageError
 from ceras_ir.driver.diagnostics import run_tool
 from ceras_ir.driver.options import (
     EXIT_STATUS,
@@ -34,7 +35,20 @@ def make_parser() -> argparse.ArgumentParser:
     add_build_options(parser)
     add_io(parser)
     parser.add_argument(
-        "--save-temps", action="store_true", help="keep the IR of every level in DIR/temps"
+        "--save-temps",
+        action="store_true",
+        help="keep the IR of every level in DIR/temps; for vta also streams as text and "
+        "timelines as HTML and Chrome trace",
+    )
+    parser.add_argument(
+        "--why",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="say on which device the node runs, and why; may be repeated",
+    )
+    parser.add_argument(
+        "--html", action="store_true", help="draw the memory plan as a picture in DIR/memory.html"
     )
     return parser
 
@@ -51,15 +65,51 @@ def _compile(argv: Sequence[str]) -> int:
     from ceras_ir.driver.stages import read_network
 
     with naming(arguments.model):
-        module = read_network(arguments.model, batch=arguments.batch)
+        module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
         with open_folder(arguments.output) as folder:
             saved = _Temporaries(folder / "temps") if arguments.save_temps else None
             if saved is not None:
                 saved.save("graph", module)
-            compiled = build(module, options, saved.save if saved else None)
-            write_artefacts(folder, compiled.files())
-    print_table(compiled.layers, compiled.report, options.target)
+            why = _Why(arguments.why)
+
+            def after(level: str, module: ModuleOp) -> None:
+                if saved is not None:
+                    saved.save(level, module)
+                if level == "placed graph":
+                    why.ask(module)
+
+            compiled = build(module, options, after)
+            files = compiled.files()
+            if saved is not None and options.target == "vta":
+                saved.save_streams(compiled.module, options.board)
+            if arguments.html:
+                from ceras_ir.driver.memory_map import memory_map
+
+                include_io = options.target == "nnet"
+                title = f"{Path(arguments.model).name} for {options.target}"
+                files.append(memory_map(compiled.module, title, include_io=include_io))
+            write_artefacts(folder, files)
+    print_table(compiled.layers, compiled.report, options.target, compiled.footprint)
+    for line in why.answers:
+        print(line)
     return 0
+
+
+class _Why:
+    """What the placed graph says about the nodes that the user asks for."""
+
+    def __init__(self, nodes: Sequence[str]):
+        self.nodes = nodes
+        self.answers: list[str] = []
+
+    def ask(self, module: ModuleOp) -> None:
+        from ceras_ir.transforms.explain import explanation
+
+        for node in self.nodes:
+            lines = explanation(module, node)
+            if not lines:
+                raise UsageError(f"--why: no node '{node}' in the compiled network")
+            self.answers += lines
 
 
 class _Temporaries:
@@ -77,3 +127,24 @@ class _Temporaries:
         with open(path, "w", encoding="utf-8") as stream:
             print_module(module, stream)
         self.count += 1
+
+    def save_streams(self, module: ModuleOp, board_name: str | None) -> None:
+        """The streams as text, and pictures of when they run."""
+        from ceras_ir.backends.vta.board import load_board
+        from ceras_ir.backends.vta.disassembler import disassemble_program
+        from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
+        from ceras_ir.backends.vta.launches import lower_launches
+        from ceras_ir.backends.vta.performance import measure
+        from ceras_ir.backends.vta.timeline import chrome_trace, html
+
+        board = load_board(board_name or DEFAULT_BOARD_NAME)
+        launches = lower_launches(module, board)
+        traced = [
+            (cost.name, launch.program.instructions, cost.run)
+            for launch, cost in zip(launches, measure(launches, board), strict=True)
+        ]
+        (self.folder / "timeline.html").write_text(html(traced), encoding="utf-8")
+        (self.folder / "timeline.json").write_text(chrome_trace(traced), encoding="utf-8")
+        for index, launch in enumerate(launches):
+            text = disassemble_program(launch.program)
+            (self.folder / f"launch_{index}.vtas").write_text(text, encoding="utf-8")

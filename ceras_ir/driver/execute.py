@@ -121,8 +121,13 @@ def open_folder(folder: Path, vta_runner: str | None = None) -> Compiled:
     manifest = read_manifest(folder)
     inputs, outputs = (manifest_tensors(manifest, k, folder) for k in ("inputs", "outputs"))
     match manifest.get("target"):
-        case "c" | "arduino":
+        case "c":
             return CompiledC(folder, inputs, outputs)
+        case "arduino":
+            sketch = manifest.get("sketch")
+            if not isinstance(sketch, str) or not (folder / sketch / "model.c").is_file():
+                raise InputError("has no sketch with a model.c; compile again", str(folder))
+            return CompiledC(folder / sketch, inputs, outputs)
         case "nnet":
             return CompiledNnet(folder)
         case "vta":

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from xdsl.context import Context
@@ -123,14 +124,20 @@ def is_model(path: str) -> bool:
     return os.path.splitext(path)[1].lower() == ".onnx"
 
 
-def load_module(ctx: Context, path: str, *, batch: int = 1) -> ModuleOp:
+def load_module(
+    ctx: Context,
+    path: str,
+    *,
+    batch: int = 1,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> ModuleOp:
     """
     The module in the file at `path`: IR text (`-` for the standard input) or an ONNX model,
-    whose symbolic batch dimension becomes `batch`.
+    whose symbolic batch dimension becomes `batch`, and whose inputs in `shapes` have those.
     """
     if is_model(path):
         from ceras_ir.frontends.onnx import import_file
 
         with open(path, "rb"):  # a missing file is reported before onnx is imported
-            return import_file(path, batch=batch)
+            return import_file(path, batch=batch, shapes=shapes)
     return parse_text(ctx, read_text(path), display_name(path))

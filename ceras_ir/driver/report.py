@@ -7,6 +7,7 @@ memory off the finished plan.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
@@ -14,16 +15,22 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.analysis.liveness import analyse, byte_size, steps
 from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.spans import gap
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects.graph import (
     BinaryOp,
     ConstantOp,
+    EncodedMatmulOp,
     LinearOperation,
     Pool2dOp,
     RequantizeOp,
     UnaryOp,
+    constant_array,
 )
 from ceras_ir.dialects.mem import REASON, LaunchOp, PackOp, UnpackOp, arena_of, block_of, device_of
+
+if TYPE_CHECKING:
+    from ceras_ir.backends.arduino.sizes import Footprint
 
 MAX_NAMED = 3
 """Up to so many layers share a line of the table's explanations by name."""
@@ -41,7 +48,7 @@ class Layer:
     bytes: int
     """Operands, constants included, and result: what one inference moves at least once."""
 
-    def to_json(self) -> object:
+    def to_json(self) -> dict[str, object]:
         result: dict[str, object] = {
             "name": self.name,
             "op": self.op,
@@ -60,6 +67,8 @@ def spelling(op: Operation) -> str:
             return f"{name} {op.kind.data}"
         case UnaryOp():
             return op.function.kind.value
+        case EncodedMatmulOp():
+            return f"matmul {op.encoding.data}" + ("" if op.scale is None else " int8")
         case _:
             return name
 
@@ -75,7 +84,7 @@ def layers(placed: ModuleOp) -> list[Layer]:
                 spelling(op),
                 device_of(op).value,
                 reason.data if isinstance(reason, StringAttr) else None,
-                op.macs if isinstance(op, LinearOperation) else 0,
+                op.macs if isinstance(op, LinearOperation | EncodedMatmulOp) else 0,
                 sum(map(byte_size, {*op.operands, *op.results})),
             )
         )
@@ -95,10 +104,11 @@ def memory_totals(module: ModuleOp, *, include_io: bool) -> dict[str, object]:
     assert arena is not None
     ops = steps(main)
     moved = [op for op in ops if isinstance(op, PackOp | UnpackOp)]
-    liveness = analyse(main, include_io=include_io)
+    bound = analyse(main, include_io=include_io).lower_bound(arena.alignment.data)
     totals: dict[str, object] = {
         "peak_bytes": arena.size.data,
-        "lower_bound_bytes": liveness.lower_bound(arena.alignment.data),
+        "lower_bound_bytes": bound,
+        "gap_percent": round(100 * gap(arena.size.data, bound), 2),
         "blocks": len({block.id.data for op in ops for r in op.results if (block := block_of(r))}),
         "copied_bytes": sum(byte_size(op.result) for op in moved),
         "requantizations": sum(isinstance(op, RequantizeOp) for op in ops),
@@ -109,9 +119,12 @@ def memory_totals(module: ModuleOp, *, include_io: bool) -> dict[str, object]:
 
 
 def report(
-    found: Sequence[Layer], weight_bytes: int, memory: dict[str, object]
+    found: Sequence[Layer],
+    weight_bytes: int,
+    memory: dict[str, object],
+    footprint: "Footprint | None" = None,
 ) -> dict[str, object]:
-    """The content of `report.json`."""
+    """The content of `report.json`; `footprint` is the model's on a microcontroller board."""
     totals: dict[str, object] = {
         "macs": sum(layer.macs for layer in found),
         "weight_bytes": weight_bytes,
@@ -119,12 +132,29 @@ def report(
         "flash_bytes": weight_bytes,
         "sram_bytes": memory["peak_bytes"],
     }
-    return {"layers": [layer.to_json() for layer in found], "totals": totals}
+    entries = [layer.to_json() for layer in found]
+    if footprint is not None:
+        totals |= footprint.to_json()
+        for entry, size in zip(entries, footprint.layers, strict=True):
+            entry |= {"flash_bytes": size.flash, "sram_bytes": size.sram}
+    return {"layers": entries, "totals": totals}
 
 
 def weight_bytes(module: ModuleOp) -> int:
-    """Bytes of all constants that the network reads."""
-    return sum(map(byte_size, constants(module)))
+    """Bytes of all constants that the network reads, as they are encoded."""
+    return sum(map(_stored_bytes, constants(module)))
+
+
+def _stored_bytes(value: SSAValue) -> int:
+    from ceras_ir.analysis.weight_encoding import weight_bytes
+
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, EncodedMatmulOp) and op.weights is value:
+            array = constant_array(value)
+            assert array is not None
+            return weight_bytes(op.kind, array)
+    return byte_size(value)
 
 
 def explanations(found: Sequence[Layer]) -> list[str]:
@@ -144,7 +174,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
 
 
-def print_table(found: Sequence[Layer], content: dict[str, object], target: str) -> None:
+def print_table(
+    found: Sequence[Layer],
+    content: dict[str, object],
+    target: str,
+    footprint: "Footprint | None" = None,
+) -> None:
     """The layers that matter and the totals, on stdout."""
     from rich.console import Console
     from rich.table import Table
@@ -156,15 +191,30 @@ def print_table(found: Sequence[Layer], content: dict[str, object], target: str)
         table.add_column(header, overflow="fold")
     for header in ("MACs", "bytes"):
         table.add_column(header, justify="right")
-    for layer in found:
-        table.add_row(
+    if footprint is not None:
+        for header in ("flash", "SRAM"):
+            table.add_column(header, justify="right")
+    entries = content["layers"]
+    assert isa(entries, list[dict[str, object]])
+    if modelled := any("cycles" in entry for entry in entries):
+        for header in ("cycles", "of peak"):
+            table.add_column(header, justify="right")
+    for i, layer in enumerate(found):
+        row = [
             layer.name,
             layer.op,
             layer.device,
             f"{layer.macs:,}" if layer.macs else "",
             f"{layer.bytes:,}",
-        )
+        ]
+        if footprint is not None:
+            row += [f"{footprint.layers[i].flash:,}", f"{footprint.layers[i].sram:,}"]
+        if modelled and "cycles" in (entry := entries[i]):
+            row += [f"{entry['cycles']:,}", f"{entry['share_of_peak']:.1%}"]
+        table.add_row(*row)
     console.print(table)
+    if footprint is not None:
+        console.print(footprint.line(), soft_wrap=True)
     for line in explanations(found):
         console.print(line, soft_wrap=True)
     totals = content["totals"]
@@ -172,6 +222,6 @@ def print_table(found: Sequence[Layer], content: dict[str, object], target: str)
     words = ", ".join(
         f"{name.replace('_', ' ')} {value:,}"
         for name, value in totals.items()
-        if isinstance(value, int)
+        if isinstance(value, int | float)
     )
     console.print(f"total: {words}", soft_wrap=True)

@@ -28,9 +28,9 @@ def make_parser() -> argparse.ArgumentParser:
         "the network's inputs and outputs; their first axis is samples.",
         epilog=EXIT_STATUS,
     )
-    parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", help="what to run")
-    parser.add_argument("--inputs", metavar="IN.npz", required=True, help="one array per input")
-    parser.add_argument("--outputs", metavar="OUT.npz", required=True, help="written at the end")
+    parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", nargs="?", help="what to run")
+    parser.add_argument("--inputs", metavar="IN.npz", help="one array per input")
+    parser.add_argument("--outputs", metavar="OUT.npz", help="written at the end")
     add_target(parser, interpreter=True)
     add_build_options(parser)
     parser.add_argument(
@@ -40,11 +40,26 @@ def make_parser() -> argparse.ArgumentParser:
         "VTA's JSON, {dram} the flat DRAM image before, {insns} the raw instructions, {out} "
         "where the program leaves the image after",
     )
+    parser.add_argument(
+        "--vta-stream",
+        metavar="FILE",
+        help="instead of a model: print the cycles of a VTA stream, raw or as .vtas text, on "
+        "--board; with --inputs and --outputs, flat DRAM images, run it as well",
+    )
     return parser
 
 
 def _run(argv: Sequence[str]) -> int:
-    arguments = make_parser().parse_args(argv)
+    parser = make_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.vta_stream is not None:
+        from ceras_ir.driver.run_stream import run_stream
+
+        run_stream(arguments)
+        return 0
+    needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs", "--outputs": "outputs"}
+    if missing := [k for k, v in needed.items() if getattr(arguments, v) is None]:
+        parser.error(f"the following arguments are required: {', '.join(missing)}")
     path = Path(arguments.model)
     if arguments.vta_runner is not None and not (path.is_dir() or arguments.target == "vta"):
         raise UsageError("--vta-runner needs --target vta or a folder compiled for it")
@@ -67,11 +82,12 @@ def _interpret(arguments: argparse.Namespace) -> None:
     from ceras_ir.samples import load_samples
 
     with naming(arguments.model):
-        module = read_network(arguments.model, batch=arguments.batch)
+        module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
         samples = load_samples(arguments.inputs, module)
         options = build_options(arguments, "interp")
         options.check()
-        if options.is_quantized:
+        options = options.resolved(module)
+        if options.is_quantized or options.prune is not None or options.encoding is not None:
             run_stages(load_context(), module, front_stages(options))
         _execute(Interpreted(module), samples, arguments.outputs)
 
@@ -87,7 +103,7 @@ def _compile_and_execute(arguments: argparse.Namespace) -> None:
     options = build_options(arguments, arguments.target)
     options.check()
     with naming(arguments.model), tempfile.TemporaryDirectory(prefix="ceras-run-") as folder:
-        module = read_network(arguments.model, batch=arguments.batch)
+        module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
         samples = load_samples(arguments.inputs, module)
         write_artefacts(Path(folder), build(module, options).files())
         _execute(open_folder(Path(folder), arguments.vta_runner), samples, arguments.outputs)

@@ -5,8 +5,9 @@ Every tool that compiles goes through here, so that `ceras-verify` checks exactl
 `ceras-compile` ships.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -15,11 +16,22 @@ from xdsl.passes import ModulePass
 from ceras_ir.diagnostics import InputError, UsageError
 from ceras_ir.driver.instrumentation import PassRunner
 
+if TYPE_CHECKING:
+    from ceras_ir.backends.c.options import Weights
+    from ceras_ir.transforms.encode_weights import EncodingChoice
+
 TARGETS = ("c", "arduino", "nnet", "vta")
 """What `--target` takes."""
 
 INTEGER_TARGETS = frozenset({"nnet", "vta"})
 """Targets whose accelerator has no floating point: they quantize without being asked."""
+
+
+SHIFTING_TARGETS = frozenset({"vta"})
+"""Targets that rescale by shifts only: scales of a Q/DQ network move to powers of two."""
+
+ENCODING_TARGETS = frozenset({"interp", "c", "arduino"})
+"""Targets whose float matrix products may have encoded weights."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,16 @@ class BuildOptions:
     calibrate: str | None = None
     board: str | None = None
     io: str = "model"
+    prune: str | None = None
+    """Options of the pass `prune`, which runs if they are given, even empty."""
+    encoding: "EncodingChoice | None" = None
+    """How weights of float matrix products lie in flash; see the pass `encode-weights`."""
+    title: str = "model"
+    """What the network is called, in comments and as a sketch."""
+    recipe: str = "auto"
+    """Which passes make better numbers; see the pass `quantize`."""
+    weights: "Weights" = "source"
+    """Where the constants of target c are; see `COptions`."""
 
     @property
     def is_quantized(self) -> bool:
@@ -38,6 +60,14 @@ class BuildOptions:
         if self.quantize == "auto":
             return self.calibrate is not None or self.target in INTEGER_TARGETS
         return self.quantize == "int8"
+
+    def resolved(self, module: ModuleOp) -> "BuildOptions":
+        """What `auto` means for this network: int8 if it comes with Q/DQ."""
+        if self.quantize != "auto" or self.is_quantized:
+            return self
+        from ceras_ir.analysis.qdq import carries_quantization
+
+        return replace(self, quantize="int8") if carries_quantization(module) else self
 
     def check(self) -> None:
         """Refuse options that contradict each other, before any work."""
@@ -49,6 +79,31 @@ class BuildOptions:
             raise UsageError("--io int8 needs a quantized network: add --quantize int8")
         if self.quantize == "none" and self.calibrate is not None:
             raise UsageError("--calibrate is for quantization, and --quantize none forbids it")
+        if self.weights != "source" and self.target != "c":
+            raise UsageError(f"--weights is for target c, not {self.target}")
+        if self.encoding is not None and self.target not in ENCODING_TARGETS:
+            raise UsageError(f"--encoding is for targets c and arduino, not {self.target}")
+        self.pruning()
+        if self.target == "arduino":
+            from ceras_ir.backends.arduino.board import load_board
+
+            load_board(self.arduino_board)
+
+    @property
+    def arduino_board(self) -> str:
+        """The board of target arduino."""
+        from ceras_ir.backends.arduino.board import DEFAULT_BOARD
+
+        return self.board or DEFAULT_BOARD
+
+    def pruning(self) -> "tuple[ModulePass, ...]":
+        """The pass that was asked for with `prune`, if any."""
+        if self.prune is None:
+            return ()
+        from ceras_ir.driver.pass_options import build
+        from ceras_ir.transforms.prune import PrunePass
+
+        return (build(PrunePass, self.prune),)
 
 
 @dataclass(frozen=True)
@@ -59,7 +114,9 @@ class Stage:
     passes: tuple[ModulePass, ...]
 
 
-def read_network(path: str, *, batch: int = 1) -> ModuleOp:
+def read_network(
+    path: str, *, batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
+) -> ModuleOp:
     """The float graph of an ONNX file, or the module of an IR text, verified."""
     from ceras_ir.driver.context import load_context
     from ceras_ir.driver.parsing import is_model, load_module
@@ -67,7 +124,7 @@ def read_network(path: str, *, batch: int = 1) -> ModuleOp:
 
     if not is_model(path) and not path.endswith(".mlir"):
         raise InputError("expected a model ending in .onnx or IR text ending in .mlir", path)
-    module = load_module(load_context(), path, batch=batch)
+    module = load_module(load_context(), path, batch=batch, shapes=shapes)
     verify_module(module)
     return module
 
@@ -76,15 +133,31 @@ def front_stages(options: BuildOptions) -> list[Stage]:
     """What does not depend on the target: fusion and quantization."""
     from ceras_ir.transforms.fuse import FusePass
 
-    stages = [Stage("fused graph", (FusePass(),))]
+    folding: tuple[ModulePass, ...] = ()
+    if not options.is_quantized:
+        from ceras_ir.transforms.fold_dequantized_constants import FoldDequantizedConstantsPass
+
+        folding = (FoldDequantizedConstantsPass(),)
+    stages = [Stage("fused graph", (FusePass(), *folding))]
+    if pruning := options.pruning():
+        stages.append(Stage("pruned graph", pruning))
     if options.is_quantized:
         from ceras_ir.transforms.quantize import QuantizePass
+        from ceras_ir.transforms.snap_scales import SnapScalesPass
 
-        stages.append(Stage("quantized graph", (QuantizePass(calibration=options.calibrate),)))
+        snap = (SnapScalesPass(),) if options.target in SHIFTING_TARGETS else ()
+        quantize = QuantizePass(options.calibrate, recipe=options.recipe)
+        stages.append(Stage("quantized graph", (*snap, quantize)))
         if options.io == "int8":
             from ceras_ir.transforms.strip_border_quantization import StripBorderQuantizationPass
 
             stages.append(Stage("int8 border", (StripBorderQuantizationPass(),)))
+    if options.target == "arduino" or options.encoding is not None:
+        from ceras_ir.transforms.encode_weights import EncodeWeightsPass
+
+        board = options.arduino_board if options.target == "arduino" else None
+        passes = (EncodeWeightsPass(options.encoding or "auto", board),)
+        stages.append(Stage("encoded graph", passes))
     return stages
 
 
@@ -92,22 +165,30 @@ def target_stages(options: BuildOptions) -> list[Stage]:
     """What the target adds to the graph: devices, tiles and memory."""
     from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
     from ceras_ir.transforms.place import PlacePass
+    from ceras_ir.transforms.reorder_for_memory import ReorderForMemoryPass
 
     match options.target:
         case "nnet":
             return [
-                Stage("placed graph", (PlacePass(target="nnet"),)),
-                Stage("memory", (AllocateBlocksPass(strategy="colouring", io=True, alignment=64),)),
+                Stage("placed graph", (PlacePass(target="nnet", board=options.board),)),
+                Stage(
+                    "memory",
+                    (
+                        ReorderForMemoryPass(io=True, alignment=64),
+                        AllocateBlocksPass(io=True, alignment=64),
+                    ),
+                ),
             ]
         case "vta":
             from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
             from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
             from ceras_ir.transforms.fold_packing import FoldPackingPass
+            from ceras_ir.transforms.space_to_depth import SpaceToDepthPass
             from ceras_ir.transforms.tile import TilePass
 
             board = options.board or DEFAULT_BOARD_NAME
             return [
-                Stage("placed graph", (PlacePass(target="vta"),)),
+                Stage("placed graph", (SpaceToDepthPass(), PlacePass(target="vta"))),
                 Stage("packed graph", (ConvertGraphToTilePass(), FoldPackingPass())),
                 Stage("tile", (TilePass(board=board),)),
                 Stage("memory", (AllocateBlocksPass(alignment=256),)),
@@ -115,7 +196,7 @@ def target_stages(options: BuildOptions) -> list[Stage]:
         case _:
             return [
                 Stage("placed graph", (PlacePass(target="c"),)),
-                Stage("memory", (AllocateBlocksPass(),)),
+                Stage("memory", (ReorderForMemoryPass(), AllocateBlocksPass())),
             ]
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ceras_ir.diagnostics import UsageError
@@ -63,29 +64,51 @@ def _verify(argv: Sequence[str]) -> int:
     if arguments.quantize == "none" and set(arguments.targets) - {"c"}:
         raise UsageError("only target c runs float networks: add --targets c")
 
+    from ceras_ir.analysis.qdq import carries_quantization
     from ceras_ir.driver.levels import Verification
     from ceras_ir.driver.named_file import naming
-    from ceras_ir.driver.stages import BuildOptions, read_network
+    from ceras_ir.driver.stages import SHIFTING_TARGETS, BuildOptions, read_network
 
     with naming(arguments.model):
-        module = read_network(arguments.model, batch=arguments.batch)
+        module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
+        carried = carries_quantization(module)
+        groups = _groups(arguments.targets, carried)
         options = BuildOptions(
             target="c",
             quantize="none" if arguments.quantize == "none" else "int8",
             calibrate=arguments.calibrate,
+            recipe=arguments.recipe,
             board=arguments.board,
-        )
-        verification = Verification(module, options, arguments.inputs, arguments.samples)
-        print(
-            f"{arguments.model}: {len(verification.samples)} sample(s), "
-            f"{verification.elements:,} output elements",
-            flush=True,
+            prune=arguments.prune,
+            encoding=arguments.encoding,
         )
         good = True
-        for verdict in verification.run(arguments.targets):
-            _print(verdict)
-            good &= verdict.good
+        for i, targets in enumerate(groups):
+            network = module if i == len(groups) - 1 else module.clone()
+            snapped = any(target in SHIFTING_TARGETS for target in targets)
+            front = replace(options, target="vta") if carried and snapped else options
+            verification = Verification(network, front, arguments.inputs, arguments.samples)
+            if i == 0:
+                print(
+                    f"{arguments.model}: {len(verification.samples)} sample(s), "
+                    f"{verification.elements:,} output elements",
+                    flush=True,
+                )
+            for verdict in verification.run(targets):
+                _print(verdict)
+                good &= verdict.good
     return 0 if good else 1
+
+
+def _groups(targets: Sequence[str], carries_quantization: bool) -> list[list[str]]:
+    """Targets that share a quantized graph; those that shift have their own of a Q/DQ network."""
+    from ceras_ir.driver.stages import SHIFTING_TARGETS
+
+    if not carries_quantization:
+        return [list(targets)]
+    shifting = [target for target in targets if target in SHIFTING_TARGETS]
+    others = [target for target in targets if target not in SHIFTING_TARGETS]
+    return [group for group in (others, shifting) if group]
 
 
 def _print(verdict: "Verdict") -> None:

@@ -48,6 +48,117 @@ def sigmoid(x: Floats) -> Floats:
     return np.float32(1) / (np.float32(1) + exp(-x))
 
 
+LOG_COEFFICIENTS = tuple(
+    np.float32(c)
+    for c in (
+        *(0.06971611, -0.11479734, 0.1168542, -0.12425687, 0.14249058),
+        *(-0.16667803, 0.20000716, -0.24999997, 0.3333333),
+    )
+)
+"""Interpolation of `(log(1 + r) - r + r**2 / 2) / r**3` on [sqrt(1/2) - 1, sqrt(2) - 1]."""
+SQRT_HALF = np.float32(0.70710678)
+LEAST_NORMAL = np.float32(2.0**-126)
+
+
+def log(x: Floats) -> Floats:
+    """
+    With `x = m * 2**e`, m in [sqrt(1/2), sqrt(2)), `r = m - 1` and `p` the polynomial in `r` by
+    Horner's rule: `(((p * (r * r * r) + e * LN2_LOW) - 0.5 * (r * r)) + r) + e * LN2_HIGH`.
+    -infinity at 0, NaN below it. Within 0.9 units of the last place.
+    """
+    inside = (x > 0) & (x < np.float32(np.inf))
+    safe = np.where(inside, x, np.float32(1))
+    tiny = safe < LEAST_NORMAL
+    bits = np.where(tiny, safe * np.float32(2.0**25), safe).view(np.int32)
+    e = (bits >> 23) - 126 - np.where(tiny, np.int32(25), np.int32(0))
+    m = ((bits & 0x007FFFFF) | 0x3F000000).view(np.float32)
+    low = m < SQRT_HALF
+    e = (e - low).astype(np.float32)
+    r = np.where(low, m + m, m) - np.float32(1)
+    p = np.full_like(r, LOG_COEFFICIENTS[0])
+    for c in LOG_COEFFICIENTS[1:]:
+        p = p * r + c
+    y = (((p * (r * r * r) + e * LN2_LOW) - np.float32(0.5) * (r * r)) + r) + e * LN2_HIGH
+    below = np.where(x < 0, np.float32(np.nan), np.float32(-np.inf))
+    outside = np.where(x <= 0, below, x)
+    return np.where(inside, y, outside)
+
+
+ERF_COEFFICIENTS = tuple(
+    np.float32(c)
+    for c in (
+        *(-9.667044e-06, 0.00011265959, -0.00084840803, 0.0052210316),
+        *(-0.02686543, 0.11283782, -0.37612638, 1.1283792),
+    )
+)
+"""Interpolation of `erf(sqrt(s)) / sqrt(s)` on [0, 1]."""
+ERFC_COEFFICIENTS = tuple(
+    np.float32(c)
+    for c in (
+        *(7.582681e-08, -3.3216843e-06, 6.229835e-05, -0.00068583665, 0.005064947),
+        *(-0.027099524, 0.11105502, 0.630953, 1.1306752, -0.0004163292),
+    )
+)
+"""Interpolation of `-log(1 - erf(a))` on [1, 4]; beyond, erf is 1 in float32."""
+
+
+def erf(x: Floats) -> Floats:
+    """
+    Below 1 `x * p(x * x)`, else `1 - exp(-q(min(abs(x), 4)))` with the sign of `x`, both
+    polynomials by Horner's rule. Within 2.4 units of the last place. NaN gives NaN.
+    """
+    a = np.minimum(np.abs(x), np.float32(4))
+    s = a * a
+    p = np.full_like(s, ERF_COEFFICIENTS[0])
+    for c in ERF_COEFFICIENTS[1:]:
+        p = p * s + c
+    q = np.full_like(s, ERFC_COEFFICIENTS[0])
+    for c in ERFC_COEFFICIENTS[1:]:
+        q = q * a + c
+    tail = np.float32(1) - exp(-q)
+    return np.where(np.abs(x) < np.float32(1), x * p, np.where(x < 0, -tail, tail))
+
+
+def softplus(x: Floats) -> Floats:
+    """`max(x, 0) + log(1 + exp(-abs(x)))`"""
+    return np.maximum(x, np.float32(0)) + log(np.float32(1) + exp(-np.abs(x)))
+
+
+def tanh(x: Floats) -> Floats:
+    """`2 * sigmoid(2x) - 1`"""
+    return np.float32(2) * sigmoid(np.float32(2) * x) - np.float32(1)
+
+
+SQRT_2_OVER_PI, SQRT_OF_HALF = np.float32(0.7978845608), np.float32(0.7071067812)
+
+
+def half(x: Floats) -> Floats:
+    """`0.5 * x`, which is exact."""
+    return np.multiply(x, np.float32(0.5))
+
+
+def mish(x: Floats) -> Floats:
+    """`x * (n / (n + 2))` with `n = e * (e + 2)` and `e = exp(min(x, 20))`"""
+    e = exp(np.minimum(x, np.float32(20)))
+    n: Floats = np.multiply(e, e + np.float32(2))
+    return np.multiply(x, n / (n + np.float32(2)))
+
+
+def power(x: Floats, y: Floats) -> Floats:
+    """
+    1 where `y = 0`, `x` where `y = 1` and `x * x` where `y = 2`; else `exp(y * log(abs(x)))`,
+    negated for x below 0 and odd y, NaN for x below 0 and a y that is no integer.
+    """
+    one, two = np.float32(1), np.float32(2)
+    result = exp(y * log(np.abs(x)))
+    half = y * np.float32(0.5)
+    odd = np.where(np.floor(half) != half, -result, result)
+    negative = np.where(np.floor(y) == y, odd, np.float32(np.nan))
+    result = np.where(x < 0, negative, result)
+    result = np.where(y == two, x * x, np.where(y == one, x, result))
+    return np.where(y == 0, one, result)
+
+
 def apply_function(function: FunctionAttr, x: Floats) -> Floats:
     """The elementwise function of a `graph.unary` or of a fused activation."""
     p = [np.float32(v) for v in function.values]
@@ -62,7 +173,7 @@ def apply_function(function: FunctionAttr, x: Floats) -> Floats:
         case Function.SIGMOID:
             return sigmoid(x)
         case Function.TANH:
-            return np.float32(2) * sigmoid(np.float32(2) * x) - one
+            return tanh(x)
         case Function.SWISH:
             return x * sigmoid(x)
         case Function.HARD_SIGMOID:
@@ -71,6 +182,40 @@ def apply_function(function: FunctionAttr, x: Floats) -> Floats:
             return x * np.minimum(np.maximum(x + np.float32(3), zero), six) / six
         case Function.EXP:
             return exp(x)
+        case Function.LOG:
+            return log(x)
+        case Function.ERF:
+            return erf(x)
+        case Function.SQRT:
+            return np.sqrt(x)
+        case Function.ABS:
+            return np.abs(x)
+        case Function.SIGN:
+            return np.where(x > zero, one, np.where(x < zero, -one, x))
+        case Function.FLOOR:
+            return np.floor(x)
+        case Function.CEIL:
+            return np.ceil(x)
+        case Function.ROUND:
+            return np.rint(x)
+        case Function.ELU:
+            return np.where(x >= zero, x, p[0] * (exp(x) - one))
+        case Function.CELU:
+            return np.where(x >= zero, x, p[0] * (exp(x / p[0]) - one))
+        case Function.SOFTPLUS:
+            return softplus(x)
+        case Function.SOFTSIGN:
+            return x / (np.abs(x) + one)
+        case Function.THRESHOLDED_RELU:
+            return np.where(x > p[0], x, zero)
+        case Function.MISH:
+            return mish(x)
+        case Function.GELU:
+            return np.multiply(half(x), one + erf(x * SQRT_OF_HALF))
+        case Function.GELU_TANH:
+            cube: Floats = np.multiply(x * x * x, np.float32(0.044715))
+            inner: Floats = np.multiply(x + cube, SQRT_2_OVER_PI)
+            return np.multiply(half(x), one + tanh(inner))
 
 
 def softmax(x: Floats, axis: int) -> Floats:

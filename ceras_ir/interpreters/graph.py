@@ -15,9 +15,10 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, average_requant
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters import integer, resampling
+from ceras_ir.interpreters.arithmetic import combine
+from ceras_ir.interpreters.encoded import encoded_matmul
 from ceras_ir.interpreters.float_functions import apply_function, softmax
 from ceras_ir.interpreters.windows import (
-    Numbers,
     Reals,
     Window,
     convolve,
@@ -37,7 +38,7 @@ def _quantized(value: SSAValue) -> UniformType:
 
 def _centred(array: Array, element: UniformType) -> NDArray[np.int64]:
     """Stored numbers less their zero point, wide enough for whatever follows."""
-    return array.astype(np.int64) - element.zero_point
+    return array.astype(np.int64) - integer.zero_points(element, array.ndim)
 
 
 def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None) -> Reals:
@@ -72,6 +73,13 @@ class GraphFunctions(InterpreterFunctions):
     def matmul(self, interpreter: Interpreter, op: graph.MatmulOp, args: PythonValues):
         x, weights, *rest = args
         return self._linear(op, x, weights, rest, None)
+
+    @impl(graph.EncodedMatmulOp)
+    def encoded_matmul(
+        self, interpreter: Interpreter, op: graph.EncodedMatmulOp, args: PythonValues
+    ):
+        x, weights, *rest = args
+        return (encoded_matmul(op, x, weights, rest[0] if rest else None),)
 
     def _linear(
         self,
@@ -144,13 +152,13 @@ class GraphFunctions(InterpreterFunctions):
     @impl(graph.BinaryOp)
     def binary(self, interpreter: Interpreter, op: graph.BinaryOp, args: PythonValues):
         if op.requant is None:
-            result = _combine(op.function, args[0], args[1]).astype(np.float32, copy=False)
+            result = combine(op.function, args[0], args[1])
             if op.activation is not None:
-                result = apply_function(op.activation, result)
+                result = apply_function(op.activation, result.astype(np.float32, copy=False))
             return (result,)
-        lhs = _centred(args[0], _quantized(op.lhs)) << op.shifts[0]
-        rhs = _centred(args[1], _quantized(op.rhs)) << op.shifts[1]
-        result = _combine(op.function, lhs, rhs)
+        lhs = _centred(args[0], _quantized(op.lhs)) * op.factors[0]
+        rhs = _centred(args[1], _quantized(op.rhs)) * op.factors[1]
+        result = combine(op.function, lhs, rhs)
         return (integer.requantize(result, op.requant, _quantized(op.result)),)
 
     @impl(graph.LookupOp)
@@ -206,15 +214,3 @@ class GraphFunctions(InterpreterFunctions):
     def requantize(self, interpreter: Interpreter, op: graph.RequantizeOp, args: PythonValues):
         centred = _centred(args[0], _quantized(op.input))
         return (integer.requantize(centred, op.requant, _quantized(op.result)),)
-
-
-def _combine(
-    function: graph.Binary, lhs: NDArray[Numbers], rhs: NDArray[Numbers]
-) -> NDArray[Numbers]:
-    match function:
-        case graph.Binary.ADD:
-            return np.add(lhs, rhs)
-        case graph.Binary.SUB:
-            return np.subtract(lhs, rhs)
-        case graph.Binary.MUL:
-            return np.multiply(lhs, rhs)

@@ -39,9 +39,11 @@ def network_functions() -> tuple[InterpreterFunctions, ...]:
     """The meaning of every dialect that a network may use, from graph to tile."""
     from ceras_ir.interpreters.graph import GraphFunctions
     from ceras_ir.interpreters.mem import MemFunctions
+    from ceras_ir.interpreters.selection import SelectionFunctions
     from ceras_ir.interpreters.tile import kernel_functions
 
-    return (FuncFunctions(), GraphFunctions(), MemFunctions(), *kernel_functions())
+    graph = (GraphFunctions(), SelectionFunctions())
+    return (FuncFunctions(), *graph, MemFunctions(), *kernel_functions())
 
 
 def check_inputs(main: FuncOp, inputs: Mapping[str, Array]) -> list[Array]:

@@ -19,6 +19,9 @@ def coordinate(index: int, scale: float, size: int, output: int, mode: Coordinat
             return index * (size - 1) / (output - 1) if output > 1 else 0.0
         case Coordinates.ASYMMETRIC:
             return index / scale
+        case Coordinates.HALF_PIXEL_SYMMETRIC:
+            centre = size / 2 * (1 - output / (scale * size))
+            return centre + (index + 0.5) / scale - 0.5
 
 
 def nearest_indices(

@@ -151,6 +151,18 @@ class TileFunctions(InterpreterFunctions):
         rest[-1][...] = pack(result)
         return ()
 
+    @impl(tile.MaxPoolOp)
+    def max_pool(self, interpreter: Interpreter, op: tile.MaxPoolOp, args: PythonValues):
+        x, _, output = args
+        n, c, h, w, lanes = x.shape
+        planes = x.reshape(n * c, h, w, lanes)
+        window = Window.of(
+            op.kernel.get_values(), op.strides.get_values(), op.padding.get_values(), (1, 1)
+        )
+        taps = [tap for _, _, tap in window.taps(window.padded(planes, 0))]
+        output[...] = np.maximum.reduce(taps).reshape(output.shape)
+        return ()
+
 
 def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
     """The matrix of vectors that the last two indices are in (a view), and these indices."""

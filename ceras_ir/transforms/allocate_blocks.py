@@ -10,9 +10,9 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.colouring import fewest_blocks
+from ceras_ir.analysis.exact_offsets import plan_offsets
 from ceras_ir.analysis.liveness import Liveness, analyse, byte_size
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.offsets import first_fit
 from ceras_ir.analysis.plan_check import check_plan
 from ceras_ir.dialects.mem import ARENA, BLOCK, ArenaAttr, BlockAttr
 
@@ -67,14 +67,14 @@ def coloured_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, Bl
 
 def offset_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
     """Blocks at byte offsets; values at the same offset and of one size have one number."""
-    offsets, size = first_fit(liveness.buffers, alignment)
+    found = plan_offsets(liveness.spans, alignment)
     numbers: dict[tuple[int, int], int] = {}
     plan: dict[SSAValue, BlockAttr] = {}
-    for buffer, offset in zip(liveness.buffers, offsets, strict=True):
+    for buffer, offset in zip(liveness.buffers, found.offsets, strict=True):
         number = numbers.setdefault((offset, buffer.size), len(numbers))
         for value in buffer.values:
             plan[value] = BlockAttr(number, offset, byte_size(value))
-    return plan, size
+    return plan, found.peak
 
 
 def clear_plan(main: FuncOp) -> None:

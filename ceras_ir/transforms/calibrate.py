@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from xdsl.passes import ModulePass
 
+from ceras_ir.transforms.equalize_channels import EqualizeChannelsPass
 from ceras_ir.transforms.observe_ranges import ObserveRangesPass
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.transforms.split_activation import SplitActivationPass
@@ -15,7 +16,8 @@ class CalibratePass(PipelinePass):
     Record the range and exponent of every value of a float network, values before a lookup
     table included, so that `quantize` can run again and again without data.
 
-    The options are those of `observe-ranges`.
+    Channels are equalized in between where the network's `graph.recipe` says so. The options are
+    those of `observe-ranges`.
     """
 
     name = "calibrate"
@@ -30,5 +32,6 @@ class CalibratePass(PipelinePass):
     def passes(self) -> tuple[ModulePass, ...]:
         return (
             SplitActivationPass(),
+            EqualizeChannelsPass(self.calibration, self.samples, when_chosen=True),
             ObserveRangesPass(self.calibration, self.samples, self.seed),
         )

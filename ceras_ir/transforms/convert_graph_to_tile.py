@@ -9,7 +9,7 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StringAttr, TensorType, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 from xdsl.traits import SymbolTable
@@ -50,6 +50,9 @@ class ConvertGraphToTilePass(ModulePass):
             raise UnsupportedError(findings)
         kernels = _Kernels(op)
         for operation in work:
+            if isinstance(operation, graph.Pool2dOp):
+                _launch_pool(operation, kernels)
+                continue
             assert isinstance(operation, graph.LinearOperation)
             _launch(operation, kernels)
 
@@ -65,10 +68,12 @@ class _Properties:
     shift: int = 0
     low: int = -128
     high: int = 127
+    uniform_bias: int | None = None
 
     @classmethod
     def of(cls, op: graph.LinearOperation) -> "_Properties":
         assert op.requant is not None
+        bias = bias_with_rounding(op)
         left = op.residual_left_shift
         window = cls()
         if isinstance(op, graph.Conv2dOp):
@@ -83,6 +88,7 @@ class _Properties:
             shift=net_shift(op),
             low=op.requant.low.data,
             high=op.requant.high.data,
+            uniform_bias=int(bias[0]) if (bias == bias[0]).all() else None,
         )
 
     def contraction(
@@ -107,6 +113,7 @@ class _Properties:
             shift=self.shift,
             low=self.low,
             high=self.high,
+            uniform_bias=self.uniform_bias,
         )
 
 
@@ -126,18 +133,38 @@ class _Kernels:
             self._names[key] = self._build(op, types, properties)
         return self._names[key]
 
+    def get_pool(self, op: graph.Pool2dOp, tensors: Sequence[Tensor]) -> str:
+        """The name of the kernel for the pooling `op` on these packed operands."""
+        types = [_buffer_type(tensor) for tensor in tensors]
+        window = {
+            "kernel": tuple(op.kernel.get_values()),
+            "strides": tuple(op.strides.get_values()),
+            "padding": tuple(op.padding.get_values()),
+        }
+        key = (op.name, *types, *window.values())
+        if key not in self._names:
+            name, block = self._function("max_pool", types)
+            body = tile.MaxPoolOp(block.args[0], block.args[1], block.args[2], **window)
+            block.add_ops([body, ReturnOp()])
+            self._names[key] = name
+        return self._names[key]
+
+    def _function(self, stem: str, types: Sequence[MemRefType[Attribute]]) -> tuple[str, Block]:
+        """A new function at the end of the module: its name, and its empty body."""
+        count = len(self._names)
+        while SymbolTable.lookup_symbol(self.module, name := f"{stem}_{count}"):
+            count += 1
+        function = FuncOp(name, (types, []))
+        self.module.body.block.add_op(function)
+        return name, function.body.block
+
     def _build(
         self,
         op: graph.LinearOperation,
         types: list[MemRefType[Attribute]],
         properties: _Properties,
     ) -> str:
-        stem = op.name.removeprefix("graph.")
-        count = len(self._names)
-        while SymbolTable.lookup_symbol(self.module, name := f"{stem}_{count}"):
-            count += 1
-        function = FuncOp(name, (types, []))
-        block = function.body.block
+        name, block = self._function(op.name.removeprefix("graph."), types)
         builder = Builder(InsertPoint.at_end(block))
         images: list[SSAValue] = list(block.args)
         for i, kind in enumerate(types):
@@ -150,7 +177,6 @@ class _Kernels:
         pair = (residual[0], residual[1]) if residual else None
         builder.insert(properties.contraction(x, weights, bias, pair, y))
         builder.insert(ReturnOp())
-        self.module.body.block.add_op(function)
         return name
 
 
@@ -158,6 +184,28 @@ def _buffer_type(kind: Tensor) -> MemRefType[Attribute]:
     return MemRefType(
         graph.storage_type(kind.element_type), kind.get_shape(), NoneAttr(), StringAttr("dram")
     )
+
+
+def _launch_pool(op: graph.Pool2dOp, kernels: _Kernels) -> None:
+    builder = Builder(InsertPoint.before(op))
+
+    def insert(new: graph.GraphOperation) -> SSAValue:
+        new.location = op.location
+        builder.insert(new)
+        return new.output
+
+    identity = graph.ConstantOp.from_array(np.eye(mem.LANES, dtype=np.int8), UniformType(1.0))
+    inputs = [insert(mem.PackOp(op.input)), insert(identity)]
+    plain = graph.tensor_type(op.result)
+    packed = TensorType(plain.element_type, mem.packed_shape(plain.get_shape()))
+    name = kernels.get_pool(op, [*map(graph.tensor_type, inputs), packed])
+    launch = mem.LaunchOp(name, inputs, [packed])
+    launch.attributes.update(op.attributes)
+    launch.location = op.location
+    builder.insert(launch)
+    op.result.replace_all_uses_with(insert(mem.UnpackOp(launch.outputs[0], plain)))
+    op.detach()
+    op.erase()
 
 
 def _launch(op: graph.LinearOperation, kernels: _Kernels) -> None:
@@ -206,13 +254,19 @@ def packed_weights(op: graph.LinearOperation) -> graph.ConstantOp:
     return graph.ConstantOp.from_array(tiles, UniformType(_scale(op.weights)))
 
 
-def packed_bias(op: graph.LinearOperation) -> graph.ConstantOp:
-    """The bias with the rounding constant as [O/16, 16]; zeros where there is none."""
+def bias_with_rounding(op: graph.LinearOperation) -> NDArray[np.int32]:
+    """What is added to the sum of every output channel before a floor shift."""
     channels = graph.shape_of(op.result)[-1]
     bias = np.full(channels, rounding_constant(op), np.int32)
     if op.bias is not None:
         bias += _constant(op.bias).astype(np.int32)
-    padded = np.pad(bias, (0, -channels % mem.LANES)).reshape(-1, mem.LANES)
+    return bias
+
+
+def packed_bias(op: graph.LinearOperation) -> graph.ConstantOp:
+    """The bias with the rounding constant as [O/16, 16]; added lanes repeat the last channel."""
+    bias = bias_with_rounding(op)
+    padded = np.pad(bias, (0, -len(bias) % mem.LANES), mode="edge").reshape(-1, mem.LANES)
     scale = _scale(op.input) * _scale(op.weights)
     return graph.ConstantOp.from_array(padded, UniformType(scale, storage=i32))
 

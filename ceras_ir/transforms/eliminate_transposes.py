@@ -20,12 +20,14 @@ from xdsl.pattern_rewriter import (
 from ceras_ir.dialects.graph import TransposeOp
 from ceras_ir.transforms.canonicalization.layout import LAYOUT_PATTERNS, permutation_of
 from ceras_ir.transforms.transposes.elementwise import ELEMENTWISE_PATTERNS
+from ceras_ir.transforms.transposes.selection import SELECTION_PATTERNS
 from ceras_ir.transforms.transposes.structure import STRUCTURE_PATTERNS
 
 PATTERNS: tuple[RewritePattern, ...] = (
     *LAYOUT_PATTERNS,
     *ELEMENTWISE_PATTERNS,
     *STRUCTURE_PATTERNS,
+    *SELECTION_PATTERNS,
 )
 
 

@@ -10,18 +10,23 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.blocks import MERGE_FROM, Blocks, longest_row, misfit
 from ceras_ir.analysis.contraction import Contraction, contraction_of
+from ceras_ir.analysis.pooling_blocks import pooling_blocks
+from ceras_ir.analysis.s3 import s3_misfit
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC, INP, WGT, buffer_type
+from ceras_ir.transforms.epilogue import Epilogue
+from ceras_ir.transforms.expand_pool import PoolExpansion, pooling_of
+from ceras_ir.transforms.expand_s3 import S3Expansion
 from ceras_ir.transforms.index_builder import Index, IndexBuilder
 
 
 @dataclass(frozen=True)
 class ExpandTilesPass(ModulePass):
     """
-    Every `tile.conv2d` with a schedule becomes `scf.for` loops around loads, 16x16 GEMMs, ALU
-    operations and stores; those without are left.
+    Every `tile.max_pool`, and every `tile.conv2d` with a schedule, becomes `scf.for` loops around
+    loads, 16x16 GEMMs, ALU operations and stores; those without are left.
 
     Exact: every output position is computed by one block, from a cleared accumulator to which
     the same products are added in another order; positions and channels that a last block has
@@ -34,16 +39,23 @@ class ExpandTilesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)
+        for pool in [o for o in op.walk() if isinstance(o, tile.MaxPoolOp)]:
+            if (sizes := pooling_blocks(shape := pooling_of(pool), board)) is None:
+                raise UnsupportedError(f"unsupported '{pool.name}' on '{self.board}': too large")
+            PoolExpansion(pool, shape, *sizes).build()
+            pool.detach()
+            pool.erase()
         for contraction in list(op.walk()):
             if not isinstance(contraction, tile.Conv2dOp) or contraction.schedule is None:
                 continue
             blocks = Blocks.of(contraction.schedule)
             shape = contraction_of(contraction).flattened(longest_row(board))
-            if reason := misfit(shape, blocks, board):
+            s3 = blocks.order.is_s3
+            if reason := (s3_misfit if s3 else misfit)(shape, blocks, board):
                 raise UnsupportedError(
                     f"unsupported schedule {contraction.schedule} on '{self.board}': {reason}"
                 )
-            _Expansion(contraction, shape, blocks).build()
+            (S3Expansion if s3 else _Expansion)(contraction, shape, blocks).build()
             contraction.detach()
             contraction.erase()
 
@@ -58,7 +70,7 @@ class _Expansion:
         c = shape
         images = (c.batch, c.kblocks, c.height, c.width, tile.LANES)
         results = (c.batch, c.nblocks, c.rows, c.columns, tile.LANES)
-        if self.flat:
+        if self.c.is_flat:
             images, results = (*images[:2], *images[3:]), (*results[:2], *results[3:])
         self.input = self._view(op.input, images)
         self.output = self._view(op.output, results)
@@ -66,11 +78,6 @@ class _Expansion:
         tiles = (c.nblocks, c.kblocks * c.taps, tile.LANES, tile.LANES)
         self.weights = self._view(op.weights, tiles)
         self._allocate()
-
-    @property
-    def flat(self) -> bool:
-        """Whether positions are one row, so that a K-block is one two-dimensional transfer."""
-        return self.c.is_pointwise and self.c.height == 1
 
     def _view(self, value: SSAValue, shape: tuple[int, ...]) -> SSAValue:
         if tile.memref_type(value).get_shape() == shape:
@@ -87,33 +94,37 @@ class _Expansion:
     def _allocate(self) -> None:
         b = self.b
         inp_stages, wgt_stages, acc_stages = b.stages
-        inp_shape = (self.window[1],) if self.flat else self.window
-        acc_shape = (b.columns,) if self.flat else (b.rows, b.columns)
-        self.bias = self._alloc(ACC, self.c.nblocks)
-        self.inp_ring = self._alloc(INP, inp_stages, b.kblock, *inp_shape)
-        self.wgt_ring = self._alloc(WGT, wgt_stages, b.nblock * b.kblock * self.c.taps)
+        inp_shape = (self.window[1],) if self.c.is_flat else self.window
+        acc_shape = (b.columns,) if self.c.is_flat else (b.rows, b.columns)
+        self.epilogue = Epilogue(self.op, self.at, self.c, b.positions)
+        k_tiles = -(-self.c.kblocks // b.kblock)
+        inp_tiles, wgt_tiles = (k_tiles, 1) if b.order is tile.Order.MNK else (1, k_tiles)
+        inp_blocks = b.kblock * (inp_tiles if b.resident else 1)
+        wgt_blocks = b.kblock * (wgt_tiles if b.resident else 1)
+        self.inp_ring = self._alloc(INP, inp_stages, inp_blocks, *inp_shape)
+        self.wgt_ring = self._alloc(WGT, wgt_stages, wgt_blocks * b.nblock * self.c.taps)
         self.acc_ring = self._alloc(ACC, acc_stages, b.nblock, *acc_shape)
         if self.residual is not None:
-            self.residual_ring = self._alloc(INP, inp_stages, *acc_shape)
+            self.residual_ring = self._alloc(INP, b.nblock, *acc_shape)
             self.residual_tile = self._alloc(WGT, 1)
 
     def build(self) -> None:
         """The kernel: what stays on chip throughout, then the loops over blocks."""
         at, c, b = self.at, self.c, self.b
         zero = at.value(0)
-        at.add(tile.LoadOp(self.op.bias, [zero], self.bias, [], (1, c.nblocks)))
+        self.epilogue.load_bias()
         if self.op.residual_weights is not None:
             one = self._view(self.op.residual_weights, (1, tile.LANES, tile.LANES))
             at.add(tile.LoadOp(one, [zero], self.residual_tile, [], (1, 1)))
-        whole = b.kblock >= c.kblocks
+        stays = b.resident or b.kblock >= c.kblocks
         if b.order is tile.Order.NMK:
             for n, size in at.blocks(c.nblocks, b.nblock):
-                weights = self._load_weights(n, size, 0, c.kblocks) if whole else None
+                weights = self._rotate(self.wgt_ring) if stays else None
                 for batch, y, x in self._positions():
                     self._block(batch, y, x, n, size, None, weights)
             return
         for batch, y, x in self._positions():
-            inputs = self._load_inputs(batch, y, x, 0, c.kblocks) if whole else None
+            inputs = self._rotate(self.inp_ring) if stays else None
             for n, size in at.blocks(c.nblocks, b.nblock):
                 self._block(batch, y, x, n, size, inputs, None)
 
@@ -132,27 +143,31 @@ class _Expansion:
         self.at.add(rotate)
         return rotate.buffer
 
-    def _load_weights(self, n: Index, nblock: int, k: Index, kblock: int) -> SSAValue:
+    def _load_weights(
+        self, buffer: SSAValue, at_k: Index, n: Index, nblock: int, k: Index, kblock: int
+    ) -> None:
+        """A K-block of weights, to block `at_k` of `buffer`."""
         at, taps = self.at, self.c.taps
-        buffer = self._rotate(self.wgt_ring)
         start = [at.value(n), at.value(at.product(k, taps))]
-        at.add(tile.LoadOp(self.weights, start, buffer, [], (nblock, kblock * taps)))
-        return buffer
+        target = at.values(at.product(at_k, self.b.nblock * taps))
+        at.add(tile.LoadOp(self.weights, start, buffer, target, (nblock, kblock * taps)))
 
-    def _load_inputs(self, batch: Index, y: Index, x: Index, k: Index, kblock: int) -> SSAValue:
+    def _load_inputs(
+        self, buffer: SSAValue, at_k: Index, batch: Index, y: Index, x: Index, k: Index, kblock: int
+    ) -> None:
+        """A K-block of inputs, to block `at_k` of `buffer`."""
         at, c = self.at, self.c
-        buffer = self._rotate(self.inp_ring)
         column = at.sum(at.product(x, c.strides[1]), -c.padding[1])
-        if self.flat:
+        if self.c.is_flat:
             start = [at.value(i) for i in (batch, k, column)]
-            at.add(tile.LoadOp(self.input, start, buffer, [], (kblock, self.window[1])))
-            return buffer
+            box = (kblock, self.window[1])
+            at.add(tile.LoadOp(self.input, start, buffer, at.values(at_k), box))
+            return
         row = at.sum(at.product(y, c.strides[0]), -c.padding[0])
         with at.loop(0, kblock) as i:
             start = [at.value(j) for j in (batch, at.sum(k, i), row, column)]
-            target = at.values(i)
+            target = at.values(at.sum(at_k, i))
             at.add(tile.LoadOp(self.input, start, buffer, target, self.window, c.row_step))
-        return buffer
 
     def _block(
         self,
@@ -164,40 +179,79 @@ class _Expansion:
         inputs: SSAValue | None,
         weights: SSAValue | None,
     ) -> None:
-        """One M-block and N-block: all of K, then the epilogue."""
+        """
+        One M-block and N-block: all of K, then the epilogue. `inputs` or `weights` is what stays
+        over the inner loop over blocks; the first block of that loop loads it.
+        """
         at, c, b = self.at, self.c, self.b
         acc = self._rotate(self.acc_ring)
         at.add(tile.ClearOp(acc, [], nblock * b.positions))
         if self.residual is not None:
             self._add_residual(self.residual, acc, batch, y, x, n, nblock)
         for k, kblock in at.blocks(c.kblocks, b.kblock):
-            inp = inputs or self._load_inputs(batch, y, x, k, kblock)
-            wgt = weights or self._load_weights(n, nblock, k, kblock)
-            self._gemm(acc, inp, wgt, nblock, kblock)
-        self._finish(acc, n, nblock)
-        if self.flat:
-            start = [at.value(i) for i in (batch, n, x)]
-            at.add(tile.StoreOp(acc, [], self.output, start, (nblock, b.columns)))
-            return
-        with at.loop(0, nblock) as i:
-            start = [at.value(j) for j in (batch, at.sum(n, i), y, x)]
-            at.add(tile.StoreOp(acc, at.values(i), self.output, start, (b.rows, b.columns)))
+            inp, inp_at = (inputs, k) if inputs else (self._rotate(self.inp_ring), 0)
+            wgt, wgt_at = (weights, k) if weights else (self._rotate(self.wgt_ring), 0)
+            if inputs is None or not isinstance(n, int) or n == 0:
+                with at.when_zero(*((n,) if inputs else ())):
+                    self._load_inputs(inp, inp_at, batch, y, x, k, kblock)
+            with at.when_zero(*((batch, y, x) if weights else ())):
+                self._load_weights(wgt, wgt_at, n, nblock, k, kblock)
+            self._gemm(acc, (inp, inp_at), (wgt, wgt_at), nblock, kblock)
+        for i, size in at.blocks(nblock, b.drain or nblock):
+            self.epilogue.finish(acc, i, at.sum(n, i), size)
+            self._store(acc, i, batch, y, x, n, size)
 
-    def _gemm(self, acc: SSAValue, inp: SSAValue, wgt: SSAValue, nblock: int, kblock: int) -> None:
+    def _store(
+        self, acc: SSAValue, i: Index, batch: Index, y: Index, x: Index, n: Index, count: int
+    ) -> None:
+        """Output vectors `i` to `i + count` of a block."""
+        at, b = self.at, self.b
+        if self.c.is_flat:
+            start = [at.value(j) for j in (batch, at.sum(n, i), x)]
+            at.add(tile.StoreOp(acc, at.values(i), self.output, start, (count, b.columns)))
+            return
+        with at.loop(0, count) as j:
+            block = at.sum(i, j)
+            start = [at.value(v) for v in (batch, at.sum(n, block), y, x)]
+            box = (b.rows, b.columns)
+            at.add(tile.StoreOp(acc, at.values(block), self.output, start, box))
+
+    def _gemm(
+        self,
+        acc: SSAValue,
+        inputs: tuple[SSAValue, Index],
+        weights: tuple[SSAValue, Index],
+        nblock: int,
+        kblock: int,
+    ) -> None:
+        """A K-block, from operands at blocks of their buffers."""
         at, c, b = self.at, self.c, self.b
+        (inp, inp_at), (wgt, wgt_at) = inputs, weights
+        wgt_start = at.product(wgt_at, b.nblock * c.taps)
         ih, iw = self.window
         (kh, kw), (dh, dw) = c.kernel, c.dilations
         positions = [(b.rows, b.columns, c.row_stride * iw, 0), (b.columns, 1, c.strides[1], 0)]
         channels = (nblock, b.positions, 0, kblock * c.taps)
+        if nblock >= MERGE_FROM and c.is_flat:
+            # Both loops of the hardware are there for K and M: micro-ops need only say N.
+            loops = [(kblock, 0, ih * iw, 1), (b.columns, 1, 1, 0)]
+            operands = (inp, at.values(inp_at)), (wgt, at.values(wgt_start))
+            at.add(tile.GemmOp((acc, []), *operands, [*loops, channels]))
+            return
         if nblock >= MERGE_FROM:
             sums = [(kblock, 0, ih * iw, c.taps), (kh, 0, dh * iw, kw), (kw, 0, dw, 1)]
             inner = [loop for loop in sums if loop[0] > 1]
-            at.add(tile.GemmOp((acc, []), (inp, []), (wgt, []), [*positions, *inner, channels]))
+            operands = (inp, at.values(inp_at)), (wgt, at.values(wgt_start))
+            at.add(tile.GemmOp((acc, []), *operands, [*positions, *inner, channels]))
             return
         with at.loop(0, kblock) as k, at.loop(0, kh) as i, at.loop(0, kw) as j:
             rows, columns = at.product(i, dh), at.product(j, dw)
-            source = at.values(k, columns) if self.flat else at.values(k, rows, columns)
+            block = at.sum(inp_at, k)
+            source = (
+                at.values(block, columns) if self.c.is_flat else at.values(block, rows, columns)
+            )
             position = at.sum(at.product(k, c.taps), at.sum(at.product(i, kw), j))
+            position = at.sum(wgt_start, position)
             inner = [channels] if nblock > 1 else []
             at.add(
                 tile.GemmOp(
@@ -221,29 +275,9 @@ class _Expansion:
         with at.loop(0, nblock) as i:
             buffer = self._rotate(self.residual_ring)
             block = at.sum(n, i)
-            start = (batch, block, x) if self.flat else (batch, block, y, x)
-            box = (1, b.columns) if self.flat else (b.rows, b.columns)
+            start = (batch, block, x) if self.c.is_flat else (batch, block, y, x)
+            box = (1, b.columns) if self.c.is_flat else (b.rows, b.columns)
             at.add(tile.LoadOp(residual, [at.value(j) for j in start], buffer, [], box))
             at.add(tile.GemmOp((acc, at.values(i)), (buffer, []), (self.residual_tile, []), loops))
         if shift := self.op.residual_shift.value.data:
-            self._alu(tile.Alu.SHR, acc, nblock, -shift)
-
-    def _finish(self, acc: SSAValue, n: Index, nblock: int) -> None:
-        """Bias, shift and clamp."""
-        at, positions = self.at, self.b.positions
-        at.add(
-            tile.AluOp(
-                tile.Alu.ADD,
-                (acc, []),
-                [(nblock, positions, 1), (positions, 1, 0)],
-                source=(self.bias, at.values(n)),
-            )
-        )
-        if shift := self.op.shift.value.data:
-            self._alu(tile.Alu.SHR, acc, nblock, shift)
-        self._alu(tile.Alu.MAX, acc, nblock, self.op.low.value.data)
-        self._alu(tile.Alu.MIN, acc, nblock, self.op.high.value.data)
-
-    def _alu(self, kind: tile.Alu, acc: SSAValue, nblock: int, immediate: int) -> None:
-        loops = [(nblock * self.b.positions, 1)]
-        self.at.add(tile.AluOp(kind, (acc, []), loops, immediate=immediate))
+            self.epilogue.apply(tile.Alu.SHR, acc, 0, nblock, -shift)

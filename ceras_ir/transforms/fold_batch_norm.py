@@ -101,6 +101,9 @@ def _fold(
             factor, bias = np.full_like(constant, -1), constant - bias
         case Binary.SUB:
             bias = bias - constant
+        case _:
+            # Minimum, maximum and the like are not linear; a quotient would round twice.
+            return None
     weights = None
     if factor is not None and (weights := _scaled(linear.weights, factor)) is None:
         return None

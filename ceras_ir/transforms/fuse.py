@@ -27,13 +27,19 @@ class FusePass(PipelinePass):
         from ceras_ir.transforms.eliminate_transposes import EliminateTransposesPass
         from ceras_ir.transforms.fold_batch_norm import FoldBatchNormPass
         from ceras_ir.transforms.fuse_activation import FuseActivationPass
+        from ceras_ir.transforms.fuse_bias import FuseBiasPass
+        from ceras_ir.transforms.fuse_mean import FuseMeanPass
+        from ceras_ir.transforms.fuse_pad import FusePadPass
         from ceras_ir.transforms.fuse_residual import FuseResidualPass
         from ceras_ir.transforms.fuse_swish import FuseSwishPass
         from ceras_ir.transforms.swish_to_hard_swish import SwishToHardSwishPass
 
         return (
             EliminateTransposesPass(),
+            FuseMeanPass(),
+            FusePadPass(),
             FoldBatchNormPass(),
+            FuseBiasPass(),
             FuseSwishPass(),
             *((SwishToHardSwishPass(),) if self.hard_swish else ()),
             FuseResidualPass(),

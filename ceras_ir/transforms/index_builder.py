@@ -7,7 +7,7 @@ from typing import TypeAlias
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 Index: TypeAlias = SSAValue | int
@@ -87,6 +87,28 @@ class IndexBuilder:
         outer = self._builder
         self._builder = Builder(InsertPoint.at_end(body))
         yield body.args[0]
+        self._builder.insert(scf.YieldOp())
+        self._builder = outer
+
+    @contextmanager
+    def when_zero(self, *indices: Index) -> Generator[None]:
+        """Build what runs only where all `indices` are zero; none of them may be negative."""
+        computed = [i for i in indices if isinstance(i, SSAValue)]
+        assert not any(i for i in indices if isinstance(i, int)), "known to be not zero"
+        if not computed:
+            yield
+            return
+        total: Index = computed[0]
+        for index in computed[1:]:
+            total = self.sum(total, index)
+        zero = arith.CmpiOp(self.value(total), self.value(0), "eq")
+        self._builder.insert(zero)
+        body = Block()
+        otherwise = Region(Block([scf.YieldOp()]))
+        self._builder.insert(scf.IfOp(zero.result, [], Region(body), otherwise))
+        outer = self._builder
+        self._builder = Builder(InsertPoint.at_end(body))
+        yield
         self._builder.insert(scf.YieldOp())
         self._builder = outer
 

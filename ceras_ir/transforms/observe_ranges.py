@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.quantizable import is_quantized
+from ceras_ir.analysis.quantizable import is_quantized, observed_values
 from ceras_ir.analysis.ranges import exponent, interval, set_exponent
 from ceras_ir.diagnostics import UsageError
 
@@ -24,9 +24,10 @@ class ObserveRangesPass(ModulePass):
     greatest element, and the power of two that stores it with the least squared error.
 
     From the first `samples` samples of `calibration=FILE.npz` (one array per input, the first
-    axis samples); else what the IR already holds is kept, and what is missing comes from
-    made-up samples of `graph.input_range` of the inputs, default [0, 1], drawn with `seed`,
-    which a note on stderr says. Changes no value. A quantized network is left alone.
+    axis samples; read one sample at a time, of several files if commas separate them); else
+    what the IR already holds is kept, and what is missing comes from made-up samples of
+    `graph.input_range` of the inputs, default [0, 1], drawn with `seed`, which a note on stderr
+    says. Changes no value. A quantized network is left alone.
     """
 
     name = "observe-ranges"
@@ -51,28 +52,21 @@ class ObserveRangesPass(ModulePass):
             self._from_ir(op)
 
     def _from_file(self, module: ModuleOp, path: str) -> None:
-        from ceras_ir.analysis.calibration import calibrate, observed_values
-        from ceras_ir.backends.artefacts import network_inputs
+        from ceras_ir.analysis.calibration import calibrate, calibration_samples
         from ceras_ir.diagnostics import InputError
-        from ceras_ir.progress import progress
-        from ceras_ir.samples import load_samples
 
-        samples = load_samples(path, network_inputs(main_function(module)))
-        chosen = [samples[i] for i in range(min(len(samples), self.samples))]
+        samples = calibration_samples(module, path, self.samples)
         try:
-            calibrate(module, progress(chosen, "calibrating"), observed_values(module))
+            calibrate(module, samples, observed_values(main_function(module)))
         except InputError as error:
             error.file = error.file or path
             raise
 
     def _from_ir(self, module: ModuleOp) -> None:
-        from ceras_ir.analysis.calibration import calibrate, observed_values
         from ceras_ir.analysis.exponents import fitting_exponent
-        from ceras_ir.analysis.synthetic_samples import synthetic_samples
-        from ceras_ir.progress import progress
 
         missing = list[SSAValue]()
-        for value in observed_values(module):
+        for value in observed_values(main_function(module)):
             known = interval(value)
             if exponent(value) is not None:
                 continue
@@ -80,8 +74,15 @@ class ObserveRangesPass(ModulePass):
                 missing.append(value)
             else:
                 set_exponent(value, fitting_exponent(max(-known[0], known[1])))
-        if not missing:
-            return
+        if missing:
+            self._synthetic(module, missing)
+
+    def _synthetic(self, module: ModuleOp, missing: list[SSAValue]) -> None:
+        # The interpreter is loaded only when something runs.
+        from ceras_ir.analysis.calibration import calibrate
+        from ceras_ir.analysis.synthetic_samples import synthetic_samples
+        from ceras_ir.progress import progress
+
         count = min(self.samples, SYNTHETIC_SAMPLES)
         print(
             f"{self.name}: note: no calibration data for {len(missing)} values; their ranges "

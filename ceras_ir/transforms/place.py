@@ -7,12 +7,14 @@ from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.liveness import steps
 from ceras_ir.analysis.network import main_function
-from ceras_ir.dialects.mem import DEVICE, REASON, Device, DeviceAttr
+from ceras_ir.diagnostics import Finding, InputError, UsageError, node_name
+from ceras_ir.dialects.mem import COST, DEVICE, REASON, Device, DeviceAttr
 
 ACCELERATORS: dict[str, tuple[Device, str]] = {
     "nnet": (Device.FPGA, "ceras_ir.backends.nnet.rules"),
@@ -26,20 +28,87 @@ class PlacePass(ModulePass):
     """
     Every operation gets `mem.device`: the accelerator of `target` where its rules admit the
     operation, else the CPU with `mem.reason`, the rule in one sentence. Changes no value.
+
+    With `board` (target nnet: a name or a TOML file), the accelerator also leaves what takes
+    less time on the CPU: of all placements the one of least modelled time, transfers between
+    the sides included, and `mem.cost` on every operation says what each side would take.
+    `cpu` and `fpga` name nodes that must run there.
     """
 
     name = "place"
 
     target: Literal["c", "nnet", "vta"] = "c"
+    board: str | None = None
+    cpu: tuple[str, ...] = ()
+    fpga: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if (self.board or self.cpu or self.fpga) and self.target != "nnet":
+            raise UsageError("place: board, cpu and fpga are for target=nnet")
+        main = main_function(op)
         device, why_not = accelerator(self.target)
-        for operation in steps(main_function(op)):
-            reason = why_not(operation)
+        reasons: dict[Operation, str] = {}
+        for operation in steps(main):
+            operation.attributes.pop(COST, None)
+            if (reason := why_not(operation)) is not None:
+                reasons[operation] = reason
+        pins = self._pins(main, reasons)
+        for operation, pin in pins.items():
+            if not pin:
+                reasons.setdefault(operation, "pinned to the CPU by the user")
+        if self.board is not None:
+            _place_by_cost(main, self.board, reasons, pins)
+        for operation in steps(main):
+            reason = reasons.get(operation)
             operation.attributes.pop(REASON, None)
             operation.attributes[DEVICE] = DeviceAttr(device if reason is None else Device.CPU)
             if reason is not None and self.target != "c":
                 operation.attributes[REASON] = StringAttr(reason)
+
+    def _pins(self, main: FuncOp, reasons: dict[Operation, str]) -> dict[Operation, bool]:
+        """Operations of the named nodes; whether each must run on the FPGA."""
+        found: dict[str, list[Operation]] = {}
+        for operation in steps(main):
+            found.setdefault(node_name(operation), []).append(operation)
+        pins: dict[Operation, bool] = {}
+        for names, wanted in ((self.cpu, False), (self.fpga, True)):
+            for name in names:
+                if name not in found:
+                    raise UsageError(f"place: no node '{name}' in the network to pin")
+                for operation in found[name]:
+                    if pins.setdefault(operation, wanted) != wanted:
+                        raise UsageError(f"place: node '{name}' is pinned to both sides")
+        refused = [
+            Finding(node_name(o), o.name, f"pinned to the FPGA, but {reasons[o]}")
+            for o, wanted in pins.items()
+            if wanted and o in reasons
+        ]
+        if refused:
+            raise InputError(refused)
+        return pins
+
+
+def _place_by_cost(
+    main: FuncOp, name: str, reasons: dict[Operation, str], pins: dict[Operation, bool]
+) -> None:
+    """Add to `reasons` what the cheapest placement leaves to the CPU, and note all costs."""
+    from ceras_ir.analysis.placement import cheapest, circuit_limit, cost_of
+    from ceras_ir.backends.nnet.board import load_board
+
+    board = load_board(name)
+    order = steps(main)
+    for op in order:
+        if op not in reasons and (reason := circuit_limit(op, board)) is not None:
+            if pins.get(op):
+                message = f"pinned to the FPGA, but {reason}"
+                raise InputError([Finding(node_name(op), op.name, message)])
+            reasons[op] = reason
+    costs = {op: cost_of(op, board, admitted=op not in reasons) for op in order}
+    _, fpga = cheapest(main, costs, pins, board)
+    for op in order:
+        op.attributes[COST] = StringAttr(str(costs[op]))
+        if op not in reasons and op not in fpga:
+            reasons[op] = f"less time in all on the CPU, transfers included ({costs[op]})"
 
 
 def accelerator(target: str) -> tuple[Device, Callable[[Operation], str | None]]:

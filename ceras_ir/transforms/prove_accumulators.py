@@ -53,7 +53,7 @@ def accumulator_bounds(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
                     _sums(op) + (residual << op.residual_left_shift) + _half(requant),
                 )
             case graph.BinaryOp(requant=RequantAttr() as requant):
-                lhs, rhs = _largest(op.lhs) << op.shifts[0], _largest(op.rhs) << op.shifts[1]
+                lhs, rhs = _largest(op.lhs) * op.factors[0], _largest(op.rhs) * op.factors[1]
                 sum_or_product = lhs * rhs if op.function is graph.Binary.MUL else lhs + rhs
                 yield op, sum_or_product + _half(requant)
             case graph.Pool2dOp(requant=RequantAttr()):
@@ -67,6 +67,8 @@ def _sums(op: graph.LinearOperation) -> int:
     """The largest |bias| + sum of |weight| * |input| of any output channel."""
     import numpy as np
 
+    from ceras_ir.interpreters.integer import zero_points
+
     constant = graph.constant_array(op.weights)
     shape = graph.shape_of(op.weights)
     if constant is None:
@@ -74,7 +76,7 @@ def _sums(op: graph.LinearOperation) -> int:
     else:
         element = graph.quantized_element(op.weights)
         assert element is not None
-        weights = np.abs(constant.astype(np.int64) - element.zero_point)
+        weights = np.abs(constant.astype(np.int64) - zero_points(element, len(shape)))
     products = weights.reshape(shape[0], -1).sum(axis=1) * _largest(op.input)
     if op.bias is None:
         return int(products.max())

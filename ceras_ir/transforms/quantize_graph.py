@@ -9,8 +9,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.quantizable import is_quantized, quantized_operations
-from ceras_ir.analysis.ranges import STATISTICS, set_attribute
+from ceras_ir.analysis.quantizable import SNAPPED, is_quantized, quantized_operations
+from ceras_ir.analysis.ranges import LAYER, STATISTICS, set_attribute
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 
@@ -33,6 +33,7 @@ class QuantizeGraphPass(ModulePass):
         main = main_function(op)
         if not is_quantized(main):
             _convert(main)
+            main.attributes.pop(SNAPPED, None)
 
 
 def _convert(main: FuncOp) -> None:
@@ -49,6 +50,8 @@ def _convert(main: FuncOp) -> None:
             continue
         assert isinstance(op, GraphOperation)
         new = quantized_form(op, values)
+        if LAYER in op.attributes:
+            new[-1].attributes[LAYER] = op.attributes[LAYER]
         Rewriter.insert_op(new, InsertPoint.before(op))
         values.define(op.output, new[-1].output)
     constants: dict[graph.ConstantOp, None] = {}

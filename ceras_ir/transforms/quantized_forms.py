@@ -47,7 +47,10 @@ def quantized_form(op: GraphOperation, values: QuantizedValues) -> list[GraphOpe
         case _:
             target = values.exponent(op.output)
             operands = [values.get(v, target) for v in op.operands]
-            return [with_operands(op, operands, int8_type(target))]
+            new = with_operands(op, operands, int8_type(target))
+            if isinstance(new, graph.PadOp):
+                new.value = IntegerAttr(0, i64)
+            return [new]
 
 
 def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOperation]:

@@ -1,13 +1,20 @@
 """New operations from old ones: the same with other operands, type or epilogue."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.analysis.ranges import drop_statistics
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Linear = TypeVar("Linear", bound=graph.LinearOperation)
 
@@ -56,3 +63,21 @@ def with_operands(
     assert isinstance(new, graph.GraphOperation)
     drop_statistics(new)
     return new
+
+
+def replace_constant(op: Operation, operand: SSAValue, array: NDArray[np.float32]) -> None:
+    """Have `op` read `array` in place of the constant `operand`, which goes if that was all."""
+    old = operand.owner
+    assert isinstance(old, graph.ConstantOp)
+    new = graph.ConstantOp.from_array(array, location=old.location)
+    new.result.name_hint = operand.name_hint
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    op.operands[op.operands.index(operand)] = new.result
+    erase_unused(old)
+
+
+def erase_unused(op: Operation) -> None:
+    """Erase an operation whose result nobody reads."""
+    if op.results[0].first_use is None:
+        op.detach()
+        op.erase()

@@ -7,12 +7,15 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.analysis.blocks import longest_row
-from ceras_ir.analysis.contraction import contraction_of
+from ceras_ir.analysis.blocks import Blocks, longest_row
+from ceras_ir.analysis.contraction import Contraction, contraction_of
+from ceras_ir.analysis.s3 import S3Blocks, s3_misfit
 from ceras_ir.analysis.tiling import Limits, best_blocks
-from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.dialects import tile
+
+Schedule = Literal["auto", "serial", "alg1", "alg2", "alg3"]
 
 
 @dataclass(frozen=True)
@@ -20,14 +23,15 @@ class ScheduleTilesPass(ModulePass):
     """
     Every `tile.conv2d` without a schedule gets the cheapest one whose blocks fit `board`.
 
-    `schedule=auto` overlaps transfers with computation; `serial` has one buffer of each kind.
+    `schedule=auto` overlaps transfers with computation; `serial` has one buffer of each kind;
+    `alg1`, `alg2` and `alg3` are S3's loop nests, for matrix products only.
     `mblock` (output positions, at most), `kblock` and `nblock` (channels) fix block sizes.
     Changes no value: a schedule is a promise about order only.
     """
 
     name = "schedule-tiles"
 
-    schedule: Literal["auto", "serial"] = "auto"
+    schedule: Schedule = "auto"
     mblock: int | None = None
     kblock: int | None = None
     nblock: int | None = None
@@ -40,14 +44,11 @@ class ScheduleTilesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)
-        limits = Limits(
-            self.mblock, _blocks(self.kblock), _blocks(self.nblock), self.schedule == "serial"
-        )
         for contraction in op.walk():
             if not isinstance(contraction, tile.Conv2dOp) or contraction.schedule is not None:
                 continue
             shape = contraction_of(contraction).flattened(longest_row(board))
-            blocks = best_blocks(shape, board, limits)
+            blocks = self._blocks(shape, board)
             if blocks is None:
                 raise UnsupportedError(
                     f"unsupported block sizes: no schedule with mblock={self.mblock} "
@@ -56,6 +57,15 @@ class ScheduleTilesPass(ModulePass):
                 )
             contraction.schedule = blocks.attribute()
 
+    def _blocks(self, shape: Contraction, board: VtaBoard) -> Blocks | None:
+        sizes = (self.mblock, _vectors(self.kblock), _vectors(self.nblock))
+        if self.schedule in ("auto", "serial"):
+            return best_blocks(shape, board, Limits(*sizes, self.schedule == "serial"))
+        blocks = S3Blocks(tile.Order(self.schedule), *sizes).blocks(shape, board)
+        if reason := s3_misfit(shape, blocks, board):
+            raise UnsupportedError(f"unsupported schedule={self.schedule}: {reason}")
+        return blocks
 
-def _blocks(channels: int | None) -> int | None:
+
+def _vectors(channels: int | None) -> int | None:
     return None if channels is None else -(-channels // tile.LANES)

@@ -1,13 +1,12 @@
 """Two-stage tiling as one step."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from xdsl.passes import ModulePass
 
 from ceras_ir.transforms.expand_tiles import ExpandTilesPass
 from ceras_ir.transforms.pipeline import PipelinePass
-from ceras_ir.transforms.schedule_tiles import ScheduleTilesPass
+from ceras_ir.transforms.schedule_tiles import Schedule, ScheduleTilesPass
 
 
 @dataclass(frozen=True)
@@ -16,7 +15,7 @@ class TilePass(PipelinePass):
 
     name = "tile"
 
-    schedule: Literal["auto", "serial"] = "auto"
+    schedule: Schedule = "auto"
     mblock: int | None = None
     kblock: int | None = None
     nblock: int | None = None

@@ -3,13 +3,16 @@
 import argparse
 from collections.abc import Callable, Iterable
 
-from ceras_ir.driver import argv, compile, run, verify
+from ceras_ir.driver import argv, compare_tool, compile, nnet, plan, run, verify
 
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-opt": argv.make_parser,
     "ceras-compile": compile.make_parser,
     "ceras-run": run.make_parser,
     "ceras-verify": verify.make_parser,
+    "ceras-compare": compare_tool.make_parser,
+    "ceras-nnet": nnet.make_parser,
+    "ceras-plan": plan.make_parser,
 }
 
 INTRODUCTION = """\
@@ -55,6 +58,8 @@ class MarkdownFormatter(argparse.HelpFormatter):
         for action in actions:
             if action.help != argparse.SUPPRESS:
                 self.lines.append(f"- {_spelling(action)}{self._explain(action)}")
+            for command in self._iter_indented_subactions(action):
+                self.lines.append(f"  - `{command.dest}`: {command.help}")
         if self.lines[-1]:
             self.lines.append("")
 

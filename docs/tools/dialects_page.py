@@ -3,7 +3,7 @@
 import inspect
 import textwrap
 from collections.abc import Iterator
-from enum import StrEnum
+from enum import Enum, StrEnum
 from importlib import import_module
 from types import ModuleType
 
@@ -86,8 +86,8 @@ def _describe(cls: type[Attribute] | type[Operation]) -> str:
 
 def _attribute(cls: type[Attribute]) -> list[str]:
     values: object = getattr(cls, "enum_type", None)
-    if isinstance(values, type) and issubclass(values, StrEnum):
-        return ["One of " + ", ".join(f"`{value}`" for value in values) + "."]
+    if isinstance(values, type) and issubclass(values, Enum):
+        return ["One of " + ", ".join(f"`{member.value}`" for member in values) + "."]
     if not issubclass(cls, ParametrizedAttribute):
         return []
     names = [name for name, _ in cls.get_irdl_definition().parameters]

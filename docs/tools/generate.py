@@ -1,54 +1,102 @@
 """
-Write the pages of docs/ that are printed from the code, or check that they are current.
+Write what is printed from the code into docs/ and README.md, or check that it is current.
 
-    make docs                                 writes them
-    python docs/tools/generate.py --check     prints what differs; exit status 1 if anything does
+    make docs                                        all of it, half a minute
+    python docs/tools/generate.py passes.md          one page
+    python docs/tools/generate.py --check [PAGE...]  print what differs; exit status 1 if any does
+
+Pages are printed from the code, or written by hand with examples whose output is refreshed.
 """
 
 import argparse
 import difflib
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from cli_page import cli_page
 from dialects_page import dialects_page
+from levels_picture import levels_picture
+from operators_page import operators_page
 from passes_page import passes_page
+from run_examples import ExampleFailedError, refresh
 
 DOCS = Path(__file__).resolve().parent.parent
+DECIMAL = re.compile(r"\d+\.\d+(e[+-]?\d+)?")
+NOTICE = "<!-- Printed from the code: change that, then run `make docs`. -->\n\n"
 
-PAGES: dict[str, Callable[[], str]] = {
+PRINTED: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "dialects.md": dialects_page,
+    "images/levels.svg": levels_picture,
     "passes.md": passes_page,
+    "supported-operators.md": operators_page,
 }
 """File in docs/ -> what prints it."""
 
-NOTICE = "<!-- Printed from the code: change that, then run `make docs`. -->\n\n"
+WITH_EXAMPLES = (
+    "../README.md",
+    *sorted(page.name for page in DOCS.glob("*.md") if "\n```console" in page.read_text("utf-8")),
+)
+"""Pages written by hand whose examples are run."""
 
 
-def stale(name: str, text: str) -> list[str]:
-    """What the committed page lacks, as a diff."""
+def _printed(make: Callable[[], str]) -> str:
+    return NOTICE + make().rstrip() + "\n"
+
+
+def _refreshed(name: str) -> str:
+    return refresh(_read(name))
+
+
+def _read(name: str) -> str:
     path = DOCS / name
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    **{name: partial(_printed, make) for name, make in PRINTED.items()},
+    **{name: partial(_refreshed, name) for name in WITH_EXAMPLES},
+}
+
+
+def _difference(name: str, text: str) -> Iterator[str]:
+    """What a page lacks. Decimals of examples may differ: they depend on numpy's build."""
+    old = _read(name)
+    if name in WITH_EXAMPLES and DECIMAL.sub("#", old) == DECIMAL.sub("#", text):
+        return iter(())
     before, after = old.splitlines(keepends=True), text.splitlines(keepends=True)
-    return list(difflib.unified_diff(before, after, f"docs/{name}", "the code"))
+    return difflib.unified_diff(before, after, f"docs/{name}", "now")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the generated pages of docs/.")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help=", ".join(PAGES))
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
-    check: bool = parser.parse_args().check
+    arguments = parser.parse_args()
     differences: list[str] = []
-    for name, make in PAGES.items():
-        text = NOTICE + make().rstrip() + "\n"
-        if check:
-            differences += stale(name, text)
+    failed = False
+    for name in arguments.pages or PAGES:
+        if name not in PAGES:
+            parser.error(f"no page '{name}': {', '.join(PAGES)}")
+        try:
+            text = PAGES[name]()
+        except ExampleFailedError as error:
+            print(f"docs/{name}: an example fails:\n{error}", file=sys.stderr)
+            failed = True
+            continue
+        if arguments.check:
+            differences += _difference(name, text)
         else:
             (DOCS / name).write_text(text, encoding="utf-8")
     if differences:
         print(*differences, sep="")
         print("docs/ is older than the code: run `make docs` and commit what it changes")
-    return 1 if differences else 0
+    return 1 if differences or failed else 0
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Tools:
 
     def run(self, tool: str, *arguments: str | Path, show: bool = False) -> None:
         """Run `tool`; diagnostics go to stderr as they come, the result only if asked for."""
-        words = [str(argument) for argument in arguments]
+        words = [shorter(str(argument)) for argument in arguments]
         self.announce(tool, words)
         # The tool writes to the same terminal or pipe: what was printed so far must be there first.
         sys.stdout.flush()
@@ -77,9 +77,8 @@ class Tools:
             raise StepFailed(done.returncode)
 
     def announce(self, tool: str, words: list[str]) -> None:
-        short = [shorter(word) for word in words]
         self.console.print(
-            f"$ {shlex.join([tool, *short])}", style="dim", markup=False, soft_wrap=True
+            f"$ {shlex.join([tool, *words])}", style="dim", markup=False, soft_wrap=True
         )
 
 
@@ -101,7 +100,7 @@ def run_float(tools: Tools, output: Path) -> Row:
     """The model as it is, in the interpreter."""
     answers = output / "float.npz"
     tools.run("ceras-run", MODEL, "--inputs", IMAGES, "--outputs", answers, "--quantize", "none")
-    return Row("float (interpreter)", classes(answers), {}, None)
+    return Row("float", classes(answers), {}, None)
 
 
 def run_target(tools: Tools, target: str, output: Path) -> Row:

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from conftest import Tool
 from onnx import TensorProto, helper
-from onnx_models import Attribute, Shape, model, node, pool_model
+from onnx_models import Attribute, Shape, model, node
 
 from ceras_ir.diagnostics import InputError, UnsupportedError
 from ceras_ir.frontends.onnx import import_model
@@ -42,39 +42,42 @@ FOUR = {"s": [1.0, 1.0, 2.0, 2.0]}
 
 UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
     "operator": (one("Einsum"), "unsupported Einsum: not an operator that is imported; export"),
-    "quantized": (one("QuantizeLinear", "x s", constants=FOUR), "quantize it with --quantize"),
-    "3-D conv": (
-        one("Conv", "x w", shape=(1, 1, 2, 2, 2), extra={"w": (1, 1, 1, 1, 1)}),
-        "3 spatial dimensions; one or two are taken",
+    "4-D conv": (
+        one("Conv", "x w", shape=(1, 1, 2, 2, 2, 2), extra={"w": (1, 1, 1, 1, 1, 1)}),
+        "4 spatial dimensions; one to three are taken",
     ),
-    "indices": (one("MaxPool", "x", "y z", kernel_shape=[2, 2]), "only the first output"),
-    "counted overhang": (
-        pool_model(
-            "AveragePool", (1, 1, 6, 6), (3, 3), strides=[2, 2], ceil_mode=1, count_include_pad=1
-        ),
-        "use ceil_mode=0",
-    ),
-    "cubic": (
-        one("Resize", "x - s", constants=FOUR, mode="cubic"),
-        "mode must be nearest or linear; got 'cubic'; export with mode='linear'",
+    "indices": (one("BatchNormalization", "x s s s s", "a y", constants={"s": [1.0] * 3}), "first"),
+    "power": (one("LpPool", kernel_shape=[2, 2], p=3), "p is 3; 1 and 2 are taken"),
+    "mode": (
+        one("Resize", "x - s", constants=FOUR, mode="fancy"),
+        "mode must be nearest, linear or cubic; got 'fancy'; export with mode='linear'",
     ),
     "coordinates": (
         one("Resize", "x - s", constants=FOUR, coordinate_transformation_mode="tf_crop_and_resize"),
         "got 'tf_crop_and_resize'",
     ),
-    "resized channels": (
-        one("Resize", "x - s", constants={"s": [1.0, 2.0, 2.0, 2.0]}),
-        "only height and width can change",
+    "fractions of corners": (
+        one(
+            "Resize",
+            "x - s",
+            constants={"s": [1.0, 1.0, 1.3, 1.3]},
+            mode="linear",
+            coordinate_transformation_mode="align_corners",
+        ),
+        "give sizes instead",
     ),
     "computed scales": (one("Resize", "x - s", extra={"s": (4,)}), "scales and sizes must be"),
     "computed shape": (one("Reshape", "x s", extra={"s": (2,)}), "known at compile time"),
-    "computed bound": (one("Clip", "x l", extra={"l": ()}), "bounds must be constants"),
-    "empty clip": (one("Clip", opset=10, min=1.0, max=0.0), "the lower bound 1.0 exceeds"),
-    "computed divisor": (one("Div", "x z", extra={"z": (1,)}), "the divisor must be a constant"),
-    "zero divisor": (one("Div", "x z", constants={"z": [0.0]}), "a divisor is zero"),
-    "batched product": (
-        one("MatMul", "x z", extra={"z": (1, 3, 8, 2)}),
-        "the second operand must be one matrix",
+    "computed slice": (
+        one("Slice", "x s s", extra={"s": (1,)}),
+        "which elements are taken must be known at compile time; 's' is computed",
+    ),
+    "computed indices": (one("Gather", "x s", extra={"s": (1,)}), "the indices must be constants"),
+    "half floats": (one("Cast", to=TensorProto.FLOAT16), "got float16; convert the model"),
+    "no elements": (one("Slice", opset=9, starts=[0], ends=[0]), "without elements"),
+    "large batch": (
+        one("MatMul", "x z", shape=(2048, 2, 2), extra={"z": (2048, 2, 2)}),
+        "a batch of 2048 products; at most 1024",
     ),
     "training": (
         one("BatchNormalization", "x s s s s", constants={"s": [1.0] * 3}, training_mode=1),
@@ -85,11 +88,14 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
         one("Relu", shape=("N", 3, "H", 8)),
         "unsupported dynamic dimension 2 'H': only the first may be unknown",
     ),
-    "integers": (
-        model([node("Relu", "x", "y")], {"x": (2,)}, ["y"], dtype=TensorProto.INT8, infer=False),
-        "unsupported element type int8: inputs are float32",
+    "doubles": (
+        model([node("Relu", "x", "y")], {"x": (2,)}, ["y"], dtype=TensorProto.DOUBLE, infer=False),
+        "unsupported element type double: inputs are float32, integers or booleans",
     ),
-    "integer output": (one("Shape"), "int64"),
+    "integers": (
+        model([node("Relu", "x", "y")], {"x": (2,)}, ["y"], dtype=TensorProto.INT32, infer=False),
+        "operand of i32 elements; it is taken on float32",
+    ),
 }
 
 
@@ -108,7 +114,7 @@ def test_all_refusals_at_once() -> None:
     """Static ones first, before any work; then those that need shapes, also all at once."""
     nodes = [
         node("Einsum", "x", "a", "first"),
-        node("Resize", "a - s", "b", "second", mode="cubic"),
+        node("Resize", "a - s", "b", "second", mode="fancy"),
         helper.make_node("Fancy", ["b"], ["c"], domain="com.example"),
         node("Relu", "c", "y", "fine"),
     ]
@@ -119,12 +125,12 @@ def test_all_refusals_at_once() -> None:
     assert named == [("first", "Einsum"), ("second", "Resize"), ("c", "com.example::Fancy")]
 
     nodes = [
-        node("Resize", "x - s", "a", "first"),
+        node("LpPool", "x", "a", "first", kernel_shape=[2, 2], p=5),
         node("Relu", "a", "b", "depends"),
-        node("MatMul", "x x", "c", "second"),
+        node("LpPool", "x", "c", "second", kernel_shape=[2, 2], p=7),
         node("Add", "b c", "y", "sum"),
     ]
-    proto = model(nodes, {"x": (1, 3, 8, 8)}, ["y"], {"s": [1.0, 2.0, 2.0, 2.0]}, infer=False)
+    proto = model(nodes, {"x": (1, 3, 8, 8)}, ["y"], infer=False)
     with pytest.raises(UnsupportedError) as info:
         import_model(proto)
     assert [f.node for f in info.value.findings] == ["first", "second"]

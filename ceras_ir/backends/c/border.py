@@ -1,7 +1,10 @@
 """Between float and integers, and between two integer scales."""
 
-from math import prod
+from math import frexp, prod
 
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.c import per_channel
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.requant import Refused, rescaling
@@ -13,27 +16,33 @@ from ceras_ir.backends.c.types import (
     value_type,
     zero_point_of,
 )
-from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp, RequantizeOp, shape_of
+from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp, RequantizeOp, element_of, shape_of
 from ceras_ir.dialects.quant import UniformType
 
 
-def _per_tensor(element: UniformType, name: str) -> UniformType:
-    if element.is_per_axis:
-        raise Refused(f"{name} has a scale per channel; use one for the tensor")
-    return element
+def _is_per_axis(value: SSAValue) -> bool:
+    element = element_of(value)
+    return isinstance(element, UniformType) and element.is_per_axis
+
+
+def _divided(scale: float) -> str:
+    """`/ scale`, or the product that is the same for every number where it is a power of two."""
+    fraction, exponent = frexp(scale)
+    if fraction == 0.5 and abs(exponent) < 120:
+        return f"* {float_literal(1.0 / scale)}"
+    return f"/ {float_literal(scale)}"
 
 
 def quantize(layer: Layer, op: QuantizeOp) -> None:
     """`graph.quantize`."""
-    element = _per_tensor(quantized(op.result, "result"), "result")
+    if _is_per_axis(op.result):
+        per_channel.quantize(layer, op)
+        return
+    element = quantized(op.result, "result")
     storage, point = value_type(op.result), element.zero_point
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    rint = layer.kernels.use("rint_f32")
     low, high = element.low - point, element.high - point
-    body = [
-        f"float v = {x}[i] / {float_literal(element.scale)};",
-        "v = v == v ? v : 0.0f;",
-    ]
+    body = [f"float v = {x}[i] {_divided(element.scale)};", "v = v == v ? v : 0.0f;"]
     if element.storage.width.data < 32:
         # Clamped before rounding: the bounds are integers, so the order does not matter.
         body.append(
@@ -41,8 +50,11 @@ def quantize(layer: Layer, op: QuantizeOp) -> None:
             f": v > {float_literal(high)} ? {float_literal(high)} : v;"
         )
         offset = less("", -point) if point else ""
-        body.append(f"{y}[i] = ({storage})((int32_t){rint}(v){offset});")
+        # 1.5 * 2^23 leaves no room for a fraction, for numbers of either sign below 2^22.
+        body.append("v = (v + 12582912.0f) - 12582912.0f; /* ties to even */")
+        body.append(f"{y}[i] = ({storage})((int32_t)v{offset});")
     else:
+        rint = layer.kernels.use("rint_f32")
         body += [
             "v = v < -2147483648.0f ? -2147483648.0f : v > 2147483648.0f ? 2147483648.0f : v;",
             f"int64_t q = (int64_t){rint}(v);",
@@ -55,7 +67,10 @@ def quantize(layer: Layer, op: QuantizeOp) -> None:
 
 def dequantize(layer: Layer, op: DequantizeOp) -> None:
     """`graph.dequantize`."""
-    element = _per_tensor(quantized(op.input, "input"), "input")
+    if _is_per_axis(op.input):
+        per_channel.dequantize(layer, op)
+        return
+    element = quantized(op.input, "input")
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     if centred_bound(element) > 1 << 31:
         raise Refused("a 32-bit input with a zero point; use zero point 0")

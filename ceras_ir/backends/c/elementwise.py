@@ -4,6 +4,7 @@ from math import prod
 
 import numpy as np
 
+from ceras_ir.backends.c.arithmetic import SYMBOLS, combine
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
@@ -12,8 +13,6 @@ from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.strides import broadcast_strides, nest, row_major
 from ceras_ir.backends.c.types import centred_bound, less, value_type, zero_point_of
 from ceras_ir.dialects.graph import Binary, BinaryOp, LookupOp, SoftmaxOp, UnaryOp, shape_of
-
-SYMBOLS = {Binary.ADD: "+", Binary.SUB: "-", Binary.MUL: "*"}
 
 
 def unary(layer: Layer, op: UnaryOp) -> None:
@@ -28,14 +27,14 @@ def binary(layer: Layer, op: BinaryOp) -> None:
     """`graph.binary`."""
     shape = shape_of(op.result)
     a, b = layer.read(op.lhs, "a"), layer.read(op.rhs, "b")
-    symbol = SYMBOLS[op.function]
     if op.is_quantized:
         body = _quantized_body(layer, op, a, b)
     else:
         y = layer.write(op.result)
 
         def body(at: list[str]) -> list[str]:
-            value = f"{a}[{at[1]}] {symbol} {b}[{at[2]}]"
+            ctype, left, right = value_type(op.result), f"{a}[{at[1]}]", f"{b}[{at[2]}]"
+            value = combine(layer.kernels, op.function, ctype, left, right)
             if op.activation is None:
                 return [f"{y}[{at[0]}] = {value};"]
             result = apply(layer.kernels, op.activation, "v")
@@ -52,7 +51,7 @@ def binary(layer: Layer, op: BinaryOp) -> None:
 def _quantized_body(layer: Layer, op: BinaryOp, a: str, b: str):
     assert op.requant is not None
     elements = quantized(op.lhs, "first operand"), quantized(op.rhs, "second operand")
-    bounds = [centred_bound(e) << s for e, s in zip(elements, op.shifts, strict=True)]
+    bounds = [centred_bound(e) * f for e, f in zip(elements, op.factors, strict=True)]
     bound = bounds[0] * bounds[1] if op.function is Binary.MUL else bounds[0] + bounds[1]
     if bound >= 1 << 63:
         raise Refused("a product of two 32-bit operands; requantize one to 8 or 16 bits")
@@ -64,7 +63,7 @@ def _quantized_body(layer: Layer, op: BinaryOp, a: str, b: str):
         centred = less(f"{pointer}[{at}]", zero_point_of(elements[side]))
         # 64 bits before the subtraction, for what is stored in 32.
         text = f"((int64_t){centred})" if wide else f"({centred})"
-        return f"{text} * {1 << op.shifts[side]}" if op.shifts[side] else text
+        return f"{text} * {op.factors[side]}" if op.factors[side] != 1 else text
 
     def body(at: list[str]) -> list[str]:
         left, right = operand(a, at[1], 0), operand(b, at[2], 1)
@@ -82,7 +81,8 @@ def lookup(layer: Layer, op: LookupOp) -> None:
 
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     name = layer.constant("table", "int8_t", 256, 1, table)
-    layer.loop("i", prod(shape_of(op.result)), [f"{y}[i] = {name}[{x}[i] + 128];"])
+    kernel = layer.kernels.use("lookup")
+    layer.line(f"{kernel}({y}, {x}, {name}, {prod(shape_of(op.result))});")
 
 
 def softmax(layer: Layer, op: SoftmaxOp) -> None:

@@ -14,13 +14,18 @@ from xdsl.ir import Operation
 from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.c import (
     border,
+    computed_weights,
     elementwise,
+    encoded,
     linear_float,
     linear_integer,
+    logic,
     movement,
     pooling,
+    reduction,
+    selection,
 )
-from ceras_ir.backends.c.build_files import makefile, program_source
+from ceras_ir.backends.c.build_files import cmake_lists, makefile
 from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.header import api_header
 from ceras_ir.backends.c.kernels import Kernels
@@ -28,10 +33,11 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.model import Model, returned_name
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.program import Program
+from ceras_ir.backends.c.programs import bench_source, program_source
 from ceras_ir.backends.c.requant import Refused
 from ceras_ir.backends.c.source import kernels_header, model_source
 from ceras_ir.backends.c.types import value_type
-from ceras_ir.backends.c.weights_file import checksum, write_file
+from ceras_ir.backends.c.weights_file import checksum, inclusions, write_file
 from ceras_ir.backends.c.weights_header import weights_header, weights_source_header
 from ceras_ir.diagnostics import Finding, UnsupportedError, node_name
 from ceras_ir.dialects import graph, mem
@@ -54,6 +60,8 @@ def _printer(kind: type[OpT], function: Callable[[Layer, OpT], None]) -> Printer
 def _linear(layer: Layer, op: graph.LinearOperation) -> None:
     if op.is_quantized:
         linear_integer.integer_linear(layer, op)
+    elif isinstance(op, graph.MatmulOp) and not isinstance(op.weights.owner, graph.ConstantOp):
+        computed_weights.computed_matmul(layer, op)
     else:
         linear_float.float_linear(layer, op)
 
@@ -61,6 +69,7 @@ def _linear(layer: Layer, op: graph.LinearOperation) -> None:
 PRINTERS: dict[type[Operation], Printer] = {
     graph.Conv2dOp: _printer(graph.Conv2dOp, _linear),
     graph.MatmulOp: _printer(graph.MatmulOp, _linear),
+    graph.EncodedMatmulOp: _printer(graph.EncodedMatmulOp, encoded.encoded_matmul),
     graph.Pool2dOp: _printer(graph.Pool2dOp, pooling.pool2d),
     graph.UnaryOp: _printer(graph.UnaryOp, elementwise.unary),
     graph.BinaryOp: _printer(graph.BinaryOp, elementwise.binary),
@@ -70,6 +79,14 @@ PRINTERS: dict[type[Operation], Printer] = {
     graph.TransposeOp: _printer(graph.TransposeOp, movement.transpose),
     graph.ConcatOp: _printer(graph.ConcatOp, movement.concat),
     graph.ResizeOp: _printer(graph.ResizeOp, movement.resize),
+    graph.SliceOp: _printer(graph.SliceOp, selection.slice_),
+    graph.GatherOp: _printer(graph.GatherOp, selection.gather),
+    graph.PadOp: _printer(graph.PadOp, selection.pad),
+    graph.ReduceOp: _printer(graph.ReduceOp, reduction.reduce),
+    graph.ArgOp: _printer(graph.ArgOp, reduction.arg),
+    graph.CompareOp: _printer(graph.CompareOp, logic.compare),
+    graph.SelectOp: _printer(graph.SelectOp, logic.select),
+    graph.CastOp: _printer(graph.CastOp, logic.cast),
     graph.QuantizeOp: _printer(graph.QuantizeOp, border.quantize),
     graph.DequantizeOp: _printer(graph.DequantizeOp, border.dequantize),
     graph.RequantizeOp: _printer(graph.RequantizeOp, border.requantize),
@@ -82,9 +99,8 @@ PRINTERS: dict[type[Operation], Printer] = {
 def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
     """The files of a network in C, in the order of `manifest.json`."""
     model = build(module, options or COptions())
-    has_file = model.options.weights == "file"
-    constants = model.pool.constants
-    crc = checksum(constants) if has_file else 0
+    weights, constants = model.options.weights, model.pool.constants
+    crc = 0 if weights == "source" else checksum(constants)
     files = [
         Artefact.of_text("model.h", "C API of the model", api_header(model)),
         Artefact.of_text(
@@ -97,15 +113,16 @@ def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
             "model_weights.h", "declarations of the constants", weights_header(model, crc)
         ),
     ]
-    if has_file:
+    if weights != "source":
+        description = "constants, loaded by model_load_weights"
+        if weights == "incbin":
+            description = "constants, included by model_weights.c"
         files.append(
             Artefact(
-                "model.weights",
-                "constants, loaded by model_load_weights",
-                lambda stream: write_file(constants, crc, stream),
+                "model.weights", description, lambda stream: write_file(constants, crc, stream)
             )
         )
-    else:
+    if weights == "source":
         files.append(
             Artefact(
                 "model_weights.c",
@@ -113,11 +130,16 @@ def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
                 lambda stream: write_source(constants, stream, weights_source_header(model)),
             )
         )
+    elif weights == "incbin":
+        text = weights_source_header(model) + inclusions(constants)
+        files.append(Artefact.of_text("model_weights.c", "includes model.weights", text))
     if not model.program.launches:
-        files.append(
-            Artefact.of_text("main.c", "runs the model on raw tensors", program_source(model))
-        )
-    files.append(Artefact.of_text("Makefile", "builds model_run", makefile(model)))
+        files += [
+            Artefact.of_text("main.c", "runs the model on raw tensors", program_source(model)),
+            Artefact.of_text("bench.c", "times the model", bench_source(model)),
+            Artefact.of_text("CMakeLists.txt", "builds a library and both", cmake_lists(model)),
+        ]
+    files.append(Artefact.of_text("Makefile", "builds model_run and model_bench", makefile(model)))
     return files
 
 

@@ -4,6 +4,7 @@ The C functions of `runtime/`: templates whose `@NAME@` holes are filled with ty
 A model gets the functions that its layers ask for, each once, after those that it needs.
 """
 
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -11,6 +12,10 @@ from ceras_ir.backends.c.types import float_literal
 from ceras_ir.interpreters import float_functions as f
 
 NEEDS = {
+    "dsp_band": ("dsp_widen",),
+    "dsp_rows": ("dsp_widen",),
+    "dsp_tile": ("dsp",),
+    "dsp_widen": ("dsp",),
     "gather": ("window",),
     "depthwise": ("window",),
     "sum_window": ("window",),
@@ -62,6 +67,13 @@ class Kernels:
         assert self._texts.setdefault(function, text) == text, function
         return function
 
+    def add(self, function: str, text: str, condition: str) -> str:
+        """Add a function made for this model under a condition; returns what it is called."""
+        text = f"#if {condition}\n{text}#endif\n"
+        assert self._texts.setdefault(function, text) == text, function
+        return function
+
     @property
     def text(self) -> str:
-        return "\n".join(self._texts.values())
+        whole = "\n".join(self._texts.values())
+        return re.sub(r"^static (?!const )", "MODEL_STATIC ", whole, flags=re.MULTILINE)

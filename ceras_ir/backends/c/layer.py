@@ -1,18 +1,21 @@
 """What the printer of one operation works with: its parameters, constants and scratch memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.analysis.in_place import may_overwrite
 from ceras_ir.backends.c.constants import Array, ConstantPool
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.program import item_bytes
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import ConstantOp, shape_of
+from ceras_ir.dialects.mem import block_of
 
 SCRATCH_ALIGNMENT = 64
 
@@ -34,6 +37,16 @@ class Layer:
     scratch_bytes: int = 0
     _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
 
+    @property
+    def _alone(self) -> str:
+        """`restrict`, unless the result lies where an operand lies."""
+        result = block_of(self.op.results[0])
+        places = (block_of(v) for v in self.op.operands if may_overwrite(self.op, v))
+        in_place = any(
+            b is not None and result is not None and b.offset == result.offset for b in places
+        )
+        return "" if in_place else "restrict "
+
     def read(self, value: SSAValue, name: str) -> str:
         """A pointer to the elements of an operand: a parameter, or a constant as it is."""
         if isinstance(value.owner, ConstantOp):
@@ -42,17 +55,17 @@ class Layer:
             return self.constant(name, value_type(value), size, item, constant.array)
         if value not in self._names:
             self._names[value] = name
-            self.parameters.append((f"const {value_type(value)} *restrict {name}", value))
+            self.parameters.append((f"const {value_type(value)} *{self._alone}{name}", value))
         return self._names[value]
 
     def write(self, value: SSAValue, name: str = "y") -> str:
         """A pointer to where a result goes."""
-        self.parameters.append((f"{value_type(value)} *restrict {name}", value))
+        self.parameters.append((f"{value_type(value)} *{self._alone}{name}", value))
         return name
 
     def scratch(self, ctype: str, name: str, size: int, itemsize: int) -> str:
         """A local pointer to scratch memory of `size` elements."""
-        if not self.scratch_bytes:
+        if all(value is not None for _, value in self.parameters):
             self.parameters.append(("unsigned char *restrict workspace", None))
         self.line(f"{ctype} *{name} = ({ctype} *)(void *)(workspace + {self.scratch_bytes});")
         self.scratch_bytes += -(-size * itemsize // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
@@ -77,6 +90,34 @@ class Layer:
 
     def line(self, text: str, depth: int = 0) -> None:
         self.lines.append("  " * (depth + 1) + text)
+
+    @contextmanager
+    def variants(self) -> Generator[Callable[[], None]]:
+        """
+        Two bodies of which one is compiled: the first with vectors; what is yielded begins the
+        portable one. They share the workspace.
+        """
+        start = self.scratch_bytes
+        sizes: list[int] = []
+        begins = [len(self.lines) + 1]
+
+        def end() -> None:
+            sizes.append(self.scratch_bytes)
+            self.scratch_bytes = start
+
+        def otherwise() -> None:
+            end()
+            self.lines.append("#else")
+            begins.append(len(self.lines))
+
+        self.lines.append("#if MODEL_LANES")
+        yield otherwise
+        end()
+        self.lines.append("#endif")
+        self.scratch_bytes = max(sizes)
+        for at, size in zip(reversed(begins), reversed(sizes), strict=True):
+            if size == start < self.scratch_bytes:
+                self.lines.insert(at, "  (void)workspace;")
 
     def block(self, lines: Sequence[str], depth: int = 0) -> None:
         for text in lines:

@@ -4,11 +4,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.float_tiled import float_bias, float_weights, print_float_tiles
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.requant import Refused
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, rows_at_once, window
+from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation
+
+END = "(first + count) * {}"
 
 
 def constant_weights(op: LinearOperation) -> ConstantOp:
@@ -25,8 +29,18 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     weights = constant_weights(op)
     total = geometry.groups * geometry.n
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    bias = layer.read(op.bias, "bias") if op.bias is not None else None
     residual = layer.read(op.residual, "residual") if op.residual is not None else None
+    nest = tiled_nest(layer, op, geometry)
+    if nest is not None:
+        w, bias = float_weights(layer, op, nest, weights), float_bias(layer, op, nest)
+        with layer.variants() as otherwise:
+            print_float_tiles(layer, op, nest, (x, y, w, bias, residual or ""))
+            otherwise()
+            place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
+            epilogue = _epilogue(layer, op, y, residual, f"first * {total}", END.format(total))
+            _rows(layer, geometry, (x, y, w, place), bias, epilogue, nest.tile.width)
+        return
+    bias = layer.read(op.bias, "bias") if op.bias is not None else None
 
     def packed() -> Array:
         return pack(np.asarray(weights.array(), np.float32), geometry)
@@ -37,9 +51,17 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
         _depthwise(layer, geometry, (x, y, w, place), bias)
         layer.block(_epilogue(layer, op, y, residual, "0", str(geometry.positions * total)))
     else:
-        start, end = f"first * {total}", f"(first + count) * {total}"
-        epilogue = _epilogue(layer, op, y, residual, start, end)
-        _rows(layer, geometry, (x, y, w, place), bias, epilogue)
+        epilogue = _epilogue(layer, op, y, residual, f"first * {total}", END.format(total))
+        _rows(layer, geometry, (x, y, w, place), bias, epilogue, geometry.n)
+
+
+def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
+    """How a layer is cut into tiles, or None where only portable loops serve."""
+    if not layer.options.vectors or geometry.depthwise:
+        return None
+    if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
+        return None
+    return Nest.of(op, geometry, 4, layer.options.workspace, copies=False)
 
 
 def pack(weights: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
@@ -79,7 +101,9 @@ def _rows(
     names: tuple[str, str, str, str],
     bias: str | None,
     epilogue: list[str],
+    panel: int,
 ) -> None:
+    """Weights in panels of `panel` outputs."""
     x, y, w, place = names
     k, n, total = geometry.k, geometry.n, geometry.groups * geometry.n
     multiply = layer.kernels.use("multiply_rows")
@@ -96,25 +120,32 @@ def _rows(
         ],
         depth,
     )
-    if geometry.direct:
-        source, call = f"{x} + first * {k}", f"{w}, {y} + first * {n}"
-        layer.line(f"{multiply}(count, {n}, {k}, {source}, {k}, {call}, {n});", depth)
-    else:
+    rows_at = f"{x} + first * {k}" if geometry.direct else "rows"
+    body: list[str] = []
+    grouped = geometry.groups > 1
+    if not geometry.direct:
         gather = layer.kernels.use("gather", NAME="f32", IN="float", ROW="float", SHIFT="")
-        grouped = geometry.groups > 1
         offset = f" + g * {geometry.taken}" if grouped else ""
-        part = f" + g * {n}" if grouped else ""
-        panel = f"{w} + g * {k * n}" if grouped else w
         arguments = f"{k}, {x}{offset}, {place}, first + r, {geometry.taken}, 0.0f"
-        body = [
-            f"for (int32_t r = 0; r < count; ++r) {gather}(rows + r * {k}, {arguments});",
-            f"{multiply}(count, {n}, {k}, rows, {k}, {panel}, "
-            f"{y} + first * {total}{part}, {total});",
+        body.append(f"for (int32_t r = 0; r < count; ++r) {gather}(rows + r * {k}, {arguments});")
+    to, factors = f"{y} + first * {total}", w
+    if grouped:
+        to, factors = f"{to} + g * {n}", f"{w} + g * {k * n}"
+    if panel < n:
+        width = f"{n} - b < {panel} ? {n} - b : {panel}" if n % panel else str(panel)
+        body += [
+            f"for (int32_t b = 0; b < {n}; b += {panel})",
+            f"  {multiply}(count, {width}, {k}, {rows_at}, {k}, {factors} + b * {k}, {panel}, "
+            f"{to} + b, {total});",
         ]
-        if grouped:
-            layer.loop("g", geometry.groups, body, depth)
-        else:
-            layer.block(body, depth)
+    else:
+        body.append(
+            f"{multiply}(count, {n}, {k}, {rows_at}, {k}, {factors}, {panel}, {to}, {total});"
+        )
+    if grouped:
+        layer.loop("g", geometry.groups, body, depth)
+    else:
+        layer.block(body, depth)
     layer.block(epilogue, depth)
     layer.line("}")
 

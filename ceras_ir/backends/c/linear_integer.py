@@ -11,13 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.depthwise_tiled import has_columns, print_depthwise
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.linear_dsp import dsp_linear, fits_dsp
+from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.register_tiles import CONDITION
 from ceras_ir.backends.c.requant import Rescaling, rescaling
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, row_type, rows_at_once, window
 from ceras_ir.backends.c.sums import LIMIT, Sums, analyse
 from ceras_ir.backends.c.types import less, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation
+from ceras_ir.dialects.quant import RequantAttr
 
 SIGNED, UNSIGNED = "!MODEL_UNSIGNED_ROWS", "MODEL_UNSIGNED_ROWS"
 
@@ -30,9 +35,17 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
     geometry, sums = Geometry.of(op), analyse(op)
     assert op.requant is not None
     storage = value_type(op.result)
-    rescale = rescaling(op.requant, sums.bound, storage, half_folded=sums.half_folded)
+    rescale = rescaling(
+        op.requant,
+        sums.bound,
+        storage,
+        half_folded=sums.half_folded,
+        multiplier=_multiplier(layer, op.requant, geometry, sums),
+        multiplier_bound=op.requant.multiplier.data,
+    )
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     terms: list[str] = []
+    residual = ""
     if op.residual is not None:
         residual = layer.read(op.residual, "residual")
         point = zero_point_of(quantized(op.residual, "residual"))
@@ -41,11 +54,50 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         cast = "(int64_t)" if rescale.type == "int64_t" and op.residual_left_shift else ""
         factor = f" * {1 << op.residual_left_shift}" if op.residual_left_shift else ""
         terms.append(f"{cast}{term}{factor}")
+    if layer.options.dsp and fits_dsp(op, geometry, sums):
+        dsp_linear(layer, op, geometry, sums, rescale, (x, y), terms)
+        return
+    nest = tiled_nest(layer, op, geometry, sums)
+    by_columns = has_columns(layer, op, geometry, sums, rescale)
+    if nest is None and not by_columns:
+        _portable(layer, op, geometry, sums, rescale, (x, y), terms, "")
+        return
+    with layer.variants() as otherwise:
+        if nest is not None:
+            print_tiles(layer, op, nest, sums, rescale, (x, y, residual), terms)
+        else:
+            print_depthwise(layer, op, sums, rescale, (x, y, residual))
+        otherwise()
+        _portable(layer, op, geometry, sums, rescale, (x, y), terms, f"!{CONDITION}")
+
+
+def _multiplier(layer: Layer, requant: RequantAttr, geometry: Geometry, sums: Sums) -> str | None:
+    """The multiplier of output channel `o` where every channel has its own."""
+    if not requant.is_per_channel:
+        return None
+    table = layer.array("multipliers", np.array(requant.multipliers, np.int32), "int32_t")
+    in_columns = geometry.depthwise and sums.weight_type != "int32_t"
+    grouped = geometry.groups > 1 and not in_columns
+    return f"{table}[g * {geometry.n} + o]" if grouped else f"{table}[o]"
+
+
+def _portable(
+    layer: Layer,
+    op: LinearOperation,
+    geometry: Geometry,
+    sums: Sums,
+    rescale: Rescaling,
+    names: tuple[str, str],
+    terms: list[str],
+    condition: str,
+) -> None:
+    """Loops that compilers vectorise by themselves; constants under `condition`."""
     place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
+    all_names = (*names, place, condition)
     if geometry.depthwise and sums.weight_type != "int32_t":
-        _depthwise(layer, op, geometry, sums, rescale, (x, y, place), terms)
+        _depthwise(layer, op, geometry, sums, rescale, all_names, terms)
     else:
-        _rows(layer, op, geometry, sums, rescale, (x, y, place), terms)
+        _rows(layer, op, geometry, sums, rescale, all_names, terms)
 
 
 def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
@@ -61,10 +113,10 @@ def _depthwise(
     geometry: Geometry,
     sums: Sums,
     rescale: Rescaling,
-    names: tuple[str, str, str],
+    names: tuple[str, str, str, str],
     terms: list[str],
 ) -> None:
-    x, y, place = names
+    x, y, place, condition = names
     channels, point = geometry.groups, zero_point_of(sums.x)
     stored = value_type(op.input)
     kernel = layer.kernels.use(
@@ -81,9 +133,9 @@ def _depthwise(
     def packed() -> Array:
         return np.ascontiguousarray(sums.centred().T).astype(f"int{item * 8}")
 
-    w = layer.constant("weights", sums.weight_type, channels * geometry.k, item, packed)
+    w = layer.constant("weights", sums.weight_type, channels * geometry.k, item, packed, condition)
     # The kernel takes the zero point off each element, and so the bias must not.
-    bias = _bias(layer, sums.bias + point * sums.per_output)
+    bias = _bias(layer, sums.bias + point * sums.per_output, condition)
     layer.scratch("int32_t", "sums", channels, 4)
     layer.loop(
         "p",
@@ -105,10 +157,10 @@ def _rows(
     geometry: Geometry,
     sums: Sums,
     rescale: Rescaling,
-    names: tuple[str, str, str],
+    names: tuple[str, str, str, str],
     terms: list[str],
 ) -> None:
-    x, y, place = names
+    x, y, place, condition = names
     stored = value_type(op.input)
     row, shift = row_type(op.input)
     if row == "model_row" and (sums.raw_bound >= LIMIT or sums.weight_type != "int8_t"):
@@ -127,12 +179,13 @@ def _rows(
         return result
 
     n, total = geometry.n, geometry.groups * geometry.n
-    w = layer.constant("weights", sums.weight_type, total * length, item, packed)
+    w = layer.constant("weights", sums.weight_type, total * length, item, packed, condition)
     if row == "model_row":
-        bias = _bias(layer, sums.bias, SIGNED)
-        _bias(layer, sums.bias - 128 * sums.per_output, UNSIGNED)
+        also = f"{condition} && " if condition else ""
+        bias = _bias(layer, sums.bias, also + SIGNED)
+        _bias(layer, sums.bias - 128 * sums.per_output, also + UNSIGNED)
     else:
-        bias = _bias(layer, sums.bias)
+        bias = _bias(layer, sums.bias, condition)
     holes = {"IN": stored, "ROW": row, "SHIFT": shift}
     short = {"model_row": "bytes", "int16_t": "i16", "int32_t": "i32"}[row]
     holes["NAME"] = f"{stored}_to_{short}"

@@ -13,6 +13,9 @@ from ceras_ir.backends.c.program import Program
 ARENA_ALIGNMENT = 8
 """What the widest element needs; more is for speed, and not demanded of the caller."""
 
+C_TYPES = {"float32": "float", "bool": "uint8_t"}
+"""Of numpy types that C calls otherwise."""
+
 
 @dataclass(frozen=True)
 class Model:
@@ -67,7 +70,7 @@ def parameters(model: Model) -> list[str]:
 
 def tensor_c_type(tensor: TensorInfo) -> str:
     """The C type of a tensor's elements."""
-    return "float" if tensor.dtype == "float32" else f"{tensor.dtype}_t"
+    return C_TYPES.get(tensor.dtype, f"{tensor.dtype}_t")
 
 
 def returned_name(index: int) -> str:

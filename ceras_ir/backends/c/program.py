@@ -7,6 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from ceras_ir.analysis.in_place import may_overwrite
 from ceras_ir.analysis.network import main_function, result_values
 from ceras_ir.backends.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.backends.c.types import value_type
@@ -145,7 +146,7 @@ class Program:
                 for operand in op.operands:
                     other = self.places.get(operand)
                     if not isinstance(other, Arena) or (
-                        isinstance(op, ReshapeOp) and other == place
+                        other == place and (isinstance(op, ReshapeOp) or may_overwrite(op, operand))
                     ):
                         continue
                     if start < other.offset + nbytes(operand) and other.offset < end:

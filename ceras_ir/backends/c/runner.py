@@ -73,7 +73,9 @@ def build_library(
     if (source / "model_weights.c").exists():
         files.append(source / "model_weights.c")
     defines = ["-DMODEL_TRACE"] if trace else []
-    command = [*compiler(), *FLAGS, *flags, *defines, f"-I{source}", "-shared"]
+    # The second is for constants that the assembler includes.
+    directories = [f"-I{source}", f"-Wa,-I,{source}"]
+    command = [*compiler(), *FLAGS, *flags, *defines, *directories, "-shared"]
     command += [*map(str, files), "-o", str(library)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -115,7 +117,8 @@ class CModel:
         build_library(directory, library, trace=trace is not None, flags=flags)
         self._library = ctypes.CDLL(str(library))
         self._run = self._library.model_run_in
-        self._load_weights(directory / "model.weights")
+        if hasattr(self._library, "model_load_weights"):
+            self._load_weights(directory / "model.weights")
         self._error: BaseException | None = None
         self._size, alignment = self._library.arena_bytes(), self._library.arena_alignment()
         self.arena = aligned(self._size, alignment)
@@ -160,8 +163,6 @@ class CModel:
         return call
 
     def _load_weights(self, path: Path) -> None:
-        if not path.exists():
-            return
         data = np.fromfile(path, np.uint8)
         self._weights = aligned(data.size, 64)
         self._weights[:] = data

@@ -4,6 +4,7 @@ import re
 
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.c.consistency import consistency_checks
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.model import Model, parameters, returned_name, shape_text
 from ceras_ir.backends.c.names import comment
@@ -45,6 +46,19 @@ typedef int16_t model_row;
 #define MODEL_ROW_OFFSET 0
 #endif
 
+/* A processor's own kernels leave the portable ones unused, and the other way around. */
+#if defined(__GNUC__)
+#define MODEL_STATIC static __attribute__((unused))
+#else
+#define MODEL_STATIC static
+#endif
+/* Loops that are long enough as they are: unrolled once more they spill or only grow. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define MODEL_ROLLED _Pragma("GCC unroll 1")
+#else
+#define MODEL_ROLLED
+#endif
+
 """
 
 
@@ -62,6 +76,7 @@ def model_source(model: Model, crc: int) -> str:
         "#ifdef MODEL_TRACE\n#define TRACE(layer, data, bytes) model_trace(layer, data, bytes)\n"
         "#else\n#define TRACE(layer, data, bytes) ((void)0)\n#endif\n"
     ]
+    parts.append(consistency_checks(model))
     if model.options.weights == "file":
         parts.append(loader(model.pool.constants, crc))
     parts += [_function(layer) for layer in model.layers if layer.lines]

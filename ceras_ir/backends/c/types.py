@@ -14,7 +14,8 @@ def c_type(element: Attribute) -> str:
     """The type that holds `element`, for example `int8_t`."""
     if isinstance(storage_type(element), Float32Type):
         return "float"
-    return f"{numpy_dtype(element).name}_t"
+    name = numpy_dtype(element).name
+    return "uint8_t" if name == "bool" else f"{name}_t"
 
 
 def value_type(value: SSAValue) -> str:

@@ -1,5 +1,6 @@
 """
-`model.weights`: all constants in one binary file, for targets that map or load it.
+`model.weights`: all constants in one binary file, for targets that map or load it, and for
+assemblers that include it.
 
 64 bytes of header (magic, format version, CRC-32 of what follows it, length of the file, zeros),
 then every constant at a multiple of 64. The generated code knows CRC and length and refuses another
@@ -108,3 +109,27 @@ def loader(constants: list[Constant], crc: int) -> str:
     header = struct.pack("<8sIIQ", MAGIC, VERSION, crc, file_bytes(constants))
     magic = ", ".join(str(b) for b in header)
     return LOADER.replace("@MAGIC@", magic).replace("@HEADER@", str(HEADER_BYTES))
+
+
+INCLUDE = """
+#if !defined(__GNUC__) || !defined(__ELF__)
+#error "model.weights is put into the program by GNU assembler; compile with --weights source"
+#endif
+/* `bytes` bytes of model.weights from `offset` on, and the NUL that a string would end in. */
+#define MODEL_INCLUDE(name, alignment, offset, bytes) \\
+  __asm__(".pushsection .rodata\\n.balign " #alignment "\\n.globl " #name "\\n" \\
+          ".type " #name ", %object\\n.size " #name ", " #bytes " + 1\\n" #name ":\\n" \\
+          ".incbin \\"model.weights\\", " #offset ", " #bytes "\\n.byte 0\\n.popsection")
+"""
+
+
+def inclusions(constants: list[Constant]) -> str:
+    """The part of `model_weights.c` that takes the constants from the file when assembled."""
+    lines = [INCLUDE]
+    for c, offset in zip(constants, offsets(constants), strict=True):
+        if c.condition:
+            lines.append(f"#if {c.condition}")
+        lines.append(f"MODEL_INCLUDE({c.name}, {c.alignment}, {offset}, {c.nbytes});")
+        if c.condition:
+            lines.append("#endif")
+    return "\n".join(lines) + "\n"

@@ -5,12 +5,14 @@ Whether the tables of an nnet file agree: operands, types and shapes of each lay
 holds, so a plan in which one value overwrites another that is still needed is refused.
 """
 
+import struct
 from collections.abc import Callable
 from math import prod
 
 from ceras_ir.backends.nnet.reader import Layer, NnetFile, Tensor, expect
 
 Must = Callable[[bool, str], None]
+MOVES = ("reshape", "transpose", "concat", "resize", "slice", "pad", "pool2d")
 IN_PLACE = {"unary", "binary", "lookup", "softmax", "quantize", "requantize", "reshape"}
 """Besides the residual of a convolution or product: results that may replace an operand."""
 WORDS = {
@@ -35,13 +37,17 @@ def check_layer(file: NnetFile, layer: Layer, must: Must) -> None:
     operands = [file.tensors[i] for i in layer.operands]
     result = file.tensors[layer.result]
     linear = layer.opcode in ("conv2d", "matmul")
-    expected = 2 + layer.bias + layer.residual if linear else 2 if layer.opcode == "binary" else 1
+    expected = 2 if linear or layer.opcode == "binary" else 1
+    expected += layer.bias + layer.multipliers + layer.residual
     if layer.opcode == "concat":
         expected = max(1, len(operands))
     must(len(operands) == expected, f"{expected} operands expected, got {len(operands)}")
-    must(linear or not (layer.bias or layer.residual), "it takes no bias or residual")
+    extra = layer.bias or layer.residual or layer.multipliers
+    must(linear or not extra, "it takes no bias, residual or multipliers")
     must(layer.residual or layer.residual_shift == 0, "it has no residual to shift")
     words = WORDS.get(layer.opcode, len(layer.attributes))
+    if layer.opcode == "binary" and len(layer.attributes) == 5:
+        words = 5  # With a multiplier for each operand.
     must(len(layer.attributes) == words, f"{words} attributes expected")
     must(result.location == "arena", "its result is a constant")
     must((layer.table is not None) == (layer.opcode == "lookup"), "only a lookup has a table")
@@ -50,14 +56,18 @@ def check_layer(file: NnetFile, layer: Layer, must: Must) -> None:
     _check_requant(layer, operands, result, must)
     _check_types(layer, operands, result, must)
     if linear:
-        _check_linear(layer, operands, result, must)
+        _check_linear(file, layer, operands, result, must)
     elif layer.opcode == "pool2d":
         kernel = layer.attributes[1:3]
         _check_window(layer, layer.attributes[3:11], kernel, operands[0], result, must)
         must(operands[0].shape[3] == result.shape[3], "channels differ")
     elif layer.opcode == "binary":
         must(_broadcast(operands) == result.shape, "its shapes do not broadcast to its result's")
-        must(layer.attributes[0] < 3 and max(layer.attributes[1:]) <= 22, "unknown attribute")
+        must(layer.attributes[0] < 3 and max(layer.attributes[1:3]) <= 22, "unknown attribute")
+        for shift, multiplier in zip(layer.attributes[1:3], layer.attributes[3:], strict=False):
+            must(1 <= multiplier << shift <= 1 << 22, "an operand's multiplier")
+    elif layer.opcode in ("slice", "pad"):
+        _check_boxes(layer, operands[0], result, must)
     elif layer.opcode in ("reshape", "transpose", "concat", "resize"):
         _check_moves(layer, operands, result, must)
     else:
@@ -100,7 +110,7 @@ def _check_types(layer: Layer, operands: list[Tensor], result: Tensor, must: Mus
             must(not layer.bias or kinds[2] == "i32", "a bias of 32 bits expected")
         case "binary":
             must("i32" not in kinds[:2], "operands of 8 or 16 bits expected")
-        case "reshape" | "transpose" | "concat" | "resize" | "pool2d" if layer.requant is None:
+        case _ if layer.opcode in MOVES and layer.requant is None:
             for t in operands:
                 same = (t.storage, t.scale, t.zero_point) == (
                     result.storage, result.scale, result.zero_point,
@@ -110,7 +120,9 @@ def _check_types(layer: Layer, operands: list[Tensor], result: Tensor, must: Mus
             pass
 
 
-def _check_linear(layer: Layer, operands: list[Tensor], result: Tensor, must: Must) -> None:
+def _check_linear(
+    file: NnetFile, layer: Layer, operands: list[Tensor], result: Tensor, must: Must
+) -> None:
     x, weights = operands[:2]
     if layer.opcode == "conv2d":
         must(len(weights.shape) == 4, "weights of rank 4 expected")
@@ -126,6 +138,13 @@ def _check_linear(layer: Layer, operands: list[Tensor], result: Tensor, must: Mu
         must(x.shape[1] == weights.shape[1], "its shapes are not those of a product")
         must(result.shape == (x.shape[0], weights.shape[0]), "its result has the wrong shape")
     must(not layer.bias or operands[2].shape == weights.shape[:1], "bias has the wrong shape")
+    if layer.multipliers:
+        values = operands[2 + layer.bias]
+        must(values.storage == "i32" and values.location == "biases", "constant multipliers")
+        must(values.shape == weights.shape[:1], "multipliers have the wrong shape")
+        listed = struct.unpack(f"<{values.shape[0]}i", file.data(values))
+        greatest = layer.requant is not None and layer.requant.multiplier == max(listed)
+        must(min(listed) >= 1 and greatest, "its multipliers")
     must(not layer.residual or operands[-1].shape == result.shape, "residual: wrong shape")
     must(layer.residual_shift <= 23, "its residual shift")
 
@@ -172,6 +191,22 @@ def _check_moves(layer: Layer, operands: list[Tensor], result: Tensor, must: Mus
             for axis, part in ((1, words[1:split]), (2, words[split:])):
                 inside = all(i < x.shape[axis] for n in range(min(2, step)) for i in part[n::step])
                 must(inside, "an index lies outside its input")
+
+
+def _check_boxes(layer: Layer, x: Tensor, y: Tensor, must: Must) -> None:
+    rank, words = len(y.shape), layer.attributes
+    must(len(x.shape) == rank, "it must keep the rank")
+    must(len(words) == 2 * rank + (layer.opcode == "pad"), "wrong number of attributes")
+    inner, outer = (y, x) if layer.opcode == "slice" else (x, y)
+    for d in range(rank):
+        step = words[rank + d]
+        if layer.opcode == "slice":
+            step -= (step >> 31) << 32
+            must(step != 0, "a stride is zero")
+        else:
+            step += 1
+        ends = words[d], words[d] + (inner.shape[d] - 1) * step
+        must(all(0 <= end < outer.shape[d] for end in ends), "it leaves its tensor")
 
 
 def check_memory(file: NnetFile) -> None:

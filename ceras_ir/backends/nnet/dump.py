@@ -50,6 +50,7 @@ def _layer(layer: Layer) -> str:
         text += f" residual << {layer.residual_shift}"
     if (r := layer.requant) is not None:
         factor = f"* {r.multiplier} " if r.multiplier != 1 else ""
+        factor = "* multipliers " if layer.multipliers else factor
         point = f" + {r.zero_point}" if r.zero_point else ""
         text += f" requant {factor}>> {r.shift} {r.rounding}{point} in [{r.low}, {r.high}]"
     return text if layer.table is None else f"{text} table {layer.table}"

@@ -51,6 +51,8 @@ class Opcode(IntEnum):
     QUANTIZE = 12
     DEQUANTIZE = 13
     REQUANTIZE = 14
+    SLICE = 15
+    PAD = 16
 
 
 STORAGES = {"float32": 0, "int8": 1, "uint8": 2, "int16": 3, "uint16": 4, "int32": 5}
@@ -129,7 +131,8 @@ class LayerRecord:
 
     def pack(self, first_operand: int, first_attribute: int) -> bytes:
         requant = self.requant
-        flags = (requant is not None) | self.bias << 1 | self.residual << 2
+        per_channel = requant is not None and requant.is_per_channel
+        flags = (requant is not None) | self.bias << 1 | self.residual << 2 | per_channel << 3
         p0, p1 = (*self.parameters, 0.0, 0.0)[:2]
         head = struct.pack(
             "<HBBIIIIIIBBBBff",

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation
 
 from ceras_ir.backends.nnet.encoding import FUNCTIONS, LayerRecord, Opcode
@@ -42,6 +43,8 @@ class LayerEncoder:
                 return _with_function(LayerRecord(Opcode.UNARY), op.function)
             case graph.BinaryOp():
                 words = [BINARIES[op.function], *op.shifts]
+                if op.multipliers != (1, 1):
+                    words += op.multipliers
                 record = LayerRecord(Opcode.BINARY, attributes=words, requant=op.requant)
                 return _with_function(record, op.activation)
             case graph.LookupOp():
@@ -55,6 +58,14 @@ class LayerEncoder:
             case graph.TransposeOp():
                 words = [int(v) for v in op.permutation.get_values()]
                 return LayerRecord(Opcode.TRANSPOSE, attributes=words)
+            case graph.SliceOp():
+                fields = (op.starts, op.strides)
+                words = [int(v) & 0xFFFFFFFF for field in fields for v in field.get_values()]
+                return LayerRecord(Opcode.SLICE, attributes=words)
+            case graph.PadOp() if op.function is graph.Pad.CONSTANT and pads_outwards(op):
+                fields = (op.low, op.interior)
+                words = [int(v) for field in fields for v in field.get_values()]
+                return LayerRecord(Opcode.PAD, attributes=[*words, pad_word(op)])
             case graph.ResizeOp():
                 return LayerRecord(Opcode.RESIZE, attributes=resize_words(op))
             case graph.QuantizeOp():
@@ -90,6 +101,20 @@ def _with_function(record: LayerRecord, function: graph.FunctionAttr | None) -> 
 def _table(op: graph.LookupOp) -> bytes:
     data = op.table.data.data
     return data * 256 if len(data) == 1 else data
+
+
+def pads_outwards(op: graph.PadOp) -> bool:
+    """Whether nothing is cut off, which the format cannot say."""
+    return all(int(v) >= 0 for field in (op.low, op.high) for v in field.get_values())
+
+
+def pad_word(op: graph.PadOp) -> int:
+    """The stored number around the input, as 32 bits."""
+    match op.value:
+        case FloatAttr():
+            return struct.unpack("<I", struct.pack("<f", op.value.value.data))[0]
+        case number:
+            return number.value.data & 0xFFFFFFFF
 
 
 def resize_words(op: graph.ResizeOp) -> list[int]:

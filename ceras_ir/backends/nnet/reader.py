@@ -20,7 +20,7 @@ SECTIONS = (
 )  # fmt: skip
 OPCODES = (
     "conv2d", "matmul", "pool2d", "unary", "binary", "lookup", "softmax", "reshape", "transpose",
-    "concat", "resize", "quantize", "dequantize", "requantize",
+    "concat", "resize", "quantize", "dequantize", "requantize", "slice", "pad",
 )  # fmt: skip
 STORAGES = ("f32", "i8", "u8", "i16", "u16", "i32")
 BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4}
@@ -83,6 +83,7 @@ class Layer:
     operands: tuple[int, ...]
     bias: bool
     residual: bool
+    multipliers: bool
     result: int
     attributes: tuple[int, ...]
     function: str
@@ -253,7 +254,7 @@ class _Reader:
 
         must(1 <= opcode <= len(OPCODES), f"unknown opcode {opcode}")
         must(device < len(DEVICES), f"unknown device {device}")
-        must(flags < 8, f"unknown flags {flags:#x}")
+        must(flags < 16, f"unknown flags {flags:#x}")
         must(function < len(FUNCTIONS), f"unknown function {function}")
         must(rounding < len(ROUNDINGS), f"unknown rounding {rounding}")
         must(zero == 0, "reserved bytes are not zero")
@@ -269,8 +270,8 @@ class _Reader:
         requant = Requant(multiplier, shift, ROUNDINGS[rounding], point, low, high)
         return Layer(
             OPCODES[opcode - 1], DEVICES[device], self.string(name), ids, bool(flags & 2),
-            bool(flags & 4), result, self.words("attributes", word, words), FUNCTIONS[function],
-            (p0, p1), requant if flags & 1 else None, residual_shift,
+            bool(flags & 4), bool(flags & 8), result, self.words("attributes", word, words),
+            FUNCTIONS[function], (p0, p1), requant if flags & 1 else None, residual_shift,
             None if table == NONE else table,
         )  # fmt: skip
 

@@ -71,6 +71,10 @@ def rescales_by_a_shift(op: Operation) -> str | None:
     requant = _requant(op)
     if requant is None or isinstance(op, graph.Pool2dOp):
         return None
+    if requant.is_per_channel:
+        return "the FPGA rescales by one shift, got a multiplier per output channel"
+    if isinstance(op, graph.BinaryOp) and op.multipliers != (1, 1):
+        return f"the FPGA shifts operands, got the multipliers {list(op.multipliers)}"
     multiplier = requant.multiplier.data
     if multiplier & (multiplier - 1):
         return f"the FPGA rescales by a shift, got the multiplier {multiplier}"

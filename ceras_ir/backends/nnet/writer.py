@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
@@ -26,13 +26,14 @@ from ceras_ir.backends.nnet.encoding import (
     Section,
     TensorRecord,
 )
+from ceras_ir.backends.nnet.engine_rules import why_refused
 from ceras_ir.backends.nnet.layers import LayerEncoder
 from ceras_ir.backends.nnet.rules import why_not
 from ceras_ir.backends.nnet.sections import Sections
 from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
 from ceras_ir.dialects.mem import BlockAttr, Device, arena_of, block_of, device_of
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 MODEL = "model.nnet"
 
@@ -89,6 +90,9 @@ class _Writer:
         unsupported: list[Finding] = []
         wrong: list[Finding] = []
         for op in order:
+            if reason := why_refused(op):
+                unsupported.append(Finding(node_name(op), op.name, f"unsupported: {reason}"))
+                continue
             if encoder.encode(op) is None:
                 reason = "unsupported: the nnet format has no such operation"
                 unsupported.append(Finding(node_name(op), op.name, reason))
@@ -152,8 +156,8 @@ class _Writer:
             name=self.string(node_name(owner) if isinstance(owner, Operation) else ""),
             storage=STORAGES[dtype.name],
             shape=shape,
-            scale=element.scale if isinstance(element, UniformType) else 0.0,
-            zero_point=element.zero_point if isinstance(element, UniformType) else 0,
+            scale=max(s.data for s in element.scales) if isinstance(element, UniformType) else 0.0,
+            zero_point=element.zero_points.data[0].data if isinstance(element, UniformType) else 0,
             section=section,
             block=block,
             offset=offset,
@@ -161,12 +165,24 @@ class _Writer:
         self.sections.tables[Section.TENSORS] += record.pack()
         return self.tensors.setdefault(value, len(self.tensors))
 
+    def multipliers(self, op: Operation, requant: RequantAttr) -> SSAValue:
+        """The multipliers of the output channels as a constant of the file."""
+        array = np.array(requant.multipliers, np.int32)
+        return ConstantOp.from_array(
+            array, UniformType(1.0, storage=i32), location=op.location
+        ).result
+
     def layer(self, op: Operation) -> None:
         record = LayerEncoder(self.table).encode(op)
         assert record is not None
         record.name = self.string(node_name(op))
         record.device = DEVICES[device_of(op)]
-        record.operands = [self.tensor(v) for v in op.operands]
+        numbers = [self.tensor(v) for v in op.operands]
+        if record.requant is not None and record.requant.is_per_channel:
+            # After the bias; a residual stays last.
+            multipliers = self.tensor(self.multipliers(op, record.requant))
+            numbers.insert(len(numbers) - record.residual, multipliers)
+        record.operands = numbers
         record.result = self.tensor(op.results[0])
         operands = self.sections.tables[Section.OPERANDS]
         attributes = self.sections.tables[Section.ATTRIBUTES]
@@ -190,9 +206,12 @@ def unsupported_tensor(value: SSAValue) -> str | None:
     if numpy_dtype(element).name not in STORAGES:
         return f"a tensor is stored as {numpy_dtype(element).name}"
     if isinstance(element, UniformType):
-        if element.is_per_axis:
+        if element.is_per_axis and not isinstance(value.owner, ConstantOp):
             return "a tensor has one scale per channel"
+        if len({point.data for point in element.zero_points}) > 1:
+            return "a tensor has one zero point per channel"
         with np.errstate(over="ignore", under="ignore"):
-            if not 0.0 < np.float32(element.scale) < np.inf:
-                return f"scale {element.scale} is no float32"
+            for scale in (scale.data for scale in element.scales):
+                if not 0.0 < np.float32(scale) < np.inf:
+                    return f"scale {scale} is no float32"
     return None

@@ -36,6 +36,9 @@ _BUFFERS = (
 )
 _LOG_BYTES = {"UOP": 2, "INP": 4, "WGT": 8, "ACC": 6}
 
+_LATENCIES = {"DRAM_READ_LATENCY": "read_latency", "DRAM_WRITE_LATENCY": "write_latency"}
+"""Keys of ours, for measured boards."""
+
 ELEMENT_BYTES: Mapping[MemoryType, int] = {
     MemoryType.UOP: 4,
     MemoryType.INP: 16,
@@ -59,6 +62,9 @@ class VtaBoard:
     bus_bytes: int | None = None
     """Bytes of one beat of the memory bus."""
     clock_mhz: int | None = None
+    read_latency: int = 50
+    """Cycles from a request to DRAM to its first beat; VTA's own JSON does not tell."""
+    write_latency: int = 31
 
     @property
     def uops(self) -> int:
@@ -97,6 +103,15 @@ class VtaBoard:
 
     def config(self) -> dict[str, str | int]:
         """The same in VTA's own JSON fields, for programs that read those."""
+        memory: dict[str, str | int] = {
+            key: getattr(self, field)
+            for key, field in _LATENCIES.items()
+            if getattr(self, field) != getattr(VtaBoard, field)
+        }
+        if self.bus_bytes is not None:
+            memory["FPGA_LOG_AXI_BUS_WIDTH"] = (8 * self.bus_bytes).bit_length() - 1
+        if self.clock_mhz is not None:
+            memory["FPGA_FREQ"] = self.clock_mhz
         return {
             "TARGET": self.target,
             "HW_VER": "0.0.2",
@@ -105,6 +120,7 @@ class VtaBoard:
             "LOG_INP_BUFF_SIZE": self.log_inp + _LOG_BYTES["INP"],
             "LOG_WGT_BUFF_SIZE": self.log_wgt + _LOG_BYTES["WGT"],
             "LOG_ACC_BUFF_SIZE": self.log_acc + _LOG_BYTES["ACC"],
+            **memory,
         }
 
 
@@ -146,6 +162,7 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
         log_acc=logs["ACC"],
         bus_bytes=None if bus is None else (1 << bus) // 8,
         clock_mhz=integer("FPGA_FREQ") if "FPGA_FREQ" in config else None,
+        **{field: integer(key) for key, field in _LATENCIES.items() if key in config},
     )
 
 

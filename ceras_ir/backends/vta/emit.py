@@ -9,6 +9,7 @@ from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.performance import measure, totals
 from ceras_ir.diagnostics import node_name
 
 DRAM_FILE, CONFIG_FILE = "dram.bin", "vta_config.json"
@@ -43,7 +44,8 @@ def emit(
         ),
     ]
     entries: list[dict[str, object]] = []
-    for index, launch in enumerate(image.launches):
+    costs = measure(image.launches, board)
+    for index, (launch, cost) in enumerate(zip(image.launches, costs, strict=True)):
         name, program = node_name(launch.op), launch.program
 
         def write_instructions(stream: BinaryIO, i: int = index) -> None:
@@ -67,6 +69,7 @@ def emit(
                 "instructions": file,
                 "count": len(program.instructions),
                 "uop_base": program.uop_base,
+                "performance": cost.to_json(),
             }
         )
     manifest: dict[str, object] = {
@@ -75,4 +78,4 @@ def emit(
         "launches": entries,
         "regions": [region.to_json() for region in image.regions()],
     }
-    return artefacts, {"vta": manifest}
+    return artefacts, {"vta": manifest | {"totals": totals(costs)}}

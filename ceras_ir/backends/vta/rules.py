@@ -15,6 +15,7 @@ from ceras_ir.analysis.blocks import Blocks, longest_row, misfit
 from ceras_ir.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
+from ceras_ir.backends.vta.pooling_rules import why_not_pool
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LANES
 from ceras_ir.dialects.quant import Rounding
@@ -24,8 +25,10 @@ Rule: TypeAlias = Callable[[graph.LinearOperation, VtaBoard], str | None]
 
 def why_not(op: Operation, board: VtaBoard = DEFAULT_BOARD) -> str | None:
     """None if VTA can run `op`, else one sentence: the rule that it breaks and the way out."""
+    if isinstance(op, graph.Pool2dOp):
+        return why_not_pool(op, board)
     if not isinstance(op, graph.Conv2dOp | graph.MatmulOp):
-        return "VTA runs convolutions and matrix products; others run on the CPU"
+        return "VTA runs convolutions, matrix products and max pooling; others run on the CPU"
     return next((reason for rule in RULES if (reason := rule(op, board))), None)
 
 
@@ -70,10 +73,15 @@ def shifted(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     requant = op.requant
     assert requant is not None
     multiplier = requant.multiplier.data
+    if requant.is_per_channel:
+        return (
+            "VTA rescales all channels by one shift, got a multiplier per channel: "
+            "run --snap-scales"
+        )
     if multiplier & (multiplier - 1) or requant.zero_point.data:
         return (
             f"VTA rescales by shifts only, got a multiplier of {multiplier}: "
-            "quantize with power-of-two scales"
+            "quantize with power-of-two scales (--snap-scales)"
         )
     amount = net_shift(op)
     if not -31 <= amount <= 31:

@@ -13,10 +13,13 @@ from ceras_ir.dialects.graph.constant import (
     ConstantOp,
     MaterializeConstant,
     constant_array,
+    is_integer,
     numpy_dtype,
+    plain_element,
     storage_type,
 )
 from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, LookupOp, SoftmaxOp, UnaryOp
+from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
 from ceras_ir.dialects.graph.layout import (
     ConcatOp,
     Coordinates,
@@ -28,9 +31,11 @@ from ceras_ir.dialects.graph.layout import (
     type_with_element,
 )
 from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp
+from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
+    is_tensor,
     quantized_element,
     scale_of,
     shape_of,
@@ -40,6 +45,8 @@ from ceras_ir.dialects.graph.operation import (
 )
 from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp, average_requant, reciprocal_requant
 from ceras_ir.dialects.graph.quantization import DequantizeOp, QuantizeOp, RequantizeOp
+from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
+from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp
 from ceras_ir.dialects.quant import RequantAttr
 
 Graph = Dialect(
@@ -48,6 +55,7 @@ Graph = Dialect(
         ConstantOp,
         Conv2dOp,
         MatmulOp,
+        EncodedMatmulOp,
         Pool2dOp,
         UnaryOp,
         BinaryOp,
@@ -57,6 +65,14 @@ Graph = Dialect(
         TransposeOp,
         ConcatOp,
         ResizeOp,
+        SliceOp,
+        GatherOp,
+        PadOp,
+        ReduceOp,
+        ArgOp,
+        CompareOp,
+        SelectOp,
+        CastOp,
         QuantizeOp,
         DequantizeOp,
         RequantizeOp,
@@ -66,28 +82,41 @@ Graph = Dialect(
 )
 
 __all__ = [
+    "ArgOp",
     "Binary",
     "BinaryOp",
+    "CastOp",
+    "Compare",
+    "CompareOp",
     "ConcatOp",
     "ConstantOp",
     "Conv2dOp",
     "Coordinates",
     "DequantizeOp",
+    "EncodedMatmulOp",
+    "Encoding",
     "Function",
     "FunctionAttr",
+    "GatherOp",
     "Graph",
     "GraphOperation",
     "LinearOperation",
     "LookupOp",
     "MatmulOp",
     "Nearest",
+    "Pad",
+    "PadOp",
     "Pool",
     "Pool2dOp",
     "QuantizeOp",
+    "Reduce",
+    "ReduceOp",
     "RequantizeOp",
     "ReshapeOp",
     "Resize",
     "ResizeOp",
+    "SelectOp",
+    "SliceOp",
     "SoftmaxOp",
     "TransposeOp",
     "UnaryOp",
@@ -95,7 +124,10 @@ __all__ = [
     "constant_array",
     "element_of",
     "integers",
+    "is_integer",
+    "is_tensor",
     "numpy_dtype",
+    "plain_element",
     "quantized_element",
     "reciprocal_requant",
     "scale_of",

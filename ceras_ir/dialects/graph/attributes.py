@@ -46,12 +46,47 @@ class Function(StrEnum):
     """`x * min(max(x + 3, 0), 6) / 6`"""
     EXP = "exp"
     """`exp(x)`"""
+    LOG = "log"
+    """`log(x)`, natural"""
+    ERF = "erf"
+    """`erf(x)`, the Gauss error function"""
+    SQRT = "sqrt"
+    """the square root, correctly rounded"""
+    ABS = "abs"
+    """`x` without its sign"""
+    SIGN = "sign"
+    """1 above 0, -1 below, else `x`"""
+    FLOOR = "floor"
+    """the greatest integer not above `x`"""
+    CEIL = "ceil"
+    """the least integer not below `x`"""
+    ROUND = "round"
+    """the nearest integer, ties to even"""
+    ELU = "elu"
+    """`x` where `x >= 0`, else `p0 * (exp(x) - 1)`"""
+    CELU = "celu"
+    """`x` where `x >= 0`, else `p0 * (exp(x / p0) - 1)`"""
+    SOFTPLUS = "softplus"
+    """`max(x, 0) + log(1 + exp(-abs(x)))`"""
+    SOFTSIGN = "softsign"
+    """`x / (1 + abs(x))`"""
+    THRESHOLDED_RELU = "thresholded_relu"
+    """`x` where `x > p0`, else 0"""
+    MISH = "mish"
+    """`x * (n / (n + 2))` with `n = e * (e + 2)`, `e = exp(min(x, 20))`: `x * tanh(softplus(x))`"""
+    GELU = "gelu"
+    """`0.5 * x * (1 + erf(x * sqrt(1/2)))`, the constant rounded to float32"""
+    GELU_TANH = "gelu_tanh"
+    """`0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * (x * x * x))))`"""
 
 
 PARAMETERS: dict[Function, int] = {
     Function.CLIP: 2,
     Function.LEAKY_RELU: 1,
     Function.HARD_SIGMOID: 2,
+    Function.ELU: 1,
+    Function.CELU: 1,
+    Function.THRESHOLDED_RELU: 1,
 }
 """How many parameters a function has; none where it is not listed."""
 

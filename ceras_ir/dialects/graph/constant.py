@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, ClassVar, TypeGuard
 
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
 from xdsl.dialects.builtin import (
@@ -57,8 +57,21 @@ def numpy_dtype(element: Attribute) -> np.dtype[np.generic]:
     storage = storage_type(element)
     if isinstance(storage, Float32Type):
         return np.dtype(np.float32)
+    if storage.width.data == 1:
+        return np.dtype(np.bool_)
     unsigned = storage.signedness.data == Signedness.UNSIGNED
     return np.dtype(f"{'u' if unsigned else ''}int{storage.width.data}")
+
+
+def plain_element(dtype: np.dtype[np.generic]) -> Float32Type | IntegerType | None:
+    """The element type of plain tensors of a numpy type; None for types that have none."""
+    if dtype == "float32":
+        return f32
+    if dtype.kind not in "iub":
+        return None
+    width = 1 if dtype.kind == "b" else 8 * dtype.itemsize
+    unsigned = dtype.kind == "u"
+    return IntegerType(width, Signedness.UNSIGNED if unsigned else Signedness.SIGNLESS)
 
 
 def is_splat(flat: NDArray[np.generic]) -> bool:
@@ -75,6 +88,7 @@ class ConstantOp(GraphOperation, HasFolderInterface):
     """
 
     name = "graph.constant"
+    ADMITS_INTEGERS: ClassVar = True
 
     value = prop_def(DenseIntOrFPElementsAttr | DenseResourceAttr)
     result = result_def(TensorType)

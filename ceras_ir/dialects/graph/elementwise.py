@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     StringAttr,
     TensorType,
+    f32,
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
@@ -28,13 +29,14 @@ from xdsl.utils.exceptions import VerifyException
 from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    element_of,
     expect_rescaling,
     expect_shape,
     quantized_element,
     shape_of,
     tensor_type,
 )
-from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
 @irdl_op_definition
@@ -68,6 +70,25 @@ class Binary(StrEnum):
     ADD = "add"
     SUB = "sub"
     MUL = "mul"
+    DIV = "div"
+    """of integers the quotient without its fraction; 0 where the divisor is"""
+    MIN = "min"
+    """NaN if either is"""
+    MAX = "max"
+    """NaN if either is"""
+    POW = "pow"
+    """`float_functions.power`; of integers the exact power, a fraction dropped"""
+    AND = "and"
+    """bit by bit, of integers only, as are the next two"""
+    OR = "or"
+    XOR = "xor"
+
+
+QUANTIZED_BINARIES = frozenset({Binary.ADD, Binary.SUB, Binary.MUL})
+"""Those that have a quantized form."""
+
+BITWISE_BINARIES = frozenset({Binary.AND, Binary.OR, Binary.XOR})
+"""Those that have no float form."""
 
 
 def broadcast_shape(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -81,18 +102,26 @@ def broadcast_shape(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ..
     return tuple(result)
 
 
+def _unless_one(multiplier: int) -> IntegerAttr[IntegerType] | None:
+    return None if multiplier == 1 else IntegerAttr(multiplier, i64)
+
+
 @irdl_op_definition
 class BinaryOp(GraphOperation):
     """
     `activation(lhs op rhs)`, element by element, shapes broadcast as numpy does, where op is
-    `add`, `sub` or `mul`. Quantized, on stored integers less their zero points, in 32 bits:
+    one of `Binary`. Plain integers wrap around and have no activation. Quantized, on stored
+    integers less their zero points, in 32 bits:
 
-    `add`, `sub`: `requant((lhs << lhs_shift) op (rhs << rhs_shift))`; `mul`: `requant(lhs * rhs)`
+    `add`, `sub`: `requant((lhs * lm << lhs_shift) op (rhs * rm << rhs_shift))`, where `lm` and `rm`
+    are `lhs_multiplier` and `rhs_multiplier`, 1 where absent; `mul`: `requant(lhs * rhs)`
     """
 
     name = "graph.binary"
+    ADMITS_INTEGERS: ClassVar = True
 
     MAX_SHIFT: ClassVar = 22
+    MAX_MULTIPLIER: ClassVar = 1 << 22
 
     kind = prop_def(StringAttr)
     lhs = operand_def(TensorType)
@@ -100,6 +129,8 @@ class BinaryOp(GraphOperation):
     activation = opt_prop_def(FunctionAttr)
     lhs_shift = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(0, i64))
     rhs_shift = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(0, i64))
+    lhs_multiplier = opt_prop_def(IntegerAttr[IntegerType])
+    rhs_multiplier = opt_prop_def(IntegerAttr[IntegerType])
     requant = opt_prop_def(RequantAttr)
     result = result_def(TensorType)
 
@@ -115,6 +146,7 @@ class BinaryOp(GraphOperation):
         result_element: Attribute,
         activation: FunctionAttr | None = None,
         shifts: tuple[int, int] = (0, 0),
+        multipliers: tuple[int, int] = (1, 1),
         requant: RequantAttr | None = None,
     ):
         shape = broadcast_shape(shape_of(lhs), shape_of(rhs))
@@ -127,6 +159,8 @@ class BinaryOp(GraphOperation):
                 "activation": activation,
                 "lhs_shift": IntegerAttr(shifts[0], i64),
                 "rhs_shift": IntegerAttr(shifts[1], i64),
+                "lhs_multiplier": _unless_one(multipliers[0]),
+                "rhs_multiplier": _unless_one(multipliers[1]),
                 "requant": requant,
             },
         )
@@ -139,6 +173,18 @@ class BinaryOp(GraphOperation):
     def shifts(self) -> tuple[int, int]:
         """Left shifts that bring the stored operands to one scale."""
         return self.lhs_shift.value.data, self.rhs_shift.value.data
+
+    @property
+    def multipliers(self) -> tuple[int, int]:
+        """What the stored operands are multiplied by before they are shifted."""
+        lhs, rhs = self.lhs_multiplier, self.rhs_multiplier
+        return 1 if lhs is None else lhs.value.data, 1 if rhs is None else rhs.value.data
+
+    @property
+    def factors(self) -> tuple[int, int]:
+        """Multipliers and shifts in one."""
+        (lm, rm), (ls, rs) = self.multipliers, self.shifts
+        return lm << ls, rm << rs
 
     def verify_semantics(self) -> None:
         if self.kind.data not in set(Binary):
@@ -153,13 +199,38 @@ class BinaryOp(GraphOperation):
             raise VerifyException(
                 f"operand shifts must be in [0, {self.MAX_SHIFT}], got {list(self.shifts)}"
             )
-        if any(self.shifts) and (not self.is_quantized or self.function is Binary.MUL):
+        if any(f != 1 for f in self.factors) and (
+            not self.is_quantized or self.function is Binary.MUL
+        ):
             raise VerifyException("only quantized 'add' and 'sub' shift their operands")
+        if any(not 1 <= f <= self.MAX_MULTIPLIER for f in (*self.multipliers, *self.factors)):
+            raise VerifyException(
+                f"operand multipliers, shifted, must be in [1, {self.MAX_MULTIPLIER}], "
+                f"got {list(self.factors)}"
+            )
+        if self.is_quantized and self.function not in QUANTIZED_BINARIES:
+            raise VerifyException(f"'{self.kind.data}' is not quantized; dequantize its operands")
+        if not self.is_quantized:
+            self._verify_plain()
         if self.activation is not None and self.is_quantized:
             raise VerifyException(
                 "a quantized operation clamps in 'requant'; other functions are 'graph.lookup'"
             )
         expect_rescaling(self, self.requant)
+
+    def _verify_plain(self) -> None:
+        """One element type throughout, and what only floats or only integers have."""
+        elements = {element_of(v) for v in (self.lhs, self.rhs, self.result)}
+        if len(elements) > 1 and not any(isinstance(e, UniformType) for e in elements):
+            raise VerifyException(
+                f"operands and result must have one element type, got {element_of(self.lhs)}, "
+                f"{element_of(self.rhs)} and {element_of(self.result)}"
+            )
+        is_float = element_of(self.result) == f32
+        if is_float and self.function in BITWISE_BINARIES:
+            raise VerifyException(f"'{self.kind.data}' is for integers, got {self.result.type}")
+        if not is_float and self.activation is not None:
+            raise VerifyException("a function of an activation is of floats; cast the result")
 
 
 @irdl_op_definition

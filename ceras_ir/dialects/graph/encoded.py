@@ -8,6 +8,7 @@ dense, sparse and quantized weights in flash can be held to the interpreter bit 
 from __future__ import annotations
 
 from enum import StrEnum
+from math import prod
 
 from xdsl.dialects.builtin import Float32Type, StringAttr, TensorType
 from xdsl.ir import SSAValue
@@ -103,6 +104,11 @@ class EncodedMatmulOp(GraphOperation):
     @property
     def kind(self) -> Encoding:
         return Encoding(self.encoding.data)
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of one inference were no weight zero, as `graph.matmul` counts them."""
+        return prod(shape_of(self.result)) * shape_of(self.weights)[1]
 
     @property
     def scale(self) -> float | None:

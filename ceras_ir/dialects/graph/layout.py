@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from math import prod
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -61,6 +62,7 @@ class ReshapeOp(GraphOperation, HasFolderInterface):
     """The same elements in the same row-major order, in another shape."""
 
     name = "graph.reshape"
+    ADMITS_INTEGERS: ClassVar = True
 
     input = operand_def(TensorType)
     result = result_def(TensorType)
@@ -90,6 +92,7 @@ class TransposeOp(GraphOperation, HasFolderInterface):
     """Dimension `i` of the result is dimension `permutation[i]` of `input`."""
 
     name = "graph.transpose"
+    ADMITS_INTEGERS: ClassVar = True
 
     input = operand_def(TensorType)
     permutation = prop_def(DenseArrayBase.constr(i64))
@@ -125,6 +128,7 @@ class ConcatOp(GraphOperation, HasFolderInterface):
     """The operands one after the other along dimension `axis`, all of one element type."""
 
     name = "graph.concat"
+    ADMITS_INTEGERS: ClassVar = True
 
     inputs = var_operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
@@ -180,6 +184,8 @@ class Coordinates(StrEnum):
     """`i * (in - 1) / (out - 1)`, 0 where the output has one element"""
     ASYMMETRIC = "asymmetric"
     """`i / scale`"""
+    HALF_PIXEL_SYMMETRIC = "half_pixel_symmetric"
+    """`c + (i + 0.5) / scale - 0.5`, where `c = in / 2 * (1 - out / (scale * in))` centres"""
 
 
 class Nearest(StrEnum):

@@ -7,7 +7,9 @@ stored integers and `acc` the exact sum of products of `x - zero_point(x)` and
 
 `requant(acc + bias + ((residual - zero_point(residual)) << residual_shift))`
 
-`bias` is stored in 32 bits at scale(input) * scale(weights). The sum must be proven to fit
+`bias` is stored in 32 bits at scale(input) * scale(weights). Weights may have a scale and a
+zero point per output channel; then so has the bias, and `requant` a multiplier for each, by
+which the channel's sums are multiplied. The sum must be proven to fit
 32 bits for every input, in any order of addition; so there is no overflow to define.
 """
 
@@ -105,7 +107,7 @@ class LinearOperation(GraphOperation, ABC):
             raise VerifyException(
                 "a quantized operation clamps in 'requant'; other functions are 'graph.lookup'"
             )
-        expect_rescaling(self, self.requant)
+        expect_rescaling(self, self.requant, channels)
 
 
 def _epilogue_properties(

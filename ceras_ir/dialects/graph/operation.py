@@ -7,9 +7,9 @@ the operation carries the `#graph.requant` that makes its result; a float one ha
 
 from abc import ABC
 from collections.abc import Sequence
-from typing import TypeAlias, TypeGuard
+from typing import ClassVar, TypeAlias, TypeGuard
 
-from xdsl.dialects.builtin import Float32Type, TensorType
+from xdsl.dialects.builtin import Float32Type, IntegerType, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, ParsePropInAttrDict
 from xdsl.utils.exceptions import VerifyException
@@ -17,7 +17,10 @@ from xdsl.utils.exceptions import VerifyException
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 Tensor: TypeAlias = TensorType[Attribute]
-"""A ranked tensor; the verifier admits float32 and quantized elements."""
+"""A ranked tensor; the verifier admits float32, quantized and, where it says so, integers."""
+
+INTEGER_WIDTHS = (1, 8, 16, 32, 64)
+"""Of plain integer elements; i1 is a truth value, stored as a byte of 0 or 1."""
 
 
 def is_tensor(type: Attribute) -> TypeGuard[Tensor]:
@@ -71,6 +74,9 @@ class GraphOperation(IRDLOperation, ABC):
 
     irdl_options = (ParsePropInAttrDict(),)
 
+    ADMITS_INTEGERS: ClassVar = False
+    """Whether tensors may have plain integer elements, which wrap around like C's unsigned."""
+
     @property
     def is_quantized(self) -> bool:
         return quantized_element(self.results[0]) is not None
@@ -85,10 +91,14 @@ class GraphOperation(IRDLOperation, ABC):
                 raise VerifyException(f"tensor expected, got {value.type}")
             if any(extent < 1 for extent in value.type.get_shape()):
                 raise VerifyException(f"static, non-empty shape expected, got {value.type}")
-            if not isinstance(value.type.element_type, Float32Type | UniformType):
-                raise VerifyException(
-                    f"elements must be f32 or quantized, got {value.type.element_type}"
-                )
+            element = value.type.element_type
+            if isinstance(element, IntegerType) and self.ADMITS_INTEGERS:
+                if element.bitwidth not in INTEGER_WIDTHS:
+                    raise VerifyException(
+                        f"integers must have 1, 8, 16, 32 or 64 bits, got {element}"
+                    )
+            elif not isinstance(element, Float32Type | UniformType):
+                raise VerifyException(f"elements must be f32 or quantized, got {element}")
         self.verify_semantics()
 
     def verify_semantics(self) -> None:
@@ -115,8 +125,11 @@ def expect_length(name: str, values: Sequence[int], length: int, least: int) -> 
         )
 
 
-def expect_rescaling(op: Operation, requant: RequantAttr | None) -> None:
-    """A quantized operation has quantized operands and a requantization; a float one neither."""
+def expect_rescaling(op: Operation, requant: RequantAttr | None, channels: int = 0) -> None:
+    """
+    A quantized operation has quantized operands and a requantization, which may have a
+    multiplier for each of its `channels`; a float one has neither.
+    """
     quantized = [quantized_element(v) is not None for v in (*op.operands, *op.results)]
     if any(quantized) != all(quantized):
         raise VerifyException("operands and result must be all float or all quantized")
@@ -127,6 +140,11 @@ def expect_rescaling(op: Operation, requant: RequantAttr | None) -> None:
     if not quantized[-1] and requant is not None:
         raise VerifyException("a float operation cannot have 'requant'")
     if requant is not None:
+        if requant.is_per_channel and len(requant.channels) != channels:
+            raise VerifyException(
+                f"'requant' has {len(requant.channels)} multipliers, "
+                + (f"expected {channels}" if channels else "but only one is allowed here")
+            )
         expect_storable(op.results[0], requant)
 
 

@@ -89,4 +89,6 @@ class RequantizeOp(GraphOperation):
         expect_shape("result", self.result, shape_of(self.input))
         if quantized_element(self.input) is None:
             raise VerifyException(f"quantized input expected, got {self.input.type}")
+        if self.requant.is_per_channel:
+            raise VerifyException("'requant' must have one multiplier")
         expect_storable(self.result, self.requant)

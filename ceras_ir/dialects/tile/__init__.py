@@ -21,11 +21,12 @@ from ceras_ir.dialects.tile.memory import (
     space_of,
     vector_rank,
 )
+from ceras_ir.dialects.tile.pooling import MaxPoolOp
 from ceras_ir.dialects.tile.schedule import Order, ScheduleAttr
 
 Tile = Dialect(
     "tile",
-    [Conv2dOp, ViewOp, RotateOp, LoadOp, StoreOp, ClearOp, GemmOp, AluOp],
+    [Conv2dOp, MaxPoolOp, ViewOp, RotateOp, LoadOp, StoreOp, ClearOp, GemmOp, AluOp],
     [ScheduleAttr],
 )
 
@@ -37,6 +38,7 @@ __all__ = [
     "Conv2dOp",
     "GemmOp",
     "LoadOp",
+    "MaxPoolOp",
     "Order",
     "RotateOp",
     "ScheduleAttr",

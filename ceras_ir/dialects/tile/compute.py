@@ -171,7 +171,8 @@ class Alu(StrEnum):
 class AluOp(_BoxOp):
     """
     `target = kind(target, other)` for every iteration, where `other` is `source` or the
-    `immediate` in every lane. No accumulator may be both written and, by another iteration, read.
+    `immediate` in every lane. What an iteration reads, another may write only if it comes later, so
+    that all reads see the values from before the operation.
     """
 
     name = "tile.alu"

@@ -45,7 +45,8 @@ class Conv2dOp(IRDLOperation):
     where positions outside `input` contribute zero and `>>` is a floor shift: rounding is in
     `bias`. The sums must be proven to fit 32 bits. Types: input and residual
     [N, C/16, H, W, 16], weights [O/16, C/16, KH, KW, 16 out, 16 in], residual_weights [16, 16],
-    bias [O/16, 16]. A matrix product is the convolution of an image of one row.
+    bias [O/16, 16]. A matrix product is the convolution of an image of one row. Where
+    `uniform_bias` is given, every lane of the bias is known to hold that number.
     """
 
     name = "tile.conv2d"
@@ -63,6 +64,7 @@ class Conv2dOp(IRDLOperation):
     shift = prop_def(IntegerAttr[IntegerType])
     low = prop_def(IntegerAttr[IntegerType])
     high = prop_def(IntegerAttr[IntegerType])
+    uniform_bias = opt_prop_def(IntegerAttr[IntegerType])
     schedule = opt_prop_def(ScheduleAttr)
 
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
@@ -89,6 +91,7 @@ class Conv2dOp(IRDLOperation):
         shift: int = 0,
         low: int = -128,
         high: int = 127,
+        uniform_bias: int | None = None,
     ):
         properties: dict[str, Attribute | None] = {
             "strides": DenseArrayBase.from_list(i64, list(strides)),
@@ -98,11 +101,20 @@ class Conv2dOp(IRDLOperation):
             "shift": IntegerAttr(shift, i64),
             "low": IntegerAttr(low, i64),
             "high": IntegerAttr(high, i64),
+            "uniform_bias": None if uniform_bias is None else IntegerAttr(uniform_bias, i64),
         }
         super().__init__(
             operands=[input, weights, bias, *(residual or (None, None)), output],
             properties=properties,
         )
+
+    @property
+    def bias_immediate(self) -> int | None:
+        """The bias, where it is one number that an ALU operation can add."""
+        if self.uniform_bias is None:
+            return None
+        value = self.uniform_bias.value.data
+        return value if -(2**15) <= value < 2**15 else None
 
     def verify_(self) -> None:
         for value in self.operands:

@@ -15,11 +15,20 @@ from xdsl.utils.exceptions import VerifyException
 class Order(StrEnum):
     """
     Loops over blocks from the outside in. What an inner loop does not change is loaded outside
-    of it: with one K-block, `nmk` keeps weights on chip and `mnk` inputs.
+    of it: with one K-block, `nmk` keeps weights on chip and `mnk` inputs. `alg1`, `alg2` and
+    `alg3` are the loop nests of S3, for comparison: see `transforms.expand_s3`.
     """
 
     NMK = "nmk"
     MNK = "mnk"
+    ALG1 = "alg1"
+    ALG2 = "alg2"
+    ALG3 = "alg3"
+
+    @property
+    def is_s3(self) -> bool:
+        """Whether it is an algorithm of S3, whose K loop is outside of the N loop."""
+        return self not in (Order.NMK, Order.MNK)
 
 
 @irdl_attr_definition
@@ -28,6 +37,10 @@ class ScheduleAttr(ParametrizedAttribute):
     Two-stage tiling: blocks of `rows` x `columns` output positions (M), `kblock` vectors of 16
     input channels (K) and `nblock` of 16 output channels (N), each made of 16x16 intrinsics.
     `*_stages` buffers of each kind take turns, so that a transfer can overlap computation.
+
+    With `resident`, the operand that the inner loop over blocks does not change (weights for
+    `nmk`, inputs for `mnk`) stays on chip although it comes in several K-blocks. With `drain`,
+    results leave in groups of so many output vectors, each as soon as it is ready; 0 is all.
     """
 
     name = "tile.schedule"
@@ -49,6 +62,8 @@ class ScheduleAttr(ParametrizedAttribute):
     wgt_stages: IntAttr
     acc_stages: IntAttr
     order: StringAttr
+    resident: IntAttr
+    drain: IntAttr
 
     def __init__(
         self,
@@ -58,9 +73,16 @@ class ScheduleAttr(ParametrizedAttribute):
         nblock: int,
         stages: tuple[int, int, int] = (1, 1, 1),
         order: Order = Order.NMK,
+        resident: bool = False,
+        drain: int = 0,
     ):
         integers = (rows, columns, kblock, nblock, *stages)
-        super().__init__(*(IntAttr(i) for i in integers), StringAttr(order.value))
+        super().__init__(
+            *(IntAttr(i) for i in integers),
+            StringAttr(order.value),
+            IntAttr(int(resident)),
+            IntAttr(drain),
+        )
 
     @property
     def loop_order(self) -> Order:
@@ -79,6 +101,10 @@ class ScheduleAttr(ParametrizedAttribute):
                 raise VerifyException(f"{field} must be at least 1, got {value}")
         if self.order.data not in set(Order):
             raise VerifyException(f"order must be one of {', '.join(Order)}, got {self.order.data}")
+        if not 0 <= self.drain.data <= self.nblock.data:
+            raise VerifyException(
+                f"drain must be in [0, nblock = {self.nblock.data}], got {self.drain.data}"
+            )
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -92,8 +118,21 @@ class ScheduleAttr(ParametrizedAttribute):
             parser.parse_keyword("order")
             parser.parse_punctuation("=")
             values.append(StringAttr(parser.parse_identifier()))
-        return values
+            resident, drain = 0, 0
+            while parser.parse_optional_punctuation(","):
+                if parser.parse_optional_keyword("resident"):
+                    resident = 1
+                else:
+                    parser.parse_keyword("drain")
+                    parser.parse_punctuation("=")
+                    drain = parser.parse_integer()
+        return [*values, IntAttr(resident), IntAttr(drain)]
 
     def print_parameters(self, printer: Printer) -> None:
         fields = [f"{f} = {v}" for f, v in zip(self.FIELDS, self.integers, strict=True)]
-        printer.print_string(f"<{', '.join(fields)}, order = {self.order.data}>")
+        fields.append(f"order = {self.order.data}")
+        if self.resident.data:
+            fields.append("resident")
+        if self.drain.data:
+            fields.append(f"drain = {self.drain.data}")
+        printer.print_string(f"<{', '.join(fields)}>")

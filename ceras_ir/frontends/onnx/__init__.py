@@ -6,6 +6,7 @@ Importing this package is cheap: protobuf and numpy are loaded by the first call
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,22 +15,27 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
 
-def import_file(path: str | Path, *, batch: int = 1) -> ModuleOp:
+def import_file(
+    path: str | Path, *, batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
+) -> ModuleOp:
     """
     The model in the file `path` as a module with one `func.func @main`.
 
-    `batch` is put for an unknown first dimension of the inputs. Raises `InputError` for a file
-    that is not a consistent model and `UnsupportedError` for one that is not taken.
+    `batch` is put for an unknown first dimension of the inputs, `shapes` for whole shapes. Raises
+    `InputError` for a file that is not a consistent model and `UnsupportedError` for one that
+    is not taken.
     """
     from ceras_ir.frontends.onnx.model_file import read_model
 
-    return import_model(read_model(path), batch=batch, name=str(path), folder=Path(path).parent)
+    model = read_model(path)
+    return import_model(model, batch=batch, shapes=shapes, name=str(path), folder=Path(path).parent)
 
 
 def import_model(
     model: onnx.ModelProto,
     *,
     batch: int = 1,
+    shapes: Mapping[str, Sequence[int]] | None = None,
     name: str | None = None,
     folder: Path | None = None,
 ) -> ModuleOp:
@@ -39,4 +45,4 @@ def import_model(
     """
     from ceras_ir.frontends.onnx.importer import Importer
 
-    return Importer(model, batch=batch, name=name, folder=folder).run()
+    return Importer(model, batch=batch, shapes=shapes or {}, name=name, folder=folder).run()

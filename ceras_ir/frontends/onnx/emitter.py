@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import NameLoc, NoneAttr, StringAttr
+from xdsl.dialects.builtin import IntegerType, NameLoc, NoneAttr, StringAttr
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -19,16 +19,20 @@ from ceras_ir.dialects.graph import (
     Binary,
     BinaryOp,
     ConstantOp,
+    DequantizeOp,
     FunctionAttr,
     GraphOperation,
     ReshapeOp,
     TransposeOp,
     UnaryOp,
     element_of,
+    numpy_dtype,
+    plain_element,
     shape_of,
 )
 from ceras_ir.dialects.graph.elementwise import broadcast_shape
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, Array
 from ceras_ir.frontends.onnx.values import Constant, Value
 
@@ -44,6 +48,11 @@ def name_loc(name: str) -> NameLoc:
 def shape_of_value(value: Value) -> tuple[int, ...]:
     """The shape of an IR value or constant."""
     return value.shape if isinstance(value, Constant) else shape_of(value)
+
+
+def dtype_of_value(value: Value) -> np.dtype[np.generic]:
+    """The numpy type of the elements of an IR value or constant."""
+    return value.dtype if isinstance(value, Constant) else numpy_dtype(element_of(value))
 
 
 class Emitter:
@@ -104,11 +113,23 @@ class Emitter:
             raise self.node.wrong(f"operand {index} has {array.size} entries, expected a few")
         return tuple(int(i) for i in array.reshape(-1))
 
+    @staticmethod
+    def is_float(value: Value) -> bool:
+        """Whether a value has float32 elements."""
+        return dtype_of_value(value) == np.float32
+
     # Operations.
 
     def emit(self, op: GraphOperation) -> SSAValue:
         """Append `op`; what its verifier refuses is an error of the node."""
         op.location = name_loc(self.node.name)
+        if not op.ADMITS_INTEGERS:
+            for value in op.operands:
+                if isinstance(element := element_of(value), IntegerType):
+                    raise self.node.unsupported(
+                        f"operand of {element} elements; it is taken on float32: "
+                        "put a Cast to float before it"
+                    )
         try:
             op.verify()
         except VerifyException as e:
@@ -124,20 +145,27 @@ class Emitter:
             return value
         if value.key is not None and (known := self._materialized.get(value.key)):
             return known
-        if value.dtype != np.float32:
+        if (element := plain_element(value.dtype)) is None:
             raise self.node.unsupported(
                 f"'{value.name}' has elements of type {value.dtype}; "
                 "feature maps and weights are float32: convert the model to float32"
             )
         if not prod(value.shape):
             raise self.node.wrong(f"'{value.name}' has no elements: shape {list(value.shape)}")
-        op = ConstantOp.from_array(value.load(), location=name_loc(value.name))
+        location = name_loc(value.name)
+        if isinstance(value, QuantizedConstant):
+            stored = ConstantOp.from_array(value.stored(), value.element, location=location)
+            self.block.add_op(stored)
+            op = DequantizeOp(stored.result)
+            op.location = location
+        else:
+            op = ConstantOp.from_array(value.load(), element, location=location)
         self.block.add_op(op)
         if value.key is not None:
             self._materialized[value.key] = op.result
         return op.result
 
-    def constant(self, array: NDArray[np.float32], suffix: str) -> Constant:
+    def constant(self, array: Array, suffix: str) -> Constant:
         """A constant that the node's operands were folded into."""
         return Constant.of(f"{self.node.name}/{suffix}", array)
 
@@ -181,6 +209,10 @@ class Emitter:
         if isinstance(rhs, Constant) and not b and a:
             rhs = rhs.reshaped((1,))
         left, right = self.materialize(lhs), self.materialize(rhs)
+        if element_of(left) != element_of(right):
+            raise self.node.wrong(
+                f"operands of types {element_of(left)} and {element_of(right)}, expected equal ones"
+            )
         return self.emit(BinaryOp(kind, left, right, result_element=element_of(left)))
 
     def feature_map(self, value: Value) -> SSAValue:

@@ -6,18 +6,19 @@ that all refusals come at once and before any work. The second emits; what it ha
 it collects as well, leaving out what depends on it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType, f32
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.frontends.onnx.emitter import Emitter, name_loc
 from ceras_ir.frontends.onnx.folding import FOLDABLE, evaluate
+from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.order import is_folded, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, load_operators, refusals
@@ -45,11 +46,18 @@ class Importer:
     """One import of one model."""
 
     def __init__(
-        self, model: onnx.ModelProto, *, batch: int, name: str | None, folder: Path | None
+        self,
+        model: onnx.ModelProto,
+        *,
+        batch: int,
+        shapes: Mapping[str, Sequence[int]],
+        name: str | None,
+        folder: Path | None,
     ):
-        self.graph = model.graph
-        self.model = model
+        self.model = inlined(model)
+        self.graph = self.model.graph
         self.batch = batch
+        self.shapes = shapes
         self.name = name
         self.folder = folder
 
@@ -66,17 +74,17 @@ class Importer:
     def _module(self) -> ModuleOp:
         load_operators()
         opset = self._opset()
-        inputs = read_inputs(self.graph, self.batch)
+        inputs = read_inputs(self.graph, self.batch, self.shapes)
         outputs = [text(value.name) for value in self.graph.output]
         if not outputs or not all(outputs) or len(set(outputs)) != len(outputs):
             raise InputError("not a complete ONNX model: outputs must have names of their own")
-        initializers = self._initializers()
+        initializers = self._initializers(self.graph)
         known = {*initializers, *(value.name for value in inputs)}
         nodes = ordered_nodes(self.graph, opset, known, set(initializers), outputs)
         if found := [f for node in nodes for f in self._refused(node)]:
             raise UnsupportedError(found)
 
-        block = Block(arg_types=[TensorType(f32, value.shape) for value in inputs])
+        block = Block(arg_types=[TensorType(value.element, value.shape) for value in inputs])
         emitter = Emitter(block)
         emitter.values.update(initializers)
         for value, argument in zip(inputs, block.args, strict=True):
@@ -106,11 +114,11 @@ class Importer:
             )
         return opset
 
-    def _initializers(self) -> dict[str, Constant]:
+    def _initializers(self, graph: onnx.GraphProto) -> dict[str, Constant]:
         values: dict[str, Constant] = {}
-        if self.graph.sparse_initializer:
+        if graph.sparse_initializer:
             raise UnsupportedError("unsupported sparse initializers; store them as dense tensors")
-        for tensor in self.graph.initializer:
+        for tensor in graph.initializer:
             if text(tensor.name) in values:
                 raise InputError(f"two initializers are called '{tensor.name}'")
             values[tensor.name] = self._constant(tensor, tensor.name)
@@ -162,12 +170,31 @@ class Importer:
                 Constant(name, a.shape, a.dtype, lambda a=a: a, (name,))
                 for name, a in zip(names, arrays, strict=False)
             ]
+        if node.operator == "If":
+            return self._branch(node, emitter)
         if node.operator == "Constant" and (tensor := node.tensor("value")) is not None:
             return [self._constant(tensor, node.outputs[0])]
-        value = OPERATORS[node.operator](node, emitter)
+        result = OPERATORS[node.operator](node, emitter)
         if unread := node.unread():
             raise node.wrong(f"{node.operator} has no attribute '{unread[0]}'")
-        return [value, *(value for _ in node.outputs[1:])]
+        if isinstance(result, SSAValue | Constant):
+            return [result, *(result for _ in node.outputs[1:])]
+        return result
+
+    def _branch(self, node: Node, emitter: Emitter) -> Sequence[Value]:
+        """The results of the branch that a constant condition takes."""
+        condition = emitter.array(0)
+        if condition.size != 1:
+            raise node.wrong(f"a condition of one element expected, got {list(condition.shape)}")
+        graph = node.subgraph("then_branch" if condition.reshape(-1)[0] else "else_branch")
+        emitter.values.update(self._initializers(graph))
+        constants = {name for name, v in emitter.values.items() if isinstance(v, Constant)}
+        outputs = [text(value.name) for value in graph.output]
+        nodes = ordered_nodes(graph, node.opset, set(emitter.values), constants, outputs)
+        if found := [f for inner in nodes for f in self._refused(inner)]:
+            raise UnsupportedError(found)
+        self._emit(nodes, emitter)
+        return [emitter.values[name] for name in outputs]
 
     def _result(self, emitter: Emitter, name: str) -> SSAValue:
         emitter.node = Node(onnx.NodeProto(name=name, op_type="graph output"), 0)

@@ -41,6 +41,10 @@ class Node:
         """Whether an optional result is asked for."""
         return index < len(self.outputs) and bool(self.outputs[index])
 
+    def drop_outputs(self, wanted: Container[str]) -> None:
+        """Forget the names of results that nobody reads."""
+        self.outputs = tuple(name if name in wanted else "" for name in self.outputs)
+
     def is_constant(self, index: int) -> bool:
         """Whether a given operand is known at import time."""
         return self.has_input(index) and self.inputs[index] in self.constants
@@ -90,6 +94,11 @@ class Node:
             raise self.wrong(f"attribute '{name}' must be 0 or 1, got {value}")
         return bool(value)
 
+    def bounds(self, name: str) -> tuple[int, ...] | None:
+        """As `integers`, for ends of ranges, where 2^63 - 1 stands for infinity."""
+        a = self._attribute(name, onnx.AttributeProto.INTS, "a list of integers")
+        return None if a is None else tuple(min(max(i, -LIMIT), LIMIT) for i in a.ints)
+
     def integers(self, name: str) -> tuple[int, ...] | None:
         """A list of integers, None where it is absent."""
         a = self._attribute(name, onnx.AttributeProto.INTS, "a list of integers")
@@ -109,6 +118,25 @@ class Node:
         """A string attribute."""
         a = self._attribute(name, onnx.AttributeProto.STRING, "a string")
         return default if a is None else a.s.decode("utf-8", "replace")
+
+    def subgraph(self, name: str) -> onnx.GraphProto:
+        """A graph attribute, which must be there."""
+        a = self._attribute(name, onnx.AttributeProto.GRAPH, "a graph")
+        if a is None:
+            raise self.wrong(f"attribute '{name}' is missing")
+        return a.g
+
+    def captured(self) -> set[str]:
+        """What the subgraphs of the node may read of the graph around it."""
+        names: set[str] = set()
+        graphs = [a.g for a in self.proto.attribute if a.type == onnx.AttributeProto.GRAPH]
+        while graphs:
+            graph = graphs.pop()
+            names.update(text(value.name) for value in graph.output)
+            for inner in graph.node:
+                names.update(map(text, inner.input))
+                graphs += [a.g for a in inner.attribute if a.type == onnx.AttributeProto.GRAPH]
+        return names
 
     def tensor(self, name: str) -> onnx.TensorProto | None:
         """A tensor attribute, None where it is absent."""

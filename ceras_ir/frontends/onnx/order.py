@@ -12,7 +12,7 @@ from ceras_ir.frontends.onnx.folding import FOLDABLE
 from ceras_ir.frontends.onnx.node import Node
 
 VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
-    "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten",
+    "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "QuantizeLinear", "DequantizeLinear",
 }  # fmt: skip
 """Operators whose importers give constants for constant operands (or, for shapes, any)."""
 
@@ -66,6 +66,7 @@ def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Iterator[Node]:
     kept: list[Node] = []
     for node in reversed(nodes):
         if wanted.intersection(node.outputs):
-            wanted.update(filter(None, node.inputs))
+            node.drop_outputs(wanted)
+            wanted.update(filter(None, node.inputs), node.captured())
             kept.append(node)
     return reversed(kept)

@@ -16,8 +16,8 @@ from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.values import Value
 
-OperatorImporter: TypeAlias = Callable[[Node, Emitter], Value]
-"""Emits what a node computes and returns its first result; there are no others."""
+OperatorImporter: TypeAlias = Callable[[Node, Emitter], Value | Sequence[Value]]
+"""Emits what a node computes and returns its first result, or all where there are several."""
 
 Rule: TypeAlias = Callable[[Node], str | None]
 
@@ -27,22 +27,24 @@ RULES: dict[str, list[Rule]] = {}
 OPERATOR_MODULES = (
     "activation",
     "arithmetic",
+    "cast",
     "convolution",
     "identity",
     "layout",
     "matrix",
     "normalization",
     "pooling",
+    "quantized",
+    "quantized_linear",
+    "reduction",
     "resize",
+    "scaling",
+    "selection",
     "softmax",
+    "transposed_convolution",
 )
 
-REMEDIES = {
-    "QuantizeLinear": "import the float model and quantize it with --quantize",
-    "DequantizeLinear": "import the float model and quantize it with --quantize",
-    "Pad": "give the padding to the following Conv or pooling as its 'pads'",
-    "ConvTranspose": "use Resize followed by Conv",
-}
+REMEDIES: dict[str, str] = {}
 """The way out for operators that users are likely to bring."""
 
 REMEDY = "export the model without it, or rewrite it with supported operators"

@@ -1,16 +1,27 @@
 """The border of a model: its inputs with every dimension known, in float32."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import onnx
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Attribute
 
 from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
-from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, text, type_name
+from ceras_ir.dialects.graph import plain_element
+from ceras_ir.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS, text, type_name
 
 BORDER = "graph input"
 """What stands for the operator in diagnostics about inputs."""
+
+
+ELEMENTS: dict[int, Attribute] = {
+    data_type: element
+    for data_type, dtype in DTYPES.items()
+    if (element := plain_element(dtype)) is not None
+}
+"""What inputs may hold: float32, integers and booleans."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +30,16 @@ class ModelInput:
 
     name: str
     shape: tuple[int, ...]
+    element: Attribute = f32
 
 
-def read_inputs(graph: onnx.GraphProto, batch: int) -> Sequence[ModelInput]:
-    """The inputs of `graph` that are no initializers, with `batch` for the open first dimension."""
+def read_inputs(
+    graph: onnx.GraphProto, batch: int, shapes: Mapping[str, Sequence[int]]
+) -> Sequence[ModelInput]:
+    """
+    The inputs of `graph` that are no initializers; `shapes` for those that it names, and `batch`
+    for the open first dimension of the others.
+    """
     initializers = {text(tensor.name) for tensor in graph.initializer}
     given = [value for value in graph.input if value.name not in initializers]
     names = [text(value.name) for value in given]
@@ -32,6 +49,9 @@ def read_inputs(graph: onnx.GraphProto, batch: int) -> Sequence[ModelInput]:
     symbols = {text(dims[0].dim_param) for v in given if (dims := v.type.tensor_type.shape.dim)} - {
         ""
     }
+    if unknown := sorted(set(shapes) - set(names)):
+        raise InputError(f"no input named '{unknown[0]}' to shape; there are {', '.join(names)}")
+    bound = _bound_symbols(given, shapes)
     refused: list[Finding] = []
     inputs: list[ModelInput] = []
     for value in given:
@@ -39,7 +59,11 @@ def read_inputs(graph: onnx.GraphProto, batch: int) -> Sequence[ModelInput]:
         for message in _type_refusals(value):
             refused.append(Finding(value.name, BORDER, message))
         for i, dim in enumerate(value.type.tensor_type.shape.dim):
-            if dim.dim_value > 0:
+            if value.name in shapes:
+                shape.append(shapes[value.name][i])
+            elif dim.dim_param in bound:
+                shape.append(bound[dim.dim_param])
+            elif dim.dim_value > 0:
                 shape.append(dim.dim_value)
             elif dim.dim_value < 0 and i:
                 raise InputError([Finding(value.name, BORDER, f"dimension {i} is {dim.dim_value}")])
@@ -49,10 +73,33 @@ def read_inputs(graph: onnx.GraphProto, batch: int) -> Sequence[ModelInput]:
                 refused.append(Finding(value.name, BORDER, _open(i, text(dim.dim_param))))
         if prod(shape) > MAX_ELEMENTS:
             raise InputError([Finding(value.name, BORDER, f"shape {shape} is too large")])
-        inputs.append(ModelInput(value.name, tuple(shape)))
+        element = ELEMENTS.get(value.type.tensor_type.elem_type, f32)
+        inputs.append(ModelInput(value.name, tuple(shape), element))
     if refused:
         raise UnsupportedError(refused)
     return inputs
+
+
+def _bound_symbols(
+    given: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]]
+) -> dict[str, int]:
+    """What symbolic dimensions are, by the shapes of the inputs that have them."""
+    bound: dict[str, int] = {}
+    for value in given:
+        if (shape := shapes.get(value.name)) is None:
+            continue
+        dims = value.type.tensor_type.shape.dim
+        declared = [dim.dim_value or text(dim.dim_param) or "?" for dim in dims]
+        fits = len(shape) == len(dims) and all(
+            dim.dim_value in (0, extent) for dim, extent in zip(dims, shape, strict=True)
+        )
+        for dim, extent in zip(dims, shape, strict=False):
+            if symbol := text(dim.dim_param):
+                fits &= bound.setdefault(symbol, extent) == extent
+        if not fits:
+            message = f"shape {list(shape)} does not fit the declared {declared}"
+            raise InputError([Finding(value.name, BORDER, message)])
+    return bound
 
 
 def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
@@ -60,10 +107,10 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
         return ["unsupported type: only tensors are taken; export the model without it"]
     tensor = value.type.tensor_type
     found: list[str] = []
-    if tensor.elem_type != onnx.TensorProto.FLOAT:
+    if tensor.elem_type not in ELEMENTS:
         found.append(
-            f"unsupported element type {type_name(tensor.elem_type)}: inputs are float32; "
-            "export the float model"
+            f"unsupported element type {type_name(tensor.elem_type)}: inputs are float32, "
+            "integers or booleans; export the model in float32"
         )
     if not tensor.HasField("shape"):
         found.append("unsupported unknown rank: export the model with a fixed input shape")
@@ -72,8 +119,7 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
 
 def _open(index: int, symbol: str) -> str:
     name = f" '{symbol}'" if symbol else ""
-    flag = f"--dim_param {symbol}" if symbol else "--input_shape"
     return (
         f"unsupported dynamic dimension {index}{name}: only the first may be unknown; fix it with "
-        f"`python -m onnxruntime.tools.make_dynamic_shape_fixed {flag} ...`"
+        "--shape NAME=1x3x224x224"
     )

@@ -18,12 +18,23 @@ class Window:
     strides: tuple[int, int]
     padding: tuple[int, int, int, int]
     dilations: tuple[int, int]
-    overhang: bool
-    """Whether rounding the output extent up made the padding larger than the model says."""
+    overhang: tuple[int, int]
+    """How much rounding the output extents up added to the padding that the model says."""
+
+    @property
+    def declared(self) -> tuple[int, int, int, int]:
+        """The padding that the model says."""
+        top, left, bottom, right = self.padding
+        return top, left, bottom - self.overhang[0], right - self.overhang[1]
 
 
-def read_window(node: Node, kernel: tuple[int, ...], extents: tuple[int, ...]) -> Window:
-    """The window of `kernel` taps that `node` moves over spatial `extents`."""
+def read_window(
+    node: Node, kernel: tuple[int, ...], extents: tuple[int, ...], part: int | None = None
+) -> Window:
+    """
+    The window of `kernel` taps that `node` moves over spatial `extents`. Of three dimensions
+    `part` 0 is the depth, as a window over heights, and 1 what moves over height and width.
+    """
     rank = len(extents)
     strides = _list(node, "strides", rank, 1)
     dilations = _list(node, "dilations", rank, 1)
@@ -55,13 +66,7 @@ def read_window(node: Node, kernel: tuple[int, ...], extents: tuple[int, ...]) -
         raise node.wrong(
             f"attribute 'auto_pad' must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got '{auto}'"
         )
-    for i in range(rank):
-        if extents[i] + before[i] + after[i] < sizes[i]:
-            raise node.wrong(
-                f"a window of {sizes[i]} does not fit an input of {extents[i]} "
-                f"with padding {before[i]} and {after[i]}"
-            )
-    overhang = False
+    overhang = [0] * rank
     if ceil:
         for i in range(rank):
             if auto == "VALID" and (extents[i] - sizes[i]) % strides[i]:
@@ -69,14 +74,34 @@ def read_window(node: Node, kernel: tuple[int, ...], extents: tuple[int, ...]) -
                     "ceil_mode with auto_pad=VALID, which ONNX and ONNX Runtime read "
                     "differently; write the padding as 'pads'"
                 )
+            if extents[i] + before[i] + after[i] + strides[i] <= sizes[i]:
+                continue  # Not even rounded up is there a window.
             needed = _rounded_up(extents[i], before[i], after[i], sizes[i], strides[i])
-            overhang |= needed > after[i]
-            after[i] = max(needed, after[i])
-    lift = (1,) * (2 - rank)
-    zero = (0,) * (2 - rank)
-    k, s, d = lift + kernel, lift + strides, lift + dilations
-    b, a = (*zero, *before), (*zero, *after)
-    return Window((k[0], k[1]), (s[0], s[1]), (b[0], b[1], a[0], a[1]), (d[0], d[1]), overhang)
+            overhang[i] = max(needed - after[i], 0)
+            after[i] += overhang[i]
+    if node.operator.endswith("Pool"):
+        # ONNX's division rounds towards 0: a pooling window may stick out by less than a stride.
+        for i in range(rank):
+            missing = sizes[i] - (extents[i] + before[i] + after[i])
+            if 0 < missing < strides[i]:
+                overhang[i] += missing
+                after[i] += missing
+    for i in range(rank):
+        if extents[i] + before[i] + after[i] < sizes[i]:
+            raise node.wrong(
+                f"a window of {sizes[i]} does not fit an input of {extents[i]} "
+                f"with padding {before[i]} and {after[i]}"
+            )
+    if part is not None:
+        taken = slice(0, 1) if part == 0 else slice(1, 3)
+        kernel, strides, dilations = kernel[taken], strides[taken], dilations[taken]
+        before, after, overhang = before[taken], after[taken], overhang[taken]
+    one, zero = (1,) * (2 - len(kernel)), (0,) * (2 - len(kernel))
+    k, s, d = one + kernel, one + strides, one + dilations
+    b, a, o = (*zero, *before), (*zero, *after), (*zero, *overhang)
+    if part == 0:
+        k, s, d, b, a, o = (tuple(reversed(v)) for v in (k, s, d, b, a, o))
+    return Window((k[0], k[1]), (s[0], s[1]), (b[0], b[1], a[0], a[1]), (d[0], d[1]), (o[0], o[1]))
 
 
 def _rounded_up(extent: int, before: int, after: int, window: int, stride: int) -> int:

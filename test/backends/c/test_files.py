@@ -104,14 +104,14 @@ def test_output_is_deterministic():
     assert first == contents(emit(module))
 
 
-@pytest.mark.parametrize("weights", ["source", "file"])
+@pytest.mark.parametrize("weights", ["source", "file", "incbin"])
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 def test_make_builds_a_program(tmp_path: Path, cc: str, weights: str):
     """Raw tensors in, raw tensors out, clean under both sanitizers."""
     if shutil.which(cc) is None:
         pytest.skip(f"{cc} is not installed")
     module = place(small_network())
-    assert weights in ("source", "file")
+    assert weights in ("source", "file", "incbin")
     write(tmp_path, emit(module, COptions(weights=weights)))
     built = make(
         tmp_path, f"CC={cc}", "CFLAGS=-O1 -fsanitize=undefined,address -fno-sanitize-recover=all"
@@ -136,6 +136,19 @@ def test_make_builds_a_program(tmp_path: Path, cc: str, weights: str):
 
     (tmp_path / "in.bin").write_bytes(b"short")
     assert run().returncode == 1
+
+    command = ["./model_bench", "3"]
+    bench = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    figures = json.loads(bench.stdout)
+    assert figures["runs"] == 3
+    assert 0 < figures["min_ms"] <= figures["median_ms"]
+    assert figures["macs"] == 5 * 5 * 8 * 9 * 4 + 200 * 10
+    assert (
+        subprocess.run(
+            ["./model_bench"], cwd=tmp_path, stderr=subprocess.DEVNULL, check=False
+        ).returncode
+        == 2
+    )
 
 
 def test_another_models_weights_are_refused(tmp_path: Path):
@@ -238,12 +251,12 @@ def test_launches_call_the_user():
 
 def test_all_that_is_unsupported_is_reported_at_once():
     def build(x: SSAValue, w: SSAValue) -> list[SSAValue]:
-        first = graph.MatmulOp(x, w, result_element=f32)
-        second = graph.MatmulOp(x, w, result_element=f32)
+        first = graph.Conv2dOp(x, w, result_element=f32)
+        second = graph.Conv2dOp(x, w, result_element=f32)
         first.location, second.location = named("fc1"), named("fc2")
         return [first.result, second.result]
 
-    module = place(make_network([(f32, (2, 3)), (f32, (4, 3))], build))
+    module = place(make_network([(f32, (1, 2, 2, 3)), (f32, (4, 1, 1, 3))], build))
     with pytest.raises(UnsupportedError) as error:
         emit(module)
     assert [f.node for f in error.value.findings] == ["fc1", "fc2"]
@@ -271,9 +284,9 @@ def test_overlapping_blocks_are_refused():
         return [graph.UnaryOp(y, RELU).result]
 
     module = place(make_network([(f32, (8,))], build))
-    for op in network.main_function(module).body.block.ops:
-        if mem.BLOCK in op.attributes:
-            op.attributes[mem.BLOCK] = mem.BlockAttr(0, 0, 32)
+    ops = [op for op in network.main_function(module).body.block.ops if mem.BLOCK in op.attributes]
+    for i, op in enumerate(ops):
+        op.attributes[mem.BLOCK] = mem.BlockAttr(i, 4 * i, 32)
     with pytest.raises(InputError, match="overlaps an operand"):
         emit(module)
 

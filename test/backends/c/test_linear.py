@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from c_harness import Array, check, constant, make_network
+from c_harness import SANITIZE, Array, check, constant, make_network
 from xdsl.dialects.builtin import IntegerType, Signedness, f32, i8, i16, i32
 from xdsl.ir import Attribute, SSAValue
 
@@ -128,7 +128,16 @@ def identity(element: UniformType) -> RequantAttr:
     return RequantAttr(0, zero_point=element.zero_point, low=element.low, high=element.high)
 
 
-@pytest.mark.parametrize("flags", [(), ("-DMODEL_UNSIGNED_ROWS=1",)], ids=["signed", "unsigned"])
+BUILDS = {
+    "portable": (),
+    "unsigned": ("-DMODEL_UNSIGNED_ROWS=1",),
+    "native": ("-march=native",),
+    "native loops": ("-march=native", "-DMODEL_LANES=0"),
+}
+"""Every way to compute that this processor has; tiles where it multiplies bytes in vectors."""
+
+
+@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
 @pytest.mark.parametrize("stored", [i8, u8, i16], ids=str)
 def test_random_integer_convolutions(stored: IntegerType, flags: tuple[str, ...]):
     module = make_network([], lambda: integer_convolutions(range(24), stored))
@@ -137,8 +146,9 @@ def test_random_integer_convolutions(stored: IntegerType, flags: tuple[str, ...]
     )
 
 
+@pytest.mark.parametrize("flags", [SANITIZE, (*SANITIZE, "-march=native")], ids=["", "native"])
 @pytest.mark.parametrize("workspace", [0, 1 << 17])
-def test_random_float_convolutions(workspace: int):
+def test_random_float_convolutions(workspace: int, flags: tuple[str, ...]):
     functions = [None, FunctionAttr(Function.RELU), FunctionAttr(Function.SWISH)]
 
     def build() -> list[SSAValue]:
@@ -158,7 +168,9 @@ def test_random_float_convolutions(workspace: int):
             results.append(op.result)
         return results
 
-    check(make_network([], build), tolerance=1e-5, options=COptions(workspace=workspace))
+    check(
+        make_network([], build), tolerance=1e-5, options=COptions(workspace=workspace), flags=flags
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 7, 3), (5, 33, 10), (9, 64, 4), (2, 1, 1)], ids=str)
@@ -198,6 +210,6 @@ def test_extreme_products_saturate(sign: int):
         ],
     )  # fmt: skip
     product = -128 * int(weights[0, 0]) * k
-    for flags in ((), ("-DMODEL_UNSIGNED_ROWS=1",)):
+    for flags in BUILDS.values():
         got = check(module, {"input0": x}, flags=("-O2", *flags))["output0"]
         assert got.tolist() == [[(product + int(b) + 1) // 2 for b in bias]] * 2

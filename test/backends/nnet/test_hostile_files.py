@@ -13,7 +13,7 @@ from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, compiler
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pool, Resize
+from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pad, Pool, Resize
 from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
@@ -46,6 +46,8 @@ def every_operator() -> bytes:
     b = net.add(graph.ConcatOp([a, net.add(graph.LookupOp(a, table, INT8))], 3))
     b = net.add(graph.RequantizeOp(b, INT8, requant))
     b = net.add(graph.ResizeOp(Resize.NEAREST, b, (3, 5), (1.5, 2.5)))
+    b = net.add(graph.PadOp(Pad.CONSTANT, b, (0, 1, 0, 0), (0, 0, 2, 0), interior=(0, 0, 1, 0)))
+    b = net.add(graph.SliceOp(b, (0, 3, 0, 0), (1, 3, 5, 12), (1, -1, 2, 1)))
     c = net.add(graph.DequantizeOp(net.add(graph.TransposeOp(b, (0, 3, 1, 2)))))
     c = net.add(graph.ResizeOp(Resize.LINEAR, c, (20, 4), (20 / 12, 4 / 3)))
     c = net.add(graph.Pool2dOp(Pool.AVERAGE, c, (4, 2), result_element=f32, strides=(4, 2)))

@@ -8,6 +8,8 @@ from backends.nnet.networks import Network, agree, random_array
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
     IntegerType,
     Signedness,
     TensorType,
@@ -15,9 +17,12 @@ from xdsl.dialects.builtin import (
     i8,
     i16,
     i32,
+    i64,
 )
 from xdsl.ir import Attribute, SSAValue
 
+from ceras_ir.backends.nnet.encoding import FUNCTIONS as KNOWN_FUNCTIONS
+from ceras_ir.backends.nnet.layers import BINARIES
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import (
     Binary,
@@ -25,6 +30,7 @@ from ceras_ir.dialects.graph import (
     Function,
     FunctionAttr,
     Nearest,
+    Pad,
     Pool,
     Resize,
 )
@@ -216,7 +222,7 @@ def test_pools_of_other_types(kernel: tuple[int, int], window: Windows, element:
     agree(net.module(maximum, average))
 
 
-@pytest.mark.parametrize("kind", list(Binary))
+@pytest.mark.parametrize("kind", list(BINARIES))
 @pytest.mark.parametrize(
     ("lhs", "rhs"),
     [
@@ -252,7 +258,7 @@ FUNCTIONS = [
     FunctionAttr(Function.HARD_SIGMOID, (0.2, 0.5)),
     *(
         FunctionAttr(f)
-        for f in Function
+        for f in KNOWN_FUNCTIONS
         if f not in (Function.CLIP, Function.LEAKY_RELU, Function.HARD_SIGMOID)
     ),
 ]
@@ -348,3 +354,48 @@ def test_shared_memory(strategy: str):
     flat = net.add(graph.ReshapeOp(c, (1, 1024)))
     d = net.add(graph.SoftmaxOp(net.add(graph.DequantizeOp(flat)), 1))
     agree(net.module(d, flat, b, net.constant(random_array((3,), INT8), INT8), strategy=strategy))
+
+
+@pytest.mark.parametrize("element", [f32, SHIFTED, WIDE])
+@pytest.mark.parametrize(
+    ("shape", "starts", "sizes", "strides"),
+    [
+        ((2, 5, 6, 7), (0, 0, 0, 0), (2, 5, 6, 7), (1, 1, 1, 1)),
+        ((2, 5, 6, 7), (1, 4, 1, 6), (1, 3, 2, 4), (1, -2, 3, -2)),
+        ((9,), (8,), (9,), (-1,)),
+        ((3, 8), (2, 3), (1, 5), (-7, 1)),
+        ((), (), (), ()),
+    ],
+)
+def test_slices(
+    element: Attribute,
+    shape: tuple[int, ...],
+    starts: tuple[int, ...],
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+):
+    net = Network([(shape, element)])
+    agree(net.module(net.add(graph.SliceOp(net.inputs[0], starts, sizes, strides))))
+
+
+@pytest.mark.parametrize("element", [f32, SHIFTED, WIDE])
+@pytest.mark.parametrize(
+    ("shape", "low", "high", "interior"),
+    [
+        ((2, 3, 4, 5), (0, 1, 2, 0), (0, 2, 1, 0), (0, 0, 0, 0)),
+        ((2, 3, 4, 5), (1, 0, 0, 3), (0, 0, 2, 1), (1, 2, 0, 3)),
+        ((7,), (0,), (0,), (0,)),
+        ((1,), (2,), (0,), (9,)),
+    ],
+)
+def test_padding(
+    element: Attribute,
+    shape: tuple[int, ...],
+    low: tuple[int, ...],
+    high: tuple[int, ...],
+    interior: tuple[int, ...],
+):
+    net = Network([(shape, element)])
+    value = FloatAttr(-2.5, f32) if element == f32 else IntegerAttr(-7, i64)
+    op = graph.PadOp(Pad.CONSTANT, net.inputs[0], low, high, interior=interior, value=value)
+    agree(net.module(net.add(op)))

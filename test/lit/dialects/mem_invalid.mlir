@@ -55,3 +55,13 @@ func.func @launch(%x: tensor<3xf32>) {
   %0 = mem.launch @kernel(%x) : (tensor<3xf32>) -> tensor<3xf32>
   func.return
 }
+
+// -----
+
+func.func private @declared(memref<1x1x4x16xi8, "dram">, memref<1x1x4x16xi8, "dram">)
+
+func.func @main(%x: tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>> {
+  // expected-error@+1 {{kernel @declared has no body}}
+  %y = mem.launch @declared(%x) : (tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>
+}

@@ -42,3 +42,10 @@ func.func @contraction(%x: memref<4x9x16xi8, "dram">, %w: memref<2x4x1x1x16x16xi
   tile.conv2d %v, %w, %b residual %r, %d : memref<1x2x1x9x16xi8, "dram">, memref<16x16xi8, "dram"> to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127, schedule = #tile.schedule<rows = 1, columns = 9, kblock = 4, nblock = 2, inp_stages = 2, wgt_stages = 1, acc_stages = 2, order = mnk>, residual_shift = 3} : memref<1x4x1x9x16xi8, "dram">, memref<2x4x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
   func.return
 }
+
+// CHECK-LABEL: func.func @max_pool(
+// CHECK-NEXT:    tile.max_pool %{{.*}}, %{{.*}} to %{{.*}} {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
+func.func @max_pool(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
+  tile.max_pool %x, %i to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
+  func.return
+}

@@ -272,7 +272,31 @@ func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dr
 
 func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{order must be one of nmk, mnk, got kmn}}
+  // expected-error@+1 {{order must be one of nmk, mnk, alg1, alg2, alg3, got kmn}}
   tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127, schedule = #tile.schedule<rows = 1, columns = 1, kblock = 1, nblock = 1, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = kmn>} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @pool_of_another_size(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x2x5x4x16xi8, "dram">) {
+  // expected-error@+1 {{output must have shape (1, 2, 4, 4, 16), got (1, 2, 5, 4, 16)}}
+  tile.max_pool %x, %i to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x5x4x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @pool_on_chip(%x: memref<1x2x8x8x16xi8, "inp">, %i: memref<16x16xi8, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
+  // expected-error@+1 {{operands must be i8 in memory dram, got memref<1x2x8x8x16xi8, "inp">}}
+  tile.max_pool %x, %i to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : memref<1x2x8x8x16xi8, "inp">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @drain_too_much(%x: memref<1x1x1x1x16xi8, "dram">, %w: memref<1x1x1x1x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x1x1x16xi8, "dram">) {
+  // expected-error@+1 {{drain must be in [0, nblock = 1], got 2}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127, schedule = #tile.schedule<rows = 1, columns = 1, kblock = 1, nblock = 1, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = nmk, drain = 2>} : memref<1x1x1x1x16xi8, "dram">, memref<1x1x1x1x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x1x1x16xi8, "dram">
   func.return
 }

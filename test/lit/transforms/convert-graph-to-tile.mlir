@@ -1,17 +1,17 @@
 // RUN: ceras-opt %s --convert-graph-to-tile --split-input-file | filecheck %s
 
 // Constants are packed here: 16 outputs by 16 inputs, zeros in added lanes; half a unit for
-// rounding is in the bias. Both convolutions are of one kind and share a kernel.
+// rounding is in the bias, whose added lanes repeat the last; that all are equal is told. Both convolutions are of one kind and share a kernel.
 // CHECK-LABEL: func.func @main(
 // CHECK-NEXT:    %[[P:.*]] = mem.pack %{{.*}} : (tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x2x2x16x!quant.uniform<i8:f32, 0.5>>
 // CHECK-NEXT:    %[[W:.*]] = graph.constant dense<"0x02000000000000000000000000000000{{(0000)*}}0200
-// CHECK-NEXT:    %[[B:.*]] = graph.constant {{.*}}69, 69, 0, 0, 0,
+// CHECK-NEXT:    %[[B:.*]] = graph.constant dense<69> : tensor<1x16xi32>
 // CHECK-NEXT:    %[[L:.*]] = mem.launch @conv2d_0(%[[P]], %[[W]], %[[B]]) {mem.device = #mem.device<vta>}
 // CHECK-NEXT:    %[[Y:.*]] = mem.unpack %[[L]] : {{.*}} -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
 // CHECK:         mem.launch @conv2d_0(
 // CHECK:         func.return
 // CHECK:       func.func @conv2d_0(%[[KX:.*]]: memref<1x1x2x2x16xi8, "dram">, %[[KW:.*]]: memref<1x1x1x1x16x16xi8, "dram">, %[[KB:.*]]: memref<1x16xi32, "dram">, %[[KY:.*]]: memref<1x1x2x2x16xi8, "dram">)
-// CHECK-NEXT:    tile.conv2d %[[KX]], %[[KW]], %[[KB]] to %[[KY]] {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7 : i64, low = 0 : i64, high = 127 : i64}
+// CHECK-NEXT:    tile.conv2d %[[KX]], %[[KW]], %[[KB]] to %[[KY]] {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7 : i64, low = 0 : i64, high = 127 : i64, uniform_bias = 69 : i64}
 // CHECK-NEXT:    func.return
 // CHECK-NOT:   func.func @conv2d_1
 func.func @main(%x: tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>, %z: tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>) -> (tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>) {
@@ -51,4 +51,17 @@ func.func @main(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quan
   %w = graph.constant dense<1> : tensor<2x4xi8> : tensor<2x4x!quant.uniform<i8:f32, 0.5>>
   %y = graph.matmul %x, %w {requant = #graph.requant<shift = 9, rounding = half_up, low = -128, high = 127>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// Maximum pooling takes the unit matrix along.
+// CHECK-LABEL: func.func @pool(
+// CHECK:         %[[I:.*]] = graph.constant {{.*}} : tensor<16x16xi8>
+// CHECK-NEXT:    mem.launch @max_pool_0(%{{.*}}, %[[I]])
+// CHECK:       func.func @max_pool_0(%[[KX:.*]]: memref<1x1x4x4x16xi8, "dram">, %[[KI:.*]]: memref<16x16xi8, "dram">, %[[KY:.*]]: memref<1x1x2x2x16xi8, "dram">)
+// CHECK-NEXT:    tile.max_pool %[[KX]], %[[KI]] to %[[KY]] {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>}
+func.func @pool(%x: tensor<1x4x4x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>> {
+  %y = graph.pool2d "max" %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, mem.device = #mem.device<vta>} : (tensor<1x4x4x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>
 }

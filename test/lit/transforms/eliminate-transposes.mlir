@@ -129,3 +129,21 @@ func.func @shared(%x: tensor<1x3x4x5xf32>) -> (tensor<1x3x3x3xf32>, tensor<1x2x5
   %3 = graph.pool2d "max" %2 {kernel = array<i64: 3, 1>} : (tensor<1x4x5x3xf32>) -> tensor<1x2x5x3xf32>
   func.return %1, %3 : tensor<1x3x3x3xf32>, tensor<1x2x5x3xf32>
 }
+
+// -----
+
+// Slices, borders, reductions and the like say the same of the dimension before the transpose.
+// CHECK-LABEL: func.func @selections(
+// CHECK-NEXT:    graph.slice %{{.*}} {starts = array<i64: 0, 2, 1, 2>, strides = array<i64: 1, 2, 1, 1>} : (tensor<1x6x5x4xf32>) -> tensor<1x2x4x2xf32>
+// CHECK-NEXT:    graph.pad "constant" %{{.*}} {low = array<i64: 0, 1, 0, 2>
+// CHECK-NEXT:    graph.gather %{{.*}} {axis = 2 : i64, indices = array<i64: 0, 0, 3>}
+// CHECK-NEXT:    graph.reduce "max" %{{.*}} {axes = array<i64: 1, 2>}
+// CHECK-NOT:     graph.transpose
+func.func @selections(%x: tensor<1x6x5x4xf32>) -> tensor<1x4x1x1xf32> {
+  %0 = graph.transpose %x {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x6x5x4xf32>) -> tensor<1x4x6x5xf32>
+  %1 = graph.slice %0 {starts = array<i64: 0, 2, 2, 1>, strides = array<i64: 1, 1, 2, 1>} : (tensor<1x4x6x5xf32>) -> tensor<1x2x2x4xf32>
+  %2 = graph.pad "constant" %1 {low = array<i64: 0, 2, 1, 0>, high = array<i64: 0, 0, 0, 0>, interior = array<i64: 0, 0, 0, 0>, value = 0.0 : f32} : (tensor<1x2x2x4xf32>) -> tensor<1x4x3x4xf32>
+  %3 = graph.gather %2 {axis = 3 : i64, indices = array<i64: 0, 0, 3>} : (tensor<1x4x3x4xf32>) -> tensor<1x4x3x3xf32>
+  %4 = graph.reduce "max" %3 {axes = array<i64: 2, 3>} : (tensor<1x4x3x3xf32>) -> tensor<1x4x1x1xf32>
+  func.return %4 : tensor<1x4x1x1xf32>
+}

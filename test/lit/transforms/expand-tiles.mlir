@@ -14,12 +14,12 @@
 // CHECK-NEXT:      tile.clear %[[ACC]][] {extents = array<i64: 72>}
 // CHECK-NEXT:      scf.for %[[K:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
 // CHECK-NEXT:        %[[X:.*]] = tile.rotate %[[INP]]
+// CHECK-NEXT:        %[[W:.*]] = tile.rotate %[[WGT]]
 // CHECK-NEXT:        %[[ROW:.*]] = arith.subi %[[Y]], %{{.*}} : index
 // CHECK-NEXT:        scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
 // CHECK-NEXT:          %[[C:.*]] = arith.addi %[[K]], %[[I]] : index
 // CHECK-NEXT:          tile.load %{{.*}}[%{{.*}}, %[[C]], %[[ROW]], %{{.*}}] to %[[X]][%[[I]]] {box = array<i64: 5, 10>}
 // CHECK-NEXT:        }
-// CHECK-NEXT:        %[[W:.*]] = tile.rotate %[[WGT]]
 // CHECK-NEXT:        %[[AT:.*]] = arith.muli %[[K]]
 // CHECK-NEXT:        tile.load %{{.*}}[%{{.*}}, %[[AT]]] to %[[W]][] {box = array<i64: 3, 18>}
 // With three output vectors or more, one GEMM runs all reductions of a block.
@@ -48,7 +48,6 @@ func.func @conv(%x: memref<1x4x6x8x16xi8, "dram">, %w: memref<5x4x3x3x16x16xi8, 
 // before anything is added; shift 0 needs no operation.
 // CHECK-LABEL: func.func @matmul_with_residual(
 // CHECK:         %[[INP:.*]] = tile.rotate
-// CHECK-NEXT:    tile.load %{{.*}} to %[[INP]][] {box = array<i64: 4, 9>}
 // CHECK-NEXT:    %[[ACC:.*]] = tile.rotate
 // CHECK-NEXT:    tile.clear %[[ACC]][] {extents = array<i64: 36>}
 // CHECK-NEXT:    scf.for
@@ -58,8 +57,10 @@ func.func @conv(%x: memref<1x4x6x8x16xi8, "dram">, %w: memref<5x4x3x3x16x16xi8, 
 // CHECK-NEXT:    }
 // CHECK-NEXT:    tile.alu "shr" %[[ACC]][] {{.*}}immediate = -2
 // CHECK-NEXT:    tile.rotate
+// CHECK-NEXT:    tile.load %{{.*}} to %[[INP]][] {box = array<i64: 4, 9>}
 // CHECK-NEXT:    tile.load {{.*}} {box = array<i64: 4, 4>}
-// CHECK-NEXT:    tile.gemm %[[ACC]][], %[[INP]][], {{.*}} {extents = array<i64: 1, 9, 4, 4>
+// Where positions are one row, the hardware's loops are K and M.
+// CHECK-NEXT:    tile.gemm %[[ACC]][], %[[INP]][], {{.*}} {extents = array<i64: 4, 9, 4>
 // CHECK-NEXT:    tile.alu "add"
 // CHECK-NEXT:    tile.alu "max"
 // CHECK-NEXT:    tile.alu "min"
@@ -77,5 +78,80 @@ func.func @matmul_with_residual(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<4x
 // CHECK-NEXT:    tile.conv2d
 func.func @unscheduled(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<1x4x1x1x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x1x9x16xi8, "dram">) {
   tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x1x9x16xi8, "dram">, memref<1x4x1x1x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x1x9x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+// Inputs come in two K-blocks, with the first block of outputs, and stay for the second. Results
+// leave one vector at a time. A bias that is one small number is an immediate.
+// CHECK-LABEL: func.func @resident(
+// CHECK-NOT:     memref<6x16xi32, "acc">
+// CHECK:         %[[X:.*]] = tile.rotate
+// CHECK-NEXT:    scf.for %[[N:.*]] = 
+// CHECK-NEXT:      %[[ACC:.*]] = tile.rotate
+// CHECK-NEXT:      tile.clear %[[ACC]][] {extents = array<i64: 27>}
+// CHECK-NEXT:      scf.for %[[K:.*]] = 
+// CHECK-NEXT:        %[[W:.*]] = tile.rotate
+// CHECK-NEXT:        %[[FIRST:.*]] = arith.cmpi eq, %[[N]], %{{.*}} : index
+// CHECK-NEXT:        scf.if %[[FIRST]] {
+// CHECK-NEXT:          tile.load %{{.*}}[%{{.*}}, %[[K]], %{{.*}}] to %[[X]][%[[K]]] {box = array<i64: 2, 9>}
+// CHECK-NEXT:        } else {
+// CHECK-NEXT:        }
+// CHECK-NEXT:        tile.load {{.*}} to %[[W]][] {box = array<i64: 3, 2>}
+// CHECK-NEXT:        tile.gemm %[[ACC]][], %[[X]][%[[K]]], %[[W]][] {extents = array<i64: 2, 9, 3>
+// CHECK-NEXT:      }
+// CHECK-NEXT:      scf.for %[[I:.*]] = 
+// CHECK-NEXT:        arith.addi
+// CHECK-NEXT:        tile.alu "add" %[[ACC]][%[[I]]] {extents = array<i64: 9>, {{.*}}immediate = 64
+// CHECK-NEXT:        tile.alu "shr"
+// CHECK-NEXT:        tile.alu "max"
+// CHECK-NEXT:        tile.alu "min"
+// CHECK-NEXT:        arith.addi
+// CHECK-NEXT:        tile.store %[[ACC]][%[[I]]] {{.*}} {box = array<i64: 1, 9>}
+func.func @resident(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<6x4x1x1x16x16xi8, "dram">, %b: memref<6x16xi32, "dram">, %y: memref<1x6x1x9x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b to %y {schedule = #tile.schedule<rows = 1, columns = 9, kblock = 2, nblock = 3, inp_stages = 1, wgt_stages = 2, acc_stages = 2, order = mnk, resident, drain = 1>, uniform_bias = 64, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x1x9x16xi8, "dram">, memref<6x4x1x1x16x16xi8, "dram">, memref<6x16xi32, "dram"> to memref<1x6x1x9x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+// S3's Algorithm 3: 16 positions at a time, weights of one output vector after the other, one
+// instruction per 16x16x16 product; results leave when the accumulators of the M-block are full.
+// CHECK-LABEL: func.func @alg3(
+// CHECK:         tile.clear %[[ACC:.*]][] {extents = array<i64: 288>}
+// CHECK-NEXT:    scf.for %[[M:.*]] = 
+// CHECK-NEXT:      %[[X:.*]] = tile.rotate
+// CHECK-NEXT:      tile.load {{.*}} to %[[X]][] {box = array<i64: 4, 16>}
+// CHECK-NEXT:      scf.for %[[N:.*]] = 
+// CHECK-NEXT:        %[[W:.*]] = tile.rotate
+// CHECK-NEXT:        tile.load {{.*}} to %[[W]][] {box = array<i64: 1, 4>}
+// CHECK-NEXT:        scf.for %[[K:.*]] = 
+// CHECK-NEXT:          tile.gemm %[[ACC]][%[[N]], %[[M]]], %[[X]][%[[K]]], %[[W]][%{{.*}}, %[[K]]] {extents = array<i64: 16>
+// CHECK:         tile.alu "shr" %[[ACC]][] {extents = array<i64: 288>
+// CHECK:         tile.store %[[ACC]][] {{.*}} {box = array<i64: 6, 48>}
+func.func @alg3(%x: memref<1x4x1x48x16xi8, "dram">, %w: memref<6x4x1x1x16x16xi8, "dram">, %b: memref<6x16xi32, "dram">, %y: memref<1x6x1x48x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b to %y {schedule = #tile.schedule<rows = 1, columns = 48, kblock = 4, nblock = 1, inp_stages = 2, wgt_stages = 2, acc_stages = 1, order = alg3>, uniform_bias = 0, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x1x48x16xi8, "dram">, memref<6x4x1x1x16x16xi8, "dram">, memref<6x16xi32, "dram"> to memref<1x6x1x48x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+// Maximum pooling: vectors come in by the unit matrix; along rows in place, the neighbour that
+// is itself written first; down columns into another buffer, from zero by an addition.
+// CHECK-LABEL: func.func @max_pool(
+// CHECK:         tile.load %{{.*}} to %[[X:.*]][] {box = array<i64: 9, 9>}
+// CHECK-NEXT:    tile.clear %[[A:.*]][] {extents = array<i64: 81>}
+// CHECK-NEXT:    tile.gemm %[[A]][], %[[X]][], %{{.*}}[] {extents = array<i64: 9, 9>
+// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %[[TWO:.*]]] : {{.*}} {extents = array<i64: 9, 4>, target_strides = array<i64: 9, 2>
+// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %[[ONE:.*]]] : {{.*}} {extents = array<i64: 9, 4>
+// CHECK-NEXT:    %[[R:.*]] = tile.rotate
+// CHECK-NEXT:    tile.clear %[[R]][] {extents = array<i64: 16>}
+// CHECK-NEXT:    tile.alu "add" %[[R]][] with %[[A]][] : {{.*}} source_strides = array<i64: 18, 2>
+// CHECK-NEXT:    tile.alu "max" %[[R]][] with %[[A]][%[[ONE]]]
+// CHECK-NEXT:    tile.alu "max" %[[R]][] with %[[A]][%[[TWO]]]
+// CHECK-NEXT:    tile.store %[[R]][]
+func.func @max_pool(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
+  tile.max_pool %x, %i to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
   func.return
 }

@@ -89,3 +89,17 @@ func.func @computed_weights(%x: tensor<1x2xf32>, %w: tensor<3x2xf32>) -> tensor<
   %2 = graph.binary "mul" %1, %s : (tensor<1x3xf32>, tensor<3xf32>) -> tensor<1x3xf32>
   func.return %2 : tensor<1x3xf32>
 }
+
+// -----
+
+// A maximum is not linear.
+// CHECK-LABEL: func.func @maximum
+// CHECK:         graph.conv2d
+// CHECK:         graph.binary "max"
+func.func @maximum(%x: tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32> {
+  %w = graph.constant dense<2.0> : tensor<1x1x1x1xf32> : tensor<1x1x1x1xf32>
+  %c = graph.constant dense<3.0> : tensor<1xf32> : tensor<1xf32>
+  %0 = graph.conv2d %x, %w : (tensor<1x4x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32>
+  %1 = graph.binary "max" %0, %c : (tensor<1x4x4x1xf32>, tensor<1xf32>) -> tensor<1x4x4x1xf32>
+  func.return %1 : tensor<1x4x4x1xf32>
+}

@@ -3,13 +3,15 @@
 // RUN: ceras-opt %s --schedule-tiles="schedule=serial mblock=60 kblock=40 nblock=16 board=pynq" | filecheck %s --check-prefixes=CHECK,FIXED
 // RUN: not ceras-opt %s --schedule-tiles="mblock=3136" 2>&1 | filecheck %s --check-prefix=LARGE
 // RUN: not ceras-opt %s --schedule-tiles="kblock=0" 2>&1 | filecheck %s --check-prefix=ZERO
+// RUN: not ceras-opt %s --schedule-tiles="schedule=alg3" 2>&1 | filecheck %s --check-prefix=ALG3
 
+// ALG3: error: unsupported schedule=alg3: S3's algorithms are for matrix products; use schedule=auto for convolutions
 // LARGE: error: unsupported block sizes: no schedule with mblock=3136 kblock=None nblock=None fits the buffers of 'zcu102'
 // ZERO: kblock must be at least 1, got 0
 
-// Two buffers of each kind; blocks of at most 60 positions, 40 channels are 3 vectors.
+// Weights stay on chip, so that one buffer of them is enough; blocks of at most 60 positions, 40 channels are 3 vectors.
 // CHECK-LABEL: func.func @conv(
-// AUTO:  schedule = #tile.schedule<rows = 14, columns = 7, kblock = 4, nblock = 4, inp_stages = 2, wgt_stages = 2, acc_stages = 2, order = nmk>
+// AUTO:  schedule = #tile.schedule<rows = 4, columns = 56, kblock = 1, nblock = 4, inp_stages = 2, wgt_stages = 1, acc_stages = 2, order = nmk, resident, drain = 2>
 // FIXED: schedule = #tile.schedule<rows = 8, columns = 7, kblock = 3, nblock = 1, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = nmk>
 func.func @conv(%x: memref<1x4x56x56x16xi8, "dram">, %w: memref<4x4x3x3x16x16xi8, "dram">, %b: memref<4x16xi32, "dram">, %y: memref<1x4x56x56x16xi8, "dram">) {
   tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x56x56x16xi8, "dram">, memref<4x4x3x3x16x16xi8, "dram">, memref<4x16xi32, "dram"> to memref<1x4x56x56x16xi8, "dram">

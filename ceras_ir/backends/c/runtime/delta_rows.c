@@ -4,14 +4,20 @@ static void delta_rows_@NAME@(int32_t n, const float *restrict x, const @COUNT@ 
                            const uint8_t *restrict steps, const @WEIGHT@ *restrict w,
                            float *restrict y)
 {
-  for (int32_t o = 0; o < n; ++o) {
+  do {
     float sum = 0.0f;
     const float *at = x;
-    const @WEIGHT@ *const end = w + counts[o];
-    while (w < end) {
-      at += *steps++;
-      sum += *at * (float)*w++;
-    }
-    y[o] = sum;
-  }
+    const int32_t count = *counts++;
+    int32_t left = count >> 2;
+    if (left) do {
+      at += *steps++, sum += *at * (float)*w++;
+      at += *steps++, sum += *at * (float)*w++;
+      at += *steps++, sum += *at * (float)*w++;
+      at += *steps++, sum += *at * (float)*w++;
+    } while (--left);
+    left = count & 3;
+    if (left) do at += *steps++, sum += *at * (float)*w++;
+    while (--left);
+    *y++ = sum;
+  } while (--n);
 }

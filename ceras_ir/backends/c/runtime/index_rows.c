@@ -4,10 +4,19 @@ static void index_rows_@NAME@(int32_t n, const float *restrict x, const @COUNT@ 
                            const uint16_t *restrict columns, const @WEIGHT@ *restrict w,
                            float *restrict y)
 {
-  for (int32_t o = 0; o < n; ++o) {
+  do {
     float sum = 0.0f;
-    const @WEIGHT@ *const end = w + counts[o];
-    while (w < end) sum += x[*columns++] * (float)*w++;
-    y[o] = sum;
-  }
+    const int32_t count = *counts++;
+    int32_t left = count >> 2;
+    if (left) do {
+      sum += x[*columns++] * (float)*w++;
+      sum += x[*columns++] * (float)*w++;
+      sum += x[*columns++] * (float)*w++;
+      sum += x[*columns++] * (float)*w++;
+    } while (--left);
+    left = count & 3;
+    if (left) do sum += x[*columns++] * (float)*w++;
+    while (--left);
+    *y++ = sum;
+  } while (--n);
 }

@@ -1,12 +1,12 @@
-/* y[r] += rows[r] * weights [k, n], for `count` rows. Products are added in the order of k; the
+/* y[r] += rows[r] * weights [k, n] (rows of `pitch`), for `count` rows. Products are added in the order of k; the
  * loop over outputs is innermost, so that it can be vectorised without reordering a sum. */
 static void multiply_rows(int32_t count, int32_t n, int32_t k, const float *restrict rows,
-                          int32_t row_stride, const float *restrict weights, float *restrict y,
-                          int32_t y_stride)
+                          int32_t row_stride, const float *restrict weights, int32_t pitch,
+                          float *restrict y, int32_t y_stride)
 {
   const int32_t whole = k - k % 4;
   for (int32_t i = 0; i < whole; i += 4) {
-    const float *w0 = weights + i * n, *w1 = w0 + n, *w2 = w1 + n, *w3 = w2 + n;
+    const float *w0 = weights + i * pitch, *w1 = w0 + pitch, *w2 = w1 + pitch, *w3 = w2 + pitch;
     int32_t r = 0;
     for (; r + 2 <= count; r += 2) {
       const float *x = rows + r * row_stride + i;
@@ -30,7 +30,7 @@ static void multiply_rows(int32_t count, int32_t n, int32_t k, const float *rest
   for (int32_t i = whole; i < k; ++i) {
     for (int32_t r = 0; r < count; ++r) {
       const float a = rows[r * row_stride + i];
-      const float *restrict w = weights + i * n;
+      const float *restrict w = weights + i * pitch;
       float *restrict ya = y + r * y_stride;
       for (int32_t o = 0; o < n; ++o) ya[o] += a * w[o];
     }

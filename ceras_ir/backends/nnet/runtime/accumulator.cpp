@@ -75,7 +75,7 @@ const char* check_accumulator(const Layer& layer) {
     case Opcode::Binary: {
       int64_t bound = layer.attributes[0] == BINARY_MUL ? 1 : 0;
       for (size_t i = 0; i < 2; ++i) {
-        const int64_t own = magnitude(*layer.operands[i]) << layer.attributes[i + 1];
+        const int64_t own = magnitude(*layer.operands[i]) * layer.factors[i];
         if (layer.attributes[0] == BINARY_MUL)
           bound *= own;
         else

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "integers.h"
 #include "model.h"
 
 namespace ceras {
@@ -98,6 +99,23 @@ const char* check_window(const Layer& layer) {
   return nullptr;
 }
 
+// One multiplier per output channel, the greatest of which is that of the requantization.
+const char* check_multipliers(const Layer& layer, int64_t channels) {
+  const Tensor& all = *layer.multipliers;
+  if (!layer.output().quantized()) return "a float layer has no multipliers";
+  if (!all.constant() || all.storage != Storage::I32 || all.rank != 1 || all.dims[0] != channels)
+    return "its multipliers must be one constant of 32 bits per channel";
+  int64_t greatest = 0;
+  for (int64_t i = 0; i < channels; ++i) {
+    int64_t multiplier = 0;
+    read_integers(all, i, 1, &multiplier);
+    if (multiplier < 1) return "its multiplier is out of range";
+    greatest = std::max(greatest, multiplier);
+  }
+  return greatest == layer.requant.multiplier ? nullptr
+                                              : "its multiplier is not the greatest of them";
+}
+
 const char* check_linear(const Layer& layer) {
   const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
   const int64_t channels = weights.rank > 0 ? weights.dims[0] : 0;
@@ -118,6 +136,8 @@ const char* check_linear(const Layer& layer) {
   if (layer.residual != nullptr && !same_shape(*layer.residual, out))
     return "its residual has the wrong shape";
   if (const char* reason = check_rescaling(layer)) return reason;
+  if (layer.multipliers != nullptr)
+    if (const char* reason = check_multipliers(layer, channels)) return reason;
   if (!out.quantized()) return nullptr;
   const bool wide_input = in.storage == Storage::I16 && in.zero_point == 0;
   if (!is_byte(weights) || !(is_byte(in) || wide_input))
@@ -145,9 +165,7 @@ const char* check_pool(const Layer& layer) {
 
 const char* check_binary(const Layer& layer) {
   const Tensor& out = layer.output();
-  if (layer.attributes.size() != 3) return "wrong number of attributes";
-  if (layer.attributes[0] > BINARY_MUL || layer.attributes[1] > 22 || layer.attributes[2] > 22)
-    return "unknown attribute";
+  if (layer.attributes[0] > BINARY_MUL) return "unknown attribute";
   uint32_t rank = 0;
   for (const Tensor* operand : layer.operands) rank = std::max(rank, operand->rank);
   if (out.rank != rank) return "its result has the wrong rank";
@@ -195,6 +213,36 @@ const char* check_moves(const Layer& layer) {
     if (total > out.dims[words[0]]) return "an operand does not fit";
   }
   return total == out.dims[words[0]] ? nullptr : "its operands do not fill its result";
+}
+
+// Starts, then signed strides: the first and the last index of each dimension exist.
+const char* check_slice(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (!same_type(in, out)) return "moving elements keeps their type";
+  if (in.rank != out.rank || layer.attributes.size() != 2 * size_t{out.rank}) return "wrong rank";
+  for (uint32_t d = 0; d < out.rank; ++d) {
+    const int64_t start = layer.attributes[d];
+    const int64_t stride = static_cast<int32_t>(layer.attributes[out.rank + d]);
+    // Below 2^31 each, so that the product is exact.
+    const int64_t last = start + (out.dims[d] - 1) * stride;
+    if (stride == 0 || start >= in.dims[d] || last < 0 || last >= in.dims[d])
+      return "it has elements outside its input";
+  }
+  return nullptr;
+}
+
+// Elements before, elements between neighbours, and the stored value of all of them.
+const char* check_pad(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (!same_type(in, out)) return "moving elements keeps their type";
+  if (in.rank != out.rank || layer.attributes.size() != 2 * size_t{out.rank} + 1)
+    return "wrong rank";
+  for (uint32_t d = 0; d < out.rank; ++d) {
+    const int64_t step = int64_t{layer.attributes[out.rank + d]} + 1;
+    if (layer.attributes[d] + (in.dims[d] - 1) * step >= out.dims[d])
+      return "it has elements outside its result";
+  }
+  return nullptr;
 }
 
 const char* check_resize(const Layer& layer) {
@@ -259,6 +307,10 @@ const char* check_opcode(const Layer& layer) {
       return check_moves(layer);
     case Opcode::Resize:
       return check_resize(layer);
+    case Opcode::Slice:
+      return check_slice(layer);
+    case Opcode::Pad:
+      return check_pad(layer);
     default:
       return check_elementwise(layer);
   }
@@ -279,7 +331,8 @@ const char* check_layer(const Layer& layer) {
   if (layer.residual == nullptr && layer.residual_shift != 0) return "it has no residual to shift";
   if ((layer.table != nullptr) != (layer.opcode == Opcode::Lookup)) return "a wrong lookup table";
   const bool moves = concat || layer.opcode == Opcode::Reshape ||
-                     layer.opcode == Opcode::Transpose || layer.opcode == Opcode::Resize;
+                     layer.opcode == Opcode::Transpose || layer.opcode == Opcode::Resize ||
+                     layer.opcode == Opcode::Slice || layer.opcode == Opcode::Pad;
   if (moves && layer.has_requant) return "a wrong requantization";
   for (float parameter : layer.parameters)
     if (std::isnan(parameter)) return "a parameter is not a number";

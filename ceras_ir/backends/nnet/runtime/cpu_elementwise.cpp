@@ -111,11 +111,10 @@ void unary(const Layer& layer, Scratch&) {
 
 void binary_integer(const Layer& layer, Scratch&) {
   const Rows rows(layer);
-  const int64_t factors[2] = {int64_t{1} << layer.attributes[1], int64_t{1} << layer.attributes[2]};
   each_part(rows, [&](int64_t lhs, int64_t rhs, int64_t at, int64_t count) {
     int64_t a[CHUNK], b[CHUNK];
-    read_operand(*layer.operands[0], lhs, rows.steps[0], count, factors[0], a);
-    read_operand(*layer.operands[1], rhs, rows.steps[1], count, factors[1], b);
+    read_operand(*layer.operands[0], lhs, rows.steps[0], count, layer.factors[0], a);
+    read_operand(*layer.operands[1], rhs, rows.steps[1], count, layer.factors[1], b);
     combine(layer.attributes[0], a, b, count);
     requantize(a, count, layer.requant);
     write_integers(layer.output(), at, count, a);

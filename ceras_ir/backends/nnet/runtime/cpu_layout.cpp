@@ -1,4 +1,5 @@
 // Operators of the CPU that move elements, linear resizing included.
+#include <algorithm>
 #include <cstring>
 
 #include "operators.h"
@@ -6,22 +7,58 @@
 namespace ceras {
 namespace {
 
+// Strides in elements of a tensor that lies without gaps.
+void plain_strides(const Tensor& tensor, int64_t* strides) {
+  int64_t elements = 1;
+  for (uint32_t d = tensor.rank; d-- > 0;) {
+    strides[d] = elements;
+    elements *= tensor.dims[d];
+  }
+}
+
+// Copy a box of `dims` elements from and to wherever the strides lead.
 template <class Word>
-void permute(const Layer& layer, const int64_t* strides) {
-  const Tensor& out = layer.output();
-  const Word* in = reinterpret_cast<const Word*>(layer.input().data);
-  Word* target = reinterpret_cast<Word*>(out.target);
-  const uint32_t last = out.rank - 1;
+void copy_words(const Word* in, const int64_t* from, Word* out, const int64_t* to,
+                const int64_t* dims, uint32_t rank) {
+  if (rank == 0) {
+    *out = *in;
+    return;
+  }
+  const uint32_t last = rank - 1;
   int64_t index[MAX_RANK] = {};
-  int64_t from = 0;
-  for (int64_t at = 0; at < out.elements; at += out.dims[last]) {
-    for (int64_t i = 0; i < out.dims[last]; ++i) target[at + i] = in[from + i * strides[last]];
-    for (uint32_t d = last; d-- > 0;) {
-      from += strides[d];
-      if (++index[d] < out.dims[d]) break;
-      from -= out.dims[d] * strides[d];
+  for (;;) {
+    if (from[last] == 1 && to[last] == 1)
+      std::memcpy(out, in, static_cast<size_t>(dims[last]) * sizeof(Word));
+    else
+      for (int64_t i = 0; i < dims[last]; ++i) out[i * to[last]] = in[i * from[last]];
+    uint32_t d = last;
+    for (;;) {
+      if (d-- == 0) return;
+      if (++index[d] < dims[d]) break;
+      in -= (dims[d] - 1) * from[d];
+      out -= (dims[d] - 1) * to[d];
       index[d] = 0;
     }
+    in += from[d];
+    out += to[d];
+  }
+}
+
+void copy_box(const Layer& layer, int64_t in_start, const int64_t* from, int64_t out_start,
+              const int64_t* to, const int64_t* dims) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const auto copy = [&](auto word) {
+    using Word = decltype(word);
+    copy_words(reinterpret_cast<const Word*>(in.data) + in_start, from,
+               reinterpret_cast<Word*>(out.target) + out_start, to, dims, out.rank);
+  };
+  switch (bytes_of(out.storage)) {
+    case 1:
+      return copy(uint8_t{});
+    case 2:
+      return copy(uint16_t{});
+    default:
+      return copy(uint32_t{});
   }
 }
 
@@ -39,23 +76,49 @@ void reshape(const Layer& layer, Scratch&) {
     std::memmove(out.target, layer.input().data, static_cast<size_t>(out.bytes));
 }
 
-void transpose(const Layer& layer, Scratch& scratch) {
-  const Tensor &in = layer.input(), &out = layer.output();
-  if (out.rank == 0) return reshape(layer, scratch);
-  int64_t own[MAX_RANK] = {}, strides[MAX_RANK] = {}, elements = 1;
-  for (uint32_t d = in.rank; d-- > 0;) {
-    own[d] = elements;
-    elements *= in.dims[d];
+void transpose(const Layer& layer, Scratch&) {
+  const Tensor& out = layer.output();
+  int64_t own[MAX_RANK] = {}, from[MAX_RANK] = {}, to[MAX_RANK] = {};
+  plain_strides(layer.input(), own);
+  plain_strides(out, to);
+  for (uint32_t d = 0; d < out.rank; ++d) from[d] = own[layer.attributes[d]];
+  copy_box(layer, 0, from, 0, to, out.dims);
+}
+
+void slice(const Layer& layer, Scratch&) {
+  const Tensor& out = layer.output();
+  int64_t from[MAX_RANK] = {}, to[MAX_RANK] = {}, start = 0;
+  plain_strides(layer.input(), from);
+  plain_strides(out, to);
+  for (uint32_t d = 0; d < out.rank; ++d) {
+    start += from[d] * layer.attributes[d];
+    from[d] *= static_cast<int32_t>(layer.attributes[out.rank + d]);
   }
-  for (uint32_t d = 0; d < out.rank; ++d) strides[d] = own[layer.attributes[d]];
+  copy_box(layer, start, from, 0, to, out.dims);
+}
+
+void pad(const Layer& layer, Scratch&) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  int64_t from[MAX_RANK] = {}, to[MAX_RANK] = {}, start = 0;
+  plain_strides(in, from);
+  plain_strides(out, to);
+  for (uint32_t d = 0; d < out.rank; ++d) {
+    start += to[d] * layer.attributes[d];
+    to[d] *= int64_t{layer.attributes[out.rank + d]} + 1;
+  }
+  const uint32_t value = layer.attributes[2 * out.rank];
+  const auto elements = static_cast<size_t>(out.elements);
   switch (bytes_of(out.storage)) {
     case 1:
-      return permute<uint8_t>(layer, strides);
+      std::memset(out.target, static_cast<uint8_t>(value), elements);
+      break;
     case 2:
-      return permute<uint16_t>(layer, strides);
+      std::fill_n(reinterpret_cast<uint16_t*>(out.target), elements, static_cast<uint16_t>(value));
+      break;
     default:
-      return permute<uint32_t>(layer, strides);
+      std::fill_n(reinterpret_cast<uint32_t*>(out.target), elements, value);
   }
+  copy_box(layer, 0, from, start, to, in.dims);
 }
 
 void concat(const Layer& layer, Scratch&) {

@@ -130,7 +130,16 @@ void finish(const Layer& layer, const int32_t* sums, int64_t start, int64_t chan
       const int64_t factor = int64_t{1} << layer.residual_shift;
       for (int64_t i = 0; i < part; ++i) acc[i] += extra[i] * factor;
     }
-    requantize(acc, part, layer.requant);
+    if (layer.multipliers != nullptr) {
+      // Products of 31-bit multipliers and 32-bit sums, rescaled as with a multiplier of one.
+      read_integers(*layer.multipliers, channel + at, part, extra);
+      Requant shared = layer.requant;
+      shared.multiplier = 1;
+      for (int64_t i = 0; i < part; ++i) acc[i] *= extra[i];
+      requantize(acc, part, shared);
+    } else {
+      requantize(acc, part, layer.requant);
+    }
     write_integers(layer.output(), start + at, part, acc);
   }
 }

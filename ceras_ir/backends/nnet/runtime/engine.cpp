@@ -62,6 +62,10 @@ Run operator_of(const Layer& layer) {
       return reshape;
     case Opcode::Transpose:
       return transpose;
+    case Opcode::Slice:
+      return slice;
+    case Opcode::Pad:
+      return pad;
     case Opcode::Concat:
       return concat;
     case Opcode::Resize:
@@ -78,6 +82,23 @@ Run operator_of(const Layer& layer) {
 int64_t scratch_bytes(const Layer& layer) {
   const bool linear = layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul;
   return linear && layer.device == Device::Cpu ? linear_scratch_bytes(layer) : 0;
+}
+
+// What one run takes at most: products of a sum, elements of a window, or elements. A small
+// file can ask for years, which is as good as a hang.
+double work_of(const Layer& layer) {
+  const Tensor& out = layer.output();
+  const double elements = static_cast<double>(out.elements);
+  switch (layer.opcode) {
+    case Opcode::Conv2d:
+    case Opcode::Matmul:
+      return elements * static_cast<double>(layer.weights().elements / layer.weights().dims[0]);
+    case Opcode::Pool2d:
+      return elements * static_cast<double>(layer.window.kernel[0]) *
+             static_cast<double>(layer.window.kernel[1]);
+    default:
+      return elements;
+  }
 }
 
 }  // namespace ceras

@@ -23,6 +23,7 @@ constexpr uint32_t MAX_RANK = 8;
 constexpr uint64_t MAX_ARENA_BYTES = uint64_t{1} << 31;
 constexpr uint32_t MAX_WINDOW = 1u << 15;
 constexpr int64_t MAX_SCRATCH_BYTES = int64_t{1} << 28;
+constexpr double MAX_WORK = 1e12;  // Products and elements of one run.
 
 enum Section : uint32_t {
   NETWORK = 1,
@@ -55,9 +56,11 @@ enum class Opcode : uint16_t {
   Resize,
   Quantize,
   Dequantize,
-  Requantize
+  Requantize,
+  Slice,
+  Pad
 };
-constexpr uint16_t LAST_OPCODE = 14;
+constexpr uint16_t LAST_OPCODE = 16;
 
 enum class Device : uint8_t { Cpu = 0, Fpga = 1 };
 
@@ -82,7 +85,14 @@ enum class Function : uint8_t {
 };
 constexpr uint8_t LAST_FUNCTION = 9;
 
-enum LayerFlag : uint8_t { HAS_REQUANT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, ALL_FLAGS = 7 };
+enum LayerFlag : uint8_t {
+  HAS_REQUANT = 1,
+  HAS_BIAS = 2,
+  HAS_RESIDUAL = 4,
+  HAS_MULTIPLIERS = 8,
+  ALL_FLAGS = 15
+};
+constexpr uint32_t MAX_FACTOR = 1u << 22;  // of an operand of `binary`
 
 enum PoolKind : uint32_t { POOL_MAX = 0, POOL_AVERAGE = 1 };
 enum BinaryKind : uint32_t { BINARY_ADD = 0, BINARY_SUB = 1, BINARY_MUL = 2 };

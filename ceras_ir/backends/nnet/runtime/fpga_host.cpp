@@ -66,6 +66,8 @@ const char* check_numbers(const Layer& layer) {
     if (std::any_of(tensor->dims, tensor->dims + MAX_RANK,
                     [](int64_t extent) { return extent > FPGA_MAX_EXTENT; }))
       return "a dimension exceeds the FPGA's counters";
+  if (layer.opcode == Opcode::Binary && layer.attributes.size() != 3)
+    return "the FPGA shifts the operands of a sum";
   if (!layer.has_requant) return nullptr;
   const Requant& r = layer.requant;
   if (r.zero_point != 0 || r.rounding != Rounding::HalfUp || r.shift > FPGA_MAX_SHIFT)

@@ -245,14 +245,19 @@ struct Loader {
     return epilogue(flags, layer);
   }
 
-  // Bias and residual are the last operands, in this order, as the flags say.
+  // Bias, multipliers and residual are the last operands, in this order, as the flags say.
   static const char* epilogue(uint8_t flags, Layer& layer) {
     const bool bias = (flags & HAS_BIAS) != 0, residual = (flags & HAS_RESIDUAL) != 0;
     const bool linear = layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul;
-    if (!linear) return bias || residual ? "only convolutions and products have a bias" : nullptr;
-    const size_t expected = 2u + (bias ? 1u : 0u) + (residual ? 1u : 0u);
+    const bool multipliers = (flags & HAS_MULTIPLIERS) != 0;
+    if (!linear)
+      return bias || residual || multipliers ? "only convolutions and products have a bias"
+                                             : nullptr;
+    const size_t expected =
+        2u + (bias ? 1u : 0u) + (multipliers ? 1u : 0u) + (residual ? 1u : 0u);
     if (layer.operands.size() != expected) return "wrong number of operands";
     if (bias) layer.bias = layer.operands[2];
+    if (multipliers) layer.multipliers = layer.operands[bias ? 3 : 2];
     if (residual) layer.residual = layer.operands.back();
     return nullptr;
   }
@@ -261,6 +266,7 @@ struct Loader {
     const uint64_t count = file[LAYERS].size / LAYER_BYTES;
     model.layers.resize(count);
     int64_t scratch = 0;
+    double work = 0;
     bool fpga = false;
     for (uint64_t i = 0; i < count; ++i) {
       Layer& item = model.layers[i];
@@ -272,11 +278,13 @@ struct Loader {
       if (reason != nullptr) return fail("layer", i, reason);
       item.run = operator_of(item);
       scratch = std::max(scratch, scratch_bytes(item));
+      work += work_of(item);
       fpga = fpga || item.device == Device::Fpga;
     }
     if (next_operand * 4 != file[OPERANDS].size || next_word * 4 != file[ATTRIBUTES].size)
       return fail("operands or attributes follow those of the last layer");
     if (scratch > MAX_SCRATCH_BYTES) return fail("a layer needs more working memory than there is");
+    if (work > MAX_WORK) return fail("it is more work than this engine takes");
     model.scratch.storage.reset(new uint8_t[static_cast<size_t>(scratch) + 64]);
     const uintptr_t address = reinterpret_cast<uintptr_t>(model.scratch.storage.get());
     model.scratch.base = model.scratch.storage.get() + (64 - address % 64) % 64;
@@ -284,8 +292,22 @@ struct Loader {
     return true;
   }
 
+  // Operands of a quantized sum are multiplied and shifted.
+  static const char* prepare_binary(Layer& layer) {
+    const auto& words = layer.attributes;
+    if (words.size() != 3 && words.size() != 5) return "wrong number of attributes";
+    for (size_t i = 0; i < 2; ++i) {
+      const uint64_t multiplier = words.size() == 5 ? words[3 + i] : 1;
+      if (words[1 + i] > 22 || multiplier < 1 || multiplier << words[1 + i] > MAX_FACTOR)
+        return "unknown attribute";
+      layer.factors[i] = static_cast<int64_t>(multiplier << words[1 + i]);
+    }
+    return nullptr;
+  }
+
   // Window attributes as numbers that later arithmetic cannot overflow.
   static const char* prepare_layer(Layer& layer) {
+    if (layer.opcode == Opcode::Binary) return prepare_binary(layer);
     const bool conv = layer.opcode == Opcode::Conv2d;
     if (!conv && layer.opcode != Opcode::Pool2d) return nullptr;
     const auto& words = layer.attributes;

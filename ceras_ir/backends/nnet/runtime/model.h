@@ -104,6 +104,7 @@ struct Layer {
   std::vector<const Tensor*> operands;
   const Tensor* bias = nullptr;
   const Tensor* residual = nullptr;
+  const Tensor* multipliers = nullptr;  // of each output channel
   const Tensor* result = nullptr;
   std::vector<uint32_t> attributes;
   Window window;       // of convolutions and pools
@@ -113,6 +114,7 @@ struct Layer {
   bool has_requant = false;
   Requant requant;
   int residual_shift = 0;
+  int64_t factors[2] = {1, 1};  // of the operands of `binary`
   const uint8_t* table = nullptr;
   Run run = nullptr;
 
@@ -144,5 +146,6 @@ const char* check_accumulator(const Layer& layer);
 // The operator of a checked layer and the scratch bytes that it needs.
 Run operator_of(const Layer& layer);
 int64_t scratch_bytes(const Layer& layer);
+double work_of(const Layer& layer);
 
 }  // namespace ceras

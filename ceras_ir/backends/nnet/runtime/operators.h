@@ -26,6 +26,8 @@ void requantize_layer(const Layer& layer, Scratch& scratch);
 
 void reshape(const Layer& layer, Scratch& scratch);
 void transpose(const Layer& layer, Scratch& scratch);
+void slice(const Layer& layer, Scratch& scratch);
+void pad(const Layer& layer, Scratch& scratch);
 void concat(const Layer& layer, Scratch& scratch);
 void resize_nearest(const Layer& layer, Scratch& scratch);
 void resize_linear(const Layer& layer, Scratch& scratch);

@@ -4,17 +4,27 @@ from math import inf, isnan
 
 import numpy as np
 
-from ceras_ir.dialects.graph import Function, FunctionAttr
-from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator, rule
-from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.frontends.onnx.registry import operator
+from ceras_ir.frontends.onnx.values import Constant, Value
 
 PLAIN = {
+    "Ceil": Function.CEIL,
+    "Erf": Function.ERF,
     "Exp": Function.EXP,
+    "Floor": Function.FLOOR,
     "HardSwish": Function.HARD_SWISH,
+    "Log": Function.LOG,
+    "Mish": Function.MISH,
     "Relu": Function.RELU,
+    "Round": Function.ROUND,
     "Sigmoid": Function.SIGMOID,
+    "Softplus": Function.SOFTPLUS,
+    "Softsign": Function.SOFTSIGN,
+    "Sqrt": Function.SQRT,
     "Tanh": Function.TANH,
 }
 """Operators without parameters."""
@@ -44,45 +54,97 @@ def hard_sigmoid(node: Node, emitter: Emitter) -> Value:
 @operator("Swish")
 def swish(node: Node, emitter: Emitter) -> Value:
     """Opset 24's `x * sigmoid(alpha * x)`."""
-    node.number("alpha", 1.0)
-    return emitter.unary(emitter.value(0), FunctionAttr(Function.SWISH))
+    alpha, value = _finite(node, "alpha", 1.0), emitter.value(0)
+    if alpha == 1.0:
+        return emitter.unary(value, FunctionAttr(Function.SWISH))
+    compose = Composer(emitter)
+    inner = compose.mul(value, compose.number(alpha))
+    return compose.mul(value, compose.unary(Function.SIGMOID, inner))
 
 
-@rule("Swish")
-def swish_alpha(node: Node) -> str | None:
-    """alpha must be 1"""
-    alpha = node.number("alpha", 1.0)
-    return None if alpha == 1.0 else f"got {alpha}; write it as Mul, Sigmoid and Mul"
+@operator("Elu", "Celu", "ThresholdedRelu")
+def with_alpha(node: Node, emitter: Emitter) -> Value:
+    """Functions with the parameter `alpha`, by default 1."""
+    alpha = _finite(node, "alpha", 1.0)
+    if node.operator == "Celu" and alpha == 0.0:
+        raise node.wrong("attribute 'alpha' must not be 0")
+    function = {
+        "Elu": Function.ELU,
+        "Celu": Function.CELU,
+        "ThresholdedRelu": Function.THRESHOLDED_RELU,
+    }[node.operator]
+    return emitter.unary(emitter.value(0), FunctionAttr(function, [alpha]))
 
 
-@rule("Clip")
-def constant_bounds(node: Node) -> str | None:
-    """bounds must be constants"""
-    for i in (1, 2):
-        if node.has_input(i) and not node.is_constant(i):
-            return f"'{node.inputs[i]}' is computed; make it an initializer"
-    return None
+@operator("Selu")
+def selu(node: Node, emitter: Emitter) -> Value:
+    """`gamma` times an `Elu`."""
+    alpha = _finite(node, "alpha", 1.6732632)
+    gamma = _finite(node, "gamma", 1.0507010)
+    compose = Composer(emitter)
+    elu = compose.unary(Function.ELU, emitter.value(0), alpha)
+    return compose.mul(elu, compose.number(gamma))
+
+
+@operator("Gelu")
+def gelu(node: Node, emitter: Emitter) -> Value:
+    """With the error function, or `approximate` by tanh."""
+    kind = node.string("approximate", "none")
+    if kind not in ("none", "tanh"):
+        raise node.wrong(f"attribute 'approximate' must be none or tanh, got '{kind}'")
+    function = Function.GELU if kind == "none" else Function.GELU_TANH
+    return emitter.unary(emitter.value(0), FunctionAttr(function))
+
+
+@operator("PRelu")
+def prelu(node: Node, emitter: Emitter) -> Value:
+    """`max(x, 0) + slope * min(x, 0)`, of which one summand is 0."""
+    compose, value, slope = Composer(emitter), emitter.value(0), emitter.value(1)
+    shape, extents = emitter.shape(0), emitter.shape(1)
+    if node.opset < 7 and len(extents) == 1 and len(shape) > 1:
+        slope = emitter.reshaped(slope, (*extents, *(1,) * (len(shape) - 2)))
+    if isinstance(slope, Constant) and slope.dtype == np.float32:
+        numbers = slope.load()
+        if numbers.size and bool((numbers == numbers.reshape(-1)[0]).all()):
+            number = float(numbers.reshape(-1)[0])
+            if -inf < number < inf and len(shape_of_value(slope)) <= len(shape):
+                return compose.unary(Function.LEAKY_RELU, value, number)
+    below = compose.mul(compose.unary(Function.CLIP, value, -inf, 0.0), slope)
+    return compose.add(compose.unary(Function.RELU, value), below)
 
 
 @operator("Clip")
 def clip(node: Node, emitter: Emitter) -> Value:
-    """Bounds are attributes before opset 11, then optional operands."""
+    """Bounds are attributes before opset 11, then optional operands; the upper one wins."""
+    value = emitter.value(0)
     if node.opset < 11:
         low = node.number("min", -inf) if node.has_attribute("min") else -inf
         high = node.number("max", inf) if node.has_attribute("max") else inf
     else:
+        if not emitter.is_float(value) or not _are_constant(node, (1, 2)):
+            return _computed_clip(node, emitter)
         low, high = _bound(node, emitter, 1, -inf), _bound(node, emitter, 2, inf)
     if isnan(low) or isnan(high):
         raise node.wrong(f"bounds must be numbers, got [{low}, {high}]")
-    if low > high:
-        raise node.unsupported(
-            f"the lower bound {low} exceeds the upper bound {high}; a constant would do"
-        )
+    low = min(low, high)
     if (low, high) == (-inf, inf):
-        return emitter.value(0)
+        return value
     if (low, high) == (0.0, inf):
-        return emitter.unary(emitter.value(0), FunctionAttr(Function.RELU))
-    return emitter.unary(emitter.value(0), FunctionAttr(Function.CLIP, [low, high]))
+        return emitter.unary(value, FunctionAttr(Function.RELU))
+    return emitter.unary(value, FunctionAttr(Function.CLIP, [low, high]))
+
+
+def _are_constant(node: Node, indices: tuple[int, ...]) -> bool:
+    return all(node.is_constant(i) for i in indices if node.has_input(i))
+
+
+def _computed_clip(node: Node, emitter: Emitter) -> Value:
+    """Bounds of integers, or such that are computed."""
+    value = emitter.value(0)
+    for i, kind in ((1, Binary.MAX), (2, Binary.MIN)):
+        if node.has_input(i):
+            value = emitter.binary(kind, value, emitter.value(i))
+    return value
 
 
 def _bound(node: Node, emitter: Emitter, index: int, default: float) -> float:

@@ -1,14 +1,16 @@
 """Elementwise arithmetic with broadcasting."""
 
+from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
 
-from ceras_ir.dialects.graph import Binary
-from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
+from ceras_ir.dialects.graph import Binary, Compare, Function, element_of
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator, rule
-from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.frontends.onnx.registry import operator
+from ceras_ir.frontends.onnx.values import Constant, Value
 
 KINDS = {"Add": Binary.ADD, "Mul": Binary.MUL, "Sub": Binary.SUB}
 
@@ -16,6 +18,7 @@ KINDS = {"Add": Binary.ADD, "Mul": Binary.MUL, "Sub": Binary.SUB}
 @operator(*KINDS)
 def binary(node: Node, emitter: Emitter) -> Value:
     """Sum, product or difference of two."""
+    node.ignore("consumed_inputs")
     return emitter.binary(KINDS[node.operator], emitter.value(0), _aligned(node, emitter))
 
 
@@ -32,35 +35,166 @@ def _aligned(node: Node, emitter: Emitter) -> Value:
     return emitter.reshaped(value, (*shape, *(1,) * (rank - start - len(shape))))
 
 
-@operator("Sum")
+def _operands(node: Node, emitter: Emitter) -> Sequence[Value]:
+    return [emitter.value(i) for i in range(max(len(node.inputs), 1))]
+
+
+@operator("Sum", "Mean")
 def add_all(node: Node, emitter: Emitter) -> Value:
-    """Any number of summands, added from the left."""
-    operands = [emitter.value(i) for i in range(max(len(node.inputs), 1))]
-    return reduce(lambda a, b: emitter.binary(Binary.ADD, a, b), operands)
+    """Any number of summands, added from the left; their mean is the sum times a reciprocal."""
+    operands = _operands(node, emitter)
+    total = reduce(lambda a, b: emitter.binary(Binary.ADD, a, b), operands)
+    if node.operator == "Sum":
+        return total
+    compose = Composer(emitter)
+    return compose.div(total, compose.number(len(operands)))
+
+
+EXTREMES = {"Min": Binary.MIN, "Max": Binary.MAX}
+
+
+@operator(*EXTREMES)
+def extreme(node: Node, emitter: Emitter) -> Value:
+    """Any number of operands; one constant number is a bound of a clip."""
+    kind = EXTREMES[node.operator]
+    return reduce(lambda a, b: _extreme(emitter, kind, a, b), _operands(node, emitter))
+
+
+def _extreme(emitter: Emitter, kind: Binary, a: Value, b: Value) -> Value:
+    for value, bound in ((a, b), (b, a)):
+        if (
+            isinstance(bound, Constant)
+            and bound.dtype == np.float32
+            and shape_of_value(bound) in ((), (1,))
+            and shape_of_value(value)
+            and not np.isnan(number := float(bound.load().reshape(-1)[0]))
+        ):
+            compose = Composer(emitter)
+            if kind is Binary.MAX and number == 0.0:
+                return compose.unary(Function.RELU, value)
+            ends = (number, np.inf) if kind is Binary.MAX else (-np.inf, number)
+            return compose.unary(Function.CLIP, value, *ends)
+    return emitter.binary(kind, a, b)
 
 
 @operator("Neg")
 def negate(node: Node, emitter: Emitter) -> Value:
-    """A product with -1, which is exact."""
-    minus_one = emitter.constant(np.array(-1, np.float32), "minus_one")
-    return emitter.binary(Binary.MUL, emitter.value(0), minus_one)
+    """A product with -1, which is exact; of integers, 0 less them."""
+    compose, value = Composer(emitter), emitter.value(0)
+    if emitter.is_float(value):
+        minus_one = emitter.constant(np.array(-1, np.float32), "minus_one")
+        return emitter.binary(Binary.MUL, value, minus_one)
+    return compose.sub(compose.number(0, value), value)
 
 
-@rule("Div")
-def constant_divisor(node: Node) -> str | None:
-    """the divisor must be a constant"""
-    if node.is_constant(1):
-        return None
-    return "it is computed; multiply by a reciprocal, or make it an initializer"
+@operator("Reciprocal")
+def reciprocal(node: Node, emitter: Emitter) -> Value:
+    """1 divided by the operand."""
+    compose = Composer(emitter)
+    return compose.div(compose.number(1), emitter.value(0))
 
 
 @operator("Div")
 def divide(node: Node, emitter: Emitter) -> Value:
     """Division by a constant is a product with its reciprocal, rounded to float32 once more."""
     aligned = _aligned(node, emitter)
-    divisor = emitter.floats(1).reshape(shape_of_value(aligned))
-    with np.errstate(divide="ignore"):
-        reciprocal = (1.0 / divisor.astype(np.float64)).astype(np.float32)
-    if not np.isfinite(reciprocal).all():
-        raise node.unsupported("a divisor is zero, or has no reciprocal in float32; replace it")
-    return emitter.binary(Binary.MUL, emitter.value(0), emitter.constant(reciprocal, "reciprocal"))
+    if isinstance(aligned, Constant) and aligned.dtype == np.float32:
+        divisor = emitter.floats(1).reshape(shape_of_value(aligned))
+        with np.errstate(divide="ignore"):
+            inverse = (1.0 / divisor.astype(np.float64)).astype(np.float32)
+        if np.isfinite(inverse).all():
+            factor = emitter.constant(inverse, "reciprocal")
+            return emitter.binary(Binary.MUL, emitter.value(0), factor)
+    return emitter.binary(Binary.DIV, emitter.value(0), aligned)
+
+
+@operator("Pow")
+def power(node: Node, emitter: Emitter) -> Value:
+    """
+    Constant exponents 1/2, 1, 2 and 3 are a root and products. A float base takes an integer
+    exponent as float; an integer base has its exact power for whole exponents.
+    """
+    compose = Composer(emitter)
+    base, exponent = emitter.value(0), _aligned(node, emitter)
+    if emitter.is_float(base):
+        if isinstance(exponent, Constant) and shape_of_value(exponent) in ((), (1,)):
+            number = float(exponent.load().reshape(-1)[0])
+            if number == 0.5:
+                return compose.unary(Function.SQRT, base)
+            if number in (1.0, 2.0, 3.0) and shape_of_value(base):
+                return reduce(compose.mul, [base] * int(number))
+        return emitter.binary(Binary.POW, base, compose.cast(exponent))
+    integer = element_of(emitter.materialize(base))
+    whole = emitter.binary(Binary.POW, base, compose.cast(exponent, integer))
+    if not emitter.is_float(exponent):
+        return whole
+    real = emitter.binary(Binary.POW, compose.cast(base), exponent)
+    is_whole = compose.compare(Compare.EQUAL, exponent, compose.unary(Function.FLOOR, exponent))
+    return compose.select(is_whole, whole, compose.cast(real, integer))
+
+
+@operator("Abs")
+def absolute(node: Node, emitter: Emitter) -> Value:
+    """Without its sign; of integers, the greater of them and 0 less them."""
+    value, compose = emitter.value(0), Composer(emitter)
+    if emitter.is_float(value):
+        return compose.unary(Function.ABS, value)
+    if dtype_of_value(value).kind == "u":
+        return value
+    return emitter.binary(Binary.MAX, value, compose.sub(compose.number(0, value), value))
+
+
+@operator("Sign")
+def sign(node: Node, emitter: Emitter) -> Value:
+    """1, 0 or -1; of integers, them clamped to that."""
+    value, compose = emitter.value(0), Composer(emitter)
+    if emitter.is_float(value):
+        return compose.unary(Function.SIGN, value)
+    low = 0 if dtype_of_value(value).kind == "u" else -1
+    bounded = emitter.binary(Binary.MIN, value, compose.number(1, value))
+    return emitter.binary(Binary.MAX, bounded, compose.number(low, value))
+
+
+LOGIC = {"And": Binary.AND, "Or": Binary.OR, "Xor": Binary.XOR}
+
+
+@operator(*LOGIC)
+def logic(node: Node, emitter: Emitter) -> Value:
+    """On truth values."""
+    return emitter.binary(LOGIC[node.operator], emitter.value(0), _aligned(node, emitter))
+
+
+@operator("Not")
+def negation(node: Node, emitter: Emitter) -> Value:
+    """Exclusive or with true."""
+    value = emitter.value(0)
+    return emitter.binary(Binary.XOR, value, Composer(emitter).number(1, value))
+
+
+RELATIONS = {
+    "Equal": (Compare.EQUAL, False),
+    "Less": (Compare.LESS, False),
+    "LessOrEqual": (Compare.LESS_OR_EQUAL, False),
+    "Greater": (Compare.LESS, True),
+    "GreaterOrEqual": (Compare.LESS_OR_EQUAL, True),
+}
+"""The relation, and whether it holds the other way round."""
+
+
+@operator(*RELATIONS)
+def compare(node: Node, emitter: Emitter) -> Value:
+    """A comparison, of operands in the other order for `Greater`."""
+    kind, swapped = RELATIONS[node.operator]
+    a, b = emitter.value(0), _aligned(node, emitter)
+    if dtype_of_value(a) != dtype_of_value(b):
+        raise node.wrong(f"operands of types {dtype_of_value(a)} and {dtype_of_value(b)}")
+    return Composer(emitter).compare(kind, *((b, a) if swapped else (a, b)))
+
+
+@operator("Where")
+def where(node: Node, emitter: Emitter) -> Value:
+    """The second operand where the first is true, else the third."""
+    condition, a, b = (emitter.value(i) for i in range(3))
+    if dtype_of_value(condition) != np.bool_ or dtype_of_value(a) != dtype_of_value(b):
+        raise node.wrong("a condition of booleans and two operands of one type expected")
+    return Composer(emitter).select(condition, a, b)

@@ -1,12 +1,15 @@
-"""Convolution over one or two spatial dimensions."""
+"""Convolution over one to three spatial dimensions."""
 
+import numpy as np
 from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
 
-from ceras_ir.dialects.graph import Conv2dOp
-from ceras_ir.frontends.onnx.emitter import TO_NHWC, Emitter
+from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, window_output
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import TO_NHWC, Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import operator
-from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.frontends.onnx.windows import read_window
 
 
@@ -19,9 +22,9 @@ def conv(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(
             f"input {list(shape)} and weights {list(weights)} must have the same rank, at least 3"
         )
-    if rank > 4:
+    if rank > 5:
         raise node.unsupported(
-            f"{rank - 2} spatial dimensions; one or two are taken: split the convolution"
+            f"{rank - 2} spatial dimensions; one to three are taken: split the convolution"
         )
     groups = node.integer("group", 1)
     if groups < 1 or shape[1] % groups or weights[0] % groups:
@@ -37,12 +40,14 @@ def conv(node: Node, emitter: Emitter) -> Value:
     kernel = weights[2:]
     if (declared := node.integers("kernel_shape")) not in (None, kernel):
         raise node.wrong(f"attribute 'kernel_shape' is {list(declared or ())}, got {list(kernel)}")
-    window = read_window(node, kernel, shape[2:])
     bias = None
     if node.has_input(2):
         if emitter.shape(2) != (weights[0],):
             raise node.wrong(f"bias of shape {list(emitter.shape(2))}, expected [{weights[0]}]")
         bias = emitter.tensor(2)
+    if rank == 5:
+        return _deep_conv(node, emitter, groups, bias)
+    window = read_window(node, kernel, shape[2:])
     lifted = emitter.reshaped(emitter.value(1), (*weights[:2], *window.kernel))
     result = emitter.emit(
         Conv2dOp(
@@ -57,3 +62,44 @@ def conv(node: Node, emitter: Emitter) -> Value:
         )
     )
     return emitter.from_feature_map(result, rank)
+
+
+def _deep_conv(node: Node, emitter: Emitter, groups: int, bias: SSAValue | None) -> Value:
+    """A sum over the taps in depth of convolutions over height and width."""
+    (n, c, d, h, w), (o, taken, depth, kh, kw) = emitter.shape(0), emitter.shape(1)
+    compose, kernel = Composer(emitter), (depth, kh, kw)
+    deep, flat = read_window(node, kernel, (d, h, w), 0), read_window(node, kernel, (d, h, w), 1)
+    x = emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1))
+    front, _, back, _ = deep.padding
+    if front or back:
+        border = (0, front, 0, 0, 0), (0, back, 0, 0, 0)
+        x = emitter.emit(PadOp(Pad.CONSTANT, emitter.materialize(x), *border))
+    stride, dilation = deep.strides[0], deep.dilations[0]
+    outputs = window_output(d, front, back, depth, stride, dilation)
+    weights = emitter.transposed(emitter.value(1), (2, 0, 3, 4, 1))
+    total: Value | None = None
+    for k in range(depth):
+        plane = compose.sliced(
+            x, (0, k * dilation, 0, 0, 0), (n, outputs, h, w, c), (1, stride, 1, 1, 1)
+        )
+        tap = (
+            Constant.of(f"{weights.name}/{k}", np.ascontiguousarray(weights.load()[k]))
+            if isinstance(weights, Constant)
+            else emitter.reshaped(compose.part(weights, 0, k, 1), (o, kh, kw, taken))
+        )
+        part = emitter.emit(
+            Conv2dOp(
+                emitter.materialize(emitter.reshaped(plane, (n * outputs, h, w, c))),
+                emitter.materialize(tap),
+                bias if k == 0 else None,
+                result_element=f32,
+                strides=flat.strides,
+                padding=flat.padding,
+                dilations=flat.dilations,
+                groups=groups,
+            )
+        )
+        total = part if total is None else compose.add(total, part)
+    assert total is not None
+    _, oh, ow, _ = shape_of_value(total)
+    return emitter.transposed(emitter.reshaped(total, (n, outputs, oh, ow, o)), (0, 4, 1, 2, 3))

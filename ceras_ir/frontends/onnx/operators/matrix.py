@@ -7,6 +7,8 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import Binary, MatmulOp
+from ceras_ir.dialects.graph.elementwise import broadcast_shape
+from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import operator
@@ -23,10 +25,7 @@ def matmul(node: Node, emitter: Emitter) -> Value:
     if columns != rows:
         raise node.wrong(f"{list(left)} times {list(right)}: {columns} columns, expected {rows}")
     if prod(right[:-2]) != 1:
-        raise node.unsupported(
-            f"the second operand must be one matrix, got shape {list(right)}; "
-            "split the batch into products of its own"
-        )
+        return _batched(node, emitter)
     outputs = right[-1] if len(right) > 1 else 1
     weights = emitter.transposed(emitter.reshaped(emitter.value(1), (rows, outputs)), (1, 0))
     flat = emitter.reshaped(emitter.value(0), (prod(left[:-1]), columns))
@@ -34,6 +33,48 @@ def matmul(node: Node, emitter: Emitter) -> Value:
     ones = right[:-2] if len(right) > len(left) else ()
     shape = (*ones[: len(right) - len(left)], *left[:-1], *right[-1:][: len(right) - 1])
     return emitter.reshaped(product, shape)
+
+
+MAX_BATCH = 1 << 10
+"""Products of which one `MatMul` may consist."""
+
+
+def _batched(node: Node, emitter: Emitter) -> Value:
+    """One product for every matrix of the batch, over which both operands are broadcast."""
+    compose, left, right = Composer(emitter), emitter.shape(0), emitter.shape(1)
+    # A vector is a matrix of one row, or of one column.
+    a = emitter.reshaped(emitter.value(0), (1, *left) if len(left) == 1 else left)
+    b = emitter.value(1)
+    shape_a, shape_b = shape_of_value(a), right
+    batch = broadcast_shape(shape_a[:-2], shape_b[:-2])
+    if batch is None:
+        raise node.wrong(f"batches of {list(left)} and {list(right)} do not broadcast")
+    if prod(batch) > MAX_BATCH:
+        raise node.unsupported(
+            f"a batch of {prod(batch)} products; at most {MAX_BATCH} are taken: split the node"
+        )
+    (m, k), n = shape_a[-2:], shape_b[-1]
+    rows = emitter.reshaped(a, (prod(shape_a[:-2]), m, k))
+    columns = emitter.transposed(emitter.reshaped(b, (prod(shape_b[:-2]), k, n)), (0, 2, 1))
+    numbers = [
+        np.broadcast_to(np.arange(prod(s)).reshape(s), batch).reshape(-1).tolist()
+        for s in (shape_a[:-2], shape_b[:-2])
+    ]
+    products: list[Value] = []
+    for i, j in zip(*numbers, strict=True):
+        x = emitter.reshaped(compose.part(rows, 0, i, 1), (m, k))
+        w = emitter.reshaped(_matrix(emitter, columns, j), (n, k))
+        products.append(emitter.reshaped(_product(emitter, x, w, None), (1, m, n)))
+    joined = compose.joined(products, 0)
+    return emitter.reshaped(joined, (*batch, m, n) if len(left) > 1 else (*batch, n))
+
+
+def _matrix(emitter: Emitter, batch: Value, index: int) -> Value:
+    """One matrix of a batch; of a constant one, a constant."""
+    if not isinstance(batch, Constant):
+        return Composer(emitter).part(batch, 0, index, 1)
+    array = batch.load()[index]
+    return Constant.of(f"{batch.name}/{index}", np.ascontiguousarray(array))
 
 
 @operator("Gemm")

@@ -1,24 +1,53 @@
-"""Pooling over one or two spatial dimensions."""
+"""Pooling over one to three spatial dimensions."""
 
-from xdsl.dialects.builtin import f32
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 
-from ceras_ir.dialects.graph import Pool, Pool2dOp, shape_of
-from ceras_ir.frontends.onnx.emitter import Emitter
+import numpy as np
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i64
+
+from ceras_ir.dialects.graph import (
+    ArgOp,
+    Binary,
+    Function,
+    Pad,
+    PadOp,
+    Pool,
+    Pool2dOp,
+    Reduce,
+    element_of,
+    numpy_dtype,
+    shape_of,
+)
+from ceras_ir.dialects.graph.constant import is_integer
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import first_output_only, operator
+from ceras_ir.frontends.onnx.registry import operator, rule
 from ceras_ir.frontends.onnx.values import Value
-from ceras_ir.frontends.onnx.windows import read_window
+from ceras_ir.frontends.onnx.windows import Window, read_window
 
-first_output_only("MaxPool")
+KINDS = {
+    "AveragePool": Pool.AVERAGE,
+    "GlobalAveragePool": Pool.AVERAGE,
+    "GlobalMaxPool": Pool.MAX,
+    "MaxPool": Pool.MAX,
+}
+
+MAX_PLACES = 1 << 22
+"""Maxima whose places can be asked for: a constant holds where each window starts."""
 
 
 @operator("AveragePool", "MaxPool")
-def pool(node: Node, emitter: Emitter) -> Value:
+def pool(node: Node, emitter: Emitter) -> Value | Sequence[Value]:
     """`ceil_mode` becomes padding, which neither pooling counts."""
     shape = _shape(node, emitter)
     kernel = node.integers("kernel_shape")
     if kernel is None or len(kernel) != len(shape) - 2:
         raise node.wrong(f"attribute 'kernel_shape' must be {len(shape) - 2} integers")
+    if len(shape) == 5:
+        return _deep_pool(node, emitter, kernel)
     window = read_window(node, kernel, shape[2:])
     for i in range(4):
         if window.padding[i] >= (window.kernel[i % 2] - 1) * window.dilations[i % 2] + 1:
@@ -26,42 +55,182 @@ def pool(node: Node, emitter: Emitter) -> Value:
                 f"padding {list(window.padding)} must be smaller than the window "
                 f"{list(window.kernel)}"
             )
-    node.ignore("storage_order")  # Orders the indices, which are not taken.
+    order = node.integer("storage_order", 0)
     counts = node.operator == "AveragePool" and node.flag("count_include_pad")
-    if counts and window.overhang:
+    if counts and any(window.overhang) and not node.flag("ceil_mode"):
         raise node.unsupported(
-            "count_include_pad with a ceil_mode that adds windows: ONNX counts the model's "
-            "padding but not the overhang; use ceil_mode=0 with the padding written out"
+            "count_include_pad with a window that sticks out of the padding, which ONNX and "
+            "ONNX Runtime average differently; write the padding out as 'pads'"
         )
-    result = emitter.emit(
+    features = emitter.feature_map(emitter.value(0))
+    if node.operator == "MaxPool" and node.has_output(1):
+        return _with_indices(node, emitter, window, order == 1)
+    if is_integer(element_of(features)):
+        return _integer_pool(node, emitter, window)
+    result = _pooled(emitter, KINDS[node.operator], features, window, counts)
+    return emitter.from_feature_map(emitter.materialize(result), len(shape))
+
+
+def _padded(emitter: Emitter, x: Value, window: Window) -> tuple[Value, Window]:
+    """The model's padding written out as zeros, which count, unlike the overhang."""
+    top, left, bottom, right = window.declared
+    op = PadOp(Pad.CONSTANT, emitter.materialize(x), (0, top, left, 0), (0, bottom, right, 0))
+    return emitter.emit(op), replace(window, padding=(0, 0, *window.overhang), overhang=(0, 0))
+
+
+def _pooled(emitter: Emitter, kind: Pool, x: Value, window: Window, counts: bool) -> Value:
+    if counts and any(window.overhang):
+        x, window = _padded(emitter, x, window)
+        counts = False
+    features = emitter.materialize(x)
+    return emitter.emit(
         Pool2dOp(
-            Pool.AVERAGE if node.operator == "AveragePool" else Pool.MAX,
-            emitter.feature_map(emitter.value(0)),
+            kind,
+            features,
             window.kernel,
-            result_element=f32,
+            result_element=element_of(features),
             strides=window.strides,
             padding=window.padding,
             dilations=window.dilations,
             count_include_pad=counts,
         )
     )
-    return emitter.from_feature_map(result, len(shape))
+
+
+def _deep_pool(node: Node, emitter: Emitter, kernel: tuple[int, ...]) -> Value:
+    """Maxima and averages are pooled over height and width first, then over depth."""
+    n, c, d, h, w = emitter.shape(0)
+    kind = KINDS[node.operator]
+    node.ignore("storage_order")
+    deep, flat = read_window(node, kernel, (d, h, w), 0), read_window(node, kernel, (d, h, w), 1)
+    counts = kind is Pool.AVERAGE and node.flag("count_include_pad")
+    if node.has_output(1):
+        raise node.unsupported("indices in 3 dimensions; remove what reads them")
+    x = emitter.transposed(emitter.value(0), (0, 2, 3, 4, 1))
+    x = _pooled(emitter, kind, emitter.reshaped(x, (n * d, h, w, c)), flat, counts)
+    _, oh, ow, _ = shape_of_value(x)
+    x = emitter.reshaped(x, (n, d, oh * ow, c))
+    x = _pooled(emitter, kind, x, deep, counts)
+    x = emitter.reshaped(x, (n, shape_of_value(x)[1], oh, ow, c))
+    return emitter.transposed(x, (0, 4, 1, 2, 3))
+
+
+def _integer_pool(node: Node, emitter: Emitter, window: Window) -> Value:
+    """The greatest of the taps of a window, of plain integers."""
+    if node.operator != "MaxPool":
+        raise node.unsupported("averages of integers; put a Cast to float before it")
+    compose = Composer(emitter)
+    taps, _ = _taps(emitter, window)
+    result = taps[0]
+    for tap in taps[1:]:
+        result = emitter.binary(Binary.MAX, result, tap)
+    return emitter.from_feature_map(compose.emitter.materialize(result), len(emitter.shape(0)))
+
+
+def _taps(emitter: Emitter, window: Window) -> tuple[list[Value], tuple[int, int]]:
+    """What all windows see at each of their positions, row-major, and how many there are."""
+    compose, features = Composer(emitter), emitter.feature_map(emitter.value(0))
+    top, left, bottom, right = window.padding
+    least: FloatAttr | IntegerAttr = FloatAttr(-np.inf, f32)
+    if (element := element_of(features)) != f32:
+        least = IntegerAttr(np.iinfo(numpy_dtype(element).name).min, i64)
+    padded: Value = features
+    if any(window.padding):
+        border = (0, top, left, 0), (0, bottom, right, 0)
+        padded = emitter.emit(PadOp(Pad.CONSTANT, features, *border, value=least))
+    n, h, w, c = shape_of_value(padded)
+    (kh, kw), (dy, dx), (sy, sx) = window.kernel, window.dilations, window.strides
+    rows, columns = (h - (kh - 1) * dy - 1) // sy + 1, (w - (kw - 1) * dx - 1) // sx + 1
+    if kh * kw > 1 << 10:
+        raise emitter.node.unsupported(f"a window of {kh * kw} elements here; at most 1024")
+    taps = [
+        compose.sliced(padded, (0, i * dy, j * dx, 0), (n, rows, columns, c), (1, sy, sx, 1))
+        for i in range(kh)
+        for j in range(kw)
+    ]
+    return taps, (rows, columns)
+
+
+def _with_indices(
+    node: Node, emitter: Emitter, window: Window, column_major: bool
+) -> Sequence[Value]:
+    """The maxima, and where in the whole input they stand: the first tap that is greatest."""
+    compose, shape = Composer(emitter), emitter.shape(0)
+    rank = len(shape)
+    taps, (rows, columns) = _taps(emitter, window)
+    n, _, _, c = shape_of_value(taps[0])
+    if n * rows * columns * c > MAX_PLACES:
+        raise node.unsupported(f"indices of more than {MAX_PLACES} maxima; remove what reads them")
+    stacked = compose.joined([emitter.reshaped(t, (1, n, rows, columns, c)) for t in taps], 0)
+    number = emitter.emit(ArgOp(Reduce.MAX, emitter.materialize(stacked), 0))
+    number = emitter.reshaped(number, (n, rows, columns, c))
+    most = emitter.reshaped(compose.reduce(Reduce.MAX, stacked, [0]), (n, rows, columns, c))
+    height, width = shape[-2] if rank == 4 else 1, shape[-1]
+    (_, kw), (dy, dx) = window.kernel, window.dilations
+    down, right = (1, height) if column_major else (width, 1)
+    # Tap k stands at row k / kw and column k - (k / kw) * kw of its window.
+    row = emitter.binary(Binary.DIV, number, compose.number(kw, number))
+    offset = compose.add(
+        compose.mul(row, compose.number(dy * down - dx * right * kw, number)),
+        compose.mul(number, compose.number(dx * right, number)),
+    )
+    y = np.arange(rows) * window.strides[0] - window.padding[0]
+    x = np.arange(columns) * window.strides[1] - window.padding[1]
+    plane = (y[:, None] * down + x[None, :] * right)[None, :, :, None]
+    image = np.arange(n)[:, None] * c + np.arange(c)[None, :]
+    starts = plane + image[:, None, None, :] * (height * width)
+    index = compose.add(offset, emitter.constant(starts.astype(np.int64), "starts"))
+    return [emitter.from_feature_map(emitter.materialize(v), rank) for v in (most, index)]
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool")
 def global_pool(node: Node, emitter: Emitter) -> Value:
     """One window over everything."""
     shape = _shape(node, emitter)
-    kind = Pool.AVERAGE if node.operator == "GlobalAveragePool" else Pool.MAX
-    features = emitter.feature_map(emitter.value(0))
-    result = Pool2dOp(kind, features, shape_of(features)[1:3], result_element=f32)
-    return emitter.from_feature_map(emitter.emit(result), len(shape))
+    flat = emitter.reshaped(emitter.value(0), (*shape[:2], prod(shape[2:-1]), shape[-1]))
+    features = emitter.feature_map(flat)
+    op = Pool2dOp(KINDS[node.operator], features, shape_of(features)[1:3], result_element=f32)
+    result = emitter.from_feature_map(emitter.emit(op), 4)
+    return emitter.reshaped(result, (*shape[:2], *(1,) * (len(shape) - 2)))
+
+
+@operator("LpPool", "GlobalLpPool")
+def lp_pool(node: Node, emitter: Emitter) -> Value:
+    """Roots of sums of powers: an average of `abs(x) ** p`, padding included, times its size."""
+    shape, compose, value = _shape(node, emitter), Composer(emitter), emitter.value(0)
+    power = node.integer("p", 2)
+    if power not in (1, 2):
+        raise node.unsupported(f"p is {power}; 1 and 2 are taken: write it as Pow and AveragePool")
+    if len(shape) > 4:
+        raise node.unsupported(f"{len(shape) - 2} spatial dimensions; one or two are taken")
+    raised = compose.unary(Function.ABS, value) if power == 1 else compose.mul(value, value)
+    if node.operator == "GlobalLpPool":
+        features = emitter.feature_map(raised)
+        size = shape_of(features)[1:3]
+        mean: Value = emitter.emit(Pool2dOp(Pool.AVERAGE, features, size, result_element=f32))
+    else:
+        kernel = node.integers("kernel_shape") or ()
+        if len(kernel) != len(shape) - 2:
+            raise node.wrong(f"attribute 'kernel_shape' must be {len(shape) - 2} integers")
+        window = read_window(node, kernel, shape[2:])
+        size = window.kernel
+        mean = _pooled(emitter, Pool.AVERAGE, emitter.feature_map(raised), window, True)
+    total = compose.mul(mean, compose.number(prod(size)))
+    root = total if power == 1 else compose.unary(Function.SQRT, total)
+    return emitter.from_feature_map(emitter.materialize(root), len(shape))
+
+
+@rule("MaxPool")
+def known_order(node: Node) -> str | None:
+    """storage_order must be 0 or 1"""
+    order = node.integer("storage_order", 0)
+    return None if order in (0, 1) else f"got {order}"
 
 
 def _shape(node: Node, emitter: Emitter) -> tuple[int, ...]:
     shape = emitter.shape(0)
     if len(shape) < 3:
         raise node.wrong(f"input of shape {list(shape)} has no spatial dimension")
-    if len(shape) > 4:
-        raise node.unsupported(f"{len(shape) - 2} spatial dimensions; one or two are taken")
+    if len(shape) > 5:
+        raise node.unsupported(f"{len(shape) - 2} spatial dimensions; one to three are taken")
     return shape

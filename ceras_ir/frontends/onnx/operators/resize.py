@@ -1,45 +1,44 @@
 """Resampling of height and width: Resize of opset 10 and later, and Upsample before it."""
 
-from math import floor, inf
+from math import floor, inf, prod
 
 import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import f32
 
-from ceras_ir.dialects.graph import Coordinates, Nearest, Resize, ResizeOp, shape_of
-from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.dialects.graph import Coordinates, MatmulOp, Nearest, Resize, ResizeOp, shape_of
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.resampling_matrix import CROP, Resampling
 from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.interpreters.resampling import nearest_indices
 
 MODES = {"nearest": Resize.NEAREST, "linear": Resize.LINEAR, "bilinear": Resize.LINEAR}
 
 
 @rule("Resize", "Upsample")
 def mode(node: Node) -> str | None:
-    """mode must be nearest or linear"""
+    """mode must be nearest, linear or cubic"""
     got = node.string("mode", "nearest")
-    return None if got in MODES else f"got '{got}'; export with mode='linear'"
+    return None if got in MODES or got == "cubic" else f"got '{got}'; export with mode='linear'"
 
 
 @rule("Resize")
 def coordinates(node: Node) -> str | None:
-    """coordinates must be half_pixel, pytorch_half_pixel, align_corners or asymmetric"""
+    """coordinates must be one of ONNX's, and those of a region not of mode nearest"""
     got = node.string("coordinate_transformation_mode", "half_pixel")
-    return None if got in set(Coordinates) else f"got '{got}'; export with half_pixel"
-
-
-@rule("Resize")
-def plain_sampling(node: Node) -> str | None:
-    """neither antialias nor an aspect ratio policy can be used"""
-    if node.flag("antialias"):
-        return "antialias is 1; pool before resizing"
-    policy = node.string("keep_aspect_ratio_policy", "stretch")
-    return None if policy == "stretch" else f"the policy is '{policy}'; give scales"
+    nearest = node.string("mode", "nearest") == "nearest"
+    if got in set(Coordinates) or (got == CROP and not nearest):
+        return None
+    return f"got '{got}'; export with half_pixel"
 
 
 @rule("Resize", "Upsample")
 def constant_size(node: Node) -> str | None:
     """scales and sizes must be constants"""
-    for i in range(2 if node.opset >= 11 else 1, 4):
+    for i in range(1, 4):
         if node.has_input(i) and not node.is_constant(i):
             return f"'{node.inputs[i]}' is computed; export with fixed sizes"
     return None
@@ -60,17 +59,39 @@ def upsample(node: Node, emitter: Emitter) -> Value:
 @operator("Resize")
 def resize(node: Node, emitter: Emitter) -> Value:
     """`scales` or `sizes`, for all dimensions or those in `axes`."""
-    node.ignore("cubic_coeff_a", "exclude_outside", "extrapolation_value")  # Of other modes.
     if node.opset < 11:
         scales = tuple(float(s) for s in emitter.floats(1).reshape(-1))
         return _resampled(
             node, emitter, _checked(node, scales, emitter), None,
             Coordinates.ASYMMETRIC, Nearest.FLOOR,
         )  # fmt: skip
-    rank = len(emitter.shape(0))
-    axes = node.integers("axes")
+    scales, sizes = _given(node, emitter)
+    rounding = node.string("nearest_mode", Nearest.ROUND_PREFER_FLOOR.value)
+    if rounding not in set(Nearest):
+        raise node.wrong(f"attribute 'nearest_mode' must be one of {', '.join(Nearest)}")
+    where = node.string("coordinate_transformation_mode", "half_pixel")
+    checked = _checked(node, scales, emitter)
+    method = Resampling(
+        node.string("mode", "nearest") == "cubic",
+        where,
+        node.flag("antialias"),
+        node.number("cubic_coeff_a", -0.75),
+        node.flag("exclude_outside"),
+    )
+    filler = node.number("extrapolation_value", 0.0)
+    if node.string("mode", "nearest") == "nearest":
+        method = Resampling(False, where)
+    if method.cubic or method.antialias or method.exclude_outside or where == CROP:
+        return _by_matrices(node, emitter, checked, sizes, method, filler)
+    return _resampled(node, emitter, checked, sizes, Coordinates(where), Nearest(rounding))
+
+
+def _given(node: Node, emitter: Emitter) -> tuple[list[float], list[int] | None]:
+    """Scales of all dimensions, and their sizes where the model has those."""
+    shape = emitter.shape(0)
+    rank, axes = len(shape), node.integers("axes")
     dims = list(range(rank)) if axes is None else [node.axis(a, rank, "axes") for a in axes]
-    scales, sizes = [1.0] * rank, list(emitter.shape(0))
+    scales, sizes = [1.0] * rank, list(shape)
     has_scales = node.has_input(2) and emitter.shape(2) != (0,)
     has_sizes = node.has_input(3) and emitter.shape(3) != (0,)
     if has_scales == has_sizes:
@@ -82,29 +103,93 @@ def resize(node: Node, emitter: Emitter) -> Value:
     )
     if len(given) != len(dims):
         raise node.wrong(f"{len(dims)} scales or sizes expected, got {len(given)}")
+    policy = node.string("keep_aspect_ratio_policy", "stretch")
+    if policy not in ("stretch", "not_larger", "not_smaller"):
+        raise node.wrong(f"attribute 'keep_aspect_ratio_policy' must not be '{policy}'")
+    if has_sizes and policy != "stretch":
+        choose = min if policy == "not_larger" else max
+        ratio = choose(v / sizes[i] for i, v in zip(dims, given, strict=True))
+        for i in dims:
+            sizes[i] = floor(ratio * sizes[i] + 0.5)
+            scales[i] = ratio
+        return scales, sizes
     for i, value in zip(dims, given, strict=True):
         scales[i] = value if has_scales else value / sizes[i]
         sizes[i] = sizes[i] if has_scales else int(value)
-    rounding = node.string("nearest_mode", Nearest.ROUND_PREFER_FLOOR.value)
-    if rounding not in set(Nearest):
-        raise node.wrong(f"attribute 'nearest_mode' must be one of {', '.join(Nearest)}")
-    where = node.string("coordinate_transformation_mode", "half_pixel")
-    return _resampled(
-        node,
-        emitter,
-        _checked(node, scales, emitter),
-        sizes if has_sizes else None,
-        Coordinates(where),
-        Nearest(rounding),
-    )
+    return scales, sizes if has_sizes else None
+
+
+MAX_MATRIX = 1 << 22
+"""Elements of a resampling matrix; a larger one would be slower than it is worth."""
+
+
+def _by_matrices(
+    node: Node,
+    emitter: Emitter,
+    scales: tuple[float, ...],
+    sizes: list[int] | None,
+    method: Resampling,
+    filler: float,
+) -> Value:
+    """One matrix product for every dimension that changes."""
+    shape, compose = emitter.shape(0), Composer(emitter)
+    rank = len(shape)
+    if sizes is None:
+        sizes = [_extent(node, n, s) for n, s in zip(shape, scales, strict=True)]
+    region = [0.0] * rank + [1.0] * rank
+    if method.coordinates == CROP and node.has_input(1) and emitter.shape(1) != (0,):
+        axes = node.integers("axes") or range(rank)
+        given = emitter.floats(1).reshape(-1)
+        if len(given) != 2 * len(axes):
+            raise node.wrong(f"a region of {2 * len(axes)} numbers expected, got {len(given)}")
+        for k, axis in enumerate(axes):
+            i = node.axis(axis, rank, "axes")
+            region[i], region[i + rank] = float(given[k]), float(given[k + len(axes)])
+    value, inside = emitter.value(0), np.ones([1] * rank, np.bool_)
+    for axis in range(rank):
+        part = region[axis], region[axis + rank]
+        if scales[axis] == 1.0 and sizes[axis] == shape[axis] and part == (0.0, 1.0):
+            continue
+        if sizes[axis] < 1 or sizes[axis] * shape[axis] > MAX_MATRIX:
+            raise node.unsupported(
+                f"resampling {shape[axis]} to {sizes[axis]} elements this way; use mode 'linear'"
+            )
+        weights, outside = method.matrix(shape[axis], sizes[axis], scales[axis], part)
+        column = [-1 if i == axis else 1 for i in range(rank)]
+        inside = inside & ~outside.reshape(column)
+        value = _multiplied(emitter, value, axis, weights)
+    if not inside.all():
+        condition = emitter.constant(np.broadcast_to(inside, sizes), "inside")
+        value = compose.select(condition, value, compose.number(filler))
+    return value
+
+
+def _multiplied(emitter: Emitter, value: Value, axis: int, weights: NDArray[np.float32]) -> Value:
+    """`weights` times the vectors along `axis`."""
+    rank = len(shape_of_value(value))
+    order = [*(i for i in range(rank) if i != axis), axis]
+    last = emitter.transposed(value, order)
+    shape = shape_of_value(last)
+    rows = emitter.materialize(emitter.reshaped(last, (prod(shape[:-1]), shape[-1])))
+    matrix = emitter.materialize(emitter.constant(weights, f"resampling_{axis}"))
+    product = emitter.emit(MatmulOp(rows, matrix, result_element=f32))
+    full = emitter.reshaped(product, (*shape[:-1], len(weights)))
+    return emitter.transposed(full, [order.index(i) for i in range(rank)])
 
 
 def _checked(
     node: Node, scales: list[float] | tuple[float, ...], emitter: Emitter
 ) -> tuple[float, ...]:
-    rank = len(emitter.shape(0))
-    if len(scales) != rank or any(not 0.0 < s < inf for s in scales):
-        raise node.wrong(f"{rank} positive scales expected, got {list(scales)}")
+    shape = emitter.shape(0)
+    if len(scales) != len(shape) or any(not 0.0 < s < inf for s in scales):
+        raise node.wrong(f"{len(shape)} positive scales expected, got {list(scales)}")
+    where = node.string("coordinate_transformation_mode", "half_pixel")
+    whole = all((n * s).is_integer() for n, s in zip(shape, scales, strict=True))
+    if where == Coordinates.ALIGN_CORNERS and not whole and not node.has_input(3):
+        raise node.unsupported(
+            "align_corners with scales whose product with the input is not whole, which ONNX "
+            f"and ONNX Runtime read differently, got {list(scales)}; give sizes instead"
+        )
     return tuple(scales)
 
 
@@ -117,28 +202,27 @@ def _resampled(
     rounding: Nearest,
 ) -> Value:
     shape = emitter.shape(0)
-    whole = True
     if sizes is None:
-        whole = all((n * s).is_integer() for n, s in zip(shape, scales, strict=True))
         sizes = [_extent(node, n, s) for n, s in zip(shape, scales, strict=True)]
     changed = [i for i, s in enumerate(scales) if s != 1.0]
     if not changed:
         return emitter.value(0)
-    if where is Coordinates.ALIGN_CORNERS and not whole:
-        raise node.unsupported(
-            "align_corners with scales whose product with the input is not whole, "
-            f"got {list(scales)}; give sizes instead"
-        )
-    kind = MODES[node.string("mode", "nearest")]
+    if (got := node.string("mode", "nearest")) == "cubic":
+        return _by_matrices(node, emitter, scales, sizes, Resampling(True, where.value), 0.0)
+    kind = MODES[got]
     if len(shape) == 4 and changed in ([1], [1, 2]):
         # Height and width come first: the model is NHWC already.
         size, factors = (sizes[1], sizes[2]), (scales[1], scales[2])
         return emitter.emit(ResizeOp(kind, emitter.tensor(0), size, factors, where, rounding))
     if len(shape) not in (3, 4) or changed[0] < 2:
-        raise node.unsupported(
-            f"only height and width can change, got scales {list(scales)}; "
-            "resize other dimensions by Reshape and Transpose"
-        )
+        if kind is Resize.LINEAR:
+            return _by_matrices(node, emitter, scales, sizes, Resampling(False, where.value), 0.0)
+        value = emitter.value(0)
+        for axis in changed:
+            Composer(emitter).check_indices(sizes[axis])
+            indices = nearest_indices(shape[axis], sizes[axis], scales[axis], where, rounding)
+            value = Composer(emitter).gathered(value, axis, indices)
+        return value
     features = emitter.feature_map(emitter.value(0))
     height = (shape_of(features)[1], 1.0) if len(shape) == 3 else (sizes[2], scales[2])
     op = ResizeOp(kind, features, (height[0], sizes[-1]), (height[1], scales[-1]), where, rounding)

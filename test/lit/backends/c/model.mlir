@@ -14,6 +14,12 @@
 
 // CHECK:      /* Layer 1: graph.conv2d 'conv%2A/1', 1x2x2x4 -> 1x2x2x1, 1x1 window, 16 products */
 // CHECK-NEXT: static void layer_1_conv2d(
+// CHECK:      #if MODEL_LANES
+// CHECK:        /* Strips of 4 positions, panels of 16 outputs, tiles of 4 positions. */
+// CHECK-NEXT:   const int32_t first = 0;
+// CHECK-NEXT:   halo_int8_t(strip, x + first * 4, 1, 0, 0, 4, 1, 4, 4, 0);
+// CHECK:        tile_4x1x1_1x1_4_4_4_to_1_1_part_low(strip + r * 4, LAYER_1_WEIGHTS + b * 4, LAYER_1_BIAS + b, y + at, 4, 0, 1 - b);
+// CHECK:      #else
 // CHECK:          for (int32_t r = 0; r < count; ++r) widen_int8_t_to_bytes(rows + r * 4, 4, x + (first + r) * 4, 4);
 // CHECK:            int32_t v = sums[r * 1 + o] + LAYER_1_BIAS[o];
 // CHECK-NEXT:       v = v >> 4;
@@ -31,14 +37,18 @@
 // HEADER:      int model_run(const float *image, float *t_int);
 // HEADER:      int model_run_in(void *arena, const float *image, float *t_int);
 
+// Panels of 16 outputs, four bytes of k each; the bias absorbs the rounding, 1 << 3, and what
+// rows of unsigned bytes add, 128 * 5.
+// WEIGHTS:      MODEL_ALIGN(64) const union layer_1_weights layer_1_weights = {
+// WEIGHTS-NEXT: "\1\2\3\377\0\0\0\0
+// WEIGHTS:      MODEL_ALIGN(64) const union layer_1_bias layer_1_bias = {
+// WEIGHTS-NEXT: "\210\375\377\377\0\0\0\0
+// The same for loops, row by row.
 // WEIGHTS:      MODEL_ALIGN(8) const union layer_1_weights layer_1_weights = {
 // WEIGHTS-NEXT: "\1\2\3\377"};
-// The bias absorbs the rounding, 1 << 3; and what rows of unsigned bytes add, 128 * 5.
-// WEIGHTS:      #if !MODEL_UNSIGNED_ROWS
-// WEIGHTS-NEXT: MODEL_ALIGN(8) const union layer_1_bias layer_1_bias = {
+// WEIGHTS:      MODEL_ALIGN(8) const union layer_1_bias layer_1_bias = {
 // WEIGHTS-NEXT: "\10\0\0\0"};
-// WEIGHTS:      #if MODEL_UNSIGNED_ROWS
-// WEIGHTS-NEXT: MODEL_ALIGN(8) const union layer_1_bias layer_1_bias = {
+// WEIGHTS:      MODEL_ALIGN(8) const union layer_1_bias layer_1_bias = {
 // WEIGHTS-NEXT: "\210\375\377\377"};
 
 func.func @main(%image: tensor<1x2x2x4xf32> {graph.name = "image"})

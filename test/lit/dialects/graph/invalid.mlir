@@ -170,8 +170,8 @@ func.func @case20(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
 // -----
 
 func.func @case21(%x: tensor<4xf32>) {
-  // expected-error@+1 {{kind must be one of add, sub, mul, got pow}}
-  %0 = graph.binary "pow" %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  // expected-error@+1 {{kind must be one of add, sub, mul, div, min, max, pow, and, or, xor, got mod}}
+  %0 = graph.binary "mod" %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
 
@@ -330,7 +330,7 @@ func.func @case40(%x: tensor<4xf32>) {
 // -----
 
 func.func @case41(%x: tensor<1x2x2x1xf32>) {
-  // expected-error@+1 {{coordinates must be one of half_pixel, pytorch_half_pixel, align_corners, asymmetric, got tf}}
+  // expected-error@+1 {{coordinates must be one of half_pixel, pytorch_half_pixel, align_corners, asymmetric, half_pixel_symmetric, got tf}}
   %0 = graph.resize "nearest" %x {scales = array<f64: 2.0, 2.0>, coordinates = "tf", rounding = "floor"} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x1xf32>
   func.return
 }

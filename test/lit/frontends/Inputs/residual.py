@@ -18,7 +18,11 @@ def main(path: str) -> None:
     nodes = [
         helper.make_node("Conv", ["image", "weight"], ["c1"], "first"),
         helper.make_node(
-            "BatchNormalization", ["c1", "gamma", "beta", "mean", "var"], ["n1"], "norm", epsilon=0.0
+            "BatchNormalization",
+            ["c1", "gamma", "beta", "mean", "var"],
+            ["n1"],
+            "norm",
+            epsilon=0.0,
         ),
         helper.make_node("Relu", ["n1"], ["r1"]),
         helper.make_node("Conv", ["r1", "weight"], ["c2"], "second"),

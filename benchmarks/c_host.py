@@ -1,0 +1,221 @@
+"""
+Generated C on this machine against ONNX Runtime: one thread, process CPU time, medians.
+
+    python benchmarks/c_host.py [-o results.json] [--rounds 5] [--only NAME]
+                                [--model M.onnx --calibrate DATA.npz --runs N]
+
+Each round runs both, one after the other, in processes of their own; the medians of the rounds
+are compared. The share of the processor's peak is of the products of a network in the median
+time against a loop of `vpdpbusd` (float: of fused products). Of the 3x3 layers the share is of
+all their products in the sum of the least times of each. A model of yours joins the table.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from c_host_peers import quantize
+from networks import mobilenet_v2, resnet8, resnet18
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is measured: how to build it, how often to run it, and what was asked for."""
+
+    name: str
+    build: Callable[[Path], object]
+    size: int
+    runs: int
+    int8: str
+    float32: str = ""
+    data: Path | None = None
+    """Samples of its one input; random ones without."""
+
+
+NETWORKS = (
+    Network("ResNet-18", resnet18, 224, 20, "1.10", "0.9"),
+    Network("ResNet-8", resnet8, 32, 2000, "2.0"),
+    Network("MobileNetV2", mobilenet_v2, 224, 50, "1.7"),
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One network in one number format, medians of the rounds in milliseconds."""
+
+    network: str
+    kind: str
+    ours: float
+    portable: float
+    peer: float
+    share: float
+    portable_share: float
+    asked: str
+    layers: float | None
+    """Share of the peak of the 3x3 layers that are not depthwise."""
+    portable_layers: float | None
+
+    @property
+    def ratio(self) -> float:
+        return self.peer / self.ours
+
+
+def run(command: Sequence[str | Path]) -> str:
+    """The output of a command that must succeed."""
+    return subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ).stdout
+
+
+def peaks(folder: Path) -> dict[str, float]:
+    """10^9 products a second of one core, by kind."""
+    program = folder / "peak"
+    run(["cc", "-O2", "-march=native", HERE / "c_host_peak.c", "-o", program])
+    return json.loads(run([program]))
+
+
+LAYER = re.compile(
+    r"Layer (\d+): graph.conv2d .* \d+x\d+x\d+x(\d+) -> ([\dx]+), 3x3 window, (\d+) products"
+)
+"""The number, the input's channels, the result's shape and the products, from a layer's title."""
+
+FEW_CHANNELS = 8
+"""Layers with fewer input channels are stems, whose rows of windows are short."""
+
+
+def layer_share(folder: Path, peak: float, *flags: str) -> float | None:
+    """The share of the peak that the 3x3 layers of a compiled network reach together."""
+    program = folder / "layers"
+    bench = folder / "bench.o"
+    run(["cc", "-O3", "-march=native", "-std=c99", "-Dmain=bench_main", "-c", folder / "bench.c",
+         "-o", bench])  # fmt: skip
+    run(["cc", "-O3", "-march=native", "-std=c99", "-ffp-contract=off", "-DMODEL_TRACE", *flags,
+         bench, HERE / "c_host_layers.c", folder / "model.c", folder / "model_weights.c", "-o",
+         program])  # fmt: skip
+    times = json.loads(run([program, "20"]).splitlines()[-1])
+    products = taken = 0.0
+    for number, channels, result, count in LAYER.findall((folder / "model.c").read_text()):
+        is_depthwise = int(count) < 9 * int(channels) * prod(map(int, result.split("x")))
+        if int(channels) >= FEW_CHANNELS and not is_depthwise:
+            products += int(count)
+            taken += times[number]
+    return products / taken / 1e3 / peak if taken else None
+
+
+def compiled(model: Path, folder: Path, calibration: Path | None) -> tuple[Path, Path]:
+    """Programs that time our code: for this processor, and with its portable loops alone."""
+    options = ["--quantize", "none"]
+    if calibration is not None:
+        options = ["--quantize", "int8", "--calibrate", str(calibration)]
+    run([BIN / "ceras-compile", model, "-o", folder, "--target", "c", *options])
+    portable = folder.with_name(folder.name + "-portable")
+    shutil.copytree(folder, portable)
+    run(["make", "-C", folder, "model_bench"])
+    run(["make", "-C", portable, "CFLAGS=-O3 -march=native -DMODEL_LANES=0", "model_bench"])
+    return folder / "model_bench", portable / "model_bench"
+
+
+def measure(network: Network, folder: Path, rounds: int, peak: dict[str, float]) -> list[Figure]:
+    """Both number formats of one network."""
+    model, calibration = folder / "model.onnx", folder / "model.npz"
+    network.build(model)
+    if network.data is None:
+        rng = np.random.default_rng(7)
+        shape = (8, 3, network.size, network.size)
+        np.savez(calibration, input=rng.uniform(-1, 1, shape).astype(np.float32))
+    else:
+        shutil.copy(network.data, calibration)
+    qdq = folder / "qdq.onnx"
+    ((name, samples),) = np.load(calibration).items()
+    quantize(model, qdq, name, samples)
+    figures: list[Figure] = []
+    for kind, peer, data, asked in (
+        ("float32", model, None, network.float32),
+        ("int8", qdq, calibration, network.int8),
+    ):
+        programs = compiled(model, folder / kind, data)
+        times: tuple[list[float], list[float], list[float]] = ([], [], [])
+        macs = 0
+        for _ in range(rounds):
+            command = [sys.executable, HERE / "c_host_peers.py", peer, str(network.runs)]
+            times[2].append(float(run(command)))
+            for program, taken in zip(programs, times[:2], strict=True):
+                result = json.loads(run([program, str(network.runs)]))
+                taken.append(result["median_ms"])
+                macs = result["macs"]
+        ours, portable, theirs = (statistics.median(t) for t in times)
+        share, portable_share = (macs / t / 1e6 / peak[kind] for t in (ours, portable))
+        place = folder / kind
+        layers = layer_share(place, peak[kind]), layer_share(place, peak[kind], "-DMODEL_LANES=0")
+        figures.append(
+            Figure(
+                network.name, kind, ours, portable, theirs, share, portable_share, asked, *layers
+            )
+        )
+    return figures
+
+
+def percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-o", dest="output", type=Path, help="write the figures as JSON")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", help="only networks whose name contains this")
+    parser.add_argument("--model", type=Path, help="a float model of one input, measured as well")
+    parser.add_argument("--calibrate", type=Path, help="samples for --model")
+    parser.add_argument("--runs", type=int, default=10, help="runs per round of --model")
+    arguments = parser.parse_args()
+    networks = [n for n in NETWORKS if arguments.only is None or arguments.only in n.name]
+    if arguments.model is not None:
+        model: Path = arguments.model
+        networks.append(
+            Network(model.stem, lambda path: shutil.copy(model, path), 0, arguments.runs, "",
+                    data=arguments.calibrate)
+        )  # fmt: skip
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory() as name:
+        peak = peaks(Path(name))
+        for i, network in enumerate(networks):
+            (folder := Path(name) / str(i)).mkdir()
+            figures += measure(network, folder, arguments.rounds, peak)
+    title = (
+        f"one thread, ms of CPU time; peak: {peak['int8']:.0f} int8 and "
+        f"{peak['float32']:.0f} float32 GMAC/s"
+    )
+    table = Table(title=title)
+    for header in ("network", "kind", "ORT", "ours", "ratio", "asked", "of peak", "3x3",
+                   "C99", "of peak", "3x3"):  # fmt: skip
+        table.add_column(header, justify="left" if header in ("network", "kind") else "right")
+    for f in figures:
+        table.add_row(
+            f.network, f.kind, f"{f.peer:.3f}", f"{f.ours:.3f}", f"{f.ratio:.2f}", f.asked,
+            f"{f.share:.0%}", percent(f.layers), f"{f.portable:.3f}",
+            f"{f.portable_share:.0%}", percent(f.portable_layers),
+        )  # fmt: skip
+    Console(width=100).print(table)
+    if arguments.output is not None:
+        arguments.output.write_text(json.dumps([asdict(f) for f in figures], indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

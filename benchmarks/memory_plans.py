@@ -1,0 +1,76 @@
+"""
+Bytes of memory plans: greedy by size, whole blocks, and ours, beside the lower bound.
+
+    python benchmarks/memory_plans.py [--float] MODEL.onnx...
+
+The greedy arena is that of TFLite Micro: the largest value first, each at the lowest gap, no
+result in place of an operand, operations in the order of the model.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from xdsl.context import Context
+
+from ceras_ir.analysis.exact_offsets import plan_offsets
+from ceras_ir.analysis.liveness import Liveness, analyse
+from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.offsets import by_size
+from ceras_ir.analysis.spans import gap
+from ceras_ir.driver.context import load_context
+from ceras_ir.driver.stages import BuildOptions, front_stages, read_network, run_stages
+from ceras_ir.transforms.allocate_blocks import coloured_plan
+from ceras_ir.transforms.reorder_for_memory import ReorderForMemoryPass
+
+ALIGNMENT = 64
+HEAD = (
+    "| network | buffers | greedy by size | blocks | ours | lower bound | gap | saved | seconds |"
+)
+
+
+def row(path: str, options: BuildOptions) -> str:
+    """The line of one network."""
+    module = read_network(path)
+    run_stages(load_context(), module, front_stages(options))
+    main = main_function(module)
+    baseline = by_size(analyse(main, include_io=True, in_place=False).spans, ALIGNMENT)[1]
+    start = time.perf_counter()
+    ReorderForMemoryPass(io=True, alignment=ALIGNMENT).apply(Context(), module)
+    liveness = analyse(main, include_io=True)
+    plan = plan_offsets(liveness.spans, ALIGNMENT)
+    seconds = time.perf_counter() - start
+    blocks, size = _blocks(liveness)
+    cells = (
+        Path(path).stem,
+        f"{len(liveness.buffers)}",
+        f"{baseline:,}",
+        f"{size:,} in {blocks}",
+        f"{plan.peak:,}",
+        f"{plan.bound:,}",
+        f"{gap(plan.peak, plan.bound):.2%}",
+        f"{1 - plan.peak / baseline:.1%}",
+        f"{seconds:.2f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _blocks(liveness: Liveness) -> tuple[int, int]:
+    plan, size = coloured_plan(liveness, ALIGNMENT)
+    return len({block.id.data for block in plan.values()}), size
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--float", action="store_true", help="without quantization")
+    parser.add_argument("models", nargs="+", metavar="MODEL.onnx")
+    arguments = parser.parse_args()
+    options = BuildOptions("c" if arguments.float else "nnet")
+    print(HEAD)
+    print("|---" + "|---:" * (HEAD.count("|") - 2) + "|")
+    for path in arguments.models:
+        print(row(path, options), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""
+S3's matrix products on VTA: cycles of its algorithms and of `schedule=auto`, as the timed
+simulator counts them on the 64-bit board, every stream checked and, unless --fast, run exactly.
+
+    python benchmarks/vta_gemm.py [--fast] [--macs N]
+"""
+
+import argparse
+
+import numpy as np
+from vta_layers import S3_GEMMS, gemm, lowered
+
+from ceras_ir.backends.vta.checker import check_program
+from ceras_ir.backends.vta.cosimulation import run_on_vta
+from ceras_ir.backends.vta.timed_simulator import simulate_time
+from ceras_ir.transforms.schedule_tiles import Schedule
+from ceras_ir.transforms.tile import TilePass
+
+BOARD, BUS_BYTES, MACS_A_CYCLE = "pynq", 8, 256
+REACHED = (14.7, 85.3, 597, 4469, 662, 629, 160, 612, 308, 604)
+"""Thousands of cycles that a good hand-made schedule took on the RTL; from VTA's notes."""
+S3_MILLISECONDS = (0.6, 2.6, 10.6, 58.4, 19.1, 10.3, 4.7, 14.2, 14.4, 28.1)
+"""S3's table 2, optimized algorithm on a ZCU102 at 333 MHz, a wider bus than here."""
+
+
+def cycles(size: tuple[int, int, int], schedule: Schedule, *, exact: bool) -> int:
+    """Of one product; its stream must be without findings and, if asked for, exact."""
+    module, x, w = gemm(*size)
+    image = lowered(module, TilePass(schedule=schedule, board=BOARD))
+    (launch,) = image.launches
+    assert check_program(launch.program, image.board, image.size) == []
+    if exact:
+        (result,) = run_on_vta(image, {"input0": x}).values()
+        sums = x.astype(np.int64) @ w.astype(np.int64).T
+        np.testing.assert_array_equal(result, np.clip(sums >> 9, -128, 127))
+    return simulate_time(launch.program.instructions, image.board).cycles
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="S3's matrix products on VTA")
+    parser.add_argument("--fast", action="store_true", help="only time, do not run the streams")
+    parser.add_argument(
+        "--macs",
+        type=int,
+        default=2**24,
+        help="largest product for algorithms 1 and 2, whose streams are long (%(default)s)",
+    )
+    arguments = parser.parse_args()
+    print("thousands of cycles; gain is alg3 / auto")
+    header = "M K N|MAC bound|DRAM bound|alg1|alg2|alg3|auto|reached|util|gain|ms at 333 MHz|S3 ms"
+    print(f"| {' | '.join(header.split('|'))} |\n|{'---|' * 12}")
+    gains: list[float] = []
+    for size, reached, milliseconds in zip(S3_GEMMS, REACHED, S3_MILLISECONDS, strict=True):
+        m, k, n = size
+        macs = m * k * n
+        counts = {
+            s: cycles(size, s, exact=not arguments.fast)
+            for s in ("alg1", "alg2", "alg3", "auto")
+            if s not in ("alg1", "alg2") or macs <= arguments.macs
+        }
+        auto = counts["auto"]
+        gains.append(counts["alg3"] / auto)
+        cells = [
+            f"{m} {k} {n}",
+            f"{macs / MACS_A_CYCLE / 1000:.1f}",
+            f"{(m * k + k * n + m * n) / BUS_BYTES / 1000:.1f}",
+            *(f"{counts[s] / 1000:.1f}" if s in counts else "-" for s in ("alg1", "alg2")),
+            f"{counts['alg3'] / 1000:.1f}",
+            f"{auto / 1000:.1f}",
+            f"{reached:.1f}",
+            f"{macs / MACS_A_CYCLE / auto:.0%}",
+            f"{gains[-1]:.2f}",
+            f"{auto / 333e3:.2f}",
+            f"{milliseconds}",
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
+    print(f"\ngain: {min(gains):.2f} at least, {np.mean(gains):.2f} on average")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Single layers as networks, for benchmarks of the VTA backend."""
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region
+
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
+from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
+from ceras_ir.transforms.fold_packing import FoldPackingPass
+from ceras_ir.transforms.place import PlacePass
+from ceras_ir.transforms.tile import TilePass
+
+S3_GEMMS = (
+    (128, 128, 128),
+    (256, 256, 256),
+    (512, 512, 512),
+    (1024, 1024, 1024),
+    (4096, 576, 64),
+    (1024, 1152, 128),
+    (256, 1152, 128),
+    (256, 2304, 256),
+    (64, 2304, 512),
+    (64, 4608, 512),
+)
+"""M, K, N of S3's table 2."""
+
+
+def gemm(m: int, k: int, n: int) -> tuple[ModuleOp, NDArray[np.int8], NDArray[np.int8]]:
+    """A matrix product with shift and clamp, its input and its weights, from a fixed seed."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-128, 128, (m, k)).astype(np.int8)
+    w = rng.integers(-128, 128, (n, k)).astype(np.int8)
+    int8 = UniformType(0.5)
+    block = Block(arg_types=[TensorType(int8, x.shape)])
+    block.add_op(weights := graph.ConstantOp.from_array(w, int8))
+    requant = RequantAttr(9, rounding=Rounding.FLOOR)
+    operands = (block.args[0], weights.result)
+    block.add_op(op := graph.MatmulOp(*operands, result_element=int8, requant=requant))
+    block.add_op(ReturnOp(op.result))
+    kinds = ([block.args[0].type], [op.result.type])
+    return ModuleOp([FuncOp("main", kinds, Region(block))]), x, w
+
+
+def lowered(module: ModuleOp, tile: TilePass) -> VtaImage:
+    """The streams of `module`, which is consumed."""
+    passes = (
+        PlacePass(target="vta"),
+        ConvertGraphToTilePass(),
+        FoldPackingPass(),
+        tile,
+        AllocateBlocksPass(alignment=256),
+    )
+    for pass_ in passes:
+        pass_.apply(Context(), module)
+    return build_image(module, load_board(tile.board))

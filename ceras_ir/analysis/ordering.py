@@ -1,0 +1,134 @@
+"""
+The order of operations that needs the least memory, over all orders or greedily.
+
+A search over the sets of operations that are done, the set whose order so far had the lowest
+peak first; the first complete set is optimal. An operation that frees at least what it makes
+and stays below the peak so far is taken at once: no order is better that has it later.
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Job:
+    """An operation: buffers it reads and writes, and those it may write its result over."""
+
+    reads: frozenset[int]
+    writes: frozenset[int]
+    replaces: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Jobs in one valid order, and buffers; `given` are there before, `kept` until the end."""
+
+    jobs: Sequence[Job]
+    sizes: Sequence[int]
+    given: frozenset[int] = frozenset()
+    kept: frozenset[int] = frozenset()
+
+    def users(self) -> list[int]:
+        """For each buffer the set of jobs that touch it, as bits."""
+        users = [0] * len(self.sizes)
+        for number, job in enumerate(self.jobs):
+            for buffer in job.reads | job.writes:
+                users[buffer] |= 1 << number
+        return users
+
+    def needs(self) -> list[int]:
+        """For each job the set of jobs that must be done before, as bits."""
+        result: list[int] = []
+        writers: dict[int, int] = {}
+        for number, job in enumerate(self.jobs):
+            result.append(sum({1 << writers[b] for b in job.reads if b in writers}))
+            for buffer in job.writes:
+                writers.setdefault(buffer, number)
+        return result
+
+
+class _Memory:
+    """What jobs cost, given what is done."""
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        self.users, self.needs = problem.users(), problem.needs()
+
+    def ready(self, done: int) -> Iterator[int]:
+        for number, needs in enumerate(self.needs):
+            if not done >> number & 1 and needs & ~done == 0:
+                yield number
+
+    def run(self, done: int, alive: int, number: int) -> tuple[int, int]:
+        """Bytes while job `number` runs, and after it, if `alive` were there before."""
+        problem, job = self.problem, self.problem.jobs[number]
+        after = done | 1 << number
+        made = sum(
+            problem.sizes[b]
+            for b in job.writes
+            if b not in problem.given and self.users[b] & done == 0
+        )
+        dying = [
+            b
+            for b in job.reads | job.writes
+            if b not in problem.kept and self.users[b] & ~after == 0
+        ]
+        # A result takes the place of one operand at most.
+        reused = max(
+            (problem.sizes[b] for b in dying if b in job.replaces and b not in job.writes),
+            default=0,
+        )
+        return alive + made - reused, alive + made - sum(problem.sizes[b] for b in dying)
+
+
+def best_order(problem: Problem, most_states: int) -> list[int]:
+    """Job numbers in an order of least peak; a greedy one if there are too many states."""
+    memory = _Memory(problem)
+    everything = (1 << len(problem.jobs)) - 1
+    alive = sum(problem.sizes[b] for b in problem.given)
+    # Peak so far, jobs left, set done, bytes alive; ties go to what is nearest the end.
+    queue = [(alive, len(problem.jobs), 0, alive)]
+    came: dict[int, tuple[int, int]] = {}
+    seen: set[int] = set()
+    while queue:
+        peak, left, done, alive = heapq.heappop(queue)
+        if done == everything:
+            return _path(came, done)
+        if done in seen:
+            continue
+        seen.add(done)
+        if len(seen) > most_states:
+            return _greedy(memory, everything)
+        options = [(number, *memory.run(done, alive, number)) for number in memory.ready(done)]
+        free = [o for o in options if o[1] <= peak and o[2] <= alive]
+        for number, during, after in free[:1] or options:
+            next_done = done | 1 << number
+            if next_done in seen:
+                continue
+            if next_done not in came or max(peak, during) < came[next_done][1]:
+                came[next_done] = number, max(peak, during)
+                heapq.heappush(queue, (max(peak, during), left - 1, next_done, after))
+    raise AssertionError("the order that jobs are given in is one")
+
+
+def _path(came: dict[int, tuple[int, int]], done: int) -> list[int]:
+    order: list[int] = []
+    while done:
+        number, _ = came[done]
+        order.append(number)
+        done ^= 1 << number
+    return order[::-1]
+
+
+def _greedy(memory: _Memory, everything: int) -> list[int]:
+    """Always the job that leaves the least alive, then the one that needs the least."""
+    order: list[int] = []
+    done = 0
+    alive = sum(memory.problem.sizes[b] for b in memory.problem.given)
+    while done != everything:
+        options = ((*memory.run(done, alive, n), n) for n in memory.ready(done))
+        _, alive, number = min(options, key=lambda o: (o[1], o[0], o[2]))
+        order.append(number)
+        done |= 1 << number
+    return order

@@ -1,0 +1,62 @@
+"""Weights as multiples of a power of two: to the nearest, or so that errors cancel."""
+
+from math import ldexp
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.func import FuncOp
+
+from ceras_ir.analysis.exponents import HIGH, WEIGHT_LOW
+from ceras_ir.analysis.quantizable import quantized_operations
+from ceras_ir.analysis.ranges import weight_exponent
+from ceras_ir.dialects import graph
+
+Real = NDArray[np.float64]
+
+DAMPING = 0.01
+"""Of the mean square input, added to every diagonal element so that nothing is singular."""
+BLOCK = 128
+"""Columns whose corrections are applied at once to the rest."""
+
+
+def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
+    """Layers whose weights are constant and have an exponent."""
+    return [
+        op
+        for op in quantized_operations(main)
+        if isinstance(op, graph.LinearOperation)
+        and weight_exponent(op) is not None
+        and graph.constant_array(op.weights) is not None
+        and (op.bias is None or graph.constant_array(op.bias) is not None)
+    ]
+
+
+def nearest(weights: Real, exponent: int) -> Real:
+    """Rounded half to even and clamped, as `quantize-graph` does it."""
+    step = ldexp(1.0, exponent)
+    return np.clip(np.rint(weights / step), WEIGHT_LOW, HIGH) * step
+
+
+def compensated(weights: Real, pairs: Real, exponent: int) -> Real:
+    """
+    `weights` [groups, outputs, K] rounded column by column; the error of each, as far as inputs
+    are correlated by `pairs` [groups, K, K], is taken up by the columns that follow.
+    """
+    length = weights.shape[2]
+    diagonal = np.einsum("gii->gi", pairs)
+    mean = diagonal.mean(axis=1)
+    damping = np.where(mean > 0, DAMPING * mean, 1.0)
+    damped = pairs + damping[:, None, None] * np.eye(length)
+    upper = np.linalg.cholesky(np.linalg.inv(damped)).transpose(0, 2, 1)
+    rest, result = weights.copy(), np.empty_like(weights)
+    for start in range(0, length, BLOCK):
+        end = min(start + BLOCK, length)
+        errors = np.empty((*weights.shape[:2], end - start))
+        for i in range(start, end):
+            column = rest[:, :, i]
+            result[:, :, i] = nearest(column, exponent)
+            error = (column - result[:, :, i]) / upper[:, i, i][:, None]
+            errors[:, :, i - start] = error
+            rest[:, :, i + 1 : end] -= error[:, :, None] * upper[:, None, i, i + 1 : end]
+        rest[:, :, end:] -= np.matmul(errors, upper[:, start:end, end:])
+    return result

@@ -1,0 +1,81 @@
+"""Target arduino: a folder that is a sketch and a library at once, sized against its board."""
+
+from dataclasses import replace
+from itertools import product
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.arduino.board import Board, load_board
+from ceras_ir.backends.arduino.fit import check_fit
+from ceras_ir.backends.arduino.sizes import Footprint
+from ceras_ir.backends.arduino.sketch import (
+    can_scan,
+    library_properties,
+    main_sketch,
+    predict_header,
+    scan_sketch,
+    sketch_name,
+)
+from ceras_ir.backends.artefacts import Artefact
+from ceras_ir.backends.c import emitter
+from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.options import COptions
+
+HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "model.cmake", "CMakeLists.txt"})
+"""What the C backend writes for hosts."""
+
+WORKSPACES = (12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 0)
+"""Bytes of scratch memory that a layer may take, the fastest first."""
+
+
+def printed_model(module: ModuleOp, board: Board, title: str) -> tuple[Model, COptions, Footprint]:
+    """
+    The network in C, with the fastest kernels and the largest workspace that leave it within the
+    board's SRAM; else with those that need least.
+    """
+    model = options = footprint = None
+    kernels = (True, False) if board.has_dsp else (False,)
+    for dsp, workspace in product(kernels, WORKSPACES):
+        options = COptions(title=title, workspace=workspace, vectors=False, dsp=dsp)
+        model = emitter.build(module, options)
+        footprint = Footprint.of(model, board)
+        if footprint.sram <= board.free_sram:
+            break
+    assert model is not None and options is not None and footprint is not None
+    return model, options, footprint
+
+
+def emit(
+    module: ModuleOp, board_name: str, title: str
+) -> tuple[list[Artefact], dict[str, object], Footprint]:
+    """Files, the target's part of the manifest, and the sizes; refuses what does not fit."""
+    board = load_board(board_name)
+    model, options, footprint = printed_model(module, board, title)
+    check_fit(model, footprint)
+    name = sketch_name(title)
+    files = [
+        Artefact.of_text(
+            f"{name}/{name}.ino",
+            "the sketch: open it in the Arduino IDE",
+            main_sketch(model, board),
+        ),
+        Artefact.of_text(f"{name}/predict.h", "predict() in C++", predict_header(model)),
+        Artefact.of_text(
+            f"{name}/library.properties",
+            "makes the folder a library, where it is copied to the IDE's `libraries`",
+            library_properties(name, model, board),
+        ),
+    ]
+    if can_scan(model):
+        files.append(
+            Artefact.of_text(
+                f"{name}/examples/scan/scan.ino", "a colour scanner", scan_sketch(model)
+            )
+        )
+    files += [
+        replace(a, path=f"{name}/{a.path}")
+        for a in emitter.emit(module, options)
+        if a.path not in HOST_FILES
+    ]
+    extra: dict[str, object] = {"sketch": name, "board": board_name, "fqbn": board.fqbn}
+    return files, extra, footprint

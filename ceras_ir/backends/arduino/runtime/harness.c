@@ -1,0 +1,42 @@
+/* Runs the model on samples from in.bin; results go to out.bin, then for each sample 64 bits: the
+ * ticks of REPEAT runs. Files are the host's, through semihosting. */
+#include <stdint.h>
+
+#include "model.h"
+#include "semihosting.h"
+
+@BUFFERS@
+
+static int open_file(const char *path, uint32_t length, uint32_t mode)
+{
+  const uint32_t block[3] = {(uint32_t)(uintptr_t)path, mode, length};
+  return semihosting(0x01, block);
+}
+
+static int transfer(int operation, int file, void *data, uint32_t bytes)
+{
+  const uint32_t block[3] = {(uint32_t)file, (uint32_t)(uintptr_t)data, bytes};
+  return semihosting(operation, block);
+}
+
+#define SYSTICK ((volatile uint32_t *)0xe000e010)
+
+int main(void)
+{
+  const int in = open_file("in.bin", 6, 1), out = open_file("out.bin", 7, 5);
+  if (in < 0 || out < 0) return 3;
+  SYSTICK[1] = 0xffffff;
+  SYSTICK[2] = 0;
+  SYSTICK[0] = 5;
+  for (int sample = 0; sample < @SAMPLES@; ++sample) {
+    @READ@
+    const uint32_t before = SYSTICK[2];
+    for (int i = 0; i < @REPEAT@; ++i) {
+      if (model_run(@ARGUMENTS@) != MODEL_OK) return 5;
+    }
+    uint64_t ticks = (before - SYSTICK[2]) & 0xffffff;
+    @WRITE@
+    if (transfer(0x05, out, &ticks, sizeof ticks) != 0) return 6;
+  }
+  return 0;
+}

@@ -1,0 +1,14 @@
+/* What startup.c offers: calls to the debugger, or to qemu in its place. */
+#ifndef SEMIHOSTING_H
+#define SEMIHOSTING_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+int semihosting(int operation, const void *argument);
+void leave(int status);
+#ifdef __cplusplus
+}
+#endif
+
+#endif

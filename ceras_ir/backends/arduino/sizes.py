@@ -1,0 +1,129 @@
+"""
+How much flash and SRAM a printed model takes on a board, before any compiler has run.
+
+Constants and buffers are exact, alignment included. Code is estimated from the text of the C:
+so many bytes of Thumb-2 for each operator in it, measured with arm-none-eabi-gcc 12 -Os over
+the networks of `test/backends/arduino/test_sizes.py`, which holds the estimate to its margin.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation
+
+from ceras_ir.analysis.liveness import Liveness, analyse, steps
+from ceras_ir.backends.arduino.board import Board
+from ceras_ir.backends.c.constants import Constant
+from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.source import model_source
+from ceras_ir.diagnostics import node_name
+
+BYTES_PER_OPERATOR = 2.6
+START_UP = 700
+"""Vectors, start-up code, memcpy and memset, and the caller."""
+
+CODE_MARGIN = 0.35
+"""The code of a model is within this share of its estimate; constants are exact."""
+
+_OPERATORS = re.compile(r"[-+*/<>=?&|]+|\[|\(")
+_COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+
+def code_bytes(text: str) -> int:
+    """The estimate for C source `text`."""
+    return round(BYTES_PER_OPERATOR * len(_OPERATORS.findall(_COMMENTS.sub("", text))))
+
+
+def constant_bytes(constants: Sequence[Constant]) -> int:
+    """Flash of constants in this order; each ends in the NUL of its string literal."""
+    # Of variants under conditions one is compiled, and all have the same size.
+    chosen = {c.name: c for c in constants}
+    end = 0
+    for constant in chosen.values():
+        align = constant.alignment
+        start = -(-end // align) * align
+        end = start + -(-(constant.nbytes + 1) // align) * align
+    return end
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """What one layer adds to flash, and what lives in SRAM while it runs."""
+
+    name: str
+    flash: int
+    sram: int
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """A model against its board."""
+
+    board: Board
+    layers: list[LayerSize]
+    constants: int
+    code: int
+    arena: int
+    buffers: int
+    """Inputs and outputs of the sketch."""
+
+    @property
+    def flash(self) -> int:
+        return self.constants + self.code
+
+    @property
+    def sram(self) -> int:
+        return self.arena + self.buffers
+
+    @property
+    def fits(self) -> bool:
+        return self.flash <= self.board.free_flash and self.sram <= self.board.free_sram
+
+    @classmethod
+    def of(cls, model: Model, board: Board) -> "Footprint":
+        liveness = analyse(model.program.main)
+        pool = model.pool.constants
+        order = steps(model.program.main)
+        layers = [
+            LayerSize(
+                node_name(layer.op),
+                constant_bytes([c for c in pool if c.name.startswith(f"layer_{layer.index}_")])
+                + code_bytes("\n".join(layer.lines)),
+                alive(liveness, order, layer.op) + layer.scratch_bytes,
+            )
+            for layer in model.layers
+        ]
+        code = code_bytes(model_source(model, 0)) + code_bytes(model.kernels.text)
+        buffers = sum(t.nbytes for t in model.tensors)
+        return cls(board, layers, constant_bytes(pool), code + START_UP, model.arena_bytes, buffers)
+
+    def to_json(self) -> dict[str, object]:
+        """The board's side of the totals of `report.json`."""
+        return {
+            "flash_bytes": self.flash,
+            "sram_bytes": self.sram,
+            "constant_bytes": self.constants,
+            "code_bytes": self.code,
+            "board_flash_bytes": self.board.free_flash,
+            "board_sram_bytes": self.board.free_sram,
+        }
+
+    def line(self) -> str:
+        """Both memories in a sentence."""
+        return (
+            f"{self.board.title}: flash {self.flash:,} of {self.board.free_flash:,} bytes "
+            f"({share(self.flash, self.board.free_flash)}), SRAM {self.sram:,} of "
+            f"{self.board.free_sram:,} bytes ({share(self.sram, self.board.free_sram)})"
+        )
+
+
+def share(part: int, whole: int) -> str:
+    """`part` of `whole` in percent."""
+    return f"{100 * part / whole:.0f}%"
+
+
+def alive(liveness: Liveness, order: Sequence[Operation], op: Operation) -> int:
+    """Bytes of the arena that hold something while `op` runs."""
+    step = order.index(op)
+    return sum(b.size for b in liveness.buffers if b.lower <= step < b.upper)

@@ -1,0 +1,178 @@
+"""
+Many positions on cores with SMLAD: a band of the input is widened to 16 bits once, border
+included, and so are two filters at a time; tiles of four positions by two filters take 13
+instructions for 16 products.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.dsp_groups import earlier, groups_of
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.requant import Rescaling
+from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.sums import Sums
+from ceras_ir.backends.c.types import zero_point_of
+from ceras_ir.dialects.graph import Conv2dOp, shape_of
+
+POSITIONS, FILTERS = 4, 2
+"""Of a tile."""
+
+
+def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
+    """Two filters so that widening four bytes gives a pair of one, then the same of the other."""
+    groups = groups_of(weights, FILTERS)
+    # [groups, filter, word, half, parity] -> [groups, word, parity, half, filter]
+    split = groups.reshape(len(groups), FILTERS, -1, 2, 2)
+    return np.ascontiguousarray(split.transpose(0, 2, 4, 3, 1))
+
+
+def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
+    """The tile function for distances in words of two numbers."""
+    taken = next(count for count in (8, 4, 2) if row % count == 0)
+    steps: list[str] = []
+    for t in range(taken):
+        steps.append(f"      const uint32_t u{t} = w[{2 * t}], v{t} = w[{2 * t + 1}];")
+        steps.append("      DSP_IN_ORDER;")
+        for p in range(POSITIONS):
+            at = f"x[{t + p * pixel}]"
+            steps.append(
+                f"      a{p} = dsp_smlad({at}, u{t}, a{p}), b{p} = dsp_smlad({at}, v{t}, b{p});"
+            )
+            steps.append("      DSP_IN_ORDER;")
+    return layer.kernels.use(
+        "dsp_tile",
+        NAME=f"{height}x{row}_{pixel}_{pitch}",
+        PIXEL=str(pixel),
+        ROW=str(row),
+        PITCH=str(pitch),
+        HEIGHT=str(height),
+        TAKEN=str(taken),
+        STEPS="\n".join(steps),
+    )
+
+
+def _pairs(
+    layer: Layer,
+    geometry: Geometry,
+    sums: Sums,
+    rescale: Rescaling,
+    bias: str,
+    tile: str,
+    tiles: tuple[Sequence[str], str, str, str],
+    y: str,
+    terms: Sequence[str],
+) -> None:
+    """For each two filters: widen them, then all tiles of the band; `tiles` opens their loops."""
+    opening, source, at, closing = tiles
+    n, k = geometry.n, geometry.k
+
+    def packed() -> Array:
+        return packed_pairs(sums.centred())
+
+    w = layer.constant("weights", "int8_t", -(-n // FILTERS) * FILTERS * k, 1, packed)
+    layer.loop(
+        "pair",
+        -(-n // FILTERS),
+        [
+            f"const int32_t f = {earlier('2 * pair', n, FILTERS, n % FILTERS == 0)};",
+            f"dsp_widen(panel, {w} + pair * {FILTERS * k}, {FILTERS * k});",
+            *opening,
+            f"  int32_t sums[{POSITIONS * FILTERS}];",
+            f"  {tile}(sums, {source}, panel, {bias} + f);",
+            f"  int32_t at = ({at}) * {n};",
+            f"  for (int32_t i = 0; i < {POSITIONS * FILTERS}; i += {FILTERS}, at += {n}) {{",
+            *(f"    {t}" for c in range(FILTERS) for t in _stored(rescale, c, y, terms)),
+            "  }",
+            closing,
+        ],
+        1,
+    )
+
+
+def _stored(rescale: Rescaling, c: int, y: str, terms: Sequence[str]) -> list[str]:
+    """The epilogue of filter `c` of a tile, at position `i / 2` of it."""
+    lines = rescale.lines([f"sums[i + {c}]", *terms], f"{y}[at + o]")
+    return [f"{{ const int32_t o = f + {c};", *(f"  {t}" for t in lines), "}"]
+
+
+def windows(
+    layer: Layer,
+    op: Conv2dOp,
+    geometry: Geometry,
+    sums: Sums,
+    rescale: Rescaling,
+    names: tuple[str, str, str],
+    terms: Sequence[str],
+) -> None:
+    x, y, bias = names
+    _, height, width, channels = shape_of(op.input)
+    _, out_rows, out_columns, _ = shape_of(op.result)
+    _, kernel_h, kernel_w, _ = shape_of(op.weights)
+    (stride_h, stride_w), (top, left, _, _) = op.strides.get_values(), op.padding.get_values()
+    padded = max((out_columns - 1) * stride_w + kernel_w, left + width)
+    pitch = padded * channels // 2
+    panel_bytes = 4 * geometry.k
+    room = max(layer.options.workspace - panel_bytes, 0) // (4 * pitch)
+    rows = min(max((room - kernel_h) // stride_h + 1, 1), out_rows)
+    band_rows = (rows - 1) * stride_h + kernel_h
+    tile = _tile(layer, stride_w * channels // 2, kernel_w * channels // 2, pitch, kernel_h)
+    layer.kernels.use("dsp_band")
+    layer.scratch("uint32_t", "panel", geometry.k, 4)
+    layer.scratch("uint32_t", "band", band_rows * pitch, 4)
+    border = (zero_point_of(sums.x) & 0xFFFF) * 0x10001
+    word = channels // 4
+    layer.line(f"for (int32_t first = 0; first < {out_rows}; first += {rows}) {{")
+    rest = f"{out_rows} - first"
+    count = f"{rest} < {rows} ? {rest} : {rows}" if out_rows % rows else str(rows)
+    layer.line(f"const int32_t count = {count};", 1)
+    layer.line(
+        f"dsp_band(band, {x}, first * {stride_h} - {top}, (count - 1) * {stride_h} + {kernel_h}, "
+        f"{height}, {width * word}, {left * word}, {(padded - left - width) * word}, {border}u);",
+        1,
+    )
+    column = earlier("4 * p", out_columns, POSITIONS, out_columns % POSITIONS == 0)
+    opening = [
+        f"for (int32_t r = 0; r < count; ++r) for (int32_t p = 0; "
+        f"p < {-(-out_columns // POSITIONS)}; ++p) {{",
+        f"  const int32_t column = {column};",
+    ]
+    source = f"band + r * {stride_h * pitch} + column * {stride_w * channels // 2}"
+    at = f"(first + r) * {out_columns} + column"
+    _pairs(layer, geometry, sums, rescale, bias, tile, (opening, source, at, "}"), y, terms)
+    layer.line("}")
+
+
+def direct_rows(
+    layer: Layer,
+    geometry: Geometry,
+    sums: Sums,
+    rescale: Rescaling,
+    names: tuple[str, str, str],
+    terms: Sequence[str],
+) -> None:
+    x, y, bias = names
+    k, positions = geometry.k, geometry.positions
+    room = max(layer.options.workspace - 4 * k, 0) // (2 * k)
+    blocks = -(-positions // max(room - room % POSITIONS, POSITIONS))
+    block = min(-(-positions // (blocks * POSITIONS)) * POSITIONS, positions)
+    tile = _tile(layer, k // 2, k // 2, k // 2, 1)
+    layer.kernels.use("dsp_widen")
+    layer.scratch("uint32_t", "panel", k, 4)
+    layer.scratch("uint32_t", "band", block * k // 2, 4)
+    start = earlier(f"block * {block}", positions, block, positions % block == 0)
+    layer.line(f"for (int32_t block = 0; block < {-(-positions // block)}; ++block) {{")
+    layer.line(f"const int32_t first = {start};", 1)
+    layer.line(f"dsp_widen(band, {x} + first * {k}, {block * k});", 1)
+    column = earlier("4 * p", block, POSITIONS, block % POSITIONS == 0)
+    opening = [
+        f"for (int32_t p = 0; p < {-(-block // POSITIONS)}; ++p) {{",
+        f"  const int32_t column = {column};",
+    ]
+    source = f"band + column * {k // 2}"
+    tiles = (opening, source, "first + column", "}")
+    _pairs(layer, geometry, sums, rescale, bias, tile, tiles, y, terms)
+    layer.line("}")

@@ -1,0 +1,106 @@
+"""Float convolution and matrix product in register tiles, like `linear_tiled` for integers."""
+
+from math import inf, prod
+
+import numpy as np
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.functions import apply
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.register_tiles import CONDITION
+from ceras_ir.backends.c.tile_functions import float_tile
+from ceras_ir.backends.c.tile_nest import Nest
+from ceras_ir.backends.c.types import float_literal
+from ceras_ir.dialects.graph import (
+    ConstantOp,
+    Function,
+    FunctionAttr,
+    LinearOperation,
+    constant_array,
+)
+
+
+def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: ConstantOp) -> str:
+    """
+    Weights as [panels, k, outputs of a panel]; the outputs of the last are filled up with zeros.
+    Tiles and portable loops read the same.
+    """
+    panels, runs, steps, width, _ = shape = nest.panel_shape(1)
+
+    def packed() -> Array:
+        padded = np.zeros((panels * width, runs * steps), np.float32)
+        flat = np.asarray(weights.array(), np.float32).reshape(nest.outputs, -1)
+        padded[: nest.outputs] = flat
+        return np.ascontiguousarray(padded.reshape(panels, width, -1).transpose(0, 2, 1))
+
+    return layer.constant("weights", "float", prod(shape), 4, packed)
+
+
+def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
+    """The bias of whole panels."""
+
+    def padded() -> Array:
+        result = np.zeros(nest.padded_outputs, np.float32)
+        if op.bias is not None:
+            values = constant_array(op.bias)
+            assert values is not None
+            result[: nest.outputs] = values
+        return result
+
+    return layer.constant("bias", "float", nest.padded_outputs, 4, padded)
+
+
+def _bounds(activation: FunctionAttr | None) -> tuple[float, float] | None:
+    """An activation that only clamps, as its bounds."""
+    if activation is None:
+        return None
+    if activation.kind is Function.RELU:
+        return 0.0, inf
+    if activation.kind is Function.CLIP:
+        low, high = activation.values
+        return low, high
+    return None
+
+
+def print_float_tiles(
+    layer: Layer, op: LinearOperation, nest: Nest, names: tuple[str, str, str, str, str]
+) -> None:
+    """The body of the layer's function where there are vectors."""
+    x, y, w, b, residual = names
+    layer.kernels.use("vectors_f32")
+    image = nest.image_at(x)
+    fill: list[str] = []
+    if nest.in_place:
+        offset = nest.stride[0] * nest.pitch
+        source = f"{image} + first * {offset} + {nest.input_at()}"
+    else:
+        halo = layer.kernels.use(
+            "halo", NAME="f32", TO="float", IN="float", SHIFT="", WHAT="as it is"
+        )
+        layer.scratch("float", "strip", nest.strip_elements, 4)
+        source = f"strip + {nest.input_at()}"
+        fill.append(
+            f"{halo}(strip, {image}, {nest.strip_rows}, {nest.first_row}, {nest.left}, "
+            f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, 0.0f);"
+        )
+    bounds = _bounds(op.activation)
+    stores = nest.stores(bool(residual))
+    tile = layer.kernels.add(
+        *float_tile(nest.walk(1), stores, has_clamp=bounds is not None), CONDITION
+    )
+    arguments = f"{source}, {w} + b * {nest.kernel[0] * nest.taps}, {b} + b, {y} + at"
+    if residual:
+        arguments += f", {residual} + at"
+    if bounds is not None:
+        arguments += f", {float_literal(bounds[0])}, {float_literal(bounds[1])}"
+    if stores.is_masked:
+        arguments += f", {nest.outputs} - b"
+    nest.print(
+        layer,
+        fill,
+        lambda: [f"const int32_t at = {nest.output_at()} + b;", f"{tile}({arguments});"],
+    )
+    if op.activation is not None and bounds is None:
+        size = nest.images * nest.rows * nest.columns * nest.outputs
+        result = apply(layer.kernels, op.activation, "v")
+        layer.loop("i", size, [f"const float v = {y}[i];", f"{y}[i] = {result};"])

@@ -1,0 +1,82 @@
+"""
+Quantized convolution and matrix product for cores that multiply pairs of 16-bit numbers (SMLAD).
+
+Many positions go through `dsp_tiles.py`, few through `dsp_rows.py`. Without the instructions the
+same C computes the same integers, pair by pair.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ceras_ir.backends.c.dsp_rows import ROWS, few_positions
+from ceras_ir.backends.c.dsp_tiles import FILTERS, POSITIONS, direct_rows, windows
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.requant import Rescaling, half_of
+from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.sums import LIMIT, Sums
+from ceras_ir.backends.c.types import value_type
+from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+
+
+def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
+    """Whether the layer's shape and types are such that words hold four products."""
+    narrow = value_type(op.input) == "int8_t" and sums.weight_type == "int8_t"
+    if not narrow or geometry.groups != 1 or (np.abs(sums.bias) >= LIMIT).any():
+        return False
+    if geometry.taken % 4:
+        return False
+    if geometry.direct:
+        return geometry.n >= (FILTERS if geometry.positions >= POSITIONS else ROWS)
+    assert isinstance(op, Conv2dOp)
+    images, _, columns, _ = shape_of(op.result)
+    is_plain = images == 1 and op.dilations.get_values() == (1, 1)
+    return is_plain and columns >= POSITIONS and geometry.n >= FILTERS
+
+
+def dsp_linear(
+    layer: Layer,
+    op: LinearOperation,
+    geometry: Geometry,
+    sums: Sums,
+    rescale: Rescaling,
+    names: tuple[str, str],
+    terms: Sequence[str],
+) -> None:
+    """Print the layer; `fits_dsp` holds."""
+    rescale = narrowed(layer, op, sums, rescale)
+    bias = layer.array("bias", sums.bias.astype(np.int32), "int32_t")
+    if geometry.direct and geometry.positions < POSITIONS:
+        few_positions(layer, geometry, sums, rescale, (*names, bias), terms)
+    elif geometry.direct:
+        direct_rows(layer, geometry, sums, rescale, (*names, bias), terms)
+    else:
+        assert isinstance(op, Conv2dOp)
+        windows(layer, op, geometry, sums, rescale, (*names, bias), terms)
+
+
+def narrowed(layer: Layer, op: LinearOperation, sums: Sums, rescale: Rescaling) -> Rescaling:
+    """
+    The same rescaling by an instruction that shifts and clamps, where it does no more than that
+    and its clamp range is all of int8, or none of its negative half.
+    """
+    requant = op.requant
+    assert requant is not None
+    low, high = requant.low.data, requant.high.data
+    only_shifts = requant.multiplier.data == 1 and not requant.is_per_channel
+    rounds_down = sums.half_folded or half_of(requant) == 0
+    plain = only_shifts and rounds_down and requant.zero_point.data == 0
+    if not plain or rescale.type != "int32_t" or high != 127 or low not in (-128, 0):
+        return rescale
+    shift = requant.shift.data
+    moved = f", asr #{shift}" if shift else ""
+    function = layer.kernels.use(
+        "dsp_narrow",
+        NAME=f"{'s8' if low else 'u7'}_{shift}",
+        SHIFT=str(shift),
+        LOW=str(low),
+        HIGH=str(high),
+        INSTRUCTION=f"{'ssat %0, #8' if low else 'usat %0, #7'}, %1{moved}",
+    )
+    return replace(rescale, statements=(), result=f"(int8_t){function}(v)")

@@ -1,0 +1,162 @@
+"""
+Quantized convolution and matrix product in register tiles: an implicit matrix product over a
+strip of the input that carries its border, four bytes of k at a time.
+
+The processor multiplies unsigned by signed bytes, so the strip holds the input moved by 128 where
+it is signed; the bias makes up for it, as for zero points and rounding.
+"""
+
+import numpy as np
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.register_tiles import CONDITION
+from ceras_ir.backends.c.requant import Rescaling, half_of
+from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.sums import LIMIT, Sums
+from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile
+from ceras_ir.backends.c.tile_nest import SLACK, Nest, block_bytes
+from ceras_ir.backends.c.types import value_type, zero_point_of
+from ceras_ir.dialects.graph import LinearOperation
+
+STEP = 4
+"""Products that one lane adds up in one instruction."""
+
+
+def has_byte_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
+    """Whether products of unsigned and signed bytes, summed in 32 bits, can serve."""
+    return (
+        layer.options.vectors
+        and value_type(op.input) in ("int8_t", "uint8_t")
+        and value_type(op.result) == "int8_t"
+        and sums.weight_type == "int8_t"
+        and sums.raw_bound < LIMIT
+    )
+
+
+def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums) -> Nest | None:
+    """How a layer is cut into tiles, or None where only portable loops serve."""
+    if geometry.depthwise or not has_byte_products(layer, op, sums):
+        return None
+    return Nest.of(op, geometry, 1, layer.options.workspace)
+
+
+def print_tiles(
+    layer: Layer,
+    op: LinearOperation,
+    nest: Nest,
+    sums: Sums,
+    rescale: Rescaling,
+    names: tuple[str, str, str],
+    terms: list[str],
+) -> None:
+    """The body of the layer's function where there are vectors."""
+    x, y, residual = names
+    layer.kernels.use("vectors_i8")
+    stored = value_type(op.input)
+    is_signed = stored == "int8_t"
+    offset = 128 if is_signed else 0
+    bias = sums.bias - offset * sums.per_output
+    fused = fused_bias(op, sums, rescale)
+    if fused is not None:
+        bias = bias + fused
+    panels, runs, steps, width, step = shape = nest.panel_shape(STEP)
+
+    def packed() -> Array:
+        padded = np.zeros((panels * width, runs, steps * step), np.int8)
+        padded[: nest.outputs, :, : nest.taps] = sums.centred().reshape(
+            nest.outputs, runs, nest.taps
+        )
+        split = padded.reshape(panels, width, runs, steps, step)
+        return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4))
+
+    def padded_bias() -> Array:
+        result = np.zeros(nest.padded_outputs, np.int32)
+        result[: nest.outputs] = bias
+        return result
+
+    size = int(np.prod(shape))
+    w = layer.constant("weights", "int8_t", size, 1, packed, CONDITION)
+    b = layer.constant("bias", "int32_t", nest.padded_outputs, 4, padded_bias, CONDITION)
+    halo = layer.kernels.use(
+        "halo",
+        NAME=stored,
+        TO="uint8_t",
+        IN=stored,
+        SHIFT=" ^ 128" if is_signed else "",
+        WHAT="moved by 128" if is_signed else "as it is",
+    )
+    border = zero_point_of(sums.x) + offset
+    layer.scratch("uint8_t", "strip", nest.strip_elements + SLACK, 1)
+    image = nest.image_at(x)
+    if nest.columns == 1 and nest.kernel == (1, 1) and nest.width == 1:
+        k, count = nest.channels, nest.strip
+        fill = f"{halo}(strip, {image} + first * {k}, 1, 0, 0, {count}, 1, {count}, {k}, 0);"
+    else:
+        fill = (
+            f"{halo}(strip, {image}, {nest.strip_rows}, {nest.first_row}, {nest.left}, "
+            f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, {border});"
+        )
+    source = f"strip + {nest.input_at()}"
+    panel = f"{w} + b * {runs * steps * step}, {b} + b"
+
+    def shifted() -> list[str]:
+        assert op.requant is not None
+        low, high = op.requant.low.data, op.requant.high.data
+        stores = nest.stores(bool(residual), low=low > -128, high=high < 127)
+        tile = layer.kernels.add(*shifting_tile(nest.walk(STEP), stores), CONDITION)
+        skip = f", {residual} + at, {op.residual_left_shift}" if residual else ""
+        bounds = [n for n, is_used in ((low, stores.low), (high, stores.high)) if is_used]
+        numbers = ", ".join(map(str, [op.requant.shift.data, *bounds]))
+        part = f", {nest.outputs} - b" if stores.is_masked else ""
+        return [
+            f"const int32_t at = {nest.output_at()} + b;",
+            f"{tile}({source}, {panel}, {y} + at{skip}, {numbers}{part});",
+        ]
+
+    def rescaled() -> list[str]:
+        tile = layer.kernels.add(*sums_tile(nest.walk(STEP)), CONDITION)
+        t = nest.tile
+        end = f"b + {width}"
+        if nest.outputs % width:
+            end = f"({end} < {nest.outputs} ? {end} : {nest.outputs})"
+        row = "p" if t.columns == 1 else "p % " + str(t.columns)
+        position = f"p / {t.columns} * {nest.columns} + {row}" if t.rows > 1 else "p"
+        if t.columns == nest.columns:
+            position = "p"
+        lines = rescale.lines([f"sums[p * {width} + o - b]", *terms], f"{y}[at + o]")
+        return [
+            f"{tile}({source}, {panel}, sums);",
+            f"for (int32_t p = 0; p < {t.positions}; ++p) {{",
+            f"  const int32_t at = {nest.output_at()} + ({position}) * {nest.outputs};",
+            f"  for (int32_t o = b; o < {end}; ++o) {{",
+            *(f"    {text}" for text in lines),
+            "  }",
+            "}",
+        ]
+
+    if fused is None:
+        layer.scratch("int32_t", "sums", block_bytes(nest, 1), 4)
+    nest.print(layer, [fill], rescaled if fused is None else shifted)
+
+
+def fused_bias(op: LinearOperation, sums: Sums, rescale: Rescaling) -> int | None:
+    """
+    What the bias takes over where a shift and a clamp in 32 bits are all that is left: the
+    zero points of the residual and of the result. None where more is to be done.
+    """
+    requant = op.requant
+    assert requant is not None
+    half_is_done = sums.half_folded or half_of(requant) == 0
+    if rescale.type != "int32_t" or requant.multiplier.data != 1 or not half_is_done:
+        return None
+    extra = requant.zero_point.data << requant.shift.data
+    if op.residual is not None:
+        point = zero_point_of(quantized(op.residual, "residual"))
+        if value_type(op.residual) != "int8_t":
+            return None
+        extra -= point << op.residual_left_shift
+    if sums.raw_bound + 2 * abs(extra) + sums.bound >= LIMIT:
+        return None
+    return extra

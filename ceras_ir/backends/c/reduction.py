@@ -1,0 +1,74 @@
+"""Reductions, and the index of an extreme."""
+
+from math import prod
+
+from ceras_ir.backends.c.arithmetic import combine
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.strides import merge, row_major
+from ceras_ir.backends.c.types import value_type
+from ceras_ir.dialects.graph import ArgOp, Binary, Reduce, ReduceOp, shape_of
+
+COMBINED = {
+    Reduce.SUM: Binary.ADD,
+    Reduce.PRODUCT: Binary.MUL,
+    Reduce.MAX: Binary.MAX,
+    Reduce.MIN: Binary.MIN,
+}
+
+
+def _open(layer: Layer, name: str, extents: list[int], strides: list[int], depth: int) -> str:
+    """Loops over `extents`; returns the index expression of their variables."""
+    for d, extent in enumerate(extents):
+        index = f"{name}{d}"
+        layer.line(f"for (int32_t {index} = 0; {index} < {extent}; ++{index}) {{", depth + d)
+    terms = [f"{name}{d} * {s}" for d, s in enumerate(strides) if s]
+    return " + ".join(terms) or "0"
+
+
+def _close(layer: Layer, count: int, depth: int) -> None:
+    for d in reversed(range(count)):
+        layer.line("}", depth + d)
+
+
+def reduce(layer: Layer, op: ReduceOp) -> None:
+    """`graph.reduce`."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    shape, strides, axes = shape_of(op.input), row_major(shape_of(op.input)), op.axes.get_values()
+    kept = [i for i in range(len(shape)) if i not in axes]
+    outer, (outer_steps,) = merge([shape[i] for i in kept], [[strides[i] for i in kept]])
+    inner, (steps,) = merge([shape[i] for i in axes], [[strides[i] for i in axes]])
+    ctype = value_type(op.result)
+    layer.line("int32_t to = 0;")
+    at = _open(layer, "i", outer, outer_steps, 0)
+    depth = len(outer)
+    layer.line(f"const {ctype} *from = {x} + {at};", depth)
+    layer.line(f"{ctype} total = from[0];", depth)
+    layer.line("int first = 1;", depth)
+    index = _open(layer, "k", inner, steps, depth)
+    below = depth + len(inner)
+    layer.line(f"const {ctype} v = from[{index}];", below)
+    value = combine(layer.kernels, COMBINED[op.function], ctype, "total", "v")
+    layer.line(f"total = first ? v : {value};", below)
+    layer.line("first = 0;", below)
+    _close(layer, len(inner), depth)
+    layer.line(f"{y}[to++] = total;", depth)
+    _close(layer, len(outer), 0)
+
+
+def arg(layer: Layer, op: ArgOp) -> None:
+    """`graph.arg`."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    shape, axis = shape_of(op.input), op.axis.value.data
+    inner, extent = prod(shape[axis + 1 :]), shape[axis]
+    sign = ">" if op.function is Reduce.MAX else "<"
+    sign += "=" * op.takes_last
+    layer.line(f"for (int32_t i = 0; i < {prod(shape[:axis])}; ++i) {{")
+    body = [
+        f"const {value_type(op.input)} *from = {x} + i * {extent * inner} + j;",
+        "int32_t best = 0;",
+        f"for (int32_t k = 1; k < {extent}; ++k)",
+        f"  if (from[k * {inner}] {sign} from[best * {inner}]) best = k;",
+        f"{y}[i * {inner} + j] = best;",
+    ]
+    layer.loop("j", inner, body, 1)
+    layer.line("}")

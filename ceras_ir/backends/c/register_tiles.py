@@ -1,0 +1,80 @@
+"""
+Register tiles: how many positions and outputs a processor with vectors of 16 lanes computes at
+once, chosen per shape, and how a layer's positions are cut into tiles and strips.
+
+A tile keeps `positions * blocks` sums, `blocks` vectors of weights and one of the input in
+registers. Where tiles do not divide a row, the last one starts earlier and computes some outputs
+twice, so that every tile of a layer has one shape.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LANES = 16
+"""Outputs of one vector: 32-bit sums in 512 bits."""
+
+CONDITION = "MODEL_LANES"
+"""What the preprocessor tests: whether there are such vectors."""
+
+REGISTERS = 32
+
+LATENCY = 4
+"""Cycles until a multiply-accumulate's result can be added to: fewer sums leave gaps."""
+
+OVERHEAD = 1.0
+"""Cycles of one step that are neither a load nor a product."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` by `columns` output positions times `blocks` vectors of outputs."""
+
+    rows: int
+    columns: int
+    blocks: int
+
+    @property
+    def positions(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def width(self) -> int:
+        """Outputs of one tile."""
+        return self.blocks * LANES
+
+    @property
+    def step_cycles(self) -> float:
+        """Of one step over k: a product per sum, a load per vector of weights and position."""
+        sums = self.positions * self.blocks
+        return max(sums, self.positions + self.blocks, LATENCY) + OVERHEAD
+
+
+def _shapes(rows: int, columns: int) -> Iterator[Tile]:
+    for blocks in range(1, 16):
+        most = (REGISTERS - 1 - blocks) // blocks
+        for wide in range(1, min(columns, most) + 1):
+            # Only whole rows can be stacked.
+            stacked = min(rows, most // wide) if wide == columns else 1
+            for high in range(1, stacked + 1):
+                yield Tile(high, wide, blocks)
+
+
+def choose_tile(rows: int, columns: int, outputs: int) -> Tile:
+    """The tile that needs the fewest cycles; among equals the first, which is the smallest."""
+    blocks = -(-outputs // LANES)
+
+    def cycles(tile: Tile) -> float:
+        tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * -(-blocks // tile.blocks)
+        return tiles * tile.step_cycles
+
+    return min(_shapes(rows, columns), key=cycles)
+
+
+def strip_length(total: int, step: int, most: int) -> int:
+    """
+    Into how long strips `total` rows (or positions) are cut, none longer than about `most`: a
+    multiple of `step` if there are several, so that little is computed twice.
+    """
+    strips = -(-total // max(most, step))
+    length = -(-total // strips)
+    return min(-(-length // step) * step, total)

@@ -1,0 +1,15 @@
+/* erf(x) as a fixed sequence of float32 operations, the same bits on every machine; within 2.4
+ * units of the last place. Not a number stays so. */
+static float erf_f32(float x)
+{
+  const float b = abs_f32(x), a = b > 4.0f ? 4.0f : b, s = a * a;
+  if (b < 1.0f) {
+    float p = @C0@;
+@HORNER@
+    return x * p;
+  }
+  float q = @D0@;
+@TAIL@
+  const float t = 1.0f - exp_f32(-q);
+  return x < 0.0f ? -t : t;
+}

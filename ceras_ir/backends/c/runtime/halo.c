@@ -1,0 +1,21 @@
+/* `rows` rows of feature maps from row `first` on, each as `columns` pixels from column -`left`
+ * on, @WHAT@; `border` where there is no pixel. */
+static void halo_@NAME@(@TO@ *restrict to, const @IN@ *restrict x, int32_t rows, int32_t first,
+                        int32_t left, int32_t columns, int32_t height, int32_t width,
+                        int32_t channels, @TO@ border)
+{
+  const int32_t inside = left + width < columns ? width : columns - left;
+  const int32_t before = left * channels, run = inside * channels, pitch = columns * channels;
+  for (int32_t r = 0; r < rows; ++r, to += pitch) {
+    const int32_t y = first + r;
+    int32_t i = 0;
+    if (y >= 0 && y < height) {
+      const @IN@ *from = x + y * width * channels;
+      for (; i < before; ++i) to[i] = border;
+      @TO@ *restrict at = to + before;
+      for (int32_t j = 0; j < run; ++j) at[j] = (@TO@)(from[j]@SHIFT@);
+      i = before + run;
+    }
+    for (; i < pitch; ++i) to[i] = border;
+  }
+}

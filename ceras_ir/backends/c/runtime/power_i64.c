@@ -1,0 +1,6 @@
+/* As power_u64; a reciprocal has its fraction dropped, and that of 0 counts as 0. */
+static uint64_t power_i64(uint64_t a, uint64_t b)
+{
+  if ((b >> 63) == 0) return power_u64(a, b);
+  return a == 1 || a == ~UINT64_C(0) ? power_u64(a, b & 1) : 0;
+}

@@ -1,0 +1,39 @@
+/* Sums of products in vectors of 16: GNU vector types, and of the processor one instruction each
+ * for the dot product, for widening and for narrowing. */
+#if MODEL_LANES
+typedef int32_t model_i32v __attribute__((vector_size(64)));
+typedef int32_t model_i32u __attribute__((vector_size(64), aligned(1), may_alias));
+typedef char model_i8v __attribute__((vector_size(16)));
+typedef unsigned char model_u8v __attribute__((vector_size(16)));
+typedef char model_i8u __attribute__((vector_size(16), aligned(1), may_alias));
+typedef int32_t model_word __attribute__((aligned(1), may_alias));
+#define LOAD_I32(p) (*(const model_i32u *)(const void *)(p))
+#define STORE_I32(p, v) (*(model_i32u *)(void *)(p) = (v))
+#define ALL_I32(value) ((model_i32v){0} + (value))
+/* Four bytes of the input, the same in all lanes. */
+#define SPLAT(p) ALL_I32(*(const model_word *)(const void *)(p))
+/* The 16 bits that say which of 16 lanes exist when `count` outputs are left. */
+#define MASK(count) ((unsigned short)((count) >= 16 ? 0xFFFF : (count) <= 0 ? 0 : (1 << (count)) - 1))
+#define LOAD_I8(p) (*(const model_i8u *)(const void *)(p))
+#if defined(__clang__)
+#define DOT(sum, x, w) ((model_i32v)__builtin_ia32_vpdpbusd512(sum, x, w))
+#define WIDEN(v) __builtin_convertvector(v, model_i32v)
+#define WIDEN_U8(v) __builtin_convertvector((model_u8v)(v), model_i32v)
+#define MAX_I32(a, b) __builtin_elementwise_max(a, b)
+#define MIN_I32(a, b) __builtin_elementwise_min(a, b)
+#define MODEL_MASKED(p) ((const model_i8v *)(const void *)(p))
+#else
+#define DOT(sum, x, w) ((model_i32v)__builtin_ia32_vpdpbusd_v16si(sum, x, w))
+#define WIDEN(v) ((model_i32v)__builtin_ia32_pmovsxbd512_mask(v, (model_i32v){0}, 0xFFFF))
+#define WIDEN_U8(v) ((model_i32v)__builtin_ia32_pmovzxbd512_mask(v, (model_i32v){0}, 0xFFFF))
+#define MAX_I32(a, b) ((model_i32v)__builtin_ia32_pmaxsd512_mask(a, b, a, 0xFFFF))
+#define MIN_I32(a, b) ((model_i32v)__builtin_ia32_pminsd512_mask(a, b, a, 0xFFFF))
+#define MODEL_MASKED(p) ((const char *)(p))
+#endif
+#define LOAD_SOME_I8(p, mask) \
+  ((model_i8v)__builtin_ia32_loaddquqi128_mask(MODEL_MASKED(p), (model_i8v){0}, mask))
+#define CLAMP(v, low, high) MIN_I32(MAX_I32(v, low), high)
+/* What does not fit 8 bits becomes the nearest that does. */
+#define STORE_I8(p, v, mask) \
+  __builtin_ia32_pmovsdb512mem_mask((model_i8v *)(void *)(p), v, mask)
+#endif

@@ -1,0 +1,241 @@
+"""
+The text of register tiles: C functions that add up products for a few positions and outputs.
+
+A tile walks `runs` rows of `steps` steps; a step takes four bytes (or one float) of each
+position, which lie at literal distances, times one vector of weights per 16 outputs. All sums
+have names, so that compilers keep them in registers.
+"""
+
+from dataclasses import dataclass
+
+from ceras_ir.backends.c.register_tiles import LANES, Tile
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What a tile reads: distances in elements of the input, and how many."""
+
+    tile: Tile
+    runs: int
+    """Rows of a window, each contiguous in the input."""
+    steps: int
+    """Steps of a row."""
+    pitch: int
+    """From one row of a window to the next."""
+    row: int
+    """From one output row to the next."""
+    column: int
+    """From one output position to the next."""
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each position starts."""
+        t = self.tile
+        return [r * self.row + c * self.column for r in range(t.rows) for c in range(t.columns)]
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Where a tile's results go: distances in elements of the result."""
+
+    row: int
+    column: int
+    has_residual: bool
+    is_masked: bool
+    """Whether the last vector of outputs may not be whole."""
+
+    low: bool = True
+    """Whether there is a lower bound beside that of the stored type; of integers."""
+    high: bool = True
+
+    def clamped(self, value: str) -> str:
+        """An integer expression between the bounds in `least` and `most`."""
+        match self.low, self.high:
+            case True, True:
+                return f"CLAMP({value}, least, most)"
+            case True, False:
+                return f"MAX_I32({value}, least)"
+            case False, True:
+                return f"MIN_I32({value}, most)"
+            case _:
+                return value
+
+    def offset(self, tile: Tile, position: int) -> int:
+        """Where the outputs of one position of a tile start."""
+        return position // tile.columns * self.row + position % tile.columns * self.column
+
+
+def _sum(position: int, block: int) -> str:
+    return f"s{position}_{block}"
+
+
+def _offset(pointer: str, offset: int) -> str:
+    return f"{pointer} + {offset}" if offset else pointer
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What the vectors of a kind of number are called."""
+
+    vector: str
+    element: str
+    weight: str
+    step: int
+    """Products that one lane adds up in one instruction."""
+    load: str
+    splat: str
+    dot: str
+
+
+BYTES = Lanes("model_i32v", "uint8_t", "int8_t", 4, "LOAD_I32", "SPLAT", "DOT")
+FLOATS = Lanes("model_f32v", "float", "float", 1, "LOAD_F32", "SPLAT_F32", "FMA")
+
+
+def product_lines(walk: Walk, lanes: Lanes) -> list[str]:
+    """The loops over k; sums start at `bias`."""
+    vector, step, load = lanes.vector, lanes.step, lanes.load
+    blocks = range(walk.tile.blocks)
+    positions = range(walk.tile.positions)
+    lines = [
+        f"  {vector} "
+        + ", ".join(
+            f"{_sum(p, b)} = {load}({_offset('bias', b * LANES)})" if p == 0
+            else f"{_sum(p, b)} = {_sum(0, b)}"
+            for b in blocks
+        )
+        + ";"
+        for p in positions
+    ]  # fmt: skip
+    depth = "  "
+    if walk.runs > 1:
+        lines.append(f"  for (int32_t run = 0; run < {walk.runs}; ++run, x += {walk.pitch}) {{")
+        depth = "    "
+    lines += [
+        f"{depth}const {lanes.element} *at = x;",
+        f"{depth}MODEL_ROLLED",
+        f"{depth}for (int32_t i = 0; i < {walk.steps}; ++i, at += {step}, "
+        f"w += {walk.tile.width * step}) {{",
+        f"{depth}  const {vector} "
+        + ", ".join(f"w{b} = {load}({_offset('w', b * LANES * step)})" for b in blocks)
+        + ";",
+        f"{depth}  {vector} v;",
+    ]
+    for p, offset in zip(positions, walk.offsets, strict=True):
+        products = ", ".join(f"{_sum(p, b)} = {lanes.dot}({_sum(p, b)}, v, w{b})" for b in blocks)
+        lines.append(f"{depth}  v = {lanes.splat}({_offset('at', offset)}), {products};")
+    lines.append(f"{depth}}}")
+    if walk.runs > 1:
+        lines.append("  }")
+    return lines
+
+
+def _title(walk: Walk) -> str:
+    t = walk.tile
+    shape = f"{t.columns}" if t.rows == 1 else f"{t.rows} x {t.columns}"
+    rows = f"{walk.runs} rows of " if walk.runs > 1 else ""
+    return f"/* {shape} positions by {t.width} outputs, {rows}{walk.steps} steps. */"
+
+
+def sums_tile(walk: Walk) -> tuple[str, str]:
+    """A function that stores sums of int8 products as [positions, outputs]; name and text."""
+    t = walk.tile
+    name = f"sums_{_shape_name(walk)}"
+    head = f"static void {name}(const uint8_t *x, const int8_t *w, const int32_t *bias, "
+    lines = [_title(walk), head + "int32_t *sums)", "{"]
+    lines += product_lines(walk, BYTES)
+    for p in range(t.positions):
+        stores = (
+            f"STORE_I32({_offset('sums', p * t.width + b * LANES)}, {_sum(p, b)})"
+            for b in range(t.blocks)
+        )
+        lines.append(f"  {', '.join(stores)};")
+    return name, "\n".join([*lines, "}", ""])
+
+
+def shifting_tile(walk: Walk, stores: Stores) -> tuple[str, str]:
+    """A function that also shifts, clamps and narrows; name and text."""
+    t = walk.tile
+    name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
+    name += ("_residual" if stores.has_residual else "") + ("_part" if stores.is_masked else "")
+    name += ("_low" if stores.low else "") + ("_high" if stores.high else "")
+    parameters = "const uint8_t *x, const int8_t *w, const int32_t *bias, int8_t *y"
+    if stores.has_residual:
+        parameters += ", const int8_t *residual, int32_t left_shift"
+    parameters += ", int32_t shift"
+    parameters += ", int32_t low" if stores.low else ""
+    parameters += ", int32_t high" if stores.high else ""
+    if stores.is_masked:
+        parameters += ", int32_t outputs"
+    lines = [_title(walk), f"static void {name}({parameters})", "{"]
+    lines += product_lines(walk, BYTES)
+    if stores.low:
+        lines.append("  const model_i32v least = ALL_I32(low);")
+    if stores.high:
+        lines.append("  const model_i32v most = ALL_I32(high);")
+    masks = ["0xFFFF"] * t.blocks
+    if stores.is_masked:
+        masks, declared = _masks(t, "MASK")
+        lines.append(declared)
+    for p in range(t.positions):
+        base = stores.offset(t, p)
+        for b in range(t.blocks):
+            s, to = _sum(p, b), base + b * LANES
+            if stores.has_residual:
+                at = _offset("residual", to)
+                load = f"LOAD_SOME_I8({at}, {masks[b]})" if stores.is_masked else f"LOAD_I8({at})"
+                lines.append(f"  {s} += WIDEN({load}) << left_shift;")
+            value = stores.clamped(f"{s} >> shift")
+            lines.append(f"  STORE_I8({_offset('y', to)}, {value}, {masks[b]});")
+    return name, "\n".join([*lines, "}", ""])
+
+
+def _masks(tile: Tile, macro: str) -> tuple[list[str], str]:
+    """Names of the masks of a tile's vectors, and their declaration."""
+    names = [f"mask{b}" for b in range(tile.blocks)]
+    values = ", ".join(
+        f"{name} = {macro}({'outputs' if b == 0 else f'outputs - {b * LANES}'})"
+        for b, name in enumerate(names)
+    )
+    return names, f"  const unsigned short {values};"
+
+
+def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
+    """A function that adds a residual, clamps and stores floats; name and text."""
+    t = walk.tile
+    name = f"tile_f32_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
+    name += ("_residual" if stores.has_residual else "") + ("_clamped" if has_clamp else "")
+    name += "_part" if stores.is_masked else ""
+    parameters = "const float *x, const float *w, const float *bias, float *y"
+    parameters += ", const float *residual" if stores.has_residual else ""
+    parameters += ", float low, float high" if has_clamp else ""
+    parameters += ", int32_t outputs" if stores.is_masked else ""
+    lines = [_title(walk), f"static void {name}({parameters})", "{"]
+    lines += product_lines(walk, FLOATS)
+    if has_clamp:
+        lines.append("  const model_f32v least = ALL_F32(low), most = ALL_F32(high);")
+    masks: list[str] = []
+    if stores.is_masked:
+        masks, declared = _masks(t, "MASK_F32")
+        lines.append(declared)
+    for p in range(t.positions):
+        for b in range(t.blocks):
+            s, to = _sum(p, b), stores.offset(t, p) + b * LANES
+            if stores.has_residual:
+                at = _offset("residual", to)
+                load = f"LOAD_SOME_F32({at}, {masks[b]})" if masks else f"LOAD_F32({at})"
+                lines.append(f"  {s} += {load};")
+            if has_clamp:
+                lines.append(f"  {s} = AT_LEAST({s}, least), {s} = AT_MOST({s}, most);")
+            store = (
+                f"STORE_SOME_F32({_offset('y', to)}, {s}, {masks[b]})"
+                if masks
+                else (f"STORE_F32({_offset('y', to)}, {s})")
+            )
+            lines.append(f"  {store};")
+    return name, "\n".join([*lines, "}", ""])
+
+
+def _shape_name(walk: Walk) -> str:
+    t = walk.tile
+    shape = f"{t.rows}x{t.columns}x{t.blocks}_{walk.runs}x{walk.steps}"
+    return f"{shape}_{walk.pitch}_{walk.row}_{walk.column}"

@@ -1,0 +1,206 @@
+"""
+The loops around a register tile, shared by integer and float layers: strips of rows, panels of
+outputs, tiles of positions. A matrix product is a map of one column whose rows are contiguous.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.register_tiles import LANES, Tile, choose_tile, strip_length
+from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.tile_functions import Stores, Walk
+from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+
+DIRECT_STRIP = 24 * 1024
+"""Bytes of rows that are contiguous in the input: few enough for the first-level cache."""
+
+SLACK = 64
+"""Elements behind a strip that the last step of a row may read; their weights are zero."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """One layer as strips of tiles over images [height, width, channels]."""
+
+    images: int
+    height: int
+    width: int
+    channels: int
+    rows: int
+    columns: int
+    outputs: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: int
+    top: int
+    left: int
+    tile: Tile
+    strip: int
+    """Output rows at a time."""
+    in_place: bool = False
+    """Windows lie in the input itself, which no border is put around."""
+
+    @classmethod
+    def of(
+        cls, op: LinearOperation, geometry: Geometry, item: int, most: int, *, copies: bool = True
+    ) -> "Nest | None":
+        """
+        `item` bytes per element of a strip, of at most `most` bytes; None if not contiguous.
+        Unless it `copies` anyway, an input without padding is read in place.
+        """
+        outputs = geometry.n
+        if geometry.direct:
+            rows = geometry.positions
+            tile = choose_tile(rows, 1, outputs)
+            strip = strip_length(rows, tile.rows, DIRECT_STRIP // (item * geometry.k))
+            return cls(
+                1, rows, 1, geometry.k, rows, 1, outputs,
+                (1, 1), (1, 1), 1, 0, 0, tile, max(strip, tile.rows), not copies,
+            )  # fmt: skip
+        assert isinstance(op, Conv2dOp)
+        dilations = op.dilations.get_values()
+        images, height, width, channels = shape_of(op.input)
+        _, rows, columns, _ = shape_of(op.result)
+        kernel, stride = shape_of(op.weights)[1:3], op.strides.get_values()
+        if geometry.groups > 1 or (dilations[1] > 1 and kernel[1] > 1):
+            return None
+        top, left = op.padding.get_values()[:2]
+        tile = choose_tile(rows, columns, outputs)
+        nest = cls(
+            images, height, width, channels, rows, columns, outputs, (kernel[0], kernel[1]),
+            (stride[0], stride[1]), dilations[0], top, left, tile, rows,
+            not copies and not any(op.padding.get_values()),
+        )  # fmt: skip
+        room = most // (item * nest.padded_width * channels)
+        whole = strip_length(rows, tile.rows, (room - nest.extent) // stride[0] + 1)
+        return nest.with_strip(max(whole, tile.rows))
+
+    def with_strip(self, strip: int) -> "Nest":
+        return replace(self, strip=strip)
+
+    @property
+    def extent(self) -> int:
+        """Input rows of one window."""
+        return (self.kernel[0] - 1) * self.dilation + 1
+
+    @property
+    def padded_width(self) -> int:
+        """Input columns that windows touch."""
+        return (self.columns - 1) * self.stride[1] + self.kernel[1]
+
+    @property
+    def strip_rows(self) -> int:
+        """Input rows of a strip."""
+        return (self.strip - 1) * self.stride[0] + self.extent
+
+    @property
+    def strip_elements(self) -> int:
+        return self.strip_rows * self.pitch
+
+    @property
+    def pitch(self) -> int:
+        """Elements of one row of a strip."""
+        return (self.width if self.in_place else self.padded_width) * self.channels
+
+    @property
+    def first_row(self) -> str:
+        """The input row of a strip's first, an expression in `first`."""
+        scaled = "first" if self.stride[0] == 1 else f"first * {self.stride[0]}"
+        return f"{scaled} - {self.top}" if self.top else scaled
+
+    @property
+    def taps(self) -> int:
+        """Elements of a row of one window."""
+        return self.kernel[1] * self.channels
+
+    def walk(self, step: int) -> Walk:
+        """What a tile reads, `step` elements at a time."""
+        steps = -(-self.taps // step)
+        return Walk(
+            self.tile, self.kernel[0], steps, self.dilation * self.pitch,
+            self.stride[0] * self.pitch, self.stride[1] * self.channels,
+        )  # fmt: skip
+
+    def stores(self, has_residual: bool, *, low: bool = True, high: bool = True) -> Stores:
+        return Stores(
+            self.columns * self.outputs, self.outputs, has_residual,
+            bool(self.outputs % self.tile.width), low, high,
+        )  # fmt: skip
+
+    @property
+    def padded_outputs(self) -> int:
+        """Outputs of whole panels."""
+        return -(-self.outputs // self.tile.width) * self.tile.width
+
+    def panel_shape(self, step: int) -> tuple[int, ...]:
+        """Of the packed weights: [panels, rows of a window, steps, outputs, elements of a step]."""
+        walk = self.walk(step)
+        panels = self.padded_outputs // self.tile.width
+        return panels, walk.runs, walk.steps, self.tile.width, step
+
+    def input_at(self) -> str:
+        """Where a tile starts in its strip: an expression in `r` and `c`."""
+        terms = [f"r * {self.stride[0] * self.pitch}"]
+        if self.columns > 1:
+            terms.append(f"c * {self.stride[1] * self.channels}")
+        return " + ".join(terms)
+
+    def output_at(self) -> str:
+        """Its first result, without `b`: an expression in `image`, `first`, `r` and `c`."""
+        row = "first + r"
+        if self.images > 1:
+            row = f"image * {self.rows} + {row}"
+        if self.columns == 1:
+            return f"({row}) * {self.outputs}"
+        return f"(({row}) * {self.columns} + c) * {self.outputs}"
+
+    def image_at(self, pointer: str) -> str:
+        """The input's image."""
+        size = prod((self.height, self.width, self.channels))
+        return f"{pointer} + image * {size}" if self.images > 1 else pointer
+
+    def print(self, layer: Layer, fill: list[str], body: Callable[[], list[str]]) -> None:
+        """Loops with `fill` once per strip and `body` once per tile, given `b`, `r` and `c`."""
+        lines: list[tuple[int, str]] = []
+        closing: list[int] = []
+
+        def enter(index: str, total: int, step: int) -> None:
+            depth = len(closing)
+            if total <= step:
+                lines.append((depth, f"const int32_t {index} = 0;"))
+                return
+            counter = index if total % step == 0 or index == "b" else "i"
+            lines.append(
+                (depth, f"for (int32_t {counter} = 0; {counter} < {total}; {counter} += {step}) {{")
+            )
+            if counter == "i":
+                last = total - step
+                lines.append((depth + 1, f"const int32_t {index} = i < {last} ? i : {last};"))
+            closing.append(depth)
+
+        t = self.tile
+        shape = f"{t.rows} x {t.columns}" if self.columns > 1 else str(t.rows)
+        what = "rows" if self.columns > 1 else "positions"
+        layer.line(
+            f"/* Strips of {self.strip} {what}, panels of {t.width} outputs, tiles of {shape} "
+            "positions. */"
+        )
+        if self.images > 1:
+            enter("image", self.images, 1)
+        enter("first", self.rows, self.strip)
+        lines += [(len(closing), text) for text in fill]
+        enter("b", self.outputs, self.tile.width)
+        enter("r", self.strip, self.tile.rows)
+        if self.columns > 1:
+            enter("c", self.columns, self.tile.columns)
+        lines += [(len(closing), text) for text in body()]
+        lines += [(depth, "}") for depth in reversed(closing)]
+        for depth, text in lines:
+            layer.line(text, depth)
+
+
+def block_bytes(nest: Nest, item: int) -> int:
+    """Bytes of a tile's sums."""
+    return nest.tile.positions * nest.tile.blocks * LANES * item

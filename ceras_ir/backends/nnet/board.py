@@ -1,0 +1,142 @@
+"""
+A board for nnet, read from TOML: its FPGA circuits, its CPU and the bus between them.
+
+The model is simple and stated here: a circuit takes `launch_us`, then the longer of its products
+and its bytes; the CPU takes its products and then its bytes; a value that one side makes and
+the other reads costs `latency_us` and its bytes once.
+"""
+
+import tomllib
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.diagnostics import InputError
+
+Table = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """One kind of operation on the FPGA."""
+
+    bytes_per_cycle: float
+    launch_us: float
+    macs_per_cycle: float = 0.0
+    lanes: int = 1
+    """Channels are rounded up to a multiple of this."""
+    max_kernel: int | None = None
+    max_channels: int | None = None
+
+
+@dataclass(frozen=True)
+class FpgaBoard:
+    """Times are microseconds, rates per microsecond or clock cycle."""
+
+    title: str
+    clock_mhz: float
+    cpu_macs_per_us: float
+    cpu_bytes_per_us: float
+    bus_bytes_per_us: float
+    bus_latency_us: float
+    circuits: dict[str, Circuit] = field(default_factory=dict[str, Circuit])
+    """By the name of the operation without `graph.`."""
+
+
+def load_board(name: str) -> FpgaBoard:
+    """A board of this package by name, or one described in a TOML file."""
+    if name.endswith(".toml"):
+        path = Path(name)
+        try:
+            return parse_board(path.read_text(encoding="utf-8"), name)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read the board: {error}", name) from None
+    boards = {
+        Path(entry.name).stem: entry
+        for entry in files("ceras_ir.boards").iterdir()
+        if entry.name.startswith("ceras_") and entry.name.endswith(".toml")
+    }
+    if name not in boards:
+        known = ", ".join(sorted(boards))
+        raise InputError(f"no board '{name}' for nnet: choose from {known}, or give a .toml file")
+    return parse_board(boards[name].read_text(encoding="utf-8"), name)
+
+
+def parse_board(text: str, file: str) -> FpgaBoard:
+    """The board that the TOML `text` describes; `file` is named in messages."""
+    try:
+        content: Table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not TOML: {error}", file) from None
+    reader = _Reader(file)
+    reader.only(content, "the board", {"title", "clock_mhz", "cpu", "bus", "circuits"})
+    cpu, bus = reader.table(content, "cpu"), reader.table(content, "bus")
+    reader.only(cpu, "cpu", {"macs_per_us", "bytes_per_us"})
+    reader.only(bus, "bus", {"bytes_per_us", "latency_us"})
+    circuits: dict[str, Circuit] = {}
+    entries = reader.table(content, "circuits")
+    for name in entries:
+        entry = reader.table(entries, name)
+        fields = set(Circuit.__dataclass_fields__)
+        reader.only(entry, f"circuits.{name}", fields)
+        circuits[name] = Circuit(
+            reader.number(entry, "bytes_per_cycle"),
+            reader.number(entry, "launch_us", zero=True),
+            reader.number(entry, "macs_per_cycle") if "macs_per_cycle" in entry else 0.0,
+            reader.integer(entry, "lanes") or 1,
+            reader.integer(entry, "max_kernel"),
+            reader.integer(entry, "max_channels"),
+        )
+    title = content.get("title")
+    if not isinstance(title, str):
+        raise InputError("title must be text", file)
+    return FpgaBoard(
+        title,
+        reader.number(content, "clock_mhz"),
+        reader.number(cpu, "macs_per_us"),
+        reader.number(cpu, "bytes_per_us"),
+        reader.number(bus, "bytes_per_us"),
+        reader.number(bus, "latency_us", zero=True),
+        circuits,
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Typed fields of a TOML table."""
+
+    file: str
+
+    def only(self, table: Table, where: str, known: set[str]) -> None:
+        for name in table:
+            if name not in known:
+                choices = ", ".join(sorted(known))
+                raise InputError(f"{where} has no field '{name}' (fields: {choices})", self.file)
+
+    def table(self, content: Table, name: str) -> Table:
+        value = content.get(name)
+        if not isa(value, dict[str, object]):
+            raise InputError(f"expected a table [{name}]", self.file)
+        return value
+
+    def number(self, content: Table, name: str, *, zero: bool = False) -> float:
+        value = content.get(name)
+        match value:
+            case bool():
+                pass
+            case int() | float() if 0 < value < 1e12 or (value == 0 and zero):
+                return float(value)
+            case _:
+                pass
+        least = "of at least 0" if zero else "above 0"
+        raise InputError(f"{name} must be a number {least}, got {value!r}", self.file)
+
+    def integer(self, content: Table, name: str) -> int | None:
+        value = content.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{name} must be an integer of at least 1, got {value!r}", self.file)
+        return value

@@ -1,0 +1,98 @@
+"""
+What the engine runs at all, on the CPU, one rule per function.
+
+A rule returns None where it is met, and otherwise one sentence that names what was found and
+what the engine takes. The engine refuses the same when it loads a file (`runtime/checks.cpp`);
+here the node is known by its name. The docstrings are printed in the documentation.
+"""
+
+from collections.abc import Callable
+
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.liveness import byte_size
+from ceras_ir.backends.nnet.encoding import FUNCTIONS
+from ceras_ir.backends.nnet.layers import BINARIES
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import quantized_element
+
+MAX_WINDOW = 1 << 15
+MAX_BYTES = 1 << 31
+"""`runtime/format.h` has the same numbers."""
+
+Rule = Callable[[Operation], str | None]
+
+
+def functions_are_known(op: Operation) -> str | None:
+    """Functions are relu, clip, leaky_relu, sigmoid, tanh, swish, hard_sigmoid, hard_swish, exp."""
+    function = None
+    if isinstance(op, graph.UnaryOp):
+        function = op.function
+    elif isinstance(op, graph.BinaryOp | graph.LinearOperation):
+        function = op.activation
+    if function is not None and function.kind not in FUNCTIONS:
+        return f"the engine has no function {function.kind.value}"
+    return None
+
+
+def binaries_are_known(op: Operation) -> str | None:
+    """Elementwise operations of two operands are add, sub and mul, quantized on 8 or 16 bits."""
+    if not isinstance(op, graph.BinaryOp):
+        return None
+    if op.function not in BINARIES:
+        return f"the engine has no elementwise '{op.function.value}'"
+    for value in op.operands:
+        if _bits(value) not in (None, 8, 16):
+            return f"the engine takes operands of 8 or 16 bits, got {_bits(value)}"
+    return None
+
+
+def sums_are_of_bytes(op: Operation) -> str | None:
+    """A quantized sum of products takes 8-bit weights, and 8 bits or 16 without zero point."""
+    if not isinstance(op, graph.LinearOperation) or not op.is_quantized:
+        return None
+    element = quantized_element(op.input)
+    assert element is not None
+    if _bits(op.weights) != 8:
+        return f"the engine takes weights of 8 bits, got {_bits(op.weights)}"
+    is_wide = _bits(op.input) == 16 and element.is_signed and not element.zero_point
+    if _bits(op.input) != 8 and not is_wide:
+        return f"the engine takes an input of 8 bits, or of i16 without zero point, got {element}"
+    if op.residual is not None and _bits(op.residual) not in (8, 16):
+        return f"the engine takes a residual of 8 or 16 bits, got {_bits(op.residual)}"
+    return None
+
+
+def sizes_fit(op: Operation) -> str | None:
+    """Tensors have at most 2 GiB; strides, padding, dilations and kernels are at most 32768."""
+    for value in (*op.operands, *op.results):
+        if (size := byte_size(value)) > MAX_BYTES:
+            return f"the engine takes tensors of at most {MAX_BYTES} bytes, got {size}"
+    if isinstance(op, graph.Conv2dOp | graph.Pool2dOp):
+        fields = [op.strides, op.padding, op.dilations]
+        if isinstance(op, graph.Pool2dOp):
+            fields.append(op.kernel)
+        greatest = max(int(v) for field in fields for v in field.get_values())
+        if isinstance(op, graph.Conv2dOp):
+            greatest = max(greatest, *graph.shape_of(op.weights)[1:3])
+        if greatest > MAX_WINDOW:
+            return f"the engine takes window attributes of at most {MAX_WINDOW}, got {greatest}"
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    functions_are_known,
+    binaries_are_known,
+    sums_are_of_bytes,
+    sizes_fit,
+)
+
+
+def why_refused(op: Operation) -> str | None:
+    """None where the engine can run `op`; otherwise the first rule that it breaks, in words."""
+    return next((reason for rule in RULES if (reason := rule(op)) is not None), None)
+
+
+def _bits(value: SSAValue) -> int | None:
+    element = quantized_element(value)
+    return None if element is None else element.storage.width.data

@@ -1,0 +1,85 @@
+"""
+How many cycles an instruction takes by itself, as measured on the cycle-accurate Chisel RTL.
+
+The rules and their constants are those of the project's notes on VTA; what a board file tells
+(bus width and latencies) replaces the defaults. `timed_simulator` adds what instructions do
+to each other, `analysis.tile_cost` estimates whole schedules.
+"""
+
+from dataclasses import dataclass
+
+from ceras_ir.backends.vta.board import BLOCK, ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.isa import Alu, Gemm, Instruction, Load, MemoryType, Store
+
+BURST_BEATS = 256
+"""Longest read burst of AXI."""
+STORE_BURST = 128
+"""Elements of the longest write burst."""
+INSTRUCTION_BYTES = 16
+BLOCK_MACS = BLOCK * BLOCK
+"""Multiplications of one GEMM iteration, which takes one cycle."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Cycles of the memory system and of the pipelines."""
+
+    bus_bytes: int = 8
+    """Bytes of one beat."""
+    read_latency: int = 50
+    write_latency: int = 31
+    load: int = 5
+    """Of a load of tensors, beside its beats and the latency."""
+    load_micro_ops: int = 4
+    command: int = 3
+    """Between the commands for two rows of a load."""
+    outstanding: int = 16
+    """Row commands that wait for their data."""
+    pipeline: int = 7
+    """Of GEMM and ALU, beside their iterations."""
+    no_op: int = 2
+    burst: int = 3
+    """Of a write burst, beside its elements and the latency."""
+    fetch_batch: int = 128
+    """Instructions that are fetched together."""
+
+    @classmethod
+    def of(cls, board: VtaBoard) -> "Timing":
+        """The timing of `board`."""
+        bus = board.bus_bytes or cls.bus_bytes
+        return cls(bus, board.read_latency, board.write_latency)
+
+    @property
+    def store_element(self) -> int:
+        """Of each 16-byte element of a store: one to read it, then its beats."""
+        return 1 + self.beats(ELEMENT_BYTES[MemoryType.OUT])
+
+    def beats(self, size: int) -> int:
+        """Beats of the bus for `size` consecutive bytes."""
+        return -(-size // self.bus_bytes)
+
+    def load_bursts(self, i: Load) -> list[int]:
+        """Beats of each read burst of `i`; rows that follow each other are one."""
+        rows, row = i.y_size, i.x_size * ELEMENT_BYTES[i.memory]
+        if i.x_stride == i.x_size and not (i.x_pad_left or i.x_pad_right):
+            rows, row = 1, rows * row
+        whole, rest = divmod(self.beats(row), BURST_BEATS)
+        return ([BURST_BEATS] * whole + [rest] * (rest > 0)) * rows
+
+    def store_cycles(self, i: Store) -> int:
+        """Of all bursts of `i`, one after the other."""
+        rows, row = i.y_size, i.x_size
+        if i.x_stride == i.x_size:
+            rows, row = 1, rows * row
+        bursts = rows * -(-row // STORE_BURST)
+        return i.elements * self.store_element + bursts * (self.write_latency + self.burst)
+
+    def compute_cycles(self, i: Instruction) -> int:
+        """Of an instruction that moves nothing."""
+        match i:
+            case Gemm():
+                return i.iterations + self.pipeline
+            case Alu():
+                return i.iterations * (1 if i.use_imm else 2) + self.pipeline
+            case _:
+                return self.no_op

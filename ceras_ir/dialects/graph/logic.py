@@ -1,0 +1,143 @@
+"""Operations about truth and types: comparison, selection, and casts between element types."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from xdsl.dialects.builtin import StringAttr, TensorType, i1
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph.elementwise import broadcast_shape
+from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
+    element_of,
+    expect_shape,
+    quantized_element,
+    shape_of,
+)
+
+
+class Compare(StrEnum):
+    """Relations between two numbers; none holds where one is NaN."""
+
+    EQUAL = "equal"
+    LESS = "less"
+    LESS_OR_EQUAL = "less_or_equal"
+
+
+@irdl_op_definition
+class CompareOp(GraphOperation):
+    """Whether `lhs kind rhs`, element by element as i1, shapes broadcast as numpy does."""
+
+    name = "graph.compare"
+    ADMITS_INTEGERS: ClassVar = True
+
+    kind = prop_def(StringAttr)
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, kind: Compare, lhs: SSAValue, rhs: SSAValue):
+        shape = broadcast_shape(shape_of(lhs), shape_of(rhs))
+        assert shape is not None
+        super().__init__(
+            operands=[lhs, rhs],
+            result_types=[TensorType(i1, shape)],
+            properties={"kind": StringAttr(kind.value)},
+        )
+
+    @property
+    def function(self) -> Compare:
+        return Compare(self.kind.data)
+
+    def verify_semantics(self) -> None:
+        if self.kind.data not in set(Compare):
+            raise VerifyException(f"kind must be one of {', '.join(Compare)}, got {self.kind.data}")
+        if element_of(self.lhs) != element_of(self.rhs):
+            raise VerifyException(
+                f"operands must have one element type, got {element_of(self.lhs)} "
+                f"and {element_of(self.rhs)}"
+            )
+        shape = broadcast_shape(shape_of(self.lhs), shape_of(self.rhs))
+        if shape is None:
+            raise VerifyException(
+                f"shapes {shape_of(self.lhs)} and {shape_of(self.rhs)} do not broadcast"
+            )
+        expect_shape("result", self.result, shape)
+        if element_of(self.result) != i1:
+            raise VerifyException(f"the result of a comparison is i1, got {self.result.type}")
+
+
+@irdl_op_definition
+class SelectOp(GraphOperation):
+    """`condition ? lhs : rhs`, element by element, shapes broadcast as numpy does."""
+
+    name = "graph.select"
+    ADMITS_INTEGERS: ClassVar = True
+
+    condition = operand_def(TensorType)
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$condition `,` $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(self, condition: SSAValue, lhs: SSAValue, rhs: SSAValue):
+        shape = _common_shape(condition, lhs, rhs)
+        assert shape is not None
+        super().__init__(
+            operands=[condition, lhs, rhs], result_types=[TensorType(element_of(lhs), shape)]
+        )
+
+    def verify_semantics(self) -> None:
+        if element_of(self.condition) != i1:
+            raise VerifyException(f"a condition of i1 expected, got {self.condition.type}")
+        if not element_of(self.lhs) == element_of(self.rhs) == element_of(self.result):
+            raise VerifyException(
+                f"both choices and the result must have one element type, got "
+                f"{element_of(self.lhs)}, {element_of(self.rhs)} and {element_of(self.result)}"
+            )
+        shape = _common_shape(self.condition, self.lhs, self.rhs)
+        if shape is None:
+            shapes = [shape_of(v) for v in self.operands]
+            raise VerifyException(f"shapes {', '.join(map(str, shapes))} do not broadcast")
+        expect_shape("result", self.result, shape)
+
+
+def _common_shape(condition: SSAValue, lhs: SSAValue, rhs: SSAValue) -> tuple[int, ...] | None:
+    shape = broadcast_shape(shape_of(lhs), shape_of(rhs))
+    return None if shape is None else broadcast_shape(shape_of(condition), shape)
+
+
+@irdl_op_definition
+class CastOp(GraphOperation):
+    """
+    The same numbers as another plain type, element by element. To an integer of fewer bits or
+    of other signedness: the low bits. From f32: the fraction dropped, then clamped to what the
+    type holds, NaN being 0. To i1: whether it is not 0. To f32: rounded to nearest, ties to even.
+    """
+
+    name = "graph.cast"
+    ADMITS_INTEGERS: ClassVar = True
+
+    input = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue, element: Attribute):
+        super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
+
+    def verify_semantics(self) -> None:
+        expect_shape("result", self.result, shape_of(self.input))
+        if any(quantized_element(v) is not None for v in (self.input, self.result)):
+            raise VerifyException("quantized elements are converted by quantize and dequantize")

@@ -1,0 +1,134 @@
+"""Operations that make one element of many: reductions and the index of an extreme."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    BoolAttr,
+    DenseArrayBase,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    TensorType,
+    i64,
+)
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.layout import expect_same_element
+from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
+    element_of,
+    expect_shape,
+    shape_of,
+)
+
+
+class Reduce(StrEnum):
+    """How two elements become one."""
+
+    SUM = "sum"
+    PRODUCT = "product"
+    MAX = "max"
+    """NaN if either is"""
+    MIN = "min"
+    """NaN if either is"""
+
+
+@irdl_op_definition
+class ReduceOp(GraphOperation):
+    """
+    Combine the elements along `axes`, whose extents become 1: starting with the first, one
+    after the other in row-major order, in float32 or in integers that wrap around. Of stored
+    quantized numbers `max` and `min` alone are taken.
+    """
+
+    name = "graph.reduce"
+    ADMITS_INTEGERS: ClassVar = True
+
+    kind = prop_def(StringAttr)
+    input = operand_def(TensorType)
+    axes = prop_def(DenseArrayBase.constr(i64))
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, kind: Reduce, input: SSAValue, axes: Sequence[int]):
+        shape = [1 if i in axes else n for i, n in enumerate(shape_of(input))]
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(element_of(input), shape)],
+            properties={"kind": StringAttr(kind.value), "axes": integers(sorted(axes))},
+        )
+
+    @property
+    def function(self) -> Reduce:
+        return Reduce(self.kind.data)
+
+    def verify_semantics(self) -> None:
+        expect_same_element(self)
+        if self.kind.data not in set(Reduce):
+            raise VerifyException(f"kind must be one of {', '.join(Reduce)}, got {self.kind.data}")
+        shape, axes = shape_of(self.input), list(self.axes.get_values())
+        if axes != sorted(set(axes)) or any(not 0 <= a < len(shape) for a in axes):
+            raise VerifyException(f"axes must be ascending and in [0, {len(shape)}), got {axes}")
+        expect_shape("result", self.result, [1 if i in axes else n for i, n in enumerate(shape)])
+        if self.is_quantized and self.function not in (Reduce.MAX, Reduce.MIN):
+            raise VerifyException(f"'{self.kind.data}' would leave the scale; dequantize its input")
+
+
+@irdl_op_definition
+class ArgOp(GraphOperation):
+    """
+    The index, as i64, of the greatest (`max`) or least (`min`) element along `axis`, whose
+    extent becomes 1. From the first element on, each that is really greater (less) takes its
+    place; with `last`, each that is not less (not greater). No comparison with NaN holds.
+    """
+
+    name = "graph.arg"
+    ADMITS_INTEGERS: ClassVar = True
+
+    kind = prop_def(StringAttr)
+    input = operand_def(TensorType)
+    axis = prop_def(IntegerAttr[IntegerType])
+    last = prop_def(BoolAttr, default_value=BoolAttr.from_bool(False))
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, kind: Reduce, input: SSAValue, axis: int, *, last: bool = False):
+        shape = [1 if i == axis else n for i, n in enumerate(shape_of(input))]
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(i64, shape)],
+            properties={
+                "kind": StringAttr(kind.value),
+                "axis": IntegerAttr(axis, i64),
+                "last": BoolAttr.from_bool(last),
+            },
+        )
+
+    @property
+    def function(self) -> Reduce:
+        return Reduce(self.kind.data)
+
+    @property
+    def takes_last(self) -> bool:
+        """Whether the last of equal extremes counts."""
+        return bool(self.last.value.data)
+
+    def verify_semantics(self) -> None:
+        if self.kind.data not in (Reduce.MAX, Reduce.MIN):
+            raise VerifyException(f"kind must be max or min, got {self.kind.data}")
+        shape, axis = shape_of(self.input), self.axis.value.data
+        if not 0 <= axis < len(shape):
+            raise VerifyException(f"axis must be in [0, {len(shape)}), got {axis}")
+        expect_shape("result", self.result, [1 if i == axis else n for i, n in enumerate(shape)])
+        if element_of(self.result) != i64:
+            raise VerifyException(f"indices are i64, got {element_of(self.result)}")

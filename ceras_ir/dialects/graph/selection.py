@@ -1,0 +1,237 @@
+"""Operations that take elements out of a tensor or put a border around it: slice, gather, pad."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    TensorType,
+    f32,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.layout import expect_same_element
+from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
+    element_of,
+    expect_length,
+    expect_shape,
+    shape_of,
+)
+
+
+@irdl_op_definition
+class SliceOp(GraphOperation):
+    """
+    Index `i` of dimension `d` of the result is index `starts[d] + i * strides[d]` of `input`.
+    A negative stride walks backwards. After StableHLO `slice`, with sizes for limits.
+    """
+
+    name = "graph.slice"
+    ADMITS_INTEGERS: ClassVar = True
+
+    input = operand_def(TensorType)
+    starts = prop_def(DenseArrayBase.constr(i64))
+    strides = prop_def(DenseArrayBase.constr(i64))
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self,
+        input: SSAValue,
+        starts: Sequence[int],
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ):
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(element_of(input), sizes)],
+            properties={
+                "starts": integers(starts),
+                "strides": integers(strides or (1,) * len(starts)),
+            },
+        )
+
+    def verify_semantics(self) -> None:
+        expect_same_element(self)
+        source, sizes = shape_of(self.input), shape_of(self.result)
+        starts, strides = self.starts.get_values(), self.strides.get_values()
+        expect_length("starts", starts, len(source), 0)
+        if len(strides) != len(source) or 0 in strides:
+            raise VerifyException(
+                f"strides must be {len(source)} integers other than 0, got {list(strides)}"
+            )
+        if len(sizes) != len(source):
+            raise VerifyException(f"the rank must stay {len(source)}, got {len(sizes)}")
+        for i, (extent, start, size, stride) in enumerate(
+            zip(source, starts, sizes, strides, strict=True)
+        ):
+            last = start + (size - 1) * stride
+            if not (0 <= start < extent and 0 <= last < extent):
+                raise VerifyException(
+                    f"dimension {i} of extent {extent} has no elements {start} to {last}"
+                )
+
+
+@irdl_op_definition
+class GatherOp(GraphOperation):
+    """
+    Index `i` of dimension `axis` of the result is index `indices[i]` of `input`; the other
+    dimensions stay. The indices are constants.
+    """
+
+    name = "graph.gather"
+    ADMITS_INTEGERS: ClassVar = True
+
+    input = operand_def(TensorType)
+    axis = prop_def(IntegerAttr[IntegerType])
+    indices = prop_def(DenseArrayBase.constr(i64))
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue, axis: int, indices: Sequence[int]):
+        shape = list(shape_of(input))
+        shape[axis] = len(indices)
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(element_of(input), shape)],
+            properties={"axis": IntegerAttr(axis, i64), "indices": integers(indices)},
+        )
+
+    def verify_semantics(self) -> None:
+        expect_same_element(self)
+        shape, axis = list(shape_of(self.input)), self.axis.value.data
+        if not 0 <= axis < len(shape):
+            raise VerifyException(f"axis must be in [0, {len(shape)}), got {axis}")
+        indices, extent = self.indices.get_values(), shape[axis]
+        if outside := [i for i in indices if not 0 <= i < extent]:
+            raise VerifyException(f"indices must be in [0, {extent}), got {outside[0]}")
+        shape[axis] = len(indices)
+        expect_shape("result", self.result, shape)
+
+
+class Pad(StrEnum):
+    """What the border is made of; ONNX `Pad` modes."""
+
+    CONSTANT = "constant"
+    """`value`"""
+    REFLECT = "reflect"
+    """the input mirrored at its outermost elements, which are not repeated"""
+    EDGE = "edge"
+    """the outermost elements"""
+    WRAP = "wrap"
+    """the input again from its other end"""
+
+
+@irdl_op_definition
+class PadOp(GraphOperation):
+    """
+    `low[d]` elements before and `high[d]` after those of `input` in every dimension, and with
+    kind `constant` also `interior[d]` between two neighbours. The kinds are described at `Pad`;
+    `value` is a stored number: f32 for a float tensor, else an integer. After StableHLO `pad`.
+    """
+
+    name = "graph.pad"
+    ADMITS_INTEGERS: ClassVar = True
+
+    kind = prop_def(StringAttr)
+    input = operand_def(TensorType)
+    low = prop_def(DenseArrayBase.constr(i64))
+    high = prop_def(DenseArrayBase.constr(i64))
+    interior = prop_def(DenseArrayBase.constr(i64))
+    value = prop_def(FloatAttr | IntegerAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self,
+        kind: Pad,
+        input: SSAValue,
+        low: Sequence[int],
+        high: Sequence[int],
+        *,
+        interior: Sequence[int] | None = None,
+        value: Attribute | None = None,
+    ):
+        between = interior or (0,) * len(low)
+        shape = [
+            n + a + b + (n - 1) * i
+            for n, a, b, i in zip(shape_of(input), low, high, between, strict=True)
+        ]
+        zero = FloatAttr(0.0, f32) if element_of(input) == f32 else IntegerAttr(0, i64)
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(element_of(input), shape)],
+            properties={
+                "kind": StringAttr(kind.value),
+                "low": integers(low),
+                "high": integers(high),
+                "interior": integers(between),
+                "value": value or zero,
+            },
+        )
+
+    @property
+    def function(self) -> Pad:
+        return Pad(self.kind.data)
+
+    @property
+    def stored_value(self) -> float | int:
+        """The number that a constant border is filled with."""
+        value = self.value
+        return value.value.data
+
+    def verify_semantics(self) -> None:
+        expect_same_element(self)
+        if self.kind.data not in set(Pad):
+            raise VerifyException(f"kind must be one of {', '.join(Pad)}, got {self.kind.data}")
+        shape = shape_of(self.input)
+        for name in ("low", "high", "interior"):
+            expect_length(name, getattr(self, name).get_values(), len(shape), 0)
+        low, high = self.low.get_values(), self.high.get_values()
+        interior = self.interior.get_values()
+        if self.function is not Pad.CONSTANT and any(interior):
+            raise VerifyException("only kind 'constant' has elements between neighbours")
+        longest = {Pad.REFLECT: -1, Pad.WRAP: 0}.get(self.function)
+        if longest is not None:
+            for n, a, b in zip(shape, low, high, strict=True):
+                if max(a, b) > n + longest:
+                    raise VerifyException(
+                        f"kind '{self.kind.data}' makes at most {n + longest} elements "
+                        f"of an extent of {n}, got {max(a, b)}"
+                    )
+        is_float = element_of(self.input) == f32
+        if is_float != isinstance(self.value, FloatAttr):
+            raise VerifyException(
+                f"value must be {'an f32' if is_float else 'an integer'}, got {self.value}"
+            )
+        expect_shape(
+            "result",
+            self.result,
+            [
+                n + a + b + (n - 1) * i
+                for n, a, b, i in zip(shape, low, high, interior, strict=True)
+            ],
+        )

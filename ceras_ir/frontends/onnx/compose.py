@@ -1,0 +1,164 @@
+"""
+Short compositions that several operators are made of: arithmetic, reductions and selections on
+values of the model, each appended at the current node.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Attribute, SSAValue
+
+from ceras_ir.dialects.graph import (
+    Binary,
+    CastOp,
+    Compare,
+    CompareOp,
+    ConcatOp,
+    Function,
+    FunctionAttr,
+    GatherOp,
+    Reduce,
+    ReduceOp,
+    SelectOp,
+    SliceOp,
+    element_of,
+)
+from ceras_ir.dialects.graph.elementwise import broadcast_shape
+from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.values import Value
+
+MAX_INDICES = 1 << 16
+"""Entries of an index list in the IR; longer ones would be data, not structure."""
+
+
+class Composer:
+    """Makes operations through an emitter; operands are values of the model."""
+
+    def __init__(self, emitter: Emitter):
+        self.emitter = emitter
+
+    def number(self, value: float, like: Value | None = None) -> Value:
+        """A scalar constant, of the type of `like` or float32."""
+        dtype = np.dtype(np.float32) if like is None else dtype_of_value(like)
+        return self.emitter.constant(np.array(value, dtype), "number")
+
+    def add(self, a: Value, b: Value) -> SSAValue:
+        return self.emitter.binary(Binary.ADD, a, b)
+
+    def sub(self, a: Value, b: Value) -> SSAValue:
+        return self.emitter.binary(Binary.SUB, a, b)
+
+    def mul(self, a: Value, b: Value) -> SSAValue:
+        return self.emitter.binary(Binary.MUL, a, b)
+
+    def div(self, a: Value, b: Value) -> SSAValue:
+        return self.emitter.binary(Binary.DIV, a, b)
+
+    def unary(self, function: Function, x: Value, *parameters: float) -> SSAValue:
+        """An elementwise function."""
+        return self.emitter.unary(x, FunctionAttr(function, parameters))
+
+    def compare(self, kind: Compare, a: Value, b: Value) -> SSAValue:
+        """A comparison with broadcasting."""
+        self._check_broadcast(a, b)
+        operands = self._lifted(a, b)
+        return self.emitter.emit(CompareOp(kind, *map(self.emitter.materialize, operands)))
+
+    def select(self, condition: Value, a: Value, b: Value) -> SSAValue:
+        """`condition ? a : b` with broadcasting."""
+        self._check_broadcast(condition, a, b)
+        operands = self._lifted(condition, a, b)
+        return self.emitter.emit(SelectOp(*map(self.emitter.materialize, operands)))
+
+    def cast(self, x: Value, element: Attribute = f32) -> Value:
+        """`x` with elements of another type."""
+        value = self.emitter.materialize(x)
+        return value if element_of(value) == element else self.emitter.emit(CastOp(value, element))
+
+    def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> SSAValue:
+        """A reduction that keeps its dimensions."""
+        return self.emitter.emit(ReduceOp(kind, self.emitter.materialize(x), axes))
+
+    def mean(self, x: Value, axes: Sequence[int]) -> SSAValue:
+        """The average along `axes`, dimensions kept."""
+        count = prod(shape_of_value(x)[a] for a in axes)
+        total = self.reduce(Reduce.SUM, x, axes)
+        return self.div(total, self.number(count, x))
+
+    def sliced(
+        self,
+        x: Value,
+        starts: Sequence[int],
+        sizes: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ) -> Value:
+        """Part of `x`; nothing is emitted for all of it."""
+        if tuple(sizes) == shape_of_value(x) and not any(starts):
+            return x
+        if any(size < 1 for size in sizes):
+            raise self.emitter.node.unsupported(
+                f"a result of shape {list(sizes)} without elements; remove what reads it"
+            )
+        return self.emitter.emit(SliceOp(self.emitter.materialize(x), starts, sizes, strides))
+
+    def part(self, x: Value, axis: int, start: int, size: int) -> Value:
+        """`size` elements along `axis` from `start` on."""
+        shape = shape_of_value(x)
+        starts = [start if i == axis else 0 for i in range(len(shape))]
+        sizes = [size if i == axis else n for i, n in enumerate(shape)]
+        return self.sliced(x, starts, sizes)
+
+    def gathered(self, x: Value, axis: int, indices: Sequence[int]) -> Value:
+        """The elements at `indices` along `axis`; a slice where they are evenly spaced."""
+        shape = list(shape_of_value(x))
+        if not indices:
+            raise self.emitter.node.unsupported("no indices: the result has no elements")
+        steps = {b - a for a, b in pairwise(indices)} or {1}
+        if len(steps) == 1 and (step := steps.pop()) != 0:
+            starts = [indices[0] if i == axis else 0 for i in range(len(shape))]
+            strides = [step if i == axis else 1 for i in range(len(shape))]
+            shape[axis] = len(indices)
+            if step != 1 or len(indices) != shape_of_value(x)[axis]:
+                return self.sliced(x, starts, shape, strides)
+            return x
+        self.check_indices(len(indices))
+        return self.emitter.emit(GatherOp(self.emitter.materialize(x), axis, indices))
+
+    def check_indices(self, count: int) -> None:
+        """Refuse a list of indices that is too long, before it is made."""
+        if count > MAX_INDICES:
+            raise self.emitter.node.unsupported(
+                f"{count} indices; at most {MAX_INDICES} are taken: split the node"
+            )
+
+    def joined(self, values: Sequence[Value], axis: int) -> Value:
+        """Values one after the other along `axis`."""
+        if len(values) == 1:
+            return values[0]
+        return self.emitter.emit(ConcatOp([self.emitter.materialize(v) for v in values], axis))
+
+    def expanded(self, x: Value, shape: Sequence[int]) -> Value:
+        """`x` with extents of 1 repeated to those of `shape`, which has its rank."""
+        result = x
+        for axis, (have, want) in enumerate(zip(shape_of_value(x), shape, strict=True)):
+            if have != want:
+                self.check_indices(want)
+                result = self.gathered(result, axis, [0] * want)
+        return result
+
+    def _check_broadcast(self, *values: Value) -> None:
+        shape: tuple[int, ...] | None = ()
+        for value in values:
+            shape = None if shape is None else broadcast_shape(shape, shape_of_value(value))
+        if shape is None:
+            shapes = ", ".join(str(list(shape_of_value(v))) for v in values)
+            raise self.emitter.node.wrong(f"shapes {shapes} do not broadcast")
+
+    def _lifted(self, *values: Value) -> list[Value]:
+        """One number is a vector of one, which broadcasts the same way."""
+        if not any(shape_of_value(v) for v in values):
+            return list(values)
+        return [v if shape_of_value(v) else self.emitter.reshaped(v, (1,)) for v in values]

@@ -1,0 +1,139 @@
+"""QuantizeLinear and DequantizeLinear: where a model passes between real numbers and integers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import i32
+
+from ceras_ir.dialects.graph import Binary, DequantizeOp, QuantizeOp
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.quantization import (
+    dequantized,
+    quantized,
+    storage_of,
+    stored_type,
+    uniform_type,
+)
+from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.tensors import Array, type_name
+from ceras_ir.frontends.onnx.values import Constant, Value
+
+MICROSOFT = "com.microsoft::"
+"""The domain of ONNX Runtime's own operators."""
+
+
+@rule(
+    "QuantizeLinear",
+    "DequantizeLinear",
+    f"{MICROSOFT}QuantizeLinear",
+    f"{MICROSOFT}DequantizeLinear",
+)
+def constant_scale(node: Node) -> str | None:
+    """scale and zero point must be constants"""
+    for i in (1, 2):
+        if node.has_input(i) and not node.is_constant(i):
+            return f"'{node.inputs[i]}' is computed; quantize the model statically"
+    return None
+
+
+@rule("DynamicQuantizeLinear", f"{MICROSOFT}DynamicQuantizeMatMul")
+def static_only(node: Node) -> str | None:
+    """scales must be known at compile time"""
+    return "it chooses one for every input; quantize the model statically, or give the float model"
+
+
+@operator("DynamicQuantizeLinear", f"{MICROSOFT}DynamicQuantizeMatMul")
+def dynamic(node: Node, emitter: Emitter) -> Value:
+    """Always refused by `static_only`, before it gets here."""
+    raise node.unsupported("scales must be known at compile time")
+
+
+@operator("DequantizeLinear", f"{MICROSOFT}DequantizeLinear")
+def dequantize_linear(node: Node, emitter: Emitter) -> Value:
+    """`graph.dequantize`; for a constant, a constant that remembers its integers."""
+    node.ignore("output_dtype")
+    value, scale = emitter.value(0), emitter.array(1)
+    point = emitter.array(2) if node.has_input(2) else None
+    axis, block = node.integer("axis", 1), node.integer("block_size", 0)
+    storage = stored_type(emitter, value)
+    if block:
+        return _dequantized_blocks(node, emitter, storage, _Blocks(scale, point, axis, block))
+    shape = emitter.shape(0)
+    element = uniform_type(emitter, storage, scale, point, shape, axis)
+    return dequantized(emitter, value, element)
+
+
+@operator("QuantizeLinear", f"{MICROSOFT}QuantizeLinear")
+def quantize_linear(node: Node, emitter: Emitter) -> Value:
+    """`graph.quantize` to the type of the zero point, or of `output_dtype`, or to uint8."""
+    node.ignore("saturate", "precision")
+    scale = emitter.array(1)
+    point = emitter.array(2) if node.has_input(2) else None
+    axis, block = node.integer("axis", 1), node.integer("block_size", 0)
+    declared = node.integer("output_dtype", 0)
+    storage = "uint8" if point is None else point.dtype.name
+    if declared and point is None:
+        storage = type_name(declared)
+    elif declared and type_name(declared) != storage:
+        raise node.wrong(f"the zero point is {storage}, but output_dtype {type_name(declared)}")
+    if block:
+        return _quantized_blocks(node, emitter, storage, _Blocks(scale, point, axis, block))
+    element = uniform_type(emitter, storage, scale, point, emitter.shape(0), axis)
+    return quantized(emitter, emitter.value(0), element, node.outputs[0])
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """A scale and a zero point for every `size` elements along `axis`."""
+
+    scale: Array
+    point: Array | None
+    axis: int
+    size: int
+
+    def spread(
+        self, node: Node, shape: Sequence[int]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Scales and zero points of every element."""
+        axis = node.axis(self.axis, len(shape))
+        expected = tuple(
+            -(-e // max(self.size, 1)) if i == axis else e for i, e in enumerate(shape)
+        )
+        point = np.zeros(expected, np.int64) if self.point is None else self.point
+        if self.size < 1 or self.scale.shape != expected or point.shape != expected:
+            raise node.wrong(f"scales of shape {list(self.scale.shape)}, expected {list(expected)}")
+        scale = self.scale.astype(np.float32)
+        if not all(0.0 < s < float("inf") for s in scale.reshape(-1).tolist()):
+            raise node.wrong("the scale must be positive and finite")
+        indices = np.arange(shape[axis]) // self.size
+        return (
+            np.take(scale, indices, axis),
+            np.take(point.astype(np.float32), indices, axis),
+        )
+
+
+def _dequantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:
+    """`(x - zero_point) * scale`, element by element, on integers as floats of scale 1."""
+    scale, point = blocks.spread(node, emitter.shape(0))
+    plain = UniformType(1.0, storage=storage_of(node, storage))
+    value = dequantized(emitter, emitter.value(0), plain)
+    if isinstance(value, Constant):
+        real = (value.load().astype(np.float32) - point) * scale
+        return Constant.of(node.outputs[0], real)
+    centred = emitter.binary(Binary.SUB, value, emitter.constant(point, "zero_points"))
+    return emitter.binary(Binary.MUL, centred, emitter.constant(scale, "scales"))
+
+
+def _quantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:
+    """`round(x / scale)` through 32-bit integers, then the zero points and the final clamp."""
+    scale, point = blocks.spread(node, emitter.shape(0))
+    scaled = emitter.binary(Binary.DIV, emitter.value(0), emitter.constant(scale, "scales"))
+    whole = emitter.emit(
+        DequantizeOp(emitter.emit(QuantizeOp(scaled, UniformType(1.0, storage=i32))))
+    )
+    moved = emitter.binary(Binary.ADD, whole, emitter.constant(point, "zero_points"))
+    return emitter.emit(QuantizeOp(moved, UniformType(1.0, storage=storage_of(node, storage))))

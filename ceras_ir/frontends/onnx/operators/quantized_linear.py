@@ -1,0 +1,209 @@
+"""
+Operators on integers, each read as its float operator between DequantizeLinear and QuantizeLinear.
+
+That is what ONNX and ONNX Runtime define them to be, but for where they round; `fold-qdq` makes
+one quantized operation of the three.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from xdsl.dialects.builtin import i32
+
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
+from ceras_ir.frontends.onnx.quantization import (
+    dequantized,
+    quantized,
+    stored_type,
+    uniform_type,
+)
+from ceras_ir.frontends.onnx.registry import OPERATORS, operator, rule
+from ceras_ir.frontends.onnx.values import Value
+
+PARAMETERS: dict[str, tuple[int, ...]] = {
+    "QLinearConv": (1, 2, 4, 5, 6, 7),
+    "QLinearMatMul": (1, 2, 4, 5, 6, 7),
+    "ConvInteger": (2, 3),
+    "MatMulInteger": (2, 3),
+    f"{MICROSOFT}QGemm": (1, 2, 4, 5, 7, 8),
+    f"{MICROSOFT}QLinearAdd": (1, 2, 4, 5, 6, 7),
+    f"{MICROSOFT}QLinearMul": (1, 2, 4, 5, 6, 7),
+    f"{MICROSOFT}QLinearAveragePool": (1, 2, 3, 4),
+    f"{MICROSOFT}QLinearGlobalAveragePool": (1, 2, 3, 4),
+    f"{MICROSOFT}QLinearSigmoid": (1, 2, 3, 4),
+    f"{MICROSOFT}QLinearLeakyRelu": (1, 2, 3, 4),
+    f"{MICROSOFT}QLinearSoftmax": (1, 2, 3, 4),
+}
+"""Which operands are scales and zero points."""
+
+
+@rule(*PARAMETERS)
+def constant_parameters(node: Node) -> str | None:
+    """scales and zero points must be constants"""
+    for i in PARAMETERS[node.operator]:
+        if node.has_input(i) and not node.is_constant(i):
+            return f"'{node.inputs[i]}' is computed; quantize the model statically"
+    return None
+
+
+def _element(emitter: Emitter, storage: str, first: int, shape: Sequence[int], axis: int = 0):
+    """The type that operands `first` (scale) and `first + 1` (zero point) describe."""
+    point = emitter.array(first + 1) if emitter.node.has_input(first + 1) else None
+    return uniform_type(emitter, storage, emitter.array(first), point, shape, axis)
+
+
+def _real(emitter: Emitter, index: int, axis: int = 0) -> Value:
+    """Operand `index` as real numbers; its scale and zero point follow it."""
+    value = emitter.value(index)
+    storage = stored_type(emitter, value)
+    element = _element(emitter, storage, index + 1, emitter.shape(index), axis)
+    return dequantized(emitter, value, element)
+
+
+def _result(emitter: Emitter, value: Value, first: int, like: str) -> Value:
+    """`value` in the type that operands `first` and `first + 1` describe."""
+    node = emitter.node
+    storage = emitter.array(first + 1).dtype.name if node.has_input(first + 1) else like
+    return quantized(emitter, value, _element(emitter, storage, first, ()), node.outputs[0])
+
+
+def _float(
+    emitter: Emitter, kind: str, operands: Sequence[Value], dropped: Sequence[str] = ()
+) -> Value:
+    """The float operator `kind` with the attributes of the current node."""
+    node = emitter.node
+    names = [f"{node.outputs[0]}/real{i}" for i in range(len(operands))]
+    proto = onnx.NodeProto(op_type=kind, name=node.name, input=names, output=node.outputs)
+    proto.attribute.extend(a for a in node.proto.attribute if a.name not in dropped)
+    node.ignore(*(a.name for a in node.proto.attribute))
+    inner = Node(proto, node.opset, node.constants)
+    emitter.values.update(zip(names, operands, strict=True))
+    emitter.node = inner
+    result = OPERATORS[kind](inner, emitter)
+    emitter.node = node
+    for name in names:
+        del emitter.values[name]
+    if unread := inner.unread():
+        raise node.wrong(f"{node.operator} has no attribute '{unread[0]}'")
+    return result[0] if isinstance(result, Sequence) else result
+
+
+@operator("QLinearConv")
+def qlinear_conv(node: Node, emitter: Emitter) -> Value:
+    """The bias is stored in 32 bits at scale(x) * scale(w)."""
+    operands = [_real(emitter, 0), _real(emitter, 3)]
+    if node.has_input(8):
+        operands.append(_bias(emitter, 8, 1, 4))
+    return _result(emitter, _float(emitter, "Conv", operands), 6, stored_type(emitter, _x(emitter)))
+
+
+def _x(emitter: Emitter) -> Value:
+    return emitter.value(0)
+
+
+def _bias(emitter: Emitter, index: int, first: int, second: int) -> Value:
+    """A bias of integers at the product of two scales, one or one per channel."""
+    scale = emitter.array(first).astype(np.float64) * emitter.array(second).astype(np.float64)
+    storage = stored_type(emitter, emitter.value(index))
+    element = uniform_type(emitter, storage, scale.reshape(-1), None, emitter.shape(index), -1)
+    return dequantized(emitter, emitter.value(index), element)
+
+
+@operator("QLinearMatMul")
+def qlinear_matmul(node: Node, emitter: Emitter) -> Value:
+    """Weights may have a scale per column."""
+    product = _float(emitter, "MatMul", [_real(emitter, 0), _real(emitter, 3, axis=-1)])
+    return _result(emitter, product, 6, stored_type(emitter, _x(emitter)))
+
+
+@operator(f"{MICROSOFT}QGemm")
+def qgemm(node: Node, emitter: Emitter) -> Value:
+    """`C` is stored in 32 bits at scale(A) * scale(B), after `alpha`; without an output scale,
+    the result is float."""
+    axis = 0 if node.flag("transB") else -1
+    operands = [_real(emitter, 0), _real(emitter, 3, axis)]
+    if node.has_input(6):
+        operands.append(_bias(emitter, 6, 1, 4))
+    product = _float(emitter, "Gemm", operands)
+    if not node.has_input(7):
+        return product
+    return _result(emitter, product, 7, stored_type(emitter, _x(emitter)))
+
+
+@operator("ConvInteger")
+def conv_integer(node: Node, emitter: Emitter) -> Value:
+    """Integers are real numbers of scale 1, and so is the 32-bit result."""
+    return _integer(emitter, "Conv", 0)
+
+
+@operator("MatMulInteger")
+def matmul_integer(node: Node, emitter: Emitter) -> Value:
+    """Integers are real numbers of scale 1, and so is the 32-bit result."""
+    return _integer(emitter, "MatMul", -1)
+
+
+def _integer(emitter: Emitter, kind: str, axis: int) -> Value:
+    node = emitter.node
+    operands: list[Value] = []
+    for i in (0, 1):
+        value, shape = emitter.value(i), emitter.shape(i)
+        point = emitter.array(2 + i) if node.has_input(2 + i) else None
+        ones = np.ones(() if point is None or point.size == 1 else point.shape, np.float32)
+        kind_of = stored_type(emitter, value)
+        element = uniform_type(emitter, kind_of, ones, point, shape, axis if i else 0)
+        operands.append(dequantized(emitter, value, element))
+    return quantized(
+        emitter,
+        _float(emitter, kind, operands),
+        UniformType(1.0, storage=i32),
+        node.outputs[0],
+    )
+
+
+@operator(f"{MICROSOFT}QLinearAdd", f"{MICROSOFT}QLinearMul")
+def qlinear_binary(node: Node, emitter: Emitter) -> Value:
+    """Both operands come with their scales."""
+    kind = node.operator.removeprefix(f"{MICROSOFT}QLinear")
+    result = _float(emitter, kind, [_real(emitter, 0), _real(emitter, 3)])
+    return _result(emitter, result, 6, stored_type(emitter, _x(emitter)))
+
+
+ONE_OPERAND = ("AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu", "Softmax")
+
+
+@operator(*(f"{MICROSOFT}QLinear{name}" for name in ONE_OPERAND))
+def qlinear_unary(node: Node, emitter: Emitter) -> Value:
+    """Pooling and functions of one operand."""
+    if node.flag("channels_last"):
+        raise node.unsupported("channels_last=1; export with channels_last=0")
+    kind = node.operator.removeprefix(f"{MICROSOFT}QLinear")
+    shape = emitter.shape(0)
+    if kind == "Softmax" and shape[node.axis(node.integer("axis", -1), len(shape))] == 1:
+        raise node.unsupported(
+            "one element along the axis, for which ONNX Runtime stores 0 in place of 1; "
+            "use Softmax between DequantizeLinear and QuantizeLinear"
+        )
+    result = _float(emitter, kind, [_real(emitter, 0)], dropped=["channels_last", "opset"])
+    return _result(emitter, result, 3, stored_type(emitter, _x(emitter)))
+
+
+@rule(f"{MICROSOFT}QLinearConcat")
+def constant_concat(node: Node) -> str | None:
+    """scales and zero points must be constants"""
+    for i, name in enumerate(node.inputs):
+        if name and (i < 2 or i % 3 != 2) and not node.is_constant(i):
+            return f"'{name}' is computed; quantize the model statically"
+    return None
+
+
+@operator(f"{MICROSOFT}QLinearConcat")
+def qlinear_concat(node: Node, emitter: Emitter) -> Value:
+    """The result's scale and zero point come first, then each operand with its own."""
+    operands = [_real(emitter, i) for i in range(2, len(node.inputs), 3)]
+    if not operands:
+        raise node.wrong(f"has {len(node.inputs)} operands, expected at least 5")
+    return _result(emitter, _float(emitter, "Concat", operands), 0, "uint8")

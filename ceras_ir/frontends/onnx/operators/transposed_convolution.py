@@ -1,0 +1,147 @@
+"""
+Transposed convolution: a convolution over the input with zeros between its elements.
+
+The border and the zeros are one `graph.pad`; the filter is turned round in every dimension and its
+input and output channels change places. Nothing is approximated.
+"""
+
+import numpy as np
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects.graph import Conv2dOp, Pad, PadOp, shape_of, window_extent
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.values import Constant, Value
+
+
+@rule("ConvTranspose")
+def constant_weights(node: Node) -> str | None:
+    """the weights must be constants"""
+    if node.is_constant(1):
+        return None
+    return "they are computed; make them an initializer"
+
+
+@operator("ConvTranspose")
+def conv_transpose(node: Node, emitter: Emitter) -> Value:
+    """Weights [C, O/g, KH, KW] become those of a convolution of stride 1."""
+    shape, weights = emitter.shape(0), emitter.shape(1)
+    rank = len(shape) - 2
+    if len(weights) != len(shape) or rank < 1:
+        raise node.wrong(
+            f"input {list(shape)} and weights {list(weights)} must have the same rank, at least 3"
+        )
+    if rank > 2:
+        raise node.unsupported(f"{rank} spatial dimensions; one or two are taken")
+    groups = node.integer("group", 1)
+    if groups < 1 or shape[1] != weights[0] or weights[0] % groups:
+        raise node.wrong(
+            f"input of {shape[1]} channels and weights {list(weights)} in {groups} groups"
+        )
+    kernel, outputs = weights[2:], weights[1] * groups
+    if (declared := node.integers("kernel_shape")) not in (None, kernel):
+        raise node.wrong(f"attribute 'kernel_shape' is {list(declared or ())}, got {list(kernel)}")
+    strides = _list(node, "strides", rank, 1, 1)
+    dilations = _list(node, "dilations", rank, 1, 1)
+    before, after = _padding(node, shape[2:], kernel, strides, dilations)
+    # What the zeros need at the border; less than none is cut off first.
+    extents = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
+    low = [size - 1 - p for size, p in zip(extents, before, strict=True)]
+    high = [size - 1 - p for size, p in zip(extents, after, strict=True)]
+    bias = None
+    if node.has_input(2):
+        if emitter.shape(2) != (outputs,):
+            raise node.wrong(f"bias of shape {list(emitter.shape(2))}, expected [{outputs}]")
+        bias = emitter.tensor(2)
+    lift = 2 - rank
+    one, none = (1,) * lift, (0,) * lift
+    spread = _spread(emitter, (*none, *low), (*none, *high), (*none, *(s - 1 for s in strides)))
+    taken = shape[1] // groups
+    full = emitter.floats(1).reshape(groups, taken, weights[1], *one, *kernel)
+    turned = np.ascontiguousarray(full[..., ::-1, ::-1].transpose(0, 2, 3, 4, 1))
+    packed = Constant.of(f"{node.name}/weights", turned.reshape(outputs, *one, *kernel, taken))
+    result = Conv2dOp(
+        spread,
+        emitter.materialize(packed),
+        bias,
+        result_element=f32,
+        dilations=(*one, *dilations),
+        groups=groups,
+    )
+    return emitter.from_feature_map(emitter.emit(result), len(shape))
+
+
+def _spread(
+    emitter: Emitter, low: tuple[int, ...], high: tuple[int, ...], between: tuple[int, ...]
+) -> SSAValue:
+    """The feature map with zeros between and around its elements; negative borders cut them."""
+    features = emitter.feature_map(emitter.value(0))
+    zeros = (0, *(max(p, 0) for p in low), 0), (0, *(max(p, 0) for p in high), 0)
+    padded = features
+    if any(between) or any(zeros[0]) or any(zeros[1]):
+        padded = emitter.emit(PadOp(Pad.CONSTANT, features, *zeros, interior=(0, *between, 0)))
+    shape = shape_of(padded)
+    starts = (0, *(max(-p, 0) for p in low), 0)
+    ends = (0, *(max(-p, 0) for p in high), 0)
+    sizes = [n - a - b for n, a, b in zip(shape, starts, ends, strict=True)]
+    if any(n < 1 for n in sizes):
+        raise emitter.node.wrong("the padding leaves no elements")
+    return emitter.materialize(Composer(emitter).sliced(padded, starts, sizes))
+
+
+def _list(node: Node, name: str, rank: int, default: int, least: int) -> tuple[int, ...]:
+    values = node.integers(name)
+    if values is None:
+        return (default,) * rank
+    if len(values) != rank or any(v < least for v in values):
+        raise node.wrong(
+            f"attribute '{name}' must be {rank} integers of at least {least}, got {list(values)}"
+        )
+    return values
+
+
+def _padding(
+    node: Node,
+    shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+) -> tuple[list[int], list[int]]:
+    """How much of the full result is cut off before and behind; less than 0 adds zeros behind."""
+    rank = len(shape)
+    extra = _list(node, "output_padding", rank, 0, 0)
+    auto = node.string("auto_pad", "NOTSET")
+    pads = node.integers("pads") or (0,) * (2 * rank)
+    if len(pads) != 2 * rank or any(p < 0 for p in pads):
+        raise node.wrong(f"attribute 'pads' must be {2 * rank} integers of at least 0")
+    full = [
+        (n - 1) * s + window_extent(k, d) + e
+        for n, s, k, d, e in zip(shape, strides, kernel, dilations, extra, strict=True)
+    ]
+    wanted = node.integers("output_shape")
+    if wanted is not None:
+        wanted = wanted[-rank:]
+        if len(wanted) != rank or any(w < 1 for w in wanted):
+            raise node.wrong(f"attribute 'output_shape' must be {rank} integers of at least 1")
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        wanted = tuple(n * s for n, s in zip(shape, strides, strict=True))
+    elif auto not in ("NOTSET", "VALID"):
+        raise node.wrong(f"attribute 'auto_pad' must not be '{auto}'")
+    if wanted is None:
+        before, after = list(pads[:rank]), list(pads[rank:])
+        if auto == "VALID":
+            before, after = [0] * rank, [0] * rank
+    else:
+        total = [max(f - w, 0) for f, w in zip(full, wanted, strict=True)]
+        short = [max(w - f, 0) for f, w in zip(full, wanted, strict=True)]
+        half = [t // 2 for t in total]
+        rest = [t - h for t, h in zip(total, half, strict=True)]
+        before, after = (half, rest) if auto == "SAME_UPPER" else (rest, half)
+        after = [a - s for a, s in zip(after, short, strict=True)]
+    for f, b, a in zip(full, before, after, strict=True):
+        if f - b - a < 1:
+            raise node.wrong(f"padding {before} and {after} leave nothing of {full}")
+    return before, [a - e for a, e in zip(after, extra, strict=True)]

@@ -1,0 +1,139 @@
+"""
+Scales and zero points of the model as `!quant.uniform` types, and values of those types.
+
+A quantized activation is an IR value of that type. The model's own inputs come as plain integers:
+what they mean is known only where they are dequantized for the first time, and they, with all
+reshapes and transposes in between, take that type then.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerType, Signedness, TensorType
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from ceras_ir.dialects.graph import (
+    DequantizeOp,
+    QuantizeOp,
+    ReshapeOp,
+    TransposeOp,
+    element_of,
+    numpy_dtype,
+    shape_of,
+)
+from ceras_ir.dialects.graph.constant import is_integer
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
+from ceras_ir.frontends.onnx.tensors import Array
+from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.interpreters import integer
+
+STORAGES = ("int8", "uint8", "int16", "uint16", "int32")
+"""Integers that may stand for real numbers."""
+
+
+def storage_of(node: Node, name: str) -> IntegerType:
+    """The storage type of the numpy type `name`."""
+    if name not in STORAGES:
+        raise node.unsupported(
+            f"numbers are stored as {name}; {', '.join(STORAGES)} are taken: quantize to int8"
+        )
+    signedness = Signedness.UNSIGNED if name.startswith("u") else Signedness.SIGNLESS
+    return IntegerType(int(name.lstrip("uint")), signedness)
+
+
+def stored_type(emitter: Emitter, value: Value) -> str:
+    """The numpy name of the type in which the model stores `value`."""
+    if isinstance(value, Constant):
+        return value.dtype.name
+    element = element_of(value)
+    if not isinstance(element, UniformType) and not is_integer(element):
+        raise emitter.node.wrong(f"integers expected, got {element}")
+    return numpy_dtype(element).name
+
+
+def uniform_type(
+    emitter: Emitter,
+    storage: str,
+    scale: Array,
+    zero_point: Array | None,
+    shape: Sequence[int],
+    axis: int,
+) -> UniformType:
+    """The type of a tensor of `shape`; one scale, or one for each index of dimension `axis`."""
+    node = emitter.node
+    scales = scale.astype(np.float64).reshape(-1)
+    if not np.issubdtype(scale.dtype, np.floating):
+        raise node.wrong(f"the scale must be float, got {scale.dtype}")
+    if not all(0.0 < s < float("inf") for s in scales.tolist()):
+        worst = next(s for s in scales.tolist() if not 0.0 < s < float("inf"))
+        raise node.wrong(f"the scale must be positive and finite, got {worst}")
+    points = np.zeros(scales.size, np.int64)
+    if zero_point is not None:
+        if zero_point.dtype.name != storage:
+            raise node.wrong(f"the zero point is {zero_point.dtype.name}, expected {storage}")
+        if zero_point.size != scales.size:
+            raise node.wrong(f"{zero_point.size} zero points, expected {scales.size}")
+        points = zero_point.reshape(-1)
+    kind = storage_of(node, storage)
+    if scales.size == 1:
+        return UniformType(float(scales[0]), int(points[0]), storage=kind)
+    if scale.ndim > 1:
+        raise node.wrong(f"one scale or a vector of scales expected, got {list(scale.shape)}")
+    axis = node.axis(axis, len(shape))
+    if shape[axis] != scales.size:
+        raise node.wrong(f"{scales.size} scales, expected {shape[axis]} for dimension {axis}")
+    return UniformType(scales.tolist(), points.tolist(), storage=kind, axis=axis)
+
+
+def quantized(emitter: Emitter, value: Value, element: UniformType, name: str) -> Value:
+    """`graph.quantize`, or the stored integers of a constant."""
+    if not isinstance(value, Constant):
+        return emitter.emit(QuantizeOp(value, element))
+    if value.dtype != np.float32:
+        raise emitter.node.wrong(f"floats expected, got {value.dtype}")
+    return Constant.of(name, integer.quantize(value.load().astype(np.float32), element))
+
+
+def dequantized(emitter: Emitter, value: Value, element: UniformType) -> Value:
+    """The real numbers that the integers `value` stand for."""
+    if isinstance(value, Constant):
+        return QuantizedConstant.make(value.name, value.shape, value.load, element)
+    if isinstance(element_of(value), IntegerType):
+        value = _retyped(emitter, value, element)
+    if (known := element_of(value)) != element:
+        raise emitter.node.unsupported(
+            f"'{value.name_hint or 'its operand'}' was quantized as {known} and is read as "
+            f"{element}; use one scale and zero point for both"
+        )
+    return emitter.emit(DequantizeOp(value))
+
+
+def _retyped(emitter: Emitter, value: SSAValue, element: UniformType) -> SSAValue:
+    """Plain integers that come from an input are numbers of type `element`, and so is the input."""
+    chain = [value]
+    while isinstance(owner := chain[-1].owner, ReshapeOp | TransposeOp):
+        chain.append(owner.input)
+    if element.is_per_axis and len(chain) > 1:
+        raise emitter.node.unsupported("scales per channel of an input that was transposed")
+    others = any(
+        not isinstance(use.operation, ReshapeOp | TransposeOp) for v in chain for use in v.uses
+    )
+    if isinstance(chain[-1].owner, Operation) or others:
+        raise emitter.node.unsupported(
+            "integers that were computed are read as quantized numbers; quantize them by "
+            "QuantizeLinear, or convert them by Cast"
+        )
+    renamed: dict[SSAValue, SSAValue] = {}
+    for link in chain:
+        kind = TensorType(element, shape_of(link))
+        renamed[link] = Rewriter.replace_value_with_new_type(link, kind)
+    emitter.values |= {
+        name: renamed[known]
+        for name, known in emitter.values.items()
+        if isinstance(known, SSAValue) and known in renamed
+    }
+    return renamed[value]

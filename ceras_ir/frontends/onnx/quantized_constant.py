@@ -1,0 +1,87 @@
+"""
+A constant that the model stores in integers: floats to whoever looks, integers in the IR.
+
+Importers of float operators permute and reshape it like any other constant. Materialized, it is
+a `graph.constant` of integers and the `graph.dequantize` that the model applies to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import IntAttr
+
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.tensors import Array
+from ceras_ir.frontends.onnx.values import Constant
+from ceras_ir.interpreters.integer import dequantize
+
+
+@dataclass(frozen=True)
+class QuantizedConstant(Constant):
+    """`load` gives the float32 numbers, `stored` the integers of type `element`."""
+
+    stored: Callable[[], Array] = field(repr=False, kw_only=True)
+    element: UniformType = field(kw_only=True)
+
+    @classmethod
+    def make(
+        cls, name: str, shape: tuple[int, ...], stored: Callable[[], Array], element: UniformType
+    ) -> QuantizedConstant:
+        """The constant called `name` of these integers."""
+        return cls(
+            name,
+            shape,
+            np.dtype(np.float32),
+            lambda: dequantize(stored(), element),
+            (name, element),
+            stored=stored,
+            element=element,
+        )
+
+    def transposed(self, permutation: Sequence[int]) -> Constant:
+        order = tuple(permutation)
+        element = self.element
+        if isinstance(element.axis, IntAttr):
+            element = _on_axis(element, order.index(element.axis.data))
+        stored = self.stored
+        made = self.make(
+            self.name,
+            tuple(self.shape[p] for p in order),
+            lambda: np.transpose(stored(), order),
+            element,
+        )
+        return replace(made, key=self._key("transpose", order))
+
+    def reshaped(self, shape: Sequence[int]) -> Constant:
+        target = tuple(shape)
+        element = self.element
+        if isinstance(element.axis, IntAttr):
+            axis = _same_axis(self.shape, target, element.axis.data)
+            if axis is None:  # Channels are no dimension any more.
+                return super().reshaped(shape)
+            element = _on_axis(element, axis)
+        stored = self.stored
+        made = self.make(self.name, target, lambda: stored().reshape(target), element)
+        return replace(made, key=self._key("reshape", target))
+
+
+def _on_axis(element: UniformType, axis: int) -> UniformType:
+    return UniformType(
+        [scale.data for scale in element.scales],
+        [point.data for point in element.zero_points],
+        storage=element.storage,
+        axis=axis,
+    )
+
+
+def _same_axis(source: tuple[int, ...], target: tuple[int, ...], axis: int) -> int | None:
+    """The dimension of `target` that numbers the same slices as `axis` of `source`."""
+    before = prod(source[:axis])
+    for i, extent in enumerate(target):
+        if prod(target[:i]) == before and extent == source[axis]:
+            return i
+    return None

@@ -1,0 +1,125 @@
+"""What the operations of `graph` that select, reduce, compare and cast mean, in numpy."""
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.interpreter import (
+    Interpreter,
+    InterpreterFunctions,
+    PythonValues,
+    impl,
+    register_impls,
+)
+
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.arithmetic import cast, combine, compare
+
+Array = NDArray[np.generic]
+
+COMBINED = {
+    graph.Reduce.SUM: graph.Binary.ADD,
+    graph.Reduce.PRODUCT: graph.Binary.MUL,
+    graph.Reduce.MAX: graph.Binary.MAX,
+    graph.Reduce.MIN: graph.Binary.MIN,
+}
+"""The elementwise operation that a reduction repeats."""
+
+
+def border_indices(kind: graph.Pad, extent: int, low: int, high: int) -> NDArray[np.int64]:
+    """For each index of a padded dimension the input's index that it repeats."""
+    index = np.arange(-low, extent + high, dtype=np.int64)
+    match kind:
+        case graph.Pad.EDGE:
+            return np.clip(index, 0, extent - 1)
+        case graph.Pad.WRAP:
+            return index % extent
+        case _:
+            return (extent - 1) - np.abs((extent - 1) - np.abs(index))
+
+
+def chosen(condition: NDArray[np.bool_], lhs: Array, rhs: Array) -> Array:
+    """`graph.select`."""
+    left, right, where = np.broadcast_arrays(lhs, rhs, condition)
+    result = right.copy()
+    np.copyto(result, left, where=where)
+    return result
+
+
+@register_impls
+class SelectionFunctions(InterpreterFunctions):
+    """One method per operation; arrays have the stored type of their elements."""
+
+    @impl(graph.SliceOp)
+    def slice(self, interpreter: Interpreter, op: graph.SliceOp, args: PythonValues):
+        (x,) = args
+        for axis, (start, stride, size) in enumerate(
+            zip(
+                op.starts.get_values(),
+                op.strides.get_values(),
+                graph.shape_of(op.result),
+                strict=True,
+            )
+        ):
+            end = start + size * stride
+            taken = slice(start, end if end >= 0 else None, stride)
+            x = x[(slice(None),) * axis + (taken,)]
+        return (np.ascontiguousarray(x).reshape(graph.shape_of(op.result)),)
+
+    @impl(graph.GatherOp)
+    def gather(self, interpreter: Interpreter, op: graph.GatherOp, args: PythonValues):
+        return (np.take(args[0], op.indices.get_values(), axis=op.axis.value.data),)
+
+    @impl(graph.PadOp)
+    def pad(self, interpreter: Interpreter, op: graph.PadOp, args: PythonValues):
+        (x,) = args
+        low, high = op.low.get_values(), op.high.get_values()
+        if op.function is not graph.Pad.CONSTANT:
+            for axis, before in enumerate(low):
+                indices = border_indices(op.function, x.shape[axis], before, high[axis])
+                x = np.take(x, indices, axis=axis)
+            return (x,)
+        result = np.full(graph.shape_of(op.result), op.stored_value, x.dtype)
+        inside = tuple(
+            slice(a, a + (n - 1) * (i + 1) + 1, i + 1)
+            for n, a, i in zip(x.shape, low, op.interior.get_values(), strict=True)
+        )
+        result[inside] = x
+        return (result,)
+
+    @impl(graph.ReduceOp)
+    def reduce(self, interpreter: Interpreter, op: graph.ReduceOp, args: PythonValues):
+        (x,) = args
+        axes = op.axes.get_values()
+        kept = [i for i in range(x.ndim) if i not in axes]
+        rows = x.transpose([*axes, *kept]).reshape(-1, *(x.shape[i] for i in kept))
+        result = rows[0]
+        if op.function is graph.Reduce.SUM and x.dtype == np.float32 and len(rows) > 1:
+            # cumsum adds in index order; np.sum would add in pairs.
+            result = np.cumsum(rows, axis=0, dtype=np.float32)[-1]
+        else:
+            for row in rows[1:]:
+                result = combine(COMBINED[op.function], result, row)
+        return (np.ascontiguousarray(result).reshape(graph.shape_of(op.result)),)
+
+    @impl(graph.ArgOp)
+    def arg(self, interpreter: Interpreter, op: graph.ArgOp, args: PythonValues):
+        x: Array = np.moveaxis(args[0], op.axis.value.data, 0)
+        best: Array = x[0]
+        index = np.zeros(x.shape[1:], np.int64)
+        for i in range(1, len(x)):
+            candidate: Array = x[i]
+            a, b = (candidate, best) if op.function is graph.Reduce.MAX else (best, candidate)
+            better = np.greater_equal(a, b) if op.takes_last else np.greater(a, b)
+            best, index = np.where(better, candidate, best), np.where(better, i, index)
+        return (index.reshape(graph.shape_of(op.result)),)
+
+    @impl(graph.CompareOp)
+    def compare(self, interpreter: Interpreter, op: graph.CompareOp, args: PythonValues):
+        return (compare(op.function, args[0], args[1]),)
+
+    @impl(graph.SelectOp)
+    def select(self, interpreter: Interpreter, op: graph.SelectOp, args: PythonValues):
+        return (chosen(*args),)
+
+    @impl(graph.CastOp)
+    def cast(self, interpreter: Interpreter, op: graph.CastOp, args: PythonValues):
+        return (cast(args[0], graph.numpy_dtype(graph.element_of(op.result))),)

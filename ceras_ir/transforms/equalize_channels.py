@@ -1,0 +1,86 @@
+"""Give every channel its own power of two, at no cost at run time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.quantizable import is_quantized
+from ceras_ir.transforms.recipes import is_chosen
+
+if TYPE_CHECKING:
+    from ceras_ir.analysis.channel_factors import ChannelFactors, Vector
+
+
+@dataclass(frozen=True)
+class EqualizeChannelsPass(ModulePass):
+    """
+    Multiply channels by powers of two between layers, so that one scale per tensor serves
+    large and small channels alike: what the rows of one layer's weights and its bias are
+    divided by, the columns of the next layer's are multiplied by.
+
+    How large channels are is seen on the first `samples` samples of `calibration=FILE.npz`,
+    without which nothing is done. With `when-chosen` it runs only if the network's
+    `graph.recipe` has it. Ranges of values that change are forgotten.
+
+    Exact, because powers of two are, and relu, pooling, addition and moves commute with positive
+    factors. A clip from 0 to a bound stays where it is: a channel is only raised so far
+    that what was seen of it stays below; what exceeds that is clipped earlier, as int8 would.
+    """
+
+    name = "equalize-channels"
+
+    calibration: str | None = None
+    samples: int = 64
+    when_chosen: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main) or self.calibration is None:
+            return
+        if self.when_chosen and not is_chosen(main, self.name):
+            return
+        from ceras_ir.analysis.calibration import calibration_samples, channel_statistics
+        from ceras_ir.analysis.channel_factors import ChannelFactors
+        from ceras_ir.analysis.channel_slots import ChannelSlots
+
+        slots = ChannelSlots(main)
+        samples = calibration_samples(op, self.calibration, self.samples)
+        statistics = channel_statistics(op, samples, slots.ids)
+        factors = ChannelFactors(main, slots, statistics)
+        _apply(factors, factors.choose())
+
+
+def _apply(factors: ChannelFactors, exponents: Vector) -> None:
+    import numpy as np
+
+    from ceras_ir.analysis.channel_factors import spread_columns
+    from ceras_ir.analysis.ranges import STATISTICS, WEIGHT_EXPONENT, set_attribute
+    from ceras_ir.dialects import graph
+    from ceras_ir.transforms.rebuilding import replace_constant
+
+    slots = factors.slots
+    for op in factors.layers:
+        columns = spread_columns(op, exponents[slots[op.input]])
+        rows = exponents[slots[op.result]]
+        if not columns.any() and not rows.any():
+            continue
+        old = graph.constant_array(op.weights)
+        assert old is not None
+        across = rows.reshape(-1, *[1] * (old.ndim - 1))
+        scaled = old * np.exp2(columns - across)
+        replace_constant(op, op.weights, scaled.astype(np.float32))
+        op.attributes.pop(WEIGHT_EXPONENT, None)
+        if op.bias is not None:
+            bias = graph.constant_array(op.bias)
+            assert bias is not None
+            replace_constant(op, op.bias, (bias * np.exp2(-rows)).astype(np.float32))
+    for value, ids in slots.ids.items():
+        if exponents[ids].any():
+            for name in STATISTICS:
+                set_attribute(value, name, None)

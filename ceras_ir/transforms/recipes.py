@@ -1,0 +1,51 @@
+"""
+Recipes: which of the optional passes of `quantize` run.
+
+`graph.recipe = [pass names]` on the function is what `choose-recipe` decided; the optional
+passes look there when they are part of the pipeline, and run always when called alone.
+"""
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.utils.hints import isa
+
+RECIPE = "graph.recipe"
+
+RECIPES: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "bias": ("correct-bias",),
+    "channels": ("equalize-channels",),
+    "channels-bias": ("equalize-channels", "correct-bias"),
+    "rounding": ("round-weights",),
+    "channels-rounding": ("equalize-channels", "round-weights"),
+}
+"""Name of a recipe -> the optional passes in it."""
+
+AUTO = "auto"
+"""Try `TRIED` on the calibration data and keep the best."""
+
+TRIED = ("plain", "channels-bias", "channels-rounding")
+"""What `auto` tries; on a tie the first stays."""
+
+
+def set_recipe(main: FuncOp, recipe: str) -> None:
+    """Have the optional passes of `recipe` run; one that has none leaves no attribute."""
+    main.attributes.pop(RECIPE, None)
+    if not RECIPES[recipe]:
+        return
+    main.attributes[RECIPE] = ArrayAttr([StringAttr(name) for name in RECIPES[recipe]])
+
+
+def recipe_of(main: FuncOp) -> str | None:
+    """The name of the recipe that was set."""
+    names = main.attributes.get(RECIPE)
+    if not isa(names, ArrayAttr[StringAttr]):
+        return None
+    passes = tuple(name.data for name in names)
+    return next((name for name, inside in RECIPES.items() if inside == passes), None)
+
+
+def is_chosen(main: FuncOp, pass_name: str) -> bool:
+    """Whether the recipe of a network has the pass."""
+    chosen = recipe_of(main)
+    return chosen is not None and pass_name in RECIPES[chosen]

@@ -1,0 +1,49 @@
+"""Round weights so that errors of neighbours cancel, instead of each to the nearest."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.quantizable import is_quantized
+from ceras_ir.transforms.recipes import is_chosen
+
+
+@dataclass(frozen=True)
+class RoundWeightsPass(ModulePass):
+    """
+    Replace constant weights by multiples of their step, `2**graph.weight_exponent`, that change
+    the layer's output least on the data: one weight after the other is rounded, and what that
+    costs is made up for by those that come after it (GPTQ, Frantar et al. 2022).
+
+    Uses the first `samples` samples of `calibration=FILE.npz`; without it nothing is done.
+    With `when-chosen` it runs only if the network's `graph.recipe` has it. Layers of more than
+    4608 products per result are rounded to nearest. Not exact: weights change, by what
+    `quantize-graph` would change them otherwise; it finds nothing more to round.
+    """
+
+    name = "round-weights"
+
+    calibration: str | None = None
+    samples: int = 64
+    when_chosen: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main) or self.calibration is None:
+            return
+        if self.when_chosen and not is_chosen(main, self.name):
+            return
+        from ceras_ir.analysis.calibration import calibration_samples
+        from ceras_ir.analysis.input_moments import input_moments
+        from ceras_ir.analysis.rounded_weights import roundable_layers
+        from ceras_ir.progress import progress
+        from ceras_ir.transforms.rounded_layers import round_weights
+
+        samples = calibration_samples(op, self.calibration, self.samples, "measuring inputs")
+        found = input_moments(op, samples, roundable_layers(main), products=True)
+        for moments in progress(found, "rounding weights"):
+            round_weights(moments)
+            moments.pairs = None

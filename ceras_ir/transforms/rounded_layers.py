@@ -1,0 +1,81 @@
+"""Write what data says about rounding back into one layer: its bias, or its weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.analysis.accumulator_bounds import Magnitudes, fits
+from ceras_ir.analysis.input_moments import InputMoments
+from ceras_ir.analysis.ranges import weight_exponent
+from ceras_ir.analysis.rounded_weights import Real, compensated, nearest
+from ceras_ir.analysis.scale_classes import value_exponent
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import tensor_type
+from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear, replace_constant
+
+
+def _by_group(moments: InputMoments) -> Real:
+    """The weights as [groups, outputs of the group, K]."""
+    weights = graph.constant_array(moments.op.weights)
+    assert weights is not None
+    return weights.astype(np.float64).reshape(moments.groups, len(weights) // moments.groups, -1)
+
+
+def _exponent(op: graph.LinearOperation) -> int:
+    chosen = weight_exponent(op)
+    assert chosen is not None
+    return chosen
+
+
+def correct_bias(moments: InputMoments) -> None:
+    """Subtract from the bias what rounding weights to nearest adds on average."""
+    op = moments.op
+    weights = _by_group(moments)
+    error = nearest(weights, _exponent(op)) - weights
+    shift = np.einsum("gok,gk->go", error, moments.mean).reshape(-1)
+    old = np.zeros(len(shift)) if op.bias is None else graph.constant_array(op.bias)
+    assert old is not None
+    corrected = (old - shift).astype(np.float32)
+    constant = graph.ConstantOp.from_array(corrected, location=op.location)
+    new = rebuild_linear(
+        op, op.input, op.weights, constant.result, op.residual, tensor_type(op.result), {}
+    )
+    new.result.name_hint = op.result.name_hint
+    Rewriter.insert_op([constant, new], InsertPoint.before(op))
+    if _fits(new):
+        op.result.replace_all_uses_with(new.result)
+        bias = None if op.bias is None else op.bias.owner
+        op.detach()
+        op.erase()
+        if isinstance(bias, graph.ConstantOp):
+            erase_unused(bias)
+    else:
+        erase_unused(new)
+        erase_unused(constant)
+
+
+def _fits(op: graph.LinearOperation) -> bool:
+    """Whether the accumulator still cannot overflow; see `align-scales`."""
+    source, weights = value_exponent(op.input), _exponent(op)
+    accumulator = source + weights
+    residual = None if op.residual is None else value_exponent(op.residual) - accumulator
+    bound = Magnitudes.of(op).bound(source, weights)
+    return fits(bound, max(value_exponent(op.result) - accumulator, 0), residual)
+
+
+def round_weights(moments: InputMoments) -> None:
+    """Replace the weights by rounded ones that change the output least."""
+    op = moments.op
+    weights = _by_group(moments)
+    if moments.pairs is None:
+        rounded = nearest(weights, _exponent(op))
+    else:
+        pairs = moments.pairs.astype(np.float64) / max(moments.patches, 1)
+        rounded = compensated(weights, pairs, _exponent(op))
+    shape = graph.shape_of(op.weights)
+    replace_constant(op, op.weights, rounded.reshape(shape).astype(np.float32))
+    if not _fits(op):
+        # Weights that were moved by more than a half may make larger sums than foreseen.
+        plain = nearest(weights, _exponent(op)).reshape(shape)
+        replace_constant(op, op.weights, plain.astype(np.float32))

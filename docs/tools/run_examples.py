@@ -1,0 +1,94 @@
+"""
+The shell examples of hand-written pages: blocks marked `console` are run, and their output is
+the real one.
+
+A line `$ command` is run by bash, lines `> ...` go on with it, and the lines under it are what
+it printed, on both streams. A line `...` stands for what was left out: as many lines as stand
+above it are kept from the start of the output, and as many as stand below it from the end. The
+last command of a block marked `console exit=3` ends with that status, all others with 0. The
+blocks of one page run one after the other in one scratch folder, where `examples` is the
+project's.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```console(?: exit=(\d))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LEFT_OUT = "..."
+TIMEOUT = 300
+
+
+class ExampleFailedError(Exception):
+    """A command ended with another status than the page says."""
+
+
+def refresh(page: str) -> str:
+    """`page` with the output of every example as it is now."""
+    with TemporaryDirectory(prefix="ceras-docs-") as name:
+        folder = Path(name)
+        (folder / "examples").symlink_to(ROOT / "examples")
+
+        def block(match: re.Match[str]) -> str:
+            opening = match[0].partition("\n")[0]
+            commands = list(_commands(match[2]))
+            statuses = [*([0] * (len(commands) - 1)), int(match[1] or 0)]
+            lines = [opening]
+            for (command, shown), status in zip(commands, statuses, strict=True):
+                lines += [_prompt(command), *_shorten(_run(command, status, folder), shown)]
+            return "\n".join([*lines, "```"])
+
+        return BLOCK.sub(block, page)
+
+
+def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a block, each with the output that the page shows."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, *shown = part.splitlines()
+        while shown and shown[0].startswith("> "):
+            command += "\n" + shown.pop(0)[2:]
+        yield command, shown
+
+
+def _prompt(command: str) -> str:
+    """A command as a terminal shows it."""
+    return "$ " + command.replace("\n", "\n> ")
+
+
+def _run(command: str, expected: int, folder: Path) -> list[str]:
+    environment = os.environ | {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "COLUMNS": "90",
+        "TERM": "dumb",
+    }
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    if done.returncode != expected:
+        raise ExampleFailedError(
+            f"$ {command}\n{done.stdout}ended with status {done.returncode}, not {expected}"
+        )
+    return [line.rstrip() for line in done.stdout.splitlines()]
+
+
+def _shorten(output: list[str], shown: list[str]) -> list[str]:
+    if LEFT_OUT not in shown:
+        return output
+    above = shown.index(LEFT_OUT)
+    below = len(shown) - above - 1
+    if above + below >= len(output):
+        return output
+    return [*output[:above], LEFT_OUT, *output[len(output) - below :]]

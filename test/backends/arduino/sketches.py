@@ -1,0 +1,38 @@
+"""Compile generated sketches as the IDE would, against the stub, and run them under qemu."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.arduino.board import load_board
+from ceras_ir.backends.arduino.emulator import build_elf, run_elf
+
+STUB = Path(__file__).with_name("stub")
+
+
+def build_sketch(
+    sketch: Path, ino: Path, work: Path, *, board: str = "uno_r4_wifi", flags: tuple[str, ...] = ()
+) -> Path:
+    """
+    The `.ino` as C++ with the C of the folder `sketch`, optimized as Arduino does, which does not
+    forbid fused multiply-add: the C itself must.
+    """
+    work.mkdir(exist_ok=True)
+    sources = [STUB / "arduino.cpp", ino, *sorted(sketch.glob("*.c"))]
+    return build_elf(
+        sources,
+        load_board(board),
+        work,
+        include=[STUB, sketch],
+        flags=("-Os", "-ffp-contract=fast", *flags),
+    )
+
+
+def run_sketch(
+    elf: Path, work: Path, numbers: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], str]:
+    """What it answers to `numbers` on its serial port: floats, and text."""
+    numbers.astype(np.float32).tofile(work / "in.bin")
+    text = run_elf(elf, work)
+    return np.fromfile(work / "out.bin", np.float32), text

@@ -1,0 +1,28 @@
+"""The Cortex-M4 benchmark runs, its integers are right, and its figures are those asked for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ceras_ir.backends.arduino.emulator import available
+
+SCRIPT = Path(__file__).parents[3] / "benchmarks/cortex_m4.py"
+ASKED = {"3x3, C = 32": 1.07, "1x1, K = 32": 1.3, "FC 256 to 64": 1.75}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="needs arm-none-eabi-gcc and qemu")
+@pytest.mark.parametrize("flags", ["-O2", "-Os"])
+def test_int8_layers_take_no_more_than_asked(flags: str):
+    done = subprocess.run(
+        [sys.executable, SCRIPT, f"--flags={flags}"], capture_output=True, text=True, check=True
+    )
+    counted: dict[str, float] = {}
+    for line in done.stdout.splitlines():
+        for name in ASKED:
+            if line.startswith(name):
+                counted[name] = float(line.removeprefix(name).split()[1])
+    assert counted.keys() == ASKED.keys()
+    assert all(counted[name] <= ASKED[name] for name in ASKED), counted

@@ -1,0 +1,183 @@
+"""Predicted flash and SRAM against the ELF that arm-none-eabi-gcc -Os links, and the refusals."""
+
+import re
+from dataclasses import replace
+from importlib.resources import files as resources
+from pathlib import Path
+
+import pytest
+from backends.arduino.networks import colour_mlp
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.arduino import emulator
+from ceras_ir.backends.arduino.board import load_board
+from ceras_ir.backends.arduino.emit import printed_model
+from ceras_ir.backends.arduino.sizes import CODE_MARGIN, Footprint
+from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.model import Model, tensor_c_type
+from ceras_ir.diagnostics import InputError, UnsupportedError
+from ceras_ir.driver.build import build
+from ceras_ir.driver.context import load_context
+from ceras_ir.driver.output_folder import write_artefacts
+from ceras_ir.driver.stages import (
+    BuildOptions,
+    front_stages,
+    read_network,
+    run_stages,
+    target_stages,
+)
+from ceras_ir.transforms.encode_weights import EncodingChoice
+
+needs_arm = pytest.mark.skipif(not emulator.available(), reason="needs arm-none-eabi-gcc and qemu")
+BOARD = load_board("uno_r4_wifi")
+ROOMY = replace(BOARD, flash_bytes=4 << 20, sram_bytes=4 << 20)
+SHARED = Path(__file__).parents[4] / "shared/models"
+LINKER_SLACK = 64
+
+
+def elf_sizes(
+    module: ModuleOp, options: BuildOptions, work: Path
+) -> tuple[Footprint, emulator.Sizes]:
+    """What was predicted, and what a program has that only calls the model."""
+    ctx = load_context()
+    run_stages(ctx, module, front_stages(options))
+    run_stages(ctx, module, target_stages(options))
+    model, c_options, footprint = printed_model(module, ROOMY, "model")
+    files = [a for a in emit(module, c_options) if a.path.startswith("model")]
+    sources = emulator.write_files(files, work)
+    caller = work / "caller.c"
+    caller.write_text(_caller(model))
+    elf = emulator.build_elf([caller, *sources], ROOMY, work, include=[work], flags=("-Os",))
+    return footprint, emulator.sizes(elf)
+
+
+def _caller(model: Model) -> str:
+    pairs = list(zip(model.tensors, model.names, strict=True))
+    lines = [f"{tensor_c_type(t)} {n}_data[{t.size}];" for t, n in pairs]
+    call = ", ".join(f"{n}_data" for _, n in pairs)
+    return "\n".join(
+        ['#include "model.h"', *lines, f"int main(void) {{ return model_run({call}); }}", ""]
+    )
+
+
+def agree(footprint: Footprint, real: emulator.Sizes) -> None:
+    assert abs(real.flash - footprint.flash) <= CODE_MARGIN * footprint.code, (real, footprint)
+    assert abs(real.sram - footprint.sram) <= LINKER_SLACK, (real, footprint)
+
+
+@needs_arm
+@pytest.mark.parametrize("encoding", ["dense", "csr", "csr-int8", "code"])
+def test_sizes_of_encoded_networks(tmp_path: Path, encoding: EncodingChoice):
+    options = BuildOptions("arduino", encoding=encoding)
+    agree(*elf_sizes(colour_mlp(48, zeros=0.9), options, tmp_path))
+
+
+@needs_arm
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["mnist_conv", "mnist_mcu", "mnist_mlp", "resnet8_float", "vww_float"]
+)
+@pytest.mark.parametrize("quantize", ["none", "int8"])
+def test_sizes_of_real_networks(tmp_path: Path, name: str, quantize: str):
+    if not (path := SHARED / f"{name}.onnx").exists():
+        pytest.skip("needs ../shared")
+    options = BuildOptions("arduino", quantize=quantize)
+    agree(*elf_sizes(read_network(str(path)), options, tmp_path))
+
+
+def refusal(module: ModuleOp, options: BuildOptions) -> str:
+    with pytest.raises(UnsupportedError) as caught:
+        build(module, options)
+    return str(caught.value)
+
+
+def remedy_options(text: str) -> list[BuildOptions]:
+    """The remedies of a message that are options, as options."""
+    found: list[BuildOptions] = []
+    for remedy in re.split(r"\(\d\) ", text.partition("What would fit: ")[2])[1:]:
+        pruning = re.search(r'--prune="(.*?)"', remedy)
+        encoding = re.search(r"--encoding (csr-int8|csr)", remedy)
+        board = re.search(r"--board (\w+)", remedy)
+        if pruning or encoding or board:
+            found.append(
+                BuildOptions(
+                    "arduino",
+                    prune=pruning[1] if pruning else None,
+                    encoding="csr-int8" if encoding and encoding[1] != "csr" else "csr",
+                    board=board[1] if board else None,
+                )
+            )
+    return found
+
+
+def test_every_option_that_a_refusal_names_makes_it_fit():
+    text = refusal(colour_mlp(300), BuildOptions("arduino", encoding="dense"))
+    assert "unsupported" in text and "flash" in text and "of 262,144 bytes" in text
+    options = remedy_options(text)
+    assert len(options) >= 2, text
+    for option in options:
+        built = build(colour_mlp(300), option)
+        assert built.footprint is not None and built.footprint.fits, option
+
+
+def test_the_width_that_a_refusal_names_is_the_largest_that_fits():
+    options = BuildOptions("arduino", encoding="csr-int8")
+    text = refusal(colour_mlp(1700, zeros=0.9), options)
+    named = int(text.partition("hidden layers of at most ")[2].partition(",")[0])
+    build(colour_mlp(named - 12, zeros=0.9), options)
+    refusal(colour_mlp(named + 12, zeros=0.9), options)
+
+
+def test_auto_compresses_only_as_far_as_the_board_asks_for():
+    def scales(hidden: int, zeros: float) -> list[str]:
+        built = build(colour_mlp(hidden, zeros=zeros), BuildOptions("arduino"))
+        return [layer.op for layer in built.layers]
+
+    assert scales(40, 0.0) == ["matmul dense"] * 3
+    assert scales(40, 0.95)[1] == "matmul csr_delta8"
+    # 4 bytes a weight are too many, and there is nothing to leave out.
+    assert scales(300, 0.0)[1] == "matmul dense int8"
+    assert scales(1200, 0.95)[1] == "matmul csr_delta8 int8"
+
+
+def test_the_board_is_a_file_too(tmp_path: Path):
+    board = tmp_path / "tiny.toml"
+    text = (resources("ceras_ir.boards") / "uno_r4_wifi.toml").read_text()
+    board.write_text(text.replace("flash_bytes = 262144", "flash_bytes = 4096", 1))
+    with pytest.raises(UnsupportedError, match=r"of 4,096 bytes"):
+        build(colour_mlp(40), BuildOptions("arduino", board=str(board), encoding="dense"))
+    for bad, message in (
+        ("clock_mhz = 48", "without 'clock_mhz'"),
+        ("sram_bytes = 32768", "without 'sram_bytes'"),
+    ):
+        board.write_text(text.replace(bad, "", 1))
+        with pytest.raises(InputError, match=message):
+            load_board(str(board))
+    board.write_text(text.replace("= 48", "= -1"))
+    with pytest.raises(InputError, match="clock_mhz must be an integer of at least 0, got -1"):
+        load_board(str(board))
+    board.write_text(text + "flash = 3\n")
+    with pytest.raises(InputError, match="no field 'flash'"):
+        load_board(str(board))
+    with pytest.raises(InputError, match="unknown Arduino board 'uno', known are nano_33_ble"):
+        load_board("uno")
+
+
+@needs_arm
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("encoding", "zeros", "hidden"),
+    [("dense", 0.0, 240), ("csr", 0.95, 860), ("csr-int8", 0.95, 1200)],
+)
+def test_the_largest_networks_asked_for_link(
+    tmp_path: Path, encoding: EncodingChoice, zeros: float, hidden: int
+):
+    built = build(colour_mlp(hidden, zeros=zeros), BuildOptions("arduino", encoding=encoding))
+    write_artefacts(tmp_path, built.files())
+    caller = tmp_path / "caller.c"
+    caller.write_text(
+        '#include "model.h"\nfloat x[3], y[3];\nint main(void) { return model_run(x, y); }\n'
+    )
+    sketch = tmp_path / "model"
+    sources = [caller, *sorted(sketch.glob("*.c"))]
+    emulator.build_elf(sources, BOARD, tmp_path, include=[sketch], flags=("-Os",))

@@ -1,0 +1,108 @@
+"""The sketch folder: compiles as C++, computes what the interpreter does, refuses mixed files."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.arduino.networks import colour_mlp, colours
+from backends.arduino.sketches import build_sketch, run_sketch
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.arduino import emulator
+from ceras_ir.diagnostics import InputError
+from ceras_ir.driver.build import Build, build
+from ceras_ir.driver.execute import open_folder
+from ceras_ir.driver.output_folder import write_artefacts
+from ceras_ir.driver.stages import BuildOptions
+from ceras_ir.interpreters.network import run
+
+needs_arm = pytest.mark.skipif(not emulator.available(), reason="needs arm-none-eabi-gcc and qemu")
+
+
+def compiled(module: ModuleOp, folder: Path, title: str = "colour") -> Build:
+    """The network's folder, as ceras-compile writes it."""
+    result = build(module, BuildOptions("arduino", title=title))
+    write_artefacts(folder, result.files())
+    return result
+
+
+def test_the_folder_is_a_sketch_and_a_library(tmp_path: Path):
+    compiled(colour_mlp(12), tmp_path, "my net-2")
+    sketch = tmp_path / "my_net_2"
+    assert (sketch / "my_net_2.ino").is_file(), "the IDE wants NAME/NAME.ino"
+    assert (sketch / "examples/scan/scan.ino").is_file()
+    properties = dict(
+        line.split("=", 1) for line in (sketch / "library.properties").read_text().splitlines()
+    )
+    assert properties["name"] == "my_net_2" and properties["architectures"] == "renesas_uno"
+    assert (sketch / properties["includes"]).is_file()
+    assert not list(tmp_path.rglob("main.c")), "a second main would not link"
+
+
+def test_the_folder_runs_on_the_host(tmp_path: Path):
+    module = compiled(colour_mlp(24, zeros=0.8), tmp_path).module
+    samples = colours(5)
+    for sample, got in zip(samples, open_folder(tmp_path).run(samples), strict=True):
+        np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
+
+
+@needs_arm
+@pytest.mark.parametrize("zeros", [0.0, 0.9])
+def test_the_sketch_equals_the_interpreter(tmp_path: Path, zeros: float):
+    module = compiled(colour_mlp(20, zeros=zeros), tmp_path).module
+    sketch, work = tmp_path / "colour", tmp_path / "work"
+    elf = build_sketch(sketch, sketch / "colour.ino", work)
+    samples = colours(6)
+    answers, text = run_sketch(elf, work, np.concatenate([s["input0"] for s in samples]))
+    expected = np.concatenate([run(module, s)["output0"] for s in samples])
+    np.testing.assert_array_equal(answers.reshape(expected.shape), expected)
+    assert text.count("microseconds: ") == 6
+
+
+@needs_arm
+def test_the_scanner_calibrates_and_corrects(tmp_path: Path):
+    module = compiled(colour_mlp(16), tmp_path).module
+    sketch, work = tmp_path / "colour", tmp_path / "work"
+    elf = build_sketch(sketch, sketch / "examples/scan/scan.ino", work, flags=("-DSCAN",))
+    rng = np.random.default_rng(3)
+    black = np.array([40, 60, 50], np.float32)
+    white = np.array([900, 800, 1000], np.float32)
+    cells = rng.integers(0, 1024, (9, 3)).astype(np.float32)  # below black and above white too
+    _, text = run_sketch(elf, work, np.concatenate([black, white, cells.reshape(-1)]))
+    expected: list[int] = []
+    for cell in cells:
+        normalised = np.clip((cell - black) / (white - black), np.float32(0), np.float32(1))
+        corrected = run(module, {"input0": normalised.reshape(1, 3)})["output0"].reshape(-1)
+        expected += [int(v * np.float32(255) + np.float32(0.5)) for v in corrected]
+    head, _, body = text.partition("255\n")
+    assert head == "# black stored\n# white stored\nP3\n3 3\n"
+    assert [int(word) for word in body.split()] == expected
+
+
+@needs_arm
+def test_files_of_another_model_do_not_compile(tmp_path: Path):
+    compiled(colour_mlp(12), tmp_path / "a")
+    compiled(colour_mlp(16), tmp_path / "b")
+    a, b = tmp_path / "a/colour", tmp_path / "b/colour"
+    for name in ("model.c", "model.h", "model_weights.c", "model_weights.h"):
+        mixed = tmp_path / f"mixed_{name}"
+        shutil.copytree(a, mixed)
+        shutil.copy(b / name, mixed / name)
+        with pytest.raises(InputError, match=r"of_this_model|_size|negative|too long"):
+            build_sketch(mixed, mixed / "colour.ino", tmp_path / f"work_{name}")
+
+
+@needs_arm
+def test_a_wrong_dimension_does_not_compile(tmp_path: Path):
+    compiled(colour_mlp(12), tmp_path)
+    sketch = tmp_path / "colour"
+    ino = tmp_path / "wrong.ino"
+    text = (sketch / "colour.ino").read_text()
+    ino.write_text(text.replace("input0[MODEL_INPUT0_SIZE]", "input0[4]"))
+    with pytest.raises(InputError, match=r"float \[4\]|float\[4\]|float \(&\)\[3\]"):
+        build_sketch(sketch, ino, tmp_path / "work")
+    scan = (sketch / "examples/scan/scan.ino").read_text()
+    ino.write_text(scan.replace("CHANNELS = 3;", "CHANNELS = 4;"))
+    with pytest.raises(InputError, match="one number per channel"):
+        build_sketch(sketch, ino, tmp_path / "work2")

@@ -1,0 +1,111 @@
+"""The kernels for SMLAD against the interpreter: in plain C here, on the emulated core there."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from c_harness import Array, check, constant, make_network, place, random_inputs
+from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.ir import SSAValue
+
+from ceras_ir.analysis.network import main_function
+from ceras_ir.backends.arduino.board import load_board
+from ceras_ir.backends.arduino.emulator import EmulatedModel, available, write_files
+from ceras_ir.backends.artefacts import network_inputs, network_outputs
+from ceras_ir.backends.c.emitter import build, emit
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.dialects.graph import Conv2dOp, MatmulOp
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.interpreters.network import run
+
+ROUNDINGS = list(Rounding)
+
+
+def layer(seed: int) -> ModuleOp:
+    """A random convolution or matrix product that the kernels take, with extremes in it."""
+    rng = np.random.default_rng(seed)
+    pick = rng.integers
+    point = int(rng.choice([0, -128, 5, 127]))
+    x_type, w_type, y_type = UniformType(0.5, point), UniformType(0.25), UniformType(1.0, -3)
+    n = int(pick(4, 12))
+    multiplier = 1 if seed % 3 else [int(v) for v in pick(1, 100, n)]
+    requant = RequantAttr(
+        int(pick(4, 12)) + 6 * (seed % 3 == 0),
+        multiplier=multiplier,
+        rounding=ROUNDINGS[seed % len(ROUNDINGS)],
+        zero_point=-3,
+    )
+    with_residual = bool(seed % 2)
+    bias_type = UniformType(0.125, storage=i32)
+    biases = pick(-5000, 5000, n).astype(np.int32)
+    if seed % 4 == 3:
+        m, k = int(pick(1, 9)), 4 * int(pick(1, 12))
+        rows_of_weights = pick(-128, 128, (n, k)).astype(np.int8)
+
+        def matmul(x: SSAValue) -> list[SSAValue]:
+            weights, bias = constant(rows_of_weights, w_type), constant(biases, bias_type)
+            return [MatmulOp(x, weights, bias, result_element=y_type, requant=requant).result]
+
+        return make_network([(x_type, (m, k))], matmul)
+    c, kernel = 4 * int(pick(1, 5)), (int(pick(1, 4)), int(pick(1, 5)))
+    strides, padding = (int(pick(1, 3)), int(pick(1, 3))), [int(v) for v in pick(0, 4, 4)]
+    height, width = kernel[0] + int(pick(3, 9)), kernel[1] + int(pick(6, 14))
+    filters = pick(-128, 128, (n, *kernel, c)).astype(np.int8)
+    residual_shift = int(pick(0, 5))
+    rows = (height + padding[0] + padding[2] - kernel[0]) // strides[0] + 1
+    columns = (width + padding[1] + padding[3] - kernel[1]) // strides[1] + 1
+
+    def conv(x: SSAValue, residual: SSAValue) -> list[SSAValue]:
+        weights, bias = constant(filters, w_type), constant(biases, bias_type)
+        return [
+            Conv2dOp(
+                x,
+                weights,
+                bias,
+                residual if with_residual else None,
+                result_element=y_type,
+                strides=strides,
+                padding=padding,
+                requant=requant,
+                residual_shift=residual_shift if with_residual else None,
+            ).result
+        ]
+
+    return make_network([(x_type, (1, height, width, c)), (y_type, (1, rows, columns, n))], conv)
+
+
+@pytest.mark.parametrize("workspace", [0, 1 << 20])
+@pytest.mark.parametrize("seed", range(10))
+def test_plain_c_equals_the_interpreter(seed: int, workspace: int):
+    module = layer(seed)
+    check(module, options=COptions(dsp=True, workspace=workspace))
+    model = build(module, COptions(dsp=True, workspace=workspace))
+    assert any("dsp_widen" in line for line in model.layers[0].lines)
+
+
+def extremes(module: ModuleOp) -> dict[str, Array]:
+    """Only the greatest magnitudes, so that sums are as large as they get."""
+    inputs = random_inputs(module)
+    return {
+        name: np.where(a.astype(np.int8) < 0, -128, 127).astype(np.int8)
+        for name, a in inputs.items()
+    }
+
+
+@pytest.mark.skipif(not available(), reason="needs arm-none-eabi-gcc and qemu")
+@pytest.mark.parametrize("seed", range(8))
+def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
+    module = layer(seed)
+    place(module)
+    main = main_function(module)
+    (tmp_path / "model").mkdir()
+    options = COptions(dsp=True, vectors=False, workspace=4096)
+    files = [a for a in emit(module, options) if a.path.startswith("model")]
+    sources = write_files(files, tmp_path / "model")
+    ends = network_inputs(main), network_outputs(main)
+    board = load_board("nano_33_ble")
+    samples = [random_inputs(module, seed), extremes(module)]
+    for flags in (("-Os",), ("-O2",)):
+        model = EmulatedModel(sources, *ends, board, tmp_path, flags=flags)
+        for sample, got in zip(samples, model.run(samples), strict=True):
+            np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])

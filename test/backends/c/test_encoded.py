@@ -1,0 +1,136 @@
+"""`graph.encoded_matmul`: arrays against plain loops, C against the interpreter, bit for bit."""
+
+import numpy as np
+import pytest
+from backends.arduino.networks import sparse
+from c_harness import check, constant, make_network, random_inputs
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import f32
+
+from ceras_ir.analysis.weight_encoding import SparseRows, quantized_like_s4, stored_weights
+from ceras_ir.dialects.graph import EncodedMatmulOp, Encoding, Function, FunctionAttr
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.interpreters.network import run
+
+Floats = NDArray[np.float32]
+SPARSE = (Encoding.CSR_DELTA8, Encoding.CSR_INDEX16)
+
+
+def by_loops(x: Floats, weights: NDArray[np.generic], scale: float | None, bias: Floats) -> Floats:
+    """The definition, one float32 operation at a time, over the weights that are not zero."""
+    result = np.empty((len(x), len(weights)), np.float32)
+    for m, row in enumerate(x):
+        for n, column in enumerate(weights.astype(np.float32)):
+            acc = np.float32(0)
+            for a, w in zip(row, column, strict=True):
+                if w != 0:
+                    acc = np.float32(acc + np.float32(a * w))
+            if scale is not None:
+                acc = np.float32(acc * np.float32(scale))
+            result[m, n] = np.float32(acc + bias[n])
+    return result
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+@pytest.mark.parametrize("quantized", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "n", "k", "zeros"), [(1, 7, 9, 0.5), (3, 4, 600, 0.995), (2, 9, 5, 1)]
+)
+def test_c_and_interpreter_equal_the_definition(
+    encoding: Encoding, quantized: bool, rows: int, n: int, k: int, zeros: float
+):
+    rng = np.random.default_rng(n + k)
+    weights: NDArray[np.generic] = sparse(rng, (n, k), zeros)
+    bias = rng.normal(size=n).astype(np.float32)
+    scale = None
+    if quantized:
+        weights, scale = quantized_like_s4(weights.astype(np.float32))
+    element = f32 if scale is None else UniformType(scale)
+    module = make_network(
+        [(f32, (rows, k))],
+        lambda x: [
+            EncodedMatmulOp(x, constant(weights, element), constant(bias), encoding=encoding).result
+        ],
+    )
+    inputs = random_inputs(module, seed=k)
+    got = check(module, inputs)["output0"]
+    x = np.asarray(inputs["input0"], np.float32)
+    np.testing.assert_array_equal(got, by_loops(x, weights, scale, bias))
+
+
+def test_a_distance_beyond_255_stores_zeros():
+    weights = np.zeros((4, 1000), np.float32)
+    weights[0, 255] = 1  # reachable in one step
+    weights[1, 256] = 2  # not
+    weights[2, [3, 259, 770]] = 3
+    rows = SparseRows.of(Encoding.CSR_DELTA8, weights)
+    assert rows.counts.tolist() == [1, 2, 6, 0]
+    assert rows.places.tolist() == [255, 255, 1, 3, 255, 1, 255, 255, 1]
+    assert rows.values.tolist() == [1, 0, 2, 3, 0, 3, 0, 0, 3]
+    assert stored_weights(Encoding.CSR_INDEX16, weights).sum() == 5
+
+
+@pytest.mark.parametrize("encoding", SPARSE)
+@pytest.mark.parametrize("seed", range(20))
+def test_stored_rows_decode_to_the_weights(encoding: Encoding, seed: int):
+    rng = np.random.default_rng(seed)
+    shape = int(rng.integers(1, 12)), int(rng.integers(1, 3000))
+    weights = sparse(rng, shape, float(rng.choice([0.0, 0.9, 0.99, 0.999, 1.0])))
+    rows = SparseRows.of(encoding, weights)
+    decoded = np.zeros(shape, np.float32)
+    at = 0
+    for o, count in enumerate(rows.counts.tolist()):
+        column = 0
+        for place, value in zip(
+            rows.places[at : at + count], rows.values[at : at + count], strict=True
+        ):
+            column = int(place) if encoding is Encoding.CSR_INDEX16 else column + int(place)
+            decoded[o, column] = float(value)
+        at += count
+    assert at == rows.values.size
+    np.testing.assert_array_equal(decoded, weights)
+
+
+def test_quantization_is_that_of_s4():
+    # scale = 127 / 2.54 = 50; 0.01 * 50 = 0.5 and 0.03 * 50 = 1.5 are ties, to even.
+    weights = np.array([[2.54, -2.54, 0.0, 1.0, -0.018, 0.0299]], np.float32)
+    stored, scale = quantized_like_s4(weights)
+    assert stored.tolist() == [[127, -127, 0, 50, -1, 1]]
+    assert scale == np.float32(np.float32(2.54) / 127)
+    zeros, one = quantized_like_s4(np.zeros((2, 2), np.float32))
+    assert not zeros.any() and one == 1.0
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_infinities_meet_only_what_is_stored(encoding: Encoding):
+    """A zero that is stored makes a NaN of an infinity; C and interpreter agree on which are."""
+    weights = np.array([[0, 1, 0, 2], [0, 0, 0, 3], [1, 1, 1, 1]], np.float32)
+    module = make_network(
+        [(f32, (1, 4))],
+        lambda x: [
+            EncodedMatmulOp(
+                x,
+                constant(weights),
+                encoding=encoding,
+                activation=FunctionAttr(Function.CLIP, (-5.0, 5.0)),
+            ).result
+        ],
+    )
+    x = np.array([[np.inf, 1, -2, 3]], np.float32)
+    with np.errstate(invalid="ignore"):
+        got = check(module, {"input0": x})["output0"].reshape(-1)
+    assert np.isnan(got[0]) == (encoding is Encoding.DENSE)
+    assert got[2] == 5
+
+
+def test_encodings_agree_on_finite_inputs():
+    rng = np.random.default_rng(0)
+    weights = sparse(rng, (30, 700), 0.97)
+    results: list[bytes] = []
+    for encoding in Encoding:
+        module = make_network(
+            [(f32, (2, 700))],
+            lambda x, e=encoding: [EncodedMatmulOp(x, constant(weights), encoding=e).result],
+        )
+        results.append(run(module, random_inputs(module))["output0"].tobytes())
+    assert len(set(results)) == 1

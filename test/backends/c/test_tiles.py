@@ -1,0 +1,175 @@
+"""Register tiles against the interpreter: shapes that fill vectors, and those that do not."""
+
+import numpy as np
+import pytest
+from c_harness import Array, Values, check, constant, make_network
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerType,
+    Signedness,
+    TensorType,
+    i8,
+    i32,
+)
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.register_tiles import REGISTERS, choose_tile, strip_length
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+
+u8 = IntegerType(8, Signedness.UNSIGNED)
+OUT = UniformType(1.0)
+
+FLAGS = ("-O1", "-march=native", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+
+BUILDS = {
+    "tiles": FLAGS,
+    "loops": (*FLAGS, "-DMODEL_LANES=0"),
+}
+
+SHAPES = [
+    # input, outputs, kernel, stride, padding, dilation
+    ((1, 9, 7, 16), 32, (3, 3), (1, 1), (1, 1, 1, 1), 1),
+    ((1, 14, 14, 8), 48, (3, 3), (1, 1), (1, 1, 1, 1), 1),
+    ((2, 11, 13, 3), 16, (7, 7), (2, 2), (3, 3, 3, 3), 1),
+    ((1, 7, 7, 64), 80, (1, 1), (1, 1), (0, 0, 0, 0), 1),
+    ((3, 5, 9, 20), 24, (1, 1), (2, 2), (0, 0, 0, 0), 1),
+    ((1, 5, 5, 5), 7, (2, 3), (1, 2), (0, 2, 1, 0), 1),
+    ((1, 31, 3, 4), 16, (3, 1), (1, 1), (4, 0, 4, 0), 4),
+    ((1, 1, 1, 70), 100, (1, 1), (1, 1), (0, 0, 0, 0), 1),
+]  # fmt: skip
+
+DEPTHWISE = [
+    ((1, 9, 7, 16), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    ((2, 10, 11, 40), (3, 3), (2, 2), (0, 0, 1, 1), (1, 1)),
+    ((1, 12, 6, 7), (4, 5), (1, 3), (3, 0, 2, 4), (2, 1)),
+    ((1, 6, 6, 33), (1, 2), (1, 1), (0, 0, 0, 0), (1, 3)),
+    ((1, 3, 3, 16), (3, 3), (1, 1), (0, 0, 0, 0), (1, 1)),
+]
+
+
+def stored(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...]) -> Array:
+    """Random numbers with both extremes among them."""
+    low, high = element.low, element.high
+    values = rng.integers(low, high + 1, shape)
+    values.reshape(-1)[: 2 * (values.size // 3)].sort()
+    rng.shuffle(values.reshape(-1))
+    return values.astype(graph.numpy_dtype(element))
+
+
+def layer(
+    seed: int,
+    x: SSAValue,
+    element: UniformType,
+    outputs: int,
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilations: tuple[int, int],
+    groups: int,
+) -> SSAValue:
+    """One convolution, with and without residual, bias, zero points, and what a shift cannot do."""
+    rng = np.random.default_rng(seed)
+    per_group = graph.shape_of(x)[3] // groups
+    weights = stored(rng, OUT, (outputs, *kernel, per_group))
+    shift = int(np.log2(np.sqrt(weights[0].size) * 60))
+    requant = RequantAttr(shift)
+    if seed % 3 == 1:
+        requant = RequantAttr(shift, rounding=Rounding.FLOOR, zero_point=-9, low=-100, high=90)
+    if seed % 3 == 2 and groups == 1:
+        requant = RequantAttr(shift + 14, multiplier=20011, rounding=Rounding.HALF_EVEN)
+    bias = rng.integers(-20000, 20000, outputs).astype(np.int32)
+
+    def convolution(residual: SSAValue | None) -> SSAValue:
+        return graph.Conv2dOp(
+            x, constant(weights, OUT), constant(bias, UniformType(1.0, storage=i32)), residual,
+            result_element=OUT, strides=strides, padding=padding, dilations=dilations,
+            groups=groups, requant=requant, residual_shift=None if residual is None else 5,
+        ).result  # fmt: skip
+
+    if seed % 2:
+        return convolution(None)
+    result = graph.window_output
+    shape = (
+        graph.shape_of(x)[0],
+        result(graph.shape_of(x)[1], padding[0], padding[2], kernel[0], strides[0], dilations[0]),
+        result(graph.shape_of(x)[2], padding[1], padding[3], kernel[1], strides[1], dilations[1]),
+        outputs,
+    )
+    skip = UniformType(2.0, -5)
+    return convolution(constant(stored(rng, skip, shape), skip))
+
+
+@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
+@pytest.mark.parametrize("workspace", [0, 1 << 17])
+@pytest.mark.parametrize("storage", [i8, u8], ids=str)
+def test_convolutions(storage: IntegerType, workspace: int, flags: tuple[str, ...]):
+    """Every shape with every kind of epilogue, in one strip and in many."""
+    element = UniformType(1.0, 0 if storage == i8 else 77, storage=storage)
+
+    def build(*inputs: SSAValue) -> Values:
+        return [
+            layer(i + 10 * k, x, element, o, kernel, stride, padding, (d, 1), 1)
+            for i, (x, (_, o, kernel, stride, padding, d)) in enumerate(
+                zip(inputs, SHAPES, strict=True)
+            )
+            for k in range(2 if workspace else 3)
+        ]
+
+    module = make_network([(element, s[0]) for s in SHAPES], build)
+    check(module, options=COptions(workspace=workspace), flags=flags)
+
+
+@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
+@pytest.mark.parametrize("point", [-128, 0, 3])
+def test_depthwise(point: int, flags: tuple[str, ...]):
+    element = UniformType(1.0, point)
+
+    def build(*inputs: SSAValue) -> Values:
+        return [
+            layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3])
+            for x, (s, kernel, stride, padding, dilation) in zip(inputs, DEPTHWISE, strict=True)
+            for seed in range(4)
+        ]
+
+    check(make_network([(element, s[0]) for s in DEPTHWISE], build), flags=flags)
+
+
+@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
+def test_lookup(flags: tuple[str, ...]):
+    """Every index, in whole vectors and in what is left of them."""
+    entries = np.random.default_rng(0).permutation(256).astype(np.uint8).tobytes()
+    table = DenseIntOrFPElementsAttr(TensorType(i8, (256,)), BytesAttr(entries))
+    x = np.arange(-128, 172).astype(np.int8)
+    module = make_network([(OUT, x.shape)], lambda v: [graph.LookupOp(v, table, OUT).result])
+    got = check(module, {"input0": x}, flags=flags)["output0"]
+    expected = np.frombuffer(entries, np.int8)[x.astype(np.int32) + 128]
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 56])
+@pytest.mark.parametrize("columns", [1, 7, 13, 112])
+def test_tiles_fit_the_registers(rows: int, columns: int):
+    for outputs in (1, 16, 24, 32, 48, 80, 512, 1000):
+        tile = choose_tile(rows, columns, outputs)
+        assert tile.positions * tile.blocks + tile.blocks + 1 <= REGISTERS
+        assert tile.columns <= columns and tile.rows <= rows
+        assert tile.rows == 1 or tile.columns == columns
+
+
+def test_known_tiles():
+    """Two rows of a map of seven columns; fourteen positions where they divide a row."""
+    assert choose_tile(56, 56, 64).positions == 14
+    seven = choose_tile(8, 7, 512)
+    assert (seven.rows, seven.columns, seven.blocks) == (2, 7, 2)
+
+
+def test_strips_cover_and_are_multiples():
+    for total in (1, 7, 56, 3136):
+        for step in (1, 2, 14):
+            for most in (-3, 0, 1, 13, 100, 10000):
+                length = strip_length(total, step, most)
+                assert 1 <= length <= total
+                assert length == total or length % step == 0

@@ -1,0 +1,74 @@
+"""
+Fuzz the loader and the executor of the nnet engine with libFuzzer and its sanitizers.
+
+    python test/backends/nnet/fuzz/fuzz.py --seconds 600
+
+Starts from `corpus/` and keeps there, as small as possible, what reached new code. Needs clang.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ceras_ir.backends.nnet.engine import SOURCES
+
+HERE = Path(__file__).parent
+CORPUS = HERE / "corpus"
+COMPILER = "clang++"
+FLAGS = (
+    "-std=c++17", "-O1", "-g", "-ffp-contract=off",
+    "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all",
+)  # fmt: skip
+LIMITS = ("-max_len=16384", "-rss_limit_mb=4096", "-malloc_limit_mb=4096", "-timeout=20")
+
+
+def has_compiler() -> bool:
+    """Whether clang with libFuzzer is there."""
+    return shutil.which(COMPILER) is not None
+
+
+def build(folder: Path) -> Path:
+    """The fuzzer as a program in `folder`."""
+    sources = [p for p in sorted(SOURCES.glob("*.cpp")) if p.name != "main.cpp"]
+    program = folder / "fuzz_nnet"
+    command = [COMPILER, *FLAGS, f"-I{SOURCES}", str(HERE / "load_and_run.cpp")]
+    subprocess.run([*command, *map(str, sources), "-o", str(program)], check=True)
+    return program
+
+
+def fuzz(program: Path, folder: Path, seconds: int, seed: int = 1) -> str:
+    """The fuzzer's log; `folder` gets new inputs, and an input that fails raises."""
+    command = [str(program), str(folder), str(CORPUS), f"-max_total_time={seconds}"]
+    command += [*LIMITS, f"-seed={seed}", f"-artifact_prefix={folder}/", "-print_final_stats=1"]
+    # What is refused for want of memory is not a finding.
+    environment = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise AssertionError(f"the fuzzer found something in {folder}:\n{done.stderr[-6000:]}")
+    return done.stderr
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args(argv)
+    CORPUS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        program = build(folder)
+        found = folder / "found"
+        found.mkdir()
+        log = fuzz(program, found, arguments.seconds, arguments.seed)
+        merge = [str(program), "-merge=1", *LIMITS, str(CORPUS), str(found)]
+        subprocess.run(merge, check=True, capture_output=True)
+    print("\n".join(line for line in log.splitlines() if line.startswith("stat::")))
+    print(f"corpus: {len(list(CORPUS.iterdir()))} files")
+
+
+if __name__ == "__main__":
+    main()

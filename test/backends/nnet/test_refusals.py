@@ -1,0 +1,113 @@
+"""What the engine would refuse at load is refused when the file is written, with its node."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.nnet.networks import Network, random_array, written
+from xdsl.dialects.builtin import (
+    IntegerType,
+    Signedness,
+    f32,
+    i16,
+    i32,
+)
+from xdsl.ir import Attribute
+
+from ceras_ir.backends.nnet import emit, engine_rules
+from ceras_ir.backends.nnet.engine import SOURCES
+from ceras_ir.backends.nnet.runner import NnetModel
+from ceras_ir.diagnostics import InputError, UnsupportedError
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import (
+    Binary,
+    Function,
+    FunctionAttr,
+    GraphOperation,
+    Pool,
+    shape_of,
+)
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+
+DOCUMENT = Path(__file__).parents[3] / "docs/nnet-format.md"
+
+INT8 = UniformType(0.5)
+WIDE = UniformType(0.5, storage=i16)
+WIDE_SHIFTED = UniformType(0.5, 3, storage=i16)
+UINT16 = UniformType(0.5, storage=IntegerType(16, Signedness.UNSIGNED))
+INT32 = UniformType(0.25, storage=i32)
+REQUANT = RequantAttr(4)
+
+
+def refused(net: Network, op: GraphOperation) -> str:
+    module = net.module(net.add(op))
+    with pytest.raises(UnsupportedError) as error:
+        emit(module)
+    assert all(f.message.startswith("unsupported: ") for f in error.value.findings)
+    return str(error.value)
+
+
+def product(x: Attribute = INT8, w: Attribute = INT8) -> str:
+    net = Network([((2, 3), x)])
+    weights = net.constant(random_array((4, 3), w, 0), w)
+    op = graph.MatmulOp(net.inputs[0], weights, result_element=INT8, requant=REQUANT)
+    return refused(net, op)
+
+
+def test_sums():
+    assert "an input of 8 bits, or of i16 without zero point" in product(x=WIDE_SHIFTED)
+    assert "an input of 8 bits, or of i16 without zero point" in product(x=UINT16)
+    assert "weights of 8 bits, got 16" in product(w=WIDE)
+
+
+def test_elementwise():
+    net = Network([((3,), INT32), ((3,), INT8)])
+    op = graph.BinaryOp(Binary.ADD, *net.inputs, result_element=INT8, requant=REQUANT)
+    assert "operands of 8 or 16 bits, got 32" in refused(net, op)
+    net = Network([((3,), f32), ((3,), f32)])
+    op = graph.BinaryOp(Binary.DIV, *net.inputs, result_element=f32)
+    assert "no elementwise 'div'" in refused(net, op)
+    net = Network([((3,), f32)])
+    op = graph.UnaryOp(net.inputs[0], FunctionAttr(Function.ERF))
+    assert "no function erf" in refused(net, op)
+
+
+def test_sizes():
+    net = Network([((1, 1, 40_000, 1), f32)])
+    op = graph.Pool2dOp(Pool.MAX, net.inputs[0], (1, 40_000), result_element=f32)
+    assert "at most 32768, got 40000" in refused(net, op)
+    net = Network([((1 << 15, 1 << 15), f32)])
+    assert "at most 2147483648 bytes" in refused(
+        net, graph.UnaryOp(net.inputs[0], FunctionAttr(Function.RELU))
+    )
+
+
+def test_the_engine_has_the_same_limits():
+    header = (SOURCES / "format.h").read_text(encoding="utf-8")
+    for name in ("MAX_WINDOW", "MAX_ARENA_BYTES"):
+        found = re.search(rf"{name} = (?:uint64_t\{{1\}}|1u) << (\d+);", header)
+        assert found is not None
+        limit = 1 << int(found[1])
+        assert limit == (
+            engine_rules.MAX_WINDOW if name == "MAX_WINDOW" else engine_rules.MAX_BYTES
+        )
+
+
+def test_a_file_that_asks_for_years_is_refused(tmp_path: Path):
+    """Some 10^13 products from a file of 2 kB: the kernel is an input, too."""
+    net = Network([((1, 4096, 4096, 1), f32), ((1, 1024, 1024, 1), f32)])
+    x, weights = net.inputs
+    path = tmp_path / "model.nnet"
+    op = graph.Conv2dOp(x, weights, result_element=f32)
+    path.write_bytes(written(net.module(net.add(op))))
+    assert path.stat().st_size < 4096
+    inputs = {f"input{i}": np.zeros(shape_of(v), np.float32) for i, v in enumerate((x, weights))}
+    with pytest.raises(InputError, match="more work than this engine takes"):
+        NnetModel(path).run(inputs)
+
+
+def test_every_rule_is_in_the_document():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for rule in engine_rules.RULES:
+        assert f"- {' '.join((rule.__doc__ or '?').split())}\n" in text

@@ -1,0 +1,94 @@
+"""Streams from files, raw and as text: `ceras-run --vta-stream`."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.disassembler import disassemble_program
+from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
+from ceras_ir.backends.vta.program import VtaProgram
+from ceras_ir.backends.vta.stream import StreamBuilder
+from ceras_ir.driver.run import main
+
+BOARD = VtaBoard()
+TABLE = 2048
+
+
+def doubled_rows(count: int = 4) -> VtaProgram:
+    """Vectors 0 to `count` of DRAM, times two, to vectors 64 and up; the tile is at byte 512."""
+    builder = StreamBuilder(BOARD)
+    builder.load(MemoryType.INP, 0, 0, count)
+    builder.load(MemoryType.WGT, 0, 2, 1)
+    rows = [(i, i, 0) for i in range(count)]
+    builder.gemm(rows, reset=True)
+    builder.gemm(rows)
+    builder.alu(AluOpcode.MAX, rows, imm=-128)
+    builder.store(0, 64, count)
+    return builder.finish(TABLE // 4)
+
+
+def image(program: VtaProgram | None) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    dram = np.zeros(4096, np.uint8)
+    dram[:64] = np.arange(64)
+    dram[512:768] = (2 * np.eye(16, dtype=np.uint8)).reshape(-1)
+    if program is not None:
+        table = program.micro_op_bytes(BOARD)
+        dram[TABLE : TABLE + len(table)] = np.frombuffer(table, np.uint8)
+    return dram
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["raw", "text"])
+def test_time_and_effect(text: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    program = doubled_rows()
+    if text:
+        (file := tmp_path / "stream.vtas").write_text(disassemble_program(program))
+    else:
+        (file := tmp_path / "stream.insns").write_bytes(program.instruction_bytes(BOARD))
+    before, after = tmp_path / "before.bin", tmp_path / "after.bin"
+    # Text brings its own micro-ops.
+    before.write_bytes(image(None if text else program).tobytes())
+    options = ["--inputs", str(before), "--outputs", str(after)]
+    assert main(["--vta-stream", str(file), *options]) == 0
+    result = np.fromfile(after, np.uint8)
+    np.testing.assert_array_equal(result[1024 : 1024 + 64], 2 * np.arange(64))
+    out = capsys.readouterr().out
+    count = len(program.instructions)
+    assert out.startswith(f"{file.name}: {count} instructions, ")
+    assert "load    busy" in out and "store   busy" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--inputs", "x.bin"], 2, "--inputs and --outputs together"),
+        (["--target", "vta"], 2, "leave out model and --target"),
+        ([], 1, "17 bytes are not a number of instructions of 16 bytes"),
+    ],
+)
+def test_refused(
+    arguments: list[str],
+    status: int,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    (file := tmp_path / "stream.insns").write_bytes(bytes(17))
+    assert main(["--vta-stream", str(file), *arguments]) == status
+    assert message in capsys.readouterr().err
+
+
+def test_table_beyond_the_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (file := tmp_path / "stream.vtas").write_text(disassemble_program(doubled_rows()))
+    (before := tmp_path / "before.bin").write_bytes(bytes(1024))
+    options = ["--inputs", str(before), "--outputs", str(tmp_path / "after.bin")]
+    assert main(["--vta-stream", str(file), *options]) == 1
+    assert "micro-op table ends at byte" in capsys.readouterr().err
+    assert not (tmp_path / "after.bin").exists()
+
+
+def test_model_is_needed_without_a_stream(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--inputs", "x.npz"])
+    assert "MODEL.onnx|IR.mlir|DIR, --outputs" in capsys.readouterr().err

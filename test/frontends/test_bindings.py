@@ -1,0 +1,105 @@
+"""Shapes given on the command line, local functions, and branches of constant conditions."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from conftest import Tool
+from onnx import TensorProto, helper
+from onnx_compare import agree
+from onnx_models import model, node
+
+from ceras_ir.diagnostics import InputError, UnsupportedError
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
+
+
+def symbolic() -> onnx.ModelProto:
+    inputs = {"x": ("N", 3, "H", "W"), "z": ("N", 3, "H", "W")}
+    return model([node("Add", "x z", "y")], inputs, ["y"], infer=False)
+
+
+def test_shapes_bind_symbols_everywhere():
+    module = import_model(symbolic(), shapes={"x": (2, 3, 4, 5)})
+    x = np.ones((2, 3, 4, 5), np.float32)
+    assert run(module, {"x": x, "z": x})["y"].shape == (2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (
+            {"x": (2, 4, 4, 5)},
+            r"shape \[2, 4, 4, 5\] does not fit the declared \['N', 3, 'H', 'W'\]",
+        ),
+        ({"x": (2, 3, 4)}, "does not fit"),
+        ({"x": (2, 3, 4, 5), "z": (1, 3, 4, 5)}, "does not fit"),
+        ({"q": (1,)}, "no input named 'q' to shape; there are x, z"),
+    ],
+)
+def test_shapes_that_do_not_fit(shapes: dict[str, tuple[int, ...]], message: str):
+    with pytest.raises(InputError, match=message):
+        import_model(symbolic(), shapes=shapes)
+
+
+def test_shape_option(tool: Tool, tmp_path: Path):
+    (tmp_path / "m.onnx").write_bytes(symbolic().SerializeToString())
+    x = np.ones((1, 3, 4, 5), np.float32)
+    np.savez(tmp_path / "in.npz", x=x, z=x)
+    arguments = ("m.onnx", "--inputs", "in.npz", "--outputs", "out.npz")
+    assert tool("ceras-run", *arguments).status == 3
+    assert tool("ceras-run", *arguments, "--shape", "x=1x3x4x5").status == 0
+    assert np.load(tmp_path / "out.npz")["y"].shape == (1, 3, 4, 5)
+    assert tool("ceras-run", *arguments, "--shape", "x=1x0").status == 2
+
+
+def test_local_functions_are_inlined():
+    inner = helper.make_function(
+        "local", "twice", ["a"], ["b"], [node("Add", "a a", "b")], [helper.make_opsetid("", 13)]
+    )
+    calls = [helper.make_node("twice", ["x"], ["t"], domain="local"), node("Relu", "t", "y")]
+    proto = model(calls, {"x": (3, 4)}, ["y"], infer=False, domains={"local": 1})
+    proto.functions.append(inner)
+    assert (run(import_model(proto), {"x": X})["y"] == np.maximum(2 * X, 0)).all()
+
+
+def test_recursive_functions_are_refused():
+    call = helper.make_node("again", ["a"], ["b"], domain="local")
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("local", 1)]
+    proto = model(
+        [helper.make_node("again", ["x"], ["y"], domain="local")],
+        {"x": (3, 4)}, ["y"], infer=False, domains={"local": 1},
+    )  # fmt: skip
+    proto.functions.append(helper.make_function("local", "again", ["a"], ["b"], [call], opsets))
+    with pytest.raises(InputError, match="calls itself"):
+        import_model(proto)
+
+
+def branches(condition: bool | None) -> onnx.ModelProto:
+    def graph(operator: str) -> onnx.GraphProto:
+        value = helper.make_tensor_value_info("r", TensorProto.FLOAT, None)
+        return helper.make_graph([node(operator, "h", "r")], operator, [], [value])
+
+    choice = helper.make_node(
+        "If", ["c"], ["y"], then_branch=graph("Relu"), else_branch=graph("Neg")
+    )
+    constants = {} if condition is None else {"c": np.array(condition)}
+    inputs: dict[str, tuple[int, ...]] = {"x": (3, 4)}
+    nodes = [node("Abs", "x", "h"), choice]
+    proto = model(nodes, inputs, ["y"], constants, infer=False)
+    if condition is None:
+        proto.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    return proto
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_constant_branches_are_taken(condition: bool):
+    agree(branches(condition), {"x": X})
+
+
+def test_computed_branches_are_refused():
+    with pytest.raises(UnsupportedError, match="the condition must be a constant"):
+        import_model(branches(None))

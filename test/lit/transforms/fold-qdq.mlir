@@ -1,0 +1,53 @@
+// RUN: ceras-opt %s --fold-qdq --split-input-file | filecheck %s
+
+// A scale per output channel gives a multiplier per output channel.
+func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>> {
+  %w = graph.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi8> : tensor<2x2x!quant.uniform<i8:f32:0, {0.5, 0.1}>>
+  %b = graph.constant dense<[7, -7]> : tensor<2xi32> : tensor<2x!quant.uniform<i32:f32:0, {0.25, 0.05}>>
+  %xr = graph.dequantize %x : (tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<1x2xf32>
+  %wr = graph.dequantize %w : (tensor<2x2x!quant.uniform<i8:f32:0, {0.5, 0.1}>>) -> tensor<2x2xf32>
+  %br = graph.dequantize %b : (tensor<2x!quant.uniform<i32:f32:0, {0.25, 0.05}>>) -> tensor<2xf32>
+  %y = graph.matmul %xr, %wr bias %br : tensor<2xf32> {activation = #graph.function<relu>} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %q = graph.quantize %y : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
+  func.return %q : tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.constant dense<{{\[\[}}1, 2], [3, 4]]> : tensor<2x2xi8> : tensor<2x2x!quant.uniform<i8:f32:0, {0.5, 0.1}>>
+// CHECK-NEXT: %{{.*}} = graph.constant dense<[7, -7]> : tensor<2xi32> : tensor<2x!quant.uniform<i32:f32:0, {0.25, 0.05}>>
+// CHECK-NEXT: %{{.*}} = graph.matmul %{{.*}}, %{{.*}} bias %{{.*}} : tensor<2x!quant.uniform<i32:f32:0, {0.25, 0.05}>> {requant = #graph.requant<multiplier = [1789569707, 357913941], shift = 31, rounding = half_up, zero_point = 4, low = 4, high = 127>} : (tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>, tensor<2x2x!quant.uniform<i8:f32:0, {0.5, 0.1}>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
+// CHECK-NEXT: func.return %{{.*}} : tensor<1x2x!quant.uniform<i8:f32, 0.3:4>>
+
+// -----
+
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5:1>>, %y: tensor<4x!quant.uniform<i8:f32, 0.3>>) -> (tensor<4x!quant.uniform<i8:f32, 0.25>>, tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.25>>) {
+  %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4xf32>
+  %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.3>>) -> tensor<4xf32>
+  %s = graph.binary "add" %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %q = graph.quantize %s : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+  %same = graph.quantize %a : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5:1>>
+  %t = graph.unary <tanh> %a : tensor<4xf32>
+  %u = graph.quantize %t : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+  func.return %q, %same, %u : tensor<4x!quant.uniform<i8:f32, 0.25>>, tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.25>>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.binary "add" %{{.*}}, %{{.*}} {lhs_multiplier = 524288 : i64, rhs_multiplier = 314573 : i64, requant = #graph.requant<shift = 18, rounding = half_even, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.3>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+// CHECK-NEXT: %{{.*}} = graph.lookup %{{.*}}, dense<"0xFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCF{{.*}} : tensor<256xi8> : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+// CHECK-NEXT: func.return %{{.*}}, %{{.*}}, %{{.*}} : tensor<4x!quant.uniform<i8:f32, 0.25>>, tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.25>>
+
+// -----
+
+// Read as a float too: the sum stays float.
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> (tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.25>>) {
+  %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4xf32>
+  %s = graph.binary "add" %a, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %q = graph.quantize %s : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+  func.return %s, %q : tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.25>>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.dequantize %{{.*}} : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4xf32>
+// CHECK-NEXT: %{{.*}} = graph.binary "add" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+// CHECK-NEXT: %{{.*}} = graph.quantize %{{.*}} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+// CHECK-NEXT: func.return %{{.*}}, %{{.*}} : tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.25>>

@@ -1,0 +1,28 @@
+// RUN: ceras-opt %s --space-to-depth --split-input-file | filecheck %s
+// RUN: ceras-opt %s --space-to-depth --space-to-depth --split-input-file | filecheck %s
+
+// Window and stride of 2 in one channel: four channels, and a window of one position.
+// CHECK-LABEL: func.func @stem(
+// CHECK-NEXT:    %[[R:.*]] = graph.reshape %{{.*}} -> tensor<1x2x2x2x2x1x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    %[[T:.*]] = graph.transpose %[[R]] {permutation = array<i64: 0, 1, 3, 2, 4, 5>}
+// CHECK-NEXT:    %[[X:.*]] = graph.reshape %[[T]] : {{.*}} -> tensor<1x2x2x4x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    %[[W:.*]] = graph.constant dense<{{\[\[\[\[}}1, 2, 3, 4]]]]> : tensor<1x1x1x4xi8>
+// CHECK-NEXT:    %[[Y:.*]] = graph.conv2d %[[X]], %[[W]] {requant
+// CHECK-NEXT:    func.return %[[Y]]
+func.func @stem(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<[[[[1], [2]], [[3], [4]]]]> : tensor<1x2x2x1xi8> : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// Rows that the stride does not cut evenly stay.
+// CHECK-LABEL: func.func @odd(
+// CHECK-NOT:     graph.transpose
+// CHECK:         graph.conv2d %{{.*}} {{.*}}strides = array<i64: 2, 2>
+func.func @odd(%x: tensor<1x5x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<[[[[1], [2]], [[3], [4]]]]> : tensor<1x2x2x1xi8> : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x5x4x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+}

@@ -1,0 +1,110 @@
+"""The documentation is true: pages match the code, examples run, links lead somewhere."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from generate import PRINTED, WITH_EXAMPLES
+from run_examples import ExampleFailedError, refresh
+
+from ceras_ir.driver.stages import BuildOptions, front_stages, target_stages
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "docs/images/*.svg", "examples/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+MACHINE = re.compile(r"file://|/(?:work|home|root|tmp|opt|Users)/|[A-Z]:\\\\|https?://[^/\s]*pypi")
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def check(*pages: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs/tools/generate.py", "--check", *pages],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}\nregenerate with `make docs`"
+
+
+def test_pages_printed_from_the_code_are_current():
+    check(*PRINTED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_EXAMPLES)
+def test_examples_run_and_print_what_the_page_shows(page: str):
+    check(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path):
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        if target.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = target.partition("#")
+        linked = (page.parent / file).resolve() if file else page
+        assert linked.exists(), f"{name(page)} links to {target}"
+        if anchor:
+            assert anchor in headings(linked), f"{name(page)} links to {target}"
+
+
+def headings(page: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub makes them."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_paths_of_some_machine(page: Path):
+    found = MACHINE.search(page.read_text(encoding="utf-8"))
+    assert found is None, f"{name(page)}: {found}"
+
+
+def test_every_command_is_described():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    reference = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    for command in project["project"]["scripts"]:
+        assert f"## {command}\n" in reference, f"add {command} to docs/tools/cli_page.py"
+
+
+def test_every_level_is_in_the_picture():
+    picture = (ROOT / "docs/images/levels.svg").read_text(encoding="utf-8")
+    for target in ("c", "nnet", "vta"):
+        options = BuildOptions(target, quantize="int8")
+        for stage in [*front_stages(options), *target_stages(options)]:
+            assert f">{stage.level}<" in picture, f"draw {stage.level} in levels_picture.py"
+
+
+def test_readme_quotes_the_example_pass():
+    source = (ROOT / "examples/plugin/swap_function.py").read_text(encoding="utf-8")
+    quoted = source[source.index("@dataclass") :]
+    assert f"```python\n{quoted}```" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_example_is_refreshed_and_shortened():
+    page = "before\n```console\n$ seq 5\nold\n...\nold\nold\n$ echo a; echo \\\n> b\n```\nafter\n"
+    fresh = "before\n```console\n$ seq 5\n1\n...\n4\n5\n$ echo a; echo \\\n> b\na\nb\n```\nafter\n"
+    assert refresh(page) == fresh
+    assert refresh(fresh) == fresh
+
+
+def test_examples_share_one_folder_and_see_the_examples():
+    page = "```console\n$ echo x > y\n```\n```console\n$ cat y\n$ ls examples/block.mlir\n```\n"
+    assert "$ cat y\nx\n$ ls examples/block.mlir\nexamples/block.mlir\n" in refresh(page)
+
+
+def test_only_the_last_command_may_fail_and_only_as_announced():
+    assert "nothing" in refresh("```console exit=3\n$ true\n$ echo nothing; exit 3\n```\n")
+    for page in ("```console\n$ exit 3\n```\n", "```console exit=3\n$ exit 3\n$ true\n```\n"):
+        with pytest.raises(ExampleFailedError, match="ended with status"):
+            refresh(page)

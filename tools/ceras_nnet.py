@@ -1,0 +1,13 @@
+"""The command `ceras-nnet`."""
+
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    from ceras_ir.driver.nnet import main
+
+    return main(argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
