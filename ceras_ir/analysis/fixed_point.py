@@ -23,6 +23,8 @@ def fixed_point(
     # frexp: greatest < 2**exponent, so shifted by `bits - exponent` it is below 2**bits.
     shift = min(max(bits - frexp(greatest)[1], 0), longest)
     most = (1 << bits) - 1
+    if shift and int(ldexp(greatest, shift) + 0.5) > most:
+        shift -= 1  # It would be rounded up to one bit too many.
     # Compared before it is rounded: a factor beyond 2**bits saturates whatever it meets.
     multipliers = [
         most if ldexp(f, shift) >= most else max(int(ldexp(f, shift) + 0.5), 1) for f in factors

@@ -24,7 +24,7 @@ def check_plan(main: FuncOp) -> list[str]:
     findings: list[str] = []
     owners: list[tuple[int, int, SSAValue]] = []
 
-    def claim(value: SSAValue, where: str, source: SSAValue | None) -> None:
+    def claim(value: SSAValue, where: str, *, same_bytes: bool = False) -> None:
         block = block_of(value)
         if block is None:
             return
@@ -37,14 +37,15 @@ def check_plan(main: FuncOp) -> list[str]:
             findings.append(f"{where}: offset {lower} is not aligned to {arena.alignment.data}")
         if upper > arena.size.data:
             findings.append(f"{where}: bytes to {upper} in an arena of {arena.size.data}")
-        kept = [o for o in owners if o[1] <= lower or o[0] >= upper or o[2] is source]
+        # Whoever owns these bytes still does if the same ones are written again.
+        kept = [o for o in owners if same_bytes or o[1] <= lower or o[0] >= upper]
         owners[:] = [*kept, (lower, lower + needed, value)]
 
     for argument in main.body.block.args:
-        claim(argument, f"argument {argument.index}", None)
+        claim(argument, f"argument {argument.index}")
     for op in main.body.block.ops:
         if isinstance(op, ConstantOp):
-            claim(op.result, node_name(op), None)
+            claim(op.result, node_name(op))
     for op in main.body.block.ops:
         if isinstance(op, ConstantOp):
             continue
@@ -69,7 +70,7 @@ def check_plan(main: FuncOp) -> list[str]:
                     and other.offset.data < block.offset.data + block.size.data
                 ):
                     findings.append(f"{node_name(op)}: result overlaps an operand it reads")
-            if source is not None and (other := block_of(source)) is not None:
-                source = source if other.offset == block.offset else None
-            claim(value, node_name(op), source)
+            place = block_of(source) if source is not None else None
+            in_place = place is not None and place.offset == block.offset
+            claim(value, node_name(op), same_bytes=in_place)
     return findings

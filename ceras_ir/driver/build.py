@@ -109,6 +109,8 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
         content = report.report(layers, weights, memory, footprint)
     else:
         artefacts, extra = emit(module, options)
+        if options.target == "c":
+            memory["arena_bytes"] = c_arena_bytes(module, options)
         content = report.report(layers, weights, memory)
         if options.target == "vta":
             add_performance(content, extra)
@@ -135,6 +137,14 @@ def emit(module: ModuleOp, options: BuildOptions) -> tuple[list[Artefact], dict[
             return emit(module, COptions(weights=options.weights)), {}
         case other:
             raise InputError(f"no backend for target {other}")
+
+
+def c_arena_bytes(module: ModuleOp, options: BuildOptions) -> int:
+    """All the memory that the C works in: the plan and the kernels' workspace behind it."""
+    from ceras_ir.backends.c.emitter import build
+    from ceras_ir.backends.c.options import COptions
+
+    return build(module, COptions(weights=options.weights)).arena_bytes
 
 
 def read_manifest(folder: Path) -> dict[str, object]:

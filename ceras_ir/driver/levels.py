@@ -66,11 +66,11 @@ class Verification:
         runner = run_in_arena if arena_of(main_function(module)) is not None else run
         return [runner(module, sample) for sample in progress(self.samples, level)]
 
-    def run(self, targets: Sequence[str]) -> Iterator[Verdict]:
-        """One verdict per level, as it is reached."""
+    def run(self, targets: Sequence[str], board_of: str) -> Iterator[Verdict]:
+        """One verdict per level, as it is reached; the board is that of target `board_of`."""
         yield from self.front()
         for target in targets:
-            yield from self.target(target)
+            yield from self.target(target, self.options.board if target == board_of else None)
 
     def front(self) -> Iterator[Verdict]:
         """Import, fusion and quantization."""
@@ -95,9 +95,9 @@ class Verification:
                     stage.level, True, f"reference; signal to noise {ratio:.1f} dB against float"
                 )
 
-    def target(self, target: str) -> Iterator[Verdict]:
+    def target(self, target: str, board: str | None) -> Iterator[Verdict]:
         """The levels of one target, and the machine itself."""
-        options = BuildOptions(target, self.options.quantize, None, self.options.board)
+        options = BuildOptions(target, self.options.quantize, None, board)
         exact = options.is_quantized
         verdicts: list[Verdict] = []
 

@@ -130,7 +130,7 @@ def report(
         "weight_bytes": weight_bytes,
         **memory,
         "flash_bytes": weight_bytes,
-        "sram_bytes": memory["peak_bytes"],
+        "sram_bytes": memory.get("arena_bytes", memory["peak_bytes"]),
     }
     entries = [layer.to_json() for layer in found]
     if footprint is not None:

@@ -84,10 +84,23 @@ class BuildOptions:
         if self.encoding is not None and self.target not in ENCODING_TARGETS:
             raise UsageError(f"--encoding is for targets c and arduino, not {self.target}")
         self.pruning()
-        if self.target == "arduino":
-            from ceras_ir.backends.arduino.board import load_board
+        self._check_board()
 
-            load_board(self.arduino_board)
+    def _check_board(self) -> None:
+        """Refuse a board that does not exist, or that the target has no use for."""
+        match self.target:
+            case "arduino":
+                from ceras_ir.backends.arduino.board import load_board
+
+                load_board(self.arduino_board)
+            case "vta" if self.board is not None:
+                from ceras_ir.backends.vta.board import load_board
+
+                load_board(self.board)
+            case "c" if self.board is not None:
+                raise UsageError("target c runs anywhere and takes no --board")
+            case _:
+                pass
 
     @property
     def arduino_board(self) -> str:

@@ -159,12 +159,37 @@ def test_our_own_mistakes_keep_their_traceback(in_folder: Path):
     assert not (in_folder / "out.mlir").exists()
 
 
-def test_interrupt_is_one_line():
+MARKER = """
+from xdsl.passes import ModulePass
+
+
+class MarkerPass(ModulePass):
+    name = "marker"
+
+    def apply(self, ctx, op):
+        pass
+
+
+open("loaded", "w").close()
+"""
+
+
+def test_interrupt_is_one_line(in_folder: Path):
+    # A plugin tells when the tool is up: it is loaded before the standard input is read.
+    (in_folder / "marker.py").write_text(MARKER)
     command = Path(sys.executable).with_name("ceras-opt")
     process = subprocess.Popen(
-        [command, "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [command, "-", "--load-pass-plugin=marker.py"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=in_folder,
+        # A shell's background jobs ignore interrupts, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    time.sleep(1)  # it waits for its standard input
+    deadline = time.monotonic() + 60
+    while not (in_folder / "loaded").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130

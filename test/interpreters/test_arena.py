@@ -57,6 +57,25 @@ def test_the_peak_is_the_lower_bound_here():
     assert liveness.lower_bound() == 64
 
 
+def test_two_reshapes_of_one_value_are_the_same_bytes():
+    module = Parser(
+        CTX,
+        """
+        func.func @main(%x: tensor<1x4xf32>) -> tensor<4xf32> {
+          %a = graph.unary <relu> %x : tensor<1x4xf32>
+          %r = graph.reshape %a : (tensor<1x4xf32>) -> tensor<4xf32>
+          %s = graph.reshape %a : (tensor<1x4xf32>) -> tensor<4x1xf32>
+          %u = graph.unary <exp> %r : tensor<4xf32>
+          %t = graph.reshape %s : (tensor<4x1xf32>) -> tensor<4xf32>
+          %d = graph.binary "add" %t, %u : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+          func.return %d : tensor<4xf32>
+        }""",
+    ).parse_module()
+    expected = run(module, INPUT)["output0"]
+    AllocateBlocksPass().apply(CTX, module)
+    assert np.array_equal(run_in_arena(module, INPUT)["output0"], expected)
+
+
 def test_a_bad_plan_is_found_and_computes_something_else():
     module = network()
     expected = run(module, INPUT)["output0"]
