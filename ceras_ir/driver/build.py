@@ -25,7 +25,6 @@ from ceras_ir.diagnostics import InputError
 from ceras_ir.driver import report
 from ceras_ir.driver.context import load_context
 from ceras_ir.driver.named_file import naming
-from ceras_ir.driver.performance import add_performance
 from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages, target_stages
 
 if TYPE_CHECKING:
@@ -113,6 +112,8 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
             memory["arena_bytes"] = c_arena_bytes(module, options)
         content = report.report(layers, weights, memory)
         if options.target == "vta":
+            from ceras_ir.driver.performance import add_performance
+
             add_performance(content, extra)
     return Build(options, module, layers, content, artefacts, extra, footprint)
 
