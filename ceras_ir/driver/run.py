@@ -100,7 +100,7 @@ def _compile_and_execute(arguments: argparse.Namespace) -> None:
     from ceras_ir.driver.stages import read_network
     from ceras_ir.samples import load_samples
 
-    options = build_options(arguments, arguments.target)
+    options = build_options(arguments, arguments.target).for_host()
     options.check()
     with naming(arguments.model), tempfile.TemporaryDirectory(prefix="ceras-run-") as folder:
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))

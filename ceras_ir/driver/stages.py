@@ -69,6 +69,10 @@ class BuildOptions:
 
         return replace(self, quantize="int8") if carries_quantization(module) else self
 
+    def for_host(self) -> "BuildOptions":
+        """The same, compiled only to run once on this machine: C compilers are slow on text."""
+        return replace(self, weights="file") if self.target == "c" else self
+
     def check(self) -> None:
         """Refuse options that contradict each other, before any work."""
         if not self.is_quantized and self.target in INTEGER_TARGETS:
