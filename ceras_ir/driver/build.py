@@ -107,9 +107,7 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
         artefacts, extra, footprint = emit_arduino(module, options.arduino_board, options.title)
         content = report.report(layers, weights, memory, footprint)
     else:
-        artefacts, extra = emit(module, options)
-        if options.target == "c":
-            memory["arena_bytes"] = c_arena_bytes(module, options)
+        artefacts, extra = emit(module, options, memory)
         content = report.report(layers, weights, memory)
         if options.target == "vta":
             from ceras_ir.driver.performance import add_performance
@@ -118,8 +116,13 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
     return Build(options, module, layers, content, artefacts, extra, footprint)
 
 
-def emit(module: ModuleOp, options: BuildOptions) -> tuple[list[Artefact], dict[str, object]]:
-    """The target's files for a module with placed memory, and its part of the manifest."""
+def emit(
+    module: ModuleOp, options: BuildOptions, memory: dict[str, object]
+) -> tuple[list[Artefact], dict[str, object]]:
+    """
+    The target's files for a module with placed memory, and its part of the manifest; what it
+    needs beyond the plan is added to the totals in `memory`.
+    """
     match options.target:
         case "nnet":
             from ceras_ir.backends.nnet import emit
@@ -132,20 +135,14 @@ def emit(module: ModuleOp, options: BuildOptions) -> tuple[list[Artefact], dict[
             artefacts, extra = emit(module, options.board)
             return [*emit_host(module), *artefacts], extra
         case "c":
-            from ceras_ir.backends.c.emitter import emit
+            from ceras_ir.backends.c.emitter import build, files_of
             from ceras_ir.backends.c.options import COptions
 
-            return emit(module, COptions(weights=options.weights)), {}
+            model = build(module, COptions(weights=options.weights))
+            memory["arena_bytes"] = model.arena_bytes
+            return files_of(model), {}
         case other:
             raise InputError(f"no backend for target {other}")
-
-
-def c_arena_bytes(module: ModuleOp, options: BuildOptions) -> int:
-    """All the memory that the C works in: the plan and the kernels' workspace behind it."""
-    from ceras_ir.backends.c.emitter import build
-    from ceras_ir.backends.c.options import COptions
-
-    return build(module, COptions(weights=options.weights)).arena_bytes
 
 
 def read_manifest(folder: Path) -> dict[str, object]:

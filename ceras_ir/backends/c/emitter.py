@@ -98,7 +98,11 @@ PRINTERS: dict[type[Operation], Printer] = {
 
 def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
     """The files of a network in C, in the order of `manifest.json`."""
-    model = build(module, options or COptions())
+    return files_of(build(module, options or COptions()))
+
+
+def files_of(model: Model) -> list[Artefact]:
+    """The files of a network whose layers are printed already."""
     weights, constants = model.options.weights, model.pool.constants
     crc = 0 if weights == "source" else checksum(constants)
     files = [
