@@ -1,6 +1,5 @@
 """`ceras-compare`: what quantization does to a network, layer by layer and at its end."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 from ceras_ir.diagnostics import InputError, UsageError
 from ceras_ir.driver.diagnostics import run_tool
 from ceras_ir.driver.options import EXIT_STATUS, add_shapes, title_of
+from ceras_ir.driver.tool_parser import ToolParser
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -22,9 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-compare", _compare, argv)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> ToolParser:
     """The command line of `ceras-compare`."""
-    parser = argparse.ArgumentParser(
+    parser = ToolParser(
         "ceras-compare",
         description="Quantize a float network, run it beside the float one, and say where "
         "precision goes: per layer the signal to noise of the layer alone and accumulated, what is "
@@ -71,7 +71,7 @@ class _Variant:
 
 
 def _compare(argv: Sequence[str]) -> int:
-    arguments = make_parser().parse_args(argv)
+    arguments = make_parser().read(argv)
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
 

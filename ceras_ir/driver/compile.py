@@ -1,6 +1,5 @@
 """`ceras-compile`: a model to a folder that its target can run."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,15 +14,16 @@ from ceras_ir.driver.options import (
     add_target,
     build_options,
 )
+from ceras_ir.driver.tool_parser import ToolParser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-compile", _compile, argv)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> ToolParser:
     """The command line of `ceras-compile`."""
-    parser = argparse.ArgumentParser(
+    parser = ToolParser(
         "ceras-compile",
         description="Compile an ONNX model (or IR text) into a folder of artefacts with "
         "manifest.json and report.json.",
@@ -54,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _compile(argv: Sequence[str]) -> int:
-    arguments = make_parser().parse_args(argv)
+    arguments = make_parser().read(argv)
     options = build_options(arguments, arguments.target)
     options.check()
 

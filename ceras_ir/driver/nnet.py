@@ -1,6 +1,5 @@
 """`ceras-nnet`: look into nnet files. Every command checks the whole file first."""
 
-import argparse
 import difflib
 import sys
 from collections.abc import Callable, Sequence
@@ -8,15 +7,16 @@ from pathlib import Path
 
 from ceras_ir.driver.diagnostics import run_tool
 from ceras_ir.driver.named_file import naming
+from ceras_ir.driver.tool_parser import ToolParser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-nnet", _nnet, argv)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> ToolParser:
     """The command line of `ceras-nnet`."""
-    parser = argparse.ArgumentParser(
+    parser = ToolParser(
         "ceras-nnet",
         description="Look into nnet files.",
         epilog="Exit status: 0 done, 1 not a valid file, or the files differ; 2 wrong usage.",
@@ -34,7 +34,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _nnet(argv: Sequence[str]) -> int:
-    arguments = make_parser().parse_args(argv)
+    arguments = make_parser().read(argv)
 
     from ceras_ir.backends.nnet.dump import dump
 

@@ -8,7 +8,6 @@ independent: all of them are processed, and the worst exit status counts.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import IO
 
 from xdsl.context import Context
@@ -27,6 +26,7 @@ from ceras_ir.driver.pipeline_text import build_pipeline, find_pass
 from ceras_ir.driver.plugins import load_plugins
 from ceras_ir.driver.printing import print_module
 from ceras_ir.driver.suggestions import did_you_mean
+from ceras_ir.driver.tool_parser import versions
 
 Emitter = Callable[[Context, ModuleOp, IO[str]], None]
 
@@ -71,7 +71,7 @@ def _information(arguments: OptArguments, universe: Universe) -> str | None:
     if arguments.help:
         return make_parser().format_help().rstrip()
     if arguments.version:
-        return f"ceras-opt {version('ceras-ir')} (xDSL {version('xdsl')})"
+        return versions("ceras-opt")
     if arguments.list_passes:
         from ceras_ir.driver.pass_help import list_passes
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.diagnostics import InputError
 from ceras_ir.driver.diagnostics import run_tool
+from ceras_ir.driver.tool_parser import ToolParser
 
 if TYPE_CHECKING:
     from ceras_ir.analysis.spans import Span
@@ -30,9 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-plan", _plan, argv)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> ToolParser:
     """The command line of `ceras-plan`."""
-    parser = argparse.ArgumentParser(
+    parser = ToolParser(
         "ceras-plan",
         description="Place memory requests below a capacity so that those that are alive at "
         "the same time never overlap, or prove that it is impossible.",
@@ -126,7 +127,7 @@ def _integer(cells: dict[str, str], field: str, where: str) -> int:
 
 
 def _plan(argv: Sequence[str]) -> int:
-    arguments = make_parser().parse_args(argv)
+    arguments = make_parser().read(argv)
 
     from ceras_ir.analysis.exact_offsets import Outcome, place_quickly
     from ceras_ir.analysis.offsets import first_fit

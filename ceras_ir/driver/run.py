@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ceras_ir.diagnostics import InputError, UsageError
 from ceras_ir.driver.diagnostics import run_tool
 from ceras_ir.driver.options import EXIT_STATUS, add_build_options, add_target, build_options
+from ceras_ir.driver.tool_parser import ToolParser
 
 if TYPE_CHECKING:
     from ceras_ir.driver.execute import Executable
@@ -19,9 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-run", _run, argv)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> ToolParser:
     """The command line of `ceras-run`."""
-    parser = argparse.ArgumentParser(
+    parser = ToolParser(
         "ceras-run",
         description="Run an ONNX model (by the interpreter, or compiled for a target), IR text at "
         "any level, or a folder that ceras-compile wrote. Arrays in .npz files are named as "
@@ -51,7 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _run(argv: Sequence[str]) -> int:
     parser = make_parser()
-    arguments = parser.parse_args(argv)
+    arguments = parser.read(argv)
     if arguments.vta_stream is not None:
         from ceras_ir.driver.run_stream import run_stream
 

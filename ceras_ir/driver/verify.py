@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ceras_ir.diagnostics import UsageError
 from ceras_ir.driver.diagnostics import run_tool
 from ceras_ir.driver.options import EXIT_STATUS, add_build_options
+from ceras_ir.driver.tool_parser import ToolParser
 
 if TYPE_CHECKING:
     from ceras_ir.driver.compare import Verdict
@@ -19,9 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-verify", _verify, argv)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> ToolParser:
     """The command line of `ceras-verify`."""
-    parser = argparse.ArgumentParser(
+    parser = ToolParser(
         "ceras-verify",
         description="Run a model at every level of the compiler and on every target, and compare. "
         "One line per level: exact, or the first operation and element that differ.",
@@ -58,7 +59,7 @@ def _targets(text: str) -> tuple[str, ...]:
 
 
 def _verify(argv: Sequence[str]) -> int:
-    arguments = make_parser().parse_args(argv)
+    arguments = make_parser().read(argv)
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
     if arguments.quantize == "none" and set(arguments.targets) - {"c"}:
