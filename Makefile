@@ -37,7 +37,8 @@ check: $(VENV)/.installed-test
 
 fuzz: $(VENV)/.installed-test
 	CERAS_FUZZ_SEEDS=$(SEEDS) CERAS_FUZZ_C_EVERY=1 \
-	  $(BIN)/python -m pytest -q -n $(JOBS) test/frontends/test_fuzz_models.py
+	  $(BIN)/python -m pytest -q -n $(JOBS) test/frontends/test_fuzz_models.py \
+	  test/frontends/test_fuzz_quantized.py
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/tools/generate.py

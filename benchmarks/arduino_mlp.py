@@ -40,7 +40,14 @@ Layers: TypeAlias = list[tuple[Floats, Floats]]
 
 BOARD = "uno_r4_wifi"
 HIDDEN = (40, 50, 60, 70, 80, 120, 160, 200, 400, 600)
-ENCODINGS: dict[EncodingChoice, str] = {"dense": "dense", "csr": "CSR", "csr-int8": "CSR+int8"}
+ENCODINGS: dict[EncodingChoice, str] = {
+    "dense": "dense",
+    "csr": "CSR",
+    "csr-int8": "CSR+int8",
+    "auto": "chosen",
+}
+"""S4's three deployments, and what the compiler chooses layer by layer for this board."""
+
 
 PAPER: dict[tuple[str, int], tuple[int | None, float | None]] = {
     ("dense", 40): (14524, 595.95),
@@ -296,6 +303,7 @@ def print_largest(board: Board) -> None:
         ("dense", 0.0, "240; 251"),
         ("csr", 0.95, "860; 878"),
         ("csr-int8", 0.95, "1200; 1260"),
+        ("auto", 0.95, "-; -"),
     )
     for encoding, zeros, goal in goals:
         found = largest(partial(links, zeros=zeros, encoding=encoding, board=board), 40, 3000)

@@ -7,7 +7,7 @@ Generated C on this machine against ONNX Runtime: one thread, process CPU time, 
 Each round runs both, one after the other, in processes of their own; the medians of the rounds
 are compared. The share of the processor's peak is of the products of a network in the median
 time against a loop of `vpdpbusd` (float: of fused products). Of the 3x3 layers the share is of
-all their products in the sum of the least times of each. A model of yours joins the table.
+all their products in the sum of the times of each. A model of yours joins the table.
 """
 
 import argparse

@@ -1,10 +1,11 @@
 """
-Bytes of memory plans: greedy by size, whole blocks, and ours, beside the lower bound.
+What the plans of networks cost: operations, copies, and bytes of memory beside the lower bound.
 
     python benchmarks/memory_plans.py [--float] MODEL.onnx...
 
 The greedy arena is that of TFLite Micro: the largest value first, each at the lowest gap, no
-result in place of an operand, operations in the order of the model.
+result in place of an operand, operations in the order of the model. Layers are operations as
+imported and after fusion and quantization; requantizations those that run by themselves.
 """
 
 import argparse
@@ -13,43 +14,54 @@ from pathlib import Path
 
 from xdsl.context import Context
 
-from ceras_ir.analysis.exact_offsets import plan_offsets
-from ceras_ir.analysis.liveness import Liveness, analyse
+from ceras_ir.analysis.liveness import Liveness, analyse, steps
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.offsets import by_size
 from ceras_ir.analysis.spans import gap
 from ceras_ir.driver.context import load_context
+from ceras_ir.driver.report import memory_totals
 from ceras_ir.driver.stages import BuildOptions, front_stages, read_network, run_stages
-from ceras_ir.transforms.allocate_blocks import coloured_plan
+from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass, coloured_plan
 from ceras_ir.transforms.reorder_for_memory import ReorderForMemoryPass
 
 ALIGNMENT = 64
 HEAD = (
-    "| network | buffers | greedy by size | blocks | ours | lower bound | gap | saved | seconds |"
+    "| network | layers | fused | requantizations | copied | at least | buffers | greedy by size "
+    "| blocks | ours | lower bound | gap | saved | seconds |"
 )
 
 
 def row(path: str, options: BuildOptions) -> str:
     """The line of one network."""
     module = read_network(path)
+    imported = len(steps(main_function(module)))
     run_stages(load_context(), module, front_stages(options))
     main = main_function(module)
     baseline = by_size(analyse(main, include_io=True, in_place=False).spans, ALIGNMENT)[1]
+    fused = steps(main)
     start = time.perf_counter()
     ReorderForMemoryPass(io=True, alignment=ALIGNMENT).apply(Context(), module)
-    liveness = analyse(main, include_io=True)
-    plan = plan_offsets(liveness.spans, ALIGNMENT)
+    AllocateBlocksPass(io=True, alignment=ALIGNMENT, in_slices=True).apply(Context(), module)
     seconds = time.perf_counter() - start
+    totals = memory_totals(module, include_io=True)
+    liveness = analyse(main, include_io=True)
+    peak, bound = totals["peak_bytes"], totals["lower_bound_bytes"]
+    assert isinstance(peak, int) and isinstance(bound, int)
     blocks, size = _blocks(liveness)
     cells = (
         Path(path).stem,
+        f"{imported}",
+        f"{len(fused)}",
+        f"{totals['requantizations']}",
+        f"{totals['copied_bytes']:,}",
+        f"{totals['copied_bytes_minimum']:,}",
         f"{len(liveness.buffers)}",
         f"{baseline:,}",
         f"{size:,} in {blocks}",
-        f"{plan.peak:,}",
-        f"{plan.bound:,}",
-        f"{gap(plan.peak, plan.bound):.2%}",
-        f"{1 - plan.peak / baseline:.1%}",
+        f"{peak:,}",
+        f"{bound:,}",
+        f"{gap(peak, bound):.2%}",
+        f"{1 - peak / baseline:.1%}",
         f"{seconds:.2f}",
     )
     return f"| {' | '.join(cells)} |"

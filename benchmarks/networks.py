@@ -103,6 +103,62 @@ def resnet18(path: Path, size: int = 224) -> None:
     )
 
 
+def resnet50(path: Path, size: int = 224) -> None:
+    """ResNet-50 with the stride in the 3x3 convolution: 25.6 M parameters."""
+    b = Builder(50)
+    x = b.node("Relu", "stem.relu", [b.conv("input", "stem", 3, 64, 7, 2)])
+    x = b.node("MaxPool", "stem.pool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    channels = 64
+    for stage, count in enumerate((3, 4, 6, 3)):
+        width, out = 64 << stage, 256 << stage
+        for block in range(count):
+            name, stride = f"layer{stage}.{block}", 2 if stage and not block else 1
+            y = b.node("Relu", f"{name}.relu1", [b.conv(x, f"{name}.a", channels, width, 1)])
+            y = b.conv(y, f"{name}.b", width, width, 3, stride)
+            y = b.node("Relu", f"{name}.relu2", [y])
+            y = b.conv(y, f"{name}.c", width, out, 1)
+            skip = x if block else b.conv(x, f"{name}.skip", channels, out, 1, stride)
+            x = b.node("Relu", f"{name}.relu3", [b.node("Add", f"{name}.add", [y, skip])])
+            channels = out
+    save(b.model((1, 3, size, size), b.classifier(x, channels, 1000), 1000), path)
+
+
+def densenet121(path: Path, size: int = 224, growth: int = 32) -> None:
+    """DenseNet-121: every layer of a block reads all that came before it in the block."""
+    b = Builder(121)
+
+    def norm_relu(x: str, name: str, channels: int) -> str:
+        parameters = [
+            b.constant(f"{name}.scale", b.rng.uniform(0.6, 1.2, channels)),
+            b.constant(f"{name}.bias", b.rng.normal(0, 0.2, channels)),
+            b.constant(f"{name}.mean", b.rng.normal(0, 0.2, channels)),
+            b.constant(f"{name}.variance", b.rng.uniform(0.8, 1.6, channels)),
+        ]
+        return b.node(
+            "Relu", f"{name}.relu", [b.node("BatchNormalization", name, [x, *parameters])]
+        )
+
+    channels = 2 * growth
+    x = b.node("Relu", "stem.relu", [b.conv("input", "stem", 3, channels, 7, 2)])
+    x = b.node("MaxPool", "stem.pool", [x], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    for stage, count in enumerate((6, 12, 24, 16)):
+        for layer in range(count):
+            name = f"block{stage}.{layer}"
+            y = norm_relu(x, f"{name}.before", channels)
+            y = b.node("Relu", f"{name}.relu", [b.conv(y, f"{name}.a", channels, 4 * growth, 1)])
+            y = b.conv(y, f"{name}.b", 4 * growth, growth, 3)
+            x = b.node("Concat", f"{name}.concat", [x, y], axis=1)
+            channels += growth
+        x = norm_relu(x, f"transition{stage}.before", channels)
+        if stage < 3:
+            x = b.conv(x, f"transition{stage}", channels, channels // 2, 1)
+            channels //= 2
+            x = b.node(
+                "AveragePool", f"transition{stage}.pool", [x], kernel_shape=[2, 2], strides=[2, 2]
+            )
+    save(b.model((1, 3, size, size), b.classifier(x, channels, 1000), 1000), path)
+
+
 def resnet8(path: Path) -> None:
     """ResNet-8 of MLPerf Tiny: 12.5 M multiplications at 32 x 32."""
     b = Builder(8)

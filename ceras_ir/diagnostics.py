@@ -16,6 +16,16 @@ MAX_FINDINGS = 30
 """How many findings one error prints; the rest are counted, so that a screen holds it."""
 
 
+MAX_NAME, MAX_WIDTH = 200, 2000
+"""Characters of a name, and of a line, that are printed."""
+
+
+def printable(text: str, most: int = MAX_WIDTH) -> str:
+    """One line of bounded length, whatever names the user's file has."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that is wrong at one node of the user's network."""
@@ -28,7 +38,8 @@ class Finding:
     """What is wrong, what was expected, and the way out where there is one."""
 
     def __str__(self) -> str:
-        return f"node '{self.node}' ({self.operator}): error: {self.message}"
+        name, operator = (printable(text, MAX_NAME) for text in (self.node, self.operator))
+        return printable(f"node '{name}' ({operator}): error: {self.message}")
 
 
 class InputError(DiagnosticException):

@@ -7,11 +7,13 @@ the command, so that a change of either builds another.
 
 import hashlib
 import os
+import platform
 import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from ceras_ir.diagnostics import InputError
@@ -35,6 +37,24 @@ def has_compiler() -> bool:
         return bool(compiler("anything"))
     except InputError:
         return False
+
+
+@lru_cache
+def host_flags(purpose: str) -> tuple[str, ...]:
+    """
+    Flags for a program that runs on this machine alone: every instruction that it has. The
+    processor is in them, so that machines that share a cache do not share such programs.
+    """
+    command = [*compiler(purpose), "-march=native", "-x", "c++", "-E", os.devnull]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        return ()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = [platform.processor()]
+    known = [line for line in lines if line.startswith(("flags", "Features"))][:1] or lines[:1]
+    digest = hashlib.sha256("".join(known).encode()).hexdigest()
+    return ("-march=native", f"-DCERAS_HOST_{digest[:12]}")
 
 
 def cache_folder() -> Path:

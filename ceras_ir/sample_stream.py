@@ -1,5 +1,6 @@
 """
-Samples one after the other, straight from `.npz` files: memory does not grow with their number.
+Samples one after the other, straight from `.npz` files or a folder of images: memory does not
+grow with their number.
 
 What files hold is checked before the first sample is read, as `ceras_ir.samples` does.
 Several files, separated by commas, count as one.
@@ -16,6 +17,7 @@ import numpy as np
 
 from ceras_ir.backends.artefacts import TensorInfo
 from ceras_ir.diagnostics import InputError
+from ceras_ir.image_folder import ImageFolder, is_folder
 from ceras_ir.samples import Array, load_samples
 
 
@@ -25,11 +27,16 @@ def stream_samples(
     """How many samples there are, at most `limit`, and the samples."""
     # A file whose name has a comma is one file.
     names = [paths] if Path(paths).exists() else paths.split(",")
-    counts = [_count(name, inputs) for name in names]
+    folders = {name: ImageFolder(name, inputs) for name in names if is_folder(name)}
+    counts = [len(folders[n]) if n in folders else _count(n, inputs) for n in names]
 
     def samples() -> Iterator[dict[str, Array]]:
         left = limit
         for name, count in zip(names, counts, strict=True):
+            if name in folders:
+                yield from folders[name].samples(left)
+                left -= min(left, len(folders[name]))
+                continue
             taken = min(left, len(load_samples(name, inputs)) if count is None else count)
             yield from _read(name, inputs, taken, count is not None)
             left -= taken

@@ -29,16 +29,20 @@ PASSES: tuple[str, ...] = (
     "allocate-blocks",
     "calibrate",
     "check-scales",
+    "choose-precision",
     "choose-recipe",
+    "choose-row-exponents",
     "choose-weight-exponents",
     "convert-graph-to-tile",
     "convert-tile-to-vta",
     "correct-bias",
+    "drop-tie-breakers",
     "eliminate-transposes",
     "encode-weights",
     "equalize-channels",
     "expand-tiles",
     "explain",
+    "fit-functions",
     "fold-batch-norm",
     "fold-dequantized-constants",
     "fold-packing",
@@ -51,6 +55,7 @@ PASSES: tuple[str, ...] = (
     "fuse-residual",
     "fuse-swish",
     "hoist-quantize",
+    "keep-heads-apart",
     "make-signed",
     "observe-ranges",
     "place",
@@ -62,7 +67,9 @@ PASSES: tuple[str, ...] = (
     "reorder-for-memory",
     "round-weights",
     "schedule-tiles",
+    "set-precision",
     "set-recipe",
+    "set-silu",
     "sink-dequantize",
     "snap-scales",
     "space-to-depth",
@@ -74,7 +81,10 @@ PASSES: tuple[str, ...] = (
 )
 """Names of all passes and pipelines of `ceras_ir/transforms`, sorted."""
 
-TARGETS: dict[str, str] = {"c": "ceras_ir.backends.c.target:CTarget"}
+TARGETS: dict[str, str] = {
+    "c": "ceras_ir.backends.c.target:CTarget",
+    "onnx": "ceras_ir.backends.onnx.target:OnnxTarget",
+}
 """Name of a text target of `ceras-opt -t` -> `module:class`."""
 
 

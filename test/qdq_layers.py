@@ -1,74 +1,73 @@
 """
-The layers of a Q/DQ model as models of their own: from the integers that are dequantized to the
-integers that come out. Comparing these one by one keeps a difference from spreading.
+The layers of a quantized model as models of their own: from stored integers to stored integers.
+Comparing these one by one keeps a difference from spreading.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
-from onnx import helper, numpy_helper, shape_inference
+from onnx import helper
+from onnx_models import Array, run_onnxruntime
 
-STORED = {np.dtype(np.int8): onnx.TensorProto.INT8, np.dtype(np.uint8): onnx.TensorProto.UINT8}
+STORED = (np.int8, np.uint8)
 
 
-def layers(path: Path) -> Iterator[onnx.ModelProto]:
-    """One model for each QuantizeLinear that has something to quantize, in order."""
-    model = onnx.load_model_from_string(path.read_bytes())
-    for value in (*model.graph.input, *model.graph.output):
-        first = value.type.tensor_type.shape.dim[0]
-        if first.dim_param:
-            first.ClearField("dim_param")
-            first.dim_value = 1
-    model = shape_inference.infer_shapes(model)
+def layers(
+    model: onnx.ModelProto, inputs: Mapping[str, Array]
+) -> Iterator[tuple[onnx.ModelProto, dict[str, Array]]]:
+    """
+    One model for everything between integers and the next, and between those and the outputs,
+    with what ONNX Runtime feeds it when the whole model is run on `inputs`.
+    """
     graph = model.graph
-    weights = {tensor.name: tensor for tensor in graph.initializer}
-    producer = {name: node for node in graph.node for name in node.output}
-    known = {v.name: v for v in (*graph.value_info, *graph.input, *graph.output)}
-    for last in graph.node:
-        if last.op_type != "QuantizeLinear" or last.input[0] not in producer:
-            continue
-        nodes = {last.output[0]: last}
-        inputs: dict[str, None] = {}
-        stack = [last.input[0]]
+    producer = {name: node for node in graph.node for name in node.output if name}
+    constants = {tensor.name for tensor in graph.initializer} | {""}
+    for node in graph.node:
+        if constants.issuperset(node.input):
+            constants.update(node.output)
+    values = {**inputs, **_values(model, list(producer), inputs)}
+    stored = {n for n in producer if values[n].dtype.type in STORED and n not in constants}
+    outputs = [value.name for value in graph.output if value.name not in stored]
+    for last in (*(name for name in producer if name in stored), *outputs):
+        nodes: set[str] = set()
+        taken: dict[str, Array] = {}
+        stack = [last]
         while stack:
-            node = producer[stack.pop()]
-            if node.output[0] in nodes:
-                continue
-            nodes[node.output[0]] = node
-            if node.op_type == "DequantizeLinear" and node.input[0] not in weights:
-                inputs[node.input[0]] = None
-                continue
-            stack += [n for n in node.input if n and n not in weights]
-        if len(nodes) == 2 or not inputs or any(name not in known for name in inputs):
-            continue
-        ordered = [node for node in graph.node if node.output[0] in nodes]
-        used = {name for node in ordered for name in node.input}
-        part = helper.make_graph(
-            ordered,
-            "layer",
-            [known[name] for name in inputs],
-            [helper.make_tensor_value_info(last.output[0], _type(last, weights), None)],
-            [tensor for name, tensor in weights.items() if name in used],
+            name = stack.pop()
+            if name in inputs or (name in stored and name != last):
+                taken[name] = values[name]
+            elif name in producer and name not in nodes:
+                nodes.update(producer[name].output)
+                stack += producer[name].input
+        if taken and nodes:
+            yield _part(model, nodes, {n: values[n] for n in (*taken, last)}, last), taken
+
+
+def _values(
+    model: onnx.ModelProto, names: list[str], inputs: Mapping[str, Array]
+) -> dict[str, Array]:
+    """What every node computes."""
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    del whole.graph.output[:]
+    whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return run_onnxruntime(whole, inputs)
+
+
+def _part(
+    model: onnx.ModelProto, results: set[str], known: Mapping[str, Array], last: str
+) -> onnx.ModelProto:
+    """The nodes that compute `results`, from and to the values that are `known`."""
+    nodes = [node for node in model.graph.node if results.issuperset(node.output)]
+    used = {name for node in nodes for name in node.input}
+    values = {
+        name: helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
         )
-        yield helper.make_model(part, opset_imports=model.opset_import, ir_version=8)
-
-
-def _type(node: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> int:
-    return STORED[numpy_helper.to_array(weights[node.input[2]]).dtype]
-
-
-def random_inputs(
-    model: onnx.ModelProto, generator: np.random.Generator
-) -> dict[str, NDArray[np.generic]]:
-    """Whole-range integers, in blocks, with extremes; one batch."""
-    arrays: dict[str, NDArray[np.generic]] = {}
-    for value in model.graph.input:
-        shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
-        data = generator.normal(0, 60, shape) + generator.integers(-80, 80)
-        data[generator.random(shape) < 0.05] = 127
-        data[generator.random(shape) < 0.05] = -128
-        arrays[value.name] = np.clip(np.rint(data), -128, 127).astype(np.int8)
-    return arrays
+        for name, array in known.items()
+    }
+    tensors = [tensor for tensor in model.graph.initializer if tensor.name in used]
+    ends = [values[name] for name in known if name != last], [values[last]]
+    graph = helper.make_graph(nodes, "layer", *ends, tensors)
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=8)

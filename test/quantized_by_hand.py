@@ -57,7 +57,9 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
     def at(operand: SSAValue, where: Index) -> Fraction:
         return int(values[operand][where].item()) * scale(operand)
 
-    low, high, slack = -128, 127, Fraction(0)
+    element = graph.quantized_element(op.results[0])
+    assert element is not None
+    low, high, slack = element.low, element.high, Fraction(0)
     match op:
         case graph.LinearOperation():
             assert op.requant is not None
@@ -85,7 +87,9 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
                 # The reciprocal is a fixed-point number, so that ties may go either way.
                 slack = Fraction(1, 1 << 13)
         case graph.LookupOp():
-            total = Fraction(apply(op, float(at(op.input, index))))
+            half = op.tables.shape[1] // 2
+            stored = min(max(int(values[op.input][index].item()), -half), half - 1)
+            total = Fraction(apply(op, float(stored * scale(op.input))))
             slack = Fraction(1, 1 << 12)
         case _:
             raise AssertionError(op.name)

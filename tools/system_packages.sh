@@ -15,6 +15,8 @@ gcc:gcc:the tests that compile and run the generated C
 g++:g++:the tests of the nnet engine
 arm-none-eabi-gcc:gcc-arm-none-eabi libnewlib-arm-none-eabi:the tests that cross-compile for Cortex-M
 qemu-system-arm:qemu-system-arm:the tests that run Cortex-M code in an emulator
+aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu libc6-dev-arm64-cross:the tests that compile for 64-bit Arm
+qemu-aarch64:qemu-user:the tests that run 64-bit Arm code
 mlir-opt-19:mlir-19-tools:the tests that hold our IR to the upstream mlir-opt
 '
 

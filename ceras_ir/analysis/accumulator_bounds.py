@@ -11,12 +11,14 @@ from math import ldexp, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.analysis.precision import NARROW, largest
+from ceras_ir.analysis.ranges import row_exponents
 from ceras_ir.dialects import graph
 
 LARGEST = (1 << 31) - 1
 """What 32 bits hold."""
-LARGEST_INPUT, LARGEST_WEIGHT = 128, 127
-"""Magnitudes of stored inputs and of stored constant weights."""
+LARGEST_WEIGHT = 127
+"""Magnitude of stored constant weights."""
 
 
 @dataclass(frozen=True)
@@ -26,21 +28,28 @@ class Magnitudes:
     taps: int
     """Products per accumulator."""
     weights: NDArray[np.float64] | None
-    """Sum of the magnitudes of the weights; None where they are computed."""
+    """
+    Sum of the magnitudes of the weights, as if all had the greatest step; None where they are
+    computed.
+    """
     bias: NDArray[np.float64]
     """Magnitude of the bias."""
+    input: int
+    """Magnitude of a stored input."""
 
     @classmethod
     def of(cls, op: graph.LinearOperation) -> "Magnitudes":
         shape = graph.shape_of(op.weights)
         weights = graph.constant_array(op.weights)
         bias = None if op.bias is None else graph.constant_array(op.bias)
+        steps = np.exp2(np.array(row_exponents(op) or (0,), np.float64))
         return cls(
             prod(shape[1:]),
             None
             if weights is None
-            else np.abs(weights.reshape(shape[0], -1)).sum(axis=1, dtype=np.float64),
-            np.zeros(shape[0]) if bias is None else np.abs(bias.astype(np.float64)),
+            else np.abs(weights.reshape(shape[0], -1)).sum(axis=1, dtype=np.float64) / steps,
+            np.zeros(shape[0]) if bias is None else np.abs(bias.astype(np.float64)) / steps,
+            1 << NARROW - 1 if weights is None else largest(op.input),
         )
 
     def bound(self, input_exponent: int, weight_exponent: int) -> float:
@@ -54,14 +63,13 @@ class Magnitudes:
         else:
             stored = np.minimum(self.weights * ldexp(1, -weight_exponent) + self.taps / 2, largest)
         bias = self.bias * ldexp(1, -input_exponent - weight_exponent) + 0.5
-        return float((stored * LARGEST_INPUT + bias).max())
+        return float((stored * self.input + bias).max())
 
 
-def fits(bound: float, shift: int, residual_shift: int | None = None) -> bool:
+def fits(bound: float, shift: int, residual: int = 0) -> bool:
     """
-    Whether 32 bits hold everything: the sum of products and bias, the residual moved left,
-    and the half that is added before the right shift.
+    Whether 32 bits hold everything: the sum of products and bias, a residual of magnitude up
+    to `residual` after it was moved left, and the half that is added before the right shift.
     """
     half = 1 << shift - 1 if shift > 0 else 0
-    residual = 0 if residual_shift is None else LARGEST_INPUT << residual_shift
     return bound + residual + half <= LARGEST

@@ -132,11 +132,11 @@ class Schedules:
         k_tiles = -(-c.kblocks // self.kblock)
         inp_blocks = self.kblock * np.where(self.resident & self.inputs_stay, k_tiles, 1)
         wgt_blocks = self.kblock * np.where(self.resident & ~self.inputs_stay, k_tiles, 1)
-        bias = 0 if c.bias_is_uniform else c.nblocks
+        constants = (0 if c.bias_is_uniform else c.nblocks * c.groups) + c.swish * (c.swish > 1)
         return {
             "inp": self.inp_stages * inp_blocks * ih * iw + residual,
             "wgt": self.wgt_stages * self.nblock * wgt_blocks * c.taps + c.residual,
-            "acc": self.acc_stages * self.nblock * self.positions + bias,
+            "acc": (self.acc_stages * self.nblock + c.temporaries) * self.positions + constants,
             "uop": self.nblock * np.where(merged & (not c.is_flat), self.kblock * c.taps, 1),
         }
 

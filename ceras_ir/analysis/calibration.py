@@ -13,8 +13,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.channel_factors import ChannelStatistics
+from ceras_ir.analysis.function_forms import trimmed
 from ceras_ir.analysis.network import input_names, main_function
-from ceras_ir.analysis.observers import LeastSquaresObserver, Observer
+from ceras_ir.analysis.observer_names import ObserverName
+from ceras_ir.analysis.observers import Observer, make_observer
+from ceras_ir.analysis.precision import WIDE, widen, width
 from ceras_ir.analysis.ranges import set_exponent, set_range
 from ceras_ir.backends.artefacts import network_inputs
 from ceras_ir.diagnostics import Finding, InputError, node_name
@@ -26,27 +29,32 @@ Array = NDArray[np.generic]
 
 
 def calibrate(
-    module: ModuleOp, samples: Iterable[Mapping[str, Array]], values: Iterable[SSAValue]
+    module: ModuleOp,
+    samples: Iterable[Mapping[str, Array]],
+    values: Iterable[SSAValue],
+    observer: ObserverName = "mse",
 ) -> None:
     """Run the network on `samples` and record range and exponent of `values`."""
     main = main_function(module)
-    observers: dict[SSAValue, Observer] = {v: LeastSquaresObserver() for v in values}
+    observers: dict[SSAValue, Observer] = {v: make_observer(observer) for v in values}
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
         for value, array in zip(op.results, results, strict=True):
             if value in observers:
-                _observe(observers[value], array, op)
+                _observe(observers[value], value, array, op)
 
     for sample in samples:
         for name, argument in zip(input_names(main), main.body.block.args, strict=True):
             if argument in observers:
-                _observe(observers[argument], sample[name], name)
+                _observe(observers[argument], argument, sample[name], name)
         # What overflows becomes an error that names the operation, not a warning.
         with np.errstate(all="ignore"):
             run(module, sample, look)
-    for value, observer in observers.items():
-        set_range(value, observer.low, observer.high)
-        set_exponent(value, observer.exponent())
+    for value, found in observers.items():
+        set_range(value, found.low, found.high)
+        set_exponent(value, found.exponent())
+        if width(value) == WIDE:
+            widen(value)
 
 
 def calibration_samples(
@@ -94,8 +102,8 @@ def channel_statistics(
         if value not in found:
             channels = array.shape[-1] if array.ndim else 1
             found[value] = ChannelStatistics(np.zeros(channels), np.zeros(channels))
-        found[value].see(array)
-        if not np.isfinite(found[value].peak).all():
+        found[value].see(trimmed(value, array))
+        if not np.isfinite(array).all():
             raise not_finite(_where(value))
 
     watch(module, samples, see)
@@ -107,9 +115,9 @@ def _where(value: SSAValue) -> Operation | str:
     return owner if isinstance(owner, Operation) else value.name_hint or "input"
 
 
-def _observe(observer: Observer, array: Array, where: Operation | str) -> None:
+def _observe(observer: Observer, value: SSAValue, array: Array, where: Operation | str) -> None:
     values = array.astype(np.float32, copy=False)
-    observer.observe(values)
+    observer.observe(trimmed(value, values))
     # Extremes tell: a comparison with NaN is false, and an infinity is an extreme.
     if not np.isfinite([values.min(), values.max()]).all():
         raise not_finite(where)

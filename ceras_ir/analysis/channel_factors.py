@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.channel_slots import ChannelSlots, absorbs
+from ceras_ir.analysis.function_forms import finer_argument, separates
 from ceras_ir.dialects import graph
 
 Vector = NDArray[np.float64]
@@ -78,7 +79,7 @@ class ChannelFactors:
         count = len(self.slots)
         peak, offset = np.zeros(count), np.full(count, NEVER)
         for value, seen in self.statistics.items():
-            np.maximum.at(peak, self.slots[value], seen.peak)
+            np.maximum.at(peak, self.slots[value], seen.peak * 2.0 ** -_spare_bits(value))
         changed = True
         while changed:
             before = offset.copy()
@@ -129,6 +130,10 @@ class ChannelFactors:
             else:
                 per_channel = squares.sum(axis=0)
             np.add.at(total, ids, per_channel)
+        for op in reversed(list(self.main.body.block.ops)):
+            # Functions have slopes of about one, or less.
+            if isinstance(op, graph.UnaryOp) and separates(op):
+                np.add.at(total, self.slots[op.input], total[self.slots[op.result]])
         return total
 
     def _need(self, op: graph.LinearOperation) -> Vector:
@@ -163,6 +168,11 @@ class ChannelFactors:
             if total < best:
                 best, chosen = total, exponents
         return chosen
+
+
+def _spare_bits(value: SSAValue) -> int:
+    """How many bits more than int8 has a value is stored in: the argument of a function."""
+    return max((finer_argument(use.operation) for use in value.uses), default=0)
 
 
 def _weights(op: graph.LinearOperation) -> Vector:

@@ -4,7 +4,8 @@ Which channels of a float network may be rescaled together without changing what
 Every channel (index of the last dimension) of every value belongs to a slot. Channels of one
 slot must be multiplied by one factor; a slot that is pinned keeps factor 1. Convolutions and
 matrix products with constant weights separate their operand's slots from their result's,
-because their weights absorb any factor; what commutes with positive factors ties slots.
+because their weights absorb any factor, and so do functions that become tables; what commutes
+with positive factors ties slots.
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from xdsl.dialects.builtin import Float32Type
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.analysis.function_forms import is_table, separates
 from ceras_ir.analysis.ranges import network_values
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
@@ -112,6 +114,10 @@ class ChannelSlots:
                 if op.residual is not None:
                     self._same(op, [op.residual])
                 self._function(result, op.activation)
+            case graph.UnaryOp() if separates(op):
+                pass
+            case graph.UnaryOp() if is_table(op):
+                self._same(op, [op.input])
             case graph.UnaryOp():
                 self._same(op, [op.input])
                 self._function(result, op.function)

@@ -9,10 +9,18 @@ from dataclasses import dataclass, replace
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph.operation import window_extent
 
+SWISH_TEMPORARIES, SWISH_PASSES, SWISH_CYCLES = 3, 49, 69
+"""Buffers and instructions of a swish in the epilogue, and cycles of one vector."""
+SWISH_CONSTANTS, SWISH_ROWS = 7, 7
+"""Instructions with constants, and vectors that hold them where they are no immediates."""
+
 
 @dataclass(frozen=True)
 class Contraction:
-    """`rows` x `columns` output positions of `nblocks` vectors, from `kblocks` vectors each."""
+    """
+    `rows` x `columns` output positions of `nblocks` vectors, from `kblocks` vectors each, in
+    every group.
+    """
 
     batch: int
     kblocks: int
@@ -30,11 +38,25 @@ class Contraction:
     """ALU operations that shift the sum, 0 or 1."""
     bias_cycles: int = 2
     """Of adding the bias to one vector: 2, or 1 if it is one small number, or 0 if that is 0."""
+    groups: int = 1
+    """Contractions of this shape side by side, on channels of their own."""
+    swish: int = 0
+    """Vectors of constants of a swish in the epilogue: 0 without, 1 where they are immediates."""
 
     @property
     def bias_is_uniform(self) -> bool:
         """Whether the bias need not be on chip."""
         return self.bias_cycles < 2
+
+    @property
+    def swish_cycles(self) -> int:
+        """Of the swish of one vector: constants that are no immediates take one more each."""
+        return 0 if not self.swish else SWISH_CYCLES + SWISH_CONSTANTS * (self.swish > 1)
+
+    @property
+    def temporaries(self) -> int:
+        """Accumulators for each position of one output vector that the epilogue needs besides."""
+        return SWISH_TEMPORARIES * (self.swish > 0)
 
     @property
     def taps(self) -> int:
@@ -85,19 +107,22 @@ class Contraction:
 
 def contraction_of(op: tile.Conv2dOp) -> Contraction:
     """The shape of `op`."""
-    n, c, h, w, _ = tile.memref_type(op.input).get_shape()
-    o, _, kh, kw, _, _ = tile.memref_type(op.weights).get_shape()
+    n, _, h, w, _ = tile.memref_type(op.input).get_shape()
+    o, kblocks, kh, kw, _, _ = tile.memref_type(op.weights).get_shape()
+    groups = op.groups.value.data
     _, _, rows, columns, _ = tile.memref_type(op.output).get_shape()
     sh, sw = op.strides.get_values()
     top, left, bottom, right = op.padding.get_values()
     dh, dw = op.dilations.get_values()
     return Contraction(
-        *(n, c, h, w, o, rows, columns),
+        *(n, kblocks, h, w, o // groups, rows, columns),
         kernel=(kh, kw),
         strides=(sh, sw),
         padding=(top, left, bottom, right),
         dilations=(dh, dw),
         residual=op.residual is not None,
         shifts=int(op.shift.value.data != 0),
+        groups=groups,
+        swish=0 if op.swish is None else 1 if op.uniform_bends is not None else SWISH_ROWS * o,
         bias_cycles=2 if (immediate := op.bias_immediate) is None else int(immediate != 0),
     )

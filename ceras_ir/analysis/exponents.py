@@ -37,7 +37,7 @@ def squared_error(
     values: NDArray[np.float32], exponent: int, low: int = LOW, high: int = HIGH
 ) -> float:
     """The sum of squared differences between `values` and what is stored of them."""
-    scaled = values * np.float32(ldexp(1.0, -exponent))
+    scaled = np.atleast_1d(values) * np.float32(ldexp(1.0, -exponent))
     difference = np.rint(scaled)
     np.clip(difference, low, high, out=difference)
     difference -= scaled

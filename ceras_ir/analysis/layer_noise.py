@@ -3,7 +3,8 @@ Where a quantized network loses precision: its layers beside the same layers in 
 
 Both networks carry `graph.layer = N` on their operations. Errors are measured twice: of what
 really arrives (accumulated), and of one operation alone, fed with the float network's values
-rounded to its operands' types (isolated). Nothing of a sample is kept.
+rounded to its operands' types (isolated). Where one function alone reads a value, what lies beyond
+its flat ends is cut off before: no one sees it. Nothing of a sample is kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.interpreter import Interpreter
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from ceras_ir.analysis.function_forms import trimmed
 from ceras_ir.analysis.network import input_names, main_function
 from ceras_ir.analysis.quantizable import is_alias
 from ceras_ir.analysis.ranges import LAYER, interval
@@ -45,6 +47,10 @@ class LayerNoise:
     channels: int
     scale: float | None
     """Step of the quantized result; None where it stays float."""
+    bits: int = 8
+    """Of the quantized result."""
+    reference_scale: float | None = None
+    """Step of the other network's result; None where that is float."""
     low: float = np.inf
     high: float = -np.inf
     signal: float = 0.0
@@ -75,8 +81,13 @@ class LayerNoise:
         used = self.magnitudes[self.magnitudes > 0]
         return float(np.log2(used.max() / np.median(used))) if used.size else 0.0
 
-    def see(self, real: NDArray[np.float32], bounds: tuple[float, float] | None) -> None:
-        """Take the float values of one sample into account."""
+    def see(
+        self,
+        real: NDArray[np.float32],
+        bounds: tuple[float, float] | None,
+        factors: NDArray[np.float32] | np.float32,
+    ) -> None:
+        """Take the reference's values of one sample into account, `factors` of what is stored."""
         self.low, self.high = min(self.low, float(real.min())), max(self.high, float(real.max()))
         if not self.edges.size:
             low, high = bounds or (self.low, self.high)
@@ -87,9 +98,9 @@ class LayerNoise:
         self.signal += _power(real)
         self.elements += real.size
         if self.scale is not None:
-            # What rounds to a number that int8 holds is not clipped.
-            stored = real / np.float32(self.scale)
-            self.clipped += int(((stored >= 127.5) | (stored < -128.5)).sum())
+            # What rounds to a number that the storage holds is not clipped.
+            stored, most = real / (np.float32(self.scale) * factors), 1 << self.bits - 1
+            self.clipped += int(((stored >= most - 0.5) | (stored < -most - 0.5)).sum())
 
 
 def _power(array: Array) -> float:
@@ -111,16 +122,27 @@ def layer_of(op: Operation) -> int | None:
 
 
 class NoiseMeter:
-    """Measures a quantized network against the float one that it was made from."""
+    """
+    Measures a quantized network against the float one that it was made from, or one variant
+    against another. Then, `aligned`, channels may stand for powers of two of the other's, as
+    `equalize-channels` makes them: which ones, the first sample says.
+    """
 
-    def __init__(self, reference: ModuleOp, quantized: ModuleOp):
+    def __init__(self, reference: ModuleOp, quantized: ModuleOp, *, aligned: bool = False):
         self.reference, self.quantized = reference, quantized
+        self.aligned = aligned
+        self.factors: dict[int, NDArray[np.float32]] = {}
+        self.values: dict[int, SSAValue] = {}
         self.names = input_names(main_function(quantized))
         self.layers: dict[int, LayerNoise] = {}
         self.ranges: dict[int, tuple[float, float] | None] = {}
+        steps: dict[int, float | None] = {}
         for op in main_function(reference).body.block.ops:
             if (number := layer_of(op)) is not None:
                 self.ranges[number] = interval(op.results[0])
+                self.values[number] = op.results[0]
+                element = graph.quantized_element(op.results[0])
+                steps[number] = None if element is None else element.scale
         for op in main_function(quantized).body.block.ops:
             number = layer_of(op)
             if number is None or number not in self.ranges or is_alias(op):
@@ -131,6 +153,8 @@ class NoiseMeter:
                 _operator(op),
                 (graph.shape_of(op.results[0]) or (1,))[-1],
                 None if element is None else element.scale,
+                8 if element is None else element.storage.width.data,
+                steps[number],
             )
         self.interpreter = Interpreter(quantized)
         for functions in network_functions():
@@ -147,11 +171,9 @@ class NoiseMeter:
                 op: Operation, results: tuple[Array, ...], floats: dict[int, Array] = floats
             ) -> None:
                 if (number := layer_of(op)) is not None:
-                    floats[number] = results[0]
+                    floats[number] = _real(op.results[0], results[0])
 
             expected = run(self.reference, sample, look)
-            for number, layer in self.layers.items():
-                layer.see(floats[number].astype(np.float32, copy=False), self.ranges[number])
 
             def compare(
                 op: Operation,
@@ -160,14 +182,46 @@ class NoiseMeter:
                 sample: Mapping[str, Array] = sample,
             ) -> None:
                 number = layer_of(op)
-                if number is None or number not in self.layers:
+                if number is None or number not in self.ranges:
                     return
-                layer = self.layers[number]
                 real = floats[number].astype(np.float32, copy=False)
-                layer.accumulated += _power(_real(op.results[0], results[0]) - real)
-                layer.isolated += _power(self._alone(op, floats, sample) - real)
+                actual = _real(op.results[0], results[0])
+                if self.aligned and number not in self.factors:
+                    self.factors[number] = self._factors(op, real, actual)
+                if number not in self.layers:
+                    return
+                layer, factors = self.layers[number], self.factors.get(number, np.float32(1))
+                # What lies where the next function is flat does not matter to anybody.
+                value, alone = self.values[number], self._alone(op, floats, sample)
+                real = trimmed(value, real)
+                layer.accumulated += _power(trimmed(value, actual * factors) - real)
+                layer.isolated += _power(trimmed(value, alone * factors) - real)
 
-            yield expected, run(self.quantized, sample, compare)
+            actual = run(self.quantized, sample, compare)
+            for number, layer in self.layers.items():
+                real = trimmed(self.values[number], floats[number].astype(np.float32, copy=False))
+                layer.see(real, self.ranges[number], self.factors.get(number, np.float32(1)))
+            yield expected, actual
+
+    def _factors(
+        self, op: Operation, real: NDArray[np.float32], actual: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """What each channel of `actual` is to be multiplied by, a power of two."""
+        if isinstance(op, graph.ReshapeOp | graph.TransposeOp):
+            number = layer_of(op.input.owner) if isinstance(op.input.owner, Operation) else None
+            if number in self.factors:
+                moved = np.broadcast_to(self.factors[number], graph.shape_of(op.input))
+                if isinstance(op, graph.ReshapeOp):
+                    return moved.reshape(graph.shape_of(op.result))
+                return moved.transpose(op.permutation.get_values())
+        axes = tuple(range(real.ndim - 1))
+        mine = (actual.astype(np.float64) ** 2).sum(axis=axes)
+        both = (actual.astype(np.float64) * real).sum(axis=axes)
+        ratio = both / np.where(mine > 0, mine, 1)
+        known = (ratio > 0) & (mine > 0)
+        return np.exp2(np.where(known, np.rint(np.log2(np.where(known, ratio, 1))), 0)).astype(
+            np.float32
+        )
 
     def _alone(
         self, op: Operation, floats: Mapping[int, Array], sample: Mapping[str, Array]
@@ -186,13 +240,23 @@ class NoiseMeter:
             source = source.owner.operands[0]
         if isinstance(source, BlockArgument):
             real = np.asarray(sample[self.names[source.index]])
+            if (stored := graph.quantized_element(source)) is not None:
+                real = dequantize(real, stored)
         elif isinstance(source.owner, graph.ConstantOp):
             return source.owner.array()
         else:
             assert isinstance(source.owner, Operation)
-            number = layer_of(source.owner)
-            assert number is not None, source.owner
-            real = floats[number]
+            if (number := layer_of(source.owner)) is None:
+                # In between, as a function of 16 bits is, which is computed on floats.
+                operands = [self._operand(v, floats, sample) for v in source.owner.operands]
+                made = self.interpreter.run_op(source.owner, tuple(operands))[0]
+                if value is source:
+                    return made
+                real = _real(source, made)
+            else:
+                real = floats[number]
+                if number in self.factors:
+                    real = real.astype(np.float32, copy=False) / self.factors[number]
         element = graph.quantized_element(value)
         return real if element is None else quantize(real.astype(np.float32), element)
 
@@ -202,7 +266,7 @@ def _operator(op: Operation) -> str:
     function = op.properties.get("function") or op.attributes.get("graph.function")
     name = op.name.removeprefix("graph.")
     match op:
-        case graph.LookupOp() if isinstance(function, graph.FunctionAttr):
+        case graph.LookupOp() | graph.UnaryOp() if isinstance(function, graph.FunctionAttr):
             return function.kind.value
         case graph.Conv2dOp() if op.group_count > 1:
             return "conv2d (grouped)"

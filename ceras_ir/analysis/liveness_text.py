@@ -8,6 +8,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.analysis.colouring import interference
 from ceras_ir.analysis.liveness import Liveness, analyse, steps
 from ceras_ir.analysis.network import input_names
+from ceras_ir.analysis.text_table import aligned
 from ceras_ir.diagnostics import node_name
 
 
@@ -18,17 +19,11 @@ def describe(main: FuncOp, *, include_io: bool, alignment: int) -> str:
     rows = list(_rows(main, liveness, len(order)))
     bound = liveness.lower_bound(alignment)
     heads = ("buffer", "bytes", "alive", "steps", "meets", "values")
-    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     lines = [
         f"liveness of @{main.sym_name.data}: {len(order)} steps, {len(rows)} buffers, at most "
         f"{bound} bytes alive{_when(liveness, order, alignment)}"
     ]
-    for row in [heads, *rows]:
-        cells = (
-            cell.rjust(width) if i < 2 else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join(cells).rstrip())
+    lines += aligned([heads, *rows], right=(0, 1))
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 Observers: what calibration keeps of all the arrays that one value takes.
 
 An observer sees one array at a time and keeps none, so that memory does not grow with the
-number of samples. To add one, implement `Observer`.
+number of samples. To add one, implement `Observer` and give it a name in `make_observer`.
 """
 
 from math import gcd
@@ -19,6 +19,24 @@ from ceras_ir.analysis.exponents import (
     fitting_exponent,
     squared_error,
 )
+from ceras_ir.analysis.observer_names import ObserverName
+
+
+def make_observer(name: ObserverName) -> "Observer":
+    """A new observer of one value."""
+    from ceras_ir.analysis.histogram_observers import EntropyObserver, PercentileObserver
+
+    match name:
+        case "mse":
+            return LeastSquaresObserver()
+        case "minmax":
+            return MinMaxObserver()
+        case "average":
+            return MovingAverageObserver()
+        case "percentile":
+            return PercentileObserver()
+        case "entropy":
+            return EntropyObserver()
 
 
 class Observer(Protocol):
@@ -82,6 +100,43 @@ class LeastSquaresObserver:
         first = fitting_exponent(self.magnitude)
         tried = [e for e in self.errors if first - CANDIDATES < e <= first]
         return min(tried, key=lambda e: (self.errors[e], -e))
+
+
+class MinMaxObserver:
+    """The exponent at which nothing that was seen is clipped."""
+
+    def __init__(self) -> None:
+        self.low, self.high = np.inf, -np.inf
+
+    def observe(self, array: NDArray[np.float32]) -> None:
+        self.low = min(self.low, float(array.min()))
+        self.high = max(self.high, float(array.max()))
+
+    def exponent(self) -> int:
+        return fitting_exponent(max(-self.low, self.high))
+
+
+class MovingAverageObserver(MinMaxObserver):
+    """
+    The exponent that holds a moving average of the extremes of each sample, in which a new one
+    counts for a tenth: one strange sample does not decide.
+    """
+
+    WEIGHT = 0.1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.average: float | None = None
+
+    def observe(self, array: NDArray[np.float32]) -> None:
+        super().observe(array)
+        peak = float(np.abs(array).max(initial=0.0))
+        if self.average is None:
+            self.average = peak
+        self.average += self.WEIGHT * (peak - self.average)
+
+    def exponent(self) -> int:
+        return fitting_exponent(self.average or 0.0)
 
 
 def _sampled(array: NDArray[np.float32], count: int) -> NDArray[np.float32]:

@@ -7,7 +7,7 @@ and stays below the peak so far is taken at once: no order is better that has it
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -54,11 +54,20 @@ class _Memory:
     def __init__(self, problem: Problem):
         self.problem = problem
         self.users, self.needs = problem.users(), problem.needs()
-
-    def ready(self, done: int) -> Iterator[int]:
+        self.followers: list[list[int]] = [[] for _ in problem.jobs]
         for number, needs in enumerate(self.needs):
-            if not done >> number & 1 and needs & ~done == 0:
-                yield number
+            while needs:
+                self.followers[needs.bit_length() - 1].append(number)
+                needs ^= 1 << needs.bit_length() - 1
+
+    def first(self) -> tuple[int, ...]:
+        """The jobs that need nothing."""
+        return tuple(n for n, needs in enumerate(self.needs) if not needs)
+
+    def ready(self, before: tuple[int, ...], done: int, number: int) -> tuple[int, ...]:
+        """The jobs that can be next when `done` are, `number` the last; `before` could be then."""
+        freed = [n for n in self.followers[number] if self.needs[n] & ~done == 0]
+        return tuple(sorted([*(n for n in before if n != number), *freed]))
 
     def run(self, done: int, alive: int, number: int) -> tuple[int, int]:
         """Bytes while job `number` runs, and after it, if `alive` were there before."""
@@ -82,33 +91,46 @@ class _Memory:
         return alive + made - reused, alive + made - sum(problem.sizes[b] for b in dying)
 
 
+WIDTH = 2
+"""Jobs looked at for each state, on average, before there are too many."""
+
+
 def best_order(problem: Problem, most_states: int) -> list[int]:
     """Job numbers in an order of least peak; a greedy one if there are too many states."""
     memory = _Memory(problem)
     everything = (1 << len(problem.jobs)) - 1
     alive = sum(problem.sizes[b] for b in problem.given)
     # Peak so far, jobs left, set done, bytes alive; ties go to what is nearest the end.
-    queue = [(alive, len(problem.jobs), 0, alive)]
+    queue = [(alive, len(problem.jobs), 0, alive, memory.first())]
     came: dict[int, tuple[int, int]] = {}
     seen: set[int] = set()
+    looked_at = 0
     while queue:
-        peak, left, done, alive = heapq.heappop(queue)
+        peak, left, done, alive, ready = heapq.heappop(queue)
         if done == everything:
             return _path(came, done)
         if done in seen:
             continue
         seen.add(done)
-        if len(seen) > most_states:
+        options: list[tuple[int, int, int]] = []
+        for number in ready:
+            looked_at += 1
+            option = (number, *memory.run(done, alive, number))
+            if option[1] <= peak and option[2] <= alive:
+                options = [option]  # Costs nothing: no other order is better.
+                break
+            options.append(option)
+        if len(seen) > most_states or looked_at > WIDTH * most_states:
             return _greedy(memory, everything)
-        options = [(number, *memory.run(done, alive, number)) for number in memory.ready(done)]
-        free = [o for o in options if o[1] <= peak and o[2] <= alive]
-        for number, during, after in free[:1] or options:
+        for number, during, after in options:
             next_done = done | 1 << number
             if next_done in seen:
                 continue
             if next_done not in came or max(peak, during) < came[next_done][1]:
                 came[next_done] = number, max(peak, during)
-                heapq.heappush(queue, (max(peak, during), left - 1, next_done, after))
+                following = memory.ready(ready, next_done, number)
+                entry = (max(peak, during), left - 1, next_done, after, following)
+                heapq.heappush(queue, entry)
     raise AssertionError("the order that jobs are given in is one")
 
 
@@ -121,14 +143,20 @@ def _path(came: dict[int, tuple[int, int]], done: int) -> list[int]:
     return order[::-1]
 
 
+GREEDY = 64
+"""Of how many jobs that could be next one is taken, the earliest in the order there is."""
+
+
 def _greedy(memory: _Memory, everything: int) -> list[int]:
     """Always the job that leaves the least alive, then the one that needs the least."""
     order: list[int] = []
     done = 0
     alive = sum(memory.problem.sizes[b] for b in memory.problem.given)
+    ready = memory.first()
     while done != everything:
-        options = ((*memory.run(done, alive, n), n) for n in memory.ready(done))
+        options = ((*memory.run(done, alive, n), n) for n in ready[:GREEDY])
         _, alive, number = min(options, key=lambda o: (o[1], o[0], o[2]))
         order.append(number)
         done |= 1 << number
+        ready = memory.ready(ready, done, number)
     return order

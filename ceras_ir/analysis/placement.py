@@ -6,7 +6,7 @@ each direction that it crosses, however many operations read it; the network's a
 and results are the CPU's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp
@@ -34,12 +34,16 @@ class Cost:
 
     cpu: float
     fpga: float | None
+    name: str = "fpga"
+    """What the accelerator is called."""
+    note: str = ""
+    """What else the model says."""
 
     def __str__(self) -> str:
-        if self.cpu == self.fpga == 0.0:
+        if self.cpu == self.fpga == 0.0 and not self.note:
             return "no time: the same bytes under another shape"
         fpga = "cannot" if self.fpga is None else f"{self.fpga:.1f} us"
-        return f"cpu {self.cpu:.1f} us, fpga {fpga}"
+        return f"cpu {self.cpu:.1f} us, {self.name} {fpga}{self.note}"
 
 
 def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
@@ -92,11 +96,14 @@ def transfer(value: SSAValue, board: FpgaBoard) -> float:
 
 
 def cheapest(
-    main: FuncOp, costs: Mapping[Operation, Cost], pins: Mapping[Operation, bool], board: FpgaBoard
+    main: FuncOp,
+    costs: Mapping[Operation, Cost],
+    pins: Mapping[Operation, bool],
+    price_of: Callable[[SSAValue], float],
 ) -> tuple[float, set[Operation]]:
     """
     The least modelled microseconds of one inference, and what runs on the FPGA for them.
-    `pins` says of some operations whether they must.
+    `pins` says of some operations whether they must; `price_of` is for a value to change sides.
     """
     graph = FlowGraph()
     nodes = {op: graph.add_node() for op in steps(main)}
@@ -113,7 +120,7 @@ def cheapest(
         readers = sorted({nodes[use.operation] for use in value.uses if use.operation in nodes})
         if value in returned:
             readers.append(SINK)
-        price = _ns(transfer(value, board))
+        price = _ns(price_of(value))
         to_cpu, to_fpga = graph.add_node(), graph.add_node()
         graph.add_edge(maker, to_cpu, price)
         graph.add_edge(to_fpga, maker, price)

@@ -1,9 +1,10 @@
-"""How maximum pooling is cut into blocks, and which poolings can be."""
+"""How poolings are cut into blocks, and which maxima can be."""
 
 from dataclasses import dataclass
 
 from ceras_ir.analysis.blocks import even_blocks, widest_pad
-from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.timing import Timing
 
 
@@ -26,6 +27,11 @@ class Pooling:
         return (rows - 1) * sh + kh, (columns - 1) * sw + kw
 
     @property
+    def is_global(self) -> bool:
+        """Whether a plane is one window, and so consecutive in DRAM."""
+        return self.rows == self.columns == 1 and self.kernel == (self.height, self.width)
+
+    @property
     def is_separable_in_place(self) -> bool:
         """
         Whether maxima along a row can replace its elements: with stride 1 one step at a time,
@@ -46,14 +52,55 @@ def pooling_blocks(p: Pooling, board: VtaBoard) -> tuple[int, int] | None:
                 continue
             if max(_pads(p, rows, columns)) > widest_pad(board):
                 continue
-            blocks = -(-p.rows // rows) * -(-p.columns // columns)
-            passes = p.kernel[0] + p.kernel[1] + 2
-            along = 2 * (p.kernel[1] - 1) * ih * (iw if p.strides[1] == 1 else columns)
-            cycles = 2 * ih * iw + along + outputs * (1 + 2 * p.kernel[0])
-            total = blocks * (cycles + passes * Timing.pipeline)
+            total = maximum_cycles(p, rows, columns)
             if best is None or total < best[0]:
                 best = (total, rows, columns)
     return None if best is None else best[1:]
+
+
+def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
+    """About how long the maxima of one plane take, in blocks of this size."""
+    ih, iw = p.window(rows, columns)
+    blocks = -(-p.rows // rows) * -(-p.columns // columns)
+    passes = p.kernel[0] + p.kernel[1] + 2
+    along = 2 * (p.kernel[1] - 1) * ih * (iw if p.strides[1] == 1 else columns)
+    cycles = 2 * ih * iw + along + rows * columns * (1 + 2 * p.kernel[0])
+    return blocks * (cycles + passes * Timing.pipeline)
+
+
+def averaging_blocks(p: Pooling, weight_tiles: int, board: VtaBoard) -> tuple[int, int, int] | None:
+    """Planes, rows and columns of the cheapest block that fits twice, or None."""
+    best: tuple[float, int, int, int] | None = None
+    for rows in even_blocks(p.rows):
+        for columns in even_blocks(p.columns):
+            ih, iw = p.window(rows, columns)
+            most = min(board.inp // (2 * ih * iw), (board.acc - 1) // (2 * rows * columns))
+            if not most or max(_pads(p, rows, columns)) > widest_pad(board):
+                continue
+            planes = min(most, p.planes, board.portable_uops // 2)
+            planes = -(-p.planes // -(-p.planes // planes))
+            cycles = averaging_cycles(p, weight_tiles, (planes, rows, columns), board)
+            if best is None or cycles < best[0]:
+                best = (cycles, planes, rows, columns)
+    return None if best is None else best[1:]
+
+
+def averaging_cycles(
+    p: Pooling, weight_tiles: int, blocks: tuple[int, int, int], board: VtaBoard
+) -> float:
+    """About how long an average takes: the longer of its loads and its arithmetic."""
+    timing = Timing.of(board)
+    planes, rows, columns = blocks
+    ih, iw = p.window(rows, columns)
+    count = -(-p.planes // planes) * -(-p.rows // rows) * -(-p.columns // columns)
+    vectors = planes * rows * columns
+    passes = p.kernel[0] * p.kernel[1] * weight_tiles
+    compute = passes * (vectors + timing.pipeline) + 7 * (vectors + timing.pipeline)
+    loads = 1 if p.is_global else planes
+    beats = timing.beats(ih * iw * planes * ELEMENT_BYTES[MemoryType.INP])
+    load = loads * (timing.read_latency + timing.load) + beats
+    store = vectors * timing.store_element + timing.write_latency
+    return count * max(compute, load, store) + min(compute, load) + store
 
 
 def _pads(p: Pooling, rows: int, columns: int) -> tuple[int, int, int, int]:

@@ -8,16 +8,14 @@ its surroundings.
 
 from math import prod
 
-from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from ceras_ir.analysis.precision import stays_float
 from ceras_ir.analysis.ranges import network_values
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.elementwise import QUANTIZED_BINARIES
-
-PRECISION, FLOAT = "graph.precision", "f32"
-"""Attribute of an operation and its value for one that stays float."""
 
 SNAPPED = "graph.snapped"
 """Attribute of a function whose inside `snap-scales` made float again, to be quantized."""
@@ -104,7 +102,7 @@ def quantized_operations(main: FuncOp) -> dict[Operation, None]:
     The operations of a float network that become quantized, in order: those that compute,
     and those that move elements which come from a quantized operation or go to one.
     """
-    ops = [op for op in main.body.block.ops if op.attributes.get(PRECISION) != StringAttr(FLOAT)]
+    ops = [op for op in main.body.block.ops if not stays_float(op)]
     chosen = {op: None for op in ops if computes(op)}
     movers = [op for op in ops if keeps_scale(op)]
     count = -1

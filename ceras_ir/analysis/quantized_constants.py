@@ -1,5 +1,6 @@
 """The integers of a quantized network: weights, biases and tables, from float constants."""
 
+from collections.abc import Sequence
 from math import ldexp
 
 import numpy as np
@@ -7,57 +8,89 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
+    IntegerType,
     LocationAttr,
     TensorType,
     i8,
-    i32,
 )
 
-from ceras_ir.analysis.exponents import HIGH, WEIGHT_LOW
+from ceras_ir.analysis.precision import NARROW, limits
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.interpreters.integer import dequantize, quantize
 
 
-def int8_type(exponent: int) -> UniformType:
-    """int8 in steps of `2**exponent`, no zero point."""
-    return UniformType(ldexp(1.0, exponent))
+def stored_type(exponent: int, bits: int = NARROW, rows: Sequence[int] = ()) -> UniformType:
+    """
+    Integers of 8, 16 or 32 bits in steps of `2**exponent`, no zero point; with `rows`, what to add
+    to the exponent for each index of the first dimension.
+    """
+    if rows:
+        scales = [ldexp(1.0, exponent + row) for row in rows]
+        return UniformType(scales, storage=IntegerType(bits), axis=0)
+    return UniformType(ldexp(1.0, exponent), storage=IntegerType(bits))
 
 
-def int8_constant(
-    values: NDArray[np.generic], exponent: int, location: LocationAttr
+def stored_constant(
+    values: NDArray[np.generic],
+    exponent: int,
+    location: LocationAttr,
+    bits: int = NARROW,
+    rows: Sequence[int] = (),
 ) -> graph.ConstantOp:
-    """Constants as integers in [-127, 127], rounded half to even."""
-    scaled = np.rint(values.astype(np.float32) * np.float32(ldexp(1.0, -exponent)))
-    stored = np.clip(scaled, WEIGHT_LOW, HIGH).astype(np.int8)
-    return graph.ConstantOp.from_array(stored, int8_type(exponent), location=location)
+    """Constants as integers, rounded half to even; the least one is left out: [-127, 127]."""
+    scaled = np.rint(values.astype(np.float32) * _reciprocals(exponent, rows, values.ndim))
+    _, high = limits(bits)
+    stored = np.clip(scaled, -high, high).astype(f"int{bits}")
+    return graph.ConstantOp.from_array(stored, stored_type(exponent, bits, rows), location=location)
 
 
 def bias_constant(
-    values: NDArray[np.generic], exponent: int, location: LocationAttr
+    values: NDArray[np.generic], exponent: int, location: LocationAttr, rows: Sequence[int] = ()
 ) -> graph.ConstantOp | None:
     """
     A bias in 32 bits at the accumulator's exponent, rounded half to even; None where it does
     not fit, because it is never clipped.
     """
-    stored = np.rint(values.astype(np.float64) * ldexp(1.0, -exponent))
+    stored = np.rint(values.astype(np.float64) * _reciprocals(exponent, rows, 1))
     if np.abs(stored).max(initial=0) >= 2.0**31:
         return None
-    element = UniformType(ldexp(1.0, exponent), storage=i32)
+    element = stored_type(exponent, 32, rows)
     return graph.ConstantOp.from_array(stored.astype(np.int32), element, location=location)
 
 
+def _reciprocals(exponent: int, rows: Sequence[int], rank: int) -> NDArray[np.float32]:
+    """One over the step, of all numbers or of each index of the first dimension."""
+    steps = np.exp2(-(np.array(rows or (0,), np.float32) + np.float32(exponent)))
+    return steps.reshape(-1, *(1,) * (rank - 1)) if rows else steps.reshape(())
+
+
 def lookup_table(
-    function: graph.FunctionAttr, source: int, target: int
+    function: graph.FunctionAttr, source: int, target: int, entries: int = 256
 ) -> DenseIntOrFPElementsAttr:
     """
-    `quantize(function(dequantize(i)))` for i from -128 to 127: bit for bit what the three
-    operations `graph.dequantize`, `graph.unary` and `graph.quantize` would give.
+    `quantize(function(dequantize(i)))` for i from -entries/2 to entries/2 - 1: bit for bit what
+    the three operations `graph.dequantize`, `graph.unary` and `graph.quantize` would give.
     """
-    stored = np.arange(-128, 128).astype(np.int8)
+    table = _entries(function, source, target, entries)
+    return DenseIntOrFPElementsAttr(TensorType(i8, [entries]), BytesAttr(table.tobytes()))
+
+
+def lookup_tables(
+    function: graph.FunctionAttr, exponents: Sequence[tuple[int, int]], entries: int
+) -> DenseIntOrFPElementsAttr:
+    """One row for each pair of exponents of argument and result."""
+    rows = [_entries(function, source, target, entries) for source, target in exponents]
+    data = BytesAttr(np.stack(rows).tobytes())
+    return DenseIntOrFPElementsAttr(TensorType(i8, [len(rows), entries]), data)
+
+
+def _entries(
+    function: graph.FunctionAttr, source: int, target: int, entries: int
+) -> NDArray[np.int8]:
+    stored = np.arange(-entries // 2, entries // 2).astype(np.int32)
     # A function may overflow far outside what the network computes; infinity saturates.
     with np.errstate(all="ignore"):
-        values = apply_function(function, dequantize(stored, int8_type(source)))
-    table = quantize(values.astype(np.float32), int8_type(target)).astype(np.int8)
-    return DenseIntOrFPElementsAttr(TensorType(i8, [256]), BytesAttr(table.tobytes()))
+        values = apply_function(function, dequantize(stored, stored_type(source)))
+    return quantize(values.astype(np.float32), stored_type(target)).astype(np.int8)

@@ -27,6 +27,9 @@ RANGE, EXPONENT, INPUT_RANGE = "graph.range", "graph.exponent", "graph.input_ran
 WEIGHT_EXPONENT = "graph.weight_exponent"
 """The exponent of the constant weights of a convolution or matrix product."""
 
+ROW_EXPONENTS = "graph.row_exponents"
+"""By how much the exponent of each output channel's weights differs from that; not positive."""
+
 LAYER = "graph.layer"
 """A number that an operation keeps when it is quantized, for comparing it with its float form."""
 
@@ -113,6 +116,14 @@ def weight_exponent(op: Operation) -> int | None:
     """The exponent chosen for the constant weights of `op`."""
     attribute = op.attributes.get(WEIGHT_EXPONENT)
     return attribute.value.data if isinstance(attribute, IntegerAttr) else None
+
+
+def row_exponents(op: Operation) -> tuple[int, ...] | None:
+    """What to add to `weight_exponent` for each output channel, if they differ."""
+    attribute = op.attributes.get(ROW_EXPONENTS)
+    if not isinstance(attribute, DenseArrayBase):
+        return None
+    return tuple(int(v) for v in attribute.get_values())
 
 
 def network_values(block: Block) -> Iterator[SSAValue]:

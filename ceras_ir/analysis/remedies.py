@@ -29,17 +29,22 @@ def remedies(layer: LayerNoise) -> list[str]:
     if layer.imbalance > IMBALANCED:
         found.append(
             f"its largest channel is {2**layer.imbalance:.0f} times the median one: "
-            "recipe=channels gives channels their own powers of two"
+            "--recipe channels-rounding gives channels their own powers of two"
         )
     if layer.clipped_share > CLIPPED:
         found.append(
             f"{layer.clipped_share:.1%} of its elements are clipped: more samples, "
-            "or recipe=channels"
+            "--observer minmax, or --recipe channels-rounding"
         )
     if "conv2d" in layer.operator or layer.operator == "matmul":
-        found.append("recipe=bias takes the mean error of its weights out of its bias")
+        found.append("--recipe bias takes the mean error of its weights out of its bias")
     if used.size < layer.magnitudes.size:
         dead = layer.magnitudes.size - used.size
         found.append(f"{dead} of its {layer.magnitudes.size} channels are always zero")
-    found.append('graph.precision = "f32" on the operation keeps it in float on the CPU')
+    # Converters join the names of all that they have fused; the last is enough.
+    *before, last = layer.name.split(";")
+    name = f"*;{last}" if before else last
+    if layer.bits == 8:
+        found.append(f"--int16 '{name}' stores its result in 16 bits")
+    found.append(f"--float '{name}' computes it in float")
     return found

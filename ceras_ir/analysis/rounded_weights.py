@@ -1,7 +1,5 @@
 """Weights as multiples of a power of two: to the nearest, or so that errors cancel."""
 
-from math import ldexp
-
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
@@ -31,16 +29,16 @@ def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
     ]
 
 
-def nearest(weights: Real, exponent: int) -> Real:
-    """Rounded half to even and clamped, as `quantize-graph` does it."""
-    step = ldexp(1.0, exponent)
+def nearest(weights: Real, step: Real | float) -> Real:
+    """Rounded half to even to multiples of `step` and clamped, as `quantize-graph` does it."""
     return np.clip(np.rint(weights / step), WEIGHT_LOW, HIGH) * step
 
 
-def compensated(weights: Real, pairs: Real, exponent: int) -> Real:
+def compensated(weights: Real, pairs: Real, steps: Real) -> Real:
     """
-    `weights` [groups, outputs, K] rounded column by column; the error of each, as far as inputs
-    are correlated by `pairs` [groups, K, K], is taken up by the columns that follow.
+    `weights` [groups, outputs, K], of `steps` [groups, outputs, 1], rounded column by column; the
+    error of each, as far as inputs are correlated by `pairs` [groups, K, K], is taken up by the
+    columns that follow.
     """
     length = weights.shape[2]
     diagonal = np.einsum("gii->gi", pairs)
@@ -54,7 +52,7 @@ def compensated(weights: Real, pairs: Real, exponent: int) -> Real:
         errors = np.empty((*weights.shape[:2], end - start))
         for i in range(start, end):
             column = rest[:, :, i]
-            result[:, :, i] = nearest(column, exponent)
+            result[:, :, i] = nearest(column, steps[:, :, 0])
             error = (column - result[:, :, i]) / upper[:, i, i][:, None]
             errors[:, :, i - start] = error
             rest[:, :, i + 1 : end] -= error[:, :, None] * upper[:, None, i, i + 1 : end]

@@ -40,7 +40,9 @@ class S3Blocks:
 
 def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
     """Why an algorithm of S3 cannot run, or None."""
-    if not shape.is_flat:
+    if shape.swish:
+        return "S3's algorithms have no swish; use schedule=auto"
+    if not shape.is_flat or shape.groups > 1:
         return "S3's algorithms are for matrix products; use schedule=auto for convolutions"
     if blocks.positions % LANES:
         return f"its M-block must be a multiple of {LANES} positions, got {blocks.positions}"

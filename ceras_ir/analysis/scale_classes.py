@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.analysis.precision import width
 from ceras_ir.analysis.quantizable import data_operands, is_alias, keeps_scale
 from ceras_ir.analysis.ranges import exponent, missing_range
 from ceras_ir.dialects import graph
@@ -41,16 +42,25 @@ def value_exponent(value: SSAValue) -> int:
     raise missing_range(value)
 
 
+def source_of(value: SSAValue) -> SSAValue:
+    """The value whose elements `value` has in another order."""
+    owner = value.owner
+    while isinstance(owner, Operation) and is_alias(owner) and exponent(value) is None:
+        value = owner.operands[0]
+        owner = value.owner
+    return value
+
+
 def requantizations(ops: Iterable[Operation]) -> int:
     """How many values must be rescaled at run time because a reader asks for another scale."""
-    asked: dict[tuple[SSAValue, int], None] = {}
+    asked: dict[tuple[SSAValue, int, int], None] = {}
     for op in ops:
         if not keeps_scale(op):
             continue
-        wanted = value_exponent(op.results[0])
+        wanted = value_exponent(op.results[0]), width(op.results[0])
         for value in op.operands:
-            if not is_constant(value) and value_exponent(value) != wanted:
-                asked[value, wanted] = None
+            if not is_constant(value) and (value_exponent(value), width(value)) != wanted:
+                asked[value, *wanted] = None
     return len(asked)
 
 
@@ -68,12 +78,17 @@ class ScaleClasses:
             if keeps_scale(op) and not isinstance(op, graph.ConcatOp):
                 self._join(op.operands[0], op.results[0])
         self.exponents = {root: self._preferred(root) for root in self.members}
+        self.widths = {root: max(width(v) for v in self.members[root]) for root in self.members}
         self._merge_concatenations()
         self.raises = dict.fromkeys(self.members, 0)
 
     def __getitem__(self, value: SSAValue) -> int:
         """The exponent of a value, constants included."""
         return value_exponent(value) if is_constant(value) else self.exponents[self.root[value]]
+
+    def width(self, value: SSAValue) -> int:
+        """In how many bits a value is stored; its class follows the widest of its members."""
+        return width(value) if is_constant(value) else self.widths[self.root[value]]
 
     def coarsen(self, value: SSAValue, least: int) -> bool:
         """Raise the exponent of a value's class to `least`; whether it rose."""
@@ -113,14 +128,20 @@ class ScaleClasses:
                 for operand in op.inputs:
                     if is_constant(operand) or self.root[operand] is self.root[op.result]:
                         continue
-                    if self._may_become(self.root[operand], self[op.result]):
+                    if self._may_become(self.root[operand], op.result):
                         self._join(operand, op.result)
                         changed = True
 
-    def _may_become(self, root: SSAValue, wanted: int) -> bool:
-        """Whether the class has that exponent, or is read only where that exponent is asked for."""
-        if self.exponents[root] == wanted:
+    def _may_become(self, root: SSAValue, whole: SSAValue) -> bool:
+        """
+        Whether the class is stored like `whole`, or is read only where that is asked for. A
+        class in 16 bits does not give them up.
+        """
+        wanted = self._form(whole)
+        if (self.exponents[root], self.widths[root]) == wanted:
             return True
+        if self.widths[root] > wanted[1]:
+            return False
         for value in self.members[root]:
             for use in value.uses:
                 reader = use.operation
@@ -128,6 +149,10 @@ class ScaleClasses:
                     continue
                 if reader not in self.ops or not isinstance(reader, graph.ConcatOp):
                     return False
-                if self[reader.result] != wanted:
+                if self._form(reader.result) != wanted:
                     return False
         return True
+
+    def _form(self, value: SSAValue) -> tuple[int, int]:
+        """Exponent and width of a value."""
+        return self[value], self.width(value)

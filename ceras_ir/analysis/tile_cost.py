@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.analysis.blocks import MERGE_FROM, Schedules
+from ceras_ir.analysis.contraction import SWISH_PASSES
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.timing import Timing
@@ -21,6 +22,7 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
     start = timing.read_latency + timing.load
     ih, iw = s.window
     m_tiles = c.batch * -(-c.rows // s.rows) * -(-c.columns // s.columns)
+    # Groups come one after the other, each with its own channels and weights.
     n_tiles = -(-c.nblocks // s.nblock)
     k_tiles = -(-c.kblocks // s.kblock)
     tiles = m_tiles * n_tiles
@@ -28,8 +30,13 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
 
     # Clearing, adding the bias, shifting and clamping; the residual's GEMM.
     steps = np.where(s.nblock >= MERGE_FROM, k_tiles, c.kblocks * c.taps)
-    compute = 1.0 * vectors * (c.kblocks * c.taps + 3 + c.bias_cycles + c.shifts + c.residual)
-    compute += tiles * timing.pipeline * (steps + 4 + c.shifts + c.residual * s.nblock)
+    compute = (
+        1.0
+        * vectors
+        * (c.kblocks * c.taps + 3 + c.bias_cycles + c.shifts + c.residual + c.swish_cycles)
+    )
+    passes = s.nblock * (c.residual + SWISH_PASSES * (c.swish > 0))
+    compute += tiles * timing.pipeline * (steps + 4 + c.shifts + passes)
     overflow = s.micro_ops > board.portable_uops
     reload = start + s.nblock * s.kblock * c.taps * 4 / timing.bus_bytes
     compute += overflow * tiles * k_tiles * reload
@@ -53,4 +60,4 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
     exposed += np.where((s.acc_stages == 1) & (tiles > 1), store, 0)
     first = (inp + wgt) / np.maximum(inp_blocks, wgt_blocks)
     busiest = np.maximum(compute, np.maximum(inp + wgt, store))
-    return busiest + exposed + first + store / (m_tiles * c.nblocks)
+    return c.groups * (busiest + exposed) + first + store / (m_tiles * c.nblocks)

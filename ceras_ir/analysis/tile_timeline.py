@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ceras_ir.analysis.blocks import MERGE_FROM, Blocks, Schedules
-from ceras_ir.analysis.contraction import Contraction
+from ceras_ir.analysis.contraction import SWISH_PASSES, Contraction
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.timing import STORE_BURST, Timing
@@ -57,10 +57,11 @@ class _Walk:
         self.load = self.compute = timing.read_latency + 2 * timing.fetch_batch
         self.compute += self.start + min(uops, self.most_uops) / 2
         self.reload = self.start + self.most_uops / 2 if uops > self.most_uops else 0
-        total = m_tiles * len(n_sizes) * len(self.k_sizes)
-        tiles, marks = m_tiles * len(n_sizes), list[tuple[int, float]]()
-        for walked, (n, size, first) in enumerate(self._tiles(m_tiles, n_sizes), 1):
-            self._tile(n, size, first)
+        tiles, marks = c.groups * m_tiles * len(n_sizes), list[tuple[int, float]]()
+        total = tiles * len(self.k_sizes)
+        walk = (tile for _ in range(c.groups) for tile in self._tiles(m_tiles, n_sizes))
+        for walked, (size, first) in enumerate(walk, 1):
+            self._tile(size, first)
             if total > MOST_STEPS and walked * len(self.k_sizes) * 2 >= MOST_STEPS:
                 marks.append((walked, self.compute))
                 if walked * len(self.k_sizes) >= MOST_STEPS and len(marks) > 1:
@@ -68,20 +69,20 @@ class _Walk:
                     return max(self.store, now) + (tiles - walked) * (now - then) / (z - a)
         return max(self.store, self.compute)
 
-    def _tiles(self, m_tiles: int, n_sizes: list[int]) -> Iterator[tuple[int, int, bool]]:
-        """N-block, its size, and whether the operand that stays must be loaded."""
+    def _tiles(self, m_tiles: int, n_sizes: list[int]) -> Iterator[tuple[int, bool]]:
+        """The size of each N-block, and whether the operand that stays must be loaded."""
         if self.b.order is Order.NMK:
-            for n, size in enumerate(n_sizes):
+            for size in n_sizes:
                 self.turns[1] += self.stays
                 for m in range(m_tiles):
-                    yield n, size, m == 0
+                    yield size, m == 0
         else:
             for _ in range(m_tiles):
                 self.turns[0] += self.stays
                 for n, size in enumerate(n_sizes):
-                    yield n, size, n == 0
+                    yield size, n == 0
 
-    def _tile(self, n: int, nblock: int, first: bool) -> None:
+    def _tile(self, nblock: int, first: bool) -> None:
         c, b, pipeline = self.c, self.b, self.timing.pipeline
         self.turns[2] += 1
         acc = self.turns[2] % b.stages[2]
@@ -94,9 +95,10 @@ class _Walk:
             self._step(k, kblock, nblock, first)
         drain = b.drain or nblock
         passes = (3 + c.shifts, b.positions * (2 + c.bias_cycles + c.shifts))
+        swish = c.swish_cycles * b.positions + SWISH_PASSES * pipeline * (c.swish > 0)
         for i in range(0, nblock, drain):
             count = min(drain, nblock - i)
-            self.compute += passes[0] * pipeline + count * passes[1]
+            self.compute += passes[0] * pipeline + count * (passes[1] + swish)
             self.store = max(self.store, self.compute) + self._store_cycles(count)
         self.acc_free[acc] = self.store
 

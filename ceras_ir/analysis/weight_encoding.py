@@ -72,13 +72,14 @@ def weight_bytes(encoding: Encoding, weights: Array) -> int:
         case Encoding.DENSE:
             return weights.nbytes
         case Encoding.CODE:
-            return CODE_BYTES * np.count_nonzero(weights) + 8 * weights.shape[0]
+            return CODE_BYTES * int(np.count_nonzero(weights)) + 8 * weights.shape[0]
         case _:
             return SparseRows.of(encoding, weights).nbytes
 
 
-PER_WEIGHT = {Encoding.DENSE: 2.75, Encoding.CODE: 3.1}
-PER_SPARSE_WEIGHT, PER_CONVERSION, PER_ROW = 5.5, 2.2, 26.0
+PER_WEIGHT = {Encoding.DENSE: 2.8, Encoding.CODE: 3.1}
+PER_ROW = {Encoding.DENSE: 10.0, Encoding.CODE: 11.0}
+PER_SPARSE_WEIGHT, PER_SPARSE_ROW, PER_CONVERSION = 6.4, 25.0, 2.2
 """Instructions of a Cortex-M4."""
 
 
@@ -88,7 +89,7 @@ def instructions(encoding: Encoding, weights: Array) -> float:
     each = PER_WEIGHT.get(encoding, PER_SPARSE_WEIGHT)
     if weights.dtype == np.int8 and encoding is not Encoding.CODE:
         each += PER_CONVERSION
-    return count * each + PER_ROW * weights.shape[0]
+    return count * each + PER_ROW.get(encoding, PER_SPARSE_ROW) * weights.shape[0]
 
 
 def quantized_like_s4(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:

@@ -2,8 +2,9 @@
 The `mem` dialect: who computes a value, where it lives, and how it changes hands.
 
 `#mem.device` and `#mem.block` are attached to operations of other dialects as the
-discardable attributes `mem.device` and `mem.block`; `#mem.arena` to the function. The few
-operations here are what happens at the border between two devices.
+discardable attributes `mem.device` and `mem.block`; `#mem.arena` to the function, and an array of
+`#mem.region` (`mem.regions`) where that memory is several. The few operations here are what
+happens at the border between two devices.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DictionaryAttr,
     FlatSymbolRefAttrConstr,
     IntAttr,
@@ -36,6 +38,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.traits import Pure, SymbolTable, SymbolUserOpInterface
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, element_of, shape_of
 
@@ -43,6 +46,7 @@ LANES = 16
 """Channels of one packed vector."""
 
 DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
+REGIONS = "mem.regions"
 COST = "mem.cost"
 """
 Names of the discardable attributes; `mem.reason` is the text why a device was chosen, `mem.cost`
@@ -85,13 +89,17 @@ class DeviceAttr(ParametrizedAttribute):
 
 
 class _IntegerFields(ParametrizedAttribute):
-    """Spelled `<name = integer, ...>`, each field once and in this order."""
+    """
+    Spelled `<name = integer, ...>`, each field once and in this order; then `name = word` for
+    those of `WORDS` that are not empty.
+    """
 
     FIELDS: ClassVar[tuple[str, ...]]
+    WORDS: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        values: list[IntAttr] = []
+        values: list[Attribute] = []
         with parser.in_angle_brackets():
             for i, field in enumerate(cls.FIELDS):
                 if i:
@@ -99,29 +107,39 @@ class _IntegerFields(ParametrizedAttribute):
                 parser.parse_keyword(field)
                 parser.parse_punctuation("=")
                 values.append(IntAttr(parser.parse_integer()))
+            for field in cls.WORDS:
+                word = ""
+                if parser.parse_optional_punctuation(",") is not None:
+                    parser.parse_keyword(field)
+                    parser.parse_punctuation("=")
+                    word = parser.parse_identifier()
+                values.append(StringAttr(word))
         return values
 
     def print_parameters(self, printer: Printer) -> None:
-        fields = (f"{f} = {getattr(self, f).data}" for f in self.FIELDS)
+        fields = [f"{f} = {getattr(self, f).data}" for f in self.FIELDS]
+        fields += [f"{f} = {word}" for f in self.WORDS if (word := getattr(self, f).data)]
         printer.print_string(f"<{', '.join(fields)}>")
 
 
 @irdl_attr_definition
 class BlockAttr(_IntegerFields):
     """
-    Where a value lives: bytes [offset, offset + size) of the arena. `id` numbers the shared
-    block; values whose lifetimes do not overlap share one.
+    Where a value lives: bytes [offset, offset + size) of the arena, or of `region` if there are
+    several. `id` numbers the shared block; values whose lifetimes do not overlap share one.
     """
 
     name = "mem.block"
     FIELDS: ClassVar = ("id", "offset", "size")
+    WORDS: ClassVar = ("region",)
 
     id: IntAttr
     offset: IntAttr
     size: IntAttr
+    region: StringAttr
 
-    def __init__(self, id: int, offset: int, size: int):
-        super().__init__(IntAttr(id), IntAttr(offset), IntAttr(size))
+    def __init__(self, id: int, offset: int, size: int, region: str = ""):
+        super().__init__(IntAttr(id), IntAttr(offset), IntAttr(size), StringAttr(region))
 
     def verify(self) -> None:
         if self.id.data < 0 or self.offset.data < 0 or self.size.data < 1:
@@ -133,7 +151,7 @@ class BlockAttr(_IntegerFields):
 
 @irdl_attr_definition
 class ArenaAttr(_IntegerFields):
-    """The memory that all blocks of a function are cut from, in bytes."""
+    """The memory that all blocks of a function are cut from, in bytes; the sum of its regions."""
 
     name = "mem.arena"
     FIELDS: ClassVar = ("size", "alignment")
@@ -150,6 +168,32 @@ class ArenaAttr(_IntegerFields):
             raise VerifyException(
                 "an arena needs a size of at least 0 and a power of two as alignment, got "
                 f"{self.size.data}, {alignment}"
+            )
+
+
+@irdl_attr_definition
+class RegionAttr(_IntegerFields):
+    """
+    One of several memories that the blocks of a function are cut from: `size` bytes of it are
+    used, `capacity` are there.
+    """
+
+    name = "mem.region"
+    FIELDS: ClassVar = ("size", "capacity")
+    WORDS: ClassVar = ("region",)
+
+    size: IntAttr
+    capacity: IntAttr
+    region: StringAttr
+
+    def __init__(self, size: int, capacity: int, region: str):
+        super().__init__(IntAttr(size), IntAttr(capacity), StringAttr(region))
+
+    def verify(self) -> None:
+        if self.size.data < 0 or self.capacity.data < 1 or not self.region.data:
+            raise VerifyException(
+                "a region needs a name, a size of at least 0 and a capacity of at least 1, got "
+                f"'{self.region.data}', {self.size.data}, {self.capacity.data}"
             )
 
 
@@ -178,6 +222,12 @@ def arena_of(function: FuncOp) -> ArenaAttr | None:
     """The arena of a function whose values have been placed in blocks."""
     arena = function.attributes.get(ARENA)
     return arena if isinstance(arena, ArenaAttr) else None
+
+
+def regions_of(function: FuncOp) -> tuple[RegionAttr, ...]:
+    """The memories that the arena of a function is made of; none where it is one piece."""
+    regions = function.attributes.get(REGIONS)
+    return regions.data if isa(regions, ArrayAttr[RegionAttr]) else ()
 
 
 def packed_shape(shape: Sequence[int]) -> tuple[int, ...]:
@@ -278,4 +328,4 @@ class LaunchOp(IRDLOperation):
         )
 
 
-Mem = Dialect("mem", [PackOp, UnpackOp, LaunchOp], [DeviceAttr, BlockAttr, ArenaAttr])
+Mem = Dialect("mem", [PackOp, UnpackOp, LaunchOp], [DeviceAttr, BlockAttr, ArenaAttr, RegionAttr])

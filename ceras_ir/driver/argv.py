@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from ceras_ir.diagnostics import UsageError
+from ceras_ir.driver.options import add_shapes
 from ceras_ir.driver.pipeline_text import PassRequest, parse_pipeline
 from ceras_ir.driver.suggestions import did_you_mean
 
@@ -29,6 +30,8 @@ class OptArguments(argparse.Namespace):
     split_input_file: bool
     verify_diagnostics: bool
     allow_unregistered_dialect: bool
+    batch: int
+    shape: list[tuple[str, tuple[int, ...]]]
     print_ir_after_all: bool
     print_ir_after: list[str]
     time_passes: bool
@@ -148,6 +151,7 @@ def make_parser() -> _OptParser:
     }
     for name, text in switches.items():
         group.add_argument(name, action="store_true", help=text)
+    add_shapes(group)
     group = parser.add_argument_group("output")
     switches = {
         "--print-ir-after-all": "print the IR after each pass to stderr",

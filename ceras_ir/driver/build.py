@@ -6,7 +6,7 @@ Compile a network for a target: run its stages, collect its artefacts, describe 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,7 +21,7 @@ from ceras_ir.backends.artefacts import (
     network_inputs,
     network_outputs,
 )
-from ceras_ir.diagnostics import InputError
+from ceras_ir.diagnostics import InputError, UsageError
 from ceras_ir.driver import report
 from ceras_ir.driver.context import load_context
 from ceras_ir.driver.named_file import naming
@@ -29,6 +29,8 @@ from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages, targe
 
 if TYPE_CHECKING:
     from ceras_ir.backends.arduino.sizes import Footprint
+    from ceras_ir.backends.c.model import Model
+    from ceras_ir.interpreters.network import Array
 
 MANIFEST = "manifest.json"
 REPORT = "report.json"
@@ -113,6 +115,8 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
             from ceras_ir.driver.performance import add_performance
 
             add_performance(content, extra)
+    if (quantization := report.quantization(module)) is not None:
+        content["quantization"] = quantization
     return Build(options, module, layers, content, artefacts, extra, footprint)
 
 
@@ -127,7 +131,12 @@ def emit(
         case "nnet":
             from ceras_ir.backends.nnet import emit
 
-            return emit(module), {}
+            files = emit(module)
+            if options.emit_hls:
+                from ceras_ir.backends.nnet.hls_package import emit as emit_hls
+
+                files += emit_hls(module, _sample(module, options))
+            return files, {}
         case "vta":
             from ceras_ir.backends.c.emitter import emit as emit_host
             from ceras_ir.backends.vta.emit import emit
@@ -135,14 +144,48 @@ def emit(
             artefacts, extra = emit(module, options.board)
             return [*emit_host(module), *artefacts], extra
         case "c":
-            from ceras_ir.backends.c.emitter import build, files_of
-            from ceras_ir.backends.c.options import COptions
+            from ceras_ir.backends.c.emitter import files_of
 
-            model = build(module, COptions(weights=options.weights))
+            model = _printed(module, options)
             memory["arena_bytes"] = model.arena_bytes
             return files_of(model), {}
+        case "onnx":
+            from ceras_ir.backends.onnx.export import emit
+
+            return emit(module, options.title), {}
         case other:
             raise InputError(f"no backend for target {other}")
+
+
+def _sample(module: ModuleOp, options: BuildOptions) -> "Mapping[str, Array]":
+    """One input: the first of the calibration data, made up where there is none of its type."""
+    main = main_function(module)
+    if options.calibrate is not None and options.io == "model":
+        from ceras_ir.sample_stream import stream_samples
+
+        return next(stream_samples(options.calibrate, network_inputs(main), 1)[1])
+    from ceras_ir.analysis.synthetic_samples import synthetic_samples
+
+    return synthetic_samples(main, 1, 0)[0]
+
+
+def _printed(module: ModuleOp, options: BuildOptions) -> "Model":
+    """The network in C, for its machine; what a microcontroller cannot hold is refused."""
+    from ceras_ir.backends.c.emitter import build
+    from ceras_ir.backends.c.machine import NATIVE, Machine, bare_machine, load_machine
+    from ceras_ir.backends.c.options import COptions
+
+    machine = NATIVE if options.board is None else load_machine(options.board)
+    if isinstance(machine, Machine):
+        return build(module, COptions(weights=options.weights, machine=machine))
+    from ceras_ir.backends.arduino.emit import printed_model
+    from ceras_ir.backends.arduino.fit import check_fit
+
+    if options.weights != "source":
+        raise UsageError(f"--weights {options.weights} is for computers: leave it out")
+    model, _, footprint = printed_model(module, machine, "model", bare_machine(machine))
+    check_fit(model, footprint)
+    return model
 
 
 def read_manifest(folder: Path) -> dict[str, object]:

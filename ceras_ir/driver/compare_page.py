@@ -1,60 +1,70 @@
-"""The page that `ceras-compare --html` writes: one file, no scripts, pictures drawn as SVG."""
+"""The page that `ceras-compare --html` writes: one file, no scripts, nothing to load."""
 
 from collections.abc import Sequence
 from html import escape
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from ceras_ir.analysis.layer_noise import LayerNoise
-from ceras_ir.analysis.remedies import remedies, worst_layers
+from ceras_ir.analysis.remedies import CLIPPED, GOOD, remedies, worst_layers
+from ceras_ir.driver.compare_plots import histogram, ratios
 from ceras_ir.driver.end_metrics import Metric
 
+if TYPE_CHECKING:
+    from ceras_ir.driver.compare_variants import Variant
+
+POOR = 20.0
+"""Decibels below which a layer is marked as bad; up to `GOOD` as fair."""
+FULL = 60.0
+"""Decibels of a full bar."""
+LONGEST = 44
+"""Characters of a layer's name; converters join the names of all that they have fused."""
+
 STYLE = """
-body { font: 14px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 75em; color: #222 }
-table { border-collapse: collapse } td, th { padding: .15em .7em; text-align: right }
-th { border-bottom: 1px solid #888 } td:first-child, th:first-child { text-align: left }
-tr:nth-child(even) { background: #f4f6f8 } svg { display: block; margin: 1em 0 }
-.bar { fill: #4c78a8 } .own { fill: #f58518 } .edge { stroke: #d62728; stroke-dasharray: 3 2 }
-.line { fill: none; stroke: #4c78a8; stroke-width: 1.5 } .second { stroke: #f58518 }
-text { font: 11px system-ui, sans-serif; fill: #444 } .grid { stroke: #ddd }
+:root { --ink: #1d2733; --soft: #5d6b7a; --line: #dde3ea; --paper: #fff; --panel: #f6f8fa;
+  --first: #2f6fb5; --second: #d9822b; --bad: #c43d3d; --fair: #c98a00; --good: #2e8b57 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaef; --soft: #9aa7b5; --line: #333d49;
+  --paper: #161b22; --panel: #1f262f; --first: #6aa9e9; --second: #f0a35e; --bad: #ef7575;
+  --fair: #e0b040; --good: #5fc08a } }
+* { box-sizing: border-box }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 2em 1.5em 4em;
+  max-width: 78em; color: var(--ink); background: var(--paper) }
+h1 { font-size: 1.7em; margin: 0 } h2 { font-size: 1.25em; margin: 2.2em 0 .6em }
+h3 { font-size: 1em; margin: 0 0 .4em; overflow-wrap: anywhere } .soft { color: var(--soft) }
+nav a { margin-right: 1.2em } a { color: var(--first); text-decoration: none }
+a:hover { text-decoration: underline }
+.cards { display: grid; gap: .8em; grid-template-columns: repeat(auto-fill, minmax(13em, 1fr)) }
+.card { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: 1em }
+.card b { font-size: 1.5em; font-variant-numeric: tabular-nums; display: block }
+.worst { grid-template-columns: repeat(auto-fit, minmax(21em, 1fr)) }
+.worst ul { padding-left: 1.2em; margin: .6em 0 0 } .worst li { margin: .25em 0;
+  overflow-wrap: anywhere }
+.scroll { overflow: auto; max-height: 46em; border: 1px solid var(--line); border-radius: 8px }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
+th { position: sticky; top: 0; background: var(--panel); font-weight: 600; z-index: 1 }
+td, th { padding: .3em .8em; text-align: right; border-bottom: 1px solid var(--line);
+  white-space: nowrap } td.name { text-align: left; min-width: 14em; max-width: 24em;
+  white-space: normal; overflow-wrap: anywhere } th.name { text-align: left }
+tr:hover td { background: var(--panel) }
+.bar { display: inline-block; width: 5em; height: .6em; background: var(--line);
+  border-radius: 3px; margin-left: .6em; overflow: hidden }
+.bar i { display: block; height: 100% } .bad { color: var(--bad) } .fair { color: var(--fair) }
+.bar .bad { background: var(--bad) } .bar .fair { background: var(--fair) }
+.bar .fine { background: var(--good) }
+figure { margin: 0 } svg { display: block; width: 100%; height: auto }
+svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
+.grid { stroke: var(--line) } .edge { stroke: var(--bad); stroke-dasharray: 4 3 }
+.count { fill: var(--first); opacity: .75 } .line { fill: none; stroke-width: 1.8 }
+.a { stroke: var(--first) } .b { stroke: var(--second) } .fa { fill: var(--first) }
+.fb { fill: var(--second) } .column { fill: transparent } g:hover > .column { fill: var(--line);
+  opacity: .6 } g .dot { opacity: 0 } g:hover > .dot { opacity: 1 }
+.key { display: inline-block; width: 1.2em; height: .25em; margin: 0 .4em 0 0;
+  vertical-align: middle } .key.a { background: var(--first) } .key.b { background: var(--second) }
+details { margin-top: 1em } summary { cursor: pointer; color: var(--first) }
+.small { grid-template-columns: repeat(auto-fill, minmax(17em, 1fr)); margin-top: 1em }
+.small .card { padding: .7em } :target { outline: 2px solid var(--second) }
+@media print { .scroll { max-height: none } details > * { display: block } }
 """
-WIDTH, HEIGHT, MARGIN = 900, 240, 40
-TALLEST = 80.0
-"""Decibels at the top of the plot; exact layers are drawn there."""
-
-
-def compare_page(
-    title: str,
-    metrics: Sequence[Metric],
-    layers: Sequence[LayerNoise],
-    other: tuple[str, Sequence[LayerNoise]] | None = None,
-) -> str:
-    """The whole page as text; `other` is a second variant of the same network."""
-    second = None if other is None else other[1]
-    worst = worst_layers(layers)
-    parts = [
-        "<!DOCTYPE html>",
-        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>',
-        f"<style>{STYLE}</style></head><body>",
-        f"<h1>{escape(title)}: float against int8</h1>",
-        "<h2>Result</h2>",
-        _table(("metric", "float", "quantized"), [_metric_row(m) for m in metrics]),
-        "<h2>Signal to noise, layer by layer</h2>",
-        "<p>Blue: accumulated, with all errors of the layers before. Orange: "
-        + ("accumulated, of the second variant" if second else "each layer alone, on float inputs")
-        + ".</p>",
-        _ratios(layers, second),
-        "<h2>The worst layers</h2>",
-    ]
-    for layer in worst:
-        hints = "".join(f"<li>{escape(text)}</li>" for text in remedies(layer))
-        parts.append(
-            f"<h3>{escape(layer.name)} ({escape(layer.operator)}): "
-            f"{decimal(layer.isolated_ratio)} dB alone</h3><ul>{hints}</ul>"
-        )
-    parts += ["<h2>All layers</h2>", _layer_table(layers)]
-    parts += ["<h2>Histograms</h2><p>Dashed: what int8 holds. Counts are square roots.</p>"]
-    parts += [f"<h4>{escape(layer.name)}</h4>{_histogram(layer)}" for layer in layers]
-    return "\n".join([*parts, "</body></html>", ""])
 
 
 def decimal(value: float) -> str:
@@ -62,79 +72,148 @@ def decimal(value: float) -> str:
     return f"{value:.1f}" if isfinite(value) else "exact"
 
 
-def _metric_row(metric: Metric) -> tuple[str, ...]:
-    real = "" if metric.real is None else f"{metric.real:.6g}"
-    return metric.name, real, f"{metric.quantized:.6g}"
+def number(value: float) -> str:
+    """Four digits, or a word."""
+    return f"{value:.4g}" if isfinite(value) else "exact"
 
 
-def _layer_table(layers: Sequence[LayerNoise]) -> str:
-    header = ("layer", "operation", "scale", "range", "clipped", "alone dB", "accumulated dB")
-    rows = [
-        (
-            layer.name,
-            layer.operator,
-            "float" if layer.scale is None else f"{layer.scale:.6g}",
-            f"[{layer.low:.4g}, {layer.high:.4g}]",
-            f"{layer.clipped_share:.3%}",
-            decimal(layer.isolated_ratio),
-            decimal(layer.accumulated_ratio),
-        )
-        for layer in layers
+def step(scale: float | None) -> str:
+    """A scale, powers of two as such."""
+    if scale is None:
+        return "float"
+    mantissa, exponent = scale.hex().split("p")
+    return f"2^{int(exponent)}" if float.fromhex(mantissa) == 1.0 else f"{scale:.4g}"
+
+
+def named(name: str) -> str:
+    """A layer's name, of a long one its last part; the whole name where one points at it."""
+    *_, last = name.split(";")
+    shown = last if len(last) <= LONGEST else f"\N{HORIZONTAL ELLIPSIS}{last[1 - LONGEST :]}"
+    return f'<span title="{escape(name)}">{escape(shown)}</span>'
+
+
+def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str:
+    """The whole page as text: the first variant in full, of a second what differs."""
+    first = variants[0]
+    second = variants[1] if len(variants) > 1 else None
+    against = f"{first.name} against {first.reference}"
+    if second is not None:
+        against = f"{first.name}, and {second.name}, against {first.reference}"
+    many = "sample" if samples == 1 else "samples"
+    key_a = f"accumulated, {first.name}" if second else "accumulated"
+    key_b = f"accumulated, {second.name}" if second else "each layer alone"
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width">',
+        f"<title>{escape(title)}: where precision goes</title>",
+        f"<style>{STYLE}</style></head><body>",
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="soft">{escape(against)}; {samples} {many}, {len(first.layers)} layers</p>',
+        '<nav><a href="#result">Result</a><a href="#worst">Worst layers</a>'
+        '<a href="#plot">Plot</a><a href="#layers">All layers</a>'
+        '<a href="#histograms">Histograms</a></nav>',
+        f'<h2 id="result">Result</h2>{_results(first, second)}',
+        '<h2 id="worst">The layers that add most noise</h2>',
+        f'<div class="cards worst">{"".join(_worst(v) for v in worst_layers(first.layers))}</div>',
+        '<h2 id="plot">Signal to noise, layer by layer</h2>',
+        f'<p class="soft"><span class="key a"></span>{escape(key_a)}: '
+        "with the errors of all layers before"
+        f'<br><span class="key b"></span>{escape(key_b)}<br>Higher is better; at the top a layer '
+        "is exact. Point at a layer for its numbers.</p>",
+        f"<figure>{ratios(first.layers, second.layers if second else None)}</figure>",
+        f'<h2 id="layers">All layers</h2>{_layers(first, second)}',
+        '<h2 id="histograms">Histograms</h2>',
+        '<p class="soft">Values of the reference; the dashed lines are what the stored integers '
+        "reach. Heights are square roots of counts, so that tails show.</p>",
+        f"<details{' open' if len(first.layers) <= 24 else ''}><summary>{len(first.layers)} "
+        "layers</summary>",
+        '<div class="cards small">',
+        *(_small(i, layer) for i, layer in enumerate(first.layers)),
+        "</div></details></body></html>\n",
     ]
-    return _table(header, rows)
+    return "\n".join(parts)
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+def _results(first: "Variant", second: "Variant | None") -> str:
+    cards: list[str] = []
+    for i, metric in enumerate(first.metrics):
+        other = None if second is None else second.metrics[i]
+        cards.append(_result(metric, first, other, second))
+    return f'<div class="cards">{"".join(cards)}</div>'
+
+
+def _result(
+    metric: Metric, first: "Variant", other: Metric | None, second: "Variant | None"
+) -> str:
+    lines: list[str] = []
+    if metric.real is not None:
+        change = metric.quantized - metric.real
+        lines.append(f"{escape(first.reference)}: {number(metric.real)} ({change:+.3g})")
+    if other is not None and second is not None:
+        lines.append(f"{escape(second.name)}: {number(other.quantized)}")
+    below = "".join(f'<div class="soft">{line}</div>' for line in lines)
+    return (
+        f'<div class="card"><div class="soft">{escape(metric.name)}</div>'
+        f"<b>{number(metric.quantized)}</b>{below}</div>"
     )
-    return f"<table><tr>{head}</tr>\n{body}</table>"
 
 
-def _ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) -> str:
-    def points(ratios: Sequence[float]) -> str:
-        step = (WIDTH - 2 * MARGIN) / max(len(ratios) - 1, 1)
-        return " ".join(f"{MARGIN + i * step:.1f},{_height(r):.1f}" for i, r in enumerate(ratios))
-
-    lines = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">']
-    for level in range(0, int(TALLEST) + 1, 20):
-        y = _height(level)
-        lines.append(f'<line class="grid" x1="{MARGIN}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        lines.append(f'<text x="2" y="{y + 4:.1f}">{level} dB</text>')
-    first = [layer.accumulated_ratio for layer in layers]
-    orange = (
-        [layer.isolated_ratio for layer in layers]
-        if second is None
-        else [layer.accumulated_ratio for layer in second]
+def _worst(layer: LayerNoise) -> str:
+    hints = "".join(f"<li>{escape(text)}</li>" for text in remedies(layer))
+    return (
+        f'<div class="card"><h3>{named(layer.name)}</h3><div class="soft">{escape(layer.operator)}'
+        f", {layer.channels} channels, step {step(layer.scale)}</div>"
+        f'<b class="{_grade(layer.isolated_ratio)}">{decimal(layer.isolated_ratio)} dB alone</b>'
+        f"{histogram(layer)}<ul>{hints}</ul></div>"
     )
-    lines.append(f'<polyline class="line second" points="{points(orange)}"/>')
-    lines.append(f'<polyline class="line" points="{points(first)}"/>')
-    return "\n".join([*lines, "</svg>"])
 
 
-def _height(ratio: float) -> float:
-    inside = min(max(ratio, 0.0), TALLEST) / TALLEST
-    return HEIGHT - MARGIN / 2 - inside * (HEIGHT - MARGIN)
+def _small(index: int, layer: LayerNoise) -> str:
+    return (
+        f'<div class="card" id="layer{index}"><h3>{index + 1}. {named(layer.name)}</h3>'
+        f'<div class="soft">{escape(layer.operator)}, {decimal(layer.isolated_ratio)} dB alone'
+        f"</div>{histogram(layer)}</div>"
+    )
 
 
-def _histogram(layer: LayerNoise) -> str:
-    width, height = 420, 90
-    low, high = float(layer.edges[0]), float(layer.edges[-1])
-    tallest = float(layer.histogram.max(initial=1)) or 1.0
-    bar = width / len(layer.histogram)
-    lines = [f'<svg viewBox="0 0 {width} {height + 16}" width="{width}" height="{height + 16}">']
-    for i, count in enumerate(layer.histogram.tolist()):
-        tall = height * (count / tallest) ** 0.5
-        lines.append(
-            f'<rect class="bar" x="{i * bar:.1f}" y="{height - tall:.1f}" '
-            f'width="{bar:.1f}" height="{tall:.1f}"/>'
-        )
-    if layer.scale is not None:
-        for edge in (-128 * layer.scale, 127 * layer.scale):
-            if low <= edge <= high:
-                x = (edge - low) / (high - low) * width
-                lines.append(f'<line class="edge" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height}"/>')
-    lines.append(f'<text x="0" y="{height + 13}">{low:.4g}</text>')
-    lines.append(f'<text x="{width}" y="{height + 13}" text-anchor="end">{high:.4g}</text>')
-    return "\n".join([*lines, "</svg>"])
+def _grade(ratio: float) -> str:
+    return "bad" if ratio < POOR else "fair" if ratio < GOOD else "fine"
+
+
+def _layers(first: "Variant", second: "Variant | None") -> str:
+    has_steps = any(layer.reference_scale is not None for layer in first.layers)
+    header = ["layer", "operation", *(["step before"] if has_steps else []), "step", "range"]
+    header += ["clipped", "alone dB", "accumulated dB"]
+    others: dict[tuple[str, str], LayerNoise] = {}
+    if second is not None:
+        header.append(f"{second.name} dB")
+        others = {(v.name, v.operator): v for v in second.layers}
+    head = "".join(
+        f"<th{' class=name' if i == 0 else ''}>{escape(cell)}</th>" for i, cell in enumerate(header)
+    )
+    rows: list[str] = []
+    for i, layer in enumerate(first.layers):
+        cells = [escape(layer.operator), *([step(layer.reference_scale)] if has_steps else [])]
+        clipped = f"{layer.clipped_share:.2%}"
+        if layer.clipped_share > CLIPPED:
+            clipped = f'<span class="fair">{clipped}</span>'
+        cells += [step(layer.scale), f"{layer.low:.3g} to {layer.high:.3g}", clipped]
+        cells += [_bar(layer.isolated_ratio), _bar(layer.accumulated_ratio)]
+        if second is not None:
+            other = others.get((layer.name, layer.operator))
+            cells.append("" if other is None else _bar(other.accumulated_ratio))
+        name = f'<td class="name">{i + 1}. <a href="#layer{i}">{named(layer.name)}</a></td>'
+        rows.append(f"<tr>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    body = "\n".join(rows)
+    return f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
+
+
+def _bar(ratio: float) -> str:
+    """Decibels and a bar as long."""
+    share = min(max(ratio, 0.0), FULL) / FULL
+    grade = _grade(ratio)
+    return (
+        f'<span class="{grade}">{decimal(ratio)}</span><span class="bar">'
+        f'<i class="{grade}" style="width:{share:.0%}"></i></span>'
+    )

@@ -1,21 +1,21 @@
 """`ceras-compare`: what quantization does to a network, layer by layer and at its end."""
 
-import sys
+import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ceras_ir.diagnostics import InputError, UsageError
+from ceras_ir.diagnostics import UsageError
 from ceras_ir.driver.diagnostics import run_tool
-from ceras_ir.driver.options import EXIT_STATUS, add_shapes, title_of
+from ceras_ir.driver.options import EXIT_STATUS, add_scheme, add_shapes, scheme_of, title_of
 from ceras_ir.driver.tool_parser import ToolParser
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from ceras_ir.analysis.layer_noise import LayerNoise, NoiseMeter
-    from ceras_ir.driver.end_metrics import Array, Hook, Metric
-    from ceras_ir.samples import Samples
+    from ceras_ir.driver.compare_variants import Task, Variant
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,17 +28,19 @@ def make_parser() -> ToolParser:
         "ceras-compare",
         description="Quantize a float network, run it beside the float one, and say where "
         "precision goes: per layer the signal to noise of the layer alone and accumulated, what is "
-        "clipped, range and scale; the end metric; the worst layers and what to try.",
+        "clipped, range and scale; the end metric; the worst layers and what to try. With two "
+        "models, compare them layer by layer, matched by name: the second against the first.",
         epilog=EXIT_STATUS,
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
-    parser.add_argument("--inputs", metavar="B.npz", required=True, help="inputs to compare on")
     parser.add_argument(
-        "--calibrate",
-        metavar="A.npz",
-        help="representative inputs to calibrate on; without them ranges come from the IR or are "
-        "synthetic",
+        "other",
+        metavar="OTHER.onnx",
+        nargs="?",
+        help="a second model or text: quantized, or with Q/DQ, or with ranges; a float one is "
+        "quantized if there is --calibrate, and else compared as it is",
     )
+    parser.add_argument("--inputs", metavar="B.npz", required=True, help="inputs to compare on")
     parser.add_argument(
         "--labels",
         metavar="L.npz",
@@ -52,7 +54,7 @@ def make_parser() -> ToolParser:
         "name; called for the float and for the quantized outputs",
     )
     parser.add_argument("--html", metavar="OUT.html", help="write a page with plots, one file")
-    parser.add_argument("--recipe", metavar="R", help="recipe of the pass quantize")
+    add_scheme(parser)
     parser.add_argument(
         "--against", metavar="R", help="compare with a second variant, quantized by this recipe"
     )
@@ -61,149 +63,77 @@ def make_parser() -> ToolParser:
     return parser
 
 
-@dataclass(frozen=True)
-class _Variant:
-    """One quantized network and what was measured of it."""
-
-    recipe: str
-    layers: list["LayerNoise"]
-    metrics: list["Metric"]
-
-
 def _compare(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
+    if arguments.other is not None and arguments.against is not None:
+        raise UsageError("--against is a second recipe of one model; there are two models")
 
+    from ceras_ir.driver.compare_table import print_table
+    from ceras_ir.driver.compare_variants import Task
     from ceras_ir.driver.end_metrics import load_hook, load_labels
-    from ceras_ir.driver.named_file import naming
-    from ceras_ir.driver.stages import read_network
+    from ceras_ir.driver.output_file import open_output
     from ceras_ir.samples import load_samples
 
     hook = None if arguments.metric is None else load_hook(arguments.metric)
-    with naming(arguments.model):
-        module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
-        everything = load_samples(arguments.inputs, module)
-        samples = everything.first(arguments.samples)
-        labels = None
-        if arguments.labels is not None:
-            labels = load_labels(arguments.labels, len(everything))[: len(samples)]
-        recipes = [arguments.recipe, *([arguments.against] if arguments.against else [])]
-        variants = [
-            _measure(module.clone(), arguments.calibrate, recipe, samples, labels, hook)
-            for recipe in recipes
-        ]
-    _print(variants, len(samples))
-    if arguments.html is not None:
-        from ceras_ir.driver.compare_page import compare_page
-        from ceras_ir.driver.output_file import open_output
+    module = _read(arguments, arguments.model)
+    everything = load_samples(arguments.inputs, module)
+    samples, labels = everything.first(arguments.samples), None
+    if arguments.labels is not None:
+        labels = load_labels(arguments.labels, len(everything))[: len(samples)]
+    task = Task(samples, labels, hook)
+    with ExitStack() as stack:
+        # Opened first: what cannot be written is said before minutes of work.
+        stream = None
+        if arguments.html is not None:
+            stream = stack.enter_context(open_output(arguments.html))
+        measure = _two_models if arguments.other is not None else _one_model
+        variants = measure(arguments, module, task)
+        if stream is not None:
+            from ceras_ir.driver.compare_page import compare_page
 
-        other = (variants[1].recipe, variants[1].layers) if len(variants) > 1 else None
-        page = compare_page(
-            title_of(arguments.model), variants[0].metrics, variants[0].layers, other
-        )
-        with open_output(arguments.html) as stream:
-            stream.write(page)
+            stream.write(compare_page(title_of(arguments.model), variants, len(samples)))
+        print_table(variants, len(samples))
     return 0
 
 
-def _measure(
-    module: "ModuleOp",
-    calibration: str | None,
-    recipe: str | None,
-    samples: "Samples",
-    labels: "Array | None",
-    hook: "Hook | None",
-) -> _Variant:
-    import numpy as np
+def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
+    from ceras_ir.driver.named_file import naming
+    from ceras_ir.driver.stages import read_network
 
-    from ceras_ir.driver.end_metrics import end_metrics
-    from ceras_ir.progress import progress
-    from ceras_ir.samples import join
-
-    meter, used = _meter(module, calibration, recipe)
-    outputs = list(progress(meter.measure(samples), "comparing", len(samples)))
-    expected, actual = (join([pair[i] for pair in outputs], samples) for i in (0, 1))
-    if not samples.batched:
-        expected, actual = ({k: v[None] for k, v in o.items()} for o in (expected, actual))
-    integers = None if labels is None else labels.astype(np.int64)
-    metrics = end_metrics(expected, actual, integers, hook)
-    return _Variant(used, list(meter.layers.values()), metrics)
+    with naming(path):
+        return read_network(path, batch=arguments.batch, shapes=dict(arguments.shape))
 
 
-def _meter(
-    module: "ModuleOp", calibration: str | None, recipe: str | None
-) -> tuple["NoiseMeter", str]:
-    """Quantize `module`, keeping the float network as it was just before."""
-    from ceras_ir.analysis.layer_noise import NoiseMeter, label_layers
-    from ceras_ir.analysis.network import main_function
-    from ceras_ir.analysis.quantizable import is_quantized
-    from ceras_ir.driver.context import load_context
-    from ceras_ir.driver.instrumentation import PassRunner
-    from ceras_ir.transforms.fuse import FusePass
-    from ceras_ir.transforms.pipeline import flatten
-    from ceras_ir.transforms.quantize import QuantizePass
-    from ceras_ir.transforms.recipes import AUTO, recipe_of
-    from ceras_ir.transforms.unfuse_residual import UnfuseResidualPass
+def _one_model(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
+    """The model quantized by one recipe or two, each beside its float network."""
+    from ceras_ir.driver.compare_variants import beside_float
+    from ceras_ir.driver.named_file import naming
 
-    ctx, runner = load_context(), PassRunner()
-    runner.run(ctx, module, [FusePass()])
-    reference = None
-    wanted = recipe or AUTO
-    for pass_ in flatten(QuantizePass(calibration, recipe=wanted)):
-        runner.run(ctx, module, [pass_])
-        if isinstance(pass_, UnfuseResidualPass):
-            if is_quantized(main_function(module)):
-                raise InputError("it comes quantized: there is no float network to compare with")
-            label_layers(module)
-            reference = module.clone()
-    assert reference is not None
-    return NoiseMeter(reference, module), recipe_of(main_function(module)) or "plain"
+    options = replace(scheme_of(arguments, "interp"), quantize="int8")
+    options.check()
+    recipes = [options.recipe, *([arguments.against] if arguments.against else [])]
+    variants: list[Variant] = []
+    with naming(arguments.model):
+        for recipe in recipes:
+            meter, used = beside_float(module.clone(), replace(options, recipe=recipe))
+            variants.append(task.measure(meter, f"recipe {used}", "float"))
+    return variants
 
 
-def _print(variants: list[_Variant], samples: int) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+def _two_models(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
+    """The second model beside the first."""
+    from ceras_ir.driver.compare_variants import beside_another, variant_of
+    from ceras_ir.driver.named_file import naming
 
-    from ceras_ir.analysis.remedies import remedies, worst_layers
-    from ceras_ir.driver.compare_page import decimal
-
-    first, rest = variants[0], variants[1:]
-    # What a program reads must not be cut to a window's width.
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("layer", max_width=36, overflow="fold")
-    table.add_column("operation")
-    for name in ("scale", "range", "clipped", "alone dB", "accumulated dB"):
-        table.add_column(name, justify="right")
-    for variant in rest:
-        table.add_column(f"{variant.recipe} dB", justify="right")
-    others = [{(v.name, v.operator): v for v in variant.layers} for variant in rest]
-    for layer in first.layers:
-        same = [other.get((layer.name, layer.operator)) for other in others]
-        table.add_row(
-            escape(layer.name),
-            layer.operator,
-            "float" if layer.scale is None else f"{layer.scale:.4g}",
-            f"({layer.low:.3g}, {layer.high:.3g})",
-            f"{layer.clipped_share:.2%}",
-            decimal(layer.isolated_ratio),
-            decimal(layer.accumulated_ratio),
-            *("" if v is None else decimal(v.accumulated_ratio) for v in same),
-        )
-    console.print(table)
-    console.print(f"\n{samples} sample(s), recipe {first.recipe}")
-    result = Table(box=None, pad_edge=False)
-    for name in ("metric", "float", "quantized", *(variant.recipe for variant in rest)):
-        result.add_column(name, justify="left" if name == "metric" else "right")
-    for i, metric in enumerate(first.metrics):
-        real = "" if metric.real is None else f"{metric.real:.4f}"
-        more = (f"{variant.metrics[i].quantized:.4g}" for variant in rest)
-        result.add_row(escape(metric.name), real, f"{metric.quantized:.4g}", *more)
-    console.print(result)
-    for layer in worst_layers(first.layers):
-        ratio = decimal(layer.isolated_ratio)
-        console.print(f"\n{layer.name} ({layer.operator}), {ratio} dB alone:", markup=False)
-        for text in remedies(layer):
-            console.print(f"  - {text}", markup=False)
+    options = replace(scheme_of(arguments, "interp"), quantize="int8")
+    options.check()
+    other, names = _read(arguments, arguments.other), list[str]()
+    for path, network in ((arguments.model, module), (arguments.other, other)):
+        with naming(path):
+            kind = variant_of(network, options)
+        names.append(f"{Path(path).name} ({kind})")
+    with naming(arguments.other):
+        meter = beside_another(module, other)
+    return [task.measure(meter, names[1], names[0])]

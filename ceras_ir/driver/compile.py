@@ -48,6 +48,12 @@ def make_parser() -> ToolParser:
         help="say on which device the node runs, and why; may be repeated",
     )
     parser.add_argument(
+        "--emit-hls",
+        action="store_true",
+        help="target nnet: also write the FPGA side as a C++ project with test bench and golden "
+        "data in DIR/hls",
+    )
+    parser.add_argument(
         "--html", action="store_true", help="draw the memory plan as a picture in DIR/memory.html"
     )
     return parser
@@ -57,6 +63,8 @@ def _compile(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
     options = build_options(arguments, arguments.target)
     options.check()
+    if arguments.html and options.target == "onnx":
+        raise UsageError("--html draws a memory plan, and target onnx has none")
 
     from ceras_ir.driver.build import build
     from ceras_ir.driver.named_file import naming

@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
 from xdsl.utils.lexer import Span
 
-from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, UsageError
+from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, UsageError, printable
 
 MAX_LINES = 30
 """How many lines one run prints about the user's mistakes."""
@@ -112,6 +112,7 @@ class NodeDiagnostic(Diagnostic):
 
 def report(lines: Sequence[str]) -> None:
     """Print diagnostics to stderr, at most a screenful."""
+    lines = [printable(part) for line in lines for part in line.split("\n")]
     shown = lines if len(lines) <= MAX_LINES else lines[: MAX_LINES - 1]
     for line in shown:
         print(line, file=sys.stderr)
@@ -149,6 +150,9 @@ def run_tool(
         if error.filename is None:
             raise
         report([f"{error.filename}: error: {error.strerror}"])
+        return 1
+    except MemoryError:
+        report([f"{tool}: error: out of memory; are the shapes of the network as they should be?"])
         return 1
     except KeyboardInterrupt:
         print(f"{tool}: interrupted", file=sys.stderr)

@@ -92,8 +92,10 @@ class CompiledVta(CompiledC):
         from ceras_ir.backends.vta.package import open_package
 
         super().__init__(folder, inputs, outputs)
-        self.image, runner = open_package(folder, command)
+        image, runner = open_package(folder, command)
         self.launch = runner.launch
+        # Without launches it is C like any other, with a workspace in an arena of its own.
+        self.image = image if runner.streams else None
 
 
 class CompiledNnet:
@@ -116,6 +118,23 @@ class CompiledNnet:
         self.model.run(sample, trace)
 
 
+class Reimported(Interpreted):
+    """A folder for target onnx: its model imported again, and run by the interpreter."""
+
+    def __init__(self, path: Path):
+        from ceras_ir.driver.context import load_context
+        from ceras_ir.driver.stages import BuildOptions, front_stages, read_network, run_stages
+
+        module = read_network(str(path))
+        options = BuildOptions("interp").resolved(module)
+        if options.is_quantized:
+            run_stages(load_context(), module, front_stages(options))
+        super().__init__(module)
+
+    def trace(self, sample: Sample, trace: Trace) -> None:
+        """Nothing: its operations are others than the steps of what was exported."""
+
+
 def open_folder(folder: Path, vta_runner: str | None = None) -> Compiled:
     """What `ceras-compile` wrote into `folder`, ready to run."""
     manifest = read_manifest(folder)
@@ -132,5 +151,9 @@ def open_folder(folder: Path, vta_runner: str | None = None) -> Compiled:
             return CompiledNnet(folder)
         case "vta":
             return CompiledVta(folder, inputs, outputs, vta_runner)
+        case "onnx":
+            from ceras_ir.backends.onnx.export import MODEL
+
+            return Reimported(folder / MODEL)
         case target:
             raise InputError(f"no way to run target {target!r}", str(folder))

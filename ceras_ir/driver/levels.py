@@ -106,7 +106,8 @@ class Verification:
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:
                 wrong += self.blame(module)
-            verdicts.append(Verdict(f"{target}: {level}", wrong is None, wrong or _agrees(exact)))
+            text = wrong or self.agrees(actual)
+            verdicts.append(Verdict(f"{target}: {level}", wrong is None, text))
 
         module = self.module.clone()
         try:
@@ -125,8 +126,25 @@ class Verification:
             if wrong is not None:
                 traced: dict[int, bytes] = {}
                 machine.trace(self.samples[self.sample_of(actual)], traced.__setitem__)
-                wrong += self.blame_machine(module, traced, self.sample_of(actual))
-        yield Verdict(f"{target}: machine", wrong is None, wrong or _agrees(exact))
+                if traced:
+                    wrong += self.blame_machine(module, traced, self.sample_of(actual))
+            yield Verdict(f"{target}: machine", wrong is None, wrong or self.agrees(actual))
+            if target == "arduino":
+                yield from self.on_board(Path(folder), options.arduino_board, exact=exact)
+
+    def on_board(self, folder: Path, name: str, *, exact: bool) -> Iterator[Verdict]:
+        """The same on the board's core, where it can be emulated here."""
+        from ceras_ir.driver.emulated import emulated_board, run_emulated
+
+        if (board := emulated_board(name)) is None:
+            return
+        actual = list(progress(run_emulated(folder, board, self.samples), name, len(self.samples)))
+        wrong = self.differs(actual, exact=exact)
+        yield Verdict(f"arduino: {board.core}", wrong is None, wrong or self.agrees(actual))
+
+    def agrees(self, actual: Sequence[Outputs]) -> str:
+        """How well: to the bit, or as floats do."""
+        return _agrees(self.differs(actual, exact=True) is None)
 
     def differs(self, actual: Sequence[Outputs], *, exact: bool) -> str | None:
         """Where `actual` leaves the reference, in words."""

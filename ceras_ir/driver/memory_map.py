@@ -2,23 +2,25 @@
 A memory plan as a picture in one HTML file: time from left to right, addresses upwards.
 
 Every value is a rectangle over the steps and bytes that it occupies; a rectangle's tooltip
-says which. The file needs nothing but itself.
+says which. A line shows how many bytes are alive. The file needs nothing but itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.analysis.liveness import Buffer, analyse, steps
+from ceras_ir.analysis.liveness import Buffer, analyse, is_in_slices, steps
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.spans import gap
 from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects.mem import arena_of, block_of, device_of
 
-WIDTH, HEIGHT, MARGIN = 1100, 560, 8
+WIDTH, HEIGHT = 1100, 560
+LEFT, TOP, RIGHT, BOTTOM = 72, 12, 12, 28
+"""Around the picture; left and below are the numbers."""
 COLOURS = {"cpu": "#7a9cc6", "fpga": "#d99058", "vta": "#8fb573"}
 
 PAGE = """\
@@ -29,17 +31,22 @@ PAGE = """\
 <title>{title}: memory</title>
 <style>
 body {{ font: 14px sans-serif; margin: 2em; color: #222; }}
-svg {{ border: 1px solid #999; background: #fafafa; max-width: 100%; height: auto; }}
+svg {{ max-width: 100%; height: auto; }}
 rect {{ stroke: #333; stroke-width: 0.5; fill-opacity: 0.85; }}
 rect:hover {{ fill-opacity: 1; stroke-width: 2; }}
 text {{ font: 10px sans-serif; pointer-events: none; }}
+.axis {{ stroke: #ccc; stroke-width: 0.5; }}
+.number {{ fill: #666; text-anchor: end; }}
+.step {{ fill: #666; text-anchor: middle; }}
+.alive {{ fill: none; stroke: #a02020; stroke-width: 1.5; pointer-events: none; }}
 span {{ display: inline-block; width: 1em; height: 1em; margin: 0 0.3em 0 1em; }}
 </style>
 </head>
 <body>
 <h1>{title}</h1>
 <p>{summary}</p>
-<p>steps from left to right, addresses from bottom to top; computed on{legend}</p>
+<p>steps from left to right, addresses from bottom to top; computed on{legend}; \
+<b style="color:#a02020">line</b>: bytes alive</p>
 <svg viewBox="0 0 {width} {height}" width="{width}" height="{height}">
 {shapes}
 </svg>
@@ -53,7 +60,7 @@ def memory_map(module: ModuleOp, title: str, *, include_io: bool) -> Artefact:
     main = main_function(module)
     arena = arena_of(main)
     assert arena is not None
-    liveness = analyse(main, include_io=include_io)
+    liveness = analyse(main, include_io=include_io, in_slices=is_in_slices(main))
     bound = liveness.lower_bound(arena.alignment.data)
     size, order = arena.size.data, steps(main)
     summary = (
@@ -62,20 +69,57 @@ def memory_map(module: ModuleOp, title: str, *, include_io: bool) -> Artefact:
     )
     devices = sorted({device_of(op).value for op in order})
     legend = "".join(f'<span style="background:{COLOURS[d]}"></span>{d}' for d in devices)
-    shapes = "\n".join(
-        shape
-        for buffer in liveness.buffers
-        for shape in _shapes(buffer, max(len(order), 1), max(size, 1))
-    )
+    count, size = max(len(order), 1), max(size, 1)
+    shapes = [*_axes(count, size)]
+    for buffer in liveness.buffers:
+        shapes += _shapes(buffer, count, size)
+    shapes.append(_alive(liveness.buffers, count, size))
     text = PAGE.format(
         title=escape(title),
         summary=summary,
         legend=legend,
-        width=WIDTH + 2 * MARGIN,
-        height=HEIGHT + 2 * MARGIN,
-        shapes=shapes,
+        width=LEFT + WIDTH + RIGHT,
+        height=TOP + HEIGHT + BOTTOM,
+        shapes="\n".join(shapes),
     )
     return Artefact.of_text("memory.html", "picture of the memory plan: time and addresses", text)
+
+
+def _across(step: float, count: int) -> float:
+    return LEFT + WIDTH * step / count
+
+
+def _up(bytes_: float, size: int) -> float:
+    return TOP + HEIGHT * (1 - bytes_ / size)
+
+
+def _ticks(end: int) -> range:
+    """Round numbers from 0 to `end`, at most twelve steps of them."""
+    steps = (digit * 10**power for power in range(20) for digit in (1, 2, 5))
+    return range(0, end + 1, next(step for step in steps if end <= 12 * step))
+
+
+def _axes(count: int, size: int) -> Iterator[str]:
+    """Lines with numbers, in KiB or bytes and in steps."""
+    unit, name = (1024, "KiB") if size >= 4096 else (1, "B")
+    for tick in _ticks(size // unit):
+        y = _up(tick * unit, size)
+        yield f'<line class="axis" x1="{LEFT}" y1="{y:.2f}" x2="{LEFT + WIDTH}" y2="{y:.2f}"/>'
+        yield f'<text class="number" x="{LEFT - 6}" y="{y + 3:.2f}">{tick:,} {name}</text>'
+    for tick in _ticks(count):
+        x = _across(tick, count)
+        yield f'<line class="axis" x1="{x:.2f}" y1="{TOP}" x2="{x:.2f}" y2="{TOP + HEIGHT}"/>'
+        yield f'<text class="step" x="{x:.2f}" y="{TOP + HEIGHT + 16}">{tick}</text>'
+
+
+def _alive(buffers: Sequence[Buffer], count: int, size: int) -> str:
+    """The bytes alive at each step as one line of stairs."""
+    points: list[str] = []
+    for step in range(count):
+        alive = sum(b.size for b in buffers if b.lower <= step < b.upper)
+        y = _up(min(alive, size), size)
+        points += [f"{_across(step, count):.2f},{y:.2f}", f"{_across(step + 1, count):.2f},{y:.2f}"]
+    return f'<polyline class="alive" points="{" ".join(points)}"/>'
 
 
 def _shapes(buffer: Buffer, count: int, size: int) -> Iterator[str]:
@@ -83,10 +127,9 @@ def _shapes(buffer: Buffer, count: int, size: int) -> Iterator[str]:
     block = block_of(buffer.values[0])
     if block is None:
         return
-    x = MARGIN + WIDTH * buffer.lower / count
-    width = WIDTH * (buffer.upper - buffer.lower) / count
+    x, width = _across(buffer.lower, count), WIDTH * (buffer.upper - buffer.lower) / count
     height = HEIGHT * buffer.size / size
-    y = MARGIN + HEIGHT * (1 - block.offset.data / size) - height
+    y = _up(block.offset.data, size) - height
     owners = [v.owner for v in buffer.values if isinstance(v.owner, Operation)]
     name = " = ".join(map(node_name, owners)) or "input"
     colour = COLOURS[device_of(owners[0]).value] if owners else "#cccccc"

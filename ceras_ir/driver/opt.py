@@ -161,7 +161,8 @@ class _Session:
         found: InputError | None = None
         try:
             if text is None:
-                module = load_module(self.ctx, file)
+                shapes = dict(self.arguments.shape)
+                module = load_module(self.ctx, file, batch=self.arguments.batch, shapes=shapes)
             else:
                 module = parse_text(self.ctx, text, file)
             self.runner.stopwatch.lap("(read)")

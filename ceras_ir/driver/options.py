@@ -1,30 +1,17 @@
 """The command-line options that compile, run and verify have in common."""
 
 import argparse
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
-from ceras_ir.driver.stages import TARGETS, BuildOptions
+from ceras_ir.driver.calibration_options import add_calibration, calibration_of
+from ceras_ir.driver.stages import TARGETS, BuildOptions, PrecisionOptions
+from ceras_ir.driver.tool_parser import ArgumentContainer
 from ceras_ir.transforms.recipes import AUTO, RECIPES
 
 EXIT_STATUS = (
     "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported."
 )
-
-
-class ArgumentContainer(Protocol):
-    """A parser, or a group of its options."""
-
-    def add_argument(
-        self,
-        *names: str,
-        type: Callable[[str], object] = ...,
-        default: object = ...,
-        metavar: str = ...,
-        help: str = ...,
-        action: str = ...,
-    ) -> object: ...
 
 
 def add_build_options(parser: argparse.ArgumentParser) -> None:
@@ -40,19 +27,7 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         help="int8 with power-of-two scales; auto: if calibration data is given or the target "
         "has no floating point (default: %(default)s)",
     )
-    group.add_argument(
-        "--calibrate",
-        metavar="DATA.npz",
-        help="representative inputs, one array per graph input, first axis samples; without "
-        "them ranges come from synthetic inputs, which is said on stderr",
-    )
-    group.add_argument(
-        "--recipe",
-        choices=(AUTO, *RECIPES),
-        default=AUTO,
-        help="which passes make quantization better; auto, the default, tries some on the "
-        "calibration data",
-    )
+    add_scheme(group)
     group.add_argument(
         "--prune",
         metavar="OPTIONS",
@@ -73,6 +48,73 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "loads, or a file that the assembler includes (default: %(default)s)",
     )
     add_shapes(group)
+
+
+def add_scheme(group: ArgumentContainer) -> None:
+    """How the network is quantized, if it is."""
+    add_calibration(group)
+    group.add_argument(
+        "--recipe",
+        choices=(AUTO, *RECIPES),
+        default=AUTO,
+        help="which passes make quantization better; auto, the default, tries some on the "
+        "calibration data",
+    )
+    group.add_argument(
+        "--silu",
+        choices=("auto", "table", "table16", "hardswish", "float", "piecewise"),
+        default="auto",
+        help="how SiLU is computed: by a table on int8 or on 16 bits, as HardSwish (a warning "
+        "says what that costs), in float, or by MIN, MAX, ADD and shifts; auto, the default, by "
+        "target and by what the calibration data says",
+    )
+    add_precision(group)
+
+
+def add_precision(group: ArgumentContainer) -> None:
+    """Layers that keep more precision than int8."""
+    for name, what in (("int16", "stored in 16 bits"), ("float", "computed in float")):
+        group.add_argument(
+            f"--{name}",
+            type=_names,
+            action="extend",
+            default=[],
+            metavar="LAYER,...",
+            help=f"layers {what}, by node name or pattern such as 'conv_*'; may be repeated",
+        )
+    group.add_argument(
+        "--mixed",
+        choices=("int16", "float"),
+        help="find the layers that int8 hurts most, by measuring on the calibration data, and "
+        "keep them in this precision",
+    )
+    group.add_argument(
+        "--budget",
+        type=float,
+        metavar="B",
+        help="of --mixed: share of multiplications below 1, or number of layers (default: 0.1)",
+    )
+    group.add_argument(
+        "--target-sqnr",
+        type=float,
+        metavar="DB",
+        help="of --mixed: no more layers than it takes to reach so many decibels",
+    )
+
+
+def precision_options(arguments: argparse.Namespace) -> PrecisionOptions:
+    """The options of `add_precision`."""
+    return PrecisionOptions(
+        tuple(arguments.int16),
+        tuple(arguments.float),
+        arguments.mixed,
+        arguments.budget,
+        arguments.target_sqnr,
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 def add_shapes(group: ArgumentContainer) -> None:
@@ -118,17 +160,28 @@ def add_io(parser: argparse.ArgumentParser) -> None:
 
 def build_options(arguments: argparse.Namespace, target: str) -> BuildOptions:
     """The parsed options as the stages take them."""
-    return BuildOptions(
-        target=target,
+    return replace(
+        scheme_of(arguments, target),
         quantize=arguments.quantize,
-        calibrate=arguments.calibrate,
         board=arguments.board,
         io=getattr(arguments, "io", "model"),
-        recipe=arguments.recipe,
         prune=arguments.prune,
         encoding=arguments.encoding,
         weights=arguments.weights,
+        emit_hls=getattr(arguments, "emit_hls", False),
         title=title_of(arguments.model),
+    )
+
+
+def scheme_of(arguments: argparse.Namespace, target: str) -> BuildOptions:
+    """The options of `add_scheme`."""
+    return BuildOptions(
+        target=target,
+        calibrate=calibration_of(arguments),
+        observer=arguments.observer,
+        recipe=arguments.recipe,
+        precision=precision_options(arguments),
+        silu=arguments.silu,
     )
 
 

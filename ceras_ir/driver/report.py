@@ -13,9 +13,11 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from ceras_ir.analysis.liveness import analyse, byte_size, steps
+from ceras_ir.analysis.copies import copied_bytes, fewest_copied_bytes
+from ceras_ir.analysis.liveness import analyse, byte_size, is_in_slices, steps
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.spans import gap
+from ceras_ir.analysis.text_table import aligned
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects.graph import (
     BinaryOp,
@@ -27,13 +29,23 @@ from ceras_ir.dialects.graph import (
     UnaryOp,
     constant_array,
 )
-from ceras_ir.dialects.mem import REASON, LaunchOp, PackOp, UnpackOp, arena_of, block_of, device_of
+from ceras_ir.dialects.mem import (
+    COST,
+    REASON,
+    LaunchOp,
+    arena_of,
+    block_of,
+    device_of,
+)
 
 if TYPE_CHECKING:
     from ceras_ir.backends.arduino.sizes import Footprint
 
 MAX_NAMED = 3
 """Up to so many layers share a line of the table's explanations by name."""
+
+NAME_WIDTH = 40
+"""Characters of a name in a line of the table; what is longer goes on in the next."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,8 @@ class Layer:
     macs: int
     bytes: int
     """Operands, constants included, and result: what one inference moves at least once."""
+    cost: str | None = None
+    """What each device would take, where that decided."""
 
     def to_json(self) -> dict[str, object]:
         result: dict[str, object] = {
@@ -56,7 +70,8 @@ class Layer:
             "macs": self.macs,
             "bytes": self.bytes,
         }
-        return result if self.reason is None else result | {"reason": self.reason}
+        texts = {"reason": self.reason, "modelled": self.cost}
+        return result | {key: text for key, text in texts.items() if text is not None}
 
 
 def spelling(op: Operation) -> str:
@@ -77,7 +92,7 @@ def layers(placed: ModuleOp) -> list[Layer]:
     """The layers of a placed graph, in the order they run."""
     result: list[Layer] = []
     for op in steps(main_function(placed)):
-        reason = op.attributes.get(REASON)
+        reason, cost = op.attributes.get(REASON), op.attributes.get(COST)
         result.append(
             Layer(
                 node_name(op),
@@ -86,6 +101,7 @@ def layers(placed: ModuleOp) -> list[Layer]:
                 reason.data if isinstance(reason, StringAttr) else None,
                 op.macs if isinstance(op, LinearOperation | EncodedMatmulOp) else 0,
                 sum(map(byte_size, {*op.operands, *op.results})),
+                cost.data if isinstance(cost, StringAttr) else None,
             )
         )
     return result
@@ -98,20 +114,23 @@ def constants(module: ModuleOp) -> list[SSAValue]:
 
 
 def memory_totals(module: ModuleOp, *, include_io: bool) -> dict[str, object]:
-    """Bytes of a module whose values have been placed."""
+    """Bytes of a module whose values have been placed; without a plan only what is rescaled."""
     main = main_function(module)
-    arena = arena_of(main)
-    assert arena is not None
-    ops = steps(main)
-    moved = [op for op in ops if isinstance(op, PackOp | UnpackOp)]
-    bound = analyse(main, include_io=include_io).lower_bound(arena.alignment.data)
+    arena, ops = arena_of(main), steps(main)
+    requantizations = sum(isinstance(op, RequantizeOp) for op in ops)
+    if arena is None:
+        return {"requantizations": requantizations}
+    bound = analyse(main, include_io=include_io, in_slices=is_in_slices(main)).lower_bound(
+        arena.alignment.data
+    )
     totals: dict[str, object] = {
         "peak_bytes": arena.size.data,
         "lower_bound_bytes": bound,
         "gap_percent": round(100 * gap(arena.size.data, bound), 2),
         "blocks": len({block.id.data for op in ops for r in op.results if (block := block_of(r))}),
-        "copied_bytes": sum(byte_size(op.result) for op in moved),
-        "requantizations": sum(isinstance(op, RequantizeOp) for op in ops),
+        "copied_bytes": copied_bytes(main),
+        "copied_bytes_minimum": fewest_copied_bytes(main),
+        "requantizations": requantizations,
     }
     if launches := sum(isinstance(op, LaunchOp) for op in ops):
         totals["launches"] = launches
@@ -129,15 +148,36 @@ def report(
         "macs": sum(layer.macs for layer in found),
         "weight_bytes": weight_bytes,
         **memory,
-        "flash_bytes": weight_bytes,
-        "sram_bytes": memory.get("arena_bytes", memory["peak_bytes"]),
     }
+    if "peak_bytes" in memory:
+        totals["flash_bytes"] = weight_bytes
+        totals["sram_bytes"] = memory.get("arena_bytes", memory["peak_bytes"])
     entries = [layer.to_json() for layer in found]
     if footprint is not None:
         totals |= footprint.to_json()
         for entry, size in zip(entries, footprint.layers, strict=True):
             entry |= {"flash_bytes": size.flash, "sram_bytes": size.sram}
+            if size.kernel:
+                entry["kernel"] = size.kernel
     return {"layers": entries, "totals": totals}
+
+
+def quantization(module: ModuleOp) -> dict[str, object] | None:
+    """What `--quantize` chose, and how many rescalings at run time its alignment left."""
+    from ceras_ir.analysis.requantizations import alignment
+    from ceras_ir.transforms.recipes import recipe_of
+    from ceras_ir.transforms.set_silu import chosen_silu
+
+    main = main_function(module)
+    counts = alignment(main)
+    if counts is None:
+        return None
+    return {
+        "recipe": recipe_of(main) or "plain",
+        "silu": chosen_silu(main),
+        "requantizations_before": counts[0],
+        "requantizations_after": counts[1],
+    }
 
 
 def weight_bytes(module: ModuleOp) -> int:
@@ -181,42 +221,35 @@ def print_table(
     footprint: "Footprint | None" = None,
 ) -> None:
     """The layers that matter and the totals, on stdout."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False, markup=False)
-    console.print(f"compiled for {target}")
-    table = Table(box=None, pad_edge=False)
-    for header in ("layer", "operation", "on"):
-        table.add_column(header, overflow="fold")
-    for header in ("MACs", "bytes"):
-        table.add_column(header, justify="right")
+    headers = ["layer", "operation", "on", "MACs", "bytes"]
     if footprint is not None:
-        for header in ("flash", "SRAM"):
-            table.add_column(header, justify="right")
+        headers += ["flash", "SRAM"]
     entries = content["layers"]
     assert isa(entries, list[dict[str, object]])
     if modelled := any("cycles" in entry for entry in entries):
-        for header in ("cycles", "of peak"):
-            table.add_column(header, justify="right")
+        headers += ["cycles", "of peak"]
+    rows = [headers]
     for i, layer in enumerate(found):
+        starts = range(0, len(layer.name) or 1, NAME_WIDTH)
+        name, *rest = (layer.name[at : at + NAME_WIDTH] for at in starts)
         row = [
-            layer.name,
+            name,
             layer.op,
             layer.device,
             f"{layer.macs:,}" if layer.macs else "",
             f"{layer.bytes:,}",
         ]
         if footprint is not None:
-            row += [f"{footprint.layers[i].flash:,}", f"{footprint.layers[i].sram:,}"]
+            size = footprint.layers[i]
+            row[1] = f"{layer.op} {size.kernel}".rstrip()
+            row += [f"{size.flash:,}", f"{size.sram:,}"]
         if modelled and "cycles" in (entry := entries[i]):
             row += [f"{entry['cycles']:,}", f"{entry['share_of_peak']:.1%}"]
-        table.add_row(*row)
-    console.print(table)
+        rows += [row, *([text] for text in rest)]
+    lines = [f"compiled for {target}", *aligned(rows, right=range(3, len(headers)))]
     if footprint is not None:
-        console.print(footprint.line(), soft_wrap=True)
-    for line in explanations(found):
-        console.print(line, soft_wrap=True)
+        lines += [text for text in (footprint.line(), footprint.width_line()) if text]
+    lines += explanations(found)
     totals = content["totals"]
     assert isa(totals, dict[str, object])
     words = ", ".join(
@@ -224,4 +257,4 @@ def print_table(
         for name, value in totals.items()
         if isinstance(value, int | float)
     )
-    console.print(f"total: {words}", soft_wrap=True)
+    print("\n".join([*lines, f"total: {words}"]))

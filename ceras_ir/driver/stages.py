@@ -17,10 +17,14 @@ from ceras_ir.diagnostics import InputError, UsageError
 from ceras_ir.driver.instrumentation import PassRunner
 
 if TYPE_CHECKING:
+    from ceras_ir.analysis.observer_names import ObserverName
     from ceras_ir.backends.c.options import Weights
+    from ceras_ir.transforms.choose_precision import Mixed
     from ceras_ir.transforms.encode_weights import EncodingChoice
+    from ceras_ir.transforms.quantize import QuantizePass
+    from ceras_ir.transforms.set_silu import Silu
 
-TARGETS = ("c", "arduino", "nnet", "vta")
+TARGETS = ("c", "arduino", "nnet", "vta", "onnx")
 """What `--target` takes."""
 
 INTEGER_TARGETS = frozenset({"nnet", "vta"})
@@ -32,6 +36,17 @@ SHIFTING_TARGETS = frozenset({"vta"})
 
 ENCODING_TARGETS = frozenset({"interp", "c", "arduino"})
 """Targets whose float matrix products may have encoded weights."""
+
+
+@dataclass(frozen=True)
+class PrecisionOptions:
+    """Which layers keep more than int8; see the pass `quantize`."""
+
+    int16: tuple[str, ...] = ()
+    in_float: tuple[str, ...] = ()
+    mixed: "Mixed | None" = None
+    budget: float | None = None
+    target_sqnr: float | None = None
 
 
 @dataclass(frozen=True)
@@ -51,8 +66,18 @@ class BuildOptions:
     """What the network is called, in comments and as a sketch."""
     recipe: str = "auto"
     """Which passes make better numbers; see the pass `quantize`."""
+    one_shift: bool = False
+    """Whether recipes must do with one shift per layer, as on targets that have no more."""
+    silu: "Silu" = "auto"
+    """How SiLU is computed; see the pass `set-silu`."""
+    observer: "ObserverName" = "mse"
+    """How calibration chooses scales; see the pass `observe-ranges`."""
+    precision: PrecisionOptions = PrecisionOptions()
+    """Which layers keep more than int8."""
     weights: "Weights" = "source"
     """Where the constants of target c are; see `COptions`."""
+    emit_hls: bool = False
+    """Whether target nnet also writes its FPGA side as a C++ project."""
 
     @property
     def is_quantized(self) -> bool:
@@ -60,6 +85,12 @@ class BuildOptions:
         if self.quantize == "auto":
             return self.calibrate is not None or self.target in INTEGER_TARGETS
         return self.quantize == "int8"
+
+    @property
+    def silu_of_target(self) -> "Silu":
+        """An accelerator that takes 8 bits only would leave sums of 16 to the CPU."""
+        is_narrow = self.silu == "auto" and self.target in INTEGER_TARGETS
+        return "table" if is_narrow else self.silu
 
     def resolved(self, module: ModuleOp) -> "BuildOptions":
         """What `auto` means for this network: int8 if it comes with Q/DQ."""
@@ -81,10 +112,17 @@ class BuildOptions:
             )
         if self.io == "int8" and not self.is_quantized:
             raise UsageError("--io int8 needs a quantized network: add --quantize int8")
+        if not self.is_quantized and self.precision != PrecisionOptions():
+            raise UsageError(
+                "--int16, --float and --mixed choose layers of a quantized network: add "
+                "--quantize int8"
+            )
         if self.quantize == "none" and self.calibrate is not None:
             raise UsageError("--calibrate is for quantization, and --quantize none forbids it")
         if self.weights != "source" and self.target != "c":
             raise UsageError(f"--weights is for target c, not {self.target}")
+        if self.emit_hls and self.target != "nnet":
+            raise UsageError(f"--emit-hls is for target nnet, not {self.target}")
         if self.encoding is not None and self.target not in ENCODING_TARGETS:
             raise UsageError(f"--encoding is for targets c and arduino, not {self.target}")
         self.pruning()
@@ -102,7 +140,11 @@ class BuildOptions:
 
                 load_board(self.board)
             case "c" if self.board is not None:
-                raise UsageError("target c runs anywhere and takes no --board")
+                from ceras_ir.backends.c.machine import load_machine
+
+                load_machine(self.board)
+            case "onnx" if self.board is not None:
+                raise UsageError("target onnx runs anywhere and takes no --board")
             case _:
                 pass
 
@@ -146,6 +188,25 @@ def read_network(
     return module
 
 
+def quantize_pass(options: BuildOptions) -> "QuantizePass":
+    """Quantization as the user asked for it."""
+    from ceras_ir.transforms.quantize import QuantizePass
+
+    kept = options.precision
+    return QuantizePass(
+        options.calibrate,
+        recipe=options.recipe,
+        silu=options.silu_of_target,
+        one_shift=options.one_shift or options.target in INTEGER_TARGETS,
+        observer=options.observer,
+        mixed=kept.mixed,
+        budget=kept.budget,
+        target_sqnr=kept.target_sqnr,
+        int16=kept.int16,
+        float=kept.in_float,
+    )
+
+
 def front_stages(options: BuildOptions) -> list[Stage]:
     """What does not depend on the target: fusion and quantization."""
     from ceras_ir.transforms.fuse import FusePass
@@ -159,12 +220,13 @@ def front_stages(options: BuildOptions) -> list[Stage]:
     if pruning := options.pruning():
         stages.append(Stage("pruned graph", pruning))
     if options.is_quantized:
-        from ceras_ir.transforms.quantize import QuantizePass
+        from ceras_ir.transforms.drop_tie_breakers import DropTieBreakersPass
         from ceras_ir.transforms.snap_scales import SnapScalesPass
 
-        snap = (SnapScalesPass(),) if options.target in SHIFTING_TARGETS else ()
-        quantize = QuantizePass(options.calibrate, recipe=options.recipe)
-        stages.append(Stage("quantized graph", (*snap, quantize)))
+        snap: tuple[ModulePass, ...] = ()
+        if options.target in SHIFTING_TARGETS:
+            snap = DropTieBreakersPass(), SnapScalesPass()
+        stages.append(Stage("quantized graph", (*snap, quantize_pass(options))))
         if options.io == "int8":
             from ceras_ir.transforms.strip_border_quantization import StripBorderQuantizationPass
 
@@ -192,7 +254,7 @@ def target_stages(options: BuildOptions) -> list[Stage]:
                     "memory",
                     (
                         ReorderForMemoryPass(io=True, alignment=64),
-                        AllocateBlocksPass(io=True, alignment=64),
+                        AllocateBlocksPass(io=True, alignment=64, in_slices=True),
                     ),
                 ),
             ]
@@ -205,11 +267,14 @@ def target_stages(options: BuildOptions) -> list[Stage]:
 
             board = options.board or DEFAULT_BOARD_NAME
             return [
-                Stage("placed graph", (SpaceToDepthPass(), PlacePass(target="vta"))),
-                Stage("packed graph", (ConvertGraphToTilePass(), FoldPackingPass())),
+                Stage("placed graph", (SpaceToDepthPass(), PlacePass(target="vta", board=board))),
+                Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
                 Stage("tile", (TilePass(board=board),)),
                 Stage("memory", (AllocateBlocksPass(alignment=256),)),
             ]
+        case "onnx":
+            # Nobody but the reader decides where it runs and in which memory.
+            return [Stage("placed graph", (PlacePass(target="c"),))]
         case _:
             return [
                 Stage("placed graph", (PlacePass(target="c"),)),

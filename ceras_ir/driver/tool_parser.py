@@ -1,11 +1,26 @@
 """The command-line parser of every tool: wrong usage reads the same everywhere."""
 
 import argparse
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
 
 from ceras_ir.diagnostics import UsageError
 from ceras_ir.driver.suggestions import did_you_mean
+
+
+class ArgumentContainer(Protocol):
+    """A parser, or a group of its options."""
+
+    def add_argument(
+        self,
+        *names: str,
+        type: Callable[[str], object] = ...,
+        choices: Sequence[str] = ...,
+        default: object = ...,
+        metavar: str = ...,
+        help: str = ...,
+        action: str = ...,
+    ) -> object: ...
 
 
 class ToolParser(argparse.ArgumentParser):

@@ -6,14 +6,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ceras_ir.diagnostics import UsageError
+from ceras_ir.driver.calibration_options import calibration_of
 from ceras_ir.driver.diagnostics import run_tool
-from ceras_ir.driver.options import EXIT_STATUS, add_build_options
+from ceras_ir.driver.options import EXIT_STATUS, add_build_options, precision_options
 from ceras_ir.driver.tool_parser import ToolParser
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from ceras_ir.driver.compare import Verdict
 
 ALL_TARGETS = ("c", "nnet", "vta")
+TAKEN = (*ALL_TARGETS, "arduino", "onnx")
+"""What `--targets` may name; the last two on request only."""
+
+FLOAT_TARGETS = frozenset(TAKEN) - frozenset({"nnet", "vta"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +44,8 @@ def make_parser() -> ToolParser:
         metavar="c,nnet,vta",
         type=_targets,
         default=ALL_TARGETS,
-        help="which targets (default: all)",
+        help="which targets (default: %(metavar)s); arduino is also run on its core under qemu, "
+        "onnx is the exported model, imported again",
     )
     parser.add_argument(
         "--samples",
@@ -51,9 +59,9 @@ def make_parser() -> ToolParser:
 
 def _targets(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
-    if unknown := [name for name in names if name not in ALL_TARGETS]:
+    if unknown := [name for name in names if name not in TAKEN]:
         raise argparse.ArgumentTypeError(
-            f"unknown target '{unknown[0]}' (choose from {', '.join(ALL_TARGETS)})"
+            f"unknown target '{unknown[0]}' (choose from {', '.join(TAKEN)})"
         )
     return names
 
@@ -62,34 +70,38 @@ def _verify(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
-    if arguments.quantize == "none" and set(arguments.targets) - {"c"}:
-        raise UsageError("only target c runs float networks: add --targets c")
+    if arguments.quantize == "none" and set(arguments.targets) - FLOAT_TARGETS:
+        names = ", ".join(sorted(FLOAT_TARGETS))
+        raise UsageError(f"only targets {names} run float networks: add --targets c")
 
     from ceras_ir.analysis.qdq import carries_quantization
     from ceras_ir.driver.levels import Verification
     from ceras_ir.driver.named_file import naming
-    from ceras_ir.driver.stages import SHIFTING_TARGETS, BuildOptions, read_network
+    from ceras_ir.driver.stages import INTEGER_TARGETS, BuildOptions, read_network
 
     with naming(arguments.model):
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
         carried = carries_quantization(module)
         # Of several targets VTA is the one whose boards differ most.
         board_of = "vta" if "vta" in arguments.targets else arguments.targets[0]
-        groups = _groups(arguments.targets, carried)
+        groups = _groups(arguments.targets, _narrow_targets(module, carried, arguments.silu))
         options = BuildOptions(
             target="c",
             quantize="none" if arguments.quantize == "none" else "int8",
-            calibrate=arguments.calibrate,
+            calibrate=calibration_of(arguments),
+            observer=arguments.observer,
             recipe=arguments.recipe,
+            precision=precision_options(arguments),
+            silu=arguments.silu,
+            one_shift=not INTEGER_TARGETS.isdisjoint(arguments.targets),
             board=arguments.board,
             prune=arguments.prune,
             encoding=arguments.encoding,
         )
         good = True
-        for i, targets in enumerate(groups):
+        for i, (front_target, targets) in enumerate(groups.items()):
             network = module if i == len(groups) - 1 else module.clone()
-            snapped = any(target in SHIFTING_TARGETS for target in targets)
-            front = replace(options, target="vta") if carried and snapped else options
+            front = replace(options, target=front_target)
             verification = Verification(network, front, arguments.inputs, arguments.samples)
             if i == 0:
                 print(
@@ -103,15 +115,27 @@ def _verify(argv: Sequence[str]) -> int:
     return 0 if good else 1
 
 
-def _groups(targets: Sequence[str], carries_quantization: bool) -> list[list[str]]:
-    """Targets that share a quantized graph; those that shift have their own of a Q/DQ network."""
-    from ceras_ir.driver.stages import SHIFTING_TARGETS
+def _narrow_targets(module: "ModuleOp", carries_quantization: bool, silu: str) -> frozenset[str]:
+    """Targets whose quantized graph is another than that of target c."""
+    from ceras_ir.dialects import graph
+    from ceras_ir.driver.stages import INTEGER_TARGETS, SHIFTING_TARGETS
 
-    if not carries_quantization:
-        return [list(targets)]
-    shifting = [target for target in targets if target in SHIFTING_TARGETS]
-    others = [target for target in targets if target not in SHIFTING_TARGETS]
-    return [group for group in (others, shifting) if group]
+    if carries_quantization:
+        return SHIFTING_TARGETS
+    functions = (op.function for op in module.walk() if isinstance(op, graph.UnaryOp))
+    has_tables = any(function.clip_range is None for function in functions)
+    return INTEGER_TARGETS if silu == "auto" and has_tables else frozenset()
+
+
+def _groups(targets: Sequence[str], narrow: frozenset[str]) -> dict[str, list[str]]:
+    """The target whose quantized graph some targets share -> these."""
+    groups: dict[str, list[str]] = {}
+    # Target arduino encodes weights, which orders the sums of floats.
+    last = next((target for target in reversed(targets) if target in narrow), "c")
+    for target in targets:
+        front = "arduino" if target == "arduino" else last if target in narrow else "c"
+        groups.setdefault(front, []).append(target)
+    return groups
 
 
 def _print(verdict: "Verdict") -> None:

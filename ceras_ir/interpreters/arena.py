@@ -1,5 +1,6 @@
 """
-Run a network whose values have been placed, in one byte array as long as the arena.
+Run a network whose values have been placed, in one byte array as long as the arena, or in one
+for each of its regions.
 
 Results are written at their block and operands read back from theirs, so that a plan in
 which two live values share bytes computes something else than the graph did. Memory starts
@@ -18,7 +19,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.analysis.network import main_function, output_names
 from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects.graph import numpy_dtype, tensor_type
-from ceras_ir.dialects.mem import arena_of, block_of
+from ceras_ir.dialects.mem import arena_of, block_of, regions_of
 from ceras_ir.interpreters.network import Array, Tracer, check_inputs, network_functions
 
 GARBAGE = 0xA5
@@ -32,7 +33,8 @@ def run_in_arena(
     arena = arena_of(main)
     if arena is None:
         raise InputError("values have no blocks; run --allocate-blocks first")
-    memory = np.full(arena.size.data, GARBAGE, np.uint8)
+    sizes = {r.region.data: r.size.data for r in regions_of(main)} or {"": arena.size.data}
+    memory = {region: np.full(size, GARBAGE, np.uint8) for region, size in sizes.items()}
     elsewhere: dict[SSAValue, Array] = {}
 
     def view(value: SSAValue) -> NDArray[np.generic] | None:
@@ -41,7 +43,7 @@ def run_in_arena(
             return None
         kind = tensor_type(value)
         dtype = numpy_dtype(kind.element_type)
-        raw = memory[block.offset.data :]
+        raw = memory[block.region.data][block.offset.data :]
         count = int(np.prod(kind.get_shape(), dtype=np.int64))
         return raw[: count * dtype.itemsize].view(dtype).reshape(kind.get_shape())
 

@@ -18,10 +18,12 @@ from ceras_ir.interpreters import integer, resampling
 from ceras_ir.interpreters.arithmetic import combine
 from ceras_ir.interpreters.encoded import encoded_matmul
 from ceras_ir.interpreters.float_functions import apply_function, softmax
+from ceras_ir.interpreters.swish import shift_swish
 from ceras_ir.interpreters.windows import (
     Reals,
     Window,
     convolve,
+    convolve_in_order,
     counts,
     exact_type,
     window_sum,
@@ -43,10 +45,26 @@ def _centred(array: Array, element: UniformType) -> NDArray[np.int64]:
 
 def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None) -> Reals:
     """The sums of products alone, before bias and the rest of the epilogue."""
+    if op.ordered is not None:
+        return _ordered_products(op, x.astype(np.float32), weights.astype(np.float32), window)
     if window is None:
         return x @ weights.T
     assert isinstance(op, graph.Conv2dOp)
     return convolve(x, weights, window, op.group_count)
+
+
+def _ordered_products(
+    op: graph.LinearOperation,
+    x: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    window: Window | None,
+) -> NDArray[np.float32]:
+    """The same in the order that `ordered` states; a matrix product is a window of one element."""
+    if window is not None:
+        assert isinstance(op, graph.Conv2dOp)
+        return convolve_in_order(x, weights, window, op.group_count)
+    one = Window.of((1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
+    return convolve_in_order(x[:, None, None], weights[:, None, None], one, 1)[:, 0, 0]
 
 
 @register_impls
@@ -147,7 +165,13 @@ class GraphFunctions(InterpreterFunctions):
 
     @impl(graph.UnaryOp)
     def unary(self, interpreter: Interpreter, op: graph.UnaryOp, args: PythonValues):
-        return (apply_function(op.function, args[0]),)
+        exponents = op.channel_exponents
+        if exponents is None:
+            return (apply_function(op.function, args[0]),)
+        up, down = (np.exp2(np.array(e, np.float32)) for e in (exponents[0], exponents[1]))
+        # A power of two is exact, its reciprocal too.
+        result = apply_function(op.function, (args[0] * up).astype(np.float32))
+        return ((result / down).astype(np.float32),)
 
     @impl(graph.BinaryOp)
     def binary(self, interpreter: Interpreter, op: graph.BinaryOp, args: PythonValues):
@@ -163,8 +187,15 @@ class GraphFunctions(InterpreterFunctions):
 
     @impl(graph.LookupOp)
     def lookup(self, interpreter: Interpreter, op: graph.LookupOp, args: PythonValues):
-        table = np.broadcast_to(np.frombuffer(op.table.data.data, np.int8), (256,))
-        return (table[args[0].astype(np.int16) + 128],)
+        tables, rows = op.tables, op.channel_rows
+        half = tables.shape[1] // 2
+        index = np.clip(args[0].astype(np.int64), -half, half - 1) + half
+        return (tables[0 if rows is None else np.array(rows), index],)
+
+    @impl(graph.ShiftSwishOp)
+    def shift_swish(self, interpreter: Interpreter, op: graph.ShiftSwishOp, args: PythonValues):
+        result = shift_swish(args[0].astype(np.int64), op.channel_bends)
+        return (integer.requantize(result, op.requant, _quantized(op.result)),)
 
     @impl(graph.SoftmaxOp)
     def softmax(self, interpreter: Interpreter, op: graph.SoftmaxOp, args: PythonValues):

@@ -12,6 +12,7 @@ from xdsl.interpreter import (
 
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.arithmetic import cast, combine, compare
+from ceras_ir.interpreters.resampling import border_indices
 
 Array = NDArray[np.generic]
 
@@ -22,18 +23,6 @@ COMBINED = {
     graph.Reduce.MIN: graph.Binary.MIN,
 }
 """The elementwise operation that a reduction repeats."""
-
-
-def border_indices(kind: graph.Pad, extent: int, low: int, high: int) -> NDArray[np.int64]:
-    """For each index of a padded dimension the input's index that it repeats."""
-    index = np.arange(-low, extent + high, dtype=np.int64)
-    match kind:
-        case graph.Pad.EDGE:
-            return np.clip(index, 0, extent - 1)
-        case graph.Pad.WRAP:
-            return index % extent
-        case _:
-            return (extent - 1) - np.abs((extent - 1) - np.abs(index))
 
 
 def chosen(condition: NDArray[np.bool_], lhs: Array, rhs: Array) -> Array:

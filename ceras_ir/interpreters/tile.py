@@ -22,8 +22,11 @@ from xdsl.interpreters.scf import ScfFunctions
 
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph import numpy_dtype
+from ceras_ir.dialects.quant import Rounding
+from ceras_ir.interpreters.integer import round_shift
 from ceras_ir.interpreters.mem import pack, unpack
 from ceras_ir.interpreters.scratchpads import Scratchpad, accumulate
+from ceras_ir.interpreters.swish import shift_swish
 from ceras_ir.interpreters.windows import Window, convolve, exact_type
 
 Array = NDArray[np.generic]
@@ -139,29 +142,53 @@ class TileFunctions(InterpreterFunctions):
         window = Window.of(
             (kh, kw), op.strides.get_values(), op.padding.get_values(), op.dilations.get_values()
         )
-        acc = convolve(plain.astype(real), filters.astype(real), window, 1).astype(np.int64)
+        acc = convolve(
+            plain.astype(real), filters.astype(real), window, op.groups.value.data
+        ).astype(np.int64)
         acc += bias.reshape(-1)
         if op.residual is not None:
-            residual, tile_weights, _ = rest
+            residual, tile_weights, *_ = rest
             moved = residual.astype(np.int64) @ tile_weights.T.astype(np.int64)
             moved <<= op.residual_shift.value.data
             acc += np.asarray(unpack(moved, acc.shape), np.int64)
         acc = combine(tile.Alu.SHR, acc, np.array([op.shift.value.data]))
-        result = np.clip(acc, op.low.value.data, op.high.value.data).astype(np.int8)
-        rest[-1][...] = pack(result)
+        acc = np.clip(acc, op.low.value.data, op.high.value.data)
+        if op.swish is not None:
+            shift, low, high = op.swish.get_values()
+            bends = -rest[-2][:5].astype(np.int64)
+            acc = shift_swish(acc, bends.reshape(5, -1).T.tolist())
+            acc = np.clip(round_shift(acc, shift, Rounding.HALF_UP), low, high)
+        rest[-1][...] = pack(acc.astype(np.int8))
         return ()
 
     @impl(tile.MaxPoolOp)
     def max_pool(self, interpreter: Interpreter, op: tile.MaxPoolOp, args: PythonValues):
         x, _, output = args
-        n, c, h, w, lanes = x.shape
-        planes = x.reshape(n * c, h, w, lanes)
-        window = Window.of(
-            op.kernel.get_values(), op.strides.get_values(), op.padding.get_values(), (1, 1)
-        )
-        taps = [tap for _, _, tap in window.taps(window.padded(planes, 0))]
+        taps = _pooled_taps(op, x)
         output[...] = np.maximum.reduce(taps).reshape(output.shape)
         return ()
+
+    @impl(tile.AveragePoolOp)
+    def average_pool(self, interpreter: Interpreter, op: tile.AveragePoolOp, args: PythonValues):
+        x, weights, bias, output = args
+        total = np.add.reduce([tap.astype(np.int64) for tap in _pooled_taps(op, x)])
+        acc = np.zeros(total.shape, np.int64)
+        for digit in weights.astype(np.int64):
+            acc = (acc << op.DIGIT_BITS) + total @ digit.T
+        acc = combine(tile.Alu.SHR, acc + bias, np.array([op.shift.value.data]))
+        result = np.clip(acc, op.low.value.data, op.high.value.data).astype(np.int8)
+        output[...] = result.reshape(output.shape)
+        return ()
+
+
+def _pooled_taps(op: tile.MaxPoolOp | tile.AveragePoolOp, x: Array) -> list[Array]:
+    """For each position of the window what all windows of all planes see there."""
+    n, c, h, w, lanes = x.shape
+    planes = x.reshape(n * c, h, w, lanes).astype(np.int8)
+    window = Window.of(
+        op.kernel.get_values(), op.strides.get_values(), op.padding.get_values(), (1, 1)
+    )
+    return [tap for _, _, tap in window.taps(window.padded(planes, 0))]
 
 
 def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:

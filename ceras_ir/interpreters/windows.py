@@ -90,6 +90,23 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
     return result.reshape(n, oh, ow, o)
 
 
+def convolve_in_order(
+    x: NDArray[np.float32], weights: NDArray[np.float32], window: Window, groups: int
+) -> NDArray[np.float32]:
+    """The same in float32, products added one after the other as the weights lie in memory."""
+    o, kh, kw, per_group = weights.shape
+    split = weights.reshape(groups, o // groups, kh, kw, per_group)
+    result: NDArray[np.float32] | None = None
+    for i, j, tap in window.taps(window.padded(x, 0)):
+        lanes = tap.reshape(*tap.shape[:3], groups, per_group, 1)
+        for c in range(per_group):
+            product = lanes[:, :, :, :, c] * split[:, :, i, j, c]
+            # The first sum is 0 + product, which turns -0 into 0.
+            result = np.add(product, np.float32(0) if result is None else result, out=product)
+    assert result is not None
+    return result.reshape(*result.shape[:3], o)
+
+
 def exact_type(weights: NDArray[np.generic], input_bound: int) -> type[np.floating]:
     """The smallest floating type in which the integer sums of products are exact."""
     rows = np.abs(weights.astype(np.int64)).reshape(weights.shape[0], -1).sum(axis=1)

@@ -10,17 +10,17 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from ceras_ir.analysis.function_forms import Form, form_of
 from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.precision import factor_exponents, set_width
 from ceras_ir.analysis.quantizable import is_quantized, quantized_operations
-from ceras_ir.analysis.ranges import WEIGHT_EXPONENT, set_exponent, weight_exponent
+from ceras_ir.analysis.ranges import WEIGHT_EXPONENT, row_exponents, set_exponent, weight_exponent
+from ceras_ir.analysis.requantizations import REQUANTIZATIONS, alignment
 from ceras_ir.dialects import graph
 
 if TYPE_CHECKING:
     from ceras_ir.analysis.accumulator_bounds import Magnitudes
     from ceras_ir.analysis.scale_classes import ScaleClasses
-
-REQUANTIZATIONS = "graph.requantizations"
-"""Attribute of the function: rescalings at run time `before` and `after` the alignment."""
 
 MAX_SHIFT = 31
 """Of a shifter of 32-bit words."""
@@ -47,12 +47,12 @@ class AlignScalesPass(ModulePass):
         from ceras_ir.analysis.scale_classes import ScaleClasses, requantizations
 
         ops = quantized_operations(main)
-        before = requantizations(ops)
-        if isinstance(known := main.attributes.get(REQUANTIZATIONS), DictionaryAttr):
-            # Aligned before: what was counted then is the truth.
-            count = known.data["before"]
-            before = count.value.data if isinstance(count, IntegerAttr) else before
+        # If it was aligned before, what was counted then is the truth.
+        known = alignment(main)
+        before = requantizations(ops) if known is None else known[0]
         classes = ScaleClasses(ops)
+        for value in classes.root:
+            set_width(value, classes.width(value))
         _Alignment(classes).run()
         for value in classes.root:
             set_exponent(value, classes[value])
@@ -79,18 +79,16 @@ class _Alignment:
         match op:
             case graph.LinearOperation():
                 changed = self._adjust_weights(op)
-                accumulator = self.classes[op.input] + self._weights(op)
+                accumulator = sum(factor_exponents(op, self.classes.__getitem__))
                 return self.classes.coarsen(op.result, accumulator) or changed
             case graph.BinaryOp():
                 lhs, rhs = self.classes[op.lhs], self.classes[op.rhs]
                 finest = lhs + rhs if op.function is graph.Binary.MUL else min(lhs, rhs)
                 return self.classes.coarsen(op.result, finest)
+            case graph.UnaryOp() if form_of(op) is Form.SHIFTS:
+                return self.classes.coarsen(op.result, self.classes[op.input])
             case _:
                 return False
-
-    def _weights(self, op: graph.LinearOperation) -> int:
-        known = weight_exponent(op)
-        return self.classes[op.weights] if known is None else known
 
     def _adjust_weights(self, op: graph.LinearOperation) -> bool:
         """Coarsen constant weights until the accumulator fits 32 bits and the shift is legal."""
@@ -103,7 +101,8 @@ class _Alignment:
             self.magnitudes[op] = Magnitudes.of(op)
         magnitudes, source = self.magnitudes[op], self.classes[op.input]
         target = self.classes[op.result]
-        exponent = max(chosen, target - source - MAX_SHIFT)
+        finest = min(row_exponents(op) or (0,))
+        exponent = max(chosen, target - source - finest - MAX_SHIFT)
         while not fits(magnitudes.bound(source, exponent), max(target - source - exponent, 0)):
             exponent += 1
         op.attributes[WEIGHT_EXPONENT] = IntegerAttr(exponent, i64)

@@ -1,5 +1,7 @@
 """Give every value of the network a block of shared memory."""
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +16,10 @@ from ceras_ir.analysis.exact_offsets import plan_offsets
 from ceras_ir.analysis.liveness import Liveness, analyse, byte_size
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.plan_check import check_plan
-from ceras_ir.dialects.mem import ARENA, BLOCK, ArenaAttr, BlockAttr
+from ceras_ir.analysis.region_plan import describe_regions, plan_in_regions
+from ceras_ir.analysis.regions import Region, board_regions, parse_regions
+from ceras_ir.diagnostics import UsageError
+from ceras_ir.dialects.mem import ARENA, BLOCK, REGIONS, ArenaAttr, BlockAttr, RegionAttr
 
 
 @dataclass(frozen=True)
@@ -25,8 +30,17 @@ class AllocateBlocksPass(ModulePass):
     With `strategy=colouring`, values share whole blocks, as few as possible, each as large as
     the largest value in it (S2); with `strategy=offsets`, values lie at byte offsets wherever
     they do not overlap while both are alive. `io` places arguments and results too; otherwise
-    they stay in the caller's memory. Correct because an independent check of the finished plan
-    (`analysis/plan_check.py`) finds nothing; asserted on every run.
+    they stay in the caller's memory. With `in_slices`, which is for `offsets`, operands of a
+    concatenation lie where they end up in its result, so that it copies nothing; only where
+    each is one run of bytes there, and where that needs no more memory.
+
+    `regions=NAME:BYTES,...` (`NAME:BYTES:BYTES_PER_US` says a bandwidth), or the regions of
+    `board`, a name or a TOML file, are memories in the order of preference, none of which may
+    hold more than it has: every value gets one, the first carry as much of what is read and
+    written as they can, and the plan of each goes to stderr. For `offsets` without `in_slices`.
+
+    Correct because an independent check of the finished plan (`analysis/plan_check.py`) finds
+    nothing; asserted on every run.
     """
 
     name = "allocate-blocks"
@@ -34,20 +48,42 @@ class AllocateBlocksPass(ModulePass):
     strategy: Literal["offsets", "colouring"] = "offsets"
     alignment: int = 16
     io: bool = False
+    in_slices: bool = False
+    regions: tuple[str, ...] = ()
+    board: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
+        regions = self._regions()
         clear_plan(main)
         liveness = analyse(main, include_io=self.io)
-        if self.strategy == "colouring":
+        if regions:
+            plan, used = region_plan(main, liveness, regions, self.alignment)
+            main.attributes[REGIONS] = ArrayAttr(used)
+            size = sum(region.size.data for region in used)
+        elif self.strategy == "colouring":
             plan, size = coloured_plan(liveness, self.alignment)
         else:
+            if self.in_slices:
+                sliced = analyse(main, include_io=self.io, in_slices=True)
+                if sliced.lower_bound(self.alignment) <= liveness.lower_bound(self.alignment):
+                    liveness = sliced
             plan, size = offset_plan(liveness, self.alignment)
         for value, block in plan.items():
             _attach(main, value, block)
         main.attributes[ARENA] = ArenaAttr(size, self.alignment)
         findings = check_plan(main)
         assert not findings, findings
+
+    def _regions(self) -> list[Region]:
+        """The memories to use, or none for one arena of any size."""
+        if not self.regions and self.board is None:
+            return []
+        if self.regions and self.board is not None:
+            raise UsageError("allocate-blocks: either regions or a board, not both")
+        if self.strategy != "offsets" or self.in_slices:
+            raise UsageError("allocate-blocks: regions are for strategy=offsets without in_slices")
+        return parse_regions(self.regions) if self.board is None else board_regions(self.board)
 
 
 def coloured_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
@@ -68,18 +104,44 @@ def coloured_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, Bl
 def offset_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
     """Blocks at byte offsets; values at the same offset and of one size have one number."""
     found = plan_offsets(liveness.spans, alignment)
-    numbers: dict[tuple[int, int], int] = {}
+    return _blocks(liveness, [("", offset) for offset in found.offsets]), found.peak
+
+
+def region_plan(
+    main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignment: int
+) -> tuple[dict[SSAValue, BlockAttr], list[RegionAttr]]:
+    """Blocks at byte offsets of several memories, and how much of each they use."""
+    found = plan_in_regions(main, liveness, regions, alignment)
+    sys.stderr.write("".join(f"{line}\n" for line in describe_regions(regions, found)))
+    offsets = [iter(plan.offsets) for plan in found.plans]
+    places = [(regions[r].name, next(offsets[r])) for r in found.choice.places]
+    used = [
+        RegionAttr(plan.peak, region.capacity, region.name)
+        for region, plan in zip(regions, found.plans, strict=True)
+    ]
+    return _blocks(liveness, places), used
+
+
+def _blocks(liveness: Liveness, places: Sequence[tuple[str, int]]) -> dict[SSAValue, BlockAttr]:
+    """The block of each value, from the region and the offset of each buffer."""
+    numbers: dict[tuple[str, int, int], int] = {}
     plan: dict[SSAValue, BlockAttr] = {}
-    for buffer, offset in zip(liveness.buffers, found.offsets, strict=True):
-        number = numbers.setdefault((offset, buffer.size), len(numbers))
+    for buffer, (region, offset) in zip(liveness.buffers, places, strict=True):
+        number = numbers.setdefault((region, offset, buffer.size), len(numbers))
         for value in buffer.values:
-            plan[value] = BlockAttr(number, offset, byte_size(value))
-    return plan, found.peak
+            start, size = liveness.starts.get(value, 0), byte_size(value)
+            if start or size != buffer.size:
+                own = numbers.setdefault((region, offset + start, size), len(numbers))
+                plan[value] = BlockAttr(own, offset + start, size, region)
+            else:
+                plan[value] = BlockAttr(number, offset, buffer.size, region)
+    return plan
 
 
 def clear_plan(main: FuncOp) -> None:
     """Forget an earlier plan, so that a new one does not mix with it."""
     main.attributes.pop(ARENA, None)
+    main.attributes.pop(REGIONS, None)
     for operation in main.body.block.ops:
         operation.attributes.pop(BLOCK, None)
     if main.arg_attrs is not None:

@@ -4,9 +4,13 @@ from dataclasses import dataclass
 
 from xdsl.passes import ModulePass
 
+from ceras_ir.analysis.observer_names import ObserverName
 from ceras_ir.transforms.equalize_channels import EqualizeChannelsPass
+from ceras_ir.transforms.fit_functions import FitFunctionsPass
+from ceras_ir.transforms.keep_heads_apart import KeepHeadsApartPass
 from ceras_ir.transforms.observe_ranges import ObserveRangesPass
 from ceras_ir.transforms.pipeline import PipelinePass
+from ceras_ir.transforms.set_silu import SetSiluPass, Silu
 from ceras_ir.transforms.split_activation import SplitActivationPass
 
 
@@ -25,6 +29,8 @@ class CalibratePass(PipelinePass):
     calibration: str | None = None
     samples: int = 64
     seed: int = 0
+    silu: Silu = "auto"
+    observer: ObserverName = "mse"
 
     def __post_init__(self) -> None:
         self.passes()  # Refuses options out of range before anything runs.
@@ -32,6 +38,9 @@ class CalibratePass(PipelinePass):
     def passes(self) -> tuple[ModulePass, ...]:
         return (
             SplitActivationPass(),
+            SetSiluPass(self.silu, self.calibration),
             EqualizeChannelsPass(self.calibration, self.samples, when_chosen=True),
-            ObserveRangesPass(self.calibration, self.samples, self.seed),
+            ObserveRangesPass(self.calibration, self.samples, self.seed, self.observer),
+            FitFunctionsPass(),
+            KeepHeadsApartPass(),
         )

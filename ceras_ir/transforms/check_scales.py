@@ -66,7 +66,7 @@ def _contradictions(op: Operation) -> Iterator[str]:
                 yield from _differ("shifted lhs", lhs, "the shifted rhs", rhs)
         case graph.Pool2dOp(requant=RequantAttr() as requant):
             accumulators = [scale_of(op.input) / prod(op.kernel.get_values())]
-        case graph.RequantizeOp(requant=requant):
+        case graph.RequantizeOp(requant=requant) | graph.ShiftSwishOp(requant=requant):
             accumulators = [scale_of(op.input)]
         case _:
             return

@@ -1,27 +1,37 @@
 """Turn what is placed on VTA into launches of kernels on packed tensors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StringAttr, TensorType, i32
-from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint
-from xdsl.traits import SymbolTable
 
-from ceras_ir.backends.vta.rules import net_shift, rounding_constant, why_not
+from ceras_ir.backends.vta.addition_rules import addition_plane, terms_of
+from ceras_ir.backends.vta.averaging import averaging_of
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.channel_groups import block_groups
+from ceras_ir.backends.vta.rescaling import net_shift, rounding_constant
+from ceras_ir.backends.vta.rules import bias_with_rounding, swish_after, why_not
 from ceras_ir.diagnostics import Finding, UnsupportedError, node_name
 from ceras_ir.dialects import graph, mem, tile
-from ceras_ir.dialects.graph.operation import Tensor
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.graph.pooling import Pool
+from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
-
-Array = NDArray[np.generic]
+from ceras_ir.transforms.kernel_launch import Kernels, Launch
+from ceras_ir.transforms.packed_constants import (
+    averaging_weights,
+    diagonal,
+    one_number,
+    packed_bias,
+    packed_weights,
+    residual_weights,
+    swish_constants,
+)
 
 
 @dataclass(frozen=True)
@@ -31,260 +41,202 @@ class ConvertGraphToTilePass(ModulePass):
     inputs and `mem.unpack` of its result; its constants are packed here. Equal kernels are one.
 
     Exact: lanes past the last channel of an input meet zero weights, so whatever they hold adds
-    nothing; those of a result are dropped by `mem.unpack` or meet zero weights in turn. A
-    residual is multiplied by a diagonal of 2^b and then moved left by what is missing. Rounding
-    half up is a floor after adding half, which is in the bias and proven not to overflow.
+    nothing, or stay in their lane; those of a result are dropped by `mem.unpack` or meet zero
+    weights in turn. A residual is multiplied by a diagonal of 2^b and then moved left by what is
+    missing; an addition is a residual on a convolution by such a diagonal. Rounding half up is a
+    floor after adding half, which is in the bias and proven not to overflow. The multiplier of an
+    average is one of which every possible sum was tried.
     """
 
     name = "convert-graph-to-tile"
 
+    board: str = "zcu102"
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        board = load_board(self.board)
         placed = [o for o in op.walk() if mem.device_of(o) is mem.Device.VTA]
         work = [o for o in placed if not isinstance(o, mem.LaunchOp)]
         findings = [
             Finding(node_name(o), o.name, f"unsupported on VTA: {reason}")
             for o in work
-            if (reason := why_not(o))
+            if (reason := why_not(o, board))
         ]
         if findings:
             raise UnsupportedError(findings)
-        kernels = _Kernels(op)
+        kernels = Kernels(op)
         for operation in work:
-            if isinstance(operation, graph.Pool2dOp):
-                _launch_pool(operation, kernels)
-                continue
-            assert isinstance(operation, graph.LinearOperation)
-            _launch(operation, kernels)
+            match operation:
+                case graph.LinearOperation():
+                    _launch_linear(operation, swish_after(operation), kernels)
+                case graph.ShiftSwishOp():
+                    # Went with the layer before it.
+                    pass
+                case graph.BinaryOp():
+                    _launch_addition(operation, kernels, addition_plane(operation, board))
+                case graph.Pool2dOp() if operation.function is Pool.AVERAGE:
+                    _launch_average(operation, kernels)
+                case graph.Pool2dOp():
+                    _launch_max(operation, kernels)
+                case _:
+                    raise AssertionError(operation.name)
 
 
-@dataclass(frozen=True)
-class _Properties:
-    """What of an operation its kernel must know besides types."""
+class _Rescaling(TypedDict):
+    """The end of an epilogue."""
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0, 0, 0)
-    dilations: tuple[int, ...] = (1, 1)
-    residual_shift: int = 0
-    shift: int = 0
-    low: int = -128
-    high: int = 127
-    uniform_bias: int | None = None
-
-    @classmethod
-    def of(cls, op: graph.LinearOperation) -> "_Properties":
-        assert op.requant is not None
-        bias = bias_with_rounding(op)
-        left = op.residual_left_shift
-        window = cls()
-        if isinstance(op, graph.Conv2dOp):
-            window = cls(
-                tuple(op.strides.get_values()),
-                tuple(op.padding.get_values()),
-                tuple(op.dilations.get_values()),
-            )
-        return replace(
-            window,
-            residual_shift=left - min(left, RESIDUAL_WEIGHT_BITS),
-            shift=net_shift(op),
-            low=op.requant.low.data,
-            high=op.requant.high.data,
-            uniform_bias=int(bias[0]) if (bias == bias[0]).all() else None,
-        )
-
-    def contraction(
-        self,
-        input: SSAValue,
-        weights: SSAValue,
-        bias: SSAValue,
-        residual: tuple[SSAValue, SSAValue] | None,
-        output: SSAValue,
-    ) -> tile.Conv2dOp:
-        """The body of the kernel."""
-        return tile.Conv2dOp(
-            input,
-            weights,
-            bias,
-            residual,
-            output,
-            strides=self.strides,
-            padding=self.padding,
-            dilations=self.dilations,
-            residual_shift=self.residual_shift,
-            shift=self.shift,
-            low=self.low,
-            high=self.high,
-            uniform_bias=self.uniform_bias,
-        )
+    shift: int
+    low: int
+    high: int
 
 
-class _Kernels:
-    """The kernels of a module, one for each shape."""
+class _Epilogue(_Rescaling):
+    """What of a convolution its kernel must know besides types and windows."""
 
-    def __init__(self, module: ModuleOp):
-        self.module = module
-        self._names: dict[tuple[object, ...], str] = {}
+    groups: int
+    residual_shift: int
+    uniform_bias: int | None
 
-    def get(self, op: graph.LinearOperation, tensors: Sequence[Tensor]) -> str:
-        """The name of the kernel for `op` on packed operands of these types, the result last."""
-        types = [_buffer_type(tensor) for tensor in tensors]
-        properties = _Properties.of(op)
-        key = (op.name, op.residual is not None, *types, properties)
-        if key not in self._names:
-            self._names[key] = self._build(op, types, properties)
-        return self._names[key]
 
-    def get_pool(self, op: graph.Pool2dOp, tensors: Sequence[Tensor]) -> str:
-        """The name of the kernel for the pooling `op` on these packed operands."""
-        types = [_buffer_type(tensor) for tensor in tensors]
-        window = {
-            "kernel": tuple(op.kernel.get_values()),
+class _Geometry(TypedDict, total=False):
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+
+class _Swish(TypedDict, total=False):
+    """What follows the clamp, if there is a swish."""
+
+    swish: tuple[int, ...]
+    uniform_bends: tuple[int, ...]
+
+
+class _Windows(TypedDict):
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+
+
+def _rescaling(requant: RequantAttr) -> _Rescaling:
+    return {"shift": net_shift(requant), "low": requant.low.data, "high": requant.high.data}
+
+
+def _launch_linear(
+    op: graph.LinearOperation, swish: graph.ShiftSwishOp | None, kernels: Kernels
+) -> None:
+    assert op.requant is not None
+    launch = Launch(op) if swish is None else Launch(op, swish)
+    launch.pack(op.input)
+    launch.constant(packed_weights(op))
+    launch.constant(packed_bias(op))
+    if op.residual is not None:
+        launch.pack(op.residual)
+        launch.constant(residual_weights(op))
+    ending: _Swish = {}
+    if swish is not None:
+        launch.constant(constants := swish_constants(swish))
+        last = swish.requant
+        ending["swish"] = (last.shift.data, last.low.data, last.high.data)
+        if len(swish.channel_bends) == 1:
+            ending["uniform_bends"] = tuple(constants.array()[:, 0, 0].tolist())
+    left, bias = op.residual_left_shift, bias_with_rounding(op)
+    windows: _Geometry = {}
+    if isinstance(op, graph.Conv2dOp):
+        windows = {
             "strides": tuple(op.strides.get_values()),
             "padding": tuple(op.padding.get_values()),
+            "dilations": tuple(op.dilations.get_values()),
         }
-        key = (op.name, *types, *window.values())
-        if key not in self._names:
-            name, block = self._function("max_pool", types)
-            body = tile.MaxPoolOp(block.args[0], block.args[1], block.args[2], **window)
-            block.add_ops([body, ReturnOp()])
-            self._names[key] = name
-        return self._names[key]
+    numbers: _Epilogue = {
+        "groups": block_groups(op),
+        "residual_shift": left - min(left, RESIDUAL_WEIGHT_BITS),
+        "uniform_bias": int(bias[0]) if bool(np.all(bias == bias[0])) else None,
+        **_rescaling(op.requant),
+    }
 
-    def _function(self, stem: str, types: Sequence[MemRefType[Attribute]]) -> tuple[str, Block]:
-        """A new function at the end of the module: its name, and its empty body."""
-        count = len(self._names)
-        while SymbolTable.lookup_symbol(self.module, name := f"{stem}_{count}"):
-            count += 1
-        function = FuncOp(name, (types, []))
-        self.module.body.block.add_op(function)
-        return name, function.body.block
+    def body(builder: Builder, args: Sequence[SSAValue]) -> None:
+        x, weights, added, *rest, y = args
+        bends = rest.pop() if ending else None
+        x = _as_image(builder, x)
+        pair = (_as_image(builder, rest[0]), rest[1]) if rest else None
+        y = _as_image(builder, y)
+        builder.insert(
+            tile.Conv2dOp(x, weights, added, pair, y, bends=bends, **windows, **numbers, **ending)
+        )
 
-    def _build(
-        self,
-        op: graph.LinearOperation,
-        types: list[MemRefType[Attribute]],
-        properties: _Properties,
-    ) -> str:
-        name, block = self._function(op.name.removeprefix("graph."), types)
-        builder = Builder(InsertPoint.at_end(block))
-        images: list[SSAValue] = list(block.args)
-        for i, kind in enumerate(types):
-            if len(shape := kind.get_shape()) == 3:
-                # A matrix [K/16, M, 16] is an image of one row.
-                blocks, rows, lanes = shape
-                image = tile.ViewOp(images[i], (1, blocks, 1, rows, lanes))
-                images[i] = builder.insert(image).result
-        x, weights, bias, *residual, y = images
-        pair = (residual[0], residual[1]) if residual else None
-        builder.insert(properties.contraction(x, weights, bias, pair, y))
-        builder.insert(ReturnOp())
-        return name
+    properties = {**windows, **numbers, **ending}
+    launch.run(kernels, op.name.removeprefix("graph."), properties, body)
 
 
-def _buffer_type(kind: Tensor) -> MemRefType[Attribute]:
-    return MemRefType(
-        graph.storage_type(kind.element_type), kind.get_shape(), NoneAttr(), StringAttr("dram")
-    )
+def _as_image(builder: Builder, buffer: SSAValue) -> SSAValue:
+    """A matrix [K/16, M, 16] as an image of one row; anything else as it is."""
+    if len(shape := tile.memref_type(buffer).get_shape()) != 3:
+        return buffer
+    blocks, rows, lanes = shape
+    return builder.insert(tile.ViewOp(buffer, (1, blocks, 1, rows, lanes))).result
 
 
-def _launch_pool(op: graph.Pool2dOp, kernels: _Kernels) -> None:
-    builder = Builder(InsertPoint.before(op))
+def _launch_addition(op: graph.BinaryOp, kernels: Kernels, plane: tuple[int, int]) -> None:
+    terms = terms_of(op)
+    assert op.requant is not None and terms is not None
+    first, second = terms
+    rounding, bits = rounding_constant(op.requant), min(second.bits, RESIDUAL_WEIGHT_BITS)
+    launch = Launch(op)
+    launch.pack(first.value)
+    launch.constant(diagonal(first.sign << first.bits))
+    launch.constant(one_number(rounding, 1, mem.LANES))
+    launch.pack(second.value)
+    launch.constant(diagonal(second.sign << bits))
+    numbers: _Epilogue = {
+        "groups": 1,
+        "residual_shift": second.bits - bits,
+        "uniform_bias": rounding,
+        **_rescaling(op.requant),
+    }
 
-    def insert(new: graph.GraphOperation) -> SSAValue:
-        new.location = op.location
-        builder.insert(new)
-        return new.output
+    def body(builder: Builder, args: Sequence[SSAValue]) -> None:
+        x, weights, bias, residual, by, y = args
+        shape = (1, 1, *plane, mem.LANES)
+        x, residual, y = (
+            builder.insert(tile.ViewOp(value, shape)).result for value in (x, residual, y)
+        )
+        tiles = (1, 1, 1, 1, mem.LANES, mem.LANES)
+        weights = builder.insert(tile.ViewOp(weights, tiles)).result
+        builder.insert(tile.Conv2dOp(x, weights, bias, (residual, by), y, **numbers))
 
-    identity = graph.ConstantOp.from_array(np.eye(mem.LANES, dtype=np.int8), UniformType(1.0))
-    inputs = [insert(mem.PackOp(op.input)), insert(identity)]
-    plain = graph.tensor_type(op.result)
-    packed = TensorType(plain.element_type, mem.packed_shape(plain.get_shape()))
-    name = kernels.get_pool(op, [*map(graph.tensor_type, inputs), packed])
-    launch = mem.LaunchOp(name, inputs, [packed])
-    launch.attributes.update(op.attributes)
-    launch.location = op.location
-    builder.insert(launch)
-    op.result.replace_all_uses_with(insert(mem.UnpackOp(launch.outputs[0], plain)))
-    op.detach()
-    op.erase()
-
-
-def _launch(op: graph.LinearOperation, kernels: _Kernels) -> None:
-    builder = Builder(InsertPoint.before(op))
-
-    def insert(new: graph.GraphOperation) -> SSAValue:
-        new.location = op.location
-        builder.insert(new)
-        return new.output
-
-    inputs = [
-        insert(mem.PackOp(op.input)),
-        insert(packed_weights(op)),
-        insert(packed_bias(op)),
-    ]
-    if op.residual is not None:
-        inputs += [insert(mem.PackOp(op.residual)), insert(residual_weights(op))]
-    plain = graph.tensor_type(op.result)
-    packed = TensorType(plain.element_type, mem.packed_shape(plain.get_shape()))
-    name = kernels.get(op, [*map(graph.tensor_type, inputs), packed])
-    launch = mem.LaunchOp(name, inputs, [packed])
-    launch.attributes.update(op.attributes)
-    launch.location = op.location
-    builder.insert(launch)
-    op.result.replace_all_uses_with(insert(mem.UnpackOp(launch.outputs[0], plain)))
-    constants = [op.weights.owner, *(() if op.bias is None else (op.bias.owner,))]
-    op.detach()
-    op.erase()
-    for constant in constants:
-        assert isinstance(constant, Operation)
-        if not constant.results[0].uses:
-            constant.detach()
-            constant.erase()
+    launch.run(kernels, op.function.value, {**numbers}, body)
 
 
-def packed_weights(op: graph.LinearOperation) -> graph.ConstantOp:
-    """[O, KH, KW, C] or [N, K] as [O/16, C/16, KH, KW, 16 out, 16 in], zeros in added lanes."""
-    plain = _constant(op.weights)
-    if plain.ndim == 2:
-        plain = plain[:, None, None, :]
-    o, kh, kw, c = plain.shape
-    lanes = mem.LANES
-    padded = np.pad(plain, ((0, -o % lanes), (0, 0), (0, 0), (0, -c % lanes)))
-    split = padded.reshape(-1, lanes, kh, kw, padded.shape[3] // lanes, lanes)
-    tiles = np.ascontiguousarray(split.transpose(0, 4, 2, 3, 1, 5))
-    return graph.ConstantOp.from_array(tiles, UniformType(_scale(op.weights)))
+def _windows(op: graph.Pool2dOp) -> _Windows:
+    return {
+        "kernel": tuple(op.kernel.get_values()),
+        "strides": tuple(op.strides.get_values()),
+        "padding": tuple(op.padding.get_values()),
+    }
 
 
-def bias_with_rounding(op: graph.LinearOperation) -> NDArray[np.int32]:
-    """What is added to the sum of every output channel before a floor shift."""
-    channels = graph.shape_of(op.result)[-1]
-    bias = np.full(channels, rounding_constant(op), np.int32)
-    if op.bias is not None:
-        bias += _constant(op.bias).astype(np.int32)
-    return bias
+def _launch_max(op: graph.Pool2dOp, kernels: Kernels) -> None:
+    launch, windows = Launch(op), _windows(op)
+    launch.pack(op.input)
+    launch.constant(diagonal(1))
+
+    def body(builder: Builder, args: Sequence[SSAValue]) -> None:
+        builder.insert(tile.MaxPoolOp(*args, **windows))
+
+    launch.run(kernels, "max_pool", {**windows}, body)
 
 
-def packed_bias(op: graph.LinearOperation) -> graph.ConstantOp:
-    """The bias with the rounding constant as [O/16, 16]; added lanes repeat the last channel."""
-    bias = bias_with_rounding(op)
-    padded = np.pad(bias, (0, -len(bias) % mem.LANES), mode="edge").reshape(-1, mem.LANES)
-    scale = _scale(op.input) * _scale(op.weights)
-    return graph.ConstantOp.from_array(padded, UniformType(scale, storage=i32))
+def _launch_average(op: graph.Pool2dOp, kernels: Kernels) -> None:
+    average, windows = averaging_of(op), _windows(op)
+    assert average is not None and op.requant is not None
+    launch = Launch(op)
+    launch.pack(op.input)
+    launch.constant(averaging_weights(average))
+    launch.constant(one_number(average.addend, mem.LANES))
+    numbers: _Rescaling = {**_rescaling(op.requant), "shift": average.shift}
 
+    def body(builder: Builder, args: Sequence[SSAValue]) -> None:
+        pool = tile.AveragePoolOp(*args, addend=average.addend, **windows, **numbers)
+        builder.insert(pool)
 
-def residual_weights(op: graph.LinearOperation) -> graph.ConstantOp:
-    """The diagonal that moves a residual left by up to six bits."""
-    bits = min(op.residual_left_shift, RESIDUAL_WEIGHT_BITS)
-    diagonal = np.eye(mem.LANES, dtype=np.int8) << bits
-    return graph.ConstantOp.from_array(diagonal.astype(np.int8), UniformType(1.0))
-
-
-def _scale(value: SSAValue) -> float:
-    """The scale for the type of a packed constant; 1 where each channel has its own."""
-    element = graph.quantized_element(value)
-    return 1.0 if element is None or element.is_per_axis else element.scale
-
-
-def _constant(value: SSAValue) -> Array:
-    array = graph.constant_array(value)
-    assert array is not None
-    return array
+    properties = {**windows, **numbers, "addend": average.addend}
+    launch.run(kernels, "average_pool", properties, body)

@@ -24,6 +24,9 @@ EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]
 ROOM_FOR_CODE = 4096
 """Flash that `auto` leaves for what is no constant; the finished program is checked exactly."""
 
+TINY = 512
+"""Weights that are not zero up to which `auto` may make a layer code."""
+
 LOSSLESS = (Encoding.DENSE, Encoding.CSR_DELTA8, Encoding.CSR_INDEX16)
 
 
@@ -56,6 +59,13 @@ class Choice:
             return min(choices, key=lambda c: (c.instructions, c.nbytes))
         return min(choices, key=lambda c: (c.nbytes, c.instructions))
 
+    def fastest(self) -> Choice:
+        """The same layer in its fastest encoding without loss, as code if it is tiny."""
+        import numpy as np
+
+        is_tiny = np.count_nonzero(self.weights) <= TINY
+        return self.best((*LOSSLESS, Encoding.CODE) if is_tiny else LOSSLESS, fast=True)
+
     def smallest(self) -> Choice:
         """The same layer in its smallest encoding without loss."""
         return self.best(LOSSLESS)
@@ -77,11 +87,11 @@ class EncodeWeightsPass(ModulePass):
 
     `encoding=dense`, `csr` and `code` do so for every layer (`csr` where it is smaller than
     dense); `csr-int8` also quantizes as S4 does: every layer but the last, one scale a layer.
-    `auto` is S4's staging. Every layer takes its fastest encoding without loss; while the
-    constants exceed the flash of `board`, the layer that saves most takes its smallest one; and
-    then, while they still do, the layer that saves most is quantized. Without a board nothing
-    is too large. Sums get the order that the operation defines, int8 the rounding that it
-    documents; else values stay.
+    `auto` is S4's staging. Every layer takes its fastest encoding without loss (with a board also
+    code, for tiny layers); while the constants exceed the flash of `board`, the layer that saves
+    most takes its smallest one; and then, while they still do, the layer that saves most is
+    quantized. Without a board nothing is too large. Sums get the order that the operation
+    defines, int8 the rounding that it documents; else values stay.
     """
 
     name = "encode-weights"
@@ -116,9 +126,9 @@ class EncodeWeightsPass(ModulePass):
             _rewrite(choice)
 
     def _staged(self, layers: list[Choice], others: int) -> list[Choice]:
-        layers = [c.best(LOSSLESS, fast=True) for c in layers]
         if self.board is None:
-            return layers
+            return [c.best(LOSSLESS, fast=True) for c in layers]
+        layers = [c.fastest() for c in layers]
         from ceras_ir.backends.arduino.board import load_board
 
         budget = load_board(self.board).free_flash - ROOM_FOR_CODE - others

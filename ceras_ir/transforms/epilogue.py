@@ -1,4 +1,4 @@
-"""What is done with finished sums: bias, shift and clamp, as ALU operations."""
+"""What is done with finished sums: bias, shift, clamp and swish, as ALU operations."""
 
 from xdsl.dialects import memref
 from xdsl.ir import SSAValue
@@ -7,6 +7,7 @@ from ceras_ir.analysis.contraction import Contraction
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC, buffer_type
 from ceras_ir.transforms.index_builder import Index, IndexBuilder
+from ceras_ir.transforms.swish_program import SwishProgram
 
 
 class Epilogue:
@@ -14,18 +15,21 @@ class Epilogue:
 
     def __init__(self, op: tile.Conv2dOp, at: IndexBuilder, shape: Contraction, positions: int):
         self.op, self.at, self.positions = op, at, positions
-        self.nblocks = shape.nblocks
+        self.nblocks = shape.nblocks * shape.groups
         self.bias: SSAValue | None = None
         if op.bias_immediate is None:
-            alloc = memref.AllocOp([], [], buffer_type(ACC, (shape.nblocks,)))
+            alloc = memref.AllocOp([], [], buffer_type(ACC, (self.nblocks,)))
             at.add(alloc)
             self.bias = alloc.memref
+        self.swish = None if op.swish is None else SwishProgram(op, at, positions)
 
     def load_bias(self) -> None:
-        """Bring the bias on chip, where it stays."""
+        """Bring the bias on chip, where it stays, and the constants of a swish."""
         if self.bias is not None:
             start = [self.at.value(0)]
             self.at.add(tile.LoadOp(self.op.bias, start, self.bias, [], (1, self.nblocks)))
+        if self.swish is not None:
+            self.swish.load()
 
     def finish(self, acc: SSAValue, i: Index, n: Index, count: int) -> None:
         """`count` output vectors from `i` of `acc` on, the first of which is vector `n` of all."""
@@ -40,6 +44,9 @@ class Epilogue:
             self.apply(tile.Alu.SHR, acc, i, count, shift)
         self.apply(tile.Alu.MAX, acc, i, count, op.low.value.data)
         self.apply(tile.Alu.MIN, acc, i, count, op.high.value.data)
+        if self.swish is not None:
+            with at.loop(0, count) as j:
+                self.swish.apply(acc, at.sum(i, j), at.sum(n, j))
 
     def apply(self, kind: tile.Alu, acc: SSAValue, i: Index, count: int, immediate: int) -> None:
         """One operation with a constant on `count` output vectors."""

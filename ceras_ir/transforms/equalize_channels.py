@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ceras_ir.analysis.channel_factors import ChannelFactors, Vector
 
 
+EXPONENTS = "input_exponents", "result_exponents"
+"""Of `graph.unary`."""
+
+
 @dataclass(frozen=True)
 class EqualizeChannelsPass(ModulePass):
     """
@@ -27,6 +31,8 @@ class EqualizeChannelsPass(ModulePass):
     How large channels are is seen on the first `samples` samples of `calibration=FILE.npz`,
     without which nothing is done. With `when-chosen` it runs only if the network's
     `graph.recipe` has it. Ranges of values that change are forgotten.
+
+    Other functions get `input_exponents` and `result_exponents`, which tables take in.
 
     Exact, because powers of two are, and relu, pooling, addition and moves commute with positive
     factors. A clip from 0 to a bound stays where it is: a channel is only raised so far
@@ -60,7 +66,13 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
     import numpy as np
 
     from ceras_ir.analysis.channel_factors import spread_columns
-    from ceras_ir.analysis.ranges import STATISTICS, WEIGHT_EXPONENT, set_attribute
+    from ceras_ir.analysis.function_forms import is_table
+    from ceras_ir.analysis.ranges import (
+        ROW_EXPONENTS,
+        STATISTICS,
+        WEIGHT_EXPONENT,
+        set_attribute,
+    )
     from ceras_ir.dialects import graph
     from ceras_ir.transforms.rebuilding import replace_constant
 
@@ -75,11 +87,21 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
         across = rows.reshape(-1, *[1] * (old.ndim - 1))
         scaled = old * np.exp2(columns - across)
         replace_constant(op, op.weights, scaled.astype(np.float32))
-        op.attributes.pop(WEIGHT_EXPONENT, None)
+        for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
+            op.attributes.pop(name, None)
         if op.bias is not None:
             bias = graph.constant_array(op.bias)
             assert bias is not None
             replace_constant(op, op.bias, (bias * np.exp2(-rows)).astype(np.float32))
+    for op in factors.main.body.block.ops:
+        if isinstance(op, graph.UnaryOp) and is_table(op):
+            old = op.channel_exponents or ((0,), (0,))
+            pair = [
+                exponents[slots[v]] + e for v, e in zip((op.input, op.result), old, strict=True)
+            ]
+            if any(side.any() for side in pair):
+                for name, side in zip(EXPONENTS, pair, strict=True):
+                    op.properties[name] = graph.integers([int(e) for e in side])
     for value, ids in slots.ids.items():
         if exponents[ids].any():
             for name in STATISTICS:

@@ -1,23 +1,24 @@
 """Turn scheduled contractions into loops over blocks in scratchpads."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.blocks import MERGE_FROM, Blocks, longest_row, misfit
 from ceras_ir.analysis.contraction import Contraction, contraction_of
-from ceras_ir.analysis.pooling_blocks import pooling_blocks
+from ceras_ir.analysis.pooling_blocks import averaging_blocks, pooling_blocks
 from ceras_ir.analysis.s3 import s3_misfit
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC, INP, WGT, buffer_type
 from ceras_ir.transforms.epilogue import Epilogue
-from ceras_ir.transforms.expand_pool import PoolExpansion, pooling_of
+from ceras_ir.transforms.expand_pool import AverageExpansion, MaxExpansion, pooling_of
 from ceras_ir.transforms.expand_s3 import S3Expansion
 from ceras_ir.transforms.index_builder import Index, IndexBuilder
 
@@ -25,7 +26,7 @@ from ceras_ir.transforms.index_builder import Index, IndexBuilder
 @dataclass(frozen=True)
 class ExpandTilesPass(ModulePass):
     """
-    Every `tile.max_pool`, and every `tile.conv2d` with a schedule, becomes `scf.for` loops around
+    Every pooling, and every `tile.conv2d` with a schedule, becomes `scf.for` loops around
     loads, 16x16 GEMMs, ALU operations and stores; those without are left.
 
     Exact: every output position is computed by one block, from a cleared accumulator to which
@@ -39,10 +40,16 @@ class ExpandTilesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)
-        for pool in [o for o in op.walk() if isinstance(o, tile.MaxPoolOp)]:
-            if (sizes := pooling_blocks(shape := pooling_of(pool), board)) is None:
-                raise UnsupportedError(f"unsupported '{pool.name}' on '{self.board}': too large")
-            PoolExpansion(pool, shape, *sizes).build()
+        for pool in list(op.walk()):
+            if isinstance(pool, tile.MaxPoolOp):
+                sizes = _fitting(pool, pooling_blocks(shape := pooling_of(pool), board))
+                MaxExpansion(pool, shape, *sizes).build()
+            elif isinstance(pool, tile.AveragePoolOp):
+                tiles = tile.memref_type(pool.weights).get_shape()[0]
+                blocks = averaging_blocks(shape := pooling_of(pool), tiles, board)
+                AverageExpansion(pool, shape, *_fitting(pool, blocks)).build()
+            else:
+                continue
             pool.detach()
             pool.erase()
         for contraction in list(op.walk()):
@@ -60,6 +67,16 @@ class ExpandTilesPass(ModulePass):
             contraction.erase()
 
 
+Sizes = TypeVar("Sizes")
+
+
+def _fitting(op: Operation, sizes: Sizes | None) -> Sizes:
+    """The blocks of a pooling, which the rules for VTA have found to exist."""
+    if sizes is None:
+        raise UnsupportedError(f"unsupported '{op.name}': no block of it fits the board's buffers")
+    return sizes
+
+
 class _Expansion:
     """Builds the loops of one contraction."""
 
@@ -67,15 +84,18 @@ class _Expansion:
         self.op, self.c, self.b = op, shape, blocks
         self.at = IndexBuilder(op)
         self.window = shape.window(blocks.rows, blocks.columns)
+        self.group: Index = 0
         c = shape
-        images = (c.batch, c.kblocks, c.height, c.width, tile.LANES)
-        results = (c.batch, c.nblocks, c.rows, c.columns, tile.LANES)
+        outer = (c.batch, c.groups) if c.groups > 1 else (c.batch,)
+        plane, result = (c.height, c.width), (c.rows, c.columns)
         if self.c.is_flat:
-            images, results = (*images[:2], *images[3:]), (*results[:2], *results[3:])
+            plane, result = plane[1:], result[1:]
+        images = (*outer, c.kblocks, *plane, tile.LANES)
+        results = (*outer, c.nblocks, *result, tile.LANES)
         self.input = self._view(op.input, images)
         self.output = self._view(op.output, results)
         self.residual = None if op.residual is None else self._view(op.residual, results)
-        tiles = (c.nblocks, c.kblocks * c.taps, tile.LANES, tile.LANES)
+        tiles = (c.groups * c.nblocks, c.kblocks * c.taps, tile.LANES, tile.LANES)
         self.weights = self._view(op.weights, tiles)
         self._allocate()
 
@@ -110,12 +130,18 @@ class _Expansion:
 
     def build(self) -> None:
         """The kernel: what stays on chip throughout, then the loops over blocks."""
-        at, c, b = self.at, self.c, self.b
+        at, c = self.at, self.c
         zero = at.value(0)
         self.epilogue.load_bias()
         if self.op.residual_weights is not None:
             one = self._view(self.op.residual_weights, (1, tile.LANES, tile.LANES))
             at.add(tile.LoadOp(one, [zero], self.residual_tile, [], (1, 1)))
+        with at.loop(0, c.groups) as self.group:
+            self._loops()
+
+    def _loops(self) -> None:
+        """The blocks of one group."""
+        at, c, b = self.at, self.c, self.b
         stays = b.resident or b.kblock >= c.kblocks
         if b.order is tile.Order.NMK:
             for n, size in at.blocks(c.nblocks, b.nblock):
@@ -138,6 +164,14 @@ class _Expansion:
         ):
             yield batch, y, x
 
+    def _image(self, batch: Index) -> list[Index]:
+        """The leading indices of a feature map."""
+        return [batch, self.group] if self.c.groups > 1 else [batch]
+
+    def _channel(self, n: Index) -> Index:
+        """Output vector `n` of the group, counted from the first of all."""
+        return self.at.sum(self.at.product(self.group, self.c.nblocks), n)
+
     def _rotate(self, ring: SSAValue) -> SSAValue:
         rotate = tile.RotateOp(ring)
         self.at.add(rotate)
@@ -148,7 +182,7 @@ class _Expansion:
     ) -> None:
         """A K-block of weights, to block `at_k` of `buffer`."""
         at, taps = self.at, self.c.taps
-        start = [at.value(n), at.value(at.product(k, taps))]
+        start = [at.value(self._channel(n)), at.value(at.product(k, taps))]
         target = at.values(at.product(at_k, self.b.nblock * taps))
         at.add(tile.LoadOp(self.weights, start, buffer, target, (nblock, kblock * taps)))
 
@@ -159,13 +193,13 @@ class _Expansion:
         at, c = self.at, self.c
         column = at.sum(at.product(x, c.strides[1]), -c.padding[1])
         if self.c.is_flat:
-            start = [at.value(i) for i in (batch, k, column)]
+            start = [at.value(i) for i in (*self._image(batch), k, column)]
             box = (kblock, self.window[1])
             at.add(tile.LoadOp(self.input, start, buffer, at.values(at_k), box))
             return
         row = at.sum(at.product(y, c.strides[0]), -c.padding[0])
         with at.loop(0, kblock) as i:
-            start = [at.value(j) for j in (batch, at.sum(k, i), row, column)]
+            start = [at.value(j) for j in (*self._image(batch), at.sum(k, i), row, column)]
             target = at.values(at.sum(at_k, i))
             at.add(tile.LoadOp(self.input, start, buffer, target, self.window, c.row_step))
 
@@ -198,7 +232,7 @@ class _Expansion:
                 self._load_weights(wgt, wgt_at, n, nblock, k, kblock)
             self._gemm(acc, (inp, inp_at), (wgt, wgt_at), nblock, kblock)
         for i, size in at.blocks(nblock, b.drain or nblock):
-            self.epilogue.finish(acc, i, at.sum(n, i), size)
+            self.epilogue.finish(acc, i, self._channel(at.sum(n, i)), size)
             self._store(acc, i, batch, y, x, n, size)
 
     def _store(
@@ -207,12 +241,12 @@ class _Expansion:
         """Output vectors `i` to `i + count` of a block."""
         at, b = self.at, self.b
         if self.c.is_flat:
-            start = [at.value(j) for j in (batch, at.sum(n, i), x)]
+            start = [at.value(j) for j in (*self._image(batch), at.sum(n, i), x)]
             at.add(tile.StoreOp(acc, at.values(i), self.output, start, (count, b.columns)))
             return
         with at.loop(0, count) as j:
             block = at.sum(i, j)
-            start = [at.value(v) for v in (batch, at.sum(n, block), y, x)]
+            start = [at.value(v) for v in (*self._image(batch), at.sum(n, block), y, x)]
             box = (b.rows, b.columns)
             at.add(tile.StoreOp(acc, at.values(block), self.output, start, box))
 
@@ -275,7 +309,7 @@ class _Expansion:
         with at.loop(0, nblock) as i:
             buffer = self._rotate(self.residual_ring)
             block = at.sum(n, i)
-            start = (batch, block, x) if self.c.is_flat else (batch, block, y, x)
+            start = (*self._image(batch), block, *((x,) if self.c.is_flat else (y, x)))
             box = (1, b.columns) if self.c.is_flat else (b.rows, b.columns)
             at.add(tile.LoadOp(residual, [at.value(j) for j in start], buffer, [], box))
             at.add(tile.GemmOp((acc, at.values(i)), (buffer, []), (self.residual_tile, []), loops))

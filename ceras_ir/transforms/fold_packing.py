@@ -13,7 +13,7 @@ from xdsl.pattern_rewriter import (
     op_type_rewrite_pattern,
 )
 
-from ceras_ir.dialects import mem
+from ceras_ir.dialects import graph, mem
 
 
 class CancelPackOfUnpack(RewritePattern):
@@ -29,12 +29,35 @@ class CancelPackOfUnpack(RewritePattern):
         unpack = op.input.owner
         if not isinstance(unpack, mem.UnpackOp) or unpack.input.type != op.result.type:
             return
-        readers = {type(use.operation) for use in op.result.uses}
-        if not readers <= {mem.LaunchOp, mem.UnpackOp}:
+        if not _only_for_vta(op):
             return
         rewriter.replace(op, [], [unpack.input])
         if not unpack.result.uses:
             rewriter.erase(unpack)
+
+
+class PackOfFlattened(RewritePattern):
+    """
+    `pack(reshape(unpack(x)))` becomes `reshape(x)` where one position of one image becomes a row.
+
+    Exact where the first pattern is: both layouts are the vectors of channels in order.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: mem.PackOp, rewriter: PatternRewriter, /):
+        reshape = op.input.owner
+        if not isinstance(reshape, graph.ReshapeOp):
+            return
+        unpack = reshape.input.owner
+        if not isinstance(unpack, mem.UnpackOp) or not _only_for_vta(op):
+            return
+        shapes = graph.shape_of(unpack.result), graph.shape_of(op.input)
+        channels = shapes[1][-1]
+        if set(shapes) != {(1, 1, 1, channels), (1, channels)}:
+            return
+        rewriter.replace(op, graph.ReshapeOp(unpack.input, graph.shape_of(op.result)))
+        if not reshape.result.uses:
+            rewriter.erase(reshape)
 
 
 class SharePack(RewritePattern):
@@ -61,11 +84,17 @@ class EraseUnusedUnpack(RewritePattern):
             rewriter.erase(op)
 
 
+def _only_for_vta(op: mem.PackOp) -> bool:
+    """Whether nothing looks at lanes past the last channel but through zero weights."""
+    return {type(use.operation) for use in op.result.uses} <= {mem.LaunchOp, mem.UnpackOp}
+
+
 @dataclass(frozen=True)
 class FoldPackingPass(ModulePass):
     """
-    Remove `mem.unpack` followed by `mem.pack`, and pack no value twice, so that data is packed
-    only where it comes from the CPU and unpacked only where the CPU reads it.
+    Remove `mem.unpack` followed by `mem.pack`, also around a flattened vector, and pack no value
+    twice, so that data is packed only where it comes from the CPU and unpacked only where the
+    CPU reads it.
     """
 
     name = "fold-packing"
@@ -73,6 +102,7 @@ class FoldPackingPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         patterns: list[RewritePattern] = [
             CancelPackOfUnpack(),
+            PackOfFlattened(),
             SharePack(),
             EraseUnusedUnpack(),
         ]

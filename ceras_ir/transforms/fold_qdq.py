@@ -31,6 +31,7 @@ class FoldQdqPass(ModulePass):
     name = "fold-qdq"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from ceras_ir.transforms.fitting_sums import fitted
         from ceras_ir.transforms.qdq_forms import qdq_form
 
         block = main_function(op).body.block
@@ -48,7 +49,7 @@ class FoldQdqPass(ModulePass):
             elif not _only_quantized(quantize):
                 continue
             new = qdq_form(source, target)
-            if new is None:
+            if new is None or (new := fitted(new)) is None:
                 continue
             drop_statistics(source)
             for made in new:

@@ -29,6 +29,8 @@ class FuseActivation(RewritePattern):
         producer = op.input.owner
         if not isinstance(producer, graph.LinearOperation | graph.BinaryOp):
             return
+        if op.channel_exponents is not None:
+            return
         # There is one epilogue only, and another reader needs the value before the function.
         if producer.activation is not None or not producer.result.has_one_use():
             return

@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.observer_names import ObserverName
 from ceras_ir.analysis.quantizable import is_quantized, observed_values
 from ceras_ir.analysis.ranges import exponent, interval, set_exponent
 from ceras_ir.diagnostics import UsageError
@@ -21,7 +22,10 @@ SYNTHETIC_SAMPLES = 6
 class ObserveRangesPass(ModulePass):
     """
     Record `graph.range` and `graph.exponent` of every value of a float network: least and
-    greatest element, and the power of two that stores it with the least squared error.
+    greatest element, and the power of two that stores it best, which `observer` decides: by the
+    least squared error (mse), so that nothing is clipped (minmax), or only what is above a
+    moving average of the samples' peaks (average), or one element of 10,000 (percentile), or so
+    that the distribution of magnitudes changes least (entropy, by Kullback-Leibler).
 
     From the first `samples` samples of `calibration=FILE.npz` (one array per input, the first
     axis samples; read one sample at a time, of several files if commas separate them); else
@@ -35,6 +39,7 @@ class ObserveRangesPass(ModulePass):
     calibration: str | None = None
     samples: int = 64
     seed: int = 0
+    observer: ObserverName = "mse"
 
     def __post_init__(self) -> None:
         if self.samples < 1:
@@ -57,7 +62,8 @@ class ObserveRangesPass(ModulePass):
 
         samples = calibration_samples(module, path, self.samples)
         try:
-            calibrate(module, samples, observed_values(main_function(module)))
+            values = observed_values(main_function(module))
+            calibrate(module, samples, values, self.observer)
         except InputError as error:
             error.file = error.file or path
             raise
@@ -91,4 +97,4 @@ class ObserveRangesPass(ModulePass):
             file=sys.stderr,
         )
         samples = synthetic_samples(main_function(module), count, self.seed)
-        calibrate(module, progress(samples, "calibrating"), missing)
+        calibrate(module, progress(samples, "calibrating"), missing, self.observer)

@@ -1,9 +1,9 @@
 """Decide for every operation which device runs it, and say why."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -15,6 +15,9 @@ from ceras_ir.analysis.liveness import steps
 from ceras_ir.analysis.network import main_function
 from ceras_ir.diagnostics import Finding, InputError, UsageError, node_name
 from ceras_ir.dialects.mem import COST, DEVICE, REASON, Device, DeviceAttr
+
+if TYPE_CHECKING:
+    from ceras_ir.analysis.placement import Cost
 
 ACCELERATORS: dict[str, tuple[Device, str]] = {
     "nnet": (Device.FPGA, "ceras_ir.backends.nnet.rules"),
@@ -29,10 +32,11 @@ class PlacePass(ModulePass):
     Every operation gets `mem.device`: the accelerator of `target` where its rules admit the
     operation, else the CPU with `mem.reason`, the rule in one sentence. Changes no value.
 
-    With `board` (target nnet: a name or a TOML file), the accelerator also leaves what takes
-    less time on the CPU: of all placements the one of least modelled time, transfers between
-    the sides included, and `mem.cost` on every operation says what each side would take.
-    `cpu` and `fpga` name nodes that must run there.
+    With `board` (a name or a file: TOML for nnet, VTA's JSON for vta), rules are those of that
+    board, and the accelerator also leaves what takes less time on the CPU: of all placements the
+    one of least modelled time, transfers between the sides included, and `mem.cost` on every
+    operation says what each side would take. VTA keeps every dense product that it can run.
+    With target nnet, `cpu` and `fpga` name nodes that must run there.
     """
 
     name = "place"
@@ -43,10 +47,12 @@ class PlacePass(ModulePass):
     fpga: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if (self.board or self.cpu or self.fpga) and self.target != "nnet":
-            raise UsageError("place: board, cpu and fpga are for target=nnet")
+        if (self.cpu or self.fpga) and self.target != "nnet":
+            raise UsageError("place: cpu and fpga are for target=nnet")
+        if self.board and self.target == "c":
+            raise UsageError("place: target=c has no board")
         main = main_function(op)
-        device, why_not = accelerator(self.target)
+        device, why_not = accelerator(self.target, self.board)
         reasons: dict[Operation, str] = {}
         for operation in steps(main):
             operation.attributes.pop(COST, None)
@@ -56,7 +62,9 @@ class PlacePass(ModulePass):
         for operation, pin in pins.items():
             if not pin:
                 reasons.setdefault(operation, "pinned to the CPU by the user")
-        if self.board is not None:
+        if self.board is not None and self.target == "vta":
+            _place_on_vta(main, self.board, reasons)
+        elif self.board is not None:
             _place_by_cost(main, self.board, reasons, pins)
         for operation in steps(main):
             reason = reasons.get(operation)
@@ -92,7 +100,7 @@ def _place_by_cost(
     main: FuncOp, name: str, reasons: dict[Operation, str], pins: dict[Operation, bool]
 ) -> None:
     """Add to `reasons` what the cheapest placement leaves to the CPU, and note all costs."""
-    from ceras_ir.analysis.placement import cheapest, circuit_limit, cost_of
+    from ceras_ir.analysis.placement import cheapest, circuit_limit, cost_of, transfer
     from ceras_ir.backends.nnet.board import load_board
 
     board = load_board(name)
@@ -104,16 +112,44 @@ def _place_by_cost(
                 raise InputError([Finding(node_name(op), op.name, message)])
             reasons[op] = reason
     costs = {op: cost_of(op, board, admitted=op not in reasons) for op in order}
-    _, fpga = cheapest(main, costs, pins, board)
-    for op in order:
-        op.attributes[COST] = StringAttr(str(costs[op]))
-        if op not in reasons and op not in fpga:
-            reasons[op] = f"less time in all on the CPU, transfers included ({costs[op]})"
+    _, fpga = cheapest(main, costs, pins, lambda value: transfer(value, board))
+    _note(costs, fpga, reasons)
 
 
-def accelerator(target: str) -> tuple[Device, Callable[[Operation], str | None]]:
+def _place_on_vta(main: FuncOp, name: str, reasons: dict[Operation, str]) -> None:
+    """The same by the model of VTA and its host."""
+    from ceras_ir.analysis.placement import cheapest
+    from ceras_ir.backends.vta.board import load_board
+    from ceras_ir.backends.vta.placement import cost_of, must_run_on_vta, transfer
+
+    board = load_board(name)
+    costs = {op: cost_of(op, board, admitted=op not in reasons) for op in steps(main)}
+    pins = {op: True for op in costs if op not in reasons and must_run_on_vta(op)}
+    _, vta = cheapest(main, costs, pins, lambda value: transfer(value, board))
+    _note(costs, vta, reasons)
+
+
+def _note(
+    costs: "Mapping[Operation, Cost]", chosen: set[Operation], reasons: dict[Operation, str]
+) -> None:
+    """Write down all costs, and the reason for what could run on the accelerator but does not."""
+    for op, cost in costs.items():
+        op.attributes[COST] = StringAttr(str(cost))
+        if op not in reasons and op not in chosen:
+            reasons[op] = f"less time in all on the CPU, transfers included ({cost})"
+
+
+def accelerator(
+    target: str, board: str | None = None
+) -> tuple[Device, Callable[[Operation], str | None]]:
     """The device of a target and its rules; for plain C, the CPU runs everything."""
     if target not in ACCELERATORS:
         return Device.CPU, lambda _: None
     device, module = ACCELERATORS[target]
-    return device, import_module(module).why_not
+    rules = import_module(module)
+    if target == "vta" and board is not None:
+        from ceras_ir.backends.vta.board import load_board
+
+        described = load_board(board)
+        return device, lambda op: rules.why_not(op, described)
+    return device, rules.why_not

@@ -4,25 +4,38 @@ The quantized operation for a float one between `graph.dequantize` and `graph.qu
 Sums of products are exact in 32 bits; one requantization, a multiplier and a shift, takes them
 to the scale of the result. Where scales are so alike that ties are common (averages, sums, one
 scale to another) they go to even, as ONNX rounds; sums of products round half up, as accelerators
-do. Against the three float operations the result differs by what their float32 rounding and that
+do. Where all scales are powers of two and nothing has a zero point, everything is a shift that
+rounds half up: so are the networks of `quantize`, and what `-t onnx` made of one comes back as it
+was. Against the three float operations the result differs by what their float32 rounding and that
 tie make: at most one unit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, IntAttr, TensorType, i8, i32
+from xdsl.dialects.builtin import (
+    IntAttr,
+    IntegerAttr,
+    i32,
+    i64,
+)
 from xdsl.ir import SSAValue
 
 from ceras_ir.analysis.fixed_point import fixed_point, rescaling_by
+from ceras_ir.analysis.qdq import exponent_of, only_shifts
+from ceras_ir.analysis.rescaling import rescaling
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.elementwise import QUANTIZED_BINARIES
+from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.interpreters.float_functions import apply_function
-from ceras_ir.interpreters.integer import dequantize, quantize
+from ceras_ir.interpreters.integer import quantize
+from ceras_ir.transforms.qdq_functions import function_form
+from ceras_ir.transforms.quantized_forms import average_rescaling
 from ceras_ir.transforms.rebuilding import rebuild_linear, with_operands
 
 SAME_SCALE = 2.0**-20
@@ -41,12 +54,13 @@ def qdq_form(op: GraphOperation, target: UniformType) -> list[GraphOperation] | 
     match op:
         case graph.DequantizeOp():
             return _rescaled(op.input, target, None)
-        case graph.UnaryOp():
+        case graph.UnaryOp() if op.channel_exponents is None:
             return _unary(op, target)
         case graph.LinearOperation():
             return _linear(op, target)
         case graph.BinaryOp():
-            return _binary(op, target)
+            made = function_form(op, target)
+            return _binary(op, target) if made is None else [made]
         case graph.Pool2dOp() if op.function is graph.Pool.AVERAGE:
             return _average(op, target)
         case _:
@@ -85,40 +99,26 @@ def _rescaled(
     source, clamp = element_type(value), clamp_of(activation, target)
     if clamp is None or source.is_per_axis:
         return None
-    factors = [source.scale / target.scale]
-    requant = rescaling_by(factors, target.zero_point, clamp, Rounding.HALF_EVEN)
+    if only_shifts((source, target)):
+        requant = rescaling(exponent_of(source), exponent_of(target), clamp)
+    else:
+        factors = [source.scale / target.scale]
+        requant = rescaling_by(factors, target.zero_point, clamp, Rounding.HALF_EVEN)
     return [graph.RequantizeOp(value, target, requant)]
 
 
 def _unary(op: graph.UnaryOp, target: UniformType) -> list[GraphOperation] | None:
-    value = stored(op.input)
-    if value is None:
-        return None
     if op.function.clip_range is not None:
-        return _rescaled(value, target, op.function)
-    source = element_type(value)
-    if any(t.storage != i8 for t in (source, target)):
-        return None
-    return [graph.LookupOp(value, function_table(op.function, source, target), target)]
-
-
-def function_table(
-    function: graph.FunctionAttr, source: UniformType, target: UniformType
-) -> DenseIntOrFPElementsAttr:
-    """`quantize(function(dequantize(i)))` for i from -128 to 127, bit for bit."""
-    # A function may overflow far outside what the network computes; infinity saturates.
-    with np.errstate(all="ignore"):
-        values = apply_function(function, dequantize(np.arange(-128, 128), source))
-    table = quantize(values.astype(np.float32), target).astype(np.int8)
-    return DenseIntOrFPElementsAttr(TensorType(i8, [256]), BytesAttr(table.tobytes()))
+        value = stored(op.input)
+        return None if value is None else _rescaled(value, target, op.function)
+    made = function_form(op, target)
+    return None if made is None else [made]
 
 
 def _linear(op: graph.LinearOperation, target: UniformType) -> list[GraphOperation] | None:
     input, clamp = stored(op.input), clamp_of(op.activation, target)
     weights = op.weights.owner
-    if input is None or clamp is None or op.residual is not None:
-        return None
-    if not isinstance(weights, graph.DequantizeOp):
+    if input is None or clamp is None or not isinstance(weights, graph.DequantizeOp):
         return None
     kind = element_type(weights.input)
     # Scales of another dimension than the outputs' cannot be taken out of the sum.
@@ -136,17 +136,38 @@ def _linear(op: graph.LinearOperation, target: UniformType) -> list[GraphOperati
             return None
         new.append(constant)
         bias = constant.result
+    shift = 0
+    if op.residual is not None:
+        found = _residual_shift(op.residual, scales)
+        if found is None:
+            return None
+        shift = found
     factors: list[float] = (scales / target.scale).tolist()
     quantized = rebuild_linear(
         op,
         input,
         weights.input,
         bias,
-        None,
+        None if op.residual is None else stored(op.residual),
         graph.type_with_element(op.result, target),
-        {"activation": None, "requant": rescaling_by(factors, target.zero_point, clamp)},
+        {
+            "activation": None,
+            "requant": rescaling_by(factors, target.zero_point, clamp),
+            "residual_shift": None if op.residual is None else IntegerAttr(shift, i64),
+        },
     )
     return [*new, quantized]
+
+
+def _residual_shift(residual: SSAValue, scales: NDArray[np.float64]) -> int | None:
+    """The left shift that brings a residual to the accumulator's scales; None if there is none."""
+    value = stored(residual)
+    if value is None or element_type(value).storage.width.data > 16:
+        return None
+    mantissas, exponents = np.frexp(element_type(value).scale / scales)
+    shift = int(exponents[0]) - 1
+    aligned = bool((mantissas == 0.5).all() and (exponents == exponents[0]).all())
+    return shift if aligned and 0 <= shift <= MAX_RESIDUAL_SHIFT else None
 
 
 def _bias(
@@ -189,17 +210,24 @@ def _binary(op: graph.BinaryOp, target: UniformType) -> list[GraphOperation] | N
     if any(side.storage.width.data > 16 for side in sides):
         return None
     point, multipliers, shifts = target.zero_point, (1, 1), (0, 0)
+    if op.function not in QUANTIZED_BINARIES:
+        return None
+    if only_shifts((*sides, target)):
+        shifted = _shifted_binary(op, lhs, rhs, target, clamp)
+        if shifted is not None:
+            return [shifted]
     match op.function:
         case graph.Binary.MUL:
             factor = sides[0].scale * sides[1].scale / target.scale
             requant = rescaling_by([factor], point, clamp, Rounding.HALF_EVEN)
         case graph.Binary.ADD | graph.Binary.SUB:
-            largest = max(max(s.high - s.zero_point, s.zero_point - s.low) for s in sides)
-            bits = min(ADDEND_BITS - largest.bit_length(), graph.BinaryOp.MAX_SHIFT)
             factors = [side.scale / target.scale for side in sides]
-            found, shift = fixed_point(factors, bits, ADDEND_SHIFT)
+            found, shift = addend_multipliers(sides, target)
             multipliers, rounding = (found[0], found[1]), Rounding.HALF_EVEN
-            if all(m & (m - 1) == 0 for m in found):
+            apart = abs(factors[0] * found[1] / (factors[1] * found[0]) - 1.0)
+            if apart > SAME_SCALE and found == (1, 1):
+                return None  # So small that the multipliers do not tell them apart.
+            if apart <= SAME_SCALE and all(m & (m - 1) == 0 for m in found):
                 # Shifts, which accelerators have where there is no zero point either.
                 shifts = found[0].bit_length() - 1, found[1].bit_length() - 1
                 multipliers = (1, 1)
@@ -223,6 +251,32 @@ def _binary(op: graph.BinaryOp, target: UniformType) -> list[GraphOperation] | N
     ]
 
 
+def addend_multipliers(
+    sides: Sequence[UniformType], target: UniformType
+) -> tuple[tuple[int, ...], int]:
+    """What two addends are multiplied by, and the shift of their sum."""
+    largest = max(max(s.high - s.zero_point, s.zero_point - s.low) for s in sides)
+    bits = min(ADDEND_BITS - largest.bit_length(), graph.BinaryOp.MAX_SHIFT)
+    return fixed_point([side.scale / target.scale for side in sides], bits, ADDEND_SHIFT)
+
+
+def _shifted_binary(
+    op: graph.BinaryOp, lhs: SSAValue, rhs: SSAValue, target: UniformType, clamp: tuple[int, int]
+) -> graph.BinaryOp | None:
+    """With shifts alone, half up; None where the operands are too far apart for them."""
+    left, right = exponent_of(element_type(lhs)), exponent_of(element_type(rhs))
+    shifts, source = (0, 0), left + right
+    if op.function is not graph.Binary.MUL:
+        source = min(left, right)
+        shifts = left - source, right - source
+    if max(shifts) > graph.BinaryOp.MAX_SHIFT:
+        return None
+    requant = rescaling(source, exponent_of(target), clamp)
+    return graph.BinaryOp(
+        op.function, lhs, rhs, result_element=target, shifts=shifts, requant=requant
+    )
+
+
 def _has_lost_ties(op: graph.Pool2dOp, ratio: float) -> bool:
     """
     Whether sums half way between two results are common but reciprocals would miss them: the
@@ -239,10 +293,15 @@ def _average(op: graph.Pool2dOp, target: UniformType) -> list[GraphOperation] | 
     input = stored(op.input)
     if input is None or element_type(input).storage.width.data > 16:
         return None
-    if _has_lost_ties(op, element_type(input).scale / target.scale):
+    source, new = element_type(input), with_operands(op, [input], target)
+    if only_shifts((source, target)):
+        ends = exponent_of(source), exponent_of(target)
+        bits = target.storage.width.data
+        new.properties["requant"] = average_rescaling(op, input, *ends, bits)
+        return [new]
+    if _has_lost_ties(op, source.scale / target.scale):
         return None
     plain = graph.reciprocal_requant(prod(op.kernel.get_values()), input, target.scale)
-    new = with_operands(op, [input], target)
     new.properties["requant"] = RequantAttr(
         plain.shift.data,
         multiplier=plain.multiplier.data,

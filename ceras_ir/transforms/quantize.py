@@ -4,13 +4,17 @@ from dataclasses import dataclass
 
 from xdsl.passes import ModulePass
 
+from ceras_ir.analysis.observer_names import ObserverName
 from ceras_ir.diagnostics import UsageError
 from ceras_ir.transforms.align_scales import AlignScalesPass
 from ceras_ir.transforms.calibrate import CalibratePass
 from ceras_ir.transforms.check_scales import CheckScalesPass
+from ceras_ir.transforms.choose_precision import ChoosePrecisionPass, Mixed
 from ceras_ir.transforms.choose_recipe import ChooseRecipePass
+from ceras_ir.transforms.choose_row_exponents import ChooseRowExponentsPass
 from ceras_ir.transforms.choose_weight_exponents import ChooseWeightExponentsPass
 from ceras_ir.transforms.correct_bias import CorrectBiasPass
+from ceras_ir.transforms.drop_tie_breakers import DropTieBreakersPass
 from ceras_ir.transforms.fold_dequantized_constants import FoldDequantizedConstantsPass
 from ceras_ir.transforms.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.fuse_pad import FusePadPass
@@ -21,11 +25,13 @@ from ceras_ir.transforms.prove_accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.recipes import AUTO, RECIPES
 from ceras_ir.transforms.round_weights import RoundWeightsPass
+from ceras_ir.transforms.set_precision import SetPrecisionPass
 from ceras_ir.transforms.set_recipe import SetRecipePass
+from ceras_ir.transforms.set_silu import Silu
 from ceras_ir.transforms.sink_dequantize import SinkDequantizePass
 from ceras_ir.transforms.unfuse_residual import UnfuseResidualPass
 
-DEFAULT_RECIPE = "plain"
+DEFAULT_RECIPE = AUTO
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,14 @@ class QuantizePass(PipelinePass):
 
     `recipe` says which of the passes run that make better numbers at no cost at run time, all
     of which need `calibration`: plain (none), bias, channels, channels-bias, rounding, or
-    channels-rounding; auto tries some of them on the data and keeps the best.
+    channels-rounding; auto tries some of them on the data and keeps the best. Those with rows-
+    give every channel's weights a scale of its own, which costs a multiplication for each result;
+    `one-shift` has auto leave them out, for accelerators that shift all channels alike.
+    `silu` says how SiLU is computed, see `set-silu`; `observer` how scales are found, see
+    `observe-ranges`.
+
+    `int16` and `float` name layers that keep more precision, see `set-precision`; with `mixed` some
+    more are found by measuring, see `choose-precision`, which has `budget` and `target-sqnr`.
     """
 
     name = "quantize"
@@ -50,6 +63,14 @@ class QuantizePass(PipelinePass):
     samples: int = 64
     seed: int = 0
     recipe: str = DEFAULT_RECIPE
+    silu: Silu = "auto"
+    one_shift: bool = False
+    observer: ObserverName = "mse"
+    mixed: Mixed | None = None
+    budget: float | None = None
+    target_sqnr: float | None = None
+    int16: tuple[str, ...] = ()
+    float: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.recipe not in (AUTO, *RECIPES):
@@ -60,27 +81,46 @@ class QuantizePass(PipelinePass):
         self.passes()  # Refuses options out of range before anything runs.
 
     def passes(self) -> tuple[ModulePass, ...]:
-        data = (self.calibration, self.samples, True)
         return (
             MakeSignedPass(),
             SinkDequantizePass(),
             HoistQuantizePass(),
+            DropTieBreakersPass(),
             FoldQdqPass(),
             FusePadPass(),
             FoldDequantizedConstantsPass(),
             self._recipe(),
-            CalibratePass(self.calibration, self.samples, self.seed),
-            ChooseWeightExponentsPass(),
-            AlignScalesPass(),
-            UnfuseResidualPass(),
-            RoundWeightsPass(*data),
-            CorrectBiasPass(*data),
-            QuantizeGraphPass(),
-            CheckScalesPass(),
-            ProveAccumulatorsPass(),
+            CalibratePass(self.calibration, self.samples, self.seed, self.silu, self.observer),
+            SetPrecisionPass(self.int16, self.float),
+            *self._mixed(),
+            *finish(self.calibration, self.samples),
         )
+
+    def _mixed(self) -> tuple[ModulePass, ...]:
+        if self.mixed is None:
+            if self.budget is not None or self.target_sqnr is not None:
+                raise UsageError("budget and target-sqnr bound mixed=int16 or mixed=float: add it")
+            return ()
+        options = (self.calibration, self.budget, self.target_sqnr)
+        return (ChoosePrecisionPass(self.mixed, *options),)
 
     def _recipe(self) -> ModulePass:
         if self.recipe == AUTO:
-            return ChooseRecipePass(self.calibration, self.samples)
+            return ChooseRecipePass(self.calibration, self.samples, self.silu, self.one_shift)
         return SetRecipePass(self.recipe)
+
+
+def finish(calibration: str | None, samples: int) -> tuple[ModulePass, ...]:
+    """What makes integers of a network whose values have ranges, exponents and widths."""
+    data = (calibration, samples, True)
+    return (
+        ChooseRowExponentsPass(when_chosen=True),
+        ChooseWeightExponentsPass(),
+        AlignScalesPass(),
+        UnfuseResidualPass(),
+        RoundWeightsPass(*data),
+        CorrectBiasPass(*data),
+        QuantizeGraphPass(),
+        CheckScalesPass(),
+        ProveAccumulatorsPass(),
+    )

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.precision import NARROW, set_width
 from ceras_ir.analysis.quantizable import SNAPPED, is_quantized, quantized_operations
 from ceras_ir.analysis.ranges import LAYER, STATISTICS, set_attribute
 from ceras_ir.dialects import graph
@@ -20,8 +21,9 @@ class QuantizeGraphPass(ModulePass):
     """
     Replace every operation of a calibrated float network by its quantized form: symmetric
     int8 with power-of-two scales, biases in 32 bits, every requantization a shift that rounds
-    half up. What has no such form stays float between `graph.dequantize` and
-    `graph.quantize`, as do arguments and results of the function.
+    half up. Values with `graph.precision = "i16"` have 16 bits. What has no such form, or
+    `graph.precision = "f32"`, stays float between `graph.dequantize` and `graph.quantize`, its
+    sums `ordered`, as do arguments and results of the function.
 
     Needs `graph.exponent` on every value and `graph.weight_exponent` where weights are
     constant; drops them. Not exact: this is where the network's values change.
@@ -45,6 +47,8 @@ def _convert(main: FuncOp) -> None:
     values = QuantizedValues(block)
     for op in list(block.ops):
         if op not in chosen:
+            if isinstance(op, graph.LinearOperation):
+                op.ordered = UnitAttr()
             for i, operand in enumerate(op.operands):
                 op.operands[i] = values.real(operand, op)
             continue
@@ -65,8 +69,10 @@ def _convert(main: FuncOp) -> None:
             constant.erase()
     for op in block.ops:
         for value in op.results:
+            set_width(value, NARROW)
             for name in STATISTICS:
                 set_attribute(value, name, None)
     for argument in block.args:
+        set_width(argument, NARROW)
         for name in STATISTICS:
             set_attribute(argument, name, None)

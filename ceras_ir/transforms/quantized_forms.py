@@ -12,19 +12,24 @@ from math import ldexp, prod
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.quantized_constants import bias_constant, int8_type, lookup_table
-from ceras_ir.analysis.ranges import WEIGHT_EXPONENT, drop_statistics, weight_exponent
+from ceras_ir.analysis.precision import FINER, NARROW, WIDE, factor_exponents, limits, width
+from ceras_ir.analysis.quantized_constants import bias_constant, stored_constant, stored_type
+from ceras_ir.analysis.ranges import (
+    ROW_EXPONENTS,
+    WEIGHT_EXPONENT,
+    drop_statistics,
+    row_exponents,
+    weight_exponent,
+)
 from ceras_ir.analysis.rescaling import MAX_RIGHT, clamp_range, rescaling
 from ceras_ir.diagnostics import Finding, InputError, node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.transforms.quantized_functions import unary_form
 from ceras_ir.transforms.quantized_values import QuantizedValues
 from ceras_ir.transforms.rebuilding import rebuild_linear, with_operands
-
-FUNCTION = "graph.function"
-"""Attribute of a `graph.lookup`: the function that its table was made from."""
 
 POOL_OCTAVES = 20
 """
@@ -33,40 +38,50 @@ How far apart the scales of an average may be; further ones give the same: avera
 """
 
 
+MAX_WIDE_WINDOW = 1 << 15
+"""Elements from which the sum of a window in 16 bits could leave 32; it is read in 8 bits."""
+
+
 def quantized_form(op: GraphOperation, values: QuantizedValues) -> list[GraphOperation]:
     """The operations that replace `op`, which is quantizable; the last has its result."""
     match op:
         case graph.LinearOperation():
             return _linear(op, values)
         case graph.UnaryOp():
-            return [_unary(op, values)]
+            return unary_form(op, values)
         case graph.BinaryOp():
             return [_binary(op, values)]
         case graph.Pool2dOp() if op.function is graph.Pool.AVERAGE:
             return [_average(op, values)]
         case _:
             target = values.exponent(op.output)
-            operands = [values.get(v, target) for v in op.operands]
-            new = with_operands(op, operands, int8_type(target))
+            bits = width(op.output)
+            operands = [values.get(v, target, bits) for v in op.operands]
+            new = with_operands(op, operands, stored_type(target, bits))
             if isinstance(new, graph.PadOp):
                 new.value = IntegerAttr(0, i64)
             return [new]
 
 
 def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOperation]:
-    chosen = weight_exponent(op)
-    source, target = values.exponent(op.input), values.exponent(op.result)
-    weights = values.exponent(op.weights) if chosen is None else chosen
-    accumulator = source + weights
+    source, weights = factor_exponents(op, values.exponent)
+    target, bits = values.exponent(op.result), width(op.result)
+    accumulator, rows = source + weights, row_exponents(op) or ()
     new: list[GraphOperation] = []
     bias = None
     if isinstance(op.bias, SSAValue) and isinstance(op.bias.owner, graph.ConstantOp):
         constant = op.bias.owner
-        stored = bias_constant(constant.array(), accumulator, constant.location)
+        stored = bias_constant(constant.array(), accumulator, constant.location, rows)
         if stored is None:
             raise _refused(op, "the bias does not fit 32 bits: run --align-scales first")
         new.append(stored)
         bias = stored.result
+    if rows and isinstance(op.weights.owner, graph.ConstantOp):
+        owner = op.weights.owner
+        new.append(stored_constant(owner.array(), weights, owner.location, rows=rows))
+        kernel = new[-1].output
+    else:
+        kernel = values.get(op.weights, weights, NARROW)
     shift = 0
     if op.residual is not None:
         shift = values.exponent(op.residual) - accumulator
@@ -78,46 +93,38 @@ def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOpe
             )
     quantized = rebuild_linear(
         op,
-        values.get(op.input),
-        values.get(op.weights, weights),
+        values.get(op.input, source, NARROW if weight_exponent(op) is None else None),
+        kernel,
         bias,
         None if op.residual is None else values.get(op.residual),
-        graph.type_with_element(op.result, int8_type(target)),
+        graph.type_with_element(op.result, stored_type(target, bits)),
         {
             "activation": None,
-            "requant": rescaling(accumulator, target, clamp_range(op.activation, target)),
+            "requant": rescaling(
+                accumulator, target, clamp_range(op.activation, target, bits), rows
+            ),
             "residual_shift": IntegerAttr(shift, i64) if op.residual is not None else None,
         },
     )
     drop_statistics(quantized)
-    quantized.attributes.pop(WEIGHT_EXPONENT, None)
+    for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
+        quantized.attributes.pop(name, None)
     return [*new, quantized]
-
-
-def _unary(op: graph.UnaryOp, values: QuantizedValues) -> GraphOperation:
-    source, target = values.exponent(op.input), values.exponent(op.result)
-    element = int8_type(target)
-    new: GraphOperation
-    if op.function.clip_range is not None:
-        requant = rescaling(source, target, clamp_range(op.function, target))
-        new = graph.RequantizeOp(values.get(op.input), element, requant)
-    else:
-        table = lookup_table(op.function, source, target)
-        new = graph.LookupOp(values.get(op.input), table, element)
-        new.attributes[FUNCTION] = op.function
-    new.location = op.location
-    return new
 
 
 def _binary(op: graph.BinaryOp, values: QuantizedValues) -> GraphOperation:
     lhs, rhs, target = (values.exponent(v) for v in (op.lhs, op.rhs, op.result))
-    clamp = clamp_range(op.activation, target)
+    bits = width(op.result)
+    clamp = clamp_range(op.activation, target, bits)
     if op.function is graph.Binary.MUL:
-        sources, shifts = (lhs, rhs), (0, 0)
-        requant = rescaling(lhs + rhs, target, clamp)
+        # What a shift of 31 would all but drop loses its last bits first: 2^30 and a half fit.
+        sources, shifts = (max(lhs, target - rhs - MAX_RIGHT + 1), rhs), (0, 0)
+        requant = rescaling(sources[0] + rhs, target, clamp)
     else:
-        # An operand too fine to be aligned is rounded first; its rest is below 2^-22 of the sum.
-        least = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT
+        # An operand too fine to be aligned is rounded first; its rest is below 2^-22 of the sum,
+        # or 2^-14 where the other one has 16 bits, because a sum has 32.
+        coarser = width(op.lhs if lhs >= rhs else op.rhs)
+        least = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT + coarser - NARROW
         sources = max(lhs, least), max(rhs, least)
         finest = min(sources)
         shifts = sources[0] - finest, sources[1] - finest
@@ -126,7 +133,7 @@ def _binary(op: graph.BinaryOp, values: QuantizedValues) -> GraphOperation:
         op.function,
         values.get(op.lhs, sources[0]),
         values.get(op.rhs, sources[1]),
-        result_element=int8_type(target),
+        result_element=stored_type(target, bits),
         shifts=shifts,
         requant=requant,
     )
@@ -136,17 +143,28 @@ def _binary(op: graph.BinaryOp, values: QuantizedValues) -> GraphOperation:
 
 def _average(op: graph.Pool2dOp, values: QuantizedValues) -> GraphOperation:
     source, target = values.exponent(op.input), values.exponent(op.result)
+    bits, narrow = width(op.result), prod(op.kernel.get_values()) >= MAX_WIDE_WINDOW
+    if width(op.input) == WIDE and narrow:
+        source += FINER
+    input = values.get(op.input, source, NARROW if narrow else None)
+    new = with_operands(op, [input], stored_type(target, bits))
+    new.properties["requant"] = average_rescaling(op, input, source, target, bits)
+    return new
+
+
+def average_rescaling(
+    op: graph.Pool2dOp, input: SSAValue, source: int, target: int, bits: int = NARROW
+) -> RequantAttr:
+    """Division by the size of the window, from exponent `source` to `target`, half up."""
     bounded = min(max(target, source - POOL_OCTAVES), source + POOL_OCTAVES)
-    input = values.get(op.input)
-    requant = graph.reciprocal_requant(prod(op.kernel.get_values()), input, ldexp(1.0, bounded))
+    window, (low, high) = prod(op.kernel.get_values()), limits(bits)
+    requant = graph.reciprocal_requant(window, input, ldexp(1.0, bounded), low=low, high=high)
     factor, shift = requant.multiplier.data, requant.shift.data
     log2 = factor.bit_length() - 1
     if not any(op.padding.get_values()) and factor == 1 << log2 and 0 <= shift - log2 <= MAX_RIGHT:
         # Every window is full, so that the factor is the same for all, and a shift does it.
-        requant = RequantAttr(shift - log2)
-    new = with_operands(op, [input], int8_type(target))
-    new.properties["requant"] = requant
-    return new
+        return RequantAttr(shift - log2, low=low, high=high)
+    return requant
 
 
 def _refused(op: GraphOperation, message: str) -> InputError:

@@ -1,8 +1,8 @@
 """
 The quantized counterparts of the values of a float network, made where they are asked for.
 
-Each value has one exponent and one counterpart; a reader that asks for another exponent gets
-a `graph.requantize`, one per value and exponent. Constants are quantized for their readers.
+Each value has one exponent, one width and one counterpart; a reader that asks for others gets
+a `graph.requantize`, one per value and form. Constants are quantized for their readers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.analysis.network import NAME
-from ceras_ir.analysis.quantized_constants import int8_constant, int8_type
+from ceras_ir.analysis.precision import limits, width
+from ceras_ir.analysis.quantized_constants import stored_constant, stored_type
 from ceras_ir.analysis.ranges import attributes_of
 from ceras_ir.analysis.rescaling import rescaling
 from ceras_ir.analysis.scale_classes import value_exponent
@@ -24,7 +25,7 @@ class QuantizedValues:
 
     def __init__(self, block: Block):
         self.first_op = block.first_op
-        self.known: dict[tuple[SSAValue, int], SSAValue] = {}
+        self.known: dict[tuple[SSAValue, int, int], SSAValue] = {}
         self.replaced: dict[SSAValue, SSAValue] = {}
         self.floats: dict[SSAValue, SSAValue] = {}
         self.exponents: dict[SSAValue, int] = {}
@@ -38,27 +39,30 @@ class QuantizedValues:
     def define(self, value: SSAValue, quantized: SSAValue) -> None:
         """`quantized` takes the place of `value`, whose operation goes."""
         quantized.name_hint = value.name_hint
-        self.known[value, self.exponent(value)] = quantized
+        self.known[value, self.exponent(value), width(value)] = quantized
         self.replaced[value] = quantized
 
-    def get(self, value: SSAValue, exponent: int | None = None) -> SSAValue:
-        """The counterpart of `value`, at another exponent than its own if one is given."""
-        own = self.exponent(value)
-        wanted = own if exponent is None else exponent
-        if (value, wanted) not in self.known:
-            self.known[value, wanted] = self._made(value, own, wanted)
-        return self.known[value, wanted]
+    def get(
+        self, value: SSAValue, exponent: int | None = None, bits: int | None = None
+    ) -> SSAValue:
+        """The counterpart of `value`, of another exponent or width than its own if one is given."""
+        own = self.exponent(value), width(value)
+        wanted = own[0] if exponent is None else exponent, bits or own[1]
+        if (value, *wanted) not in self.known:
+            self.known[value, *wanted] = self._made(value, own, wanted)
+        return self.known[value, *wanted]
 
-    def _made(self, value: SSAValue, own: int, wanted: int) -> SSAValue:
-        owner = value.owner
+    def _made(self, value: SSAValue, own: tuple[int, int], wanted: tuple[int, int]) -> SSAValue:
+        owner, (exponent, bits) = value.owner, wanted
         if isinstance(owner, graph.ConstantOp):
-            constant = int8_constant(owner.array(), wanted, owner.location)
+            constant = stored_constant(owner.array(), exponent, owner.location, bits)
             Rewriter.insert_op(constant, InsertPoint.after(owner))
             return constant.result
         if own == wanted:
-            return self._insert(graph.QuantizeOp(value, int8_type(own)), value)
+            return self._insert(graph.QuantizeOp(value, stored_type(*own)), value)
         source = self.get(value)
-        op = graph.RequantizeOp(source, int8_type(wanted), rescaling(own, wanted))
+        requant = rescaling(own[0], exponent, limits(bits))
+        op = graph.RequantizeOp(source, stored_type(*wanted), requant)
         return self._insert(op, source)
 
     def real(self, value: SSAValue, reader: Operation) -> SSAValue:

@@ -18,14 +18,24 @@ RECIPES: dict[str, tuple[str, ...]] = {
     "channels-bias": ("equalize-channels", "correct-bias"),
     "rounding": ("round-weights",),
     "channels-rounding": ("equalize-channels", "round-weights"),
+    "rows-bias": ("choose-row-exponents", "correct-bias"),
+    "rows-rounding": ("choose-row-exponents", "round-weights"),
+    "rows-channels-bias": ("equalize-channels", "choose-row-exponents", "correct-bias"),
+    "rows-channels-rounding": ("equalize-channels", "choose-row-exponents", "round-weights"),
 }
 """Name of a recipe -> the optional passes in it."""
 
 AUTO = "auto"
 """Try `TRIED` on the calibration data and keep the best."""
 
-TRIED = ("plain", "channels-bias", "channels-rounding")
+TRIED: tuple[str, ...] = ("plain", "channels-bias", "channels-rounding")
 """What `auto` tries; on a tie the first stays."""
+
+TRIED_LARGE: tuple[str, ...] = ("plain", "channels")
+"""What it tries on large networks: the others' passes over the data would take minutes."""
+
+TRIED_ROWS = ("rows-channels-bias", "rows-channels-rounding")
+"""What it tries besides, for targets that rescale each channel by itself."""
 
 
 def set_recipe(main: FuncOp, recipe: str) -> None:

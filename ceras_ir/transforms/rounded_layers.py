@@ -7,7 +7,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.analysis.accumulator_bounds import Magnitudes, fits
 from ceras_ir.analysis.input_moments import InputMoments
-from ceras_ir.analysis.ranges import weight_exponent
+from ceras_ir.analysis.precision import largest
+from ceras_ir.analysis.ranges import row_exponents, weight_exponent
 from ceras_ir.analysis.rounded_weights import Real, compensated, nearest
 from ceras_ir.analysis.scale_classes import value_exponent
 from ceras_ir.dialects import graph
@@ -28,11 +29,17 @@ def _exponent(op: graph.LinearOperation) -> int:
     return chosen
 
 
+def _steps(moments: InputMoments) -> Real:
+    """The steps of the weights as [groups, outputs of the group, 1]."""
+    rows = np.array(row_exponents(moments.op) or (0,) * graph.shape_of(moments.op.weights)[0])
+    return np.exp2(rows + float(_exponent(moments.op))).reshape(moments.groups, -1, 1)
+
+
 def correct_bias(moments: InputMoments) -> None:
     """Subtract from the bias what rounding weights to nearest adds on average."""
     op = moments.op
     weights = _by_group(moments)
-    error = nearest(weights, _exponent(op)) - weights
+    error = nearest(weights, _steps(moments)) - weights
     shift = np.einsum("gok,gk->go", error, moments.mean).reshape(-1)
     old = np.zeros(len(shift)) if op.bias is None else graph.constant_array(op.bias)
     assert old is not None
@@ -59,7 +66,9 @@ def _fits(op: graph.LinearOperation) -> bool:
     """Whether the accumulator still cannot overflow; see `align-scales`."""
     source, weights = value_exponent(op.input), _exponent(op)
     accumulator = source + weights
-    residual = None if op.residual is None else value_exponent(op.residual) - accumulator
+    residual = 0
+    if op.residual is not None:
+        residual = largest(op.residual) << value_exponent(op.residual) - accumulator
     bound = Magnitudes.of(op).bound(source, weights)
     return fits(bound, max(value_exponent(op.result) - accumulator, 0), residual)
 
@@ -69,13 +78,13 @@ def round_weights(moments: InputMoments) -> None:
     op = moments.op
     weights = _by_group(moments)
     if moments.pairs is None:
-        rounded = nearest(weights, _exponent(op))
+        rounded = nearest(weights, _steps(moments))
     else:
         pairs = moments.pairs.astype(np.float64) / max(moments.patches, 1)
-        rounded = compensated(weights, pairs, _exponent(op))
+        rounded = compensated(weights, pairs, _steps(moments))
     shape = graph.shape_of(op.weights)
     replace_constant(op, op.weights, rounded.reshape(shape).astype(np.float32))
     if not _fits(op):
         # Weights that were moved by more than a half may make larger sums than foreseen.
-        plain = nearest(weights, _exponent(op)).reshape(shape)
+        plain = nearest(weights, _steps(moments)).reshape(shape)
         replace_constant(op, op.weights, plain.astype(np.float32))

@@ -16,7 +16,8 @@ from ceras_ir.transforms.recipes import RECIPES, set_recipe
 class SetRecipePass(ModulePass):
     """
     Write `graph.recipe` on a float network: the optional passes that `recipe` stands for, which
-    are plain, bias, channels, channels-bias, rounding and channels-rounding. Changes no value.
+    are plain, bias, channels, channels-bias, rounding and channels-rounding, and with rows- before
+    the last four. Changes no value.
     """
 
     name = "set-recipe"

@@ -82,6 +82,8 @@ class SinkDequantizeBelowRelu(RewritePattern):
         source = op.input.owner
         if not isinstance(source, graph.DequantizeOp) or op.function.kind != graph.Function.RELU:
             return
+        if op.channel_exponents is not None:
+            return
         element = graph.quantized_element(source.input)
         assert element is not None
         if element.is_per_axis:

@@ -25,6 +25,9 @@ from ceras_ir.transforms.repadding import repadded
 WORST, LONGEST = 5, 40
 """How many layers the note on stderr names, and in how many characters."""
 
+WIDEST = 16
+"""Bits of numbers whose storage says something of their range; sums in 32 bits never fill it."""
+
 
 @dataclass(frozen=True)
 class SnapScalesPass(ModulePass):
@@ -172,6 +175,8 @@ def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
     """Record the least power of two that holds the range of `element` in int8."""
     from ceras_ir.analysis.exponents import fitting_exponent
 
+    if element.storage.width.data > WIDEST:
+        return
     point, scale = element.zero_point, element.scale
     magnitude = max(element.high - point, point - element.low) * scale
     chosen = fitting_exponent(magnitude)

@@ -13,6 +13,7 @@ from xdsl.pattern_rewriter import (
 )
 from xdsl.rewriter import InsertPoint
 
+from ceras_ir.analysis.precision import PRECISION
 from ceras_ir.analysis.ranges import copy_statistics, drop_statistics
 from ceras_ir.dialects import graph
 
@@ -36,6 +37,8 @@ class SplitActivation(RewritePattern):
         unary = graph.UnaryOp(op.result, function)
         unary.location = op.location
         copy_statistics(op, unary)
+        if (precision := op.attributes.get(PRECISION)) is not None:
+            unary.attributes[PRECISION] = precision
         drop_statistics(op)
         op.activation = None
         rewriter.notify_op_modified(op)

@@ -28,15 +28,21 @@ class SwishToHardSwishPass(ModulePass):
     name = "swish-to-hard-swish"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        replaced = sum(_replace(inner) for inner in op.walk())
-        if replaced:
-            for inner in op.walk():
-                drop_statistics(inner)
+        if replaced := replace_swish(op):
             print(
                 f"{self.name}: note: {replaced} swish became hard_swish, each off by up to "
                 f"{LARGEST_ERROR}; measure the accuracy, the network may need retraining",
                 file=sys.stderr,
             )
+
+
+def replace_swish(module: ModuleOp) -> int:
+    """Replace every swish, and forget ranges, which no longer hold; how many there were."""
+    replaced = sum(_replace(inner) for inner in module.walk())
+    if replaced:
+        for inner in module.walk():
+            drop_statistics(inner)
+    return replaced
 
 
 def _replace(op: Operation) -> bool:

@@ -13,9 +13,9 @@ from ceras_ir.analysis.quantizable import is_quantized, quantized_operations
 from ceras_ir.analysis.ranges import (
     copy_statistics,
     interval,
+    row_exponents,
     set_exponent,
     set_range,
-    weight_exponent,
 )
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
@@ -29,7 +29,8 @@ class UnfuseResidualPass(ModulePass):
     """
     Take a residual out of a convolution's or matrix product's epilogue into an addition of its
     own where it is finer than the accumulator, so that no left shift aligns it, or so coarse
-    that the shifted residual could overflow 32 bits. Runs on final exponents.
+    that the shifted residual could overflow 32 bits, or where channels have accumulators of
+    different scales. Runs on final exponents.
 
     Exact, because the epilogue adds the residual before it applies its function.
     """
@@ -48,16 +49,16 @@ class UnfuseResidualPass(ModulePass):
 def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
     from ceras_ir.analysis.accumulator_bounds import Magnitudes, fits
     from ceras_ir.analysis.exponents import fitting_exponent
+    from ceras_ir.analysis.precision import FINER, WIDE, factor_exponents, largest, set_width, width
     from ceras_ir.analysis.scale_classes import value_exponent
 
-    known = weight_exponent(op)
-    source = value_exponent(op.input)
-    weights = value_exponent(op.weights) if known is None else known
+    source, weights = factor_exponents(op, value_exponent)
     accumulator = source + weights
     left = value_exponent(residual) - accumulator
     right = max(value_exponent(op.result) - accumulator, 0)
     bound = Magnitudes.of(op).bound(source, weights)
-    if 0 <= left <= MAX_RESIDUAL_SHIFT and fits(bound, right, left):
+    same = row_exponents(op) is None
+    if same and 0 <= left <= MAX_RESIDUAL_SHIFT and fits(bound, right, largest(residual) << left):
         return
     plain = rebuild_linear(
         op,
@@ -81,6 +82,9 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
     Rewriter.insert_op([plain, total], InsertPoint.before(op))
     set_range(plain.result, low, high)
     exponent = fitting_exponent(max(-low, high))
+    set_width(total.result, bits := width(op.result))
+    set_width(plain.result, bits)
+    exponent -= FINER if bits == WIDE else 0
     set_exponent(plain.result, min(max(exponent, accumulator), accumulator + MAX_SHIFT))
     op.result.replace_all_uses_with(total.result)
     op.detach()
@@ -92,12 +96,12 @@ def _before_residual(op: graph.LinearOperation, residual: SSAValue) -> tuple[flo
     What the convolution alone can be while the sum is as it was seen: sum less residual.
     Where a lower bound of the activation hides the sum, smaller values end at that bound too.
     """
-    from ceras_ir.analysis.exponents import HIGH
+    from ceras_ir.analysis.precision import largest
     from ceras_ir.analysis.scale_classes import value_exponent
 
     ends: list[tuple[float, float]] = []
     for value in (op.result, residual):
-        largest = HIGH * 2.0 ** value_exponent(value)
-        ends.append(interval(value) or (-largest, largest))
+        end = (largest(value) - 1) * 2.0 ** value_exponent(value)
+        ends.append(interval(value) or (-end, end))
     total, added = ends
     return total[0] - added[1], total[1] - added[0]

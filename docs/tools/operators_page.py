@@ -47,7 +47,8 @@ def operators_page() -> str:
         introduction = introduction.replace(name, str(version))
     parts = [introduction, "\n".join(rows), FOLDED + ", ".join(f"`{n}`" for n in sorted(FOLDABLE))]
     parts.append(TARGETS)
-    for title, rules in (("nnet (FPGA)", nnet_rules.RULES), ("VTA", vta_rules.RULES)):
+    vta = (*vta_rules.RULES, *vta_rules.OTHER_RULES)
+    for title, rules in (("nnet (FPGA)", nnet_rules.RULES), ("VTA", vta)):
         lines = [f"- {_line(rule.__doc__)}" for rule in rules]
         parts.append(f"### {title}\n\n" + "\n".join(lines))
     return "\n\n".join(parts)

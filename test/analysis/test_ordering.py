@@ -1,6 +1,7 @@
 """The order of least peak against all orders of small random graphs."""
 
 import random
+import time
 from itertools import permutations
 
 import pytest
@@ -49,3 +50,15 @@ def test_no_order_needs_less(seed: int):
     assert sorted(found) == list(range(len(problem.jobs)))
     assert peak(problem, found) == min(p for p in peaks if p is not None)
     assert peak(problem, best_order(problem, 0)) is not None
+
+
+def test_many_branches_take_bounded_work():
+    # Each of 400 slices of an input is needed at the end: any order is as good as any other.
+    branches = range(400)
+    jobs = [Job(frozenset({0}), frozenset({i + 1})) for i in branches]
+    jobs.append(Job(frozenset(i + 1 for i in branches), frozenset({401})))
+    problem = Problem(jobs, [400, *(1 for _ in branches), 400], frozenset({0}))
+    start = time.process_time()
+    order = best_order(problem, 2_000)
+    assert time.process_time() - start < 10
+    assert sorted(order) == list(range(401)) and order[-1] == 400

@@ -9,7 +9,7 @@ from xdsl.ir import Operation
 
 from ceras_ir.analysis.liveness import byte_size, steps
 from ceras_ir.analysis.network import main_function, result_values
-from ceras_ir.analysis.placement import Cost, cheapest, cost_of
+from ceras_ir.analysis.placement import Cost, cheapest, cost_of, transfer
 from ceras_ir.backends.nnet.board import FpgaBoard, load_board, parse_board
 from ceras_ir.diagnostics import InputError
 from ceras_ir.driver.stages import read_network
@@ -74,7 +74,7 @@ def test_no_placement_is_cheaper(tmp_path: Path, seed: int):
         "random",
     )
     costs: dict[Operation, Cost] = {op: cost_of(op, board, admitted=True) for op in order}
-    total, fpga = cheapest(main, costs, {}, board)
+    total, fpga = cheapest(main, costs, {}, lambda value: transfer(value, board))
     assert total == pytest.approx(modelled(order, fpga, board), abs=0.01)
     every = (
         modelled(order, {op for op, there in zip(order, choice, strict=True) if there}, board)
@@ -82,7 +82,7 @@ def test_no_placement_is_cheaper(tmp_path: Path, seed: int):
     )
     assert total == pytest.approx(min(every), abs=0.01)
     pinned = {order[0]: True, order[-1]: False}
-    dearer, chosen = cheapest(main, costs, pinned, board)
+    dearer, chosen = cheapest(main, costs, pinned, lambda value: transfer(value, board))
     assert dearer >= total - 0.01 and order[0] in chosen and order[-1] not in chosen
 
 

@@ -47,7 +47,9 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
         assert word in done.stdout
     assert "channels-bias dB" in done.stdout
     page = (files / "o.html").read_text()
-    assert page.count("<svg") == 3 and "http" not in page and "<script" not in page
+    # Two layers and one plot; the layers are drawn among the worst as well.
+    assert page.count("<svg") == 5 and "http" not in page and "<script" not in page
+    assert "channels-bias dB" in page and 'id="layer1"' in page
 
 
 def test_hook(tool: Tool, files: Path) -> None:
@@ -59,7 +61,90 @@ def test_hook(tool: Tool, files: Path) -> None:
     done = tool(*COMMON, "--metric", "m.py:metric")
     assert done.status == 0
     (row,) = (line.split() for line in done.stdout.splitlines() if line.startswith("shape"))
-    assert row == ["shape", "8.5000", "8.5"]
+    assert row == ["shape", "8.5", "8.5"]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The lines of tables by what they start with, the first of each."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return {line[0]: line for line in reversed(lines)}
+
+
+def test_two_variants(tool: Tool, files: Path) -> None:
+    for recipe in ("plain", "channels-bias"):
+        quantize = f"--quantize=calibration=a.npz recipe={recipe}"
+        done = tool(
+            *("ceras-opt", "n.mlir", "--fuse", quantize, "--print-debuginfo"),
+            "-o",
+            f"{recipe}.mlir",
+        )
+        assert done.status == 0, done.stderr
+    assert tool("ceras-opt", "plain.mlir", "-t", "onnx", "-o", "plain.onnx").status == 0
+    inputs = ("--inputs", "b.npz", "--labels", "labels.npz")
+    # A model that was exported is the same network.
+    done = tool("ceras-compare", "plain.mlir", "plain.onnx", *inputs)
+    assert (done.status, done.stderr) == (0, "")
+    for layer in ("mix", "mean"):
+        assert rows(done.stdout)[layer][-2:] == ["exact", "exact"]
+    assert rows(done.stdout)["agreement"] == ["agreement", "1"]
+    # Channels of another scale are the same channels: no layer is far off.
+    done = tool("ceras-compare", "plain.mlir", "channels-bias.mlir", *inputs, "--html", "o.html")
+    assert (done.status, done.stderr) == (0, "")
+    table = rows(done.stdout)
+    assert all(float(table[layer][-1]) > 15 for layer in ("mix", "mean"))
+    assert len(table["top-1"]) == 3 and "scale before" in done.stdout
+    page = (files / "o.html").read_text()
+    assert "channels-bias.mlir (quantized) against plain.mlir (quantized)" in page
+    # The float network beside one of them, and quantized by a recipe of its own.
+    done = tool("ceras-compare", "n.mlir", "plain.mlir", *inputs)
+    assert (done.status, "(float)" in done.stdout) == (0, True)
+    recipe = ("--calibrate", "a.npz", "--recipe", "plain")
+    done = tool("ceras-compare", "n.mlir", "plain.mlir", *inputs, *recipe)
+    assert rows(done.stdout)["mix"][-2:] == ["exact", "exact"]
+
+
+def test_layers_that_really_differ_are_found(tool: Tool, files: Path) -> None:
+    quantize = "--quantize=calibration=a.npz"
+    done = tool("ceras-opt", "n.mlir", "--fuse", quantize, "--print-debuginfo")
+    text = done.stdout
+    (files / "a.mlir").write_text(text)
+    constant = next(line for line in text.splitlines() if "xi8>" in line and "dense<" in line)
+    (files / "b.mlir").write_text(
+        text.replace(constant, constant.replace("dense<[[[[", "dense<[[[[-", 1))
+    )
+    done = tool("ceras-compare", "a.mlir", "b.mlir", "--inputs", "b.npz")
+    assert done.status == 0, done.stderr
+    table = rows(done.stdout)
+    assert float(table["mix"][-2]) < 10
+    # The layer after it is as good as ever, on its own.
+    assert table["mean"][-2] == "exact"
+
+
+def test_two_models_are_refused_by_what_differs(tool: Tool, files: Path) -> None:
+    (files / "m.mlir").write_text(NETWORK.replace('"scores"', '"logits"'))
+    done = tool("ceras-compare", "n.mlir", "m.mlir", "--inputs", "b.npz")
+    assert done.status == 1 and "inputs and outputs must be the same" in done.stderr
+    done = tool("ceras-compare", "n.mlir", "n.mlir", "--inputs", "b.npz", "--against", "bias")
+    assert done.status == 2 and "there are two models" in done.stderr
+    (files / "q.mlir").write_text(tool("ceras-opt", "n.mlir", "--quantize").stdout)
+    done = tool("ceras-compare", "q.mlir", "--inputs", "b.npz")
+    assert done.status == 1 and "as a second model" in done.stderr.replace("\n", " ")
+
+
+def test_mistakes_are_said_before_the_work(tool: Tool, files: Path) -> None:
+    done = tool(*COMMON, "--html", "no/folder/o.html")
+    assert (done.status, done.stdout) == (1, "") and "cannot write" in done.stderr
+    done = tool(*COMMON, "--labls", "labels.npz")
+    assert done.status == 2 and "did you mean" in done.stderr
+    np.savez(files / "empty.npz", image=np.zeros((0, 4, 4, 2), np.float32))
+    done = tool("ceras-compare", "n.mlir", "--inputs", "empty.npz", "--html", "o.html")
+    assert done.status == 1 and "no samples" in done.stderr
+    (files / "slow.py").write_text(
+        "def metric(outputs, labels):\n    raise KeyboardInterrupt  # what Ctrl-C does\n"
+    )
+    done = tool(*COMMON, "--metric", "slow.py:metric", "--html", "o.html")
+    assert done.status == 130 and done.stderr.endswith("interrupted\n")
+    assert not list(files.glob("*.html*"))
 
 
 REFUSED = {

@@ -26,3 +26,12 @@ def test_brackets_in_names_are_printed(capsys: pytest.CaptureFixture[str]) -> No
     out = capsys.readouterr().out
     assert "block[0]/[red]conv  conv2d" in out
     assert "block[0]/[red]conv on the cpu: rule [3]" in out
+
+
+def test_long_names_go_on_in_the_next_line(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [layer("a" * 40 + "b" * 3, None), layer("c", None)]
+    print_table(found, report(found, 1, {"peak_bytes": 1}), "c")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["a" * 40, "conv2d", "cpu", "1"]
+    assert lines[3:5] == ["bbb", "c" + " " * 41 + lines[2][42:]]
+    assert lines[1].endswith("MACs  bytes") and len(lines[1]) == len(lines[2])

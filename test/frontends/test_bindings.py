@@ -28,6 +28,14 @@ def test_shapes_bind_symbols_everywhere():
     assert run(module, {"x": x, "z": x})["y"].shape == (2, 3, 4, 5)
 
 
+def test_ceras_opt_binds_symbols(tool: Tool, tmp_path: Path):
+    (tmp_path / "open.onnx").write_bytes(symbolic().SerializeToString())
+    done = tool("ceras-opt", "open.onnx", "--shape", "x=2x3x4x5")
+    assert done.status == 0 and done.stdout.count("tensor<2x3x4x5xf32> {graph.name") == 3
+    refused = tool("ceras-opt", "open.onnx", "--batch", "2")
+    assert refused.status == 3 and "--shape NAME=" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [

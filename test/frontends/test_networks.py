@@ -10,11 +10,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx_compare import SHARED, agree, compare, transposes
-from onnx_models import Array, random_inputs, run_onnxruntime
+from onnx_models import Array, model, node, random_inputs, run_onnxruntime
 from xdsl.context import Context
-from xdsl.dialects.builtin import NameLoc
+from xdsl.dialects.builtin import ModuleOp, NameLoc
+from xdsl.ir import BlockArgument
 
-from ceras_ir.dialects.graph import BinaryOp, GraphOperation
+from ceras_ir.dialects.graph import BinaryOp, ConcatOp, GraphOperation, SliceOp
 from ceras_ir.frontends.onnx import import_file, import_model
 from ceras_ir.frontends.onnx.model_file import read_model
 from ceras_ir.interpreters.network import run
@@ -66,6 +67,48 @@ def test_network(name: str) -> None:
     # Every product was a batch normalization.
     products = [op for op in module.walk() if isinstance(op, BinaryOp) and op.kind.data == "mul"]
     assert not products
+
+
+def focus() -> onnx.ModelProto:
+    """What YOLOX begins and ends with: slices of one dimension each, and boxes as rows."""
+    part = {"s0": [0], "s1": [1], "end": [12], "height": [2], "width": [3], "step": [2]}
+    weights = np.random.default_rng(0).normal(0, 0.3, (8, 12, 3, 3)).astype(np.float32)
+    nodes = [node("Slice", f"x s{i} end height step", f"rows{i}") for i in (0, 1)]
+    nodes += [
+        node("Slice", f"rows{i} s{j} end width step", f"p{i}{j}") for i in (0, 1) for j in (0, 1)
+    ]
+    nodes += [
+        node("Concat", "p00 p10 p01 p11", "c", axis=1),
+        node("Conv", "c w", "y", pads=[1, 1, 1, 1]),
+        node("Relu", "y", "r"),
+        node("Reshape", "r shape", "flat"),
+        node("Transpose", "flat", "z", perm=[0, 2, 1]),
+    ]
+    constants = {name: np.array(value, np.int64) for name, value in part.items()}
+    shape = np.array([1, 8, -1], np.int64)
+    return model(nodes, {"x": (1, 3, 12, 12)}, ["z"], {**constants, "w": weights, "shape": shape})
+
+
+def only_after_focus(module: ModuleOp) -> int:
+    """
+    The number of slices of the network's input, and nothing but one transpose of all of them:
+    joined along the channels of NCHW they are written to their places, as in NHWC they cannot be.
+    """
+    (transpose,) = transposes(module)
+    joined = transpose.input.owner
+    assert isinstance(joined, ConcatOp) and joined.axis.value.data == 1
+    for part in joined.inputs:
+        assert isinstance(part.owner, SliceOp) and isinstance(part.owner.input, BlockArgument)
+    slices = [op for op in module.walk() if isinstance(op, SliceOp)]
+    return len(slices)
+
+
+def test_focus_is_four_slices_and_the_layout_of_the_input() -> None:
+    assert only_after_focus(agree(focus())) == 4
+
+
+def test_yolox_has_no_transpose_but_that_of_its_input() -> None:
+    assert only_after_focus(import_file(path("yolox_s"))) == 4
 
 
 def test_every_operation_knows_its_node() -> None:

@@ -85,9 +85,11 @@ def resize(
     )
 
 
-def resize_to(sizes: list[int], **attributes: str) -> onnx.ModelProto:
+def resize_to(
+    sizes: list[int], *, shape: tuple[int, ...] = IMAGE, **attributes: str
+) -> onnx.ModelProto:
     nodes = [node("Resize", "x - - s", "y", **attributes)]
-    return model(nodes, {"x": IMAGE}, ["y"], {"s": np.array(sizes)})
+    return model(nodes, {"x": shape}, ["y"], {"s": np.array(sizes)})
 
 
 MODELS: dict[str, Build] = {
@@ -263,6 +265,19 @@ MODELS: dict[str, Build] = {
         )
         for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
         for sizes in ([1, 3, 4, 5], [1, 3, 14, 27])
+    },
+    # 8 / (16/14) and 9 / (18/14) are 7, but not in float32, or not in double.
+    **{
+        f"resize nearest 14 to {size}": (
+            lambda size=size: resize_to(
+                [1, 3, 7, size],
+                shape=(1, 3, 7, 14),
+                mode="nearest",
+                nearest_mode="floor",
+                coordinate_transformation_mode="asymmetric",
+            )
+        )
+        for size in (16, 18)
     },
     "resize down": lambda: resize([1, 1, 0.5, 0.25], mode="linear"),
     "resize opset 10": lambda: resize([1, 1, 2, 2], 10, mode="nearest"),

@@ -104,7 +104,9 @@ func.func @main(%x: !map {graph.input_range = array<f32: -2.0, 2.0>},
   %14 = graph.matmul %12, %13 : (!row, !row) -> tensor<1x1xf32>
   %15 = graph.binary "mul" %14, %9 : (tensor<1x1xf32>, !row) -> !row
   %16 = graph.concat %0, %6 {axis = 3 : i64} : (!map, !map) -> tensor<1x4x4x4xf32>
-  func.return %15, %16 : !row, tensor<1x4x4x4xf32>
+  %17 = graph.pool2d "max" %16 {kernel = array<i64: 1, 1>}
+      : (tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
+  func.return %15, %17 : !row, tensor<1x4x4x4xf32>
 }
 """
 
@@ -112,6 +114,6 @@ func.func @main(%x: !map {graph.input_range = array<f32: -2.0, 2.0>},
 @pytest.mark.parametrize("seed", range(3))
 def test_every_operation(seed: int) -> None:
     module = quantized(parse_text(load_context(), EVERYTHING, "everything.mlir"))
-    assert check(module, seed, 40) == 3 * 13
+    assert check(module, seed, 40) == 3 * 14
     names = {op.name for op in main_function(module).body.block.ops}
     assert {"graph.requantize", "graph.lookup", "graph.softmax"} <= names

@@ -111,14 +111,15 @@ def test_compensation_beats_rounding() -> None:
     x = random.normal(0, 1, (400, 24)) @ random.normal(0, 1, (24, 24))
     weights = random.normal(0, 0.3, (1, 10, 24))
     pairs = (x.T @ x / len(x))[None]
-    rounded = compensated(weights, pairs, -4)
+    rounded = compensated(weights, pairs, np.full((1, 10, 1), 1 / 16))
     assert (rounded * 16 == np.rint(rounded * 16)).all() and np.abs(rounded * 16).max() <= 127
-    errors = [np.square(x @ (w - weights)[0].T).mean() for w in (rounded, nearest(weights, -4))]
+    errors = [np.square(x @ (w - weights)[0].T).mean() for w in (rounded, nearest(weights, 1 / 16))]
     assert errors[0] < errors[1] / 2
 
 
 def test_weights_without_inputs_stay_nearest() -> None:
     weights = np.random.default_rng(3).normal(0, 0.3, (1, 5, 9))
     np.testing.assert_array_equal(
-        compensated(weights, np.zeros((1, 9, 9)), -5), nearest(weights, -5)
+        compensated(weights, np.zeros((1, 9, 9)), np.full((1, 5, 1), 1 / 32)),
+        nearest(weights, 1 / 32),
     )

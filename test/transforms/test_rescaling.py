@@ -16,9 +16,9 @@ from ceras_ir.analysis.exponents import (
 from ceras_ir.analysis.observers import LeastSquaresObserver
 from ceras_ir.analysis.quantized_constants import (
     bias_constant,
-    int8_constant,
-    int8_type,
     lookup_table,
+    stored_constant,
+    stored_type,
 )
 from ceras_ir.analysis.rescaling import clamp_range, rescaling
 from ceras_ir.dialects.graph import Function, FunctionAttr
@@ -35,7 +35,7 @@ def rescaled(values: Sequence[int], source: int, target: int) -> list[int]:
     requant = rescaling(source, target)
     assert requant.shift.data <= 31
     assert requant.multiplier.data == 1 or requant.shift.data == 0
-    stored = requantize(np.array(values, np.int64), requant, int8_type(target))
+    stored = requantize(np.array(values, np.int64), requant, stored_type(target))
     return [int(v) for v in stored.tolist()]
 
 
@@ -124,7 +124,7 @@ def test_observer_of_growing_data_reaches_the_coarsest_exponent() -> None:
 
 def test_weights_leave_the_least_integer_out() -> None:
     values = np.array([-1.0, 1.0, 0.5 / 128, 1.5 / 128, -0.5 / 128, 0.0], np.float32)
-    constant = int8_constant(values, -7, UnknownLoc())
+    constant = stored_constant(values, -7, UnknownLoc())
     # Rounded half to even: the ties go to 0, 2 and 0.
     assert constant.array().tolist() == [-127, 127, 0, 2, 0, 0]
 

@@ -6,7 +6,7 @@ from itertools import product
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.arduino.board import Board, load_board
-from ceras_ir.backends.arduino.fit import check_fit
+from ceras_ir.backends.arduino.fit import check_fit, widest
 from ceras_ir.backends.arduino.sizes import Footprint
 from ceras_ir.backends.arduino.sketch import (
     can_scan,
@@ -16,32 +16,42 @@ from ceras_ir.backends.arduino.sketch import (
     scan_sketch,
     sketch_name,
 )
+from ceras_ir.backends.arduino.stored_filters import stored_filters
 from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.c import emitter
+from ceras_ir.backends.c.machine import NATIVE, Machine
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.options import COptions
 
 HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "model.cmake", "CMakeLists.txt"})
 """What the C backend writes for hosts."""
 
-WORKSPACES = (12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 0)
+WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 0)
 """Bytes of scratch memory that a layer may take, the fastest first."""
 
 
-def printed_model(module: ModuleOp, board: Board, title: str) -> tuple[Model, COptions, Footprint]:
+def printed_model(
+    module: ModuleOp, board: Board, title: str, machine: Machine = NATIVE
+) -> tuple[Model, COptions, Footprint]:
     """
-    The network in C, with the fastest kernels and the largest workspace that leave it within the
-    board's SRAM; else with those that need least.
+    The network in C, with the fastest kernels and the largest workspace that fit the board, else
+    with those that exceed it least; transformed filters where flash is left.
     """
-    model = options = footprint = None
+    found: list[tuple[Model, COptions, Footprint]] = []
     kernels = (True, False) if board.has_dsp else (False,)
     for dsp, workspace in product(kernels, WORKSPACES):
-        options = COptions(title=title, workspace=workspace, vectors=False, dsp=dsp)
+        options = COptions(
+            title=title, machine=machine, workspace=workspace, vectors=False, dsp=dsp
+        )
+        model = emitter.build(module, options)
+        found.append((model, options, Footprint.of(model, board)))
+        if found[-1][2].fits or not model.scratch_bytes:  # nothing to save without a workspace
+            break
+    model, options, footprint = min(found, key=lambda item: item[2].excess)
+    if chosen := stored_filters(model, footprint, board):
+        options = replace(options, stored_filters=chosen)
         model = emitter.build(module, options)
         footprint = Footprint.of(model, board)
-        if footprint.sram <= board.free_sram:
-            break
-    assert model is not None and options is not None and footprint is not None
     return model, options, footprint
 
 
@@ -52,6 +62,7 @@ def emit(
     board = load_board(board_name)
     model, options, footprint = printed_model(module, board, title)
     check_fit(model, footprint)
+    footprint = replace(footprint, widest=widest(model, footprint))
     name = sketch_name(title)
     files = [
         Artefact.of_text(

@@ -64,12 +64,7 @@ def _largest(footprint: Footprint) -> str:
 def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
     """Ways out that fit both memories, in words, cheapest first."""
     board, ops = footprint.board, model.program.steps
-    layers = [
-        Layer(op, weights)
-        for op in ops
-        if isinstance(op, EncodedMatmulOp)
-        and (weights := graph.constant_array(op.weights)) is not None
-    ]
+    layers = _encoded_layers(model)
     rest = footprint.flash - sum(layer.nbytes for layer in layers)
     multiplies = [op for op in ops if isinstance(op, graph.LinearOperation | EncodedMatmulOp)]
     is_float = any(not op.is_quantized for op in multiplies)
@@ -88,7 +83,7 @@ def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
         if footprint.flash <= board.free_flash and sram <= board.free_sram:
             yield f"integers at both ends, --io int8: {sram:,} bytes of SRAM"
     if layers and len(layers) == len(multiplies):
-        yield from _narrower(layers, footprint, rest)
+        yield from _narrower(model, footprint)
     else:
         yield from _smaller_input(model, footprint)
         yield from _fewer_channels(footprint)
@@ -159,25 +154,46 @@ def _arena(model: Model, divisor: int) -> int:
     return plan_offsets(liveness.spans, ARENA_ALIGNMENT).peak + model.scratch_bytes
 
 
-def _narrower(layers: Sequence[Layer], footprint: Footprint, rest: int) -> Iterator[str]:
-    """The widest hidden layers that fit, all scaled alike, at the density they have now."""
-    board = footprint.board
+def widest(model: Model, footprint: Footprint) -> tuple[int, int] | None:
+    """
+    Of a chain of encoded layers: the widest hidden layer now, and the widest with which all,
+    scaled alike, would fit at the density and in the encodings that they have.
+    """
+    ops = model.program.steps
+    layers = _encoded_layers(model)
+    multiplies = [op for op in ops if isinstance(op, graph.LinearOperation | EncodedMatmulOp)]
     widths = [graph.shape_of(layer.op.result)[1] for layer in layers[:-1]]
-    if not widths:
-        return
-    widest = max(widths)
+    if not widths or len(layers) != len(multiplies):
+        return None
+    board, now = footprint.board, max(widths)
+    rest = footprint.flash - sum(layer.nbytes for layer in layers)
 
-    def fits(lost: int) -> bool:
-        factor = (widest - lost) / widest
+    def fits(width: int) -> bool:
+        factor = width / now
         flash = float(rest)
         for i, layer in enumerate(layers):
             inside = (i > 0) + (i < len(layers) - 1)
             flash += layer.nbytes * factor**inside
         return flash <= board.free_flash and footprint.sram * factor <= board.free_sram
 
-    lost = _least(1, widest - 1, fits)
-    if lost is not None:
-        yield f"hidden layers of at most {widest - lost}, now {widest}, trained again"
+    most = now * max(board.free_flash // max(footprint.flash, 1), 1) * 8
+    lost = _least(0, most - 1, lambda lost: fits(most - lost))
+    return None if lost is None else (now, most - lost)
+
+
+def _narrower(model: Model, footprint: Footprint) -> Iterator[str]:
+    if found := widest(model, footprint):
+        now, width = found
+        yield f"hidden layers of at most {width}, now {now}, trained again"
+
+
+def _encoded_layers(model: Model) -> list[Layer]:
+    return [
+        Layer(op, weights)
+        for op in model.program.steps
+        if isinstance(op, EncodedMatmulOp)
+        and (weights := graph.constant_array(op.weights)) is not None
+    ]
 
 
 def _smaller_input(model: Model, footprint: Footprint) -> Iterator[str]:

@@ -19,20 +19,61 @@ from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.source import model_source
 from ceras_ir.diagnostics import node_name
 
-BYTES_PER_OPERATOR = 2.6
+BYTES_PER_OPERATOR = 2.2
+BYTES_PER_INSTRUCTION = 4
+"""Of assembler: few of its instructions have a short form."""
+
+FLOAT_LIBRARY = {"cortex-m0plus": 3400, "cortex-m3": 1400}
+"""What the compiler's library adds for floats on cores that compute none."""
+
 START_UP = 700
 """Vectors, start-up code, memcpy and memset, and the caller."""
 
-CODE_MARGIN = 0.35
+CODE_MARGIN = 0.3
 """The code of a model is within this share of its estimate; constants are exact."""
 
 _OPERATORS = re.compile(r"[-+*/<>=?&|]+|\[|\(")
+_LITERALS = re.compile(r"[0-9]f\b")
+"""Floats, which lie in flash beside the code."""
+_INSTRUCTION = re.compile(r'^ *"([^"]*)\\n\\t"', re.MULTILINE)
 _COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 def code_bytes(text: str) -> int:
     """The estimate for C source `text`."""
-    return round(BYTES_PER_OPERATOR * len(_OPERATORS.findall(_COMMENTS.sub("", text))))
+    compiled = _for_dsp(_COMMENTS.sub("", text))
+    operators = len(_OPERATORS.findall(_INSTRUCTION.sub("", compiled)))
+    fixed = BYTES_PER_INSTRUCTION * _assembler(compiled) + 4 * len(_LITERALS.findall(compiled))
+    return round(BYTES_PER_OPERATOR * operators) + fixed
+
+
+def _for_dsp(text: str) -> str:
+    """Of what is there with and without the DSP extension, the former: others have neither."""
+    lines: list[str] = []
+    taken: list[bool | None] = []
+    for line in text.splitlines():
+        if line.startswith("#if"):
+            taken.append(True if "__ARM_FEATURE_DSP" in line else None)
+        elif line.startswith("#else") and taken and taken[-1] is not None:
+            taken[-1] = False
+        elif line.startswith("#endif") and taken:
+            taken.pop()
+        elif False not in taken:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _assembler(text: str) -> int:
+    """Instructions of assembler in `text`, repetitions included."""
+    count, times = 0, 1
+    for instruction in _INSTRUCTION.findall(text):
+        if instruction.startswith(".rept"):
+            times = int(instruction.split()[1])
+        elif instruction.startswith(".endr"):
+            times = 1
+        elif not instruction.endswith(":"):
+            count += times
+    return count
 
 
 def constant_bytes(constants: Sequence[Constant]) -> int:
@@ -54,6 +95,8 @@ class LayerSize:
     name: str
     flash: int
     sram: int
+    kernel: str
+    """How it is computed, where there is a choice."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +110,8 @@ class Footprint:
     arena: int
     buffers: int
     """Inputs and outputs of the sketch."""
+    widest: tuple[int, int] | None = None
+    """Of a chain of matrix products: its widest hidden layer, and the widest that would fit."""
 
     @property
     def flash(self) -> int:
@@ -77,8 +122,14 @@ class Footprint:
         return self.arena + self.buffers
 
     @property
+    def excess(self) -> tuple[int, int]:
+        """Bytes of SRAM and of flash that the board lacks."""
+        sram, flash = self.sram - self.board.free_sram, self.flash - self.board.free_flash
+        return max(sram, 0), max(flash, 0)
+
+    @property
     def fits(self) -> bool:
-        return self.flash <= self.board.free_flash and self.sram <= self.board.free_sram
+        return self.excess == (0, 0)
 
     @classmethod
     def of(cls, model: Model, board: Board) -> "Footprint":
@@ -91,16 +142,20 @@ class Footprint:
                 constant_bytes([c for c in pool if c.name.startswith(f"layer_{layer.index}_")])
                 + code_bytes("\n".join(layer.lines)),
                 alive(liveness, order, layer.op) + layer.scratch_bytes,
+                layer.kernel,
             )
             for layer in model.layers
         ]
         code = code_bytes(model_source(model, 0)) + code_bytes(model.kernels.text)
+        code += FLOAT_LIBRARY.get(board.core, 0)
         buffers = sum(t.nbytes for t in model.tensors)
         return cls(board, layers, constant_bytes(pool), code + START_UP, model.arena_bytes, buffers)
 
     def to_json(self) -> dict[str, object]:
         """The board's side of the totals of `report.json`."""
+        wide = {} if self.widest is None else {"largest_hidden_that_fits": self.widest[1]}
         return {
+            **wide,
             "flash_bytes": self.flash,
             "sram_bytes": self.sram,
             "constant_bytes": self.constants,
@@ -115,6 +170,15 @@ class Footprint:
             f"{self.board.title}: flash {self.flash:,} of {self.board.free_flash:,} bytes "
             f"({share(self.flash, self.board.free_flash)}), SRAM {self.sram:,} of "
             f"{self.board.free_sram:,} bytes ({share(self.sram, self.board.free_sram)})"
+        )
+
+    def width_line(self) -> str:
+        """How wide the hidden layers might be, in a sentence; nothing where that means nothing."""
+        if self.widest is None:
+            return ""
+        now, most = self.widest
+        return (
+            f"hidden layers of up to {most:,} would fit as they are stored now; they have {now:,}"
         )
 
 

@@ -19,6 +19,9 @@ from ceras_ir.backends.c.types import (
 from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp, RequantizeOp, element_of, shape_of
 from ceras_ir.dialects.quant import UniformType
 
+ROUNDED = 0x4B400000
+"""The bits of 1.5 * 2^23 in float32: those of a sum with an integer are as much more."""
+
 
 def _is_per_axis(value: SSAValue) -> bool:
     element = element_of(value)
@@ -42,20 +45,24 @@ def quantize(layer: Layer, op: QuantizeOp) -> None:
     storage, point = value_type(op.result), element.zero_point
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     low, high = element.low - point, element.high - point
-    body = [f"float v = {x}[i] {_divided(element.scale)};", "v = v == v ? v : 0.0f;"]
+    head = [f"float v = {x}[i] {_divided(element.scale)};"]
     if element.storage.width.data < 32:
-        # Clamped before rounding: the bounds are integers, so the order does not matter.
-        body.append(
-            f"v = v < {float_literal(low)} ? {float_literal(low)} "
-            f": v > {float_literal(high)} ? {float_literal(high)} : v;"
-        )
-        offset = less("", -point) if point else ""
-        # 1.5 * 2^23 leaves no room for a fraction, for numbers of either sign below 2^22.
-        body.append("v = (v + 12582912.0f) - 12582912.0f; /* ties to even */")
-        body.append(f"{y}[i] = ({storage})((int32_t)v{offset});")
+        # 1.5 * 2^23 leaves no room for a fraction: the sum's bits are an integer, whose order is
+        # that of the numbers, for infinities too. The bounds are integers: clamped after rounding.
+        body = [
+            *head,
+            "v = (v == v ? v : 0.0f) + 12582912.0f; /* ties to even */",
+            "int32_t q;",
+            "memcpy(&q, &v, sizeof q);",
+            f"q = q < {ROUNDED + low} ? {ROUNDED + low} : q > {ROUNDED + high} ? {ROUNDED + high} "
+            ": q;",
+            f"{y}[i] = ({storage})(q - {ROUNDED - point});",
+        ]
     else:
         rint = layer.kernels.use("rint_f32")
-        body += [
+        body = [
+            *head,
+            "v = v == v ? v : 0.0f;",
             "v = v < -2147483648.0f ? -2147483648.0f : v > 2147483648.0f ? 2147483648.0f : v;",
             f"int64_t q = (int64_t){rint}(v);",
             f"q = (q > INT32_MAX ? INT32_MAX : q){less('', -point) if point else ''};",

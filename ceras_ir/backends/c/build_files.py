@@ -1,16 +1,17 @@
 """`Makefile` and `CMakeLists.txt`: how to compile the model and its two programs."""
 
 from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.names import comment
 
 MAKEFILE = """\
 # make builds model_run: ./model_run in.bin out.bin@USAGE@
 # (raw tensors, one after the other, in the order of manifest.json),
 # and model_bench: ./model_bench RUNS@USAGE@ prints how long a run takes as one line of JSON.
-CC ?= cc
-NATIVE ?= 1
-ARCH = $(if $(filter 1,$(NATIVE)),-march=native)
+# make THREADS=1 shares the layers among threads, as many as OMP_NUM_THREADS says.
+@COMPILER@ARCH = @ARCH@
 CFLAGS ?= -O3 $(ARCH)
-MODEL_FLAGS = -std=c99 -Wall -Wextra -Werror -ffp-contract=off
+OPENMP = $(if $(filter 1,$(THREADS)),-fopenmp)
+MODEL_FLAGS = -std=c99 -Wall -Wextra -Werror -ffp-contract=off $(OPENMP)
 OBJECTS = @OBJECTS@
 
 @TARGET@
@@ -23,14 +24,37 @@ clean:
 .PHONY: clean @PHONY@
 """
 
+NATIVE = """\
+CC ?= cc
+NATIVE ?= 1
+"""
+
+CROSS = """\
+# For @TITLE@; give CC and ARCH to compile for another machine.
+ifeq ($(origin CC),default)
+CC = @CC@
+endif
+@LINK@"""
+
+CMAKE_NATIVE = 'option(MODEL_NATIVE "compile for this very processor" ON)\n'
+CMAKE_CROSS = """\
+# For @TITLE@; give CMAKE_C_COMPILER=@CC@, or MODEL_ARCH to compile for another machine.
+set(MODEL_ARCH "@FLAGS@" CACHE STRING "flags that name the processor")
+"""
+NATIVE_OPTIONS = """\
+  if(MODEL_NATIVE)
+    target_compile_options(model PRIVATE -march=native)
+  endif()
+"""
+
 PROGRAMS = """\
 all: model_run model_bench
 
 model_run: $(OBJECTS) main.o
-\t$(CC) $(CFLAGS) $(OBJECTS) main.o $(LDFLAGS) -o $@
+\t$(CC) $(CFLAGS) $(OPENMP) $(OBJECTS) main.o $(LDFLAGS) -o $@
 
 model_bench: $(OBJECTS) bench.o
-\t$(CC) $(CFLAGS) $(OBJECTS) bench.o $(LDFLAGS) -o $@
+\t$(CC) $(CFLAGS) $(OPENMP) $(OBJECTS) bench.o $(LDFLAGS) -o $@
 """
 
 CMAKE = """\
@@ -38,7 +62,7 @@ CMAKE = """\
 cmake_minimum_required(VERSION 3.10)
 project(model C)
 
-option(MODEL_NATIVE "compile for this very processor" ON)
+@NATIVE@option(MODEL_THREADS "share layers among threads, with OpenMP" OFF)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -48,9 +72,10 @@ target_include_directories(model PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 set_target_properties(model PROPERTIES C_STANDARD 99)
 if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
   target_compile_options(model PRIVATE -O3 -ffp-contract=off)
-  if(MODEL_NATIVE)
-    target_compile_options(model PRIVATE -march=native)
-  endif()
+@ARCH@endif()
+if(MODEL_THREADS)
+  find_package(OpenMP REQUIRED)
+  target_link_libraries(model PUBLIC OpenMP::OpenMP_C)
 endif()
 @INCLUDED@
 add_executable(model_run main.c)
@@ -71,15 +96,39 @@ def cmake_lists(model: Model) -> str:
     included = ""
     if model.options.weights == "incbin":
         included = "target_compile_options(model PRIVATE -Wa,-I,${CMAKE_CURRENT_SOURCE_DIR})\n"
-    text = CMAKE.replace("@SOURCES@", " ".join(_sources(model)))
-    return text.replace("@INCLUDED@", included)
+    machine = model.options.machine
+    holes = {
+        "NATIVE": CMAKE_NATIVE if machine.is_native else CMAKE_CROSS,
+        "ARCH": NATIVE_OPTIONS
+        if machine.is_native
+        else "  target_compile_options(model PRIVATE ${MODEL_ARCH})\n",
+        "SOURCES": " ".join(_sources(model)),
+        "INCLUDED": included,
+        "TITLE": comment(machine.title),
+        "CC": machine.compiler,
+        "FLAGS": ";".join(machine.flags),
+    }
+    return _filled(CMAKE, holes)
+
+
+def _filled(text: str, holes: dict[str, str]) -> str:
+    for hole, value in holes.items():
+        text = text.replace(f"@{hole}@", value)
+    return text
 
 
 def makefile(model: Model) -> str:
     """The text of `Makefile`; with launches, what calls the model is the user's."""
     is_host = bool(model.program.launches)
     is_included = model.options.weights == "incbin"
+    machine = model.options.machine
+    arch = "$(if $(filter 1,$(NATIVE)),-march=native)"
     holes = {
+        "COMPILER": NATIVE if machine.is_native else CROSS,
+        "ARCH": arch if machine.is_native else " ".join(machine.flags),
+        "TITLE": comment(machine.title),
+        "CC": machine.compiler,
+        "LINK": f"LDFLAGS ?= {' '.join(machine.link_flags)}\n" if machine.link_flags else "",
         "USAGE": " [model.weights]" if model.options.weights == "file" else "",
         "OBJECTS": " ".join(f"{name.rpartition('.')[0]}.o" for name in _sources(model)),
         "TARGET": "objects: $(OBJECTS)\n" if is_host else PROGRAMS,
@@ -87,7 +136,4 @@ def makefile(model: Model) -> str:
         "PHONY": "objects" if is_host else "all",
         "ASSEMBLED": "model_weights.o: model.weights\n" if is_included else "",
     }
-    text = MAKEFILE
-    for hole, value in holes.items():
-        text = text.replace(f"@{hole}@", value)
-    return text
+    return _filled(MAKEFILE, holes)

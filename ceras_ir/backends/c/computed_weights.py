@@ -12,10 +12,12 @@ def computed_matmul(layer: Layer, op: MatmulOp) -> None:
     bias = layer.read(op.bias, "bias") if op.bias is not None else None
     residual = layer.read(op.residual, "residual") if op.residual is not None else None
     layer.line(f"for (int32_t i = 0; i < {m}; ++i) {{")
+    terms = f" + {bias}[j]" if bias is not None else ""
+    terms += f" + {residual}[i * {n} + j]" if residual is not None else ""
     body = [
-        f"float sum = {f'{bias}[j]' if bias is not None else '0.0f'};",
+        "float sum = 0.0f;",
         f"for (int32_t k = 0; k < {k}; ++k) sum += {x}[i * {k} + k] * {w}[j * {k} + k];",
-        f"const float v = sum{f' + {residual}[i * {n} + j]' if residual is not None else ''};",
+        f"const float v = sum{terms};",
         f"{y}[i * {n} + j] = {apply(layer.kernels, op.activation, 'v') if op.activation else 'v'};",
     ]
     layer.loop("j", n, body, 1)

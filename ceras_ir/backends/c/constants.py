@@ -83,7 +83,7 @@ def _escapes() -> NDArray[np.uint32]:
     padded with NUL. `?` is escaped because of trigraphs; an octal escape is short unless the
     next character could be taken for one of its digits.
     """
-    table = np.zeros(1 << 16, np.uint32)
+    spelt = np.zeros((2, 256), np.uint32)
     for byte in range(256):
         char = chr(byte)
         if char in '"\\?':
@@ -92,10 +92,10 @@ def _escapes() -> NDArray[np.uint32]:
             short = full = char
         else:
             short, full = f"\\{byte:o}", f"\\{byte:03o}"
-        for successor in range(256):
-            text = full if chr(successor) in "01234567" else short
-            table[byte | successor << 8] = int.from_bytes(text.encode(), "little")
-    return table
+        spelt[:, byte] = [int.from_bytes(text.encode(), "little") for text in (short, full)]
+    table = np.tile(spelt[0], (256, 1))
+    table[ord("0") : ord("8")] = spelt[1]
+    return table.reshape(-1)
 
 
 def literal(data: NDArray[np.uint8]) -> bytes:

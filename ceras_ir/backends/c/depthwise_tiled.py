@@ -1,6 +1,6 @@
 """
 Depthwise convolution in vectors: the rows of a window are interleaved, so that one word holds a
-column of a channel and one instruction adds up a column of 16 channels.
+column of a channel and one instruction adds up a column of 8 channels, 32 channels at a time.
 """
 
 from math import prod
@@ -14,11 +14,18 @@ from ceras_ir.backends.c.register_tiles import CONDITION, LANES
 from ceras_ir.backends.c.requant import Rescaling
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sums import Sums
+from ceras_ir.backends.c.tile_nest import LEAST_SHARED
 from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 MOST_COLUMNS = 8
-"""Columns of a window whose weights stay in registers."""
+"""Columns of a window whose weights stay in registers or next to them."""
+
+BLOCK = 32
+"""Channels at a time; the last block starts earlier, so that it is whole."""
+
+VECTORS = range(4)
+"""Of 8 sums, for the channels of a block."""
 
 
 def has_columns(
@@ -27,8 +34,8 @@ def has_columns(
     """Whether an operation is a depthwise convolution that can be computed by columns."""
     if not geometry.depthwise or not has_byte_products(layer, op, sums):
         return False
-    _, rows, columns, _ = shape_of(op.weights)
-    if rows > STEP or columns > MOST_COLUMNS:
+    channels, rows, columns, _ = shape_of(op.weights)
+    if rows > STEP or columns > MOST_COLUMNS or channels < BLOCK:
         return False
     return fused_bias(op, sums, rescale) is not None
 
@@ -39,8 +46,8 @@ def print_depthwise(
     sums: Sums,
     rescale: Rescaling,
     names: tuple[str, str, str],
-) -> None:
-    """The body of the layer's function where there are vectors."""
+) -> str:
+    """The body of the layer's function where there are vectors; returns the weights' name."""
     assert isinstance(op, Conv2dOp) and op.requant is not None
     extra = fused_bias(op, sums, rescale)
     assert extra is not None
@@ -66,10 +73,10 @@ def print_depthwise(
         result[:channels] = sums.bias - offset * sums.per_output + extra
         return result
 
-    layer.kernels.use("vectors_i8")
-    w = layer.constant("weights", "int8_t", prod((kernel_w, padded, STEP)), 1, packed, CONDITION)
+    layer.kernels.use("vectors_256")
+    w = layer.constant("weights", "int8_t", prod((kernel_w, padded, STEP)), 1, packed)
     b = layer.constant("bias", "int32_t", padded, 4, padded_bias, CONDITION)
-    words = layer.kernels.add(*_words(stored, kernel_h, bool(channels % LANES)), CONDITION)
+    words = layer.kernels.add(*_words(stored, kernel_h), CONDITION)
     point = zero_point_of(sums.x)
     is_padded = top > 0 or (rows - 1) * stride_h - top + (kernel_h - 1) * dilation_h >= height
     if is_padded:
@@ -77,11 +84,7 @@ def print_depthwise(
         layer.line(f"memset(border, {point}, {width * channels});")
     edge = int(np.uint32((point + offset) * 0x01010101).astype(np.int32))
     requant = op.requant
-    layer.line(f"const model_i32v edge = ALL_I32({int_literal(edge)});")
-    layer.line(
-        f"const model_i32v least = ALL_I32({requant.low.data}), "
-        f"most = ALL_I32({requant.high.data});"
-    )
+    layer.line(f"const model_256 edge = ALL_256({int_literal(edge)});")
     first = f"r * {stride_h} - {top}" if top else f"r * {stride_h}"
     lines = [f"const int32_t first = {first};"]
     for k in range(kernel_h):
@@ -91,26 +94,27 @@ def print_depthwise(
         if is_padded:
             at = f"{row} >= 0 && {row} < {height} ? {at} : border"
         lines.append(f"const {stored} *r{k} = {at};")
-    mask = "0xFFFF"
-    lines.append(f"for (int32_t c = 0; c < {channels}; c += {LANES}) {{")
-    if channels % LANES:
-        mask = "mask"
-        lines.append(f"  const unsigned short mask = MASK({channels} - c);")
-    lines += [
-        f"  const model_i32v w{k} = LOAD_I32({w} + ({k * padded} + c) * {STEP});"
-        for k in range(kernel_w)
-    ]
+    lines.append(f"for (int32_t c = 0; c < {channels}; c += {BLOCK}) {{")
+    if channels % BLOCK:
+        last = channels - BLOCK
+        lines[-1] = f"for (int32_t b = 0; b < {channels}; b += {BLOCK}) {{"
+        lines.append(f"  const int32_t c = b < {last} ? b : {last};")
+    for k in range(kernel_w):
+        at = f"{w} + (c + {k * padded}) * {STEP}" if k else f"{w} + c * {STEP}"
+        lines += _loads(f"w{k}", at)
+    lines += _loads("b", f"(const int8_t *)({b} + c)")
     pointers = ", ".join(f"r{k}" for k in range(kernel_h))
-    part = ", mask" if channels % LANES else ""
 
-    def column(j: str) -> str:
-        return f"{words}({pointers}, {j} * {channels} + c{part})"
+    def column(j: str, k: int) -> str:
+        vectors = ", ".join(f"&v{k}{i}" for i in VECTORS)
+        return f"{words}({pointers}, {j} * {channels} + c, {vectors});"
 
     # What the next window sees again is kept; the rest of its columns is loaded.
     kept = max(kernel_w - stride_w, 0) if dilation_w == 1 else 0
     for k in range(kernel_w):
-        value = "edge" if k >= kept or not 0 <= k - left < width else column(str(k - left))
-        lines.append(f"  model_i32v v{k} = {value};")
+        lines.append("  model_256 " + ", ".join(f"v{k}{j} = edge" for j in VECTORS) + ";")
+        if k < kept and 0 <= k - left < width:
+            lines.append("  " + column(str(k - left), k))
     image = f"n * {rows} + " if images > 1 else ""
     lines += [
         f"  int8_t *to = {y} + ({image}r) * {columns * channels} + c;",
@@ -123,41 +127,78 @@ def print_depthwise(
         inside = [f"{j} >= 0"] if tap < 0 else []
         if (columns - 1) * stride_w + tap >= width:
             inside.append(f"{j} < {width}")
-        value = column(f"({j})")
+        load = column(f"({j})", k)
         if inside:
-            value = f"{' && '.join(inside)} ? {value} : edge"
-        lines.append(f"    v{k} = {value};")
-    products = f"LOAD_I32({b} + c)"
-    for k in range(kernel_w):
-        products = f"DOT({products}, v{k}, w{k})"
-    lines.append(f"    model_i32v sum = {products};")
+            edges = ", ".join(f"v{k}{i} = edge" for i in VECTORS)
+            lines += [f"    if ({' && '.join(inside)}) {load}", f"    else {edges};"]
+        else:
+            lines.append(f"    {load}")
+    for i in VECTORS:
+        products = f"b{i}"
+        for k in range(kernel_w):
+            products = f"DOT_256({products}, v{k}{i}, w{k}{i})"
+        lines.append(f"    model_256 s{i} = {products};")
     if residual:
-        load = f"LOAD_SOME_I8({residual} + (to - {y}), {mask})"
-        lines.append(f"    sum += WIDEN({load}) << {op.residual_left_shift};")
-    lines.append(f"    STORE_I8(to, CLAMP(sum >> {requant.shift.data}, least, most), {mask});")
-    lines += [f"    v{k} = v{k + stride_w};" for k in range(kept)]
+        skip = layer.kernels.add(*_words("int8_t", 1, is_signed=True), CONDITION)
+        vectors = ", ".join(f"&skip{i}" for i in VECTORS)
+        lines.append("    model_256 " + ", ".join(f"skip{i}" for i in VECTORS) + ";")
+        lines.append(f"    {skip}({residual}, (int32_t)(to - {y}), {vectors});")
+        lines += [
+            f"    s{i} = ADD_256(s{i}, _mm256_slli_epi32(_mm256_srai_epi32(skip{i}, 24), "
+            f"{op.residual_left_shift}));"
+            for i in VECTORS
+        ]
+    shift = requant.shift.data
+    lines += [f"    s{i} = _mm256_srai_epi32(s{i}, {shift});" for i in VECTORS]
+    lines.append("    model_256 bytes = NARROW(s0, s1, s2, s3);")
+    if requant.low.data > -128:
+        lines.append(f"    bytes = _mm256_max_epi8(bytes, _mm256_set1_epi8({requant.low.data}));")
+    if requant.high.data < 127:
+        lines.append(f"    bytes = _mm256_min_epi8(bytes, _mm256_set1_epi8({requant.high.data}));")
+    lines.append("    STORE_256(to, bytes);")
+    for k in range(kept):
+        moves = ", ".join(f"v{k}{i} = v{k + stride_w}{i}" for i in VECTORS)
+        lines.append(f"    {moves};")
     lines += ["  }", "}"]
     if images > 1:
         layer.line(f"for (int32_t n = 0; n < {images}; ++n) {{")
+    if op.macs >= LEAST_SHARED:
+        layer.line("MODEL_THREADS(1)", 1 if images > 1 else 0)
     layer.loop("r", rows, lines, 1 if images > 1 else 0)
     if images > 1:
         layer.line("}")
+    return w
 
 
-def _words(stored: str, rows: int, is_masked: bool) -> tuple[str, str]:
-    """A function that interleaves 16 channels of a column of a window; name and text."""
-    name = f"words_{stored}_{rows}" + ("_part" if is_masked else "")
+def _loads(name: str, at: str) -> list[str]:
+    """Statements that load a block's words or sums."""
+    loads = [f"{name}{j} = LOAD_PAIR({at}{f' + {16 * j}' if j else ''})" for j in VECTORS]
+    return [
+        f"  const model_256 {loads[0]}, {loads[1]};",
+        f"  const model_256 {loads[2]}, {loads[3]};",
+    ]
+
+
+def _words(stored: str, rows: int, *, is_signed: bool = False) -> tuple[str, str]:
+    """A function that interleaves 32 channels of a column of a window; name and text."""
+    name = f"words_{stored}_{rows}" + ("_signed" if is_signed else "")
     parameters = ", ".join(f"const {stored} *r{k}" for k in range(rows)) + ", int32_t at"
-    load = "LOAD_I8(r{} + at)"
-    if is_masked:
-        parameters += ", unsigned short mask"
-        load = "LOAD_SOME_I8(r{} + at, mask)"
-    terms = [f"WIDEN_U8({load.format(k)})" + (f" << {8 * k}" if k else "") for k in range(rows)]
-    value = " | ".join(f"({t})" if "<<" in t else t for t in terms)
-    if stored == "int8_t":
-        value = f"({value}) ^ ALL_I32((int32_t)0x80808080)"
-    moved = ", each moved by 128" if stored == "int8_t" else ""
-    return name, (
-        f"/* Words of a byte from each of {rows} rows{moved}. */\n"
-        f"static inline model_i32v {name}({parameters})\n{{\n  return {value};\n}}\n"
-    )
+    outputs = ", ".join(f"model_256 *v{j}" for j in VECTORS)
+    moved = stored == "int8_t" and not is_signed
+    flip = "_mm256_xor_si256({}, _mm256_set1_epi8(-128))" if moved else "{}"
+    lines = [
+        f"  const model_256 a{k} = {flip.format(f'LOAD_256(r{k} + at)')};" for k in range(rows)
+    ]
+    # What stands for a missing row meets weights of zero.
+    a = [f"a{min(k, rows - 1)}" for k in range(STEP)]
+    lines += [
+        f"  const model_256 l0 = _mm256_unpacklo_epi8({a[0]}, {a[1]}), "
+        f"h0 = _mm256_unpackhi_epi8({a[0]}, {a[1]});",
+        f"  const model_256 l1 = _mm256_unpacklo_epi8({a[2]}, {a[3]}), "
+        f"h1 = _mm256_unpackhi_epi8({a[2]}, {a[3]});",
+        "  *v0 = _mm256_unpacklo_epi16(l0, l1), *v1 = _mm256_unpackhi_epi16(l0, l1);",
+        "  *v2 = _mm256_unpacklo_epi16(h0, h1), *v3 = _mm256_unpackhi_epi16(h0, h1);",
+    ]
+    title = f"/* Words of a byte from each of {rows} rows{', moved by 128' if moved else ''}. */\n"
+    body = "\n".join(lines)
+    return name, f"{title}MODEL_INLINE void {name}({parameters}, {outputs})\n{{\n{body}\n}}\n"

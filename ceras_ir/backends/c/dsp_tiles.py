@@ -4,13 +4,15 @@ included, and so are two filters at a time; tiles of four positions by two filte
 instructions for 16 products.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier, groups_of
+from ceras_ir.backends.c.dsp_products import products
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.requant import Rescaling
 from ceras_ir.backends.c.rows import Geometry
@@ -57,8 +59,9 @@ def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
 
 def _pairs(
     layer: Layer,
-    geometry: Geometry,
-    sums: Sums,
+    n: int,
+    k: int,
+    packed: Callable[[], Array],
     rescale: Rescaling,
     bias: str,
     tile: str,
@@ -68,11 +71,6 @@ def _pairs(
 ) -> None:
     """For each two filters: widen them, then all tiles of the band; `tiles` opens their loops."""
     opening, source, at, closing = tiles
-    n, k = geometry.n, geometry.k
-
-    def packed() -> Array:
-        return packed_pairs(sums.centred())
-
     w = layer.constant("weights", "int8_t", -(-n // FILTERS) * FILTERS * k, 1, packed)
     layer.loop(
         "pair",
@@ -99,6 +97,37 @@ def _stored(rescale: Rescaling, c: int, y: str, terms: Sequence[str]) -> list[st
     return [f"{{ const int32_t o = f + {c};", *(f"  {t}" for t in lines), "}"]
 
 
+@dataclass(frozen=True)
+class Band:
+    """Widened rows of the input that windows read at a time."""
+
+    rows: int
+    """Of the output that they serve."""
+    columns: int
+    """Pixels of a row, border included."""
+    pitch: int
+    """Words of a row."""
+    bytes: int
+
+
+def band_of(op: Conv2dOp, workspace: int) -> Band:
+    """As many rows as the workspace has room for beside two filters, and one at least."""
+    width, channels = shape_of(op.input)[2], whole_words(shape_of(op.input)[3])
+    _, out_rows, out_columns, _ = shape_of(op.result)
+    _, kernel_h, kernel_w, _ = shape_of(op.weights)
+    (stride_h, stride_w), left = op.strides.get_values(), op.padding.get_values()[1]
+    columns = max((out_columns - 1) * stride_w + kernel_w, left + width)
+    pitch = columns * channels // 2
+    room = max(workspace - 4 * kernel_h * kernel_w * channels, 0) // (4 * pitch)
+    rows = min(max((room - kernel_h) // stride_h + 1, 1), out_rows)
+    return Band(rows, columns, pitch, 4 * pitch * ((rows - 1) * stride_h + kernel_h))
+
+
+def whole_words(channels: int) -> int:
+    """Channels filled up to words of four bytes."""
+    return -(-channels // 4) * 4
+
+
 def windows(
     layer: Layer,
     op: Conv2dOp,
@@ -109,31 +138,35 @@ def windows(
     terms: Sequence[str],
 ) -> None:
     x, y, bias = names
-    _, height, width, channels = shape_of(op.input)
+    _, height, width, stored = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
     (stride_h, stride_w), (top, left, _, _) = op.strides.get_values(), op.padding.get_values()
-    padded = max((out_columns - 1) * stride_w + kernel_w, left + width)
-    pitch = padded * channels // 2
-    panel_bytes = 4 * geometry.k
-    room = max(layer.options.workspace - panel_bytes, 0) // (4 * pitch)
-    rows = min(max((room - kernel_h) // stride_h + 1, 1), out_rows)
-    band_rows = (rows - 1) * stride_h + kernel_h
+    shape = band_of(op, layer.options.workspace)
+    pitch, rows, channels = shape.pitch, shape.rows, whole_words(stored)
+    k = kernel_h * kernel_w * channels
     tile = _tile(layer, stride_w * channels // 2, kernel_w * channels // 2, pitch, kernel_h)
     layer.kernels.use("dsp_band")
-    layer.scratch("uint32_t", "panel", geometry.k, 4)
-    layer.scratch("uint32_t", "band", band_rows * pitch, 4)
-    border = (zero_point_of(sums.x) & 0xFFFF) * 0x10001
-    word = channels // 4
+    layer.scratch("uint32_t", "panel", k, 4)
+    layer.scratch("uint32_t", "band", shape.bytes // 4, 4)
     layer.line(f"for (int32_t first = 0; first < {out_rows}; first += {rows}) {{")
     rest = f"{out_rows} - first"
     count = f"{rest} < {rows} ? {rest} : {rows}" if out_rows % rows else str(rows)
     layer.line(f"const int32_t count = {count};", 1)
-    layer.line(
-        f"dsp_band(band, {x}, first * {stride_h} - {top}, (count - 1) * {stride_h} + {kernel_h}, "
-        f"{height}, {width * word}, {left * word}, {(padded - left - width) * word}, {border}u);",
-        1,
-    )
+    point = zero_point_of(sums.x)
+    which = f"first * {stride_h} - {top}, (count - 1) * {stride_h} + {kernel_h}, {height}"
+    if stored == channels:
+        word = channels // 4
+        right = (shape.columns - left - width) * word
+        border = (point & 0xFFFF) * 0x10001
+        layer.line(
+            f"dsp_band(band, {x}, {which}, {width * word}, {left * word}, {right}, {border}u);", 1
+        )
+    else:
+        padded = layer.kernels.use(
+            "dsp_band_padded", NAME=str(stored), CHANNELS=str(stored), PADDED=str(channels)
+        )
+        layer.line(f"{padded}(band, {x}, {which}, {width}, {left}, {shape.columns}, {point});", 1)
     column = earlier("4 * p", out_columns, POSITIONS, out_columns % POSITIONS == 0)
     opening = [
         f"for (int32_t r = 0; r < count; ++r) for (int32_t p = 0; "
@@ -142,7 +175,14 @@ def windows(
     ]
     source = f"band + r * {stride_h * pitch} + column * {stride_w * channels // 2}"
     at = f"(first + r) * {out_columns} + column"
-    _pairs(layer, geometry, sums, rescale, bias, tile, (opening, source, at, "}"), y, terms)
+
+    def packed() -> Array:
+        weights = sums.centred().reshape(geometry.n, -1, stored)
+        more = ((0, 0), (0, 0), (0, channels - stored))
+        return packed_pairs(np.pad(weights, more).reshape(geometry.n, -1))
+
+    parts = (opening, source, at, "}")
+    _pairs(layer, geometry.n, k, packed, rescale, bias, tile, parts, y, terms)
     layer.line("}")
 
 
@@ -159,20 +199,27 @@ def direct_rows(
     room = max(layer.options.workspace - 4 * k, 0) // (2 * k)
     blocks = -(-positions // max(room - room % POSITIONS, POSITIONS))
     block = min(-(-positions // (blocks * POSITIONS)) * POSITIONS, positions)
-    tile = _tile(layer, k // 2, k // 2, k // 2, 1)
+    groups = -(-block // POSITIONS)
+    tile = products(layer, k // 2, 1, has_bias=True)
     layer.kernels.use("dsp_widen")
+    layer.kernels.use("dsp_columns")
     layer.scratch("uint32_t", "panel", k, 4)
-    layer.scratch("uint32_t", "band", block * k // 2, 4)
+    layer.scratch("uint32_t", "columns", groups * POSITIONS * k // 2, 4)
     start = earlier(f"block * {block}", positions, block, positions % block == 0)
     layer.line(f"for (int32_t block = 0; block < {-(-positions // block)}; ++block) {{")
     layer.line(f"const int32_t first = {start};", 1)
-    layer.line(f"dsp_widen(band, {x} + first * {k}, {block * k});", 1)
+    last = block - POSITIONS
+    layer.line(f"dsp_columns(columns, {x} + first * {k}, {groups}, {last}, {k});", 1)
     column = earlier("4 * p", block, POSITIONS, block % POSITIONS == 0)
     opening = [
-        f"for (int32_t p = 0; p < {-(-block // POSITIONS)}; ++p) {{",
+        f"for (int32_t p = 0; p < {groups}; ++p) {{",
         f"  const int32_t column = {column};",
     ]
-    source = f"band + column * {k // 2}"
+    source = f"columns + p * {2 * k}"
     tiles = (opening, source, "first + column", "}")
-    _pairs(layer, geometry, sums, rescale, bias, tile, tiles, y, terms)
+
+    def packed() -> Array:
+        return packed_pairs(sums.centred())
+
+    _pairs(layer, geometry.n, k, packed, rescale, bias, tile, tiles, y, terms)
     layer.line("}")

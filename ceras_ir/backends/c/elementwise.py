@@ -5,14 +5,21 @@ from math import prod
 import numpy as np
 
 from ceras_ir.backends.c.arithmetic import SYMBOLS, combine
-from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.strides import broadcast_strides, nest, row_major
 from ceras_ir.backends.c.types import centred_bound, less, value_type, zero_point_of
-from ceras_ir.dialects.graph import Binary, BinaryOp, LookupOp, SoftmaxOp, UnaryOp, shape_of
+from ceras_ir.dialects.graph import (
+    Binary,
+    BinaryOp,
+    LookupOp,
+    ShiftSwishOp,
+    SoftmaxOp,
+    UnaryOp,
+    shape_of,
+)
 
 
 def unary(layer: Layer, op: UnaryOp) -> None:
@@ -20,7 +27,17 @@ def unary(layer: Layer, op: UnaryOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     result = apply(layer.kernels, op.function, "v")
     size = prod(shape_of(op.result))
-    layer.loop("i", size, [f"const float v = {x}[i];", f"{y}[i] = {result};"])
+    if (exponents := op.channel_exponents) is None:
+        layer.loop("i", size, [f"const float v = {x}[i];", f"{y}[i] = {result};"])
+        return
+    up, down = (np.exp2(np.array(e, np.float32)) for e in exponents)
+    names = layer.array("up", up, "float"), layer.array("down", 1 / down, "float")
+    channel = f"i % {len(up)}"
+    body = [
+        f"const float v = {x}[i] * {names[0]}[{channel}];",
+        f"{y}[i] = {result} * {names[1]}[{channel}];",
+    ]
+    layer.loop("i", size, body)
 
 
 def binary(layer: Layer, op: BinaryOp) -> None:
@@ -75,14 +92,39 @@ def _quantized_body(layer: Layer, op: BinaryOp, a: str, b: str):
 
 def lookup(layer: Layer, op: LookupOp) -> None:
     """`graph.lookup`."""
-
-    def table() -> Array:
-        return np.broadcast_to(np.frombuffer(op.table.data.data, np.int8), (256,))
-
+    rows, entries = op.tables.shape
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    name = layer.constant("table", "int8_t", 256, 1, table)
-    kernel = layer.kernels.use("lookup")
-    layer.line(f"{kernel}({y}, {x}, {name}, {prod(shape_of(op.result))});")
+    name = layer.constant("table", "int8_t", rows * entries, 1, lambda: op.tables)
+    size = prod(shape_of(op.result))
+    if op.channel_rows is None and value_type(op.input) == "int8_t":
+        kernel = layer.kernels.use("lookup")
+        layer.line(f"{kernel}({y}, {x}, {name}, {size});")
+        return
+    # Tables as the index 0 sees them, so that a stored number is the index.
+    half = entries // 2
+    starts = np.array(op.channel_rows or [0], np.int32) * entries + half
+    first = layer.array("first", starts, "int32_t")
+    ctype = value_type(op.input)
+    kernel = layer.kernels.use("lookup_rows", NAME=ctype.removesuffix("_t"), INDEX=ctype)
+    channels = len(starts)
+    layer.line(f"{kernel}({y}, {x}, {name}, {first}, {half}, {channels}, {size // channels});")
+
+
+def shift_swish(layer: Layer, op: ShiftSwishOp) -> None:
+    """`graph.shift_swish`."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    bends = np.array(op.channel_bends, np.int32)
+    name = layer.array("bends", bends, "int32_t")
+    rescale = rescaling(op.requant, centred_bound(quantized(op.input, "input")), "int8_t")
+    assert rescale.type == "int32_t"
+    kernel = layer.kernels.use("shift_swish")
+    channels, size = len(bends), prod(shape_of(op.result))
+    layer.line(f"for (int32_t i = 0; i < {size // channels}; ++i) {{")
+    layer.line(f"for (int32_t c = 0; c < {channels}; ++c) {{", 1)
+    at = f"i * {channels} + c" if channels > 1 else "i"
+    layer.block(rescale.lines([f"{kernel}({x}[{at}], {name} + 5 * c)"], f"{y}[{at}]"), 2)
+    layer.line("}", 1)
+    layer.line("}")
 
 
 def softmax(layer: Layer, op: SoftmaxOp) -> None:

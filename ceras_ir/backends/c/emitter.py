@@ -74,6 +74,7 @@ PRINTERS: dict[type[Operation], Printer] = {
     graph.UnaryOp: _printer(graph.UnaryOp, elementwise.unary),
     graph.BinaryOp: _printer(graph.BinaryOp, elementwise.binary),
     graph.LookupOp: _printer(graph.LookupOp, elementwise.lookup),
+    graph.ShiftSwishOp: _printer(graph.ShiftSwishOp, elementwise.shift_swish),
     graph.SoftmaxOp: _printer(graph.SoftmaxOp, elementwise.softmax),
     graph.ReshapeOp: _printer(graph.ReshapeOp, movement.reshape),
     graph.TransposeOp: _printer(graph.TransposeOp, movement.transpose),

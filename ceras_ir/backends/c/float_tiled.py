@@ -7,7 +7,7 @@ import numpy as np
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import CONDITION
+from ceras_ir.backends.c.register_tiles import WIDE
 from ceras_ir.backends.c.tile_functions import float_tile
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import float_literal
@@ -68,11 +68,9 @@ def print_float_tiles(
     """The body of the layer's function where there are vectors."""
     x, y, w, b, residual = names
     layer.kernels.use("vectors_f32")
-    image = nest.image_at(x)
     fill: list[str] = []
     if nest.in_place:
-        offset = nest.stride[0] * nest.pitch
-        source = f"{image} + first * {offset} + {nest.input_at()}"
+        source = nest.place_of(x)
     else:
         halo = layer.kernels.use(
             "halo", NAME="f32", TO="float", IN="float", SHIFT="", WHAT="as it is"
@@ -80,14 +78,12 @@ def print_float_tiles(
         layer.scratch("float", "strip", nest.strip_elements, 4)
         source = f"strip + {nest.input_at()}"
         fill.append(
-            f"{halo}(strip, {image}, {nest.strip_rows}, {nest.first_row}, {nest.left}, "
+            f"{halo}(strip, {nest.image_at(x)}, {nest.filled_rows}, {nest.first_row}, {nest.left}, "
             f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, 0.0f);"
         )
     bounds = _bounds(op.activation)
     stores = nest.stores(bool(residual))
-    tile = layer.kernels.add(
-        *float_tile(nest.walk(1), stores, has_clamp=bounds is not None), CONDITION
-    )
+    tile = layer.kernels.add(*float_tile(nest.walk(1), stores, has_clamp=bounds is not None), WIDE)
     arguments = f"{source}, {w} + b * {nest.kernel[0] * nest.taps}, {b} + b, {y} + at"
     if residual:
         arguments += f", {residual} + at"

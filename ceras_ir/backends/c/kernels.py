@@ -13,6 +13,14 @@ from ceras_ir.interpreters import float_functions as f
 
 NEEDS = {
     "dsp_band": ("dsp_widen",),
+    "dsp_band_padded": ("dsp",),
+    "dsp_columns": ("dsp",),
+    "dsp_depthwise": ("dsp",),
+    "dsp_pairs": ("dsp",),
+    "dsp_products": ("dsp",),
+    "dsp_winograd_input": ("dsp", "dsp_pairs"),
+    "dsp_winograd_weights": ("dsp", "dsp_pairs"),
+    "dsp_row_pairs": ("dsp", "dsp_pairs"),
     "dsp_rows": ("dsp_widen",),
     "dsp_tile": ("dsp",),
     "dsp_widen": ("dsp",),

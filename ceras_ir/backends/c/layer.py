@@ -14,10 +14,9 @@ from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.program import item_bytes
 from ceras_ir.backends.c.types import value_type
+from ceras_ir.backends.c.workspace import ALIGNMENT
 from ceras_ir.dialects.graph import ConstantOp, shape_of
 from ceras_ir.dialects.mem import block_of
-
-SCRATCH_ALIGNMENT = 64
 
 
 @dataclass
@@ -35,6 +34,8 @@ class Layer:
     )
     """Declarations, and the values to pass; None is the workspace."""
     scratch_bytes: int = 0
+    kernel: str = ""
+    """Which of several ways to compute it was chosen, if any; for reports."""
     _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
 
     @property
@@ -68,7 +69,7 @@ class Layer:
         if all(value is not None for _, value in self.parameters):
             self.parameters.append(("unsigned char *restrict workspace", None))
         self.line(f"{ctype} *{name} = ({ctype} *)(void *)(workspace + {self.scratch_bytes});")
-        self.scratch_bytes += -(-size * itemsize // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        self.scratch_bytes += -(-size * itemsize // ALIGNMENT) * ALIGNMENT
         return name
 
     def constant(
@@ -92,9 +93,9 @@ class Layer:
         self.lines.append("  " * (depth + 1) + text)
 
     @contextmanager
-    def variants(self) -> Generator[Callable[[], None]]:
+    def variants(self, condition: str) -> Generator[Callable[[], None]]:
         """
-        Two bodies of which one is compiled: the first with vectors; what is yielded begins the
+        Two bodies of which one is compiled: the first under `condition`; what is yielded begins the
         portable one. They share the workspace.
         """
         start = self.scratch_bytes
@@ -110,7 +111,7 @@ class Layer:
             self.lines.append("#else")
             begins.append(len(self.lines))
 
-        self.lines.append("#if MODEL_LANES")
+        self.lines.append(f"#if {condition}")
         yield otherwise
         end()
         self.lines.append("#endif")

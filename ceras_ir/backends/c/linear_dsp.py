@@ -1,7 +1,9 @@
 """
 Quantized convolution and matrix product for cores that multiply pairs of 16-bit numbers (SMLAD).
 
-Many positions go through `dsp_tiles.py`, few through `dsp_rows.py`. Without the instructions the
+Many positions go through `dsp_tiles.py` or, 3x3 windows, through `dsp_winograd.py`, as
+`dsp_costs.py` counts; few go through `dsp_rows.py`, depthwise ones through
+`dsp_depthwise.py`. Without the instructions the
 same C computes the same integers, pair by pair.
 """
 
@@ -10,8 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from ceras_ir.backends.c.dsp_costs import cheapest
+from ceras_ir.backends.c.dsp_depthwise import depthwise, fits_depthwise
 from ceras_ir.backends.c.dsp_rows import ROWS, few_positions
 from ceras_ir.backends.c.dsp_tiles import FILTERS, POSITIONS, direct_rows, windows
+from ceras_ir.backends.c.dsp_winograd import winograd
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.requant import Rescaling, half_of
 from ceras_ir.backends.c.rows import Geometry
@@ -23,11 +28,13 @@ from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
     """Whether the layer's shape and types are such that words hold four products."""
     narrow = value_type(op.input) == "int8_t" and sums.weight_type == "int8_t"
-    if not narrow or geometry.groups != 1 or (np.abs(sums.bias) >= LIMIT).any():
+    if not narrow or (np.abs(sums.bias) >= LIMIT).any():
         return False
-    if geometry.taken % 4:
-        return False
+    if geometry.groups != 1:
+        return fits_depthwise(op, geometry)
     if geometry.direct:
+        if geometry.taken % 4:
+            return False
         return geometry.n >= (FILTERS if geometry.positions >= POSITIONS else ROWS)
     assert isinstance(op, Conv2dOp)
     images, _, columns, _ = shape_of(op.result)
@@ -46,14 +53,25 @@ def dsp_linear(
 ) -> None:
     """Print the layer; `fits_dsp` holds."""
     rescale = narrowed(layer, op, sums, rescale)
+    layer.kernel = "smlad"
     bias = layer.array("bias", sums.bias.astype(np.int32), "int32_t")
-    if geometry.direct and geometry.positions < POSITIONS:
+    if geometry.depthwise:
+        assert isinstance(op, Conv2dOp)
+        depthwise(layer, op, sums, rescale, (*names, bias), terms)
+    elif geometry.direct and geometry.positions < POSITIONS:
         few_positions(layer, geometry, sums, rescale, (*names, bias), terms)
     elif geometry.direct:
         direct_rows(layer, geometry, sums, rescale, (*names, bias), terms)
     else:
         assert isinstance(op, Conv2dOp)
-        windows(layer, op, geometry, sums, rescale, (*names, bias), terms)
+        parts = (layer, op, geometry, sums, rescale, (*names, bias), terms)
+        may_store = layer.index in layer.options.stored_filters
+        way = cheapest(op, geometry, sums, layer.options.workspace, may_store=may_store)
+        layer.kernel = way.kind
+        if way.kind == "smlad":
+            windows(*parts)
+        else:
+            winograd(*parts, stored=way.kind == "stored winograd")
 
 
 def narrowed(layer: Layer, op: LinearOperation, sums: Sums, rescale: Rescaling) -> Rescaling:

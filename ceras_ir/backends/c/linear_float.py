@@ -7,10 +7,11 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.float_tiled import float_bias, float_weights, print_float_tiles
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.register_tiles import WIDE
 from ceras_ir.backends.c.requant import Refused
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, rows_at_once, window
 from ceras_ir.backends.c.tile_nest import Nest
-from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation
+from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 
 END = "(first + count) * {}"
 
@@ -33,7 +34,7 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     nest = tiled_nest(layer, op, geometry)
     if nest is not None:
         w, bias = float_weights(layer, op, nest, weights), float_bias(layer, op, nest)
-        with layer.variants() as otherwise:
+        with layer.variants(WIDE) as otherwise:
             print_float_tiles(layer, op, nest, (x, y, w, bias, residual or ""))
             otherwise()
             place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
@@ -41,6 +42,8 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
             _rows(layer, geometry, (x, y, w, place), bias, epilogue, nest.tile.width)
         return
     bias = layer.read(op.bias, "bias") if op.bias is not None else None
+    # An ordered sum starts from 0: its bias comes last, with the residual.
+    first, last = (bias, None) if op.ordered is None else (None, bias)
 
     def packed() -> Array:
         return pack(np.asarray(weights.array(), np.float32), geometry)
@@ -48,20 +51,21 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     w = layer.constant("weights", "float", total * geometry.k, 4, packed)
     place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
     if geometry.depthwise:
-        _depthwise(layer, geometry, (x, y, w, place), bias)
-        layer.block(_epilogue(layer, op, y, residual, "0", str(geometry.positions * total)))
+        _depthwise(layer, geometry, (x, y, w, place), first)
+        end = str(geometry.positions * total)
+        layer.block(_epilogue(layer, op, y, residual, "0", end, last))
     else:
-        epilogue = _epilogue(layer, op, y, residual, f"first * {total}", END.format(total))
-        _rows(layer, geometry, (x, y, w, place), bias, epilogue, geometry.n)
+        epilogue = _epilogue(layer, op, y, residual, f"first * {total}", END.format(total), last)
+        _rows(layer, geometry, (x, y, w, place), first, epilogue, geometry.n)
 
 
 def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
     """How a layer is cut into tiles, or None where only portable loops serve."""
-    if not layer.options.vectors or geometry.depthwise:
+    if not layer.options.vectors or geometry.depthwise or op.ordered is not None:
         return None
     if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
         return None
-    return Nest.of(op, geometry, 4, layer.options.workspace, copies=False)
+    return Nest.of(op, geometry, 4, layer.options.workspace, in_place=True)
 
 
 def pack(weights: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
@@ -151,12 +155,20 @@ def _rows(
 
 
 def _epilogue(
-    layer: Layer, op: LinearOperation, y: str, residual: str | None, start: str, end: str
+    layer: Layer,
+    op: LinearOperation,
+    y: str,
+    residual: str | None,
+    start: str,
+    end: str,
+    bias: str | None = None,
 ) -> list[str]:
-    """Residual and activation of the elements [start, end) of the result."""
-    if residual is None and op.activation is None:
+    """Bias if it is not in the sums, residual and activation of the elements [start, end)."""
+    if residual is None and bias is None and op.activation is None:
         return []
-    value = f"{y}[i] + {residual}[i]" if residual is not None else f"{y}[i]"
+    channels = shape_of(op.result)[-1]
+    value = f"{y}[i]" + (f" + {bias}[i % {channels}]" if bias is not None else "")
+    value += f" + {residual}[i]" if residual is not None else ""
     result = apply(layer.kernels, op.activation, "v") if op.activation is not None else "v"
     return [
         f"for (int32_t i = {start}; i < {end}; ++i) {{",

@@ -14,14 +14,15 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.depthwise_tiled import has_columns, print_depthwise
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_dsp import dsp_linear, fits_dsp
+from ceras_ir.backends.c.linear_loops import print_loops
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.operands import quantized
-from ceras_ir.backends.c.register_tiles import CONDITION
+from ceras_ir.backends.c.register_tiles import CONDITION, LANES
 from ceras_ir.backends.c.requant import Rescaling, rescaling
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, row_type, rows_at_once, window
 from ceras_ir.backends.c.sums import LIMIT, Sums, analyse
 from ceras_ir.backends.c.types import less, value_type, zero_point_of
-from ceras_ir.dialects.graph import Conv2dOp, LinearOperation
+from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 from ceras_ir.dialects.quant import RequantAttr
 
 SIGNED, UNSIGNED = "!MODEL_UNSIGNED_ROWS", "MODEL_UNSIGNED_ROWS"
@@ -58,17 +59,22 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         dsp_linear(layer, op, geometry, sums, rescale, (x, y), terms)
         return
     nest = tiled_nest(layer, op, geometry, sums)
-    by_columns = has_columns(layer, op, geometry, sums, rescale)
-    if nest is None and not by_columns:
-        _portable(layer, op, geometry, sums, rescale, (x, y), terms, "")
-        return
-    with layer.variants() as otherwise:
-        if nest is not None:
-            print_tiles(layer, op, nest, sums, rescale, (x, y, residual), terms)
+    if nest is None and not has_columns(layer, op, geometry, sums, rescale):
+        if geometry.depthwise and sums.weight_type != "int32_t":
+            _depthwise(layer, op, geometry, sums, rescale, (x, y), terms)
         else:
-            print_depthwise(layer, op, sums, rescale, (x, y, residual))
-        otherwise()
-        _portable(layer, op, geometry, sums, rescale, (x, y), terms, f"!{CONDITION}")
+            _rows(layer, op, geometry, sums, rescale, (x, y), terms)
+        return
+    with layer.variants(CONDITION) as otherwise:
+        if nest is not None:
+            w = print_tiles(layer, op, nest, sums, rescale, (x, y, residual), terms)
+            otherwise()
+            bias = _row_bias(layer, sums, row_type(op.input)[0], f"!{CONDITION}")
+            print_loops(layer, op, nest, sums, rescale, (x, y, w, bias), terms)
+        else:
+            w = print_depthwise(layer, op, sums, rescale, (x, y, residual))
+            otherwise()
+            _depthwise(layer, op, geometry, sums, rescale, (x, y), terms, w)
 
 
 def _multiplier(layer: Layer, requant: RequantAttr, geometry: Geometry, sums: Sums) -> str | None:
@@ -81,30 +87,20 @@ def _multiplier(layer: Layer, requant: RequantAttr, geometry: Geometry, sums: Su
     return f"{table}[g * {geometry.n} + o]" if grouped else f"{table}[o]"
 
 
-def _portable(
-    layer: Layer,
-    op: LinearOperation,
-    geometry: Geometry,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str],
-    terms: list[str],
-    condition: str,
-) -> None:
-    """Loops that compilers vectorise by themselves; constants under `condition`."""
-    place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
-    all_names = (*names, place, condition)
-    if geometry.depthwise and sums.weight_type != "int32_t":
-        _depthwise(layer, op, geometry, sums, rescale, all_names, terms)
-    else:
-        _rows(layer, op, geometry, sums, rescale, all_names, terms)
-
-
 def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:
     wide = bool((np.abs(values) >= LIMIT).any())
     data: Array = values.astype(np.int64 if wide else np.int32)
     ctype, item = ("int64_t", 8) if wide else ("int32_t", 4)
     return layer.constant("bias", ctype, data.size, item, lambda: data, condition)
+
+
+def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
+    """The bias of rows of a type; of `model_row` as they are and moved by 128."""
+    if row != "model_row":
+        return _bias(layer, sums.bias, condition)
+    also = f"{condition} && " if condition else ""
+    _bias(layer, sums.bias - 128 * sums.per_output, also + UNSIGNED)
+    return _bias(layer, sums.bias, also + SIGNED)
 
 
 def _depthwise(
@@ -113,10 +109,15 @@ def _depthwise(
     geometry: Geometry,
     sums: Sums,
     rescale: Rescaling,
-    names: tuple[str, str, str, str],
+    names: tuple[str, str],
     terms: list[str],
+    packed_weights: str = "",
 ) -> None:
-    x, y, place, condition = names
+    """One window at a time; with `packed_weights` those are the vectors', and are unpacked."""
+    assert isinstance(op, Conv2dOp)
+    x, y = names
+    place = window(layer, op)
+    condition = f"!{CONDITION}" if packed_weights else ""
     channels, point = geometry.groups, zero_point_of(sums.x)
     stored = value_type(op.input)
     kernel = layer.kernels.use(
@@ -133,7 +134,15 @@ def _depthwise(
     def packed() -> Array:
         return np.ascontiguousarray(sums.centred().T).astype(f"int{item * 8}")
 
-    w = layer.constant("weights", sums.weight_type, channels * geometry.k, item, packed, condition)
+    size = channels * geometry.k
+    if packed_weights:
+        w = layer.scratch("int8_t", "filters", size, 1)
+        unpack = layer.kernels.use("unpack_columns")
+        _, rows, columns, _ = shape_of(op.weights)
+        padded = -(-channels // LANES) * LANES
+        layer.line(f"{unpack}({w}, {packed_weights}, {rows}, {columns}, {channels}, {padded});")
+    else:
+        w = layer.constant("weights", sums.weight_type, size, item, packed)
     # The kernel takes the zero point off each element, and so the bias must not.
     bias = _bias(layer, sums.bias + point * sums.per_output, condition)
     layer.scratch("int32_t", "sums", channels, 4)
@@ -151,16 +160,30 @@ def _depthwise(
     )
 
 
+def _dot_rows(layer: Layer, short: str, row: str, weight: str) -> str:
+    """The products of rows; of bytes with Arm's vectors where there are."""
+    neon = ("", "")
+    if row == "model_row" and layer.options.vectors:
+        function = layer.kernels.use("dots_neon")
+        neon = (
+            f"#if MODEL_NEON\n  {function}(count, k, rows, n, k, weights, sums);\n#else\n",
+            "#endif\n",
+        )
+    holes = {"NAME": f"{short}_{weight}", "ROW": row, "WEIGHT": weight}
+    return layer.kernels.use("dot_rows", NEON=neon[0], END=neon[1], **holes)
+
+
 def _rows(
     layer: Layer,
     op: LinearOperation,
     geometry: Geometry,
     sums: Sums,
     rescale: Rescaling,
-    names: tuple[str, str, str, str],
+    names: tuple[str, str],
     terms: list[str],
 ) -> None:
-    x, y, place, condition = names
+    x, y = names
+    place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
     stored = value_type(op.input)
     row, shift = row_type(op.input)
     if row == "model_row" and (sums.raw_bound >= LIMIT or sums.weight_type != "int8_t"):
@@ -179,19 +202,12 @@ def _rows(
         return result
 
     n, total = geometry.n, geometry.groups * geometry.n
-    w = layer.constant("weights", sums.weight_type, total * length, item, packed, condition)
-    if row == "model_row":
-        also = f"{condition} && " if condition else ""
-        bias = _bias(layer, sums.bias, also + SIGNED)
-        _bias(layer, sums.bias - 128 * sums.per_output, also + UNSIGNED)
-    else:
-        bias = _bias(layer, sums.bias, condition)
+    w = layer.constant("weights", sums.weight_type, total * length, item, packed)
+    bias = _row_bias(layer, sums, row)
     holes = {"IN": stored, "ROW": row, "SHIFT": shift}
     short = {"model_row": "bytes", "int16_t": "i16", "int32_t": "i32"}[row]
     holes["NAME"] = f"{stored}_to_{short}"
-    dot = layer.kernels.use(
-        "dot_rows", NAME=f"{short}_{sums.weight_type}", ROW=row, WEIGHT=sums.weight_type
-    )
+    dot = _dot_rows(layer, short, row, sums.weight_type)
     row_bytes = {"model_row": 2, "int16_t": 2, "int32_t": 4}[row]
     rows = rows_at_once(layer, geometry, row_bytes * length + 4 * n)
     layer.scratch(row, "rows", rows * length, row_bytes)

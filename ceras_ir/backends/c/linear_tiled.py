@@ -6,22 +6,33 @@ The processor multiplies unsigned by signed bytes, so the strip holds the input 
 it is signed; the bias makes up for it, as for zero points and rounding.
 """
 
+from math import prod
+
 import numpy as np
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
-from ceras_ir.backends.c.register_tiles import CONDITION
+from ceras_ir.backends.c.register_tiles import CONDITION, LANES
 from ceras_ir.backends.c.requant import Rescaling, half_of
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile
-from ceras_ir.backends.c.tile_nest import SLACK, Nest, block_bytes
+from ceras_ir.backends.c.tile_nest import SLACK, Nest
+from ceras_ir.backends.c.tiles_256 import add_products
 from ceras_ir.backends.c.types import value_type, zero_point_of
-from ceras_ir.dialects.graph import LinearOperation
+from ceras_ir.backends.c.walk import BYTES, MOVED_BYTES
+from ceras_ir.dialects.graph import LinearOperation, shape_of
 
 STEP = 4
 """Products that one lane adds up in one instruction."""
+
+
+MOST_IN_PLACE, LEAST_IN_PLACE = 128, 64
+"""
+Outputs up to which, and products from which on, the input is moved by 128 as it is read; else it
+is copied once.
+"""
 
 
 def has_byte_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
@@ -39,7 +50,10 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
     """How a layer is cut into tiles, or None where only portable loops serve."""
     if geometry.depthwise or not has_byte_products(layer, op, sums):
         return None
-    return Nest.of(op, geometry, 1, layer.options.workspace)
+    whole_steps = not prod(shape_of(op.weights)[2:]) % STEP
+    is_worth = LANES < geometry.n <= MOST_IN_PLACE and geometry.k >= LEAST_IN_PLACE
+    in_place = whole_steps and is_worth
+    return Nest.of(op, geometry, 1, layer.options.workspace, in_place=in_place)
 
 
 def print_tiles(
@@ -50,8 +64,8 @@ def print_tiles(
     rescale: Rescaling,
     names: tuple[str, str, str],
     terms: list[str],
-) -> None:
-    """The body of the layer's function where there are vectors."""
+) -> str:
+    """The body of the layer's function where there are vectors; returns the weights' name."""
     x, y, residual = names
     layer.kernels.use("vectors_i8")
     stored = value_type(op.input)
@@ -77,35 +91,25 @@ def print_tiles(
         return result
 
     size = int(np.prod(shape))
-    w = layer.constant("weights", "int8_t", size, 1, packed, CONDITION)
+    w = layer.constant("weights", "int8_t", size, 1, packed)
     b = layer.constant("bias", "int32_t", nest.padded_outputs, 4, padded_bias, CONDITION)
-    halo = layer.kernels.use(
-        "halo",
-        NAME=stored,
-        TO="uint8_t",
-        IN=stored,
-        SHIFT=" ^ 128" if is_signed else "",
-        WHAT="moved by 128" if is_signed else "as it is",
-    )
-    border = zero_point_of(sums.x) + offset
-    layer.scratch("uint8_t", "strip", nest.strip_elements + SLACK, 1)
-    image = nest.image_at(x)
-    if nest.columns == 1 and nest.kernel == (1, 1) and nest.width == 1:
-        k, count = nest.channels, nest.strip
-        fill = f"{halo}(strip, {image} + first * {k}, 1, 0, 0, {count}, 1, {count}, {k}, 0);"
+    fill: list[str] = []
+    if nest.in_place:
+        source = nest.place_of(x)
     else:
-        fill = (
-            f"{halo}(strip, {image}, {nest.strip_rows}, {nest.first_row}, {nest.left}, "
-            f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, {border});"
-        )
-    source = f"strip + {nest.input_at()}"
+        layer.scratch("uint8_t", "strip", nest.strip_elements + SLACK, 1)
+        fill.append(_fill(layer, nest, x, stored, zero_point_of(sums.x) + offset))
+        source = f"strip + {nest.input_at()}"
+    lanes = MOVED_BYTES if nest.in_place and is_signed else BYTES
+    add_products(layer.kernels, nest.walk(STEP), lanes)
     panel = f"{w} + b * {runs * steps * step}, {b} + b"
 
     def shifted() -> list[str]:
         assert op.requant is not None
         low, high = op.requant.low.data, op.requant.high.data
+        layer.kernels.use("narrow_sums")
         stores = nest.stores(bool(residual), low=low > -128, high=high < 127)
-        tile = layer.kernels.add(*shifting_tile(nest.walk(STEP), stores), CONDITION)
+        tile = layer.kernels.add(*shifting_tile(nest.walk(STEP), stores, lanes), CONDITION)
         skip = f", {residual} + at, {op.residual_left_shift}" if residual else ""
         bounds = [n for n, is_used in ((low, stores.low), (high, stores.high)) if is_used]
         numbers = ", ".join(map(str, [op.requant.shift.data, *bounds]))
@@ -116,7 +120,7 @@ def print_tiles(
         ]
 
     def rescaled() -> list[str]:
-        tile = layer.kernels.add(*sums_tile(nest.walk(STEP)), CONDITION)
+        tile = layer.kernels.add(*sums_tile(nest.walk(STEP), lanes), CONDITION)
         t = nest.tile
         end = f"b + {width}"
         if nest.outputs % width:
@@ -127,6 +131,7 @@ def print_tiles(
             position = "p"
         lines = rescale.lines([f"sums[p * {width} + o - b]", *terms], f"{y}[at + o]")
         return [
+            f"int32_t sums[{t.positions * t.width}];",
             f"{tile}({source}, {panel}, sums);",
             f"for (int32_t p = 0; p < {t.positions}; ++p) {{",
             f"  const int32_t at = {nest.output_at()} + ({position}) * {nest.outputs};",
@@ -136,9 +141,29 @@ def print_tiles(
             "}",
         ]
 
-    if fused is None:
-        layer.scratch("int32_t", "sums", block_bytes(nest, 1), 4)
-    nest.print(layer, [fill], rescaled if fused is None else shifted)
+    nest.print(layer, fill, rescaled if fused is None else shifted)
+    return w
+
+
+def _fill(layer: Layer, nest: Nest, x: str, stored: str, border: int) -> str:
+    """The call that fills a strip with unsigned bytes."""
+    is_signed = stored == "int8_t"
+    halo = layer.kernels.use(
+        "halo",
+        NAME=stored,
+        TO="uint8_t",
+        IN=stored,
+        SHIFT=" ^ 128" if is_signed else "",
+        WHAT="moved by 128" if is_signed else "as it is",
+    )
+    image = nest.image_at(x)
+    if nest.columns == 1 and nest.kernel == (1, 1) and nest.width == 1:
+        k, count = nest.channels, "count" if nest.has_rest else nest.strip
+        return f"{halo}(strip, {image} + first * {k}, 1, 0, 0, {count}, 1, {count}, {k}, 0);"
+    return (
+        f"{halo}(strip, {image}, {nest.filled_rows}, {nest.first_row}, {nest.left}, "
+        f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, {border});"
+    )
 
 
 def fused_bias(op: LinearOperation, sums: Sums, rescale: Rescaling) -> int | None:

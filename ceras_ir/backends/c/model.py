@@ -1,14 +1,16 @@
 """A printed network: what the writers of the individual files share."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ceras_ir.backends.artefacts import TensorInfo
 from ceras_ir.backends.c.constants import ConstantPool
 from ceras_ir.backends.c.kernels import Kernels
-from ceras_ir.backends.c.layer import SCRATCH_ALIGNMENT, Layer
+from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.names import identifiers
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.program import Program
+from ceras_ir.backends.c.workspace import place_workspaces
 
 ARENA_ALIGNMENT = 8
 """What the widest element needs; more is for speed, and not demanded of the caller."""
@@ -42,11 +44,13 @@ class Model:
         """Workspace of the layer that needs most."""
         return max((layer.scratch_bytes for layer in self.layers), default=0)
 
-    @property
-    def scratch_offset(self) -> int:
-        """Where the workspace starts, after the plan."""
-        size = self.program.arena_bytes
-        return -(-size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+    @cached_property
+    def workspaces(self) -> dict[int, int]:
+        """Where the workspaces of layers that have one are in the arena; with launches nowhere."""
+        if self.program.launches:
+            return {}
+        sizes = {layer.index: layer.scratch_bytes for layer in self.layers}
+        return place_workspaces(self.program, sizes)
 
     @property
     def arena_bytes(self) -> int:
@@ -54,9 +58,8 @@ class Model:
         Bytes that the caller provides. With launches the arena is the accelerator's memory
         image, whose size is given, and the workspace is on the stack.
         """
-        if self.program.launches or not self.scratch_bytes:
-            return max(self.program.arena_bytes, 1)
-        return self.scratch_offset + self.scratch_bytes
+        ends = (at + self.layers[i].scratch_bytes for i, at in self.workspaces.items())
+        return max(self.program.arena_bytes, *ends, 1)
 
 
 def parameters(model: Model) -> list[str]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ceras_ir.backends.c.machine import NATIVE, Machine
+
 Weights: TypeAlias = Literal["source", "file", "incbin"]
 
 
@@ -17,13 +19,14 @@ class COptions:
     Constants as string literals in `model_weights.c`; or in `model.weights`, which the program
     loads (file) or which GNU compilers for ELF put into the program (incbin).
     """
+    machine: Machine = NATIVE
+    """What the build files compile for, unless they are told otherwise."""
     vectors: bool = True
-    """
-    Kernels in vectors beside the portable loops, for processors that have them. The constants of
-    such layers are written in both orders; one is compiled.
-    """
+    """Kernels in vectors beside the portable loops, for processors that have them."""
     dsp: bool = False
     """Kernels for cores that multiply pairs of 16-bit numbers, such as the Cortex-M4."""
+    stored_filters: frozenset[int] = frozenset()
+    """Layers whose filters may lie in constant memory as Winograd's transform makes them."""
     workspace: int = 256 * 1024
     """
     Bytes of scratch memory that one layer may take for rows of windows. Fewer bytes mean fewer

@@ -9,6 +9,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.analysis.in_place import may_overwrite
 from ceras_ir.analysis.network import main_function, result_values
+from ceras_ir.analysis.region_plan import refuse_regions
 from ceras_ir.backends.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
@@ -61,6 +62,7 @@ class Program:
     @classmethod
     def of(cls, module: ModuleOp) -> "Program":
         main = main_function(module)
+        refuse_regions(main, "c")
         arena = arena_of(main)
         if arena is None:
             raise InputError("function @main has no 'mem.arena'; run --allocate-blocks first")

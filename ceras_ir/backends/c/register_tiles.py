@@ -13,8 +13,8 @@ from dataclasses import dataclass
 LANES = 16
 """Outputs of one vector: 32-bit sums in 512 bits."""
 
-CONDITION = "MODEL_LANES"
-"""What the preprocessor tests: whether there are such vectors."""
+CONDITION, WIDE = "MODEL_LANES", "MODEL_LANES == 16"
+"""What the preprocessor tests: whether there are vectors at all, and whether they are this wide."""
 
 REGISTERS = 32
 
@@ -73,8 +73,11 @@ def choose_tile(rows: int, columns: int, outputs: int) -> Tile:
 def strip_length(total: int, step: int, most: int) -> int:
     """
     Into how long strips `total` rows (or positions) are cut, none longer than about `most`: a
-    multiple of `step` if there are several, so that little is computed twice.
+    multiple of `step` if there are several, and the last no shorter than `step`.
     """
-    strips = -(-total // max(most, step))
-    length = -(-total // strips)
-    return min(-(-length // step) * step, total)
+    tiles = -(-total // step)
+    strips = -(-tiles * step // max(most, step))
+    length = -(-tiles // strips) * step
+    while length < total and 0 < total % length < step:
+        length += step
+    return min(length, total)

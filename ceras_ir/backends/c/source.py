@@ -41,19 +41,43 @@ KERNELS_HEAD = """\
 #if MODEL_UNSIGNED_ROWS
 typedef uint8_t model_row;
 #define MODEL_ROW_OFFSET 128
+#elif MODEL_NEON
+typedef int8_t model_row;
+#define MODEL_ROW_OFFSET 0
 #else
 typedef int16_t model_row;
 #define MODEL_ROW_OFFSET 0
 #endif
 
-/* A processor's own kernels leave the portable ones unused, and the other way around. */
+/* A processor's own kernels leave the portable ones unused, and the other way around. Tiles are
+ * worth a call: they would be unrolled into the loops of layers. What copies rows is faster where
+ * sizes are known, but clang takes ten times as long. */
 #if defined(__GNUC__)
 #define MODEL_STATIC static __attribute__((unused))
+#define MODEL_TILE static __attribute__((noinline, unused))
+#define MODEL_INLINE static inline __attribute__((always_inline, unused))
 #else
 #define MODEL_STATIC static
+#define MODEL_TILE static
+#define MODEL_INLINE static inline
+#endif
+#if defined(__clang__)
+#define MODEL_COPY MODEL_TILE
+#else
+#define MODEL_COPY MODEL_INLINE
+#endif
+/* With OpenMP (-fopenmp) a layer's tiles are shared among threads: so many nested loops. A tile
+ * that starts earlier to be whole computes some results twice, of the same value. */
+#if defined(_OPENMP)
+#define MODEL_PRAGMA(text) _Pragma(#text)
+#define MODEL_THREADS(loops) MODEL_PRAGMA(omp parallel for collapse(loops) schedule(static))
+#else
+#define MODEL_THREADS(loops)
 #endif
 /* Loops that are long enough as they are: unrolled once more they spill or only grow. */
-#if defined(__GNUC__) && !defined(__clang__)
+#if defined(__clang__)
+#define MODEL_ROLLED _Pragma("clang loop unroll(disable)")
+#elif defined(__GNUC__)
 #define MODEL_ROLLED _Pragma("GCC unroll 1")
 #else
 #define MODEL_ROLLED
@@ -91,8 +115,8 @@ def _plan(model: Model) -> str:
     lines = [
         f"Memory plan: {model.program.arena_bytes} bytes of results"
         + (
-            f" and {model.scratch_bytes} bytes of workspace"
-            + (" on the stack" if model.program.launches else f" from {model.scratch_offset}")
+            f" and up to {model.scratch_bytes} bytes of workspace "
+            + ("on the stack" if model.program.launches else "where nothing else is")
             if model.scratch_bytes
             else ""
         )
@@ -142,23 +166,16 @@ def _function(layer: Layer) -> str:
 
 
 def _run_in(model: Model) -> str:
-    program, names = model.program, model.names
+    names = model.names
     body = _steps(model)
     head = [f"int model_run_in({', '.join(['void *arena', *parameters(model)])})", "{"]
-    if any("workspace" in line for line in body):
-        if program.launches:
-            head += [
-                "  union {",
-                "    int64_t alignment;",
-                f"    unsigned char bytes[{model.scratch_bytes}];",
-                "  } scratch;",
-                "  unsigned char *const workspace = scratch.bytes;",
-            ]
-        else:
-            head.append(
-                "  unsigned char *const workspace = "
-                f"(unsigned char *)arena + {model.scratch_offset};"
-            )
+    if any("scratch.bytes" in line for line in body):
+        head += [
+            "  union {",
+            "    int64_t alignment;",
+            f"    unsigned char bytes[{model.scratch_bytes}];",
+            "  } scratch;",
+        ]
     if any("MODEL_AT" in line for line in body):
         head.append("  unsigned char *const base = (unsigned char *)arena;")
     # What only a trace reads is otherwise unused.
@@ -190,7 +207,7 @@ def _steps(model: Model) -> list[str]:
             launch += 1
         elif layer.lines:
             arguments = (
-                "workspace" if value is None else program.pointer(value, names)
+                workspace(model, layer) if value is None else program.pointer(value, names)
                 for _, value in layer.parameters
             )
             lines.append(f"  {function_name(layer)}({', '.join(arguments)});")
@@ -202,6 +219,13 @@ def _steps(model: Model) -> list[str]:
         source = returned_name(i).upper() if _is_constant(value) else program.pointer(value, names)
         lines.append(f"  memcpy({names[len(program.inputs) + i]}, {source}, {nbytes(value)});")
     return lines
+
+
+def workspace(model: Model, layer: Layer) -> str:
+    """The C expression for a layer's workspace."""
+    if model.program.launches:
+        return "scratch.bytes"
+    return f"MODEL_AT(unsigned char, {model.workspaces.get(layer.index, 0)})"
 
 
 def _run(model: Model) -> str:

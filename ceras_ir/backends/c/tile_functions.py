@@ -6,63 +6,9 @@ position, which lie at literal distances, times one vector of weights per 16 out
 have names, so that compilers keep them in registers.
 """
 
-from dataclasses import dataclass
-
-from ceras_ir.backends.c.register_tiles import LANES, Tile
-
-
-@dataclass(frozen=True)
-class Walk:
-    """What a tile reads: distances in elements of the input, and how many."""
-
-    tile: Tile
-    runs: int
-    """Rows of a window, each contiguous in the input."""
-    steps: int
-    """Steps of a row."""
-    pitch: int
-    """From one row of a window to the next."""
-    row: int
-    """From one output row to the next."""
-    column: int
-    """From one output position to the next."""
-
-    @property
-    def offsets(self) -> list[int]:
-        """Where each position starts."""
-        t = self.tile
-        return [r * self.row + c * self.column for r in range(t.rows) for c in range(t.columns)]
-
-
-@dataclass(frozen=True)
-class Stores:
-    """Where a tile's results go: distances in elements of the result."""
-
-    row: int
-    column: int
-    has_residual: bool
-    is_masked: bool
-    """Whether the last vector of outputs may not be whole."""
-
-    low: bool = True
-    """Whether there is a lower bound beside that of the stored type; of integers."""
-    high: bool = True
-
-    def clamped(self, value: str) -> str:
-        """An integer expression between the bounds in `least` and `most`."""
-        match self.low, self.high:
-            case True, True:
-                return f"CLAMP({value}, least, most)"
-            case True, False:
-                return f"MAX_I32({value}, least)"
-            case False, True:
-                return f"MIN_I32({value}, most)"
-            case _:
-                return value
-
-    def offset(self, tile: Tile, position: int) -> int:
-        """Where the outputs of one position of a tile start."""
-        return position // tile.columns * self.row + position % tile.columns * self.column
+from ceras_ir.backends.c.register_tiles import LANES, WIDE, Tile
+from ceras_ir.backends.c.tiles_256 import sums_lines
+from ceras_ir.backends.c.walk import FLOATS, Lanes, Stores, Walk, is_moved
 
 
 def _sum(position: int, block: int) -> str:
@@ -71,24 +17,6 @@ def _sum(position: int, block: int) -> str:
 
 def _offset(pointer: str, offset: int) -> str:
     return f"{pointer} + {offset}" if offset else pointer
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """What the vectors of a kind of number are called."""
-
-    vector: str
-    element: str
-    weight: str
-    step: int
-    """Products that one lane adds up in one instruction."""
-    load: str
-    splat: str
-    dot: str
-
-
-BYTES = Lanes("model_i32v", "uint8_t", "int8_t", 4, "LOAD_I32", "SPLAT", "DOT")
-FLOATS = Lanes("model_f32v", "float", "float", 1, "LOAD_F32", "SPLAT_F32", "FMA")
 
 
 def product_lines(walk: Walk, lanes: Lanes) -> list[str]:
@@ -136,29 +64,31 @@ def _title(walk: Walk) -> str:
     return f"/* {shape} positions by {t.width} outputs, {rows}{walk.steps} steps. */"
 
 
-def sums_tile(walk: Walk) -> tuple[str, str]:
+def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
     """A function that stores sums of int8 products as [positions, outputs]; name and text."""
     t = walk.tile
-    name = f"sums_{_shape_name(walk)}"
-    head = f"static void {name}(const uint8_t *x, const int8_t *w, const int32_t *bias, "
-    lines = [_title(walk), head + "int32_t *sums)", "{"]
-    lines += product_lines(walk, BYTES)
+    name = f"sums_{_shape_name(walk)}" + _suffix(lanes)
+    head = (
+        f"MODEL_TILE void {name}(const {lanes.element} *x, const int8_t *w, const int32_t *bias, "
+    )
+    lines = [_title(walk), head + "int32_t *sums)", "{", f"#if {WIDE}"]
+    lines += product_lines(walk, lanes)
     for p in range(t.positions):
         stores = (
             f"STORE_I32({_offset('sums', p * t.width + b * LANES)}, {_sum(p, b)})"
             for b in range(t.blocks)
         )
         lines.append(f"  {', '.join(stores)};")
-    return name, "\n".join([*lines, "}", ""])
+    return name, "\n".join([*lines, "#else", *sums_lines(walk, lanes), "#endif", "}", ""])
 
 
-def shifting_tile(walk: Walk, stores: Stores) -> tuple[str, str]:
+def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     """A function that also shifts, clamps and narrows; name and text."""
     t = walk.tile
     name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
     name += ("_residual" if stores.has_residual else "") + ("_part" if stores.is_masked else "")
-    name += ("_low" if stores.low else "") + ("_high" if stores.high else "")
-    parameters = "const uint8_t *x, const int8_t *w, const int32_t *bias, int8_t *y"
+    name += ("_low" if stores.low else "") + ("_high" if stores.high else "") + _suffix(lanes)
+    parameters = f"const {lanes.element} *x, const int8_t *w, const int32_t *bias, int8_t *y"
     if stores.has_residual:
         parameters += ", const int8_t *residual, int32_t left_shift"
     parameters += ", int32_t shift"
@@ -166,8 +96,8 @@ def shifting_tile(walk: Walk, stores: Stores) -> tuple[str, str]:
     parameters += ", int32_t high" if stores.high else ""
     if stores.is_masked:
         parameters += ", int32_t outputs"
-    lines = [_title(walk), f"static void {name}({parameters})", "{"]
-    lines += product_lines(walk, BYTES)
+    lines = [_title(walk), f"MODEL_TILE void {name}({parameters})", "{", f"#if {WIDE}"]
+    lines += product_lines(walk, lanes)
     if stores.low:
         lines.append("  const model_i32v least = ALL_I32(low);")
     if stores.high:
@@ -186,7 +116,22 @@ def shifting_tile(walk: Walk, stores: Stores) -> tuple[str, str]:
                 lines.append(f"  {s} += WIDEN({load}) << left_shift;")
             value = stores.clamped(f"{s} >> shift")
             lines.append(f"  STORE_I8({_offset('y', to)}, {value}, {masks[b]});")
+    lines += ["#else", *_narrow_lines(walk, stores, lanes), "#endif"]
     return name, "\n".join([*lines, "}", ""])
+
+
+def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
+    """The body of a shifting tile where vectors have 8 lanes."""
+    t = walk.tile
+    residual = "residual, left_shift" if stores.has_residual else "(const int8_t *)0, 0"
+    low, high = "low" if stores.low else "-128", "high" if stores.high else "127"
+    outputs = "outputs" if stores.is_masked else str(t.width)
+    return [
+        f"  int32_t sums[{t.positions * t.width}];",
+        *sums_lines(walk, lanes),
+        f"  narrow_sums(sums, {t.positions}, {t.width}, y, {t.columns}, {stores.row}, "
+        f"{stores.column}, {residual}, shift, {low}, {high}, {outputs});",
+    ]
 
 
 def _masks(tile: Tile, macro: str) -> tuple[list[str], str]:
@@ -209,7 +154,7 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
     parameters += ", const float *residual" if stores.has_residual else ""
     parameters += ", float low, float high" if has_clamp else ""
     parameters += ", int32_t outputs" if stores.is_masked else ""
-    lines = [_title(walk), f"static void {name}({parameters})", "{"]
+    lines = [_title(walk), f"MODEL_TILE void {name}({parameters})", "{"]
     lines += product_lines(walk, FLOATS)
     if has_clamp:
         lines.append("  const model_f32v least = ALL_F32(low), most = ALL_F32(high);")
@@ -233,6 +178,10 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
             )
             lines.append(f"  {store};")
     return name, "\n".join([*lines, "}", ""])
+
+
+def _suffix(lanes: Lanes) -> str:
+    return "_moved" if is_moved(lanes) else ""
 
 
 def _shape_name(walk: Walk) -> str:

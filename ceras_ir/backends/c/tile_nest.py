@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import LANES, Tile, choose_tile, strip_length
+from ceras_ir.backends.c.register_tiles import Tile, choose_tile, strip_length
 from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.tile_functions import Stores, Walk
+from ceras_ir.backends.c.walk import Stores, Walk
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 DIRECT_STRIP = 24 * 1024
@@ -18,6 +18,10 @@ DIRECT_STRIP = 24 * 1024
 
 SLACK = 64
 """Elements behind a strip that the last step of a row may read; their weights are zero."""
+
+
+LEAST_SHARED = 1 << 20
+"""Products of a layer that are worth more than one thread."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,17 @@ class Nest:
 
     @classmethod
     def of(
-        cls, op: LinearOperation, geometry: Geometry, item: int, most: int, *, copies: bool = True
+        cls,
+        op: LinearOperation,
+        geometry: Geometry,
+        item: int,
+        most: int,
+        *,
+        in_place: bool = False,
     ) -> "Nest | None":
         """
         `item` bytes per element of a strip, of at most `most` bytes; None if not contiguous.
-        Unless it `copies` anyway, an input without padding is read in place.
+        With `in_place` an input without padding is read where it lies.
         """
         outputs = geometry.n
         if geometry.direct:
@@ -57,7 +67,7 @@ class Nest:
             strip = strip_length(rows, tile.rows, DIRECT_STRIP // (item * geometry.k))
             return cls(
                 1, rows, 1, geometry.k, rows, 1, outputs,
-                (1, 1), (1, 1), 1, 0, 0, tile, max(strip, tile.rows), not copies,
+                (1, 1), (1, 1), 1, 0, 0, tile, max(strip, tile.rows), in_place,
             )  # fmt: skip
         assert isinstance(op, Conv2dOp)
         dilations = op.dilations.get_values()
@@ -71,7 +81,7 @@ class Nest:
         nest = cls(
             images, height, width, channels, rows, columns, outputs, (kernel[0], kernel[1]),
             (stride[0], stride[1]), dilations[0], top, left, tile, rows,
-            not copies and not any(op.padding.get_values()),
+            in_place and not any(op.padding.get_values()),
         )  # fmt: skip
         room = most // (item * nest.padded_width * channels)
         whole = strip_length(rows, tile.rows, (room - nest.extent) // stride[0] + 1)
@@ -94,6 +104,19 @@ class Nest:
     def strip_rows(self) -> int:
         """Input rows of a strip."""
         return (self.strip - 1) * self.stride[0] + self.extent
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether the last strip is shorter than the others."""
+        return self.rows % self.strip != 0
+
+    @property
+    def filled_rows(self) -> str:
+        """Input rows of this strip, an expression in `count` if the last is shorter."""
+        if not self.has_rest:
+            return str(self.strip_rows)
+        scaled = "(count - 1)" if self.stride[0] == 1 else f"(count - 1) * {self.stride[0]}"
+        return f"{scaled} + {self.extent}"
 
     @property
     def strip_elements(self) -> int:
@@ -147,6 +170,11 @@ class Nest:
             terms.append(f"c * {self.stride[1] * self.channels}")
         return " + ".join(terms)
 
+    def place_of(self, pointer: str) -> str:
+        """Where a tile starts in an input that is read in place."""
+        rows = self.stride[0] * self.pitch
+        return f"{self.image_at(pointer)} + first * {rows} + {self.input_at()}"
+
     def output_at(self) -> str:
         """Its first result, without `b`: an expression in `image`, `first`, `r` and `c`."""
         row = "first + r"
@@ -166,17 +194,22 @@ class Nest:
         lines: list[tuple[int, str]] = []
         closing: list[int] = []
 
-        def enter(index: str, total: int, step: int) -> None:
+        def enter(index: str, total: int, step: int, end: str = "") -> None:
+            """A loop; the last step starts earlier, if it would pass the end otherwise."""
             depth = len(closing)
             if total <= step:
                 lines.append((depth, f"const int32_t {index} = 0;"))
                 return
-            counter = index if total % step == 0 or index == "b" else "i"
+            counter = index if total % step == 0 or index in ("b", "first") else "i"
             lines.append(
-                (depth, f"for (int32_t {counter} = 0; {counter} < {total}; {counter} += {step}) {{")
+                (
+                    depth,
+                    f"for (int32_t {counter} = 0; {counter} < {end or total}; "
+                    f"{counter} += {step}) {{",
+                )
             )
             if counter == "i":
-                last = total - step
+                last = f"{end} - {step}" if end else total - step
                 lines.append((depth + 1, f"const int32_t {index} = i < {last} ? i : {last};"))
             closing.append(depth)
 
@@ -190,17 +223,27 @@ class Nest:
         if self.images > 1:
             enter("image", self.images, 1)
         enter("first", self.rows, self.strip)
+        if self.has_rest:
+            rest = f"{self.rows} - first"
+            count = f"const int32_t count = {rest} < {self.strip} ? {rest} : {self.strip};"
+            lines.append((len(closing), count))
         lines += [(len(closing), text) for text in fill]
+        # The loops over panels and rows of tiles, or over columns where there is one of each.
+        shared = len(lines), len(closing)
         enter("b", self.outputs, self.tile.width)
-        enter("r", self.strip, self.tile.rows)
+        if self.has_rest:
+            # Of which the last strip has at least one.
+            enter("r", self.rows, self.tile.rows, "count")
+        else:
+            enter("r", self.strip, self.tile.rows)
+        depth = len(closing) - shared[1]
         if self.columns > 1:
             enter("c", self.columns, self.tile.columns)
+        if isinstance(layer.op, LinearOperation) and layer.op.macs >= LEAST_SHARED:
+            at = next((i for i in range(shared[0], len(lines)) if "for (" in lines[i][1]), None)
+            if at is not None:
+                lines.insert(at, (lines[at][0], f"MODEL_THREADS({max(depth, 1)})"))
         lines += [(len(closing), text) for text in body()]
         lines += [(depth, "}") for depth in reversed(closing)]
         for depth, text in lines:
             layer.line(text, depth)
-
-
-def block_bytes(nest: Nest, item: int) -> int:
-    """Bytes of a tile's sums."""
-    return nest.tile.positions * nest.tile.blocks * LANES * item

@@ -25,11 +25,27 @@ HEAD = """\
 #endif
 #endif
 
+/* Arm's products of signed bytes: 3 with matrix instructions (i8mm), 2 with dot products, 1 with
+ * neither; 0 for portable loops, which you may choose with -DMODEL_NEON=0. */
+#ifndef MODEL_NEON
+#if !defined(__GNUC__) || !defined(__aarch64__) || !defined(__ARM_NEON)
+#define MODEL_NEON 0
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+#define MODEL_NEON 3
+#elif defined(__ARM_FEATURE_DOTPROD)
+#define MODEL_NEON 2
+#else
+#define MODEL_NEON 1
+#endif
+#endif
+
 /* Lanes of the vectors that kernels are written in; 0 for portable loops, which you may choose
  * with -DMODEL_LANES=0. All give the same integers. */
 #ifndef MODEL_LANES
 #if defined(__GNUC__) && defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define MODEL_LANES 16
+#elif defined(__GNUC__) && defined(__AVX2__)
+#define MODEL_LANES 8
 #else
 #define MODEL_LANES 0
 #endif

@@ -71,7 +71,7 @@ def parse_board(text: str, file: str) -> FpgaBoard:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not TOML: {error}", file) from None
     reader = _Reader(file)
-    reader.only(content, "the board", {"title", "clock_mhz", "cpu", "bus", "circuits"})
+    reader.only(content, "the board", {"title", "clock_mhz", "cpu", "bus", "circuits", "memory"})
     cpu, bus = reader.table(content, "cpu"), reader.table(content, "bus")
     reader.only(cpu, "cpu", {"macs_per_us", "bytes_per_us"})
     reader.only(bus, "bus", {"bytes_per_us", "latency_us"})

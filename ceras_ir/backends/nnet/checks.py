@@ -13,10 +13,12 @@ from ceras_ir.backends.nnet.reader import Layer, NnetFile, Tensor, expect
 
 Must = Callable[[bool, str], None]
 MOVES = ("reshape", "transpose", "concat", "resize", "slice", "pad", "pool2d")
-IN_PLACE = {"unary", "binary", "lookup", "softmax", "quantize", "requantize", "reshape"}
+IN_PLACE = {
+    "unary", "binary", "lookup", "softmax", "quantize", "requantize", "reshape", "shift_swish",
+}  # fmt: skip
 """Besides the residual of a convolution or product: results that may replace an operand."""
 WORDS = {
-    "conv2d": 9, "matmul": 0, "pool2d": 12, "unary": 0, "binary": 3, "lookup": 0, "softmax": 1,
+    "conv2d": 9, "matmul": 0, "pool2d": 12, "binary": 3, "softmax": 1,
     "reshape": 0, "concat": 1, "quantize": 0, "dequantize": 0, "requantize": 0,
 }  # fmt: skip
 
@@ -63,7 +65,9 @@ def check_layer(file: NnetFile, layer: Layer, must: Must) -> None:
         must(operands[0].shape[3] == result.shape[3], "channels differ")
     elif layer.opcode == "binary":
         must(_broadcast(operands) == result.shape, "its shapes do not broadcast to its result's")
-        must(layer.attributes[0] < 3 and max(layer.attributes[1:3]) <= 22, "unknown attribute")
+        kinds = 6 if result.storage == "f32" else 3
+        known = layer.attributes[0] < kinds and max(layer.attributes[1:3]) <= 22
+        must(known, "unknown attribute")
         for shift, multiplier in zip(layer.attributes[1:3], layer.attributes[3:], strict=False):
             must(1 <= multiplier << shift <= 1 << 22, "an operand's multiplier")
     elif layer.opcode in ("slice", "pad"):
@@ -74,11 +78,32 @@ def check_layer(file: NnetFile, layer: Layer, must: Must) -> None:
         must(operands[0].shape == result.shape, "its shapes differ")
         axis = layer.attributes[0] if layer.opcode == "softmax" else -1
         must(axis < len(result.shape), "its axis does not exist")
+        channels = (1, *result.shape)[-1]
+        if layer.opcode == "unary":
+            words = [w - ((w >> 31) << 32) for w in layer.attributes]
+            must(len(words) in (0, 2 * channels), "two exponents for each channel expected")
+            must(all(abs(w) <= 64 for w in words), "its exponents")
+        if layer.opcode == "lookup" and layer.attributes:
+            _check_tables(file, layer.attributes, channels, must)
+        if layer.opcode == "shift_swish":
+            must(len(layer.attributes) in (5, 5 * channels), "five bends for each channel")
+            must(max(layer.attributes) < 1 << 15, "a bend of at most 15 bits")
+            requant = layer.requant
+            must(requant is not None and requant.multiplier == 1, "it rescales by a shift")
+
+
+def _check_tables(file: NnetFile, words: tuple[int, ...], channels: int, must: Must) -> None:
+    """The number of entries, then the table of all channels or of each."""
+    entries, tables = words[0], words[1:]
+    must(entries.bit_count() == 1 and 256 <= entries <= 1 << 16, "entries of its tables")
+    must(len(tables) in (1, channels), "one table, or one for each channel")
+    stored = len(file.sections["tables"]) // 256
+    must(all(t + entries // 256 <= stored for t in tables), "no such lookup table")
 
 
 def _check_requant(layer: Layer, operands: list[Tensor], result: Tensor, must: Must) -> None:
     quantized = result.storage != "f32"
-    needed = layer.opcode in ("conv2d", "matmul", "binary", "requantize") or (
+    needed = layer.opcode in ("conv2d", "matmul", "binary", "requantize", "shift_swish") or (
         layer.opcode == "pool2d" and layer.attributes[0] == 1
     )
     must((layer.requant is not None) == (needed and quantized), "a wrong requantization")
@@ -98,7 +123,12 @@ def _check_types(layer: Layer, operands: list[Tensor], result: Tensor, must: Mus
         case "unary" | "softmax":
             must(set(kinds) == {"f32"}, "float tensors expected")
         case "lookup":
-            must(set(kinds) == {"i8"}, "int8 expected")
+            wide = bool(layer.attributes) and layer.attributes[0] > 256
+            must(kinds[0] in ("i8", "i16")[: 1 + bool(layer.attributes)], "int8 expected")
+            must(kinds[1] == "i8" and not (wide and kinds[0] == "i8"), "int8 expected")
+        case "shift_swish":
+            must(kinds[0] in ("i8", "i16") and kinds[1] != "f32", "int8 or int16 expected")
+            must(operands[0].zero_point == 0, "no zero point expected")
         case "quantize":
             must(kinds[0] == "f32" != kinds[1], "float to quantized expected")
         case "dequantize":
@@ -213,25 +243,25 @@ def check_memory(file: NnetFile) -> None:
     """Refuse a plan in which a value is read that is not, or no longer, there."""
     alive: dict[int, Tensor] = {}
 
-    def write(id: int) -> None:
+    def write(id: int, kept: list[tuple[int, int]]) -> None:
+        """Whatever lies under `id` is gone, but for what lies in bytes that are `kept`."""
         new = file.tensors[id]
-        end = new.offset + new.nbytes
         for other, old in list(alive.items()):
-            same = (old.offset, old.nbytes) == (new.offset, new.nbytes)
-            if (
-                old.offset < end
-                and new.offset < old.offset + old.nbytes
-                and not (same and old is not new and _is_view(file, other, id))
-            ):
+
+            def common(start: int, end: int, old: Tensor = old) -> int:
+                return max(min(end, old.offset + old.nbytes) - max(start, old.offset), 0)
+
+            if common(new.offset, new.offset + new.nbytes) != sum(common(a, b) for a, b in kept):
                 del alive[other]
         alive[id] = new
 
     for id, name in file.inputs:
         expect(file.tensors[id].location == "arena", f"input '{name}' is a constant")
-        write(id)
+        write(id, [])
     expect(len(alive) == len({i for i, _ in file.inputs}), "two inputs overlap")
     for number, layer in enumerate(file.layers):
         result = file.tensors[layer.result]
+        kept = _kept(file, layer)
         for i, id in enumerate(layer.operands):
             operand = file.tensors[id]
             if operand.location != "arena":
@@ -245,16 +275,26 @@ def check_memory(file: NnetFile) -> None:
             last_residual = layer.residual and i == len(layer.operands) - 1
             in_place = operand.offset == result.offset and operand.nbytes >= result.nbytes
             allowed = layer.opcode in IN_PLACE or last_residual
-            expect(apart or (in_place and allowed), f"{where} overlaps the result")
-        write(layer.result)
+            own = (operand.offset, operand.offset + operand.nbytes)
+            there = own in kept or (in_place and allowed)
+            expect(apart or there, f"{where} overlaps the result")
+        write(layer.result, kept)
     for id, name in file.outputs:
         here = id in alive or file.tensors[id].location != "arena"
         expect(here, f"output '{name}' is not there at the end")
 
 
-def _is_view(file: NnetFile, old: int, new: int) -> bool:
-    """Whether `new` is `old` under another shape, so that both stay valid."""
-    return any(
-        layer.opcode == "reshape" and layer.result == new and layer.operands[0] == old
-        for layer in file.layers
-    )
+def _kept(file: NnetFile, layer: Layer) -> list[tuple[int, int]]:
+    """Bytes of operands that are already where a reshape or a concatenation has them."""
+    result = file.tensors[layer.result]
+    axis = layer.attributes[0] if layer.opcode == "concat" else 0
+    if layer.opcode not in ("reshape", "concat") or prod(result.shape[:axis]) != 1:
+        return []
+    found: list[tuple[int, int]] = []
+    at = result.offset
+    for id in layer.operands:
+        operand = file.tensors[id]
+        if operand.location == "arena" and operand.offset == at:
+            found.append((at, at + operand.nbytes))
+        at += operand.nbytes
+    return found

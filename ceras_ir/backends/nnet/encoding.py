@@ -53,6 +53,7 @@ class Opcode(IntEnum):
     REQUANTIZE = 14
     SLICE = 15
     PAD = 16
+    SHIFT_SWISH = 17
 
 
 STORAGES = {"float32": 0, "int8": 1, "uint8": 2, "int16": 3, "uint16": 4, "int32": 5}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ceras_ir.native import build_program
+from ceras_ir.native import build_program, host_flags
 from ceras_ir.native import compiler as native_compiler
 
 SOURCES = Path(__file__).parent / "runtime"
@@ -23,4 +23,5 @@ def build(extra_flags: Sequence[str] = ()) -> Path:
     files = sorted(SOURCES.iterdir())
     sources = [path for path in files if path.suffix == ".cpp"]
     headers = [path for path in files if path.suffix != ".cpp"]
-    return build_program("ceras_engine", PURPOSE, sources, headers, (*FLAGS, *extra_flags))
+    flags = (*FLAGS, *host_flags(PURPOSE), *extra_flags)
+    return build_program("ceras_engine", PURPOSE, sources, headers, flags)

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.liveness import byte_size
 from ceras_ir.backends.nnet.encoding import FUNCTIONS
-from ceras_ir.backends.nnet.layers import BINARIES
+from ceras_ir.backends.nnet.layers import BINARIES, repeats_image
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element
 
@@ -36,11 +36,15 @@ def functions_are_known(op: Operation) -> str | None:
 
 
 def binaries_are_known(op: Operation) -> str | None:
-    """Elementwise operations of two operands are add, sub and mul, quantized on 8 or 16 bits."""
+    """
+    Elementwise operations of two operands are add, sub and mul, quantized on 8 or 16 bits, and of
+    floats also div, min and max.
+    """
     if not isinstance(op, graph.BinaryOp):
         return None
     if op.function not in BINARIES:
-        return f"the engine has no elementwise '{op.function.value}'"
+        known = ", ".join(kind.value for kind in BINARIES)
+        return f"the engine has no elementwise '{op.function.value}', of floats it has {known}"
     for value in op.operands:
         if _bits(value) not in (None, 8, 16):
             return f"the engine takes operands of 8 or 16 bits, got {_bits(value)}"
@@ -61,6 +65,17 @@ def sums_are_of_bytes(op: Operation) -> str | None:
     if op.residual is not None and _bits(op.residual) not in (8, 16):
         return f"the engine takes a residual of 8 or 16 bits, got {_bits(op.residual)}"
     return None
+
+
+def borders_are_of_images(op: Operation) -> str | None:
+    """Borders that repeat elements are above, below, left and right of images [N,H,W,C]."""
+    if not isinstance(op, graph.PadOp) or op.function is graph.Pad.CONSTANT or repeats_image(op):
+        return None
+    low, high = (list(field.get_values()) for field in (op.low, op.high))
+    return (
+        f"the engine repeats rows and columns of [N,H,W,C] at their border, got {low} elements "
+        f"before and {high} after; a constant border may be anywhere"
+    )
 
 
 def sizes_fit(op: Operation) -> str | None:
@@ -84,6 +99,7 @@ RULES: tuple[Rule, ...] = (
     functions_are_known,
     binaries_are_known,
     sums_are_of_bytes,
+    borders_are_of_images,
     sizes_fit,
 )
 

@@ -1,7 +1,8 @@
 """
 One operation of the `graph` dialect as one layer record, operands and names left to the caller.
 
-Whatever could be decided at run time is decided here: resizing becomes lists of indices.
+Whatever could be decided at run time is decided here: resizing and borders that repeat elements
+become lists of indices.
 """
 
 import struct
@@ -13,14 +14,21 @@ from xdsl.ir import Operation
 
 from ceras_ir.backends.nnet.encoding import FUNCTIONS, LayerRecord, Opcode
 from ceras_ir.dialects import graph
-from ceras_ir.interpreters.resampling import linear_weights, nearest_indices
+from ceras_ir.interpreters.resampling import border_indices, linear_weights, nearest_indices
 
-BINARIES = {graph.Binary.ADD: 0, graph.Binary.SUB: 1, graph.Binary.MUL: 2}
+BINARIES = {
+    graph.Binary.ADD: 0,
+    graph.Binary.SUB: 1,
+    graph.Binary.MUL: 2,
+    graph.Binary.DIV: 3,
+    graph.Binary.MIN: 4,
+    graph.Binary.MAX: 5,
+}
 
 
 @dataclass
 class LayerEncoder:
-    """Makes records; `add_table` stores 256 bytes and gives their number in the file."""
+    """Makes records; `add_table` stores a table and gives the number of its first 256 bytes."""
 
     add_table: Callable[[bytes], int]
 
@@ -40,7 +48,8 @@ class LayerEncoder:
                 words = [kind, *words, int(op.includes_padding)]
                 return LayerRecord(Opcode.POOL2D, attributes=words, requant=op.requant)
             case graph.UnaryOp():
-                return _with_function(LayerRecord(Opcode.UNARY), op.function)
+                words = [e & 0xFFFFFFFF for side in op.channel_exponents or () for e in side]
+                return _with_function(LayerRecord(Opcode.UNARY, attributes=words), op.function)
             case graph.BinaryOp():
                 words = [BINARIES[op.function], *op.shifts]
                 if op.multipliers != (1, 1):
@@ -48,7 +57,10 @@ class LayerEncoder:
                 record = LayerRecord(Opcode.BINARY, attributes=words, requant=op.requant)
                 return _with_function(record, op.activation)
             case graph.LookupOp():
-                return LayerRecord(Opcode.LOOKUP, table=self.add_table(_table(op)))
+                return self._lookup(op)
+            case graph.ShiftSwishOp():
+                words = [k for bends in op.channel_bends for k in bends]
+                return LayerRecord(Opcode.SHIFT_SWISH, attributes=words, requant=op.requant)
             case graph.SoftmaxOp():
                 return LayerRecord(Opcode.SOFTMAX, attributes=[op.axis.value.data])
             case graph.ConcatOp():
@@ -62,10 +74,12 @@ class LayerEncoder:
                 fields = (op.starts, op.strides)
                 words = [int(v) & 0xFFFFFFFF for field in fields for v in field.get_values()]
                 return LayerRecord(Opcode.SLICE, attributes=words)
-            case graph.PadOp() if op.function is graph.Pad.CONSTANT and pads_outwards(op):
+            case graph.PadOp() if op.function is graph.Pad.CONSTANT:
                 fields = (op.low, op.interior)
                 words = [int(v) for field in fields for v in field.get_values()]
                 return LayerRecord(Opcode.PAD, attributes=[*words, pad_word(op)])
+            case graph.PadOp() if repeats_image(op):
+                return LayerRecord(Opcode.RESIZE, attributes=border_words(op))
             case graph.ResizeOp():
                 return LayerRecord(Opcode.RESIZE, attributes=resize_words(op))
             case graph.QuantizeOp():
@@ -76,6 +90,17 @@ class LayerEncoder:
                 return LayerRecord(Opcode.REQUANTIZE, requant=op.requant)
             case _:
                 return None
+
+    def _lookup(self, op: graph.LookupOp) -> LayerRecord:
+        """A table of 256 for all channels is the record's own; else the attributes say which."""
+        tables = [self.add_table(row.tobytes()) for row in op.tables]
+        entries, rows = op.tables.shape[1], op.channel_rows
+        stored = graph.quantized_element(op.input)
+        assert stored is not None
+        if rows is None and stored.storage.width.data == 8:
+            return LayerRecord(Opcode.LOOKUP, table=tables[0])
+        words = [entries, *(tables[row] for row in rows or (0,))]
+        return LayerRecord(Opcode.LOOKUP, attributes=words, table=tables[0])
 
     def _linear(
         self, op: graph.LinearOperation, opcode: Opcode, words: Sequence[int]
@@ -98,14 +123,21 @@ def _with_function(record: LayerRecord, function: graph.FunctionAttr | None) -> 
     return record
 
 
-def _table(op: graph.LookupOp) -> bytes:
-    data = op.table.data.data
-    return data * 256 if len(data) == 1 else data
+def repeats_image(op: graph.PadOp) -> bool:
+    """Whether a border repeats elements of the image, along its rows and columns alone."""
+    low, high = op.low.get_values(), op.high.get_values()
+    is_image = len(low) == 4 and not any((low[0], low[3], high[0], high[3]))
+    return op.function is not graph.Pad.CONSTANT and is_image
 
 
-def pads_outwards(op: graph.PadOp) -> bool:
-    """Whether nothing is cut off, which the format cannot say."""
-    return all(int(v) >= 0 for field in (op.low, op.high) for v in field.get_values())
+def border_words(op: graph.PadOp) -> list[int]:
+    """A resize by indices: for each output row and column the one that it repeats."""
+    words = [0]
+    for axis in (1, 2):
+        low, high = op.low.get_values()[axis], op.high.get_values()[axis]
+        extent = graph.shape_of(op.input)[axis]
+        words += border_indices(op.function, extent, low, high).tolist()
+    return words
 
 
 def pad_word(op: graph.PadOp) -> int:

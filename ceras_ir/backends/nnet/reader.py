@@ -21,6 +21,7 @@ SECTIONS = (
 OPCODES = (
     "conv2d", "matmul", "pool2d", "unary", "binary", "lookup", "softmax", "reshape", "transpose",
     "concat", "resize", "quantize", "dequantize", "requantize", "slice", "pad",
+    "shift_swish",
 )  # fmt: skip
 STORAGES = ("f32", "i8", "u8", "i16", "u16", "i32")
 BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4}

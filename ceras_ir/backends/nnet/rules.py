@@ -15,11 +15,12 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
-MAX_PATCH = 8192
+MAX_PATCH = 65536
 MAX_SHIFT = 47
 MAX_LEFT_SHIFT = 8
 MAX_EXTENT = 32768
 MAX_TAPS = 65536
+LINE_BYTES = 262144
 """What the circuits are built for; `runtime/fpga.h` has the same numbers."""
 
 Rule = Callable[[Operation], str | None]
@@ -103,12 +104,32 @@ def weights_are_constant(op: Operation) -> str | None:
 
 
 def patch_fits(op: Operation) -> str | None:
-    """One output takes at most 8192 products: kernel height x width x channels."""
+    """At most 65536 products, kernel height x width x channels, and at most 32768 outputs."""
     if not isinstance(op, graph.LinearOperation):
         return None
-    if (products := prod(shape_of(op.weights)[1:])) > MAX_PATCH:
-        return f"{products} products per output exceed the {MAX_PATCH} that the FPGA holds"
+    outputs, *patch = shape_of(op.weights)
+    if (products := prod(patch)) > MAX_PATCH:
+        return f"{products} products per output exceed the {MAX_PATCH} that the FPGA counts"
+    if outputs > MAX_EXTENT:
+        return f"{outputs} outputs exceed the {MAX_EXTENT} that the FPGA counts to"
     return None
+
+
+def lines_fit(op: Operation) -> str | None:
+    """The rows under a window fit the line buffer of 262144 bytes, but for 1x1 convolutions."""
+    if not isinstance(op, graph.Conv2dOp) or is_product(op):
+        return None
+    height, dilation = shape_of(op.weights)[1], op.dilations.get_values()[0]
+    _, _, width, channels = shape_of(op.input)
+    if (size := ((height - 1) * dilation + 1) * width * channels) > LINE_BYTES:
+        return f"rows of {size} bytes exceed the {LINE_BYTES} of the FPGA's line buffer"
+    return None
+
+
+def is_product(op: graph.Conv2dOp) -> bool:
+    """Whether a convolution is a matrix product on its pixels, which needs no line buffer."""
+    ones = (*shape_of(op.weights)[1:3], *op.strides.get_values())
+    return set(ones) == {1} and not any(op.padding.get_values())
 
 
 def windows_divide_alike(op: Operation) -> str | None:
@@ -142,6 +163,7 @@ RULES: tuple[Rule, ...] = (
     is_not_grouped,
     weights_are_constant,
     patch_fits,
+    lines_fit,
     windows_divide_alike,
     adds_equal_shapes,
 )

@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.liveness import steps
 from ceras_ir.analysis.network import input_names, main_function, output_names, result_values
+from ceras_ir.analysis.region_plan import refuse_regions
 from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.nnet.encoding import (
     DEVICES,
@@ -56,6 +57,7 @@ class _Writer:
     tables: dict[bytes, int] = field(default_factory=dict[bytes, int])
 
     def sections_of_network(self) -> Sections:
+        refuse_regions(self.main, "nnet")
         arena = arena_of(self.main)
         if arena is None:
             raise InputError("no 'mem.arena' on @main: run allocate-blocks with io=true first")
@@ -123,9 +125,9 @@ class _Writer:
         return self.strings[text]
 
     def table(self, data: bytes) -> int:
-        """The number of a lookup table, stored once."""
+        """The number of the first 256 bytes of a lookup table, stored once."""
         if data not in self.tables:
-            self.tables[data] = len(self.tables)
+            self.tables[data] = len(self.sections.tables[Section.TABLES]) // 256
             self.sections.tables[Section.TABLES] += data
         return self.tables[data]
 

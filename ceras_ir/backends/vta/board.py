@@ -36,8 +36,13 @@ _BUFFERS = (
 )
 _LOG_BYTES = {"UOP": 2, "INP": 4, "WGT": 8, "ACC": 6}
 
-_LATENCIES = {"DRAM_READ_LATENCY": "read_latency", "DRAM_WRITE_LATENCY": "write_latency"}
-"""Keys of ours, for measured boards."""
+_OWN_KEYS = {
+    "DRAM_READ_LATENCY": "read_latency",
+    "DRAM_WRITE_LATENCY": "write_latency",
+    "HOST_MACS_PER_US": "host_macs_per_us",
+    "HOST_BYTES_PER_US": "host_bytes_per_us",
+}
+"""Keys that VTA's JSON does not have, for measured boards."""
 
 ELEMENT_BYTES: Mapping[MemoryType, int] = {
     MemoryType.UOP: 4,
@@ -65,6 +70,15 @@ class VtaBoard:
     read_latency: int = 50
     """Cycles from a request to DRAM to its first beat; VTA's own JSON does not tell."""
     write_latency: int = 31
+    host_macs_per_us: int = 335
+    """Of a plain product on one A53 (papers, S3: 1024 x 1024 x 1024 in 3.2 s)."""
+    host_bytes_per_us: int = 500
+    """Bytes that the host reads and writes in element-wise work, packing included."""
+
+    @property
+    def clock(self) -> int:
+        """Cycles of a microsecond; the slowest of the published boards' where nothing is said."""
+        return self.clock_mhz or 100
 
     @property
     def uops(self) -> int:
@@ -105,7 +119,7 @@ class VtaBoard:
         """The same in VTA's own JSON fields, for programs that read those."""
         memory: dict[str, str | int] = {
             key: getattr(self, field)
-            for key, field in _LATENCIES.items()
+            for key, field in _OWN_KEYS.items()
             if getattr(self, field) != getattr(VtaBoard, field)
         }
         if self.bus_bytes is not None:
@@ -142,6 +156,10 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
             raise InputError(f"{key} must be an integer, got {value!r}", file)
         return value
 
+    for key in (*_OWN_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ"):
+        least = {"DRAM_READ_LATENCY": 0, "DRAM_WRITE_LATENCY": 0, "FPGA_LOG_AXI_BUS_WIDTH": 3}
+        if key in config and (value := integer(key)) < (low := least.get(key, 1)):
+            raise InputError(f"{key} must be at least {low}, got {value}", file)
     for key, (expected, reason) in _FIXED.items():
         if (value := integer(key)) != expected:
             raise UnsupportedError(f"unsupported {key} {value}: {reason} ({key} {expected})", file)
@@ -162,7 +180,7 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
         log_acc=logs["ACC"],
         bus_bytes=None if bus is None else (1 << bus) // 8,
         clock_mhz=integer("FPGA_FREQ") if "FPGA_FREQ" in config else None,
-        **{field: integer(key) for key, field in _LATENCIES.items() if key in config},
+        **{field: integer(key) for key, field in _OWN_KEYS.items() if key in config},
     )
 
 

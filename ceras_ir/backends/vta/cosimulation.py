@@ -28,9 +28,9 @@ from ceras_ir.interpreters.network import Array, check_inputs, network_functions
 class RunnerFunctions(InterpreterFunctions):
     """`mem.launch` on a runner instead of by its kernel's meaning."""
 
-    def __init__(self, image: VtaImage, runner: VtaRunner):
+    def __init__(self, image: VtaImage, runner: VtaRunner, garbage: int | None):
         self.runner = runner
-        self.dram = image.dram()
+        self.dram = image.dram(garbage)
         self.numbers = {launch.op: i for i, launch in enumerate(image.launches)}
 
     @impl(mem.LaunchOp)
@@ -56,14 +56,21 @@ class RunnerFunctions(InterpreterFunctions):
 
 
 def run_on_vta(
-    image: VtaImage, inputs: Mapping[str, Array], command: str | None = None
+    image: VtaImage,
+    inputs: Mapping[str, Array],
+    command: str | None = None,
+    *,
+    garbage: int | None = None,
 ) -> dict[str, Array]:
-    """Outputs by name; `command` is an external runner, None the built-in simulator."""
+    """
+    Outputs by name; `command` is an external runner, None the built-in simulator, `garbage` the
+    seed of what is in memory before.
+    """
     streams = [launch.program.instruction_bytes(image.board) for launch in image.launches]
     runner = VtaRunner(streams, image.board, command)
     main = main_function(image.module)
     interpreter = Interpreter(image.module)
-    for functions in (*network_functions(), RunnerFunctions(image, runner)):
+    for functions in (*network_functions(), RunnerFunctions(image, runner, garbage)):
         interpreter.register_implementations(functions, override=True)
     results = interpreter.call_op("main", tuple(check_inputs(main, inputs)))
     return dict(zip(output_names(main), results, strict=True))

@@ -65,9 +65,14 @@ class VtaImage:
             end = max(end, launch.micro_op_address + table)
         return max(1, -(-end // PAGE)) * PAGE
 
-    def dram(self) -> Dram:
-        """A new image, with constants and micro-ops in place."""
+    def dram(self, garbage: int | None = None) -> Dram:
+        """
+        A new image, with constants and micro-ops in place; the rest is zero, or noise from the
+        seed `garbage`, as nothing may depend on it.
+        """
         image = np.zeros(self.size, np.uint8)
+        if garbage is not None:
+            image[...] = np.random.default_rng(garbage).integers(0, 256, self.size, np.uint8)
         for op in main_function(self.module).body.block.ops:
             if isinstance(op, graph.ConstantOp) and (block := mem.block_of(op.result)):
                 data = np.ascontiguousarray(op.array()).view(np.uint8).reshape(-1)

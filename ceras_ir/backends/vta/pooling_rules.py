@@ -1,8 +1,10 @@
-"""What pooling VTA can run: the maximum, by ALU operations on accumulators."""
+"""What pooling VTA can run: maxima by ALU operations, averages by GEMMs with a diagonal."""
 
 from ceras_ir.analysis.blocks import longest_row
-from ceras_ir.analysis.pooling_blocks import Pooling, pooling_blocks
+from ceras_ir.analysis.pooling_blocks import Pooling, averaging_blocks, pooling_blocks
+from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.rescaling import why_not_int8
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.mem import LANES
@@ -10,15 +12,38 @@ from ceras_ir.dialects.mem import LANES
 
 def why_not_pool(op: graph.Pool2dOp, board: VtaBoard) -> str | None:
     """None if VTA can run `op`, else the rule that it breaks and the way out."""
-    if op.function is not Pool.MAX:
-        return "VTA has no exact division: average pooling runs on the CPU"
-    for name, value in (("input", op.input), ("result", op.result)):
-        element = graph.quantized_element(value)
-        if element is None or element.storage.width.data != 8 or not element.is_signed:
-            return f"VTA needs int8, but the {name} is {graph.element_of(value)}: quantize to i8"
+    if reason := why_not_int8(input=op.input, result=op.result):
+        return reason
     if any(d != 1 for d in op.dilations.get_values()):
         return "VTA pools neighbours only: a dilated window runs on the CPU"
     shape = graph_pooling(op)
+    if max(shape.width, shape.columns, shape.height * shape.width * shape.is_global) > (
+        most := longest_row(board)
+    ):
+        return f"VTA steps over rows of at most {most} vectors: use a smaller input"
+    if op.function is Pool.AVERAGE:
+        return why_not_average(op, shape, board)
+    return why_not_max(op, shape, board)
+
+
+def why_not_average(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str | None:
+    """Averages divide all windows by one number, for which there is an exact multiplier."""
+    if any(shape.padding) and not op.includes_padding:
+        return (
+            "VTA divides by one number, but windows at the border have fewer elements: count the "
+            "padding, or pool without"
+        )
+    average = averaging_of(op)
+    if average is None:
+        kh, kw = shape.kernel
+        return f"VTA has no multiplier that divides exactly for a window of {kh}x{kw}"
+    if averaging_blocks(shape, len(average.weights), board) is None:
+        return "VTA cannot hold a window in its buffers: use a smaller one"
+    return None
+
+
+def why_not_max(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str | None:
+    """Maxima have windows up to twice the stride, and pad only what is never negative."""
     if any(shape.padding) and not _never_negative(op):
         return (
             "VTA pads with zeros, which a negative input may be below: pool what ReLU made, or "
@@ -29,8 +54,6 @@ def why_not_pool(op: graph.Pool2dOp, board: VtaBoard) -> str | None:
             f"VTA pools with stride 1 or windows up to twice the stride, got {shape.kernel[1]} "
             f"at stride {shape.strides[1]}"
         )
-    if max(shape.width, shape.columns) > (most := longest_row(board)):
-        return f"VTA steps over rows of at most {most} vectors: use a smaller input"
     if pooling_blocks(shape, board) is None:
         return "VTA cannot hold a window in its buffers: use a smaller one"
     return None

@@ -20,6 +20,9 @@ from ceras_ir.backends.vta.isa import (
     module_of,
 )
 
+IMMEDIATE_RANGE = (-(2**15), 2**15 - 1)
+"""What an ALU operation takes as a constant."""
+
 SHR_RANGE = (-16, 15)
 """HLS reads five signed bits of a shift amount (`aluop_shr_arg_T`)."""
 

@@ -9,16 +9,24 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.blocks import Blocks, longest_row, misfit
-from ceras_ir.analysis.contraction import Contraction
+from ceras_ir.analysis.contraction import SWISH_ROWS, Contraction
+from ceras_ir.backends.vta.addition_rules import why_not_add
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
-from ceras_ir.backends.vta.pooling_rules import why_not_pool
+from ceras_ir.backends.vta.pooling_rules import why_not_average, why_not_max, why_not_pool
+from ceras_ir.backends.vta.rescaling import (
+    net_shift,
+    rounding_constant,
+    why_not_int8,
+    why_not_shift,
+)
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LANES
-from ceras_ir.dialects.quant import Rounding
 
 Rule: TypeAlias = Callable[[graph.LinearOperation, VtaBoard], str | None]
 
@@ -27,8 +35,16 @@ def why_not(op: Operation, board: VtaBoard = DEFAULT_BOARD) -> str | None:
     """None if VTA can run `op`, else one sentence: the rule that it breaks and the way out."""
     if isinstance(op, graph.Pool2dOp):
         return why_not_pool(op, board)
+    if isinstance(op, graph.BinaryOp):
+        return why_not_add(op, board)
+    if isinstance(op, graph.ShiftSwishOp):
+        return why_not_swish(op, board)
+    if isinstance(op, graph.LookupOp):
+        return "VTA has no tables: they run on the CPU (a SiLU can be shifts: --silu piecewise)"
     if not isinstance(op, graph.Conv2dOp | graph.MatmulOp):
-        return "VTA runs convolutions, matrix products and max pooling; others run on the CPU"
+        return (
+            "VTA runs convolutions, matrix products, pooling and additions; others run on the CPU"
+        )
     return next((reason for rule in RULES if (reason := rule(op, board))), None)
 
 
@@ -40,17 +56,15 @@ def quantized(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 
 def int8(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """Input, weights, residual and result are signed int8 with zero point 0."""
-    named = {"input": op.input, "weights": op.weights, "result": op.result}
+    """
+    Input, weights, residual and result are signed int8 with zero point 0; the sum may be of 16
+    bits where nothing but a swish of shifts reads it.
+    """
+    named = {"input": op.input, "weights": op.weights}
     if op.residual is not None:
         named["residual"] = op.residual
-    for name, value in named.items():
-        element = graph.quantized_element(value)
-        if element is None or element.storage.width.data != 8 or not element.is_signed:
-            return f"VTA needs int8, but the {name} is {graph.element_of(value)}: quantize to i8"
-        if any(point.data for point in element.zero_points):
-            return f"VTA has no zero points, but the {name} has one: quantize symmetrically"
-    return None
+    swish = swish_after(op)
+    return why_not_int8(**named, result=op.result if swish is None else swish.result)
 
 
 def constant_weights(op: graph.LinearOperation, board: VtaBoard) -> str | None:
@@ -61,34 +75,10 @@ def constant_weights(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     return None
 
 
-def ungrouped(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """Convolutions have one group."""
-    if isinstance(op, graph.Conv2dOp) and op.group_count != 1:
-        return f"VTA multiplies 16x16 channels, groups must be 1, got {op.group_count}"
-    return None
-
-
 def shifted(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """Sums are rescaled by a shift that rounds half up or floors."""
-    requant = op.requant
-    assert requant is not None
-    multiplier = requant.multiplier.data
-    if requant.is_per_channel:
-        return (
-            "VTA rescales all channels by one shift, got a multiplier per channel: "
-            "run --snap-scales"
-        )
-    if multiplier & (multiplier - 1) or requant.zero_point.data:
-        return (
-            f"VTA rescales by shifts only, got a multiplier of {multiplier}: "
-            "quantize with power-of-two scales (--snap-scales)"
-        )
-    amount = net_shift(op)
-    if not -31 <= amount <= 31:
-        return f"VTA shifts 32-bit sums by at most 31, got {amount}"
-    if amount > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
-        return f"VTA rounds half up or floors, got {requant.mode.value}: quantize with half_up"
-    return None
+    assert op.requant is not None
+    return why_not_shift(op.requant)
 
 
 def bounded(op: graph.LinearOperation, board: VtaBoard) -> str | None:
@@ -111,43 +101,77 @@ def fits(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     return None
 
 
+def swish_after(op: graph.LinearOperation) -> graph.ShiftSwishOp | None:
+    """The swish of shifts that is the only reader of the result, which has 16 bits."""
+    element = graph.quantized_element(op.result)
+    if element is None or element.storage.width.data != 16 or not op.result.has_one_use():
+        return None
+    (use,) = op.result.uses
+    return use.operation if isinstance(use.operation, graph.ShiftSwishOp) else None
+
+
+def why_not_swish(op: graph.ShiftSwishOp, board: VtaBoard) -> str | None:
+    """A swish of shifts ends the product before it, whose sum never leaves the chip."""
+    linear = op.input.owner
+    if not isinstance(linear, graph.LinearOperation) or swish_after(linear) is not op:
+        return "VTA takes swish of 16-bit sums that nothing else reads; others run on the CPU"
+    if reason := why_not(linear, board):
+        return f"VTA takes swish with the layer before it, which it cannot run: {reason}"
+    return None
+
+
+def swished(op: graph.LinearOperation, board: VtaBoard) -> str | None:
+    """A swish in the epilogue has constants and halves that are immediates."""
+    swish = swish_after(op)
+    if swish is not None and swish.requant.shift.data > 15:
+        return f"VTA shifts a swish by at most 15, got {swish.requant.shift.data}"
+    return None
+
+
 RULES: tuple[Rule, ...] = (
     quantized,
     int8,
     constant_weights,
-    ungrouped,
     shifted,
     bounded,
+    swished,
     fits,
 )
 
 
-def net_shift(op: graph.LinearOperation) -> int:
-    """By how many bits the sum goes right, for a multiplier that is a power of two."""
-    assert op.requant is not None
-    return op.requant.shift.data - (op.requant.multiplier.data.bit_length() - 1)
+OTHER_RULES: tuple[Callable[..., str | None], ...] = (
+    why_not_max,
+    why_not_average,
+    why_not_add,
+    why_not_swish,
+)
+"""Those of operations that are no products, a function for each kind."""
 
 
-def rounding_constant(op: graph.LinearOperation) -> int:
-    """What must be added before a floor shift, so that it rounds as the operation says."""
+def bias_with_rounding(op: graph.LinearOperation) -> NDArray[np.int32]:
+    """What is added to the sum of every output channel before a floor shift."""
     assert op.requant is not None
-    shift = net_shift(op)
-    return 1 << (shift - 1) if shift > 0 and op.requant.mode is Rounding.HALF_UP else 0
+    channels = graph.shape_of(op.result)[-1]
+    bias = np.full(channels, rounding_constant(op.requant), np.int32)
+    if op.bias is not None:
+        bias += _integers(op.bias).astype(np.int32)
+    return bias
 
 
 def accumulator_bound(op: graph.LinearOperation) -> int:
     """No partial sum, in any order, with rounding and left shift, exceeds this in magnitude."""
+    assert op.requant is not None
     weights = _integers(op.weights)
     most = np.abs(weights).reshape(weights.shape[0], -1).sum(axis=1) * 128
     if op.bias is not None:
         most = most + np.abs(_integers(op.bias))
-    bound = int(most.max()) + rounding_constant(op)
+    bound = int(most.max()) + rounding_constant(op.requant)
     if op.residual is not None:
         bound += 128 << op.residual_left_shift
-    return bound << max(0, -net_shift(op))
+    return bound << max(0, -net_shift(op.requant))
 
 
-def _integers(value: SSAValue) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+def _integers(value: SSAValue) -> NDArray[np.int64]:
     array = graph.constant_array(value)
     assert array is not None
     return array.astype(np.int64)
@@ -155,25 +179,44 @@ def _integers(value: SSAValue) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]
 
 def graph_contraction(op: graph.LinearOperation) -> Contraction:
     """The shape of `op` on packed tensors."""
-    has_residual, shifts = op.residual is not None, int(net_shift(op) != 0)
+    assert op.requant is not None
+    has_residual, shifts = op.residual is not None, int(net_shift(op.requant) != 0)
+    swish = _swish_vectors(op)
     if not isinstance(op, graph.Conv2dOp):
         (m, k), (n, _) = graph.shape_of(op.input), graph.shape_of(op.weights)
         return Contraction(
-            *(1, _blocks(k), 1, m, _blocks(n), 1, m), residual=has_residual, shifts=shifts
+            *(1, _blocks(k), 1, m, _blocks(n), 1, m),
+            residual=has_residual,
+            shifts=shifts,
+            swish=swish,
         )
-    batch, height, width, channels = graph.shape_of(op.input)
-    outputs, kh, kw, _ = graph.shape_of(op.weights)
+    batch, height, width, _ = graph.shape_of(op.input)
+    outputs, kh, kw, channels = graph.shape_of(op.weights)
     _, rows, columns, _ = graph.shape_of(op.result)
     (sh, sw), (dh, dw) = op.strides.get_values(), op.dilations.get_values()
     top, left, bottom, right = op.padding.get_values()
+    together, groups = groups_together(op), block_groups(op)
+    kblocks, nblocks = _blocks(channels * together), _blocks(outputs) // groups
     return Contraction(
-        *(batch, _blocks(channels), height, width, _blocks(outputs), rows, columns),
+        *(batch, kblocks, height, width, nblocks, rows, columns),
         kernel=(kh, kw),
         strides=(sh, sw),
         padding=(top, left, bottom, right),
         dilations=(dh, dw),
         residual=has_residual,
         shifts=shifts,
+        groups=groups,
+        swish=swish,
+    )
+
+
+def _swish_vectors(op: graph.LinearOperation) -> int:
+    """See `Contraction.swish`."""
+    swish = swish_after(op)
+    if swish is None:
+        return 0
+    return (
+        1 if len(swish.channel_bends) == 1 else SWISH_ROWS * _blocks(graph.shape_of(op.result)[-1])
     )
 
 

@@ -23,7 +23,18 @@ _COLOURS = {
     "store": "#e45756",
     "no-op": "#bab0ac",
 }
-_WIDTH, _ROW, _LABEL = 1200, 18, 70
+_WIDTH, _ROW, _LABEL, _MARGIN = 1200, 22, 120, 30
+_STYLE = (
+    "body{font:14px/1.4 system-ui,sans-serif;color:#222;background:#fff;margin:24px auto;"
+    "max-width:1400px;padding:0 16px}h1{font-size:22px;margin:0}header p{margin:2px 0 8px}"
+    "header{position:sticky;top:0;background:#fffffff0;padding:8px 0;border-bottom:1px solid #ddd}"
+    "ul{display:flex;flex-wrap:wrap;gap:4px 18px;list-style:none;margin:0;padding:0}"
+    "li i{display:inline-block;width:14px;height:14px;border-radius:3px;margin-right:6px;"
+    "vertical-align:-2px}section{margin:18px 0}h2{font-size:15px;margin:0 0 4px}"
+    "small{font-weight:normal;color:#666}svg{width:100%;height:auto;display:block}"
+    "text{font:12px system-ui,sans-serif;fill:#444}.end{text-anchor:end;fill:#888}"
+    ".tick{text-anchor:middle;fill:#888;font-size:11px}.lane{fill:#f3f3f3}line{stroke:#0002}"
+)
 
 
 def chrome_trace(launches: Traced) -> str:
@@ -53,31 +64,66 @@ def _name(kind: str, process: int, thread: int, name: str) -> dict[str, object]:
 
 
 def html(launches: Traced) -> str:
-    """A row per module and launch; what is too short for a pixel is drawn with its neighbour."""
+    """
+    A lane per module and launch, with the share of its busy cycles and an axis of cycles; what
+    is too short for a pixel is drawn with its neighbour.
+    """
     legend = "".join(
-        f'<span style="background:{colour}">&nbsp;&nbsp;</span> {kind}&emsp;'
-        for kind, colour in _COLOURS.items()
+        f'<li><i style="background:{colour}"></i>{kind}</li>' for kind, colour in _COLOURS.items()
     )
+    total = sum(run.cycles for _, _, run in launches)
+    count = f"{len(launches)} launch{'' if len(launches) == 1 else 'es'}"
     parts = [
-        '<!DOCTYPE html><meta charset="utf-8"><title>VTA timeline</title>',
-        "<style>body{font:13px sans-serif}h2{font-size:14px;margin:14px 0 2px}</style>",
-        f"<h1>VTA timeline</h1><p>{legend}</p>",
+        '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>VTA timeline</title>',
+        f"<style>{_STYLE}</style>",
+        f"<header><h1>VTA timeline</h1><p>{count}, {total:,} cycles</p><ul>{legend}</ul></header>",
     ]
-    for name, stream, run in launches:
-        share = f"{100 * run.gemm_share:.1f}% of cycles multiply"
-        parts.append(f"<h2>{escape(name)}: {run.cycles:,} cycles, {share}</h2>")
-        parts.append(f'<svg width="{_LABEL + _WIDTH}" height="{3 * _ROW}">')
-        for module in Module:
-            y = int(module) * _ROW
-            parts.append(f'<text x="0" y="{y + 13}">{module.name.lower()}</text>')
-            spans = [s for s in run.spans if s.module is module]
-            for kind, x, width in _pixels(spans, stream, run.cycles):
-                parts.append(
-                    f'<rect x="{_LABEL + x}" y="{y + 2}" width="{width}" height="{_ROW - 4}" '
-                    f'fill="{_COLOURS[kind]}"><title>{kind}</title></rect>'
-                )
-        parts.append("</svg>")
-    return "\n".join(parts) + "\n"
+    for number, (name, stream, run) in enumerate(launches):
+        share = f"{100 * run.gemm_share:.1f}% multiply"
+        part = f"{100 * run.cycles / total:.1f}% of all" if total else ""
+        parts.append(
+            f"<section><h2>{number}. {escape(name)} <small>{run.cycles:,} cycles, {part}; {share}; "
+            f"bound by {run.bound_by}</small></h2>"
+        )
+        parts.append(_picture(stream, run))
+        parts.append("</section>")
+    return "\n".join(parts) + "\n</html>\n"
+
+
+def _picture(stream: Sequence[Instruction], run: TimedRun) -> str:
+    """The lanes of one launch over its axis."""
+    right, bottom = _LABEL + _WIDTH, len(Module) * _ROW
+    parts = [f'<svg viewBox="0 0 {right + _MARGIN} {bottom + _ROW}" role="img">']
+    for module in Module:
+        y = int(module) * _ROW
+        busy = 100 * run.busy[module] / run.cycles if run.cycles else 0
+        parts.append(f'<text x="0" y="{y + 15}">{module.name.lower()}</text>')
+        parts.append(f'<text x="{_LABEL - 8}" y="{y + 15}" class="end">{busy:.0f}%</text>')
+        parts.append(
+            f'<rect x="{_LABEL}" y="{y + 2}" width="{_WIDTH}" height="{_ROW - 4}" class="lane"/>'
+        )
+        spans = [s for s in run.spans if s.module is module]
+        for kind, x, width in _pixels(spans, stream, run.cycles):
+            first, last = (run.cycles * at // _WIDTH for at in (x, x + width))
+            title = f"<title>{kind}, cycles {first:,} to {last:,}</title>"
+            parts.append(
+                f'<rect x="{_LABEL + x}" y="{y + 2}" width="{width}" height="{_ROW - 4}" '
+                f'fill="{_COLOURS[kind]}">{title}</rect>'
+            )
+    for cycle in _ticks(run.cycles):
+        x = _LABEL + cycle * _WIDTH // max(1, run.cycles)
+        parts.append(f'<line x1="{x}" x2="{x}" y1="0" y2="{bottom + 3}"/>')
+        parts.append(f'<text x="{x}" y="{bottom + 15}" class="tick">{cycle:,}</text>')
+    parts.append("</svg>")
+    return "\n".join(parts)
+
+
+def _ticks(cycles: int) -> range:
+    """Five to ten round numbers of cycles."""
+    step = 1
+    while cycles // step > 10:
+        step *= 5 if str(step)[0] == "1" and cycles // (step * 2) > 10 else 2
+    return range(0, cycles + 1, step)
 
 
 def _pixels(

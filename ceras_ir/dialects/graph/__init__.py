@@ -18,7 +18,7 @@ from ceras_ir.dialects.graph.constant import (
     plain_element,
     storage_type,
 )
-from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, LookupOp, SoftmaxOp, UnaryOp
+from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, SoftmaxOp, UnaryOp
 from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
 from ceras_ir.dialects.graph.layout import (
     ConcatOp,
@@ -32,6 +32,7 @@ from ceras_ir.dialects.graph.layout import (
 )
 from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
+from ceras_ir.dialects.graph.lookup import LookupOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
@@ -47,6 +48,7 @@ from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp, average_requant, rec
 from ceras_ir.dialects.graph.quantization import DequantizeOp, QuantizeOp, RequantizeOp
 from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
 from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp
+from ceras_ir.dialects.graph.swish import ShiftSwishOp
 from ceras_ir.dialects.quant import RequantAttr
 
 Graph = Dialect(
@@ -60,6 +62,7 @@ Graph = Dialect(
         UnaryOp,
         BinaryOp,
         LookupOp,
+        ShiftSwishOp,
         SoftmaxOp,
         ReshapeOp,
         TransposeOp,
@@ -116,6 +119,7 @@ __all__ = [
     "Resize",
     "ResizeOp",
     "SelectOp",
+    "ShiftSwishOp",
     "SliceOp",
     "SoftmaxOp",
     "TransposeOp",

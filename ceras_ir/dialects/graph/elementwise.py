@@ -1,10 +1,10 @@
-"""Elementwise operations of the `graph` dialect: unary, binary, table lookup, softmax."""
+"""Elementwise operations of the `graph` dialect: unary, binary, softmax."""
 
 from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    DenseIntOrFPElementsAttr,
+    DenseArrayBase,
     IntegerAttr,
     IntegerType,
     StringAttr,
@@ -32,7 +32,6 @@ from ceras_ir.dialects.graph.operation import (
     element_of,
     expect_rescaling,
     expect_shape,
-    quantized_element,
     shape_of,
     tensor_type,
 )
@@ -41,14 +40,23 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 @irdl_op_definition
 class UnaryOp(GraphOperation):
-    """`result = function(input)`, element by element, in float32; see `Function`."""
+    """
+    `result = function(input)`, element by element, in float32; see `Function`. With
+    `input_exponents` and `result_exponents`, both or neither, channel `c` (index of the last
+    dimension) stands for powers of two of what it holds:
+    `result = function(input * 2^input_exponents[c]) * 2^-result_exponents[c]`.
+    """
 
     name = "graph.unary"
+
+    MAX_EXPONENT: ClassVar = 64
 
     T: ClassVar = VarConstraint("T", base(TensorType))
 
     input = operand_def(T)
     function = prop_def(FunctionAttr)
+    input_exponents = opt_prop_def(DenseArrayBase.constr(i64))
+    result_exponents = opt_prop_def(DenseArrayBase.constr(i64))
     result = result_def(T)
 
     traits = traits_def(Pure())
@@ -59,9 +67,28 @@ class UnaryOp(GraphOperation):
             operands=[input], result_types=[input.type], properties={"function": function}
         )
 
+    @property
+    def channel_exponents(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The exponents of operand and result, one per channel, if there are any."""
+        if self.input_exponents is None or self.result_exponents is None:
+            return None
+        return (
+            tuple(int(v) for v in self.input_exponents.get_values()),
+            tuple(int(v) for v in self.result_exponents.get_values()),
+        )
+
     def verify_semantics(self) -> None:
         if self.is_quantized:
             raise VerifyException("a quantized function of one argument is 'graph.lookup'")
+        if (self.input_exponents is None) != (self.result_exponents is None):
+            raise VerifyException("exponents of operand and result go together")
+        for exponents in self.channel_exponents or ():
+            channels = (1, *shape_of(self.result))[-1]
+            if len(exponents) != channels or any(abs(e) > self.MAX_EXPONENT for e in exponents):
+                raise VerifyException(
+                    f"{channels} exponents of at most {self.MAX_EXPONENT} expected, "
+                    f"got {list(exponents)}"
+                )
 
 
 class Binary(StrEnum):
@@ -231,40 +258,6 @@ class BinaryOp(GraphOperation):
             raise VerifyException(f"'{self.kind.data}' is for integers, got {self.result.type}")
         if not is_float and self.activation is not None:
             raise VerifyException("a function of an activation is of floats; cast the result")
-
-
-@irdl_op_definition
-class LookupOp(GraphOperation):
-    """
-    `result = table[input + 128]`, element by element, on stored int8: any function of one
-    argument, within half a unit of the last place. `table` has 256 int8 entries.
-    """
-
-    name = "graph.lookup"
-
-    input = operand_def(TensorType)
-    table = prop_def(DenseIntOrFPElementsAttr)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure())
-    assembly_format = "$input `,` $table attr-dict `:` functional-type(operands, results)"
-
-    def __init__(self, input: SSAValue, table: DenseIntOrFPElementsAttr, result_element: Attribute):
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(result_element, shape_of(input))],
-            properties={"table": table},
-        )
-
-    def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
-        for value in (self.input, self.result):
-            element = quantized_element(value)
-            if element is None or element.storage.width.data != 8 or not element.is_signed:
-                raise VerifyException(f"int8 elements expected, got {value.type}")
-        table = self.table.type
-        if not isinstance(table, TensorType) or table.get_shape() != (256,):
-            raise VerifyException(f"table must be tensor<256xi8>, got {table}")
 
 
 @irdl_op_definition

@@ -192,7 +192,9 @@ class Nearest(StrEnum):
     """How a coordinate becomes an index; ONNX `nearest_mode`."""
 
     ROUND_PREFER_FLOOR = "round_prefer_floor"
+    """the nearest index; within 1e-6 of half way between two the lower"""
     ROUND_PREFER_CEIL = "round_prefer_ceil"
+    """the nearest index; within 1e-6 of half way between two the upper"""
     FLOOR = "floor"
     CEIL = "ceil"
 
@@ -202,10 +204,10 @@ class ResizeOp(GraphOperation):
     """
     Resample height and width of `input` [N, H, W, C] by `scales` [sy, sx].
 
-    The coordinate of an output index is computed in double precision as `coordinates` says
-    and becomes an index by `rounding`, clamped into the input. `linear` (float only) mixes
-    the two neighbours per dimension with float32 weights `1 - t` and `t`, first along height
-    (`a*(1-t) + b*t`), then along width. After ONNX `Resize`.
+    The coordinate of an output index is computed as `coordinates` says, scale and every step
+    rounded to float32, and becomes an index by `rounding`, clamped into the input. `linear`
+    (float only) mixes the two neighbours per dimension with float32 weights `1 - t` and `t`, first
+    along height (`a*(1-t) + b*t`), then along width. After ONNX `Resize`.
     """
 
     name = "graph.resize"

@@ -1,7 +1,10 @@
 """
 Operations that multiply and accumulate: convolution and matrix product.
 
-Both share one epilogue. In float: `activation(acc + bias + residual)`. Quantized, with
+Both share one epilogue. In float: `activation(acc + bias + residual)`, where the order of the
+sum `acc` is the target's choice, unless the operation is `ordered`: then it is
+`(...((0 + p0) + p1) + ...)` over the products of the input and the weights of one output, as the
+weights lie in memory, every product and every sum rounded to float32. Quantized, with
 stored integers and `acc` the exact sum of products of `x - zero_point(x)` and
 `w - zero_point(w)` (padding contributes nothing):
 
@@ -22,6 +25,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     TensorType,
+    UnitAttr,
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
@@ -67,6 +71,7 @@ class LinearOperation(GraphOperation, ABC):
     activation = opt_prop_def(FunctionAttr)
     requant = opt_prop_def(RequantAttr)
     residual_shift = opt_prop_def(IntegerAttr[IntegerType])
+    ordered = opt_prop_def(UnitAttr)
     result = result_def(TensorType)
 
     traits = traits_def(Pure())
@@ -103,6 +108,8 @@ class LinearOperation(GraphOperation, ABC):
                     f"residual_shift must be in [0, {MAX_RESIDUAL_SHIFT}], "
                     f"got {self.residual_left_shift}"
                 )
+        if self.ordered is not None and self.is_quantized:
+            raise VerifyException("'ordered' is of floats; integer sums are exact in any order")
         if self.activation is not None and self.is_quantized:
             raise VerifyException(
                 "a quantized operation clamps in 'requant'; other functions are 'graph.lookup'"

@@ -17,6 +17,7 @@ from ceras_ir.dialects.graph.operation import (
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.quant import UniformType
 
 
 class Compare(StrEnum):
@@ -123,6 +124,7 @@ class CastOp(GraphOperation):
     The same numbers as another plain type, element by element. To an integer of fewer bits or
     of other signedness: the low bits. From f32: the fraction dropped, then clamped to what the
     type holds, NaN being 0. To i1: whether it is not 0. To f32: rounded to nearest, ties to even.
+    A quantized number at scale 1 without zero point may become the plain integer that stores it.
     """
 
     name = "graph.cast"
@@ -139,5 +141,10 @@ class CastOp(GraphOperation):
 
     def verify_semantics(self) -> None:
         expect_shape("result", self.result, shape_of(self.input))
-        if any(quantized_element(v) is not None for v in (self.input, self.result)):
+        element = quantized_element(self.input)
+        if quantized_element(self.result) is not None or (
+            element is not None and element != UniformType(1.0, storage=element.storage)
+        ):
             raise VerifyException("quantized elements are converted by quantize and dequantize")
+        if element is not None and element_of(self.result) != element.storage:
+            raise VerifyException(f"stored integers are {element.storage}, got {self.result.type}")

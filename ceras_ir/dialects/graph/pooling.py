@@ -158,17 +158,19 @@ def average_requant(op: Pool2dOp, count: int) -> RequantAttr:
     )
 
 
-def reciprocal_requant(window: int, input: SSAValue, result_scale: float) -> RequantAttr:
+def reciprocal_requant(
+    window: int, input: SSAValue, result_scale: float, *, low: int = -128, high: int = 127
+) -> RequantAttr:
     """
     Division by `window` and the change of scale as a fixed-point multiplier.
 
     The shift is such that the multiplier of a window of one element still has 31 bits; the
     error against exact division stays below 2^-14 of a unit in the last place for sums of
-    int8 over windows up to 2^12 elements.
+    int8 over windows up to 2^12 elements, 2^-6 for sums of int16.
     """
     ratio = scale_of(input) / result_scale / window
     shift = 0
     # The multiplier of a window of one element is `window` times the full one's.
     while ratio * window * 2.0 ** (shift + 1) < 1 << 30 and shift < 40:
         shift += 1
-    return RequantAttr(shift, multiplier=int(ratio * 2.0**shift + 0.5))
+    return RequantAttr(shift, multiplier=int(ratio * 2.0**shift + 0.5), low=low, high=high)

@@ -21,12 +21,12 @@ from ceras_ir.dialects.tile.memory import (
     space_of,
     vector_rank,
 )
-from ceras_ir.dialects.tile.pooling import MaxPoolOp
+from ceras_ir.dialects.tile.pooling import AveragePoolOp, MaxPoolOp
 from ceras_ir.dialects.tile.schedule import Order, ScheduleAttr
 
 Tile = Dialect(
     "tile",
-    [Conv2dOp, MaxPoolOp, ViewOp, RotateOp, LoadOp, StoreOp, ClearOp, GemmOp, AluOp],
+    [Conv2dOp, MaxPoolOp, AveragePoolOp, ViewOp, RotateOp, LoadOp, StoreOp, ClearOp, GemmOp, AluOp],
     [ScheduleAttr],
 )
 
@@ -34,6 +34,7 @@ __all__ = [
     "LANES",
     "Alu",
     "AluOp",
+    "AveragePoolOp",
     "ClearOp",
     "Conv2dOp",
     "GemmOp",

@@ -38,15 +38,19 @@ class Conv2dOp(IRDLOperation):
     Convolution of packed buffers in DRAM, with `o`, `c` blocks of 16 channels, in int32:
 
     `acc[n, o, y, x] = bias[o] + sum over c, i, j of
-       input[n, c, y*sh + i*dh - top, x*sw + j*dw - left] . transpose(weights[o, c, i, j])`
+       input[n, g(o) + c, y*sh + i*dh - top, x*sw + j*dw - left] . transpose(weights[o, c, i, j])`
     `acc += (residual[n, o, y, x] . transpose(residual_weights)) << residual_shift`
-    `output = clamp(acc >> shift, low, high)`
+    `q = clamp(acc >> shift, low, high)`
+    `output = q`, or the int8 result of `graph.shift_swish` for `q` and its constants, rescaled half
+       up by `swish = [shift, low, high]`
 
     where positions outside `input` contribute zero and `>>` is a floor shift: rounding is in
-    `bias`. The sums must be proven to fit 32 bits. Types: input and residual
-    [N, C/16, H, W, 16], weights [O/16, C/16, KH, KW, 16 out, 16 in], residual_weights [16, 16],
-    bias [O/16, 16]. A matrix product is the convolution of an image of one row. Where
-    `uniform_bias` is given, every lane of the bias is known to hold that number.
+    `bias`. The sums must be proven to fit 32 bits. Blocks of channels are in `groups` groups, and
+    g(o) is the first input block of the group of block o. Types: input and residual
+    [N, C/16, H, W, 16], weights [O/16, C/16/groups, KH, KW, 16 out, 16 in], residual_weights
+    [16, 16], bias [O/16, 16], bends [7, O/16, 16]: the constants -k0 to -k4, then k2 and k3. A
+    matrix product is the convolution of an image of one row.
+    Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers.
     """
 
     name = "tile.conv2d"
@@ -56,22 +60,26 @@ class Conv2dOp(IRDLOperation):
     bias = operand_def(MemRefType)
     residual = opt_operand_def(MemRefType)
     residual_weights = opt_operand_def(MemRefType)
+    bends = opt_operand_def(MemRefType)
     output = operand_def(MemRefType)
     strides = prop_def(DenseArrayBase.constr(i64))
     padding = prop_def(DenseArrayBase.constr(i64))
     dilations = prop_def(DenseArrayBase.constr(i64))
+    groups = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(1, i64))
     residual_shift = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(0, i64))
     shift = prop_def(IntegerAttr[IntegerType])
     low = prop_def(IntegerAttr[IntegerType])
     high = prop_def(IntegerAttr[IntegerType])
     uniform_bias = opt_prop_def(IntegerAttr[IntegerType])
+    swish = opt_prop_def(DenseArrayBase.constr(i64))
+    uniform_bends = opt_prop_def(DenseArrayBase.constr(i64))
     schedule = opt_prop_def(ScheduleAttr)
 
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
     assembly_format = (
         "$input `,` $weights `,` $bias "
         "(`residual` $residual^ `,` $residual_weights `:` type($residual) `,` "
-        "type($residual_weights))? "
+        "type($residual_weights))? (`swish` $bends^ `:` type($bends))? "
         "`to` $output attr-dict `:` type($input) `,` type($weights) `,` type($bias) `to` "
         "type($output)"
     )
@@ -87,24 +95,33 @@ class Conv2dOp(IRDLOperation):
         strides: Sequence[int] = (1, 1),
         padding: Sequence[int] = (0, 0, 0, 0),
         dilations: Sequence[int] = (1, 1),
+        groups: int = 1,
         residual_shift: int = 0,
         shift: int = 0,
         low: int = -128,
         high: int = 127,
         uniform_bias: int | None = None,
+        bends: SSAValue | None = None,
+        swish: Sequence[int] | None = None,
+        uniform_bends: Sequence[int] | None = None,
     ):
         properties: dict[str, Attribute | None] = {
             "strides": DenseArrayBase.from_list(i64, list(strides)),
             "padding": DenseArrayBase.from_list(i64, list(padding)),
             "dilations": DenseArrayBase.from_list(i64, list(dilations)),
+            "groups": IntegerAttr(groups, i64),
             "residual_shift": IntegerAttr(residual_shift, i64),
             "shift": IntegerAttr(shift, i64),
             "low": IntegerAttr(low, i64),
             "high": IntegerAttr(high, i64),
             "uniform_bias": None if uniform_bias is None else IntegerAttr(uniform_bias, i64),
+            "swish": None if swish is None else DenseArrayBase.from_list(i64, list(swish)),
+            "uniform_bends": None
+            if uniform_bends is None
+            else DenseArrayBase.from_list(i64, list(uniform_bends)),
         }
         super().__init__(
-            operands=[input, weights, bias, *(residual or (None, None)), output],
+            operands=[input, weights, bias, *(residual or (None, None)), bends, output],
             properties=properties,
         )
 
@@ -120,7 +137,7 @@ class Conv2dOp(IRDLOperation):
         for value in self.operands:
             if space_of(value) != DRAM:
                 raise VerifyException(f"operands must be in memory dram, got {value.type}")
-            expected = i32 if value is self.bias else i8
+            expected = i32 if value in (self.bias, self.bends) else i8
             if memref_type(value).element_type != expected:
                 raise VerifyException(f"elements must be {expected}, got {value.type}")
         if len(memref_type(self.input).get_shape()) != 5:
@@ -135,13 +152,18 @@ class Conv2dOp(IRDLOperation):
             )
         n, c, h, w, _ = memref_type(self.input).get_shape()
         o, _, kh, kw, _, _ = memref_type(self.weights).get_shape()
+        groups = self.groups.value.data
+        if groups < 1 or c % groups or o % groups:
+            raise VerifyException(
+                f"groups must divide {c} input and {o} output blocks, got {groups}"
+            )
         (sh, sw), (dh, dw) = self.strides.get_values(), self.dilations.get_values()
         top, left, bottom, right = self.padding.get_values()
         oh = window_output(h, top, bottom, kh, sh, dh)
         ow = window_output(w, left, right, kw, sw, dw)
-        shapes = [
+        shapes: list[tuple[str, SSAValue, tuple[int, ...]]] = [
             ("input", self.input, (n, c, h, w, LANES)),
-            ("weights", self.weights, (o, c, kh, kw, LANES, LANES)),
+            ("weights", self.weights, (o, c // groups, kh, kw, LANES, LANES)),
             ("bias", self.bias, (o, LANES)),
             ("output", self.output, (n, o, oh, ow, LANES)),
         ]
@@ -150,6 +172,12 @@ class Conv2dOp(IRDLOperation):
         if self.residual is not None and self.residual_weights is not None:
             shapes.append(("residual", self.residual, (n, o, oh, ow, LANES)))
             shapes.append(("residual_weights", self.residual_weights, (LANES, LANES)))
+        if (self.bends is None) != (self.swish is None):
+            raise VerifyException("bends and 'swish' belong together")
+        if self.bends is not None and self.swish is not None:
+            shapes.append(("bends", self.bends, (7, o, LANES)))
+            if len(self.swish) != 3:
+                raise VerifyException(f"swish must be shift, low, high, got {self.swish}")
         for name, value, shape in shapes:
             if (got := memref_type(value).get_shape()) != shape:
                 raise VerifyException(f"{name} must have shape {shape}, got {got}")
@@ -159,8 +187,10 @@ class Conv2dOp(IRDLOperation):
             raise VerifyException(
                 f"residual_shift must be in [0, 31], got {self.residual_shift.value.data}"
             )
-        if not -128 <= self.low.value.data <= self.high.value.data <= 127:
+        bits = 8 if self.swish is None else 16
+        most = 1 << bits - 1
+        if not -most <= self.low.value.data <= self.high.value.data < most:
             raise VerifyException(
-                f"[low, high] must be a range of int8, got "
+                f"[low, high] must be a range of int{bits}, got "
                 f"[{self.low.value.data}, {self.high.value.data}]"
             )

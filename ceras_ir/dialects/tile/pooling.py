@@ -1,9 +1,18 @@
-"""The maximum pooling of a kernel before it is cut into blocks."""
+"""The poolings of a kernel before they are cut into blocks."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, MemRefType, i8, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    i8,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
@@ -17,8 +26,51 @@ from ceras_ir.dialects.graph.operation import window_output
 from ceras_ir.dialects.tile.memory import DRAM, LANES, memref_type, space_of
 
 
+class _PoolOp(IRDLOperation):
+    """What both poolings share: windows over planes."""
+
+    kernel = prop_def(DenseArrayBase.constr(i64))
+    strides = prop_def(DenseArrayBase.constr(i64))
+    padding = prop_def(DenseArrayBase.constr(i64))
+
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def verify_windows(
+        self,
+        source: SSAValue,
+        target: SSAValue,
+        *constants: tuple[str, SSAValue, tuple[int, ...]],
+    ) -> None:
+        """Check geometry and types; `constants` are other operands with the expected shapes."""
+        for value in self.operands:
+            if space_of(value) != DRAM:
+                raise VerifyException(f"operands must be in memory dram, got {value.type}")
+        for name, length in (("kernel", 2), ("strides", 2), ("padding", 4)):
+            values = getattr(self, name).get_values()
+            if len(values) != length or min(values) < (name != "padding"):
+                raise VerifyException(f"{name} must be {length} integers, got {list(values)}")
+        shape = memref_type(source).get_shape()
+        if len(shape) != 5:
+            raise VerifyException(f"input must be [N, C/16, H, W, 16], got {source.type}")
+        n, c, h, w, _ = shape
+        (kh, kw), (sh, sw) = self.kernel.get_values(), self.strides.get_values()
+        top, left, bottom, right = self.padding.get_values()
+        oh = window_output(h, top, bottom, kh, sh, 1)
+        ow = window_output(w, left, right, kw, sw, 1)
+        for name, value, expected in (
+            ("input", source, (n, c, h, w, LANES)),
+            *constants,
+            ("output", target, (n, c, oh, ow, LANES)),
+        ):
+            element = i32 if name == "bias" else i8
+            if memref_type(value).element_type != element:
+                raise VerifyException(f"{name} must be {element}, got {value.type}")
+            if (got := memref_type(value).get_shape()) != expected:
+                raise VerifyException(f"{name} must have shape {expected}, got {got}")
+
+
 @irdl_op_definition
-class MaxPoolOp(IRDLOperation):
+class MaxPoolOp(_PoolOp):
     """
     Maximum over windows of a packed buffer in DRAM, lane by lane:
 
@@ -34,11 +86,7 @@ class MaxPoolOp(IRDLOperation):
     input = operand_def(MemRefType)
     identity = operand_def(MemRefType)
     output = operand_def(MemRefType)
-    kernel = prop_def(DenseArrayBase.constr(i64))
-    strides = prop_def(DenseArrayBase.constr(i64))
-    padding = prop_def(DenseArrayBase.constr(i64))
 
-    irdl_options = (ParsePropInAttrDict(),)
     assembly_format = (
         "$input `,` $identity `to` $output attr-dict `:` type($input) `,` type($identity) `to` "
         "type($output)"
@@ -61,25 +109,75 @@ class MaxPoolOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        for value in self.operands:
-            if space_of(value) != DRAM or memref_type(value).element_type != i8:
-                raise VerifyException(f"operands must be i8 in memory dram, got {value.type}")
-        for name, length in (("kernel", 2), ("strides", 2), ("padding", 4)):
-            values = getattr(self, name).get_values()
-            if len(values) != length or min(values) < (name != "padding"):
-                raise VerifyException(f"{name} must be {length} integers, got {list(values)}")
-        shape = memref_type(self.input).get_shape()
-        if len(shape) != 5:
-            raise VerifyException(f"input must be [N, C/16, H, W, 16], got {self.input.type}")
-        n, c, h, w, _ = shape
-        (kh, kw), (sh, sw) = self.kernel.get_values(), self.strides.get_values()
-        top, left, bottom, right = self.padding.get_values()
-        oh = window_output(h, top, bottom, kh, sh, 1)
-        ow = window_output(w, left, right, kw, sw, 1)
-        for name, value, expected in (
-            ("input", self.input, (n, c, h, w, LANES)),
-            ("identity", self.identity, (LANES, LANES)),
-            ("output", self.output, (n, c, oh, ow, LANES)),
-        ):
-            if (got := memref_type(value).get_shape()) != expected:
-                raise VerifyException(f"{name} must have shape {expected}, got {got}")
+        identity = ("identity", self.identity, (LANES, LANES))
+        self.verify_windows(self.input, self.output, identity)
+
+
+@irdl_op_definition
+class AveragePoolOp(_PoolOp):
+    """
+    Scaled sum over windows of a packed buffer in DRAM, lane by lane, in int32:
+
+    `sum[n, c, y, x, t] = sum over i, j of
+       input[n, c, y*sh + i - top, x*sw + j - left] . transpose(weights[t])`
+    `acc = sum[0]`, or `acc = (sum[0] << 7) + sum[1]` where there are two tiles of weights
+    `output = clamp((acc + bias) >> shift, low, high)`
+
+    where positions outside `input` contribute zero and `>>` floors. Types: input and output
+    [N, C/16, H, W, 16], int8; weights [1 or 2, 16, 16], int8; bias [16], int32, every lane the
+    same number `addend`.
+    """
+
+    name = "tile.average_pool"
+
+    DIGIT_BITS: ClassVar = 7
+
+    input = operand_def(MemRefType)
+    weights = operand_def(MemRefType)
+    bias = operand_def(MemRefType)
+    output = operand_def(MemRefType)
+    addend = prop_def(IntegerAttr[IntegerType])
+    shift = prop_def(IntegerAttr[IntegerType])
+    low = prop_def(IntegerAttr[IntegerType])
+    high = prop_def(IntegerAttr[IntegerType])
+
+    assembly_format = (
+        "$input `,` $weights `,` $bias `to` $output attr-dict `:` type($input) `,` "
+        "type($weights) `,` type($bias) `to` type($output)"
+    )
+
+    def __init__(
+        self,
+        input: SSAValue,
+        weights: SSAValue,
+        bias: SSAValue,
+        output: SSAValue,
+        *,
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        padding: Sequence[int],
+        addend: int,
+        shift: int,
+        low: int,
+        high: int,
+    ):
+        windows = {"kernel": kernel, "strides": strides, "padding": padding}
+        numbers = {"addend": addend, "shift": shift, "low": low, "high": high}
+        properties: dict[str, Attribute] = {
+            **{k: DenseArrayBase.from_list(i64, list(v)) for k, v in windows.items()},
+            **{k: IntegerAttr(v, i64) for k, v in numbers.items()},
+        }
+        super().__init__(operands=[input, weights, bias, output], properties=properties)
+
+    def verify_(self) -> None:
+        tiles = memref_type(self.weights).get_shape()[0]
+        if tiles not in (1, 2):
+            raise VerifyException(f"one or two tiles of weights expected, got {tiles}")
+        weights = ("weights", self.weights, (tiles, LANES, LANES))
+        bias = ("bias", self.bias, (LANES,))
+        self.verify_windows(self.input, self.output, weights, bias)
+        if not 0 <= self.shift.value.data <= 31:
+            raise VerifyException(f"shift must be in [0, 31], got {self.shift.value.data}")
+        low, high = self.low.value.data, self.high.value.data
+        if not -128 <= low <= high <= 127:
+            raise VerifyException(f"[low, high] must be a range of int8, got [{low}, {high}]")

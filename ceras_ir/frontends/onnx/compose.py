@@ -17,6 +17,7 @@ from ceras_ir.dialects.graph import (
     Compare,
     CompareOp,
     ConcatOp,
+    DequantizeOp,
     Function,
     FunctionAttr,
     GatherOp,
@@ -27,6 +28,7 @@ from ceras_ir.dialects.graph import (
     element_of,
 )
 from ceras_ir.dialects.graph.elementwise import broadcast_shape
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.values import Value
 
@@ -74,8 +76,16 @@ class Composer:
         return self.emitter.emit(SelectOp(*map(self.emitter.materialize, operands)))
 
     def cast(self, x: Value, element: Attribute = f32) -> Value:
-        """`x` with elements of another type."""
+        """`x` with elements of another type; stored integers are numbers at scale 1 only."""
         value = self.emitter.materialize(x)
+        if isinstance(known := element_of(value), UniformType):
+            if known != UniformType(1.0, storage=known.storage):
+                raise self.emitter.node.unsupported(
+                    f"the integers of {known} as numbers of another type; put a DequantizeLinear "
+                    "in place of the cast"
+                )
+            op = DequantizeOp(value) if element == f32 else CastOp(value, known.storage)
+            value = self.emitter.emit(op)
         return value if element_of(value) == element else self.emitter.emit(CastOp(value, element))
 
     def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> SSAValue:

@@ -6,7 +6,8 @@ Values keep the model's own layout (NCHW) between nodes; importers of operators 
 them. `eliminate-transposes` takes these out again.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Generator, Hashable, Sequence
+from contextlib import contextmanager
 from math import prod
 
 import numpy as np
@@ -15,13 +16,16 @@ from xdsl.dialects.builtin import IntegerType, NameLoc, NoneAttr, StringAttr
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.analysis.precision import FLOAT, PRECISION
 from ceras_ir.dialects.graph import (
     Binary,
     BinaryOp,
     ConstantOp,
+    Conv2dOp,
     DequantizeOp,
     FunctionAttr,
     GraphOperation,
+    Pool2dOp,
     ReshapeOp,
     TransposeOp,
     UnaryOp,
@@ -64,6 +68,7 @@ class Emitter:
         """What the model's tensor names stand for so far."""
         self.node = Node(_NO_NODE, 0)
         """The node being imported, to which errors and locations refer."""
+        self._precision: StringAttr | None = None
         self._materialized: dict[tuple[Hashable, ...], SSAValue] = {}
 
     # Operands of the node.
@@ -120,9 +125,18 @@ class Emitter:
 
     # Operations.
 
+    @contextmanager
+    def in_float(self) -> Generator[None]:
+        """What is emitted here stays float when the network is quantized."""
+        before, self._precision = self._precision, StringAttr(FLOAT)
+        yield
+        self._precision = before
+
     def emit(self, op: GraphOperation) -> SSAValue:
         """Append `op`; what its verifier refuses is an error of the node."""
         op.location = name_loc(self.node.name)
+        if self._precision is not None:
+            op.attributes[PRECISION] = self._precision
         if not op.ADMITS_INTEGERS:
             for value in op.operands:
                 if isinstance(element := element_of(value), IntegerType):
@@ -134,8 +148,15 @@ class Emitter:
             op.verify()
         except VerifyException as e:
             raise self.node.wrong(str(e)) from None
-        if prod(shape_of(op.output)) > MAX_ELEMENTS:
-            raise self.node.wrong(f"a result of shape {list(shape_of(op.output))} is too large")
+        shapes = [shape_of(op.output)]
+        if isinstance(op, Conv2dOp | Pool2dOp):
+            # With its padding, which somebody may have to write out.
+            n, h, w, c = shape_of(op.input)
+            top, left, bottom, right = op.padding.get_values()
+            shapes.append((n, top + h + bottom, left + w + right, c))
+        for shape in shapes:
+            if prod(shape) > MAX_ELEMENTS:
+                raise self.node.wrong(f"a result of shape {list(shape)} is too large")
         self.block.add_op(op)
         return op.output
 

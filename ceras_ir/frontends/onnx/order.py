@@ -13,6 +13,7 @@ from ceras_ir.frontends.onnx.node import Node
 
 VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
     "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "QuantizeLinear", "DequantizeLinear",
+    "com.microsoft::QuantizeLinear", "com.microsoft::DequantizeLinear",
 }  # fmt: skip
 """Operators whose importers give constants for constant operands (or, for shapes, any)."""
 

@@ -42,6 +42,17 @@ class QuantizedConstant(Constant):
             element=element,
         )
 
+    def scaled(self, factor: float) -> QuantizedConstant:
+        """The numbers times `factor`, which is positive: the same integers at other scales."""
+        element = UniformType(
+            [scale.data * factor for scale in self.element.scales],
+            [point.data for point in self.element.zero_points],
+            storage=self.element.storage,
+            axis=self.element.axis.data if isinstance(self.element.axis, IntAttr) else None,
+        )
+        made = self.make(self.name, self.shape, self.stored, element)
+        return replace(made, key=self._key("scale", factor))
+
     def transposed(self, permutation: Sequence[int]) -> Constant:
         order = tuple(permutation)
         element = self.element

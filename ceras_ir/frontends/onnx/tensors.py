@@ -18,7 +18,7 @@ from ceras_ir.frontends.onnx.model_file import read_external
 
 Array: TypeAlias = NDArray[np.generic]
 
-MAX_ELEMENTS = (1 << 31) - 1
+MAX_ELEMENTS = 1 << 28
 """Elements of the largest tensor that is taken."""
 
 DTYPES: dict[int, np.dtype[np.generic]] = {
@@ -57,7 +57,7 @@ def tensor_shape(tensor: onnx.TensorProto) -> tuple[int, ...]:
     if any(extent < 0 for extent in shape):
         raise ValueError(f"shape {list(shape)} has a negative extent")
     if prod(shape) > MAX_ELEMENTS:
-        raise ValueError(f"shape {list(shape)} has more than 2^31 - 1 elements")
+        raise ValueError(f"shape {list(shape)} has more than 2^28 elements")
     return shape
 
 

@@ -1,6 +1,7 @@
 """
 Canonical forms of reshapes and transposes: none that is an identity, never two in a row, never
-on a constant, and a reshape wherever a transpose only moves dimensions of extent 1.
+on a constant, and a reshape wherever a transpose only moves dimensions of extent 1. Nor are
+there two slices in a row, which exporters write one dimension at a time.
 """
 
 from xdsl.dialects.builtin import DenseResourceAttr
@@ -10,6 +11,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from ceras_ir.dialects.graph import (
     ConstantOp,
     ReshapeOp,
+    SliceOp,
     TransposeOp,
     element_of,
     quantized_element,
@@ -80,6 +82,31 @@ class MergeTransposes(RewritePattern):
         rewriter.replace(op, merged)
 
 
+class MergeSlices(RewritePattern):
+    """`slice(slice(x))` is one slice of `x`, which reads no more elements."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SliceOp, rewriter: PatternRewriter, /):
+        inner = op.input.owner
+        if not isinstance(inner, SliceOp) or is_per_axis(op.input):
+            return
+        sizes, steps = shape_of(op.result), inner.strides.get_values()
+        # Where one element is left a stride means nothing, and may be of any size.
+        strides = [
+            step * stride if size > 1 else 1
+            for step, stride, size in zip(steps, op.strides.get_values(), sizes, strict=True)
+        ]
+        starts = [
+            first + step * start
+            for first, step, start in zip(
+                inner.starts.get_values(), steps, op.starts.get_values(), strict=True
+            )
+        ]
+        merged = SliceOp(inner.input, starts, sizes, strides)
+        merged.location = op.location
+        rewriter.replace(op, merged)
+
+
 class TransposeToReshape(RewritePattern):
     """A transpose that keeps the order of all dimensions but those of extent 1 moves nothing."""
 
@@ -120,7 +147,8 @@ LAYOUT_PATTERNS: tuple[RewritePattern, ...] = (
     RemoveIdentityLayout(),
     MergeReshapes(),
     MergeTransposes(),
+    MergeSlices(),
     TransposeToReshape(),
     FoldConstantLayout(),
 )
-"""For `ReshapeOp` and `TransposeOp`."""
+"""For `ReshapeOp`, `TransposeOp` and `SliceOp`."""

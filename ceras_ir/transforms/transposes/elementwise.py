@@ -33,13 +33,20 @@ from ceras_ir.transforms.transposes.order import (
 OneOperand = UnaryOp | LookupOp | QuantizeOp | DequantizeOp | RequantizeOp
 
 
+def _has_channels(op: OneOperand) -> bool:
+    """Whether what is computed depends on the index of the last dimension."""
+    if isinstance(op, UnaryOp):
+        return op.channel_exponents is not None
+    return is_per_axis(op.result) or (isinstance(op, LookupOp) and op.rows is not None)
+
+
 class SinkTransposeThroughUnary(RewritePattern):
     """`f(transpose(x))` is `transpose(f(x))`: each element is computed from itself alone."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: OneOperand, rewriter: PatternRewriter, /):
         transpose = op.input.owner
-        if not isinstance(transpose, TransposeOp) or is_per_axis(op.result):
+        if not isinstance(transpose, TransposeOp) or _has_channels(op):
             return
         new = rebuilt(op, [transpose.input], shape_of(transpose.input))
         replace_below(op, new, permutation_of(transpose), rewriter)
@@ -51,7 +58,7 @@ class SinkReshapeThroughUnary(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: OneOperand, rewriter: PatternRewriter, /):
         reshape = op.input.owner
-        if not isinstance(reshape, ReshapeOp) or is_per_axis(op.result):
+        if not isinstance(reshape, ReshapeOp) or _has_channels(op):
             return
         new = rebuilt(op, [reshape.input], shape_of(reshape.input))
         below = ReshapeOp(new.output, shape_of(op.result))

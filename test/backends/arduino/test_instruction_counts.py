@@ -9,7 +9,8 @@ import pytest
 from ceras_ir.backends.arduino.emulator import available
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks/cortex_m4.py"
-ASKED = {"3x3, C = 32": 1.07, "1x1, K = 32": 1.3, "FC 256 to 64": 1.75}
+ASKED = {"3x3, C = 32": 0.60, "1x1, K = 32": 1.1, "FC 256 to 64": 1.5, "depthwise 3x3": 3.2}
+"""The aims; nobody named one for depthwise layers."""
 
 
 @pytest.mark.slow
@@ -23,6 +24,6 @@ def test_int8_layers_take_no_more_than_asked(flags: str):
     for line in done.stdout.splitlines():
         for name in ASKED:
             if line.startswith(name):
-                counted[name] = float(line.removeprefix(name).split()[1])
+                counted[name] = float(line.removeprefix(name).split()[2])
     assert counted.keys() == ASKED.keys()
     assert all(counted[name] <= ASKED[name] for name in ASKED), counted

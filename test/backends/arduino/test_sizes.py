@@ -10,7 +10,7 @@ from backends.arduino.networks import colour_mlp
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.arduino import emulator
-from ceras_ir.backends.arduino.board import load_board
+from ceras_ir.backends.arduino.board import board_names, load_board
 from ceras_ir.backends.arduino.emit import printed_model
 from ceras_ir.backends.arduino.sizes import CODE_MARGIN, Footprint
 from ceras_ir.backends.c.emitter import emit
@@ -33,6 +33,7 @@ BOARD = load_board("uno_r4_wifi")
 ROOMY = replace(BOARD, flash_bytes=4 << 20, sram_bytes=4 << 20)
 SHARED = Path(__file__).parents[4] / "shared/models"
 LINKER_SLACK = 64
+CALLER = '#include "model.h"\nfloat x[3], y[3];\nint main(void) { return model_run(x, y); }\n'
 
 
 def elf_sizes(
@@ -85,6 +86,23 @@ def test_sizes_of_real_networks(tmp_path: Path, name: str, quantize: str):
     agree(*elf_sizes(read_network(str(path)), options, tmp_path))
 
 
+@needs_arm
+@pytest.mark.slow
+@pytest.mark.parametrize("name", board_names())
+def test_every_board_compiles_and_links(tmp_path: Path, name: str):
+    """With the flags of its core, within its memories, and no larger than predicted."""
+    board = load_board(name)
+    built = build(colour_mlp(40, zeros=0.9), BuildOptions("arduino", board=name))
+    write_artefacts(tmp_path, built.files())
+    assert built.footprint is not None
+    caller = tmp_path / "caller.c"
+    caller.write_text(CALLER)
+    sketch = tmp_path / "model"
+    sources = [caller, *sorted(sketch.glob("*.c"))]
+    elf = emulator.build_elf(sources, board, tmp_path, include=[sketch], flags=("-Os",))
+    agree(built.footprint, emulator.sizes(elf))
+
+
 def refusal(module: ModuleOp, options: BuildOptions) -> str:
     with pytest.raises(UnsupportedError) as caught:
         build(module, options)
@@ -134,7 +152,8 @@ def test_auto_compresses_only_as_far_as_the_board_asks_for():
         return [layer.op for layer in built.layers]
 
     assert scales(40, 0.0) == ["matmul dense"] * 3
-    assert scales(40, 0.95)[1] == "matmul csr_delta8"
+    assert scales(40, 0.95)[1] == "matmul code"  # 80 weights are left
+    assert scales(200, 0.95)[1] == "matmul csr_delta8"
     # 4 bytes a weight are too many, and there is nothing to leave out.
     assert scales(300, 0.0)[1] == "matmul dense int8"
     assert scales(1200, 0.95)[1] == "matmul csr_delta8 int8"
@@ -159,7 +178,7 @@ def test_the_board_is_a_file_too(tmp_path: Path):
     board.write_text(text + "flash = 3\n")
     with pytest.raises(InputError, match="no field 'flash'"):
         load_board(str(board))
-    with pytest.raises(InputError, match="unknown Arduino board 'uno', known are nano_33_ble"):
+    with pytest.raises(InputError, match="unknown Arduino board 'uno', known are due, nano_33_ble"):
         load_board("uno")
 
 
@@ -175,9 +194,7 @@ def test_the_largest_networks_asked_for_link(
     built = build(colour_mlp(hidden, zeros=zeros), BuildOptions("arduino", encoding=encoding))
     write_artefacts(tmp_path, built.files())
     caller = tmp_path / "caller.c"
-    caller.write_text(
-        '#include "model.h"\nfloat x[3], y[3];\nint main(void) { return model_run(x, y); }\n'
-    )
+    caller.write_text(CALLER)
     sketch = tmp_path / "model"
     sources = [caller, *sorted(sketch.glob("*.c"))]
     emulator.build_elf(sources, BOARD, tmp_path, include=[sketch], flags=("-Os",))

@@ -97,6 +97,14 @@ def make(directory: Path, *variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def test_weights_are_written_once():
+    """However many kernels read them; biases come in variants."""
+    text = contents(emit(place(small_network())))["model_weights.c"].decode("ascii")
+    weights = [line for line in text.splitlines() if "const union" in line and "_weights " in line]
+    assert weights and len(weights) == len(set(weights))
+    assert text.count("const union") > len(weights)
+
+
 def test_output_is_deterministic():
     module = place(small_network())
     first, again = contents(emit(module)), contents(emit(place(small_network())))

@@ -1,12 +1,17 @@
 """Register tiles against the interpreter: shapes that fill vectors, and those that do not."""
 
+import platform
+from io import BytesIO
+from itertools import product
+
 import numpy as np
 import pytest
-from c_harness import Array, Values, check, constant, make_network
+from c_harness import Array, Values, check, constant, make_network, place
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
     IntegerType,
+    ModuleOp,
     Signedness,
     TensorType,
     i8,
@@ -14,6 +19,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.register_tiles import REGISTERS, choose_tile, strip_length
 from ceras_ir.dialects import graph
@@ -22,11 +28,16 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 u8 = IntegerType(8, Signedness.UNSIGNED)
 OUT = UniformType(1.0)
 
-FLAGS = ("-O1", "-march=native", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+SANITIZED = ("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+FLAGS = (*SANITIZED, "-march=native")
 
+X86 = platform.machine() in ("x86_64", "AMD64")
 BUILDS = {
     "tiles": FLAGS,
     "loops": (*FLAGS, "-DMODEL_LANES=0"),
+    "avx2": (*SANITIZED, "-mavx2") if X86 else FLAGS,
+    # On a processor with AVX-512 VNNI the same instructions as AVX-VNNI has.
+    "256": (*FLAGS, "-DMODEL_LANES=8") if X86 else FLAGS,
 }
 
 SHAPES = [
@@ -42,11 +53,12 @@ SHAPES = [
 ]  # fmt: skip
 
 DEPTHWISE = [
-    ((1, 9, 7, 16), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    ((1, 9, 7, 64), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((2, 10, 11, 40), (3, 3), (2, 2), (0, 0, 1, 1), (1, 1)),
-    ((1, 12, 6, 7), (4, 5), (1, 3), (3, 0, 2, 4), (2, 1)),
+    ((1, 12, 6, 45), (4, 5), (1, 3), (3, 0, 2, 4), (2, 1)),
     ((1, 6, 6, 33), (1, 2), (1, 1), (0, 0, 0, 0), (1, 3)),
-    ((1, 3, 3, 16), (3, 3), (1, 1), (0, 0, 0, 0), (1, 1)),
+    ((1, 3, 3, 32), (3, 3), (1, 1), (0, 0, 0, 0), (1, 1)),
+    ((1, 5, 4, 16), (2, 2), (1, 1), (1, 0, 0, 1), (1, 1)),
 ]
 
 
@@ -102,14 +114,19 @@ def layer(
     return convolution(constant(stored(rng, skip, shape), skip))
 
 
-@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
-@pytest.mark.parametrize("workspace", [0, 1 << 17])
-@pytest.mark.parametrize("storage", [i8, u8], ids=str)
-def test_convolutions(storage: IntegerType, workspace: int, flags: tuple[str, ...]):
+@pytest.mark.parametrize(
+    ("build", "storage", "workspace"),
+    [
+        *product(("tiles", "loops"), (i8, u8), (0, 1 << 17)),
+        *(("avx2", i8, 1 << 17), ("avx2", u8, 0), ("256", i8, 0), ("256", u8, 1 << 17)),
+    ],
+)
+def test_convolutions(build: str, storage: IntegerType, workspace: int):
     """Every shape with every kind of epilogue, in one strip and in many."""
+    flags = BUILDS[build]
     element = UniformType(1.0, 0 if storage == i8 else 77, storage=storage)
 
-    def build(*inputs: SSAValue) -> Values:
+    def layers(*inputs: SSAValue) -> Values:
         return [
             layer(i + 10 * k, x, element, o, kernel, stride, padding, (d, 1), 1)
             for i, (x, (_, o, kernel, stride, padding, d)) in enumerate(
@@ -118,7 +135,7 @@ def test_convolutions(storage: IntegerType, workspace: int, flags: tuple[str, ..
             for k in range(2 if workspace else 3)
         ]
 
-    module = make_network([(element, s[0]) for s in SHAPES], build)
+    module = make_network([(element, s[0]) for s in SHAPES], layers)
     check(module, options=COptions(workspace=workspace), flags=flags)
 
 
@@ -137,7 +154,37 @@ def test_depthwise(point: int, flags: tuple[str, ...]):
     check(make_network([(element, s[0]) for s in DEPTHWISE], build), flags=flags)
 
 
-@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
+@pytest.mark.parametrize("flags", (FLAGS, BUILDS["256"]), ids=("512", "256"))
+def test_threads(flags: tuple[str, ...]):
+    """Layers large enough to be shared, with tiles that overlap; several columns of threads."""
+    shapes = [
+        ((1, 23, 25, 32), 40, (3, 3), (1, 1), (1, 1, 1, 1), 1),
+        ((2, 17, 17, 96), 48, (1, 1), (1, 1), (0, 0, 0, 0), 1),
+        ((1, 40, 50, 64), 64, (3, 3), (1, 1), (1, 1, 1, 1), 64),
+    ]
+    element = UniformType(1.0, 3)
+
+    def layers(*inputs: SSAValue) -> Values:
+        return [
+            layer(seed, x, element, o, kernel, stride, padding, (1, 1), groups)
+            for x, (_, o, kernel, stride, padding, groups) in zip(inputs, shapes, strict=True)
+            for seed in (0, 2)
+        ]
+
+    module = make_network([(element, s[0]) for s in shapes], layers)
+    assert source(module).count("  MODEL_THREADS(") == 2 * len(shapes)
+    check(module, flags=(*flags, "-fopenmp"))
+
+
+def source(module: ModuleOp) -> str:
+    """The generated `model.c`."""
+    files = emit(place(module.clone()), COptions())
+    (file,) = (f for f in files if f.path == "model.c")
+    file.write(stream := BytesIO())
+    return stream.getvalue().decode()
+
+
+@pytest.mark.parametrize("flags", (FLAGS, BUILDS["loops"]), ids=("tiles", "loops"))
 def test_lookup(flags: tuple[str, ...]):
     """Every index, in whole vectors and in what is left of them."""
     entries = np.random.default_rng(0).permutation(256).astype(np.uint8).tobytes()

@@ -87,7 +87,7 @@ def close(actual: Array, expected: Array, tolerance: float) -> None:
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-def agree(module: ModuleOp, tolerance: float = 0.0) -> None:
+def agree(module: ModuleOp, tolerance: float = 0.0, flags: Sequence[str] = SANITIZERS) -> None:
     """Run a module in the interpreter and in the engine; every layer must be bit-equal."""
     main = module.body.block.first_op
     assert isinstance(main, FuncOp)
@@ -106,7 +106,7 @@ def agree(module: ModuleOp, tolerance: float = 0.0) -> None:
     with tempfile.NamedTemporaryFile(suffix=".nnet") as file:
         file.write(written(module))
         file.flush()
-        model = NnetModel(Path(file.name), SANITIZERS)
+        model = NnetModel(Path(file.name), flags)
         actual = model.run(inputs, lambda _, data: got.append(data))
     assert len(got) == len(expected)
     for i, (data, array) in enumerate(zip(got, expected, strict=True)):

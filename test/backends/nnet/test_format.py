@@ -48,6 +48,22 @@ def offset_of(file: NnetFile, data: bytes, section: str) -> int:
     return int.from_bytes(data[entry + 8 : entry + 16], "little")
 
 
+def test_the_file_is_hardly_larger_than_its_constants():
+    """At most 3% on int8 weights and int32 biases: 49 layers of 64 channels, as networks have."""
+    net = Network([((1, 8, 8, 64), INT8)])
+    (x,) = net.inputs
+    constants = 0
+    for i in range(49):
+        weights = net.constant(random_array((64, 3, 3, 64), INT8, i), INT8)
+        bias = net.constant(np.arange(64, dtype=np.int32) + i, INT32)
+        op = graph.Conv2dOp(
+            x, weights, bias, result_element=INT8, padding=(1, 1, 1, 1), requant=RequantAttr(12)
+        )
+        x = net.add(op, Device.FPGA)
+        constants += 64 * 9 * 64 + 4 * 64
+    assert constants <= len(written(net.module(x))) <= 1.03 * constants
+
+
 def test_round_trip():
     file = read(written(example()))
     assert [layer.opcode for layer in file.layers] == ["quantize", "matmul", "dequantize"]

@@ -56,6 +56,8 @@ def every_operator() -> bytes:
     c = net.add(
         graph.BinaryOp(Binary.MUL, c, net.constant(np.ones(2, np.float32)), result_element=f32)
     )
+    for kind in (Binary.DIV, Binary.MIN, Binary.MAX):
+        c = net.add(graph.BinaryOp(kind, c, c, result_element=f32))
     c = net.add(graph.UnaryOp(c, FunctionAttr(Function.SWISH)))
     flat = net.add(graph.ReshapeOp(c, (1, 20)))
     matrix = net.constant(random_array((7, 20), f32, 3))

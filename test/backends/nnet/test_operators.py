@@ -34,6 +34,7 @@ from ceras_ir.dialects.graph import (
     Pool,
     Resize,
 )
+from ceras_ir.dialects.graph.elementwise import QUANTIZED_BINARIES
 from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
@@ -127,6 +128,38 @@ def test_convolution(
 ):  # fmt: skip
     net = Network([(shape, INT8)])
     agree(net.module(convolve(net, net.inputs[0], weights, device, **options)))
+
+
+BLOCKS: list[tuple[tuple[int, ...], tuple[int, ...], Convolution]] = [
+    ((1, 3, 300, 3), (20, 3, 3, 3), {"padding": (1, 1, 1, 1)}),
+    ((1, 40, 9, 70), (17, 3, 3, 70), {"padding": (0, 1, 2, 1)}),
+    ((2, 9, 15, 5), (270, 1, 1, 5), {}),
+    ((1, 40, 100, 80), (2, 3, 3, 80), {"strides": (1, 2), "padding": (1, 0, 1, 0)}),
+    ((1, 31, 100, 80), (3, 2, 2, 80), {"strides": (5, 4), "dilations": (3, 1)}),
+]
+"""
+More pixels, products, channels and rows than one block of the FPGA's circuit has: parts of a row;
+K-blocks over several rows; a product of two images; a line buffer that goes round; rows skipped.
+"""
+
+
+@pytest.mark.parametrize(("shape", "weights", "options"), BLOCKS)
+def test_blocks_of_the_circuit(
+    shape: tuple[int, ...],
+    weights: tuple[int, ...], options: Convolution,
+):  # fmt: skip
+    net = Network([(shape, INT8)])
+    agree(net.module(convolve(net, net.inputs[0], weights, Device.FPGA, **options)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-D__SYNTHESIS__"])
+def test_blocks_on_other_processors(flags: str):
+    """The array is another for each set of instructions, and plain loops where synthesized."""
+    for shape, weights, options in BLOCKS:
+        net = Network([(shape, INT8)])
+        y = convolve(net, net.inputs[0], weights, Device.FPGA, **options)
+        agree(net.module(y), flags=("-O1", "-Wno-unknown-pragmas", flags))
 
 
 @pytest.mark.parametrize(
@@ -236,12 +269,28 @@ def test_pools_of_other_types(kernel: tuple[int, int], window: Windows, element:
 def test_binaries(kind: Binary, lhs: tuple[int, ...], rhs: tuple[int, ...]):
     net = Network([(lhs, INT8), (rhs, UINT8), (lhs, f32), (rhs, f32)])
     a, b, c, d = net.inputs
-    shifts = (0, 0) if kind is Binary.MUL else (5, 2)
-    requant = RequantAttr(4, rounding=Rounding.HALF_AWAY)
-    quantized = graph.BinaryOp(kind, a, b, result_element=INT8, shifts=shifts, requant=requant)
     activation = FunctionAttr(Function.LEAKY_RELU, (0.1,))
-    floating = graph.BinaryOp(kind, c, d, result_element=f32, activation=activation)
-    agree(net.module(net.add(quantized), net.add(floating)))
+    results = [graph.BinaryOp(kind, c, d, result_element=f32, activation=activation)]
+    if kind in QUANTIZED_BINARIES:
+        shifts = (0, 0) if kind is Binary.MUL else (5, 2)
+        requant = RequantAttr(4, rounding=Rounding.HALF_AWAY)
+        op = graph.BinaryOp(kind, a, b, result_element=INT8, shifts=shifts, requant=requant)
+        results.append(op)
+    agree(net.module(*(net.add(op) for op in results)))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [k for k in BINARIES if k not in QUANTIZED_BINARIES])
+def test_float_binaries_at_the_edges(kind: Binary):
+    """Every pair of zeros of both signs, infinities, NaN, and what over- and underflows."""
+    edges = np.array([0.0, -0.0, 1e-45, -3, 7, 3e38, np.inf, -np.inf, np.nan], np.float32)
+    net = Network([])
+    lhs, rhs = net.constant(edges[:, None]), net.constant(edges)
+    bounded = net.add(graph.BinaryOp(kind, lhs, rhs, result_element=f32))
+    # 1 / x tells the zeros apart.
+    one = net.constant(np.ones(1, np.float32))
+    op = graph.BinaryOp(Binary.DIV, one, bounded, result_element=f32)
+    agree(net.module(net.add(op), bounded))
 
 
 def test_addition_in_the_fpga():
@@ -399,3 +448,15 @@ def test_padding(
     value = FloatAttr(-2.5, f32) if element == f32 else IntegerAttr(-7, i64)
     op = graph.PadOp(Pad.CONSTANT, net.inputs[0], low, high, interior=interior, value=value)
     agree(net.module(net.add(op)))
+
+
+@pytest.mark.parametrize("element", [f32, SHIFTED])
+@pytest.mark.parametrize("kind", [k for k in Pad if k is not Pad.CONSTANT])
+@pytest.mark.parametrize(
+    ("low", "high"), [((0, 1, 2, 0), (0, 2, 3, 0)), ((0, 2, 0, 0), (0, 0, 3, 0))]
+)
+def test_borders_that_repeat(
+    element: Attribute, kind: Pad, low: tuple[int, ...], high: tuple[int, ...]
+):
+    net = Network([((2, 3, 4, 5), element)])
+    agree(net.module(net.add(graph.PadOp(kind, net.inputs[0], low, high))))

@@ -66,11 +66,17 @@ def test_elementwise():
     op = graph.BinaryOp(Binary.ADD, *net.inputs, result_element=INT8, requant=REQUANT)
     assert "operands of 8 or 16 bits, got 32" in refused(net, op)
     net = Network([((3,), f32), ((3,), f32)])
-    op = graph.BinaryOp(Binary.DIV, *net.inputs, result_element=f32)
-    assert "no elementwise 'div'" in refused(net, op)
+    op = graph.BinaryOp(Binary.POW, *net.inputs, result_element=f32)
+    assert "no elementwise 'pow', of floats it has add, sub, mul, div" in refused(net, op)
     net = Network([((3,), f32)])
     op = graph.UnaryOp(net.inputs[0], FunctionAttr(Function.ERF))
     assert "no function erf" in refused(net, op)
+
+
+def test_borders():
+    net = Network([((1, 4, 4, 16), INT8)])
+    op = graph.PadOp(graph.Pad.EDGE, net.inputs[0], (0, 0, 0, 1), (0, 0, 0, 0))
+    assert "rows and columns of [N,H,W,C] at their border, got [0, 0, 0, 1]" in refused(net, op)
 
 
 def test_sizes():

@@ -25,9 +25,10 @@ def owner(value: SSAValue) -> Operation:
 
 
 def convolution(
-    *, element: UniformType = INT8, requant: RequantAttr = SHIFT, groups: int = 1, channels: int = 4
-) -> Operation:
-    net = Network([((1, 8, 8, channels), element)])
+    *, element: UniformType = INT8, requant: RequantAttr = SHIFT, groups: int = 1,
+    channels: int = 4, width: int = 8,
+) -> Operation:  # fmt: skip
+    net = Network([((1, 8, width, channels), element)])
     shape = (4, 3, 3, channels // groups)
     weights = net.constant(random_array(shape, INT8), INT8)
     op = graph.Conv2dOp(net.inputs[0], weights, result_element=INT8, requant=requant, groups=groups)
@@ -91,7 +92,8 @@ def test_what_the_circuits_take(op: Operation):
         (convolution(requant=RequantAttr(9, multiplier=3)), "by a shift, got the multiplier 3"),
         (convolution(requant=RequantAttr(0, multiplier=512)), "left by at most 8, got 9"),
         (convolution(groups=2), "no grouped convolution, got 2 groups"),
-        (convolution(channels=1024), "9216 products per output exceed the 8192"),
+        (convolution(channels=8192), "73728 products per output exceed the 65536"),
+        (convolution(width=100, channels=1024), "rows of 307200 bytes exceed the 262144"),
         (variable_weights(), "takes constant weights"),
         (pool(Pool.AVERAGE, padding=1), "padding is not counted"),
         (binary(Binary.MUL), "no circuit for an elementwise 'mul'"),
@@ -105,8 +107,8 @@ def test_what_they_do_not_take(op: Operation, reason: str):
 
 def test_rules_and_circuits_have_the_same_limits():
     header = (SOURCES / "fpga.h").read_text(encoding="utf-8")
-    limits = dict(re.findall(r"constexpr int FPGA_(MAX_\w+) = (\d+);", header))
-    assert len(limits) == 5
+    limits = dict(re.findall(r"constexpr int FPGA_(MAX_\w+|LINE_BYTES) = (\d+);", header))
+    assert len(limits) == 6
     for name, value in limits.items():
         assert getattr(rules, name) == int(value), name
 

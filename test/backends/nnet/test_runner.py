@@ -1,17 +1,22 @@
 """Running a compiled folder, and what is said when that cannot be done."""
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from backends.nnet.networks import Array, Network, random_array, written
 from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import SSAValue
 
+from ceras_ir.backends.nnet.engine import build
+from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 
 
@@ -90,3 +95,39 @@ def test_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(InputError, match="false cannot build the nnet engine"):
         NnetModel(tmp_path)
+
+
+def test_values_that_change_sides_are_listed(tmp_path: Path):
+    """Once in each direction, however many layers read them; the caller is on the CPU's side."""
+    int8 = UniformType(0.5)
+    net = Network([((1, 4, 4, 8), int8)])
+    (x,) = net.inputs
+
+    def product(x: SSAValue) -> SSAValue:
+        weights = net.constant(random_array((8, 1, 1, 8), int8), int8)
+        op = graph.Conv2dOp(x, weights, result_element=int8, requant=RequantAttr(8))
+        return net.add(op, Device.FPGA)
+
+    a, b = product(x), product(x)
+    c = net.add(graph.RequantizeOp(a, int8, RequantAttr(1)))
+    d = net.add(graph.BinaryOp(Binary.SUB, a, c, result_element=int8, requant=RequantAttr(1)))
+    e = net.add(
+        graph.BinaryOp(Binary.ADD, d, b, result_element=int8, requant=RequantAttr(1)), Device.FPGA
+    )
+    path, data = tmp_path / "model.nnet", tmp_path / "in.bin"
+    path.write_bytes(written(net.module(e)))
+    data.write_bytes(bytes(128))
+    command = [str(build()), str(path), str(data), "/dev/null", "--transfers"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    file = read(path.read_bytes())
+    lines = [
+        f"layer {layer} on {side} reads [{start}, {start + 128}) from the other side"
+        for layer, side, tensor in [
+            (0, "fpga", file.layers[0].operands[0]),
+            (2, "cpu", file.layers[0].result),
+            (4, "fpga", file.layers[3].result),
+            (5, "cpu", file.layers[4].result),
+        ]
+        for start in [file.tensors[tensor].offset]
+    ]
+    assert text.splitlines() == lines

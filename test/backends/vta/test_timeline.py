@@ -29,7 +29,9 @@ def test_html():
     run = simulate_time(program.instructions, BOARD)
     page = html([("a < b", program.instructions, run)])
     assert "a &lt; b" in page and f"{run.cycles:,} cycles" in page
-    bars = re.findall(r'x="(\d+)" y="(\d+)" width="(\d+)".*?<title>([a-z -]+)</title>', page)
+    bars = re.findall(
+        r'x="(\d+)" y="(\d+)" width="(\d+)".*?<title>([a-z -]+), cycles [^<]+</title>', page
+    )
     drawn = {kind: sum(int(w) for _, _, w, k in bars if k == kind) for kind in ("store", "gemm")}
     store = next(
         s for s in run.spans if program.instructions[s.index].__class__.__name__ == "Store"

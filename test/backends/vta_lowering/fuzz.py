@@ -1,14 +1,18 @@
 """
-Random layers, schedules and poolings through every level down to the stream: as many as wanted.
+Random layers, chains, schedules, poolings and boards through every level down to the stream.
 
-    python test/backends/vta_lowering/fuzz.py [--count 2000] [--seed 0] [--runner CMD]
+    python test/backends/vta_lowering/fuzz.py [--count 2000] [--seconds S] [--seed 0] [--runner CMD]
 
-Every stream is checked, run in the simulator and, with --runner, in somebody else's.
+Every stream is checked, run in the simulator and, on boards of the usual sizes, with --runner in
+somebody else's; memory holds noise before.
 """
 
 import argparse
+import json
 import sys
+import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,29 +20,35 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_layer
+from backends.vta_lowering.random_networks import random_board, random_chain
 from backends.vta_lowering.test_pooling import expected, pooled
+from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.vta.cosimulation import run_on_vta
+from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.rules import why_not
+from ceras_ir.diagnostics import UnsupportedError
+from ceras_ir.interpreters.network import Array
 from ceras_ir.transforms.schedule_tiles import Schedule
 from ceras_ir.transforms.tile import TilePass
 
-Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+Case = tuple[ModuleOp, dict[str, Array], Array]
 
 
-def random_tile(layer: Layer, rng: np.random.Generator) -> TilePass:
+def random_tile(rng: np.random.Generator, board: str, layer: Layer | None = None) -> TilePass:
     """The search, blocks of any size, or an algorithm of S3 where there is one."""
-    if layer.input.ndim == 2 and layer.residual is None and rng.random() < 0.4:
+    if layer is not None and layer.input.ndim == 2 and layer.residual is None:
         algorithms: tuple[Schedule, ...] = ("alg1", "alg2", "alg3")
-        return TilePass(algorithms[int(rng.integers(3))], board=BOARD)
+        if rng.random() < 0.4:
+            return TilePass(algorithms[int(rng.integers(3))], board=board)
     if rng.random() < 0.5:
-        return TilePass(board=BOARD)
+        return TilePass(board=board)
     m, k, n = (int(v) for v in rng.integers(1, (41, 5, 6)))
-    return TilePass("serial" if rng.random() < 0.3 else "auto", m, 16 * k, 16 * n, BOARD)
+    return TilePass("serial" if rng.random() < 0.3 else "auto", m, 16 * k, 16 * n, board)
 
 
-def pooling(rng: np.random.Generator, runner: str | None) -> bool:
-    """One pooling; False if the rules leave it to the CPU."""
+def random_pooling(rng: np.random.Generator) -> Case | None:
+    """One maximum; None if the rules leave it to the CPU."""
     kernel, strides = (tuple(int(v) for v in rng.integers(1, 6, 2)) for _ in range(2))
     h, w = (int(v) for v in rng.integers(5, 30, 2))
     relu = bool(rng.random() < 0.5)
@@ -47,45 +57,68 @@ def pooling(rng: np.random.Generator, runner: str | None) -> bool:
     window, steps = (kernel[0], kernel[1]), (strides[0], strides[1])
     module, pool = pooled(shape, window, steps, (pads[0], pads[1], pads[2], pads[3]), relu=relu)
     if why_not(pool) is not None:
-        return False
+        return None
     x = rng.integers(-128, 128, shape).astype(np.int8)
-    result = expected(x, pool, 0 if relu else -128)
-    image = check_all_levels(module, {"input0": x}, result)
-    if runner is not None:
-        (found,) = run_on_vta(image, {"input0": x}, runner).values()
-        np.testing.assert_array_equal(found, result)
-    return True
+    return module, {"input0": x}, expected(x, pool, 0 if relu else -128)
+
+
+def run_case(seed: int, folder: Path, runner: str | None) -> tuple[str, VtaImage | None]:
+    """What was tried, and its streams if there are any."""
+    rng = np.random.default_rng(seed)
+    kind = str(rng.choice(["layer", "chain", "pooling", "odd board"], p=[0.45, 0.3, 0.1, 0.15]))
+    board, case, layer = BOARD, None, None
+    if kind == "odd board":
+        path = folder / f"{seed}.json"
+        path.write_text(json.dumps(random_board(rng).config()))
+        board = str(path)
+    elif rng.random() < 0.3:
+        board = str(rng.choice(["pynq", "ultra96", "zcu104", "de10nano"]))
+    if kind == "pooling":
+        if (case := random_pooling(rng)) is None:
+            return "left to the CPU", None
+    elif kind == "chain" or (kind == "odd board" and rng.random() < 0.5):
+        case = random_chain(seed)
+    else:
+        layer = random_layer(seed)
+        case = layer.module(), layer.inputs, layer.expected()
+    try:
+        image = check_all_levels(*case, random_tile(rng, board, layer))
+    except UnsupportedError:
+        # Block sizes that were asked for, or an algorithm of S3, on too small a board.
+        return f"{kind} refused", None
+    if runner is not None and kind != "odd board":
+        _, inputs, wanted = case
+        (found,) = run_on_vta(image, inputs, runner, garbage=seed).values()
+        np.testing.assert_array_equal(found, wanted)
+    return kind, image
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="random layers on VTA")
+    parser = argparse.ArgumentParser(description="random networks on VTA")
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runner", help="also run streams in: CMD {config} {dram} {insns} {out}")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     arguments = parser.parse_args()
-    start, layers, pools, skipped, instructions = time.perf_counter(), 0, 0, 0, 0
-    for seed in range(arguments.seed, arguments.seed + arguments.count):
-        rng = np.random.default_rng(seed)
-        try:
-            if rng.random() < 0.15:
-                ran = pooling(rng, arguments.runner)
-                pools, skipped = pools + ran, skipped + (not ran)
-                continue
-            layer = random_layer(seed)
-            tile = random_tile(layer, rng)
-            image = check_all_levels(layer.module(), layer.inputs, layer.expected(), tile)
-            if arguments.runner is not None:
-                (found,) = run_on_vta(image, layer.inputs, arguments.runner).values()
-                np.testing.assert_array_equal(found, layer.expected())
-        except BaseException:
-            print(f"seed {seed}", file=sys.stderr)
-            raise
-        layers += 1
-        instructions += sum(len(launch.program.instructions) for launch in image.launches)
+    start, kinds, launches, instructions = time.perf_counter(), Counter[str](), 0, 0
+    with tempfile.TemporaryDirectory(prefix="ceras-fuzz-") as folder:
+        for seed in range(arguments.seed, arguments.seed + arguments.count):
+            if time.perf_counter() - start > arguments.seconds:
+                break
+            try:
+                kind, image = run_case(seed, Path(folder), arguments.runner)
+            except BaseException:
+                print(f"seed {seed}", file=sys.stderr)
+                raise
+            kinds[kind] += 1
+            for launch in () if image is None else image.launches:
+                launches += 1
+                instructions += len(launch.program.instructions)
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     seconds = time.perf_counter() - start
     print(
-        f"{layers} layers and {pools} poolings exact at every level, {instructions:,} instructions "
-        f"without findings, {skipped} poolings for the CPU, in {seconds:.0f} s"
+        f"{counts}; {launches:,} launches of {instructions:,} instructions exact at every level "
+        f"and without findings, in {seconds:.0f} s"
     )
 
 

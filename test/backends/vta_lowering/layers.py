@@ -1,6 +1,7 @@
 """Quantized layers for VTA, their expected integers in plain numpy, and all ways to run them."""
 
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,17 +11,21 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.board import load_board
+from ceras_ir.analysis.liveness import steps
+from ceras_ir.analysis.network import main_function
+from ceras_ir.backends.vta.assembler import assemble_program
+from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.cosimulation import run_on_vta
+from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.image import VtaImage, build_image
-from ceras_ir.dialects import graph
+from ceras_ir.backends.vta.rules import why_not
+from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.transforms.fold_packing import FoldPackingPass
-from ceras_ir.transforms.place import PlacePass
 from ceras_ir.transforms.tile import TilePass
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
@@ -42,6 +47,7 @@ class Layer:
     dilations: tuple[int, int] = (1, 1)
     residual_shift: int = 0
     requant: RequantAttr = field(default_factory=lambda: RequantAttr(8))
+    groups: int = 1
 
     def expected(self) -> NDArray[np.int64]:
         """The result as the graph dialect documents it."""
@@ -56,10 +62,12 @@ class Layer:
             rows = (x.shape[1] - (kh - 1) * dh - 1) // sh + 1
             columns = (x.shape[2] - (kw - 1) * dw - 1) // sw + 1
             acc = np.zeros((x.shape[0], rows, columns, w.shape[0]), np.int64)
-            for i in range(kh):
-                for j in range(kw):
-                    tap = x[:, i * dh :: sh, j * dw :: sw][:, :rows, :columns]
-                    acc += tap @ w[:, i, j].T
+            wide = w.shape[0] // self.groups
+            for i, j, g in product(range(kh), range(kw), range(self.groups)):
+                tap = x[:, i * dh :: sh, j * dw :: sw][:, :rows, :columns]
+                inputs = slice(g * w.shape[3], (g + 1) * w.shape[3])
+                outputs = slice(g * wide, (g + 1) * wide)
+                acc[..., outputs] += tap[..., inputs] @ w[outputs, i, j].T
         if self.bias is not None:
             acc = acc + self.bias
         if self.residual is not None:
@@ -94,6 +102,7 @@ class Layer:
                 strides=self.strides,
                 padding=self.padding,
                 dilations=self.dilations,
+                groups=self.groups,
                 requant=self.requant,
                 residual_shift=shift,
             )
@@ -131,24 +140,40 @@ def apply(module: ModuleOp, *passes: ModulePass) -> None:
         module.verify()
 
 
+def place(module: ModuleOp, board: VtaBoard) -> None:
+    """Everything that the rules admit on VTA, whether it pays or not."""
+    for op in steps(main_function(module)):
+        device = mem.Device.VTA if why_not(op, board) is None else mem.Device.CPU
+        op.attributes[mem.DEVICE] = mem.DeviceAttr(device)
+
+
 def check_all_levels(
     module: ModuleOp, inputs: dict[str, Array], expected: Array, tile: TilePass | None = None
 ) -> VtaImage:
-    """Every level from graph to stream gives `expected`, and the streams are without findings."""
+    """
+    Every level from graph to stream gives `expected` on the board of `tile`, whatever memory
+    held before, and the streams are without findings and survive as text.
+    """
 
     def same(level: str, result: dict[str, Array]) -> None:
         np.testing.assert_array_equal(result["output0"], expected, err_msg=level)
 
     same("graph", run(module, inputs))
-    apply(module, PlacePass(target="vta"), ConvertGraphToTilePass(), FoldPackingPass())
+    tile = tile or TilePass(board=BOARD)
+    place(module, load_board(tile.board))
+    apply(module, ConvertGraphToTilePass(tile.board), FoldPackingPass())
     same("untiled kernels", run(module, inputs))
-    apply(module, tile or TilePass(board=BOARD))
+    apply(module, tile)
     same("tiled kernels", run(module, inputs))
     apply(module, AllocateBlocksPass(alignment=256))
-    image = build_image(module, load_board(BOARD))
+    image = build_image(module, load_board(tile.board))
     for launch in image.launches:
         assert check_program(launch.program, image.board, image.size) == []
-    same("streams", run_on_vta(image, inputs))
+        text = disassemble_program(launch.program)
+        again = assemble_program(text, board=image.board)
+        raw = launch.program.instruction_bytes(image.board)
+        assert again.instruction_bytes(image.board) == raw
+    same("streams", run_on_vta(image, inputs, garbage=7))
     return image
 
 

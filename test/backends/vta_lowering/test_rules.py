@@ -57,7 +57,6 @@ def test_allowed():
     ("module", "reason"),
     [
         (conv(element=UniformType(0.5, 3)), "no zero points, but the input has one"),
-        (conv(groups=2), "groups must be 1, got 2"),
         (conv(constant=False), "needs constant weights"),
         (conv(requant=RequantAttr(7, multiplier=3)), "multiplier of 3"),
         (conv(requant=RequantAttr(40)), "by at most 31, got 40"),
@@ -86,8 +85,8 @@ def test_other_operations_are_refused():
     block = Block(arg_types=[TensorType(INT8, (2, 3))])
     op = graph.ReshapeOp(block.args[0], (3, 2))
     block.add_op(op)
-    expected = "VTA runs convolutions, matrix products and max pooling; others run on the CPU"
-    assert why_not(op) == expected
+    message = why_not(op)
+    assert message is not None and message.startswith("VTA runs convolutions, matrix products")
 
 
 def test_every_rule_is_documented():
@@ -95,17 +94,17 @@ def test_every_rule_is_documented():
 
 
 def test_placement_keeps_the_reason():
-    module = conv(groups=2)
+    module = conv(requant=RequantAttr(40))
     apply(module, PlacePass(target="vta"))
     op = linear(module)
     assert mem.device_of(op) is mem.Device.CPU
-    assert "groups must be 1" in str(op.attributes[mem.REASON])
+    assert "by at most 31" in str(op.attributes[mem.REASON])
 
 
 def test_conversion_refuses_what_was_placed_by_hand():
-    module = conv(groups=2)
+    module = conv(requant=RequantAttr(40))
     linear(module).attributes[mem.DEVICE] = mem.DeviceAttr(mem.Device.VTA)
-    with pytest.raises(UnsupportedError, match=r"unsupported on VTA: .*groups must be 1"):
+    with pytest.raises(UnsupportedError, match=r"unsupported on VTA: .*by at most 31"):
         ConvertGraphToTilePass().apply(Context(), module)
 
 

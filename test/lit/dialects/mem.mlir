@@ -18,3 +18,10 @@ func.func @main(%x: tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>> {mem.block = #me
   %2 = mem.unpack %1 : (tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
+
+// CHECK-LABEL: func.func @in_regions
+// CHECK-SAME: mem.block = #mem.block<id = 0, offset = 64, size = 192, region = bram>
+// CHECK-SAME: mem.regions = [#mem.region<size = 256, capacity = 4096, region = bram>]
+func.func @in_regions(%x: tensor<192xi8> {mem.block = #mem.block<id = 0, offset = 64, size = 192, region = bram>}) attributes {mem.regions = [#mem.region<size = 256, capacity = 4096, region = bram>]} {
+  func.return
+}

@@ -15,6 +15,11 @@
 
 // -----
 
+// expected-error@+1 {{a region needs a name, a size of at least 0 and a capacity of at least 1, got '', 4, 8}}
+"test.op"() {d = #mem.region<size = 4, capacity = 8>} : () -> ()
+
+// -----
+
 func.func @pack(%x: tensor<1x8x8x3xf32>) {
   // expected-error@+1 {{packed shape must be (1, 1, 8, 8, 16), got (1, 2, 8, 8, 16)}}
   %0 = mem.pack %x : (tensor<1x8x8x3xf32>) -> tensor<1x2x8x8x16xf32>

@@ -49,3 +49,17 @@ func.func @max_pool(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16x16xi8, "dra
   tile.max_pool %x, %i to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
   func.return
 }
+
+// CHECK-LABEL: func.func @average_pool(
+// CHECK-NEXT:    tile.average_pool %{{.*}}, %{{.*}}, %{{.*}} to %{{.*}} {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>, addend = 2 : i64, shift = 2 : i64, low = -128 : i64, high = 127 : i64} : memref<1x2x8x8x16xi8, "dram">, memref<1x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x2x4x4x16xi8, "dram">
+func.func @average_pool(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<1x16x16xi8, "dram">, %b: memref<16xi32, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
+  tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>, addend = 2, shift = 2, low = -128, high = 127} : memref<1x2x8x8x16xi8, "dram">, memref<1x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x2x4x4x16xi8, "dram">
+  func.return
+}
+
+// CHECK-LABEL: func.func @grouped_swish(
+func.func @grouped_swish(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<2x2x1x1x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %k: memref<7x2x16xi32, "dram">, %y: memref<1x2x1x9x16xi8, "dram">) {
+  // CHECK: tile.conv2d %{{.*}}, %{{.*}}, %{{.*}} swish %{{.*}} : memref<7x2x16xi32, "dram"> to %{{.*}} {groups = 2 : i64, {{.*}}, low = -300 : i64, high = 300 : i64, swish = array<i64: 4, -128, 127>}
+  tile.conv2d %x, %w, %b swish %k : memref<7x2x16xi32, "dram"> to %y {groups = 2, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = -300, high = 300, swish = array<i64: 4, -128, 127>} : memref<1x4x1x9x16xi8, "dram">, memref<2x2x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  func.return
+}

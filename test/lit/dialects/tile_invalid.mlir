@@ -288,7 +288,7 @@ func.func @pool_of_another_size(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16
 // -----
 
 func.func @pool_on_chip(%x: memref<1x2x8x8x16xi8, "inp">, %i: memref<16x16xi8, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
-  // expected-error@+1 {{operands must be i8 in memory dram, got memref<1x2x8x8x16xi8, "inp">}}
+  // expected-error@+1 {{operands must be in memory dram, got memref<1x2x8x8x16xi8, "inp">}}
   tile.max_pool %x, %i to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : memref<1x2x8x8x16xi8, "inp">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
   func.return
 }
@@ -298,5 +298,61 @@ func.func @pool_on_chip(%x: memref<1x2x8x8x16xi8, "inp">, %i: memref<16x16xi8, "
 func.func @drain_too_much(%x: memref<1x1x1x1x16xi8, "dram">, %w: memref<1x1x1x1x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x1x1x16xi8, "dram">) {
   // expected-error@+1 {{drain must be in [0, nblock = 1], got 2}}
   tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127, schedule = #tile.schedule<rows = 1, columns = 1, kblock = 1, nblock = 1, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = nmk, drain = 2>} : memref<1x1x1x1x16xi8, "dram">, memref<1x1x1x1x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x1x1x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @groups(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<2x2x1x1x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %k: memref<7x2x16xi32, "dram">, %y: memref<1x2x1x9x16xi8, "dram">) {
+  // expected-error@+1 {{groups must divide 4 input and 2 output blocks, got 3}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 3, shift = 7, low = 0, high = 127} : memref<1x4x1x9x16xi8, "dram">, memref<2x2x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @no_bends(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<2x2x1x1x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %k: memref<7x2x16xi32, "dram">, %y: memref<1x2x1x9x16xi8, "dram">) {
+  // expected-error@+1 {{bends and 'swish' belong together}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 2, shift = 7, low = 0, high = 127, swish = array<i64: 4, 0, 127>} : memref<1x4x1x9x16xi8, "dram">, memref<2x2x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @short_swish(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<2x2x1x1x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %k: memref<7x2x16xi32, "dram">, %y: memref<1x2x1x9x16xi8, "dram">) {
+  // expected-error@+1 {{swish must be shift, low, high, got array<i64: 4, 0>}}
+  tile.conv2d %x, %w, %b swish %k : memref<7x2x16xi32, "dram"> to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 2, shift = 7, low = 0, high = 127, swish = array<i64: 4, 0>} : memref<1x4x1x9x16xi8, "dram">, memref<2x2x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @sixteen_bits(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<2x2x1x1x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %k: memref<7x2x16xi32, "dram">, %y: memref<1x2x1x9x16xi8, "dram">) {
+  // expected-error@+1 {{[low, high] must be a range of int16, got [0, 32768]}}
+  tile.conv2d %x, %w, %b swish %k : memref<7x2x16xi32, "dram"> to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 2, shift = 7, low = 0, high = 32768, swish = array<i64: 4, 0, 127>} : memref<1x4x1x9x16xi8, "dram">, memref<2x2x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @three_digits(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<3x16x16xi8, "dram">, %b: memref<16xi32, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
+  // expected-error@+1 {{one or two tiles of weights expected, got 3}}
+  tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>, addend = 2, shift = 2, low = -128, high = 127} : memref<1x2x8x8x16xi8, "dram">, memref<3x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x2x4x4x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @left_average(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<1x16x16xi8, "dram">, %b: memref<16xi32, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
+  // expected-error@+1 {{shift must be in [0, 31], got -1}}
+  tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>, addend = 2, shift = -1, low = -128, high = 127} : memref<1x2x8x8x16xi8, "dram">, memref<1x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x2x4x4x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @wide_average(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<1x16x16xi8, "dram">, %b: memref<16xi32, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
+  // expected-error@+1 {{[low, high] must be a range of int8, got [-129, 127]}}
+  tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>, addend = 2, shift = 2, low = -129, high = 127} : memref<1x2x8x8x16xi8, "dram">, memref<1x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x2x4x4x16xi8, "dram">
   func.return
 }

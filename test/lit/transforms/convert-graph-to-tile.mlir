@@ -65,3 +65,60 @@ func.func @pool(%x: tensor<1x4x4x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2
   %y = graph.pool2d "max" %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, mem.device = #mem.device<vta>} : (tensor<1x4x4x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>
 }
+
+// -----
+
+// A depthwise convolution of 24 channels has two groups of blocks, the second half empty; its
+// weights are the diagonals of tiles.
+// CHECK-LABEL: func.func @depthwise(
+// CHECK:         graph.constant {{.*}} : tensor<2x1x3x3x16x16xi8>
+// CHECK:       func.func @conv2d_0(
+// CHECK-NEXT:    tile.conv2d {{.*}}groups = 2
+func.func @depthwise(%x: tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x24x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<1> : tensor<24x3x3x1xi8> : tensor<24x3x3x1x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {groups = 24, requant = #graph.requant<shift = 4, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>, tensor<24x3x3x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x24x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x2x2x24x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// A difference is a convolution by a diagonal, the other operand its residual: -(y * 2^3) here.
+// CHECK-LABEL: func.func @difference(
+// CHECK:         %[[X:.*]] = mem.pack %x
+// CHECK:         %[[Y:.*]] = mem.pack %y
+// CHECK:         mem.launch @sub_0(%[[X]], %{{.*}}, %{{.*}}, %[[Y]], %{{.*}})
+// CHECK:       func.func @sub_0(
+// CHECK:         tile.conv2d {{.*}} residual {{.*}} shift = 2 : i64, {{.*}}uniform_bias = 2
+func.func @difference(%x: tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>, %y: tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>> {
+  %z = graph.binary "sub" %x, %y {rhs_shift = 3, requant = #graph.requant<shift = 2, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>
+  func.return %z : tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// The average of 49: 2675 / 2^17 is the same for every sum, and is two digits of weights.
+// CHECK-LABEL: func.func @average(
+// CHECK:         graph.constant {{.*}} : tensor<2x16x16xi8>
+// CHECK:         mem.launch @average_pool_0(
+// CHECK:       func.func @average_pool_0(
+// CHECK-NEXT:    tile.average_pool {{.*}}addend = 64581 : i64, shift = 17 : i64, low = -128 : i64, high = 127 : i64
+func.func @average(%x: tensor<1x7x7x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x24x!quant.uniform<i8:f32, 0.5>> {
+  %y = graph.pool2d "average" %x {kernel = array<i64: 7, 7>, requant = #graph.requant<multiplier = 21913098, shift = 30, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x7x7x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x24x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x1x1x24x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// A swish of shifts ends the epilogue of the product before it.
+// CHECK-LABEL: func.func @swish(
+// CHECK-NOT:     graph.shift_swish
+// CHECK:         graph.constant {{.*}} : tensor<7x1x16xi32>
+// CHECK:         mem.launch @matmul_0(
+// CHECK:       func.func @matmul_0(
+// CHECK:         tile.conv2d {{.*}} swish {{.*}}low = -32768 : i64, high = 32767 : i64, {{.*}}swish = array<i64: 5, -128, 127>, uniform_bends = array<i64: -1, -2, -3, -4, -5, 3, 4>
+func.func @swish(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<1> : tensor<2x4xi8> : tensor<2x4x!quant.uniform<i8:f32, 0.5>>
+  %s = graph.matmul %x, %w {requant = #graph.requant<shift = 1, rounding = half_up, low = -32768, high = 32767>, mem.device = #mem.device<vta>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i16:f32, 0.5>>
+  %y = graph.shift_swish %s {bends = array<i64: 1, 2, 3, 4, 5>, requant = #graph.requant<shift = 5, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x2x!quant.uniform<i16:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+}

@@ -1,4 +1,5 @@
 // RUN: ceras-opt %s --encode-weights | filecheck %s --check-prefixes=CHECK,AUTO
+// RUN: ceras-opt %s --encode-weights="board=uno_r4_wifi" | filecheck %s --check-prefixes=CHECK,BOARD
 // RUN: ceras-opt %s --encode-weights="encoding=dense" | filecheck %s --check-prefixes=CHECK,DENSE
 // RUN: ceras-opt %s --encode-weights="encoding=csr" | filecheck %s --check-prefixes=CHECK,CSR
 // RUN: ceras-opt %s --encode-weights="encoding=csr-int8" | filecheck %s --check-prefixes=CHECK,INT8
@@ -12,6 +13,7 @@ func.func @main(%x: tensor<1x8xf32>, %computed: tensor<2x1xf32>) -> tensor<1x2xf
   // Both biases and functions stay, and the sparse layer is small enough to be sparse.
   // INT8: graph.constant dense<{{.*}}-127{{.*}}64{{.*}}> : tensor<2x8xi8> : tensor<2x8x!quant.uniform<i8:f32, 0.015748031437397003>>
   // AUTO: graph.encoded_matmul "csr_delta8" %{{.*}}, %{{.*}} bias %{{.*}} : tensor<2xf32> {activation = #graph.function<relu>}
+  // BOARD: graph.encoded_matmul "code"
   // DENSE: graph.encoded_matmul "dense"
   // CSR: graph.encoded_matmul "csr_delta8"
   // INT8: graph.encoded_matmul "csr_delta8" {{.*}} (tensor<1x8xf32>, tensor<2x8x!quant.uniform<i8:f32, 0.015748031437397003>>) -> tensor<1x2xf32>
@@ -20,6 +22,7 @@ func.func @main(%x: tensor<1x8xf32>, %computed: tensor<2x1xf32>) -> tensor<1x2xf
   // The last encoded layer keeps its floats, as S4 has it.
   // INT8: graph.encoded_matmul "dense" {{.*}} (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   // AUTO: graph.encoded_matmul "dense"
+  // BOARD: graph.encoded_matmul "dense"
   // DENSE: graph.encoded_matmul "dense"
   // CSR: graph.encoded_matmul "dense"
   // CODE: graph.encoded_matmul "code"

@@ -51,3 +51,30 @@ func.func @returned(%a: tensor<1x4x16xf32>) -> tensor<1x4x16xf32> {
   %p = mem.pack %u : (tensor<4x3xf32>) -> tensor<1x4x16xf32>
   func.return %p : tensor<1x4x16xf32>
 }
+
+// -----
+
+// The channels of one position are a row in the same layout; those of two images are not.
+// CHECK-LABEL: func.func @flattened(
+// CHECK-NEXT:    %[[R:.*]] = graph.reshape %a : (tensor<1x2x1x1x16xf32>) -> tensor<2x1x16xf32>
+// CHECK-NEXT:    mem.launch @k(%[[R]])
+// CHECK-NEXT:    mem.unpack %b
+// CHECK-NEXT:    graph.reshape
+// CHECK-NEXT:    mem.pack
+func.func @flattened(%a: tensor<1x2x1x1x16xf32>, %b: tensor<2x2x1x1x16xf32>) -> (tensor<2x1x16xf32>, tensor<2x2x16xf32>) {
+  %u = mem.unpack %a : (tensor<1x2x1x1x16xf32>) -> tensor<1x1x1x20xf32>
+  %r = graph.reshape %u : (tensor<1x1x1x20xf32>) -> tensor<1x20xf32>
+  %p = mem.pack %r : (tensor<1x20xf32>) -> tensor<2x1x16xf32>
+  %c = mem.launch @k(%p) : (tensor<2x1x16xf32>) -> tensor<2x1x16xf32>
+  %v = mem.unpack %b : (tensor<2x2x1x1x16xf32>) -> tensor<2x1x1x20xf32>
+  %s = graph.reshape %v : (tensor<2x1x1x20xf32>) -> tensor<2x20xf32>
+  %q = mem.pack %s : (tensor<2x20xf32>) -> tensor<2x2x16xf32>
+  %d = mem.launch @l(%q) : (tensor<2x2x16xf32>) -> tensor<2x2x16xf32>
+  func.return %c, %d : tensor<2x1x16xf32>, tensor<2x2x16xf32>
+}
+func.func @k(%x: memref<2x1x16xf32>, %y: memref<2x1x16xf32>) {
+  func.return
+}
+func.func @l(%x: memref<2x2x16xf32>, %y: memref<2x2x16xf32>) {
+  func.return
+}

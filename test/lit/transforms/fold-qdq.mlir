@@ -33,7 +33,7 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5:1>>, %y: tensor<4x!quant
 
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %{{.*}} = graph.binary "add" %{{.*}}, %{{.*}} {lhs_multiplier = 524288 : i64, rhs_multiplier = 314573 : i64, requant = #graph.requant<shift = 18, rounding = half_even, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.3>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
-// CHECK-NEXT: %{{.*}} = graph.lookup %{{.*}}, dense<"0xFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCF{{.*}} : tensor<256xi8> : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+// CHECK-NEXT: %{{.*}} = graph.lookup %{{.*}}, dense<"0xFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCF{{.*}} : tensor<256xi8> {graph.function = #graph.function<tanh>} : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
 // CHECK-NEXT: func.return %{{.*}}, %{{.*}}, %{{.*}} : tensor<4x!quant.uniform<i8:f32, 0.25>>, tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.25>>
 
 // -----

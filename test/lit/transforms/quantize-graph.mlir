@@ -83,3 +83,30 @@ func.func @main(%x: tensor<1x4xf32> {graph.exponent = -3 : i64}) -> (tensor<4xf3
   %t = graph.unary <tanh> %a {graph.precision = "f32"} : tensor<1x4xf32>
   func.return %r, %m, %t : tensor<4xf32>, tensor<1x4xf32>, tensor<1x4xf32>
 }
+
+// -----
+
+// Values in 16 bits, their products with int8 weights, and functions of them: into int8 by a
+// table, into 16 bits on floats. A layer in float states the order of its sums.
+// CHECK-LABEL: func.func @main(
+// CHECK-NEXT:    %[[X:.*]] = graph.quantize %x : {{.*}}!quant.uniform<i16:f32, 0.0009765625>>
+// CHECK:         %[[A:.*]] = graph.matmul %[[X]], {{.*}} {requant = #graph.requant<shift = 5, rounding = half_up, low = 0, high = 32767>} : {{.*}} -> tensor<1x1x!quant.uniform<i16:f32, 0.00048828125>>
+// CHECK-NEXT:    %[[I:.*]] = graph.requantize %[[A]] {requant = #graph.requant<shift = 5, rounding = half_up, low = -32768, high = 32767>}
+// CHECK-NEXT:    %[[T:.*]] = graph.lookup %[[I]], {{.*}} : tensor<1024xi8> {{.*}} -> tensor<1x1x!quant.uniform<i8:f32, 0.0078125>>
+// CHECK-NEXT:    %[[D:.*]] = graph.dequantize %[[A]]
+// CHECK-NEXT:    %[[E:.*]] = graph.unary <tanh> %[[D]] : tensor<1x1xf32>
+// CHECK-NEXT:    %[[Q:.*]] = graph.quantize %[[E]] : {{.*}}!quant.uniform<i16:f32, 0.000244140625>>
+// CHECK-NEXT:    %[[M:.*]] = graph.binary "add" %[[A]], %[[T]] {rhs_shift = 4 : i64, requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>}
+// CHECK:         %[[R:.*]] = graph.dequantize %[[M]]
+// CHECK-NEXT:    %[[F:.*]] = graph.matmul %[[R]], {{.*}} {graph.precision = "f32", ordered}
+// CHECK-NEXT:    func.return %[[F]]
+func.func @main(%x: tensor<1x2xf32> {graph.exponent = -10 : i64, graph.precision = "i16"}) -> tensor<1x1xf32> {
+  %w = graph.constant dense<[[1.0, -0.5]]> : tensor<1x2xf32> : tensor<1x2xf32>
+  %a = graph.matmul %x, %w {activation = #graph.function<relu>, graph.weight_exponent = -6 : i64, graph.exponent = -11 : i64, graph.precision = "i16"} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  %t = graph.unary <tanh> %a {graph.exponent = -7 : i64} : tensor<1x1xf32>
+  %u = graph.unary <tanh> %a {graph.exponent = -12 : i64, graph.precision = "i16"} : tensor<1x1xf32>
+  %m = graph.binary "add" %a, %t {graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %v = graph.constant dense<0.3> : tensor<1x1xf32> : tensor<1x1xf32>
+  %f = graph.matmul %m, %v {graph.precision = "f32"} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  func.return %f : tensor<1x1xf32>
+}

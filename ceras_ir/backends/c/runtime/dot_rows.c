@@ -3,7 +3,7 @@
 static void dot_rows_@NAME@(int32_t count, int32_t n, int32_t k, const @ROW@ *restrict rows,
                         const @WEIGHT@ *restrict weights, int32_t *restrict sums)
 {
-  const int32_t whole = n - n % 4;
+@NEON@  const int32_t whole = n - n % 4;
   for (int32_t o = 0; o < whole; o += 4) {
     const @WEIGHT@ *w0 = weights + o * k, *w1 = w0 + k, *w2 = w1 + k, *w3 = w2 + k;
     int32_t r = 0;
@@ -40,4 +40,4 @@ static void dot_rows_@NAME@(int32_t count, int32_t n, int32_t k, const @ROW@ *re
       sums[r * n + o] = sum;
     }
   }
-}
+@END@}

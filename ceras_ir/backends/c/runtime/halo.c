@@ -1,8 +1,8 @@
 /* `rows` rows of feature maps from row `first` on, each as `columns` pixels from column -`left`
  * on, @WHAT@; `border` where there is no pixel. */
-static void halo_@NAME@(@TO@ *restrict to, const @IN@ *restrict x, int32_t rows, int32_t first,
-                        int32_t left, int32_t columns, int32_t height, int32_t width,
-                        int32_t channels, @TO@ border)
+MODEL_COPY void halo_@NAME@(@TO@ *restrict to, const @IN@ *restrict x, int32_t rows,
+                            int32_t first, int32_t left, int32_t columns, int32_t height,
+                            int32_t width, int32_t channels, @TO@ border)
 {
   const int32_t inside = left + width < columns ? width : columns - left;
   const int32_t before = left * channels, run = inside * channels, pitch = columns * channels;

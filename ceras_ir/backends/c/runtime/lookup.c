@@ -1,8 +1,8 @@
 /* y[i] = table[x[i] + 128]; x and y may be one. */
-static void lookup(int8_t *y, const int8_t *x, const int8_t *table, int32_t n)
+MODEL_TILE void lookup(int8_t *y, const int8_t *x, const int8_t *table, int32_t n)
 {
   int32_t i = 0;
-#if MODEL_LANES && defined(__AVX512VBMI__)
+#if MODEL_LANES == 16 && defined(__AVX512VBMI__)
   /* The processor looks 64 bytes up in 128 at once: in both halves, of which bit 7 selects. */
   typedef char bytes __attribute__((vector_size(64), aligned(1), may_alias));
   const bytes *half = (const bytes *)(const void *)table;

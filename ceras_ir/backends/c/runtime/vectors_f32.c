@@ -1,6 +1,6 @@
 /* Floats in vectors of 16: GNU vector types; the fused product of the processor, because the
  * rest of the model is compiled without contraction. */
-#if MODEL_LANES
+#if MODEL_LANES == 16
 typedef float model_f32v __attribute__((vector_size(64)));
 typedef float model_f32u __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t model_mask __attribute__((vector_size(64)));

@@ -1,6 +1,6 @@
 /* Sums of products in vectors of 16: GNU vector types, and of the processor one instruction each
  * for the dot product, for widening and for narrowing. */
-#if MODEL_LANES
+#if MODEL_LANES == 16
 typedef int32_t model_i32v __attribute__((vector_size(64)));
 typedef int32_t model_i32u __attribute__((vector_size(64), aligned(1), may_alias));
 typedef char model_i8v __attribute__((vector_size(16)));
@@ -12,6 +12,7 @@ typedef int32_t model_word __attribute__((aligned(1), may_alias));
 #define ALL_I32(value) ((model_i32v){0} + (value))
 /* Four bytes of the input, the same in all lanes. */
 #define SPLAT(p) ALL_I32(*(const model_word *)(const void *)(p))
+#define SPLAT_MOVED(p) ALL_I32((int32_t)((uint32_t)*(const model_word *)(const void *)(p) ^ 0x80808080u))
 /* The 16 bits that say which of 16 lanes exist when `count` outputs are left. */
 #define MASK(count) ((unsigned short)((count) >= 16 ? 0xFFFF : (count) <= 0 ? 0 : (1 << (count)) - 1))
 #define LOAD_I8(p) (*(const model_i8u *)(const void *)(p))

@@ -67,6 +67,20 @@ void ceras_run(ceras_model *model);
 typedef void (*ceras_trace)(void *context, size_t layer, const void *data, size_t bytes);
 void ceras_run_traced(ceras_model *model, ceras_trace trace, void *context);
 
+/*
+ * Calls `transfer` for every value that one side makes and the other reads, once per value in
+ * the order of the readers: what a system without coherent caches flushes and invalidates. The
+ * caller is on the CPU's side, and reads the outputs as if it were one layer more.
+ */
+typedef struct {
+  size_t layer;   /* number of the layer that reads it first */
+  int to_fpga;    /* 1, or 0 to the CPU */
+  size_t offset;  /* of its first byte in the arena */
+  size_t bytes;
+} ceras_crossing;
+typedef void (*ceras_transfer)(void *context, const ceras_crossing *crossing);
+void ceras_transfers(const ceras_model *model, ceras_transfer transfer, void *context);
+
 #ifdef __cplusplus
 }
 #endif

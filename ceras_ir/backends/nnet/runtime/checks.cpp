@@ -38,6 +38,7 @@ bool allows_in_place(const Layer& layer, size_t index) {
       return same_shape(operand, out) && operand.storage == out.storage;
     case Opcode::Unary:
     case Opcode::Lookup:
+    case Opcode::ShiftSwish:
     case Opcode::Softmax:
     case Opcode::Quantize:
     case Opcode::Requantize:
@@ -48,13 +49,23 @@ bool allows_in_place(const Layer& layer, size_t index) {
   }
 }
 
+// Whether operand `index` of a concatenation is already where the result has it.
+bool is_in_its_slice(const Layer& layer, size_t index) {
+  if (layer.opcode != Opcode::Concat) return false;
+  const uint8_t* at = layer.output().data;
+  for (size_t i = 0; i < index; ++i) at += layer.operands[i]->bytes;
+  const int64_t* dims = layer.output().dims;
+  return layer.operands[index]->data == at &&
+         std::all_of(dims, dims + layer.attributes[0], [](int64_t extent) { return extent == 1; });
+}
+
 const char* check_overlap(const Layer& layer) {
   const Tensor& out = layer.output();
   for (size_t i = 0; i < layer.operands.size(); ++i) {
     const Tensor& operand = *layer.operands[i];
     const bool apart =
         operand.data + operand.bytes <= out.data || out.data + out.bytes <= operand.data;
-    if (!operand.constant() && !apart && !allows_in_place(layer, i))
+    if (!operand.constant() && !apart && !allows_in_place(layer, i) && !is_in_its_slice(layer, i))
       return "its result overlaps an operand";
   }
   return nullptr;
@@ -165,7 +176,8 @@ const char* check_pool(const Layer& layer) {
 
 const char* check_binary(const Layer& layer) {
   const Tensor& out = layer.output();
-  if (layer.attributes[0] > BINARY_MUL) return "unknown attribute";
+  if (layer.attributes[0] > BINARY_MAX) return "unknown attribute";
+  if (out.quantized() && layer.attributes[0] > BINARY_MUL) return "it has no quantized form";
   uint32_t rank = 0;
   for (const Tensor* operand : layer.operands) rank = std::max(rank, operand->rank);
   if (out.rank != rank) return "its result has the wrong rank";
@@ -265,23 +277,61 @@ const char* check_resize(const Layer& layer) {
   return nullptr;
 }
 
+// The number of entries, then the table of all channels or of each; the loader found them.
+const char* check_lookup(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (layer.table == nullptr) return "a lookup table is missing";
+  const bool wide = in.storage == Storage::I16 && !layer.attributes.empty();
+  if (out.storage != Storage::I8 || (in.storage != Storage::I8 && !wide)) return "int8 is expected";
+  if (layer.attributes.empty()) return nullptr;
+  const int64_t channels = out.rank == 0 ? 1 : out.dims[out.rank - 1];
+  if (layer.attributes[0] > (wide ? 1u << 16 : 256u)) return "its tables are too long";
+  if (layer.tables.size() != 1 && static_cast<int64_t>(layer.tables.size()) != channels)
+    return "one table for each channel is expected";
+  return nullptr;
+}
+
+const char* check_shift_swish(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if ((in.storage != Storage::I8 && in.storage != Storage::I16) || in.zero_point != 0 ||
+      !out.quantized())
+    return "int8 or int16 without zero point is expected";
+  const int64_t channels = out.rank == 0 ? 1 : out.dims[out.rank - 1];
+  const int64_t words = static_cast<int64_t>(layer.attributes.size());
+  if (words != 5 && words != 5 * channels) return "five bends for each channel are expected";
+  for (uint32_t bend : layer.attributes)
+    if (bend >= 1u << 15) return "a bend has at most 15 bits";
+  return layer.requant.multiplier == 1 ? check_requant(layer) : "it rescales by a shift";
+}
+
+// Nothing, or of each channel the exponent of the operand, then of each that of the result.
+const char* check_unary(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (layer.function == Function::None) return "a function is missing";
+  if (!is_float(in) || !is_float(out)) return "float tensors are expected";
+  const int64_t channels = out.rank == 0 ? 1 : out.dims[out.rank - 1];
+  const int64_t words = static_cast<int64_t>(layer.attributes.size());
+  if (words != 0 && words != 2 * channels) return "two exponents for each channel are expected";
+  for (uint32_t word : layer.attributes)
+    if (std::abs(static_cast<int64_t>(static_cast<int32_t>(word))) > 64)
+      return "an exponent is out of range";
+  return nullptr;
+}
+
 const char* check_elementwise(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const bool softmax = layer.opcode == Opcode::Softmax;
   if (!same_shape(in, out)) return "its shapes differ";
+  const bool rescales = layer.opcode == Opcode::Requantize || layer.opcode == Opcode::ShiftSwish;
+  if (layer.has_requant != rescales) return "a wrong requantization";
+  if (layer.opcode == Opcode::Unary) return check_unary(layer);
+  if (layer.opcode == Opcode::Lookup) return check_lookup(layer);
+  if (layer.opcode == Opcode::ShiftSwish) return check_shift_swish(layer);
   if (layer.attributes.size() != (softmax ? 1u : 0u)) return "wrong number of attributes";
-  if (layer.has_requant != (layer.opcode == Opcode::Requantize)) return "a wrong requantization";
   switch (layer.opcode) {
-    case Opcode::Unary:
-      if (layer.function == Function::None) return "a function is missing";
-      return is_float(in) && is_float(out) ? nullptr : "float tensors are expected";
     case Opcode::Softmax:
       if (layer.attributes[0] >= out.rank) return "its axis does not exist";
       return is_float(in) && is_float(out) ? nullptr : "float tensors are expected";
-    case Opcode::Lookup:
-      if (layer.table == nullptr) return "a lookup table is missing";
-      return in.storage == Storage::I8 && out.storage == Storage::I8 ? nullptr
-                                                                      : "int8 is expected";
     case Opcode::Quantize:
       return is_float(in) && out.quantized() ? nullptr : "float to quantized is expected";
     case Opcode::Dequantize:

@@ -100,13 +100,74 @@ void combine(uint32_t kind, Number* lhs, const Number* rhs, int64_t count) {
   }
 }
 
+// The same with what integers do not have. Of equal extremes the second wins, of NaNs the first.
+void combine_floats(uint32_t kind, float* lhs, const float* rhs, int64_t count) {
+  switch (kind) {
+    case BINARY_DIV:
+      for (int64_t i = 0; i < count; ++i) lhs[i] /= rhs[i];
+      return;
+    case BINARY_MIN:
+      for (int64_t i = 0; i < count; ++i)
+        lhs[i] = (lhs[i] < rhs[i] || lhs[i] != lhs[i]) ? lhs[i] : rhs[i];
+      return;
+    case BINARY_MAX:
+      for (int64_t i = 0; i < count; ++i)
+        lhs[i] = (lhs[i] > rhs[i] || lhs[i] != lhs[i]) ? lhs[i] : rhs[i];
+      return;
+    default:
+      combine(kind, lhs, rhs, count);
+  }
+}
+
+void lookup_by_channel(const Layer& layer) {
+  const int64_t half = layer.attributes[0] / 2;
+  const size_t channels = layer.tables.size();
+  each_chunk(layer.output(), [&](int64_t at, int64_t count) {
+    int64_t index[CHUNK];
+    read_integers(layer.input(), at, count, index);
+    for (int64_t i = 0; i < count; ++i)
+      layer.output().target[at + i] = layer.tables[static_cast<size_t>(at + i) % channels]
+                                                  [std::clamp(index[i], -half, half - 1)];
+  });
+}
+
+int64_t bent(int64_t q, const uint32_t* k) {
+  const int64_t p = q < 0 ? -q : q, m = -p;
+  const int64_t bends[] = {k[0], k[1], k[2], k[3], k[4]};
+  const int64_t tail = std::min({(p >> 3) - bends[2], (p >> 4) - bends[3], (p >> 6) - bends[4],
+                                 int64_t{0}});
+  return std::max(q, int64_t{0}) + std::max({m >> 1, (m >> 2) - bends[0], -bends[1], tail});
+}
+
 }  // namespace
+
+void shift_swish(const Layer& layer, Scratch&) {
+  const size_t channels = layer.attributes.size() / 5;
+  each_chunk(layer.output(), [&](int64_t at, int64_t count) {
+    int64_t values[CHUNK];
+    read_integers(layer.input(), at, count, values);
+    for (int64_t i = 0; i < count; ++i)
+      values[i] = bent(values[i], &layer.attributes[static_cast<size_t>(at + i) % channels * 5]);
+    requantize(values, count, layer.requant);
+    write_integers(layer.output(), at, count, values);
+  });
+}
 
 void unary(const Layer& layer, Scratch&) {
   const float* in = layer.input().floats();
   float* out = layer.output().float_target();
-  for (int64_t i = 0; i < layer.output().elements; ++i)
-    out[i] = apply(layer.function, layer.parameters, in[i]);
+  if (layer.attributes.empty()) {
+    for (int64_t i = 0; i < layer.output().elements; ++i)
+      out[i] = apply(layer.function, layer.parameters, in[i]);
+    return;
+  }
+  const size_t channels = layer.attributes.size() / 2;
+  for (int64_t i = 0; i < layer.output().elements; ++i) {
+    const size_t c = static_cast<size_t>(i) % channels;
+    const int up = static_cast<int32_t>(layer.attributes[c]);
+    const int down = static_cast<int32_t>(layer.attributes[channels + c]);
+    out[i] = std::ldexp(apply(layer.function, layer.parameters, std::ldexp(in[i], up)), -down);
+  }
 }
 
 void binary_integer(const Layer& layer, Scratch&) {
@@ -129,16 +190,21 @@ void binary_float(const Layer& layer, Scratch&) {
     float a[CHUNK], b[CHUNK];
     for (int64_t i = 0; i < count; ++i) a[i] = left[lhs + i * rows.steps[0]];
     for (int64_t i = 0; i < count; ++i) b[i] = right[rhs + i * rows.steps[1]];
-    combine(layer.attributes[0], a, b, count);
+    combine_floats(layer.attributes[0], a, b, count);
     for (int64_t i = 0; i < count; ++i)
       out[at + i] = apply(layer.function, layer.parameters, a[i]);
   });
 }
 
 void lookup(const Layer& layer, Scratch&) {
+  if (!layer.tables.empty()) return lookup_by_channel(layer);
   const int8_t* in = reinterpret_cast<const int8_t*>(layer.input().data);
-  for (int64_t i = 0; i < layer.output().elements; ++i)
-    layer.output().target[i] = layer.table[in[i] + 128];
+  // A table of its own: bytes that are written through `out` might be anybody's.
+  uint8_t table[256];
+  std::copy(layer.table, layer.table + 256, table);
+  uint8_t* out = layer.output().target;
+  const int64_t count = layer.output().elements;
+  for (int64_t i = 0; i < count; ++i) out[i] = table[in[i] + 128];
 }
 
 void softmax(const Layer& layer, Scratch&) {

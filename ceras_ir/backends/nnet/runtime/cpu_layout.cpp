@@ -130,7 +130,8 @@ void concat(const Layer& layer, Scratch&) {
   int64_t offset = 0;
   for (const Tensor* operand : layer.operands) {
     const int64_t bytes = operand->dims[axis] * inner;
-    for (int64_t i = 0; i < rows; ++i)
+    // An operand that was written to its place has nothing to move.
+    for (int64_t i = 0; i < rows && operand->data != out.target + offset; ++i)
       std::memcpy(out.target + i * row + offset, operand->data + i * bytes,
                   static_cast<size_t>(bytes));
     offset += bytes;

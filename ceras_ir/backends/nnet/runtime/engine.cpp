@@ -1,4 +1,5 @@
 // The C interface, and which operator runs a layer.
+#include <algorithm>
 #include <cstdio>
 #include <new>
 
@@ -38,6 +39,31 @@ ceras_tensor describe(const Border& border) {
   return info;
 }
 
+// The layer before `end` that wrote `tensor` last; `end` if none did.
+size_t maker_of(const Model& model, const Tensor* tensor, size_t end) {
+  for (size_t i = end; i-- > 0;)
+    if (model.layers[i].result == tensor) return i;
+  return end;
+}
+
+bool reads(const Layer& layer, const Tensor* tensor) {
+  return std::find(layer.operands.begin(), layer.operands.end(), tensor) != layer.operands.end();
+}
+
+// Show the crossing of `tensor`, read on `side` by layer `reader`, if it is its first.
+void show_crossing(const Model& model, const Tensor* tensor, Device side, size_t reader,
+                   ceras_transfer transfer, void* context) {
+  const size_t maker = maker_of(model, tensor, reader);
+  const bool made = maker < reader;
+  if (tensor->constant() || (made ? model.layers[maker].device : Device::Cpu) == side) return;
+  for (size_t i = made ? maker + 1 : 0; i < reader; ++i)
+    if (model.layers[i].device == side && reads(model.layers[i], tensor)) return;
+  const ceras_crossing crossing{reader, side == Device::Fpga,
+                                static_cast<size_t>(tensor->data - model.base),
+                                static_cast<size_t>(tensor->bytes)};
+  transfer(context, &crossing);
+}
+
 }  // namespace
 
 Run operator_of(const Layer& layer) {
@@ -56,6 +82,8 @@ Run operator_of(const Layer& layer) {
       return quantized ? binary_integer : binary_float;
     case Opcode::Lookup:
       return lookup;
+    case Opcode::ShiftSwish:
+      return shift_swish;
     case Opcode::Softmax:
       return softmax;
     case Opcode::Reshape:
@@ -153,6 +181,18 @@ void ceras_run_traced(ceras_model* model, ceras_trace trace, void* context) {
       trace(context, number, layer.output().data, static_cast<size_t>(layer.output().bytes));
     ++number;
   }
+}
+
+void ceras_transfers(const ceras_model* model, ceras_transfer transfer, void* context) {
+  const ceras::Model& m = model->model;
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    const auto& operands = m.layers[i].operands;
+    for (auto at = operands.begin(); at != operands.end(); ++at)
+      if (std::find(operands.begin(), at, *at) == at)
+        ceras::show_crossing(m, *at, m.layers[i].device, i, transfer, context);
+  }
+  for (const ceras::Border& output : m.outputs)
+    ceras::show_crossing(m, output.tensor, ceras::Device::Cpu, m.layers.size(), transfer, context);
 }
 
 }  // extern "C"

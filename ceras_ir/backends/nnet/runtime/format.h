@@ -23,6 +23,7 @@ constexpr uint32_t MAX_RANK = 8;
 constexpr uint64_t MAX_ARENA_BYTES = uint64_t{1} << 31;
 constexpr uint32_t MAX_WINDOW = 1u << 15;
 constexpr int64_t MAX_SCRATCH_BYTES = int64_t{1} << 28;
+constexpr int64_t MAX_PACKED_BYTES = int64_t{1} << 30;
 constexpr double MAX_WORK = 1e12;  // Products and elements of one run.
 
 enum Section : uint32_t {
@@ -58,9 +59,10 @@ enum class Opcode : uint16_t {
   Dequantize,
   Requantize,
   Slice,
-  Pad
+  Pad,
+  ShiftSwish
 };
-constexpr uint16_t LAST_OPCODE = 16;
+constexpr uint16_t LAST_OPCODE = 17;
 
 enum class Device : uint8_t { Cpu = 0, Fpga = 1 };
 
@@ -95,7 +97,15 @@ enum LayerFlag : uint8_t {
 constexpr uint32_t MAX_FACTOR = 1u << 22;  // of an operand of `binary`
 
 enum PoolKind : uint32_t { POOL_MAX = 0, POOL_AVERAGE = 1 };
-enum BinaryKind : uint32_t { BINARY_ADD = 0, BINARY_SUB = 1, BINARY_MUL = 2 };
+enum BinaryKind : uint32_t {
+  BINARY_ADD = 0,
+  BINARY_SUB = 1,
+  BINARY_MUL = 2,
+  // Of floats only:
+  BINARY_DIV = 3,
+  BINARY_MIN = 4,
+  BINARY_MAX = 5
+};
 enum ResizeKind : uint32_t { RESIZE_NEAREST = 0, RESIZE_LINEAR = 1 };
 
 }  // namespace ceras

@@ -7,17 +7,23 @@
 
 #include <cstdint>
 
+#include "lanes.h"
+
 namespace ceras {
 
 // What a circuit is built for; ceras_ir/backends/nnet/rules.py has the same numbers.
-constexpr int FPGA_LANES = 16;        // output channels, and pixels, computed together
-constexpr int FPGA_MAX_PATCH = 8192;  // products per output: kernel height x width x channels
+constexpr int FPGA_MBLOCK = 256;  // output pixels that share a reading of the weights
+constexpr int FPGA_KBLOCK = 512;  // products of each at a time
+constexpr int FPGA_NBLOCK = 256;  // output channels that share a reading of the pixels
+constexpr int FPGA_BURST = 256;   // bytes that the adder reads at a time
+constexpr int FPGA_LINE_BYTES = 262144;  // rows of the input on chip
+constexpr int FPGA_MAX_PATCH = 65536;   // products of one output
 constexpr int FPGA_MAX_SHIFT = 47;
 constexpr int FPGA_MAX_LEFT_SHIFT = 8;
-constexpr int FPGA_MAX_TAPS = 65536;  // of a pooling window
+constexpr int FPGA_MAX_TAPS = 65536;    // of a pooling window
 constexpr int FPGA_MAX_EXTENT = 32768;  // of each dimension of a feature map
 
-// clamp((acc << left) >> right), the right shift rounding half up.
+// clamp(acc << left) or clamp(acc >> right), rounding half up; one of the two is zero.
 struct FpgaRescale {
   int left;
   int right;
@@ -34,9 +40,13 @@ struct FpgaWindow {
   int dilation_y, dilation_x;
 };
 
+// Of a product, `pixels` rows of `window.channels` numbers lie one after the other, and the
+// rest of the window has no meaning.
 struct FpgaLinear {
   FpgaWindow window;
   int images;
+  int64_t pixels;  // of one image
+  bool product;
   int outputs;
   int residual_shift;
   FpgaRescale rescale;
@@ -58,20 +68,60 @@ struct FpgaAdd {
   FpgaRescale rescale;
 };
 
-// Block RAM of the multiplier array. Lanes are 16 bits wide only because PCs multiply such
-// vectors best: every number in them is an int8.
+// Block RAM of the linear circuit.
 struct FpgaBuffers {
-  alignas(64) int16_t patches[FPGA_LANES][FPGA_MAX_PATCH];
-  alignas(64) int16_t weights[FPGA_LANES][FPGA_MAX_PATCH];
-  alignas(64) int32_t sums[FPGA_LANES][FPGA_LANES];
+  alignas(64) int8_t lines[FPGA_LINE_BYTES];
+  alignas(64) Number input[FPGA_MBLOCK * FPGA_KBLOCK];
+  alignas(64) Weight weights[FPGA_KBLOCK * LANES];
+  alignas(64) int32_t sums[FPGA_NBLOCK / LANES][FPGA_MBLOCK * LANES];
 };
 
-// `bias` and `residual` may be null.
+// Bytes of weights in the order of the array: 16 output channels, group after group of products,
+// and of each group all 16 channels. What a layer has less of is zero.
+constexpr int64_t fpga_weight_bytes(int64_t outputs, int64_t products) {
+  return (outputs + LANES - 1) / LANES * ((products + GROUP - 1) / GROUP) * LANES * GROUP;
+}
+
+// Weights [outputs][products] in that order; the host does it once. `packed` is zero before.
+inline void fpga_pack_weights(const int8_t* weights, int64_t outputs, int64_t products,
+                              int8_t* packed) {
+  for (int64_t o = 0; o < outputs; ++o) {
+    int8_t* tile = packed + fpga_weight_bytes(o / LANES * LANES, products) + o % LANES * GROUP;
+    for (int64_t k = 0; k < products; ++k)
+      tile[k / GROUP * LANES * GROUP + k % GROUP] = weights[o * products + k];
+  }
+}
+
+// `weights` in the order of the array. `bias` and `residual` may be null; `residual` and `result`
+// may be the same bytes.
 void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
                          const int32_t* bias, const int8_t* residual, int8_t* result,
                          FpgaBuffers& buffers);
 void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* result);
+// `result` may be the bytes of `lhs` or `rhs`.
 void fpga_add_circuit(const FpgaAdd& layer, int64_t elements, const int8_t* lhs, const int8_t* rhs,
                       int8_t* result);
+
+// The registers of a rescaling by 2^-shift; a negative shift is to the left.
+inline FpgaRescale fpga_rescale(int shift, int low, int high) {
+  return {shift < 0 ? -shift : 0, shift > 0 ? shift : 0, low, high};
+}
+
+// `count` sums of 32 bits, rescaled in 32 bits and clamped.
+inline void fpga_rescale_all(int32_t* acc, int count, const FpgaRescale& r) {
+  if (r.right > 0) {
+    // floor((acc + half) / 2^right) without that sum, which might need 33 bits.
+    const int floor = r.right < 31 ? r.right : 31, last = r.right < 32 ? r.right - 1 : 31;
+    for (int i = 0; i < count; ++i)
+      acc[i] = (acc[i] >> floor) + ((acc[i] >> last) & 1);
+  } else {
+    // What is beyond 15 bits ends at the clamp whatever the shift.
+    constexpr int32_t WIDE = 1 << 15;
+    for (int i = 0; i < count; ++i)
+      acc[i] = (acc[i] < -WIDE ? -WIDE : acc[i] > WIDE ? WIDE : acc[i]) * (1 << r.left);
+  }
+  for (int i = 0; i < count; ++i)
+    acc[i] = acc[i] < r.low ? r.low : acc[i] > r.high ? r.high : acc[i];
+}
 
 }  // namespace ceras

@@ -23,16 +23,18 @@ const int8_t* bytes_at(const Tensor& tensor) {
 int8_t* result_of(const Layer& layer) { return reinterpret_cast<int8_t*>(layer.output().target); }
 
 FpgaRescale rescale_of(const Requant& r) {
-  return {log2_of(r.multiplier), r.shift, static_cast<int>(r.low), static_cast<int>(r.high)};
+  return fpga_rescale(r.shift - log2_of(r.multiplier), static_cast<int>(r.low),
+                      static_cast<int>(r.high));
 }
 
-// Registers of a window; a product is a 1x1 convolution of one row of pixels.
+int64_t products_of(const Layer& layer) {
+  return layer.weights().elements / layer.weights().dims[0];
+}
+
+// Registers of a window.
 FpgaWindow window_of(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   FpgaWindow w{};
-  if (layer.opcode == Opcode::Matmul)
-    return {1, static_cast<int>(in.dims[0]), static_cast<int>(in.dims[1]),
-            1, static_cast<int>(in.dims[0]), 1, 1, 1, 1, 0, 0, 1, 1};
   w.height = static_cast<int>(in.dims[1]);
   w.width = static_cast<int>(in.dims[2]);
   w.channels = static_cast<int>(in.dims[3]);
@@ -49,8 +51,33 @@ FpgaWindow window_of(const Layer& layer) {
   return w;
 }
 
-int images_of(const Layer& layer) {
-  return layer.opcode == Opcode::Matmul ? 1 : static_cast<int>(layer.input().dims[0]);
+bool all_are(const int64_t* values, int count, int64_t expected) {
+  return std::all_of(values, values + count, [&](int64_t value) { return value == expected; });
+}
+
+// A matrix product, or a convolution that is one on its pixels.
+bool is_product(const Layer& layer) {
+  const Window& w = layer.window;
+  return layer.opcode == Opcode::Matmul ||
+         (all_are(w.kernel, 2, 1) && all_are(w.strides, 2, 1) && all_are(w.padding, 4, 0));
+}
+
+FpgaLinear registers_of(const Layer& layer) {
+  FpgaLinear r{};
+  r.outputs = static_cast<int>(layer.weights().dims[0]);
+  r.residual_shift = layer.residual_shift;
+  r.rescale = rescale_of(layer.requant);
+  r.product = is_product(layer);
+  r.images = 1;
+  r.pixels = layer.output().elements / r.outputs;
+  if (r.product) {
+    r.window.channels = static_cast<int>(products_of(layer));
+  } else {
+    r.window = window_of(layer);
+    r.images = static_cast<int>(layer.input().dims[0]);
+    r.pixels /= r.images;
+  }
+  return r;
 }
 
 const char* check_numbers(const Layer& layer) {
@@ -88,8 +115,12 @@ const char* check_fpga_layer(const Layer& layer) {
     case Opcode::Conv2d:
     case Opcode::Matmul:
       if (layer.groups != 1) return "the FPGA has no grouped convolution";
-      if (layer.weights().elements / layer.weights().dims[0] > FPGA_MAX_PATCH)
-        return "its patch exceeds the FPGA's buffers";
+      if (!layer.weights().constant()) return "the FPGA takes constant weights";
+      if (layer.weights().dims[0] > FPGA_MAX_EXTENT || products_of(layer) > FPGA_MAX_PATCH)
+        return "its weights exceed the FPGA's counters";
+      if (!is_product(layer) && ((w.kernel[0] - 1) * w.dilations[0] + 1) * layer.input().dims[2] *
+                                        layer.input().dims[3] > FPGA_LINE_BYTES)
+        return "its rows exceed the FPGA's line buffer";
       return nullptr;
     case Opcode::Pool2d: {
       const bool padded =
@@ -110,12 +141,17 @@ const char* check_fpga_layer(const Layer& layer) {
   }
 }
 
+int64_t fpga_packed_bytes(const Layer& layer) {
+  return fpga_weight_bytes(layer.weights().dims[0], products_of(layer));
+}
+
+void fpga_pack(const Layer& layer, int8_t* packed) {
+  fpga_pack_weights(bytes_at(layer.weights()), layer.weights().dims[0], products_of(layer), packed);
+}
+
 void fpga_linear(const Layer& layer, Scratch& scratch) {
-  const FpgaLinear registers{window_of(layer), images_of(layer),
-                             static_cast<int>(layer.weights().dims[0]), layer.residual_shift,
-                             rescale_of(layer.requant)};
   fpga_linear_circuit(
-      registers, bytes_at(layer.input()), bytes_at(layer.weights()),
+      registers_of(layer), bytes_at(layer.input()), layer.packed,
       layer.bias != nullptr ? reinterpret_cast<const int32_t*>(layer.bias->data) : nullptr,
       layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
       *scratch.fpga);
@@ -124,7 +160,7 @@ void fpga_linear(const Layer& layer, Scratch& scratch) {
 void fpga_pool2d(const Layer& layer, Scratch&) {
   const Requant& r = layer.requant;
   const FpgaPool registers{window_of(layer),
-                           images_of(layer),
+                           static_cast<int>(layer.input().dims[0]),
                            layer.attributes[0] == POOL_AVERAGE,
                            static_cast<int>(r.multiplier),
                            r.shift,

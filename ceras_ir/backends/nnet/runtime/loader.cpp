@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <new>
 
 #include "container.h"
@@ -70,6 +71,7 @@ struct Loader {
     constexpr uint64_t ALIGNMENT = 4096;
     model.arena = {static_cast<uint8_t*>(std::calloc(arena_bytes + ALIGNMENT, 1)), std::free};
     if (!model.arena) throw std::bad_alloc();
+    model.base = arena_base();
     return true;
   }
 
@@ -241,8 +243,24 @@ struct Loader {
     if (lookup != NONE) {
       if (lookup >= file[TABLES].size / TABLE_BYTES) return "its lookup table does not exist";
       layer.table = file[TABLES].data + lookup * TABLE_BYTES;
+      if (const char* reason = tables(layer)) return reason;
     }
     return epilogue(flags, layer);
+  }
+
+  // Of a lookup that has attributes: the number of entries, then where each table begins.
+  const char* tables(Layer& layer) {
+    if (layer.opcode != Opcode::Lookup || layer.attributes.empty()) return nullptr;
+    const uint64_t entries = layer.attributes[0];
+    if (entries < TABLE_BYTES || entries > 1u << 16 || (entries & (entries - 1)) != 0)
+      return "its tables have a wrong number of entries";
+    if (layer.attributes.size() < 2) return "its tables are missing";
+    for (size_t i = 1; i < layer.attributes.size(); ++i) {
+      const uint64_t start = uint64_t{layer.attributes[i]} * TABLE_BYTES;
+      if (start + entries > file[TABLES].size) return "its lookup table does not exist";
+      layer.tables.push_back(file[TABLES].data + start + entries / 2);
+    }
+    return nullptr;
   }
 
   // Bias, multipliers and residual are the last operands, in this order, as the flags say.
@@ -289,7 +307,31 @@ struct Loader {
     const uintptr_t address = reinterpret_cast<uintptr_t>(model.scratch.storage.get());
     model.scratch.base = model.scratch.storage.get() + (64 - address % 64) % 64;
     if (fpga) model.scratch.fpga = std::make_unique<FpgaBuffers>();
+    return pack_weights();
+  }
+
+  // Weights of the FPGA's layers in the order of its array; layers may share them.
+  bool pack_weights() {
+    std::map<const Tensor*, int64_t> places;
+    int64_t bytes = 0;
+    for (const Layer& layer : model.layers) {
+      if (!takes_packed(layer) || !places.emplace(&layer.weights(), bytes).second) continue;
+      bytes += fpga_packed_bytes(layer);
+      if (bytes > MAX_PACKED_BYTES) return fail("its weights need more memory than there is");
+    }
+    model.packed.reset(new int8_t[static_cast<size_t>(bytes)]());
+    for (Layer& layer : model.layers) {
+      if (!takes_packed(layer)) continue;
+      int8_t* place = model.packed.get() + places.at(&layer.weights());
+      fpga_pack(layer, place);
+      layer.packed = place;
+    }
     return true;
+  }
+
+  static bool takes_packed(const Layer& layer) {
+    return layer.device == Device::Fpga &&
+           (layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul);
   }
 
   // Operands of a quantized sum are multiplied and shifted.

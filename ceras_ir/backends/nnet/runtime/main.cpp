@@ -1,7 +1,8 @@
-// ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE]
+// ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] [--transfers]
 //
 // IN.bin holds N samples (1 unless said), each the raw inputs in table order; OUT.bin gets the
 // outputs likewise. The trace has one record per layer and sample: u32 layer, u32 bytes, data.
+// --transfers prints a line for each value that changes sides: who reads it, and its bytes.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -52,11 +53,18 @@ void write_record(void* context, size_t layer, const void* data, size_t bytes) {
   std::fwrite(data, 1, bytes, file);
 }
 
+void print_transfer(void*, const ceras_crossing* crossing) {
+  std::printf("layer %zu on %s reads [%zu, %zu) from the other side\n", crossing->layer,
+              crossing->to_fpga ? "fpga" : "cpu", crossing->offset,
+              crossing->offset + crossing->bytes);
+}
+
 struct Unload {
   void operator()(ceras_model* model) const { ceras_unload(model); }
 };
 
-int run(const std::vector<const char*>& paths, unsigned long samples, const char* trace_path) {
+int run(const std::vector<const char*>& paths, unsigned long samples, const char* trace_path,
+        bool transfers) {
   Buffer file;
   if (!read_file(paths[0], file)) return fail(paths[0], "cannot be read");
   char message[256];
@@ -64,6 +72,7 @@ int run(const std::vector<const char*>& paths, unsigned long samples, const char
   if (ceras_load(file.data.get(), file.size, &loaded, message, sizeof message) != CERAS_OK)
     return fail(paths[0], message);
   const std::unique_ptr<ceras_model, Unload> model(loaded);
+  if (transfers) ceras_transfers(model.get(), print_transfer, nullptr);
 
   const File in(std::fopen(paths[1], "rb"));
   if (!in) return fail(paths[1], "cannot be read");
@@ -97,7 +106,7 @@ int main(int argc, char** argv) {
   std::vector<const char*> paths;
   unsigned long samples = 1;
   const char* trace = nullptr;
-  bool usage = false;
+  bool usage = false, transfers = false;
   for (int i = 1; i < argc && !usage; ++i) {
     const bool value = i + 1 < argc;
     if (std::strcmp(argv[i], "--samples") == 0 && value) {
@@ -106,6 +115,8 @@ int main(int argc, char** argv) {
       usage = *end != 0 || end == argv[i];
     } else if (std::strcmp(argv[i], "--trace") == 0 && value) {
       trace = argv[++i];
+    } else if (std::strcmp(argv[i], "--transfers") == 0) {
+      transfers = true;
     } else {
       usage = argv[i][0] == '-';
       paths.push_back(argv[i]);
@@ -113,8 +124,9 @@ int main(int argc, char** argv) {
   }
   if (usage || paths.size() != 3) {
     std::fprintf(stderr,
-                 "usage: ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE]\n");
+                 "usage: ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] "
+                 "[--transfers]\n");
     return 2;
   }
-  return run(paths, samples, trace);
+  return run(paths, samples, trace, transfers);
 }

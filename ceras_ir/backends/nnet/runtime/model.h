@@ -116,6 +116,8 @@ struct Layer {
   int residual_shift = 0;
   int64_t factors[2] = {1, 1};  // of the operands of `binary`
   const uint8_t* table = nullptr;
+  const int8_t* packed = nullptr;  // weights in the order of the FPGA's array
+  std::vector<const uint8_t*> tables;  // of a lookup's channels: where index 0 is
   Run run = nullptr;
 
   const Tensor& input() const { return *operands[0]; }
@@ -135,6 +137,8 @@ struct Model {
   std::vector<Border> outputs;
   std::vector<Layer> layers;
   std::unique_ptr<uint8_t, void (*)(void*)> arena{nullptr, nullptr};
+  const uint8_t* base = nullptr;  // first byte of the arena, aligned
+  std::unique_ptr<int8_t[]> packed;  // the weights of all layers on the FPGA
   Scratch scratch;
 };
 
@@ -147,5 +151,9 @@ const char* check_accumulator(const Layer& layer);
 Run operator_of(const Layer& layer);
 int64_t scratch_bytes(const Layer& layer);
 double work_of(const Layer& layer);
+
+// Weights of a checked layer on the FPGA, in the order of its array.
+int64_t fpga_packed_bytes(const Layer& layer);
+void fpga_pack(const Layer& layer, int8_t* packed);
 
 }  // namespace ceras

@@ -19,6 +19,7 @@ void unary(const Layer& layer, Scratch& scratch);
 void binary_integer(const Layer& layer, Scratch& scratch);
 void binary_float(const Layer& layer, Scratch& scratch);
 void lookup(const Layer& layer, Scratch& scratch);
+void shift_swish(const Layer& layer, Scratch& scratch);
 void softmax(const Layer& layer, Scratch& scratch);
 void quantize(const Layer& layer, Scratch& scratch);
 void dequantize(const Layer& layer, Scratch& scratch);

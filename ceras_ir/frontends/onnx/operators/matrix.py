@@ -1,6 +1,6 @@
 """Matrix products. `graph.matmul` takes [M, K] and transposed weights [N, K]."""
 
-from math import prod
+from math import inf, prod
 
 import numpy as np
 from xdsl.dialects.builtin import f32
@@ -11,6 +11,7 @@ from ceras_ir.dialects.graph.elementwise import broadcast_shape
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.registry import operator
 from ceras_ir.frontends.onnx.values import Constant, Value
 
@@ -122,6 +123,8 @@ def _scaled(emitter: Emitter, value: Value, factor: float, suffix: str) -> Value
     """`factor * value`, folded into a constant."""
     if factor == 1.0:
         return value
+    if isinstance(value, QuantizedConstant) and 0.0 < factor < inf:
+        return value.scaled(factor)
     scale = np.float32(factor)
     if isinstance(value, Constant) and value.dtype == np.float32:
         return emitter.constant(value.load().astype(np.float32, copy=False) * scale, suffix)

@@ -11,6 +11,11 @@ from ceras_ir.dialects.graph import Binary, DequantizeOp, QuantizeOp
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.dynamic import (
+    computed_scale,
+    dequantized_by,
+    quantized_by,
+)
 from ceras_ir.frontends.onnx.quantization import (
     dequantized,
     quantized,
@@ -18,7 +23,7 @@ from ceras_ir.frontends.onnx.quantization import (
     stored_type,
     uniform_type,
 )
-from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.registry import operator
 from ceras_ir.frontends.onnx.tensors import Array, type_name
 from ceras_ir.frontends.onnx.values import Constant, Value
 
@@ -26,36 +31,15 @@ MICROSOFT = "com.microsoft::"
 """The domain of ONNX Runtime's own operators."""
 
 
-@rule(
-    "QuantizeLinear",
-    "DequantizeLinear",
-    f"{MICROSOFT}QuantizeLinear",
-    f"{MICROSOFT}DequantizeLinear",
-)
-def constant_scale(node: Node) -> str | None:
-    """scale and zero point must be constants"""
-    for i in (1, 2):
-        if node.has_input(i) and not node.is_constant(i):
-            return f"'{node.inputs[i]}' is computed; quantize the model statically"
-    return None
-
-
-@rule("DynamicQuantizeLinear", f"{MICROSOFT}DynamicQuantizeMatMul")
-def static_only(node: Node) -> str | None:
-    """scales must be known at compile time"""
-    return "it chooses one for every input; quantize the model statically, or give the float model"
-
-
-@operator("DynamicQuantizeLinear", f"{MICROSOFT}DynamicQuantizeMatMul")
-def dynamic(node: Node, emitter: Emitter) -> Value:
-    """Always refused by `static_only`, before it gets here."""
-    raise node.unsupported("scales must be known at compile time")
-
-
 @operator("DequantizeLinear", f"{MICROSOFT}DequantizeLinear")
 def dequantize_linear(node: Node, emitter: Emitter) -> Value:
-    """`graph.dequantize`; for a constant, a constant that remembers its integers."""
+    """
+    `graph.dequantize`; for a constant, a constant that remembers its integers. With a scale that is
+    computed, arithmetic on floats.
+    """
     node.ignore("output_dtype")
+    if (computed := computed_scale(node, emitter)) is not None:
+        return dequantized_by(emitter, emitter.value(0), *computed)
     value, scale = emitter.value(0), emitter.array(1)
     point = emitter.array(2) if node.has_input(2) else None
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
@@ -69,17 +53,24 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
 
 @operator("QuantizeLinear", f"{MICROSOFT}QuantizeLinear")
 def quantize_linear(node: Node, emitter: Emitter) -> Value:
-    """`graph.quantize` to the type of the zero point, or of `output_dtype`, or to uint8."""
+    """
+    `graph.quantize` to the type of the zero point, or of `output_dtype`, or to uint8. With a scale
+    that is computed, arithmetic on floats.
+    """
     node.ignore("saturate", "precision")
+    declared = node.integer("output_dtype", 0)
+    storage = "uint8"
+    if node.has_input(2):
+        storage = stored_type(emitter, emitter.value(2))
+    elif declared:
+        storage = type_name(declared)
+    if declared and type_name(declared) != storage:
+        raise node.wrong(f"the zero point is {storage}, but output_dtype {type_name(declared)}")
+    if (computed := computed_scale(node, emitter)) is not None:
+        return quantized_by(emitter, emitter.value(0), *computed, storage_of(node, storage))
     scale = emitter.array(1)
     point = emitter.array(2) if node.has_input(2) else None
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
-    declared = node.integer("output_dtype", 0)
-    storage = "uint8" if point is None else point.dtype.name
-    if declared and point is None:
-        storage = type_name(declared)
-    elif declared and type_name(declared) != storage:
-        raise node.wrong(f"the zero point is {storage}, but output_dtype {type_name(declared)}")
     if block:
         return _quantized_blocks(node, emitter, storage, _Blocks(scale, point, axis, block))
     element = uniform_type(emitter, storage, scale, point, emitter.shape(0), axis)

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
-from xdsl.dialects.builtin import i32
 
-from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
@@ -23,12 +21,11 @@ from ceras_ir.frontends.onnx.quantization import (
 )
 from ceras_ir.frontends.onnx.registry import OPERATORS, operator, rule
 from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.frontends.onnx.windows import read_window
 
 PARAMETERS: dict[str, tuple[int, ...]] = {
     "QLinearConv": (1, 2, 4, 5, 6, 7),
     "QLinearMatMul": (1, 2, 4, 5, 6, 7),
-    "ConvInteger": (2, 3),
-    "MatMulInteger": (2, 3),
     f"{MICROSOFT}QGemm": (1, 2, 4, 5, 7, 8),
     f"{MICROSOFT}QLinearAdd": (1, 2, 4, 5, 6, 7),
     f"{MICROSOFT}QLinearMul": (1, 2, 4, 5, 6, 7),
@@ -71,14 +68,19 @@ def _result(emitter: Emitter, value: Value, first: int, like: str) -> Value:
     return quantized(emitter, value, _element(emitter, storage, first, ()), node.outputs[0])
 
 
-def _float(
-    emitter: Emitter, kind: str, operands: Sequence[Value], dropped: Sequence[str] = ()
+def float_operator(
+    emitter: Emitter,
+    kind: str,
+    operands: Sequence[Value],
+    dropped: Sequence[str] = (),
+    added: Sequence[onnx.AttributeProto] = (),
 ) -> Value:
-    """The float operator `kind` with the attributes of the current node."""
+    """The float operator `kind` with the attributes of the current node, but for some."""
     node = emitter.node
     names = [f"{node.outputs[0]}/real{i}" for i in range(len(operands))]
     proto = onnx.NodeProto(op_type=kind, name=node.name, input=names, output=node.outputs)
     proto.attribute.extend(a for a in node.proto.attribute if a.name not in dropped)
+    proto.attribute.extend(added)
     node.ignore(*(a.name for a in node.proto.attribute))
     inner = Node(proto, node.opset, node.constants)
     emitter.values.update(zip(names, operands, strict=True))
@@ -98,16 +100,19 @@ def qlinear_conv(node: Node, emitter: Emitter) -> Value:
     operands = [_real(emitter, 0), _real(emitter, 3)]
     if node.has_input(8):
         operands.append(_bias(emitter, 8, 1, 4))
-    return _result(emitter, _float(emitter, "Conv", operands), 6, stored_type(emitter, _x(emitter)))
+    return _result(
+        emitter, float_operator(emitter, "Conv", operands), 6, stored_type(emitter, _x(emitter))
+    )
 
 
 def _x(emitter: Emitter) -> Value:
     return emitter.value(0)
 
 
-def _bias(emitter: Emitter, index: int, first: int, second: int) -> Value:
-    """A bias of integers at the product of two scales, one or one per channel."""
+def _bias(emitter: Emitter, index: int, first: int, second: int, factor: float = 1.0) -> Value:
+    """A bias of integers at `factor` times the product of two scales, one or one per channel."""
     scale = emitter.array(first).astype(np.float64) * emitter.array(second).astype(np.float64)
+    scale = scale * factor
     storage = stored_type(emitter, emitter.value(index))
     element = uniform_type(emitter, storage, scale.reshape(-1), None, emitter.shape(index), -1)
     return dequantized(emitter, emitter.value(index), element)
@@ -116,59 +121,29 @@ def _bias(emitter: Emitter, index: int, first: int, second: int) -> Value:
 @operator("QLinearMatMul")
 def qlinear_matmul(node: Node, emitter: Emitter) -> Value:
     """Weights may have a scale per column."""
-    product = _float(emitter, "MatMul", [_real(emitter, 0), _real(emitter, 3, axis=-1)])
+    product = float_operator(emitter, "MatMul", [_real(emitter, 0), _real(emitter, 3, axis=-1)])
     return _result(emitter, product, 6, stored_type(emitter, _x(emitter)))
 
 
 @operator(f"{MICROSOFT}QGemm")
 def qgemm(node: Node, emitter: Emitter) -> Value:
-    """`C` is stored in 32 bits at scale(A) * scale(B), after `alpha`; without an output scale,
-    the result is float."""
+    """`C` is stored in 32 bits at alpha * scale(A) * scale(B); without an output scale, the result
+    is float."""
     axis = 0 if node.flag("transB") else -1
     operands = [_real(emitter, 0), _real(emitter, 3, axis)]
     if node.has_input(6):
-        operands.append(_bias(emitter, 6, 1, 4))
-    product = _float(emitter, "Gemm", operands)
+        operands.append(_bias(emitter, 6, 1, 4, node.number("alpha", 1.0)))
+    product = float_operator(emitter, "Gemm", operands)
     if not node.has_input(7):
         return product
     return _result(emitter, product, 7, stored_type(emitter, _x(emitter)))
-
-
-@operator("ConvInteger")
-def conv_integer(node: Node, emitter: Emitter) -> Value:
-    """Integers are real numbers of scale 1, and so is the 32-bit result."""
-    return _integer(emitter, "Conv", 0)
-
-
-@operator("MatMulInteger")
-def matmul_integer(node: Node, emitter: Emitter) -> Value:
-    """Integers are real numbers of scale 1, and so is the 32-bit result."""
-    return _integer(emitter, "MatMul", -1)
-
-
-def _integer(emitter: Emitter, kind: str, axis: int) -> Value:
-    node = emitter.node
-    operands: list[Value] = []
-    for i in (0, 1):
-        value, shape = emitter.value(i), emitter.shape(i)
-        point = emitter.array(2 + i) if node.has_input(2 + i) else None
-        ones = np.ones(() if point is None or point.size == 1 else point.shape, np.float32)
-        kind_of = stored_type(emitter, value)
-        element = uniform_type(emitter, kind_of, ones, point, shape, axis if i else 0)
-        operands.append(dequantized(emitter, value, element))
-    return quantized(
-        emitter,
-        _float(emitter, kind, operands),
-        UniformType(1.0, storage=i32),
-        node.outputs[0],
-    )
 
 
 @operator(f"{MICROSOFT}QLinearAdd", f"{MICROSOFT}QLinearMul")
 def qlinear_binary(node: Node, emitter: Emitter) -> Value:
     """Both operands come with their scales."""
     kind = node.operator.removeprefix(f"{MICROSOFT}QLinear")
-    result = _float(emitter, kind, [_real(emitter, 0), _real(emitter, 3)])
+    result = float_operator(emitter, kind, [_real(emitter, 0), _real(emitter, 3)])
     return _result(emitter, result, 6, stored_type(emitter, _x(emitter)))
 
 
@@ -187,8 +162,25 @@ def qlinear_unary(node: Node, emitter: Emitter) -> Value:
             "one element along the axis, for which ONNX Runtime stores 0 in place of 1; "
             "use Softmax between DequantizeLinear and QuantizeLinear"
         )
-    result = _float(emitter, kind, [_real(emitter, 0)], dropped=["channels_last", "opset"])
+    dropped, added = ["channels_last", "opset"], list[onnx.AttributeProto]()
+    if kind == "AveragePool" and node.flag("count_include_pad") and len(shape) in (3, 4):
+        dropped += ["auto_pad", "ceil_mode", "pads"]
+        added.append(_all_padding(node, shape))
+    result = float_operator(emitter, kind, [_real(emitter, 0)], dropped, added)
     return _result(emitter, result, 3, stored_type(emitter, _x(emitter)))
+
+
+def _all_padding(node: Node, shape: Sequence[int]) -> onnx.AttributeProto:
+    """
+    `pads` with what rounding up adds: where ONNX Runtime's quantized average counts padding, it
+    divides by the whole window, unlike ONNX's float one.
+    """
+    kernel = node.integers("kernel_shape") or ()
+    if len(kernel) != len(shape) - 2:
+        raise node.wrong(f"attribute 'kernel_shape' must be {len(shape) - 2} integers")
+    top, left, bottom, right = read_window(node, kernel, tuple(shape[2:])).padding
+    pads = [top, left, bottom, right] if len(kernel) == 2 else [left, right]
+    return onnx.helper.make_attribute("pads", pads)
 
 
 @rule(f"{MICROSOFT}QLinearConcat")
@@ -206,4 +198,4 @@ def qlinear_concat(node: Node, emitter: Emitter) -> Value:
     operands = [_real(emitter, i) for i in range(2, len(node.inputs), 3)]
     if not operands:
         raise node.wrong(f"has {len(node.inputs)} operands, expected at least 5")
-    return _result(emitter, _float(emitter, "Concat", operands), 0, "uint8")
+    return _result(emitter, float_operator(emitter, "Concat", operands), 0, "uint8")

@@ -4,14 +4,28 @@ from math import floor, inf, prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, i32
 
-from ceras_ir.dialects.graph import Coordinates, MatmulOp, Nearest, Resize, ResizeOp, shape_of
+from ceras_ir.dialects.graph import (
+    Coordinates,
+    DequantizeOp,
+    Function,
+    MatmulOp,
+    Nearest,
+    QuantizeOp,
+    Resize,
+    ResizeOp,
+    element_of,
+    shape_of,
+)
+from ceras_ir.dialects.graph.constant import is_integer
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import operator, rule
 from ceras_ir.frontends.onnx.resampling_matrix import CROP, Resampling
+from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.values import Value
 from ceras_ir.interpreters.resampling import nearest_indices
 
@@ -58,7 +72,29 @@ def upsample(node: Node, emitter: Emitter) -> Value:
 
 @operator("Resize")
 def resize(node: Node, emitter: Emitter) -> Value:
-    """`scales` or `sizes`, for all dimensions or those in `axes`."""
+    """`scales` or `sizes`, for all dimensions or those in `axes`; integers drop fractions."""
+    value = emitter.value(0)
+    if node.string("mode", "nearest") == "nearest" or emitter.is_float(value):
+        return _resize(node, emitter)
+    element = element_of(emitter.materialize(value))
+    compose, name = Composer(emitter), node.inputs[0]
+    if not isinstance(element, UniformType):
+        emitter.values[name] = compose.cast(value)
+        result = compose.cast(_resize(node, emitter), element)
+    else:
+        # The stored integers, which the float that they stand for has to be rounded to.
+        scale, point = compose.number(element.scale), compose.number(element.zero_point)
+        real = emitter.emit(DequantizeOp(emitter.materialize(value)))
+        stored = compose.add(compose.unary(Function.ROUND, compose.div(real, scale)), point)
+        emitter.values[name] = stored
+        whole = compose.cast(compose.cast(_resize(node, emitter), i32))
+        real = compose.mul(compose.sub(whole, point), scale)
+        result = emitter.emit(QuantizeOp(real, element))
+    emitter.values[name] = value
+    return result
+
+
+def _resize(node: Node, emitter: Emitter) -> Value:
     if node.opset < 11:
         scales = tuple(float(s) for s in emitter.floats(1).reshape(-1))
         return _resampled(
@@ -145,6 +181,8 @@ def _by_matrices(
         for k, axis in enumerate(axes):
             i = node.axis(axis, rank, "axes")
             region[i], region[i + rank] = float(given[k]), float(given[k + len(axes)])
+    if prod(sizes) > MAX_ELEMENTS:
+        raise node.wrong(f"a result of shape {sizes} is too large")
     value, inside = emitter.value(0), np.ones([1] * rank, np.bool_)
     for axis in range(rank):
         part = region[axis], region[axis + rank]
@@ -214,7 +252,8 @@ def _resampled(
         # Height and width come first: the model is NHWC already.
         size, factors = (sizes[1], sizes[2]), (scales[1], scales[2])
         return emitter.emit(ResizeOp(kind, emitter.tensor(0), size, factors, where, rounding))
-    if len(shape) not in (3, 4) or changed[0] < 2:
+    plain = is_integer(element_of(emitter.tensor(0)))
+    if len(shape) not in (3, 4) or changed[0] < 2 or plain:
         if kind is Resize.LINEAR:
             return _by_matrices(node, emitter, scales, sizes, Resampling(False, where.value), 0.0)
         value = emitter.value(0)

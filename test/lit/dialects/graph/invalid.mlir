@@ -218,7 +218,7 @@ func.func @case26(%x: tensor<4xf32>) {
 // -----
 
 func.func @case27(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{table must be tensor<256xi8>, got tensor<255xi8>}}
+  // expected-error@+1 {{a table for int8 has 256 entries, got tensor<255xi8>}}
   %0 = graph.lookup %x, dense<0> : tensor<255xi8> : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
@@ -396,5 +396,13 @@ func.func @case48(%x: tensor<4xf32>) {
 func.func @case49(%x: tensor<4xf32>) {
   // expected-error@+1 {{quantized input expected, got tensor<4xf32>}}
   %0 = graph.requantize %x {requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @case50(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{'ordered' is of floats; integer sums are exact in any order}}
+  %0 = graph.matmul %x, %w {ordered, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
   func.return
 }

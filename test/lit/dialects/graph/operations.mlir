@@ -12,9 +12,11 @@ func.func @constant() {
 
 // CHECK-LABEL: func.func @conv2d
 // CHECK: graph.conv2d %{{.*}}, %{{.*}} : (tensor<1x8x8x4xf32>, tensor<6x3x3x2xf32>) -> tensor<1x3x3x6xf32>
+// CHECK: graph.conv2d %{{.*}}, %{{.*}} {{.*}}ordered{{.*}} : (tensor<1x8x8x4xf32>, tensor<6x3x3x2xf32>)
 // CHECK: graph.conv2d %{{.*}}, %{{.*}} bias %{{.*}} : tensor<6xf32> residual %{{.*}} : tensor<1x3x3x6xf32> {{.*}}activation = #graph.function<clip, 0.0, 6.0>
 func.func @conv2d(%x: tensor<1x8x8x4xf32>, %w: tensor<6x3x3x2xf32>, %b: tensor<6xf32>) {
   %0 = graph.conv2d %x, %w {strides = array<i64: 2, 2>, groups = 2 : i64} : (tensor<1x8x8x4xf32>, tensor<6x3x3x2xf32>) -> tensor<1x3x3x6xf32>
+  %2 = graph.conv2d %x, %w {ordered, strides = array<i64: 2, 2>, groups = 2 : i64} : (tensor<1x8x8x4xf32>, tensor<6x3x3x2xf32>) -> tensor<1x3x3x6xf32>
   %1 = graph.conv2d %x, %w bias %b : tensor<6xf32> residual %0 : tensor<1x3x3x6xf32> {strides = array<i64: 2, 2>, groups = 2 : i64, activation = #graph.function<clip, 0.0, 6.0>} : (tensor<1x8x8x4xf32>, tensor<6x3x3x2xf32>) -> tensor<1x3x3x6xf32>
   func.return
 }

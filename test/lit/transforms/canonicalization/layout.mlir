@@ -59,3 +59,17 @@ func.func @per_axis() -> tensor<2x1x!quant.uniform<i8:f32:0, {0.5, 0.25}>> {
   %b = graph.reshape %a : (tensor<2x!quant.uniform<i8:f32:0, {0.5, 0.25}>>) -> tensor<2x1x!quant.uniform<i8:f32:0, {0.5, 0.25}>>
   func.return %b : tensor<2x1x!quant.uniform<i8:f32:0, {0.5, 0.25}>>
 }
+
+// -----
+
+// Slices compose, backwards too; of one element that is left the stride means nothing.
+// CHECK-LABEL: func.func @slices(
+// CHECK-NEXT:    %[[A:.*]] = graph.slice %[[X:.*]] {starts = array<i64: 5, 3>, strides = array<i64: -2, 2>} : (tensor<8x9xf32>) -> tensor<2x3xf32>
+// CHECK-NEXT:    %[[B:.*]] = graph.slice %[[X]] {starts = array<i64: 7, 2>, strides = array<i64: 1, 1>} : (tensor<8x9xf32>) -> tensor<1x1xf32>
+// CHECK-NEXT:    func.return %[[A]], %[[B]]
+func.func @slices(%x: tensor<8x9xf32>) -> (tensor<2x3xf32>, tensor<1x1xf32>) {
+  %a = graph.slice %x {starts = array<i64: 7, 1>, strides = array<i64: -2, 1>} : (tensor<8x9xf32>) -> tensor<4x8xf32>
+  %b = graph.slice %a {starts = array<i64: 1, 2>, strides = array<i64: 1, 2>} : (tensor<4x8xf32>) -> tensor<2x3xf32>
+  %c = graph.slice %a {starts = array<i64: 0, 1>, strides = array<i64: 4611686018427387904, 3>} : (tensor<4x8xf32>) -> tensor<1x1xf32>
+  func.return %b, %c : tensor<2x3xf32>, tensor<1x1xf32>
+}

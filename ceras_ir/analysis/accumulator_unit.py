@@ -1,0 +1,43 @@
+"""
+The unit of the sum that a quantized operation rounds, seen from its float form between Q/DQ.
+
+What such an operation adds up before it is rounded are whole multiples of it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from ceras_ir.analysis.qdq import only_shifts
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import UniformType
+
+Units = NDArray[np.float64]
+"""One for the whole tensor, or one per channel of its last dimension."""
+
+
+def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:
+    """
+    Of `op`, whose data operands (and weights) are stored as `types`; None where it has none
+    that is exact: functions, and averages over windows whose size is no power of two.
+    """
+    scales = [np.array([scale.data for scale in element.scales]) for element in types]
+    match op:
+        case graph.LinearOperation():
+            return scales[0] * scales[1]
+        case graph.BinaryOp() if op.function is graph.Binary.MUL:
+            return scales[0] * scales[1]
+        case graph.BinaryOp() if op.function in (graph.Binary.ADD, graph.Binary.SUB):
+            return np.minimum(scales[0], scales[1]) if only_shifts(types) else None
+        case graph.Pool2dOp() if op.function is graph.Pool.AVERAGE:
+            size = prod(op.kernel.get_values())
+            whole = size.bit_count() == 1 and not any(op.padding.get_values())
+            return scales[0] / size if whole else None
+        case graph.RequantizeOp() | graph.DequantizeOp():
+            return scales[0]
+        case _:
+            return None

@@ -1,0 +1,5 @@
+"""What calibration may choose exponents by; apart, so that passes load without numpy."""
+
+from typing import Literal, TypeAlias
+
+ObserverName: TypeAlias = Literal["mse", "minmax", "average", "percentile", "entropy"]

@@ -1,0 +1,97 @@
+"""
+How precisely values are kept: `graph.precision` on the operation or argument that makes them.
+
+"i16": the value is stored in 16 bits, 8 without. "f32", on operations only: it stays float.
+"""
+
+from collections.abc import Callable
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.ranges import (
+    attributes_of,
+    exponent,
+    interval,
+    set_attribute,
+    set_exponent,
+    weight_exponent,
+)
+from ceras_ir.dialects import graph
+
+PRECISION, FLOAT, INT16 = "graph.precision", "f32", "i16"
+"""Attribute, and its values."""
+
+NARROW, WIDE = 8, 16
+"""Bits of stored values."""
+
+HEADROOM = 1
+"""Bits that a value in 16 bits has to spare above the range seen: twice of it is not clipped."""
+
+FINER = WIDE - NARROW - HEADROOM
+"""By how much the exponent of a value in 16 bits is below the one that it has in 8."""
+
+
+def stays_float(op: Operation) -> bool:
+    """Whether `graph.precision` keeps an operation in float."""
+    return op.attributes.get(PRECISION) == StringAttr(FLOAT)
+
+
+def keep_in_float(op: Operation) -> None:
+    """Have an operation, and the function that it ends with if there is one, stay float."""
+    op.attributes[PRECISION] = StringAttr(FLOAT)
+    readers = [use.operation for use in op.results[0].uses]
+    if len(readers) == 1 and isinstance(readers[0], graph.UnaryOp):
+        readers[0].attributes[PRECISION] = StringAttr(FLOAT)
+
+
+def width(value: SSAValue) -> int:
+    """In how many bits a value of the float network will be stored."""
+    return WIDE if attributes_of(value).get(PRECISION) == StringAttr(INT16) else NARROW
+
+
+def set_width(value: SSAValue, bits: int) -> None:
+    """Have a value stored in 8 or 16 bits."""
+    if width(value) != bits:
+        set_attribute(value, PRECISION, StringAttr(INT16) if bits == WIDE else None)
+
+
+def widen(value: SSAValue) -> None:
+    """
+    Have a value stored in 16 bits, at an exponent that holds twice the range seen of it; where
+    only an exponent for 8 bits is known, at one that holds twice as much as that.
+    """
+    from ceras_ir.analysis.exponents import fitting_exponent
+
+    was, seen, known = width(value), interval(value), exponent(value)
+    set_width(value, WIDE)
+    if seen is not None:
+        set_exponent(value, fitting_exponent(max(-seen[0], seen[1])) - FINER)
+    elif known is not None and was == NARROW:
+        set_exponent(value, known - FINER)
+
+
+def largest(value: SSAValue) -> int:
+    """The greatest magnitude of what will be stored for a value."""
+    return 1 << width(value) - 1
+
+
+def limits(bits: int) -> tuple[int, int]:
+    """What so many bits hold."""
+    return -(1 << bits - 1), (1 << bits - 1) - 1
+
+
+def factor_exponents(
+    op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]
+) -> tuple[int, int]:
+    """
+    The exponents at which a product reads its input and its weights: their own, where weights
+    are constant. Of two computed factors both are read in 8 bits, or few products would fit.
+    """
+    chosen = weight_exponent(op)
+    if chosen is not None:
+        return exponent_of(op.input), chosen
+    source, weights = (
+        exponent_of(v) + (FINER if width(v) == WIDE else 0) for v in (op.input, op.weights)
+    )
+    return source, weights

@@ -1,0 +1,161 @@
+"""
+What int8 costs at the outputs of a network, one layer at a time.
+
+The float network runs once on each sample and every value is kept. Then, for one layer after
+the other, its value is replaced by what int8 makes of it, and what depends on it is computed
+again: the difference at the outputs is the noise of this layer alone. What 16 bits save is
+the rounding of the value; what float saves is the rounding of weights, because the next layer
+reads int8 again. Noises of several layers are taken to add, which independent ones do.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.interpreter import Interpreter
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.exponents import WEIGHT_LOW, least_squares_exponent
+from ceras_ir.analysis.network import input_names, main_function, result_values
+from ceras_ir.analysis.precision import WIDE, width
+from ceras_ir.analysis.quantizable import computes, keeps_scale, quantized_operations
+from ceras_ir.analysis.quantized_constants import stored_type
+from ceras_ir.analysis.ranges import exponent
+from ceras_ir.analysis.rounded_weights import nearest
+from ceras_ir.diagnostics import node_name
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.integer import dequantize, quantize
+from ceras_ir.interpreters.network import network_functions
+from ceras_ir.progress import progress
+
+Array = NDArray[np.generic]
+Sample = Mapping[str, Array]
+
+
+@dataclass
+class Sensitivity:
+    """One layer, or input, and what it costs to have it in int8."""
+
+    name: str
+    value: SSAValue
+    macs: int
+    """Multiplications that another precision would touch."""
+    noise: float = 0.0
+    """Power of the error over that of the signal, the mean over all outputs."""
+
+
+def multiplications(main: FuncOp) -> int:
+    """Of one inference."""
+    return sum(op.macs for op in main.body.block.ops if isinstance(op, graph.LinearOperation))
+
+
+def candidates(main: FuncOp, *, in_float: bool) -> list[Sensitivity]:
+    """
+    The values that int8 rounds: results of what computes, concatenations and inputs. In 16 bits
+    a value touches the products that read it; a layer in float touches its own, and only those
+    with products are taken.
+    """
+    ops = quantized_operations(main)
+    found: list[Sensitivity] = []
+    if not in_float:
+        for argument, name in zip(main.body.block.args, input_names(main), strict=True):
+            if any(use.operation in ops for use in argument.uses):
+                found.append(Sensitivity(name, argument, _read_by(argument, ops)))
+    for op in ops:
+        value = op.results[0]
+        if in_float and isinstance(op, graph.LinearOperation):
+            found.append(Sensitivity(node_name(op), value, op.macs))
+        elif not in_float and (computes(op) or isinstance(op, graph.ConcatOp)):
+            found.append(Sensitivity(node_name(op), value, _read_by(value, ops)))
+    if in_float:
+        return found
+    return [s for s in found if width(s.value) != WIDE and exponent(s.value) is not None]
+
+
+def _read_by(value: SSAValue, ops: Mapping[Operation, None]) -> int:
+    """Multiplications that read a value, moved by poolings and the like or not."""
+    total, left, seen = 0, [value], {value: None}
+    while left:
+        for use in left.pop().uses:
+            op = use.operation
+            if isinstance(op, graph.LinearOperation) and use.index == 0:
+                total += op.macs
+            elif op in ops and keeps_scale(op) and op.results[0] not in seen:
+                seen[op.results[0]] = None
+                left.append(op.results[0])
+    return total
+
+
+class SensitivityMeter:
+    """Runs a calibrated float network with single layers in int8."""
+
+    def __init__(self, module: ModuleOp, *, in_float: bool):
+        self.main = main_function(module)
+        self.in_float = in_float
+        self.ops = [op for op in self.main.body.block.ops if op.results]
+        self.outputs = result_values(self.main)
+        self.interpreter = Interpreter(module)
+        for functions in network_functions():
+            self.interpreter.register_implementations(functions)
+
+    def measure(self, layers: Sequence[Sensitivity], samples: Iterable[Sample]) -> int:
+        """Add the noise of every layer on every sample; returns how many samples there were."""
+        count = 0
+        for count, sample in enumerate(samples, 1):
+            with np.errstate(all="ignore"):
+                known = self._forward(sample)
+                for layer in progress(layers, f"layers, sample {count}"):
+                    layer.noise += self._noise(layer, known)
+        for layer in layers:
+            layer.noise /= max(count, 1)
+        return count
+
+    def _forward(self, sample: Sample) -> dict[SSAValue, Array]:
+        known: dict[SSAValue, Array] = {}
+        for name, argument in zip(input_names(self.main), self.main.body.block.args, strict=True):
+            known[argument] = np.asarray(sample[name])
+        for op in self.ops:
+            known.update(self._run(op, [known[v] for v in op.operands]))
+        return known
+
+    def _run(self, op: Operation, operands: Sequence[Array]) -> dict[SSAValue, Array]:
+        results = self.interpreter.run_op(op, tuple(operands))
+        return dict(zip(op.results, results, strict=True))
+
+    def _noise(self, layer: Sensitivity, known: Mapping[SSAValue, Array]) -> float:
+        changed = {layer.value: self._in_int8(layer, known)}
+        for op in self.ops:
+            if layer.value.owner is not op and any(v in changed for v in op.operands):
+                operands = [changed.get(v, known[v]) for v in op.operands]
+                changed |= self._run(op, operands)
+        shares = [noise_share(changed.get(v, known[v]), known[v]) for v in self.outputs]
+        return sum(shares) / len(shares)
+
+    def _in_int8(self, layer: Sensitivity, known: Mapping[SSAValue, Array]) -> Array:
+        """The value of a layer after the rounding that another precision would save."""
+        op, chosen = layer.value.owner, exponent(layer.value)
+        if self.in_float and isinstance(op, graph.LinearOperation):
+            weights = _rounded(known[op.weights])
+            operands = [weights if v is op.weights else known[v] for v in op.operands]
+            return self._run(op, operands)[layer.value]
+        assert chosen is not None
+        element = stored_type(chosen)
+        return dequantize(quantize(known[layer.value].astype(np.float32), element), element)
+
+
+def _rounded(weights: Array) -> NDArray[np.float32]:
+    """Weights as int8 keeps them."""
+    real = weights.astype(np.float32)
+    return nearest(real.astype(np.float64), least_squares_exponent(real, WEIGHT_LOW)).astype(
+        np.float32
+    )
+
+
+def noise_share(changed: Array, known: Array) -> float:
+    """Power of an error over that of the signal."""
+    real = known.astype(np.float64)
+    signal = float(np.square(real).sum())
+    return float(np.square(changed.astype(np.float64) - real).sum()) / max(signal, 1e-300)

@@ -1,0 +1,17 @@
+"""Rows of text in columns of one width each."""
+
+from collections.abc import Collection, Sequence
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
+    """A line for each row; the columns in `right` end together, the others start together."""
+    columns = max(map(len, rows))
+    full = [[*row, *[""] * (columns - len(row))] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in full
+    ]

@@ -1,0 +1,88 @@
+"""
+A computer that the C of target c is built for, read from TOML: its compiler, and the flags that
+name its processor. The C is the same for all: compilers' own macros choose among its kernels.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.arduino.board import Board, board_names, load_board, parse_board
+from ceras_ir.diagnostics import InputError
+from ceras_ir.driver.suggestions import did_you_mean
+
+FIELDS = ("title", "compiler", "flags")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the build files take as the default."""
+
+    title: str
+    compiler: str
+    flags: tuple[str, ...]
+    link_flags: tuple[str, ...] = ()
+
+    @property
+    def is_native(self) -> bool:
+        return self == NATIVE
+
+
+NATIVE = Machine("this machine", "cc", ("-march=native",))
+"""The machine that the build files are run on."""
+
+
+def parse_machine(text: str, file: str) -> Machine:
+    """The machine that the TOML `text` describes; `file` is named in messages."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not TOML: {error}", file) from None
+    if unknown := sorted(set(content) - set(FIELDS)):
+        hint = did_you_mean(unknown[0], FIELDS)
+        raise InputError(f"a computer has no field '{unknown[0]}'{hint}", file)
+    if missing := [name for name in FIELDS if name not in content]:
+        raise InputError(f"description of a computer without '{missing[0]}'", file)
+    title, compiler, flags = (content[name] for name in FIELDS)
+    for name, value in (("title", title), ("compiler", compiler)):
+        if not isinstance(value, str):
+            raise InputError(f"{name} must be text, got {value!r}", file)
+    if not isa(flags, list[str]):
+        raise InputError(f"flags must be a list of texts, got {flags!r}", file)
+    return Machine(str(title), str(compiler), tuple(flags))
+
+
+def load_machine(name: str) -> Machine | Board:
+    """
+    A machine by name (`raspberry_pi_5`, ...) or by the path of a TOML file; a microcontroller's
+    board is one that has an `fqbn`.
+    """
+    if not name.endswith(".toml"):
+        known = [*machine_names(), *board_names()]
+        if name not in known:
+            raise InputError(f"target c knows no board '{name}', but {', '.join(known)}")
+        text = (files("ceras_ir.boards") / f"{name}.toml").read_text(encoding="utf-8")
+        return load_board(name) if name in board_names() else parse_machine(text, f"{name}.toml")
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read board: {error}", name) from error
+    return parse_board(text, name) if "fqbn" in text else parse_machine(text, name)
+
+
+def bare_machine(board: Board) -> Machine:
+    """A microcontroller without its Arduino core: files and console are a debugger's."""
+    link = ("--specs=rdimon.specs",)
+    return Machine(board.title, "arm-none-eabi-gcc", board.flags, link)
+
+
+def machine_names() -> list[str]:
+    """Machines that come with the compiler."""
+    return sorted(
+        f.name.removesuffix(".toml")
+        for f in files("ceras_ir.boards").iterdir()
+        if f.name.endswith(".toml") and "compiler" in tomllib.loads(f.read_text(encoding="utf-8"))
+    )

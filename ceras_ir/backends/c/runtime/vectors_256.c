@@ -1,0 +1,35 @@
+/* Vectors of 256 bits: 32 bytes, or the sums of 8 lanes. Unpacking and packing stay within 128
+ * bits: of 16 channels in a row, vector j of four gets channels 4 j to 4 j + 3. */
+#if MODEL_LANES
+#include <immintrin.h>
+typedef __m256i model_256;
+#define LOAD_256(p) _mm256_loadu_si256((const model_256 *)(const void *)(p))
+#define STORE_256(p, v) _mm256_storeu_si256((model_256 *)(void *)(p), v)
+/* Four words at `p`, and four that lie 16 words further. */
+#define HALF_256(p) _mm_loadu_si128((const __m128i *)(const void *)(p))
+#define LOAD_PAIR(p) \
+  _mm256_inserti128_si256(_mm256_castsi128_si256(HALF_256(p)), HALF_256((p) + 64), 1)
+/* Four bytes of the input, the same in all lanes. */
+typedef int32_t model_word_256 __attribute__((aligned(1), may_alias));
+#define SPLAT_256(p) _mm256_set1_epi32(*(const model_word_256 *)(const void *)(p))
+#define SPLAT_MOVED_256(p) _mm256_xor_si256(SPLAT_256(p), _mm256_set1_epi8(-128))
+#define ALL_256(value) _mm256_set1_epi32(value)
+#define ADD_256(a, b) _mm256_add_epi32(a, b)
+/* Where the processor has no such instruction: products of even and of odd bytes as 16 bits. */
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define DOT_256(sum, x, w) _mm256_dpbusd_epi32(sum, x, w)
+#elif defined(__AVXVNNI__)
+#define DOT_256(sum, x, w) _mm256_dpbusd_avx_epi32(sum, x, w)
+#else
+#define EVEN_U8(x) _mm256_and_si256(x, _mm256_set1_epi16(255))
+#define ODD_U8(x) _mm256_srli_epi16(x, 8)
+#define EVEN_I8(w) _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8)
+#define ODD_I8(w) _mm256_srai_epi16(w, 8)
+#define DOT_256(sum, x, w) \
+  ADD_256(ADD_256(sum, _mm256_madd_epi16(EVEN_U8(x), EVEN_I8(w))), \
+          _mm256_madd_epi16(ODD_U8(x), ODD_I8(w)))
+#endif
+/* Sums of 8 lanes four times become 32 bytes; what does not fit, the nearest that does. */
+#define NARROW(a, b, c, d) \
+  _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d))
+#endif

@@ -1,0 +1,84 @@
+"""What register tiles read and write: distances between elements, and names of vectors."""
+
+from dataclasses import dataclass, replace
+
+from ceras_ir.backends.c.register_tiles import Tile
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What a tile reads: distances in elements of the input, and how many."""
+
+    tile: Tile
+    runs: int
+    """Rows of a window, each contiguous in the input."""
+    steps: int
+    """Steps of a row."""
+    pitch: int
+    """From one row of a window to the next."""
+    row: int
+    """From one output row to the next."""
+    column: int
+    """From one output position to the next."""
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where each position starts."""
+        t = self.tile
+        return [r * self.row + c * self.column for r in range(t.rows) for c in range(t.columns)]
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Where a tile's results go: distances in elements of the result."""
+
+    row: int
+    column: int
+    has_residual: bool
+    is_masked: bool
+    """Whether the last vector of outputs may not be whole."""
+
+    low: bool = True
+    """Whether there is a lower bound beside that of the stored type; of integers."""
+    high: bool = True
+
+    def clamped(self, value: str) -> str:
+        """An integer expression between the bounds in `least` and `most`."""
+        match self.low, self.high:
+            case True, True:
+                return f"CLAMP({value}, least, most)"
+            case True, False:
+                return f"MAX_I32({value}, least)"
+            case False, True:
+                return f"MIN_I32({value}, most)"
+            case _:
+                return value
+
+    def offset(self, tile: Tile, position: int) -> int:
+        """Where the outputs of one position of a tile start."""
+        return position // tile.columns * self.row + position % tile.columns * self.column
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """What the vectors of a kind of number are called."""
+
+    vector: str
+    element: str
+    weight: str
+    step: int
+    """Products that one lane adds up in one instruction."""
+    load: str
+    splat: str
+    dot: str
+
+
+BYTES = Lanes("model_i32v", "uint8_t", "int8_t", 4, "LOAD_I32", "SPLAT", "DOT")
+MOVED_BYTES = replace(BYTES, element="int8_t", splat="SPLAT_MOVED")
+"""Signed bytes, moved by 128 as they are read."""
+FLOATS = Lanes("model_f32v", "float", "float", 1, "LOAD_F32", "SPLAT_F32", "FMA")
+
+
+def is_moved(lanes: Lanes) -> bool:
+    """Whether elements are moved by 128 as they are read."""
+    return lanes is MOVED_BYTES

@@ -1,0 +1,34 @@
+// The FPGA side of one network: the launches of its circuits, in order, and the top function.
+#pragma once
+
+#include <cstdint>
+
+#include "fpga.h"
+
+namespace ceras {
+
+enum class Circuit : uint8_t { Linear, Pool, Add };
+
+// The registers of one launch, and where its values lie in the memory that CPU and FPGA share.
+struct Step {
+  Circuit circuit;
+  FpgaLinear linear;
+  FpgaPool pool;
+  FpgaAdd add;
+  int64_t elements;  // of a sum
+  int64_t input;
+  int64_t other;  // the residual, or the second operand of a sum; -1 without one
+  int64_t result;
+  int64_t products;  // of each output of a linear layer
+  bool has_bias;
+};
+
+extern const int STEP_COUNT;
+extern const int64_t MEMORY_BYTES;
+extern const Step STEPS[];
+extern const char* const STEP_NAMES[];
+
+}  // namespace ceras
+
+// Run one step. `weights` is in the order of the array (fpga_pack_weights), both are this step's own.
+extern "C" void ceras_fpga(int step, int8_t* memory, const int8_t* weights, const int32_t* bias);

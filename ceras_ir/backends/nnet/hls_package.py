@@ -1,0 +1,124 @@
+"""
+The FPGA side of a network as a C++ project of its own, with test bench and golden data.
+
+The circuits are the engine's own sources; what is made here is the table of launches
+(`network.cpp`), the constants, and the golden data: what the interpreter computes on one
+sample, as the writes and results that the memory of CPU and FPGA sees, in order.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.resources import files
+from typing import BinaryIO
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.liveness import steps
+from ceras_ir.analysis.network import input_names, main_function
+from ceras_ir.backends.artefacts import Artefact
+from ceras_ir.backends.nnet.hls_registers import step
+from ceras_ir.diagnostics import InputError, node_name
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array
+from ceras_ir.dialects.mem import Device, arena_of, block_of, device_of
+from ceras_ir.interpreters.network import Array, run
+
+FOLDER = "hls"
+CIRCUITS = ("fpga.h", "lanes.h", "fpga_linear.cpp", "fpga_circuits.cpp")
+PROJECT = ("README.md", "Makefile", "run_hls.tcl", "steps.h", "top.cpp", "testbench.cpp")
+RECORD = "<IIQQ"
+"""Of golden.bin: whether a step, its number, offset in shared memory, bytes that follow."""
+
+
+def emit(module: ModuleOp, sample: Mapping[str, Array]) -> list[Artefact]:
+    """The project for a network with placed memory; `sample` is what its golden data is of."""
+    order = [op for op in steps(main_function(module)) if device_of(op) is Device.FPGA]
+    if not order:
+        raise InputError("--emit-hls: no operation of the network runs on the FPGA")
+    linear = [op for op in order if isinstance(op, LinearOperation)]
+    weights = [op.weights for op in linear]
+    biases = [op.bias for op in linear if op.bias is not None]
+    package = files("ceras_ir.backends.nnet")
+    copied = [("runtime", name) for name in CIRCUITS] + [("hls", name) for name in PROJECT]
+    project = [
+        Artefact.of_text(
+            f"{FOLDER}/{name}",
+            "FPGA side of the network: source",
+            (package / folder / name).read_text(encoding="utf-8"),
+        )
+        for folder, name in copied
+    ]
+    made: list[tuple[str, str, Callable[[BinaryIO], None]]] = [
+        ("weights.bin", "int8 weights", partial(_write_constants, weights)),
+        ("biases.bin", "int32 biases", partial(_write_constants, biases)),
+        ("golden.bin", "writes and results in shared memory", partial(_golden, module, sample)),
+    ]
+    network = Artefact.of_text(
+        f"{FOLDER}/network.cpp", "FPGA side of the network: its launches", _network(module, order)
+    )
+    data = [Artefact(f"{FOLDER}/{name}", f"FPGA side: {what}", w) for name, what, w in made]
+    return [*project, network, *data]
+
+
+def _network(module: ModuleOp, order: Sequence[Operation]) -> str:
+    arena = arena_of(main_function(module))
+    assert arena is not None
+    registers = "".join(f"    {step(op)},\n" for op in order)
+    names = "".join(f"    {_quoted(node_name(op))},\n" for op in order)
+    return (
+        "// The launches of this network's FPGA side, in the order in which they run.\n"
+        '#include "steps.h"\n\n'
+        "namespace ceras {\n\n"
+        f"const int STEP_COUNT = {len(order)};\n"
+        f"const int64_t MEMORY_BYTES = {arena.size.data};\n\n"
+        f"const Step STEPS[] = {{\n{registers}}};\n\n"
+        f"const char* const STEP_NAMES[] = {{\n{names}}};\n\n"
+        "}  // namespace ceras\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    """A C++ literal: what is not plain ASCII as bytes of three octal digits."""
+    plain = (
+        chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode()
+    )
+    return f'"{"".join(plain)}"'
+
+
+def _write_constants(values: Sequence[SSAValue], stream: BinaryIO) -> None:
+    for value in values:
+        array = constant_array(value)
+        assert array is not None
+        stream.write(array.astype(array.dtype.newbyteorder("<")).tobytes())
+
+
+def _golden(module: ModuleOp, sample: Mapping[str, Array], stream: BinaryIO) -> None:
+    main = main_function(module)
+    count = 0
+
+    def record(value: SSAValue, array: Array, is_step: bool) -> None:
+        nonlocal count
+        block = block_of(value)
+        assert block is not None
+        data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+        stream.write(struct.pack(RECORD, is_step, count, block.offset.data, len(data)))
+        stream.write(data)
+        count += is_step
+
+    def trace(op: Operation, results: Sequence[Array]) -> None:
+        if isinstance(op, ConstantOp) or not op.results:
+            return
+        on_fpga = device_of(op) is Device.FPGA
+        if on_fpga or read_by_fpga(op.results[0]):
+            record(op.results[0], results[0], on_fpga)
+
+    for name, argument in zip(input_names(main), main.body.block.args, strict=True):
+        if read_by_fpga(argument):
+            record(argument, sample[name], False)
+    run(module, sample, trace)
+
+
+def read_by_fpga(value: SSAValue) -> bool:
+    """Whether an operation on the FPGA reads `value`."""
+    return any(device_of(use.operation) is Device.FPGA for use in value.uses)

@@ -1,0 +1,91 @@
+"""
+The registers of the FPGA's circuits for one operation, as the initializer of a C++ `Step`.
+
+What the engine computes from a file (`runtime/fpga_host.cpp`) is computed here from the
+operation; `hls/steps.h` says what each field is.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.liveness import byte_size
+from ceras_ir.backends.nnet.rules import is_product
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import shape_of
+from ceras_ir.dialects.mem import block_of
+from ceras_ir.dialects.quant import RequantAttr
+
+
+def step(op: Operation) -> str:
+    """The initializer of a placed operation that the FPGA runs."""
+    match op:
+        case graph.LinearOperation():
+            products = prod(shape_of(op.weights)[1:])
+            fields = [
+                "Circuit::Linear", _linear(op), "{}", "{}", 0, _offset(op.input),
+                _offset(op.residual), _offset(op.result), products, op.bias is not None,
+            ]  # fmt: skip
+        case graph.Pool2dOp():
+            fields = [
+                "Circuit::Pool", "{}", _pool(op), "{}", 0, _offset(op.input), -1,
+                _offset(op.result), 0, False,
+            ]  # fmt: skip
+        case graph.BinaryOp():
+            assert op.requant is not None
+            shifts = [*op.shifts, _rescale(op.requant)]
+            fields = [
+                "Circuit::Add", "{}", "{}", _list(shifts), byte_size(op.result), _offset(op.lhs),
+                _offset(op.rhs), _offset(op.result), 0, False,
+            ]  # fmt: skip
+        case _:
+            raise AssertionError(f"no circuit for {op.name}")
+    return _list(fields)
+
+
+def _linear(op: graph.LinearOperation) -> str:
+    assert op.requant is not None
+    outputs = shape_of(op.weights)[0]
+    pixels = prod(shape_of(op.result)) // outputs
+    if isinstance(op, graph.Conv2dOp) and not is_product(op):
+        images = shape_of(op.input)[0]
+        window = _window(op, shape_of(op.weights)[1:3])
+        fields: list[object] = [window, images, pixels // images, False]
+    else:
+        channels = prod(shape_of(op.weights)[1:])
+        fields = [_list([0, 0, channels, *[0] * 10]), 1, pixels, True]
+    return _list([*fields, outputs, op.residual_left_shift, _rescale(op.requant)])
+
+
+def _pool(op: graph.Pool2dOp) -> str:
+    requant = op.requant or RequantAttr(0)
+    numbers = [requant.multiplier.data, requant.shift.data, requant.low.data, requant.high.data]
+    window = _window(op, op.kernel.get_values())
+    return _list([window, shape_of(op.input)[0], op.function is graph.Pool.AVERAGE, *numbers])
+
+
+def _window(op: graph.Conv2dOp | graph.Pool2dOp, kernel: tuple[int, ...]) -> str:
+    padding = op.padding.get_values()[:2]
+    extents = [*shape_of(op.input)[1:], *shape_of(op.result)[1:3]]
+    return _list(
+        [*extents, *kernel, *op.strides.get_values(), *padding, *op.dilations.get_values()]
+    )
+
+
+def _rescale(requant: RequantAttr) -> str:
+    shift = requant.shift.data - (requant.multiplier.data.bit_length() - 1)
+    return _list([max(-shift, 0), max(shift, 0), requant.low.data, requant.high.data])
+
+
+def _offset(value: SSAValue | None) -> int:
+    if value is None:
+        return -1
+    block = block_of(value)
+    assert block is not None
+    return block.offset.data
+
+
+def _list(fields: Sequence[object]) -> str:
+    words = [str(f).lower() if isinstance(f, bool) else str(f) for f in fields]
+    return "{" + ", ".join(words) + "}"

@@ -1,0 +1,186 @@
+// Convolution and matrix product: one 16-lane multiplier array behind a line buffer.
+//
+// An M-block of pixels meets a K-block of products and up to 256 output channels before the next
+// K-block is read. Convolutions read each row of the input once into the line buffer, and
+// take their patches from there; products take rows from memory.
+#include "fpga.h"
+
+namespace ceras {
+namespace {
+
+int at_most(int value, int limit) { return value < limit ? value : limit; }
+
+// Whole rows of the result, or a part of one.
+struct Block {
+  int row, column;    // of its first pixel
+  int columns;        // pixels of each of its rows
+  int64_t first;      // number of its first pixel in the image
+  int pixels;
+};
+
+// Rows [`next`, ...) of one image are not on chip yet; row y is in slot y % slots.
+struct Lines {
+  int slots;
+  int row_bytes;
+  int next;
+};
+
+// Have rows up to `end` on chip, of those from `begin`.
+void load_lines(Lines& lines, const FpgaWindow& w, const int8_t* image, int begin, int end,
+                int8_t* buffer) {
+  const int from = begin > lines.next ? begin : lines.next;
+  const int until = at_most(end, w.height);
+  for (int y = from; y < until; ++y) {
+    const int8_t* row = image + static_cast<int64_t>(y) * lines.row_bytes;
+    int8_t* slot = buffer + y % lines.slots * lines.row_bytes;
+    for (int i = 0; i < lines.row_bytes; ++i) {
+      CERAS_HLS(HLS PIPELINE II = 1)
+      slot[i] = row[i];
+    }
+  }
+  if (until > lines.next) lines.next = until;
+}
+
+// Numbers [start, start + count) of a row on chip, zeros outside it.
+void copy_part(const int8_t* row, int length, int start, int count, Number* to) {
+  const int zeros = start < 0 ? at_most(-start, count) : 0;
+  const int end = length - start < count ? length - start : count;
+  for (int i = 0; i < zeros; ++i) to[i] = number(0);
+  for (int i = zeros; i < end; ++i) to[i] = number(row[start + i]);
+  for (int i = end > zeros ? end : zeros; i < count; ++i) to[i] = number(0);
+}
+
+// Products [first, first + count) of the window of one output pixel.
+void load_patch(const FpgaWindow& w, const Lines& lines, const int8_t* buffer, int row, int column,
+                int first, int count, Number* patch) {
+  // Taps side by side lie side by side in memory too.
+  const bool dense = w.dilation_x == 1;
+  const int run = dense ? w.kernel_width * w.channels : w.channels;
+  const int top = row * w.stride_y - w.top, left = column * w.stride_x - w.left;
+  for (int done = 0; done < count;) {
+    const int at = first + done, tap = at / run, inside = at % run;
+    const int part = at_most(run - inside, count - done);
+    const int y = top + (dense ? tap : tap / w.kernel_width) * w.dilation_y;
+    const int x = left + (dense ? 0 : tap % w.kernel_width * w.dilation_x);
+    if (y < 0 || y >= w.height)
+      for (int i = 0; i < part; ++i) patch[done + i] = number(0);
+    else
+      copy_part(buffer + y % lines.slots * lines.row_bytes, lines.row_bytes,
+                x * w.channels + inside, part, patch + done);
+    done += part;
+  }
+}
+
+// `groups` groups of products of 16 output channels.
+void load_weights(const int8_t* weights, int groups, Weight* tile) {
+  for (int i = 0; i < groups * GROUP * LANES; ++i) {
+    CERAS_HLS(HLS PIPELINE II = 1)
+    tile[i] = weights[i];
+  }
+}
+
+// Bias, residual and rescaling of up to 16 output channels of all pixels of a block; pixels of
+// `residual` and `result` are `step` apart.
+void finish(const FpgaLinear& layer, int pixels, int outputs, const int32_t* bias,
+            const int8_t* residual, int8_t* result, int32_t* sums) {
+  const int64_t step = layer.outputs;
+  int32_t offsets[LANES] = {};
+  if (bias != nullptr)
+    for (int lane = 0; lane < outputs; ++lane) offsets[lane] = bias[lane];
+  for (int p = 0; p < pixels; ++p)
+    for (int lane = 0; lane < LANES; ++lane) sums[p * LANES + lane] += offsets[lane];
+  if (residual != nullptr)
+    for (int p = 0; p < pixels; ++p)
+      for (int lane = 0; lane < outputs; ++lane)
+        sums[p * LANES + lane] += residual[p * step + lane] * (1 << layer.residual_shift);
+  fpga_rescale_all(sums, pixels * LANES, layer.rescale);
+  for (int p = 0; p < pixels; ++p)
+    for (int lane = 0; lane < outputs; ++lane)
+      result[p * step + lane] = static_cast<int8_t>(sums[p * LANES + lane]);
+}
+
+// All products of the block with output channels [first, first + channels).
+void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
+                    const int8_t* image, const int8_t* weights, int first, int channels,
+                    FpgaBuffers& b) {
+  const FpgaWindow& w = layer.window;
+  const int length = layer.product ? w.channels : w.kernel_height * w.kernel_width * w.channels;
+  const int tiles = (channels + LANES - 1) / LANES, sums = block.pixels * LANES;
+  for (int tile = 0; tile < tiles; ++tile)
+    for (int i = 0; i < sums; ++i) b.sums[tile][i] = 0;
+  for (int k = 0; k < length; k += FPGA_KBLOCK) {
+    // Numbers past the last product meet weights of zero.
+    const int count = at_most(length - k, FPGA_KBLOCK), groups = (count + GROUP - 1) / GROUP;
+    for (int p = 0; p < block.pixels; ++p) {
+      Number* patch = b.input + p * FPGA_KBLOCK;
+      if (layer.product)
+        copy_part(image + (block.first + p) * length, length, k, count, patch);
+      else
+        load_patch(w, lines, b.lines, block.row + p / block.columns,
+                   block.column + p % block.columns, k, count, patch);
+    }
+    for (int tile = 0; tile < tiles; ++tile) {
+      load_weights(weights + fpga_weight_bytes(first + tile * LANES, length) + k * LANES, groups,
+                   b.weights);
+      multiply_rows(b.input, FPGA_KBLOCK, b.weights, groups, block.pixels, b.sums[tile]);
+    }
+  }
+}
+
+// One block for all output channels.
+void run_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
+               const int8_t* image, const int8_t* weights, const int32_t* bias,
+               const int8_t* residual, int8_t* result, FpgaBuffers& b) {
+  for (int first = 0; first < layer.outputs; first += FPGA_NBLOCK) {
+    const int channels = at_most(layer.outputs - first, FPGA_NBLOCK);
+    multiply_block(layer, lines, block, image, weights, first, channels, b);
+    for (int o = 0; o < channels; o += LANES) {
+      const int64_t at = block.first * layer.outputs + first + o;
+      finish(layer, block.pixels, at_most(channels - o, LANES),
+             bias != nullptr ? bias + first + o : nullptr,
+             residual != nullptr ? residual + at : nullptr, result + at, b.sums[o / LANES]);
+    }
+  }
+}
+
+}  // namespace
+
+void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
+                         const int32_t* bias, const int8_t* residual, int8_t* result,
+                         FpgaBuffers& b) {
+  const FpgaWindow& w = layer.window;
+  if (layer.product) {
+    for (int64_t pixel = 0; pixel < layer.pixels; pixel += FPGA_MBLOCK) {
+      const int64_t left = layer.pixels - pixel;
+      const int pixels = left < FPGA_MBLOCK ? static_cast<int>(left) : FPGA_MBLOCK;
+      run_block(layer, {1, 0, 0}, {0, 0, pixels, pixel, pixels}, input, weights, bias, residual,
+                result, b);
+    }
+    return;
+  }
+  const int row_bytes = w.width * w.channels;
+  const int extent = (w.kernel_height - 1) * w.dilation_y + 1;
+  const int slots = FPGA_LINE_BYTES / row_bytes;
+  // As many whole rows of the result as the block and the line buffer have room for.
+  int rows = (slots - extent) / w.stride_y + 1;
+  if (rows * static_cast<int64_t>(w.columns) > FPGA_MBLOCK) rows = FPGA_MBLOCK / w.columns;
+  if (rows < 1) rows = 1;
+  for (int image = 0; image < layer.images; ++image) {
+    const int8_t* at = input + static_cast<int64_t>(image) * w.height * row_bytes;
+    Lines lines{slots, row_bytes, 0};
+    for (int row = 0; row < w.rows; row += rows) {
+      const int whole = at_most(w.rows - row, rows);
+      const int top = row * w.stride_y - w.top;
+      load_lines(lines, w, at, top, top + (whole - 1) * w.stride_y + extent, b.lines);
+      for (int column = 0; column < w.columns; column += FPGA_MBLOCK) {
+        const int columns = at_most(w.columns - column, FPGA_MBLOCK);
+        const int64_t first =
+            (static_cast<int64_t>(image) * w.rows + row) * w.columns + column;
+        run_block(layer, lines, {row, column, columns, first, whole * columns}, at, weights, bias,
+                  residual, result, b);
+      }
+    }
+  }
+}
+
+}  // namespace ceras

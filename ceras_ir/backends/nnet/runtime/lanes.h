@@ -1,0 +1,141 @@
+// The multiplier array: 16 output channels beside each other, a group of products in each at a
+// time.
+//
+// The same sums everywhere. Synthesis unrolls the loops; on a PC the lanes are a vector of the
+// processor, and a group is what one of its instructions multiplies and adds.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if !defined(__SYNTHESIS__) && defined(__SSE2__)
+#define CERAS_VECTORS 1
+#include <immintrin.h>
+#endif
+
+// A directive for synthesis tools; other compilers do not see it.
+#if defined(__SYNTHESIS__)
+#define CERAS_HLS(text) CERAS_HLS_TEXT(text)
+#define CERAS_HLS_TEXT(text) _Pragma(#text)
+#else
+#define CERAS_HLS(text)
+#endif
+
+namespace ceras {
+
+constexpr int LANES = 16;
+
+#if defined(CERAS_VECTORS) && defined(__AVX512VNNI__) && defined(__AVX512BW__)
+
+// Groups of four. The instruction takes one factor without sign: 128 is added to it, and 128
+// times the sum of the weights taken off in the end, both modulo 2^32.
+constexpr int GROUP = 4;
+constexpr int TILE_ROWS = 12;
+using Number = uint8_t;
+using Weight = int8_t;
+
+inline Number number(int8_t value) { return static_cast<uint8_t>(value ^ -128); }
+
+template <int ROWS>
+inline void multiply_tile(const Number* x, int64_t step, const Weight* weights, int groups,
+                          int32_t* sums) {
+  __m512i rows[ROWS], excess = _mm512_setzero_si512();
+  const __m512i added = _mm512_set1_epi8(-128);
+  for (int r = 0; r < ROWS; ++r) rows[r] = _mm512_loadu_si512(sums + r * LANES);
+  for (int i = 0; i < groups; ++i) {
+    const __m512i w = _mm512_loadu_si512(weights + i * LANES * GROUP);
+    excess = _mm512_dpbusd_epi32(excess, added, w);
+    for (int r = 0; r < ROWS; ++r) {
+      int32_t group;
+      std::memcpy(&group, x + r * step + i * GROUP, sizeof group);
+      rows[r] = _mm512_dpbusd_epi32(rows[r], _mm512_set1_epi32(group), w);
+    }
+  }
+  for (int r = 0; r < ROWS; ++r)
+    _mm512_storeu_si512(sums + r * LANES, _mm512_sub_epi32(rows[r], excess));
+}
+
+#else
+
+// Pairs of 16-bit numbers, which is what the other instruction sets multiply best.
+constexpr int GROUP = 2;
+#if defined(__SYNTHESIS__)
+using Number = int8_t;
+#else
+using Number = int16_t;
+#endif
+using Weight = Number;
+
+inline Number number(int8_t value) { return value; }
+
+#if defined(CERAS_VECTORS) && defined(__AVX2__)
+constexpr int TILE_ROWS = 4;
+constexpr int PARTS = 2;
+using Part = __m256i;
+inline Part pair_of(int32_t pair) { return _mm256_set1_epi32(pair); }
+inline Part part_at(const void* from) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+}
+inline void put_part(void* to, Part part) { _mm256_storeu_si256(static_cast<__m256i*>(to), part); }
+inline Part add_products(Part sum, Part x, Part w) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+}
+#elif defined(CERAS_VECTORS)
+constexpr int TILE_ROWS = 2;
+constexpr int PARTS = 4;
+using Part = __m128i;
+inline Part pair_of(int32_t pair) { return _mm_set1_epi32(pair); }
+inline Part part_at(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+inline void put_part(void* to, Part part) { _mm_storeu_si128(static_cast<__m128i*>(to), part); }
+inline Part add_products(Part sum, Part x, Part w) {
+  return _mm_add_epi32(sum, _mm_madd_epi16(x, w));
+}
+#elif defined(__SYNTHESIS__)
+constexpr int TILE_ROWS = 16;
+#else
+constexpr int TILE_ROWS = 4;
+#endif
+
+template <int ROWS>
+inline void multiply_tile(const Number* x, int64_t step, const Weight* weights, int groups,
+                          int32_t* sums) {
+#if defined(CERAS_VECTORS)
+  constexpr int WIDTH = LANES / PARTS;
+  Part rows[ROWS][PARTS];
+  for (int r = 0; r < ROWS; ++r)
+    for (int j = 0; j < PARTS; ++j) rows[r][j] = part_at(sums + r * LANES + j * WIDTH);
+  for (int i = 0; i < groups; ++i)
+    for (int r = 0; r < ROWS; ++r) {
+      int32_t pair;
+      std::memcpy(&pair, x + r * step + i * GROUP, sizeof pair);
+      for (int j = 0; j < PARTS; ++j)
+        rows[r][j] = add_products(rows[r][j], pair_of(pair),
+                                  part_at(weights + (i * LANES + j * WIDTH) * GROUP));
+    }
+  for (int r = 0; r < ROWS; ++r)
+    for (int j = 0; j < PARTS; ++j) put_part(sums + r * LANES + j * WIDTH, rows[r][j]);
+#else
+  for (int i = 0; i < groups; ++i) {
+    CERAS_HLS(HLS PIPELINE II = 1)
+    for (int r = 0; r < ROWS; ++r)
+      for (int lane = 0; lane < LANES; ++lane)
+        for (int j = 0; j < GROUP; ++j)
+          sums[r * LANES + lane] += int32_t{x[r * step + i * GROUP + j]} *
+                                    weights[(i * LANES + lane) * GROUP + j];
+  }
+#endif
+}
+
+#endif
+
+// sums[r][lane] += sum over all groups i and their products j of x[r][i][j] weights[i][lane][j];
+// rows of `x` are `step` apart.
+inline void multiply_rows(const Number* x, int64_t step, const Weight* weights, int groups,
+                          int rows, int32_t* sums) {
+  int r = 0;
+  for (; r + TILE_ROWS <= rows; r += TILE_ROWS)
+    multiply_tile<TILE_ROWS>(x + r * step, step, weights, groups, sums + r * LANES);
+  for (; r < rows; ++r) multiply_tile<1>(x + r * step, step, weights, groups, sums + r * LANES);
+}
+
+}  // namespace ceras

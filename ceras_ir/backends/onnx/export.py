@@ -1,0 +1,118 @@
+"""From a module to an ONNX model: the network's nodes in order, between its named ends."""
+
+from __future__ import annotations
+
+import sys
+from typing import BinaryIO
+
+import numpy as np
+import onnx
+from onnx import helper
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.network import input_names, main_function, output_names, result_values
+from ceras_ir.backends.artefacts import Artefact
+from ceras_ir.backends.onnx.model_builder import ModelBuilder, tensor_kind
+from ceras_ir.backends.onnx.operations import Operations
+from ceras_ir.backends.onnx.rules import rounds_otherwise, why_not
+from ceras_ir.backends.onnx.values import Side, Values, unchanged
+from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
+from ceras_ir.dialects import graph
+
+MODEL = "model.onnx"
+"""The file that target onnx writes."""
+GREATEST = 2**31 - 1
+"""Bytes of a model in one file."""
+NAMED = 5
+"""How many nodes a note names."""
+
+
+def export_model(module: ModuleOp, title: str, *, exact: bool = True) -> onnx.ModelProto:
+    """
+    The network as a model called `title`; every operation that ONNX cannot say is refused by
+    name, all at once, and those whose ties a re-import rounds otherwise are named on stderr.
+    With `exact`, a small constant before QuantizeLinear makes it round half up.
+    """
+    main = main_function(module)
+    ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
+    _refuse(ops)
+    builder = ModelBuilder(title)
+    values = Values(builder)
+    inputs = list[onnx.ValueInfoProto]()
+    for name, argument in zip(input_names(main), main.body.block.args, strict=True):
+        builder.tensors.add(name)
+        inputs.append(_info(name, argument))
+        side: Side = "real" if graph.quantized_element(argument) is None else "stored"
+        values.define(argument, name, unchanged(argument), side)
+    operations = Operations(builder, values, exact=exact)
+    for op in ops:
+        operations.write(op)
+    outputs = list[onnx.ValueInfoProto]()
+    ends = {info.name for info in inputs}
+    for name, value in zip(output_names(main), result_values(main), strict=True):
+        side = "real" if graph.quantized_element(value) is None else "stored"
+        tensor = values.get(value, unchanged(value), side)
+        _name_end(builder, tensor, name, value, ends)
+        outputs.append(_info(name, value))
+    _note(ops)
+    return builder.model(inputs, outputs)
+
+
+def emit(module: ModuleOp, title: str) -> list[Artefact]:
+    """The only file of target onnx."""
+    data = serialized(export_model(module, title))
+
+    def write(stream: BinaryIO) -> None:
+        stream.write(data)
+
+    return [Artefact(MODEL, "the network as an ONNX model, quantized values between Q/DQ", write)]
+
+
+def serialized(model: onnx.ModelProto) -> bytes:
+    """The bytes of an `.onnx` file."""
+    if model.ByteSize() > GREATEST:
+        raise InputError("the model would exceed 2 GB, which one ONNX file cannot hold")
+    return model.SerializeToString(deterministic=True)
+
+
+def _refuse(ops: list[Operation]) -> None:
+    findings = [
+        Finding(node_name(op), op.name, f"unsupported by target onnx: {reason}")
+        for op in ops
+        if (reason := why_not(op)) is not None
+    ]
+    if findings:
+        raise UnsupportedError(findings)
+
+
+def _note(ops: list[Operation]) -> None:
+    others = [node_name(op) for op in ops if rounds_otherwise(op)]
+    if others:
+        more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
+        print(
+            f"onnx: note: imported again, ties of {', '.join(others[:NAMED])}{more} round "
+            "otherwise than here; see docs/onnx-export.md",
+            file=sys.stderr,
+        )
+
+
+def _info(name: str, value: SSAValue) -> onnx.ValueInfoProto:
+    dtype = graph.numpy_dtype(graph.element_of(value))
+    return helper.make_tensor_value_info(name, tensor_kind(dtype), list(graph.shape_of(value)))
+
+
+def _name_end(
+    builder: ModelBuilder, tensor: str, name: str, value: SSAValue, ends: set[str]
+) -> None:
+    """Call the tensor by the output's name, or copy it where it has another one already."""
+    made = any(tensor in node.output for node in builder.nodes)
+    if made and tensor not in ends and name not in builder.tensors:
+        builder.rename(tensor, name)
+        builder.tensors.add(name)
+    else:
+        dtype: np.dtype[np.generic] = graph.numpy_dtype(graph.element_of(value))
+        copy = builder.node("Identity", [tensor], f"{name}/output", dtype, graph.shape_of(value))
+        builder.rename(copy, name)
+    ends.add(name)

@@ -1,0 +1,217 @@
+"""The ONNX nodes of operations that only move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.onnx.functions import FLOAT
+from ceras_ir.backends.onnx.model_builder import Array, Attribute, ModelBuilder, tensor_kind
+from ceras_ir.backends.onnx.rules import tie_breaker
+from ceras_ir.backends.onnx.values import FEATURES, Order, Values, per_channel, unchanged
+from ceras_ir.diagnostics import node_name
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Coordinates, Pad, Resize
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.interpreters.integer import dequantize
+
+
+class Movement:
+    """Appends nodes and says which tensors hold the results."""
+
+    def __init__(self, builder: ModelBuilder, values: Values, *, exact: bool):
+        self.builder, self.values = builder, values
+        self.exact = exact
+
+    def move(self, op: Operation) -> None:
+        """The nodes of an operation that moves elements."""
+        match op:
+            case graph.TransposeOp():
+                if isinstance(op.input.owner, graph.ConstantOp):
+                    x = self.values.get(op.input, tuple(op.permutation.get_values()))
+                    self._finish(op.result, x, unchanged(op.result))
+                else:
+                    self.values.alias(op.result, op.input, op.permutation.get_values())
+            case graph.ReshapeOp():
+                shape = graph.shape_of(op.result)
+                inputs = [
+                    self.values.get(op.input, unchanged(op.input)),
+                    self.builder.integers(shape, "shape"),
+                ]
+                self._node(op.result, "Reshape", inputs, unchanged(op.result))
+            case graph.ConcatOp():
+                self._concat(op)
+            case graph.SliceOp():
+                self._slice(op)
+            case graph.GatherOp():
+                order = self._order(op.input)
+                indices = self.builder.integers(op.indices.get_values(), "indices")
+                inputs = [self.values.get(op.input, order), indices]
+                axis = order.index(op.axis.value.data)
+                self._node(op.result, "Gather", inputs, order, attributes={"axis": axis})
+            case graph.PadOp():
+                self._pad(op)
+            case graph.ResizeOp():
+                self._resize(op)
+            case _:
+                raise AssertionError(op.name)
+
+    def kind(self, op: GraphOperation) -> int:
+        """ONNX's number of the result's type."""
+        return tensor_kind(self.dtype(op.output))
+
+    @staticmethod
+    def dtype(value: SSAValue) -> np.dtype[np.generic]:
+        """The numpy type of a value that is not quantized."""
+        return graph.numpy_dtype(graph.element_of(value))
+
+    def _order(self, value: SSAValue) -> Order:
+        return self.values.order(value) or unchanged(value)
+
+    def _finish(self, value: SSAValue, tensor: str, order: Order) -> None:
+        """`tensor` holds the real numbers of `value`."""
+        if graph.quantized_element(value) is None:
+            self.values.define(value, tensor, order)
+            return
+        assert isinstance(value.owner, Operation)
+        if self.exact and (breaker := tie_breaker(value.owner)) is not None:
+            x, name = tensor, f"{node_name(value.owner)}/half_up"
+            if breaker.size > 1:
+                breaker = per_channel(breaker, order)
+            inputs = [x, self.builder.constant(breaker, name)]
+            shape = self.values.shape(value, order)
+            tensor = self.builder.node("Add", inputs, name, FLOAT, shape)
+        self.values.quantize(value, tensor, order)
+
+    def _node(
+        self,
+        value: SSAValue,
+        operator: str,
+        inputs: Sequence[str],
+        order: Order,
+        *,
+        attributes: Mapping[str, Attribute] | None = None,
+        since: int = 13,
+    ) -> None:
+        """One node that makes the real numbers of `value`."""
+        assert isinstance(value.owner, Operation)
+        dtype = FLOAT if graph.quantized_element(value) else self.dtype(value)
+        shape = self.values.shape(value, order)
+        name = node_name(value.owner)
+        made = self.builder.node(
+            operator, inputs, name, dtype, shape, attributes=attributes, since=since
+        )
+        self._finish(value, made, order)
+
+    def _along(
+        self, op: GraphOperation, input: SSAValue, operator: str, axis: int, **attributes: int
+    ) -> None:
+        """A node that works along one dimension."""
+        order = self._order(input)
+        x = self.values.get(input, order)
+        attributes["axis"] = order.index(axis)
+        self._node(op.output, operator, [x], order, attributes=attributes)
+
+    def _concat(self, op: graph.ConcatOp) -> None:
+        orders = [order for v in op.inputs if (order := self.values.order(v)) is not None]
+        plain = unchanged(op.result)
+        order = next((o for o in orders if o != plain), plain)
+        inputs = [self.values.get(v, order) for v in op.inputs]
+        axis = order.index(op.axis.value.data)
+        self._node(op.result, "Concat", inputs, order, attributes={"axis": axis})
+
+    def _slice(self, op: graph.SliceOp) -> None:
+        order = self._order(op.input)
+        source, sizes = graph.shape_of(op.input), graph.shape_of(op.result)
+        rows: list[tuple[int, int, int, int]] = []
+        for axis, d in enumerate(order):
+            start, stride = op.starts.get_values()[d], op.strides.get_values()[d]
+            end = start + sizes[d] * stride
+            if stride < 0 and end < 0:
+                end = -source[d] - 1  # Below index 0; -1 would be the last element.
+            if (start, sizes[d], stride) != (0, source[d], 1):
+                rows.append((start, end, axis, stride))
+        x = self.values.get(op.input, order)
+        rows = rows or [(0, source[order[0]], 0, 1)]
+        lists = zip(("starts", "ends", "axes", "steps"), zip(*rows, strict=True), strict=True)
+        inputs = [x, *(self.builder.integers(values, what) for what, values in lists)]
+        self._node(op.result, "Slice", inputs, order)
+
+    def _pad(self, op: graph.PadOp) -> None:
+        order, value = self._order(op.input), op.stored_value
+        element = graph.quantized_element(op.input)
+        around: Array
+        if element is None:
+            around = np.array(value, self.dtype(op.input))
+        else:
+            around = dequantize(np.array(int(value)), element)
+        x, dtype = self.values.get(op.input, order), around.dtype
+        filler = self.builder.constant(around, "border")
+        shape = self.values.shape(op.input, order)
+        for axis, d in enumerate(order):
+            between = op.interior.get_values()[d]
+            if between:
+                x = self._spread(x, node_name(op), dtype, shape, (axis, between), filler)
+        low, high = ([v.get_values()[d] for d in order] for v in (op.low, op.high))
+        inputs = [x, self.builder.integers([*low, *high], "pads")]
+        if op.function is Pad.CONSTANT:
+            inputs.append(filler)
+        since = 19 if op.function is Pad.WRAP else 13
+        mode = {"mode": op.function.value}
+        self._node(op.result, "Pad", inputs, order, attributes=mode, since=since)
+
+    def _spread(
+        self,
+        x: str,
+        name: str,
+        dtype: np.dtype[np.generic],
+        shape: list[int],
+        where: tuple[int, int],
+        filler: str,
+    ) -> str:
+        """
+        Elements between neighbours along one dimension: each gets a dimension of its own, which
+        is padded and laid flat again, and what follows the last is cut off. Updates `shape`.
+        """
+        axis, between = where
+        extent, name = shape[axis], f"{name}/spread"
+        apart = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
+        x = self.builder.node(
+            "Reshape", [x, self.builder.integers(apart, "shape")], name, dtype, apart
+        )
+        apart[axis + 1] += between
+        pads = [0] * (2 * len(apart))
+        pads[len(apart) + axis + 1] = between
+        x = self.builder.node(
+            "Pad", [x, self.builder.integers(pads, "pads"), filler], name, dtype, apart
+        )
+        shape[axis] = extent * (between + 1)
+        x = self.builder.node(
+            "Reshape", [x, self.builder.integers(shape, "shape")], name, dtype, shape
+        )
+        shape[axis] -= between
+        lists = (("starts", 0), ("ends", shape[axis]), ("axes", axis))
+        ends = [self.builder.integers([value], what) for what, value in lists]
+        return self.builder.node("Slice", [x, *ends], name, dtype, shape)
+
+    def _resize(self, op: graph.ResizeOp) -> None:
+        x = self.values.get(op.input, FEATURES)
+        source, target = graph.shape_of(op.input), graph.shape_of(op.result)
+        if all(f == target[i + 1] / source[i + 1] for i, f in enumerate(op.factors)):
+            # Where the ratio has no float32, sizes say it exactly.
+            sizes = [target[d] for d in FEATURES]
+            inputs = [x, "", "", self.builder.integers(sizes, "sizes")]
+        else:
+            scales = np.array([1, 1, *op.factors], np.float32)
+            inputs = [x, "", self.builder.constant(scales, "scales")]
+        where = Coordinates(op.coordinates.data)
+        attributes: dict[str, Attribute] = {
+            "mode": op.function.value,
+            "coordinate_transformation_mode": where.value,
+        }
+        if op.function is Resize.NEAREST:
+            attributes["nearest_mode"] = op.rounding.data
+        since = 19 if where is Coordinates.HALF_PIXEL_SYMMETRIC else 13
+        self._node(op.result, "Resize", inputs, FEATURES, attributes=attributes, since=since)

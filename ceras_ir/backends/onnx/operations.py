@@ -1,0 +1,272 @@
+"""The ONNX nodes of every operation of the graph, on real numbers; see `values` for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.onnx.functions import FLOAT, add_clamp, add_clip, add_function
+from ceras_ir.backends.onnx.model_builder import Attribute
+from ceras_ir.backends.onnx.movement import Movement
+from ceras_ir.backends.onnx.values import FEATURES, Order, per_channel, unchanged
+from ceras_ir.diagnostics import node_name
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Compare, Reduce
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.transforms.quantized_functions import FUNCTION, exponents_of
+
+BINARIES: dict[Binary, str] = {
+    Binary.ADD: "Add",
+    Binary.SUB: "Sub",
+    Binary.MUL: "Mul",
+    Binary.DIV: "Div",
+    Binary.MIN: "Min",
+    Binary.MAX: "Max",
+    Binary.POW: "Pow",
+    Binary.AND: "BitwiseAnd",
+    Binary.OR: "BitwiseOr",
+    Binary.XOR: "BitwiseXor",
+}
+BITWISE_SINCE = 18
+RELATIONS: dict[Compare, str] = {
+    Compare.EQUAL: "Equal",
+    Compare.LESS: "Less",
+    Compare.LESS_OR_EQUAL: "LessOrEqual",
+}
+REDUCTIONS: dict[Reduce, tuple[str, int]] = {
+    Reduce.SUM: ("ReduceSum", 13),
+    Reduce.PRODUCT: ("ReduceProd", 18),
+    Reduce.MAX: ("ReduceMax", 18),
+    Reduce.MIN: ("ReduceMin", 18),
+}
+"""Operators whose axes are an operand, and since which opset."""
+
+
+class Operations(Movement):
+    """Appends the nodes of one operation after the other."""
+
+    def write(self, op: Operation) -> None:
+        """The nodes of `op`."""
+        match op:
+            case graph.ConstantOp():
+                pass
+            case graph.QuantizeOp():
+                order = self._order(op.input)
+                self.values.quantize(op.result, self.values.get(op.input, order), order)
+            case graph.DequantizeOp():
+                order = self._order(op.input)
+                self.values.define(op.result, self.values.get(op.input, order), order)
+            case graph.Conv2dOp() | graph.MatmulOp():
+                self._linear(op)
+            case graph.Pool2dOp():
+                self._pool(op)
+            case graph.UnaryOp():
+                x = self.values.get(op.input, order := self._order(op.input))
+                self._function(op, op.function, x, order, op.channel_exponents)
+            case graph.LookupOp():
+                self._lookup(op)
+            case graph.RequantizeOp():
+                order = self._order(op.input)
+                x = self.values.get(op.input, order)
+                self._finish(op.result, self._clamped(op.result, x, op.requant, order), order)
+            case graph.BinaryOp():
+                self._binary(op)
+            case graph.CompareOp():
+                order = self._common_order(op.operands, op.result)
+                operands = [self._broadcast(v, op.result, order) for v in op.operands]
+                self._node(op.result, RELATIONS[op.function], operands, order)
+            case graph.SelectOp():
+                order = self._common_order(op.operands, op.result)
+                operands = [self._broadcast(v, op.result, order) for v in op.operands]
+                self._node(op.result, "Where", operands, order)
+            case graph.CastOp():
+                order = self._order(op.input)
+                x = self.values.get(op.input, order)
+                self._node(op.result, "Cast", [x], order, attributes={"to": self.kind(op)})
+            case graph.SoftmaxOp():
+                self._along(op, op.input, "Softmax", op.axis.value.data)
+            case graph.ArgOp():
+                kind = "ArgMax" if op.function is Reduce.MAX else "ArgMin"
+                last = int(op.takes_last)
+                self._along(op, op.input, kind, op.axis.value.data, select_last_index=last)
+            case graph.ReduceOp():
+                self._reduce(op)
+            case _:
+                self.move(op)
+
+    def _lookup(self, op: graph.LookupOp) -> None:
+        """The function that the table was made from; of 16 bits, what the table holds."""
+        function, source = op.attributes[FUNCTION], graph.quantized_element(op.input)
+        assert isinstance(function, graph.FunctionAttr) and source is not None
+        x = self.values.get(op.input, order := self._order(op.input))
+        if source.storage.width.data > 8:
+            half = op.tables.shape[1] // 2
+            low, high = -half * source.scale, (half - 1) * source.scale
+            shape, name = self.values.shape(op.result, order), f"{node_name(op)}/table"
+            x = add_clip(self.builder, x, low, high, name, shape)
+        self._function(op, function, x, order, exponents_of(op))
+
+    def _function(
+        self,
+        op: graph.UnaryOp | graph.LookupOp,
+        function: graph.FunctionAttr,
+        x: str,
+        order: Order,
+        exponents: tuple[Sequence[int], Sequence[int]] | None,
+    ) -> None:
+        shape, name = self.values.shape(op.result, order), node_name(op)
+        before, after = exponents or ((), ())
+        x = self._scaled(x, before, f"{name}/argument", order, shape)
+        x = add_function(self.builder, function, x, name, shape)
+        x = self._scaled(x, [-e for e in after], f"{name}/result", order, shape)
+        self._finish(op.result, x, order)
+
+    def _scaled(
+        self, x: str, exponents: Sequence[int], name: str, order: Order, shape: Sequence[int]
+    ) -> str:
+        """Channels times powers of two; nothing where all of these are 1."""
+        if not any(exponents):
+            return x
+        factors = per_channel(np.exp2(np.array(exponents, np.float32)), order)
+        inputs = [x, self.builder.constant(factors, name)]
+        return self.builder.node("Mul", inputs, name, FLOAT, shape)
+
+    def _linear(self, op: graph.Conv2dOp | graph.MatmulOp) -> None:
+        name, operands = node_name(op), list[str]()
+        if isinstance(op, graph.Conv2dOp):
+            order: Order = FEATURES
+            operands += [self.values.get(v, FEATURES) for v in (op.input, op.weights)]
+        else:
+            order = (0, 1)
+            operands += [self.values.get(v, order) for v in (op.input, op.weights)]
+        if op.bias is not None:
+            operands.append(self.values.get(op.bias, (0,)))
+        shape = self.values.shape(op.result, order)
+        if isinstance(op, graph.Conv2dOp):
+            _, kh, kw, _ = graph.shape_of(op.weights)
+            x = self.builder.node(
+                "Conv",
+                operands,
+                name,
+                FLOAT,
+                shape,
+                attributes={
+                    "kernel_shape": [kh, kw],
+                    "strides": op.strides.get_values(),
+                    "pads": op.padding.get_values(),
+                    "dilations": op.dilations.get_values(),
+                    "group": op.group_count,
+                },
+            )
+        else:
+            x = self.builder.node("Gemm", operands, name, FLOAT, shape, attributes={"transB": 1})
+        if op.residual is not None:
+            residual = self.values.get(op.residual, order)
+            x = self.builder.node("Add", [x, residual], f"{name}/add", FLOAT, shape)
+        self._epilogue(op, op.activation, op.requant, x, order)
+
+    def _epilogue(
+        self,
+        op: graph.Conv2dOp | graph.MatmulOp | graph.BinaryOp,
+        activation: graph.FunctionAttr | None,
+        requant: RequantAttr | None,
+        x: str,
+        order: Order,
+    ) -> None:
+        """The activation of a float operation, or the clamp range of a quantized one."""
+        if activation is not None:
+            shape = self.values.shape(op.result, order)
+            name = f"{node_name(op)}/{activation.kind.value}"
+            x = add_function(self.builder, activation, x, name, shape)
+        if requant is not None:
+            x = self._clamped(op.result, x, requant, order)
+        self._finish(op.result, x, order)
+
+    def _clamped(self, value: SSAValue, x: str, requant: RequantAttr, order: Order) -> str:
+        element = graph.quantized_element(value)
+        assert element is not None and isinstance(value.owner, Operation)
+        name = f"{node_name(value.owner)}/clamp"
+        return add_clamp(self.builder, x, requant, element, name, self.values.shape(value, order))
+
+    def _pool(self, op: graph.Pool2dOp) -> None:
+        windows: dict[str, Attribute] = {
+            "kernel_shape": op.kernel.get_values(),
+            "strides": op.strides.get_values(),
+            "pads": op.padding.get_values(),
+        }
+        dilations = op.dilations.get_values()
+        since = 13
+        if set(dilations) != {1}:
+            windows["dilations"] = dilations
+            since = 13 if op.function is graph.Pool.MAX else 19
+        x = self.values.get(op.input, FEATURES)
+        shape = self.values.shape(op.result, FEATURES)
+        if op.function is graph.Pool.MAX:
+            made = self.builder.node(
+                "MaxPool", [x], node_name(op), FLOAT, shape, attributes=windows
+            )
+        else:
+            windows["count_include_pad"] = int(op.includes_padding)
+            made = self.builder.node(
+                "AveragePool", [x], node_name(op), FLOAT, shape, attributes=windows, since=since
+            )
+            if op.requant is not None:
+                made = self._clamped(op.result, made, op.requant, FEATURES)
+        self._finish(op.result, made, FEATURES)
+
+    def _binary(self, op: graph.BinaryOp) -> None:
+        order = self._common_order(op.operands, op.result)
+        operands = [self._broadcast(v, op.result, order) for v in op.operands]
+        operator = BINARIES[op.function]
+        dtype = FLOAT if op.is_quantized else self.dtype(op.result)
+        since = 13
+        if operator.startswith("Bitwise"):
+            # Truth values have operators of their own.
+            since = 13 if dtype == np.bool_ else BITWISE_SINCE
+            operator = operator.removeprefix("Bitwise") if dtype == np.bool_ else operator
+        shape = self.values.shape(op.result, order)
+        x = self.builder.node(operator, operands, node_name(op), dtype, shape, since=since)
+        self._epilogue(op, op.activation, op.requant, x, order)
+
+    def _reduce(self, op: graph.ReduceOp) -> None:
+        order = self._order(op.input)
+        operator, since = REDUCTIONS[op.function]
+        axes = sorted(order.index(a) for a in op.axes.get_values())
+        inputs = [self.values.get(op.input, order), self.builder.integers(axes, "axes")]
+        shape = self.values.shape(op.result, order)
+        dtype = FLOAT if op.is_quantized else self.dtype(op.result)
+        x = self.builder.node(
+            *(operator, inputs, node_name(op), dtype, shape),
+            attributes={"keepdims": 1},
+            since=since,
+        )
+        self._finish(op.result, x, order)
+
+    def _common_order(self, operands: Sequence[SSAValue], result: SSAValue) -> Order:
+        """That of the first operand of the result's rank which moves dimensions, if any."""
+        plain = unchanged(result)
+        for value in operands:
+            order = self.values.order(value)
+            if order is not None and len(order) == len(plain) and order != plain:
+                return order
+        return plain
+
+    def _broadcast(self, value: SSAValue, result: SSAValue, order: Order) -> str:
+        """`value` in `order`, with the leading dimensions that broadcasting would put before it."""
+        missing = len(order) - len(graph.shape_of(value))
+        if not missing:
+            return self.values.get(value, order)
+        x = self.values.get(value, unchanged(value))
+        if order == unchanged(result):
+            return x
+        shape = (*(1,) * missing, *graph.shape_of(value))
+        dtype = FLOAT if graph.quantized_element(value) else self.dtype(value)
+        target = self.builder.integers(shape, "shape")
+        name = f"{node_name(value.owner) if isinstance(value.owner, Operation) else 'input'}/expand"
+        x = self.builder.node("Reshape", [x, target], name, dtype, shape)
+        return self.builder.node(
+            *("Transpose", [x], f"{name}/transpose", dtype, [shape[d] for d in order]),
+            attributes={"perm": order},
+        )

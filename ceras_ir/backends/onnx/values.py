@@ -1,0 +1,169 @@
+"""
+Where the values of a network are in the ONNX model, and in which order of dimensions.
+
+Inside feature maps are NHWC, ONNX computes on NCHW. A value is therefore a tensor and an order:
+dimension i of the tensor is dimension `order[i]` of the value. A transposition is another order
+of the same tensor, so that nodes for it appear only where two orders meet.
+
+A quantized value is a tensor of integers between QuantizeLinear and DequantizeLinear, which is
+what reads of it as real numbers go through.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import IntAttr
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.onnx.model_builder import ModelBuilder
+from ceras_ir.diagnostics import node_name
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import UniformType
+
+Order: TypeAlias = tuple[int, ...]
+Side: TypeAlias = Literal["real", "stored"]
+"""Of a quantized value: the numbers it stands for, or its integers. Others have one side."""
+
+FEATURES: Order = (0, 3, 1, 2)
+"""NCHW for a value in NHWC."""
+
+WIDE_SINCE = 21
+"""The opset from which 16 bits can be quantized."""
+
+
+def unchanged(value: SSAValue) -> Order:
+    """The value's own order."""
+    return tuple(range(len(graph.shape_of(value))))
+
+
+def per_channel(vector: NDArray[np.float32], order: Order) -> NDArray[np.float32]:
+    """One number per channel, the value's last dimension, so that it broadcasts in `order`."""
+    after = len(order) - 1 - order.index(len(order) - 1)
+    return vector.reshape(-1, *(1,) * after)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor of the model that holds a value."""
+
+    tensor: str
+    order: Order
+
+
+class Values:
+    """All values so far; what is missing of them is made when it is asked for."""
+
+    def __init__(self, builder: ModelBuilder):
+        self.builder = builder
+        self.placed: dict[tuple[SSAValue, Side], Placed] = {}
+        self.arranged: dict[tuple[SSAValue, Side, Order], str] = {}
+
+    def define(self, value: SSAValue, tensor: str, order: Order, side: Side = "real") -> None:
+        """`tensor` holds `value`."""
+        self.placed[value, side] = Placed(tensor, order)
+
+    def quantize(self, value: SSAValue, real: str, order: Order) -> None:
+        """`real` holds the numbers that the quantized `value` rounds."""
+        element = graph.quantized_element(value)
+        assert element is not None
+        tensor = self.builder.node(
+            "QuantizeLinear",
+            [real, *self._scale(element)],
+            f"{name_of(value)}/quantize",
+            graph.numpy_dtype(element),
+            self.shape(value, order),
+            attributes=_axis(element, order),
+            since=_since(element),
+        )
+        self.define(value, tensor, order, "stored")
+
+    def alias(self, value: SSAValue, source: SSAValue, permutation: Sequence[int]) -> None:
+        """Dimension i of `value` is dimension `permutation[i]` of `source`."""
+        side: Side = "real" if graph.quantized_element(source) is None else "stored"
+        placed = self.placed[source, side]
+        order = tuple(permutation.index(d) for d in placed.order)
+        self.define(value, placed.tensor, order, side)
+
+    def order(self, value: SSAValue) -> Order | None:
+        """The order that `value` is in; None for a constant, which takes any."""
+        if isinstance(value.owner, graph.ConstantOp):
+            return None
+        side: Side = "real" if graph.quantized_element(value) is None else "stored"
+        return self.placed[value, side].order
+
+    def get(self, value: SSAValue, order: Order, side: Side = "real") -> str:
+        """The tensor that holds `value` in `order`."""
+        element = graph.quantized_element(value)
+        if element is None:
+            side = "real"
+        key = value, side, order
+        if key not in self.arranged:
+            if element is not None and side == "real":
+                # Of a quantized value integers are moved, so that Q and DQ stay neighbours.
+                stored = self.get(value, order, "stored")
+                self.arranged[key] = self._dequantized(stored, value, element, order)
+            elif isinstance(value.owner, graph.ConstantOp):
+                array = value.owner.array().transpose(order)
+                self.arranged[key] = self.builder.constant(array, name_of(value))
+            else:
+                self.arranged[key] = self._moved(value, side, order)
+        return self.arranged[key]
+
+    def _moved(self, value: SSAValue, side: Side, order: Order) -> str:
+        placed = self.placed[value, side]
+        if placed.order == order:
+            return placed.tensor
+        return self.builder.node(
+            "Transpose",
+            [placed.tensor],
+            f"{name_of(value)}/transpose",
+            graph.numpy_dtype(graph.element_of(value)),
+            self.shape(value, order),
+            attributes={"perm": [placed.order.index(d) for d in order]},
+        )
+
+    def _dequantized(self, stored: str, value: SSAValue, element: UniformType, order: Order) -> str:
+        return self.builder.node(
+            "DequantizeLinear",
+            [stored, *self._scale(element)],
+            f"{name_of(value)}/dequantize",
+            np.dtype(np.float32),
+            self.shape(value, order),
+            attributes=_axis(element, order),
+            since=_since(element),
+        )
+
+    @staticmethod
+    def shape(value: SSAValue, order: Order) -> list[int]:
+        """The shape of the tensor that holds `value` in `order`."""
+        shape = graph.shape_of(value)
+        return [shape[d] for d in order]
+
+    def _scale(self, element: UniformType) -> list[str]:
+        """Initializers of scale and zero point; 32 bits have no zero point in ONNX."""
+        scales = np.array([s.data for s in element.scales], np.float32)
+        points = np.array([z.data for z in element.zero_points], graph.numpy_dtype(element))
+        if not element.is_per_axis:
+            scales, points = scales.reshape(()), points.reshape(())
+        names = [self.builder.constant(scales, "scale")]
+        if element.storage.width.data <= 16:
+            names.append(self.builder.constant(points, "zero_point"))
+        return names
+
+
+def name_of(value: SSAValue) -> str:
+    """What the network calls the node that makes `value`."""
+    if isinstance(value.owner, Operation):
+        return node_name(value.owner)
+    return value.name_hint or "input"
+
+
+def _since(element: UniformType) -> int:
+    return WIDE_SINCE if element.storage.width.data == 16 else 13
+
+
+def _axis(element: UniformType, order: Order) -> dict[str, int]:
+    return {"axis": order.index(element.axis.data)} if isinstance(element.axis, IntAttr) else {}

@@ -1,0 +1,102 @@
+"""
+Which additions VTA can run: as a convolution by a diagonal of weights with a residual.
+
+Both operands are multiplied by powers of two: one by weights, which are int8, the other by
+weights and shifts. The rest is the epilogue of a convolution.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from ceras_ir.analysis.blocks import Blocks, longest_row, misfit
+from ceras_ir.analysis.contraction import Contraction
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.rescaling import (
+    net_shift,
+    rounding_constant,
+    why_not_int8,
+    why_not_shift,
+)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary
+from ceras_ir.dialects.mem import packed_shape
+from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
+
+
+@dataclass(frozen=True)
+class Term:
+    """An operand times a signed power of two."""
+
+    value: SSAValue
+    bits: int
+    sign: int
+
+
+def terms_of(op: graph.BinaryOp) -> tuple[Term, Term] | None:
+    """The operands of a quantized sum or difference, the one moved less first, if they shift."""
+    if any(factor & (factor - 1) for factor in op.factors):
+        return None
+    lhs, rhs = (factor.bit_length() - 1 for factor in op.factors)
+    sign = -1 if op.function is Binary.SUB else 1
+    first, second = sorted(
+        (Term(op.lhs, lhs, 1), Term(op.rhs, rhs, sign)), key=lambda term: term.bits
+    )
+    return first, second
+
+
+def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
+    """Sums and differences are of two tensors of one shape, int8, aligned by shifts."""
+    if op.function not in (Binary.ADD, Binary.SUB):
+        return f"VTA adds and subtracts; '{op.function.value}' of two tensors runs on the CPU"
+    if op.requant is None:
+        return "VTA computes on int8 only: quantize the network (--quantize, or calibration data)"
+    if reason := why_not_int8(lhs=op.lhs, rhs=op.rhs, result=op.result) or why_not_shift(
+        op.requant
+    ):
+        return reason
+    shape = graph.shape_of(op.result)
+    if {graph.shape_of(op.lhs), graph.shape_of(op.rhs)} != {shape} or len(shape) not in (2, 4):
+        return "VTA adds matrices or feature maps of one shape: others run on the CPU"
+    if any(isinstance(v.owner, graph.ConstantOp) for v in (op.lhs, op.rhs)):
+        return "VTA adds what layers made: fold a constant into the bias of the layer before"
+    terms = terms_of(op)
+    if terms is None or terms[0].bits > RESIDUAL_WEIGHT_BITS:
+        return f"VTA aligns operands by shifts of one another, got factors {list(op.factors)}"
+    bound = sum(128 << term.bits for term in terms) + rounding_constant(op.requant)
+    if bound << max(0, -net_shift(op.requant)) >= 1 << 31:
+        return "VTA accumulates in 32 bits, which the sum may exceed: align the scales"
+    contraction = addition_contraction(op, board)
+    if max(contraction.width, contraction.height) > longest_row(board):
+        return f"VTA steps over rows of at most {longest_row(board)} vectors: use a smaller input"
+    if reason := misfit(contraction, Blocks(1, 1, 1, 1), board):
+        return f"VTA cannot hold it: {reason}"
+    return None
+
+
+def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
+    """All vectors as positions of one channel block: in one row, or one row for each block."""
+    assert op.requant is not None
+    rows, columns = addition_plane(op, board)
+    return Contraction(
+        *(1, 1, rows, columns, 1, rows, columns),
+        residual=True,
+        shifts=int(net_shift(op.requant) != 0),
+        bias_cycles=_immediate_cycles(rounding_constant(op.requant)),
+    )
+
+
+def addition_plane(op: graph.BinaryOp, board: VtaBoard) -> tuple[int, int]:
+    """Rows and columns of that image."""
+    extents = packed_shape(graph.shape_of(op.result))[:-1]
+    vectors = prod(extents)
+    if vectors <= longest_row(board):
+        return 1, vectors
+    columns = prod(extents[-2:]) if len(extents) == 4 else extents[-1]
+    return vectors // columns, columns
+
+
+def _immediate_cycles(constant: int) -> int:
+    """Of adding a number to every vector: one too large for an immediate is loaded."""
+    return 2 if constant >= 1 << 15 else int(constant != 0)

@@ -1,0 +1,120 @@
+"""
+What an operation takes on VTA and on the host's CPU, in microseconds, for placement by cost.
+
+VTA's times are those of the schedules that will be chosen; the host's are its rates in the board
+file. A value that changes sides is packed or unpacked by the host.
+"""
+
+from dataclasses import replace
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.blocks import longest_row
+from ceras_ir.analysis.contraction import SWISH_PASSES, Contraction
+from ceras_ir.analysis.liveness import byte_size
+from ceras_ir.analysis.placement import Cost
+from ceras_ir.analysis.pooling_blocks import (
+    averaging_blocks,
+    averaging_cycles,
+    maximum_cycles,
+    pooling_blocks,
+)
+from ceras_ir.analysis.tile_timeline import estimate
+from ceras_ir.analysis.tiling import best_blocks
+from ceras_ir.backends.vta.addition_rules import addition_contraction
+from ceras_ir.backends.vta.averaging import averaging_of
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.pooling_rules import graph_pooling
+from ceras_ir.backends.vta.rules import graph_contraction, why_not
+from ceras_ir.backends.vta.timing import Timing
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.pooling import Pool
+
+NEVER = 1e9
+"""Microseconds for a value that VTA can neither load nor store."""
+
+
+def cost_of(op: Operation, board: VtaBoard, *, admitted: bool) -> Cost:
+    """Modelled time of `op` on each side; none on VTA unless the rules have `admitted` it."""
+    moved = sum(byte_size(value) for value in {*op.operands, *op.results})
+    macs = op.macs if isinstance(op, graph.LinearOperation) else 0
+    cpu = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
+    if isinstance(op, graph.Pool2dOp):
+        cpu += byte_size(op.result) * prod(op.kernel.get_values()) / board.host_bytes_per_us
+    if isinstance(op, graph.ReshapeOp):
+        cpu = 0.0
+    vta = cycles_of(op, board) / board.clock if admitted else None
+    return Cost(cpu, vta, "vta", _swish_note(op, board))
+
+
+def _swish_note(op: Operation, board: VtaBoard) -> str:
+    """What the swish of a sum takes as ALU operations, and as a table with both transfers."""
+    if not isinstance(op, graph.LookupOp | graph.ShiftSwishOp) or not _is_swish(op):
+        return ""
+    linear = op.input.owner
+    if not isinstance(linear, graph.LinearOperation) or why_not(linear, board):
+        return ""
+    shape = replace(graph_contraction(linear), swish=1)
+    vectors = shape.batch * shape.groups * shape.nblocks * shape.rows * shape.columns
+    # An eighth of the accumulators at once: the temporaries and two buffers take the rest.
+    instructions = SWISH_PASSES * -(-8 * vectors // board.acc)
+    alu = vectors * shape.swish_cycles + instructions * Timing.pipeline
+    table = 2 * byte_size(op.result) / board.host_bytes_per_us + 2 * transfer(op.result, board)
+    return f"; swish by the ALU {alu / board.clock:.1f} us, by a table {table:.1f} us"
+
+
+def _is_swish(op: graph.LookupOp | graph.ShiftSwishOp) -> bool:
+    """Whether it is one, or a table of one."""
+    return isinstance(op, graph.ShiftSwishOp) or any(
+        isinstance(a, graph.FunctionAttr) and a.kind is graph.Function.SWISH
+        for a in op.attributes.values()
+    )
+
+
+def transfer(value: SSAValue, board: VtaBoard) -> float:
+    """Microseconds for a value to change sides: packed or unpacked by the host."""
+    element = graph.quantized_element(value)
+    if element is not None and element.storage.width.data != 8:
+        return NEVER
+    return byte_size(value) / board.host_bytes_per_us
+
+
+def must_run_on_vta(op: Operation) -> bool:
+    """Dense products are what VTA is for: where they run is not a question of transfers."""
+    return isinstance(op, graph.LinearOperation) and not (
+        isinstance(op, graph.Conv2dOp) and op.group_count > 1
+    )
+
+
+def cycles_of(op: Operation, board: VtaBoard) -> float:
+    """Of an operation that VTA's rules admit."""
+    match op:
+        case graph.LinearOperation():
+            return _contraction_cycles(graph_contraction(op), board)
+        case graph.ShiftSwishOp():
+            # It is in the epilogue of the layer before, and counted there.
+            return 0.0
+        case graph.BinaryOp():
+            return _contraction_cycles(addition_contraction(op, board), board)
+        case graph.Pool2dOp() if op.function is Pool.AVERAGE:
+            average, shape = averaging_of(op), graph_pooling(op)
+            assert average is not None
+            tiles = len(average.weights)
+            sizes = averaging_blocks(shape, tiles, board)
+            assert sizes is not None
+            return averaging_cycles(shape, tiles, sizes, board)
+        case graph.Pool2dOp():
+            shape = graph_pooling(op)
+            blocks = pooling_blocks(shape, board)
+            assert blocks is not None
+            return maximum_cycles(shape, *blocks) * shape.planes
+        case _:
+            raise AssertionError(op.name)
+
+
+def _contraction_cycles(shape: Contraction, board: VtaBoard) -> float:
+    shape = shape.flattened(longest_row(board))
+    blocks = best_blocks(shape, board)
+    assert blocks is not None, "the rules admit what fits in blocks of one"
+    return estimate(shape, blocks, board)

@@ -1,0 +1,87 @@
+"""Swish of integers without a table or a product: what a shifter, an adder and MIN/MAX can do."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.dialects.graph.operation import (
+    GraphOperation,
+    expect_rescaling,
+    expect_shape,
+    quantized_element,
+    shape_of,
+)
+from ceras_ir.dialects.quant import RequantAttr
+
+BENDS = (0.0523, 0.2669, 0.492, 0.3321, 0.112)
+"""The real numbers behind `bends`; with them `|y - swish(x)|` stays below 0.012, but for floors."""
+
+
+@irdl_op_definition
+class ShiftSwishOp(GraphOperation):
+    """
+    Swish made of straight pieces, element by element, on the stored integer `q` of `input` (int8
+    or int16, no zero point) in 32 bits; `>>` is the arithmetic shift, which floors:
+
+    `p = max(q, -q)`, `m = min(q, -q)`, `tail = min((p >> 3) - k2, (p >> 4) - k3, (p >> 6) - k4, 0)`
+
+    `result = requant(max(q, 0) + max(m >> 1, (m >> 2) - k0, -k1, tail))`, a shift.
+
+    `bends = array<i64: k0, k1, k2, k3, k4>` has the constants 0.0523, 0.2669, 0.492, 0.3321 and
+    0.112 in steps of the input's scale; or five of them for each channel, channel after channel,
+    where channels of the last dimension stand for multiples of the scale. Each is in [0, 2^15).
+    """
+
+    name = "graph.shift_swish"
+
+    MAX_BEND: ClassVar = (1 << 15) - 1
+
+    input = operand_def(TensorType)
+    bends = prop_def(DenseArrayBase.constr(i64))
+    requant = prop_def(RequantAttr)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self,
+        input: SSAValue,
+        bends: Sequence[int],
+        result_element: Attribute,
+        requant: RequantAttr,
+    ):
+        super().__init__(
+            operands=[input],
+            result_types=[TensorType(result_element, shape_of(input))],
+            properties={"bends": integers(bends), "requant": requant},
+        )
+
+    @property
+    def channel_bends(self) -> list[tuple[int, ...]]:
+        """The five constants, of all elements or of each channel."""
+        values = [int(v) for v in self.bends.get_values()]
+        return [tuple(values[i : i + 5]) for i in range(0, len(values), 5)]
+
+    def verify_semantics(self) -> None:
+        expect_shape("result", self.result, shape_of(self.input))
+        source = quantized_element(self.input)
+        if source is None or source.storage.width.data > 16 or not source.is_signed:
+            raise VerifyException(f"int8 or int16 elements expected, got {self.input.type}")
+        if source.is_per_axis or source.zero_point:
+            raise VerifyException(f"one scale without zero point expected, got {source}")
+        channels = (1, *shape_of(self.input))[-1]
+        bends = [int(v) for v in self.bends.get_values()]
+        if len(bends) not in (5, 5 * channels):
+            raise VerifyException(f"5 or {5 * channels} bends expected, got {len(bends)}")
+        if any(not 0 <= k <= self.MAX_BEND for k in bends):
+            raise VerifyException(f"bends must be in [0, {self.MAX_BEND}]")
+        if not self.requant.is_shift:
+            raise VerifyException("'requant' must be a shift")
+        expect_rescaling(self, self.requant)

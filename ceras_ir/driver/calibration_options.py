@@ -1,0 +1,64 @@
+"""The command-line options that say which data calibrates a network, and how it is observed."""
+
+import argparse
+from typing import get_args
+
+from ceras_ir.analysis.observer_names import ObserverName
+from ceras_ir.diagnostics import UsageError
+from ceras_ir.driver.tool_parser import ArgumentContainer
+
+IMAGES = {
+    "size": ("HxW", "size that images are resized to (default: the input's)"),
+    "scale": ("S", "pixels are divided by this first (default: 255)"),
+    "mean": ("M,M,M", "then this is taken off, one number or one per channel (default: 0)"),
+    "std": ("D,D,D", "and this divides, one number or one per channel (default: 1)"),
+    "channels": ("{rgb,bgr}", "order of channels (default: rgb)"),
+    "layout": ("{nchw,nhwc}", "of the input (default: by its shape)"),
+    "fit": (
+        "{stretch,crop,letterbox}",
+        "how an image of another shape becomes the input's: stretched, cropped to its centre, or "
+        "padded at the right and below (default: stretch)",
+    ),
+    "pad": ("P", "what pads a letterboxed image (default: 114)"),
+}
+"""Options of an image folder, as `--image-NAME`; see `ceras_ir.image_folder`."""
+
+
+def add_calibration(group: ArgumentContainer) -> None:
+    """Calibration data, files or a folder of images, and the observer."""
+    group.add_argument(
+        "--calibrate",
+        action="append",
+        default=[],
+        metavar="DATA.npz|DIR",
+        help="representative inputs, one array per graph input, first axis samples, or a folder of "
+        "images; may be repeated, or list files by commas. Without them ranges come from the IR "
+        "or from synthetic inputs, which is said on stderr",
+    )
+    group.add_argument(
+        "--observer",
+        choices=get_args(ObserverName),
+        default="mse",
+        help="how calibration chooses scales: by least squared error (default), extremes, a moving "
+        "average of them, the 99.99 percentile, or entropy",
+    )
+    for name, (metavar, text) in IMAGES.items():
+        group.add_argument(f"--image-{name}", metavar=metavar, help=f"of an image folder: {text}")
+
+
+def calibration_of(arguments: argparse.Namespace) -> str | None:
+    """All that `--calibrate` named, as passes take it: `A.npz,B.npz,DIR?size=32x32&mean=0.5`."""
+    given = {name: getattr(arguments, f"image_{name}") for name in IMAGES}
+    options = "&".join(
+        f"{name}={str(value).replace(',', ':')}" for name, value in given.items() if value
+    )
+    paths: list[str] = arguments.calibrate
+    if not options:
+        return ",".join(paths) or None
+    from ceras_ir.image_folder import ImageOptions, is_folder
+
+    ImageOptions.parse(options)
+    names = [name for path in paths for name in ([path] if is_folder(path) else path.split(","))]
+    if not any(is_folder(name) for name in names):
+        raise UsageError("--image options are for a folder: --calibrate DIR")
+    return ",".join(f"{name}?{options}" if is_folder(name) else name for name in names)

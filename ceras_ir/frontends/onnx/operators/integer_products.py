@@ -1,0 +1,185 @@
+"""
+Products of stored integers, whose scales come later: ConvInteger, MatMulInteger and relatives.
+
+Where the zero point p of the first operand is computed, sums are taken of 8-bit integers all the
+same: `sum (x - p) w = sum (x - m) w + (m - p) sum w` with m = 128 for uint8, and 0 for int8.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+import onnx
+from xdsl.dialects.builtin import i8, i32
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects.graph import CastOp, DequantizeOp, Pad, PadOp, QuantizeOp, element_of
+from ceras_ir.dialects.graph.constant import is_integer
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.dynamic import dynamically_quantized
+from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
+from ceras_ir.frontends.onnx.operators.quantized_linear import float_operator
+from ceras_ir.frontends.onnx.quantization import dequantized, quantized, stored_type, uniform_type
+from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.tensors import Array
+from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.frontends.onnx.windows import read_window
+
+WEIGHTS: dict[str, tuple[int, int]] = {
+    "ConvInteger": (1, 3),
+    "MatMulInteger": (1, 3),
+    f"{MICROSOFT}MatMulIntegerToFloat": (1, 5),
+    f"{MICROSOFT}DynamicQuantizeMatMul": (1, 3),
+}
+"""Which operands are the weights and their zero point."""
+
+
+@rule(*WEIGHTS)
+def constant_weights(node: Node) -> str | None:
+    """the second operand and its zero point must be constants"""
+    for i in WEIGHTS[node.operator]:
+        if node.has_input(i) and not node.is_constant(i):
+            return f"'{node.inputs[i]}' is computed; keep this product in float"
+    return None
+
+
+@operator("ConvInteger")
+def conv_integer(node: Node, emitter: Emitter) -> Value:
+    """Integers are real numbers of scale 1, and so is the 32-bit result."""
+    return _product(emitter, "Conv", 0, _point(emitter, 2))
+
+
+@operator("MatMulInteger")
+def matmul_integer(node: Node, emitter: Emitter) -> Value:
+    """Integers are real numbers of scale 1, and so is the 32-bit result."""
+    return _product(emitter, "MatMul", -1, _point(emitter, 2))
+
+
+@operator(f"{MICROSOFT}MatMulIntegerToFloat")
+def matmul_integer_to_float(node: Node, emitter: Emitter) -> Value:
+    """`MatMulInteger` times the scales of both operands, plus a bias."""
+    product = _product(emitter, "MatMul", -1, _point(emitter, 4))
+    scales = Composer(emitter).mul(emitter.value(2), emitter.value(3))
+    return _scaled(emitter, product, scales, 6)
+
+
+@operator(f"{MICROSOFT}DynamicQuantizeMatMul")
+def dynamic_quantize_matmul(node: Node, emitter: Emitter) -> Value:
+    """`DynamicQuantizeLinear`, then `MatMulInteger` times the scales, plus a bias."""
+    name, real = node.inputs[0], emitter.value(0)
+    with emitter.in_float():
+        stored, scale, point = dynamically_quantized(emitter, real)
+    emitter.values[name] = stored
+    product = _product(emitter, "MatMul", -1, point)
+    emitter.values[name] = real
+    scales = Composer(emitter).mul(scale, emitter.value(2))
+    return _scaled(emitter, product, scales, 4)
+
+
+def _point(emitter: Emitter, index: int) -> Value | None:
+    return emitter.value(index) if emitter.node.has_input(index) else None
+
+
+def _scaled(emitter: Emitter, product: Value, scales: Value, bias: int) -> Value:
+    compose = Composer(emitter)
+    result: Value = compose.mul(compose.cast(product), scales)
+    return compose.add(result, emitter.value(bias)) if emitter.node.has_input(bias) else result
+
+
+def _product(emitter: Emitter, kind: str, axis: int, point: Value | None) -> Value:
+    """The sums; `axis` is that of the outputs in the weights."""
+    node, x = emitter.node, emitter.value(0)
+    index, point_index = WEIGHTS[node.operator]
+    shape = emitter.shape(index)
+    weights_point = emitter.array(point_index) if node.has_input(point_index) else None
+    element = _whole(emitter, emitter.value(index), weights_point, shape, axis)
+    weights = dequantized(emitter, emitter.value(index), element)
+    if (point is None or isinstance(point, Constant)) and not _is_computed(x):
+        known = None if point is None else point.load()
+        real = dequantized(emitter, x, _whole(emitter, x, known, emitter.shape(0), 0))
+        result = float_operator(emitter, kind, [real, weights])
+        return quantized(emitter, result, UniformType(1.0, storage=i32), node.outputs[0])
+    assert isinstance(weights, Constant)
+    return _with_computed_point(emitter, kind, axis, point, weights)
+
+
+def _whole(
+    emitter: Emitter, value: Value, point: Array | None, shape: Sequence[int], axis: int
+) -> UniformType:
+    """Integers at scale 1."""
+    ones = np.ones(() if point is None or point.size == 1 else point.shape, np.float32)
+    return uniform_type(emitter, stored_type(emitter, value), ones, point, shape, axis)
+
+
+def _is_computed(value: Value) -> bool:
+    """Whether integers come from an operation, and stand for themselves."""
+    return (
+        isinstance(value, SSAValue)
+        and isinstance(value.owner, CastOp)
+        and is_integer(element_of(value))
+    )
+
+
+def _with_computed_point(
+    emitter: Emitter, kind: str, axis: int, point: Value | None, weights: Constant
+) -> Value:
+    node, compose, x = emitter.node, Composer(emitter), emitter.value(0)
+    storage = stored_type(emitter, x)
+    if storage not in ("int8", "uint8"):
+        raise node.unsupported(f"the first operand is {storage}; int8 and uint8 are taken")
+    middle = 128 if storage == "uint8" else 0
+    if point is None:
+        point = emitter.constant(np.zeros((), storage), "zero_point")
+    if prod(shape_of_value(point)) != 1:
+        raise node.unsupported("a zero point for every row; give one for all")
+    point = emitter.reshaped(point, (1,))
+    added: list[onnx.AttributeProto] = []
+    with emitter.in_float():
+        moved: Value = compose.sub(compose.cast(x), compose.cast(point))
+        if kind == "Conv":
+            moved, added = _padded(emitter, moved)
+        # Back by the zero point, where padding now is too.
+        moved = compose.add(moved, compose.sub(compose.cast(point), compose.number(middle)))
+    byte = QuantizeOp(emitter.materialize(moved), UniformType(1.0, storage=i8))
+    real = emitter.emit(DequantizeOp(emitter.emit(byte)))
+    totals = _totals(weights, axis, len(emitter.shape(0)))
+    dropped = ("pads", "auto_pad") if kind == "Conv" else ()
+    sums = quantized(
+        emitter,
+        float_operator(emitter, kind, [real, weights], dropped, added),
+        UniformType(1.0, storage=i32),
+        node.outputs[0],
+    )
+    total = emitter.emit(CastOp(emitter.materialize(sums), i32))
+    rest = compose.sub(
+        emitter.constant(np.array(middle, np.int32), "middle"), compose.cast(point, i32)
+    )
+    return compose.add(total, compose.mul(emitter.constant(totals, "totals"), rest))
+
+
+def _padded(emitter: Emitter, x: Value) -> tuple[Value, list[onnx.AttributeProto]]:
+    """`x` with the padding of a convolution written out, and the attribute of no more of it."""
+    node, shape, kernel = emitter.node, emitter.shape(0), emitter.shape(1)[2:]
+    if len(shape) not in (3, 4) or len(kernel) != len(shape) - 2:
+        raise node.unsupported(f"an input of shape {list(shape)}; one or two dimensions are taken")
+    top, left, bottom, right = read_window(node, kernel, shape[2:]).padding
+    before, after = (top, left)[4 - len(shape) :], (bottom, right)[4 - len(shape) :]
+    if any((*before, *after)):
+        x = emitter.emit(
+            PadOp(Pad.CONSTANT, emitter.materialize(x), (0, 0, *before), (0, 0, *after))
+        )
+    return x, [onnx.helper.make_attribute("pads", [0] * (2 * len(before)))]
+
+
+def _totals(weights: Constant, axis: int, rank: int) -> Array:
+    """The sum of the weights of every output, shaped to be added to a result of `rank`."""
+    whole = weights.load().astype(np.int64)
+    if axis == 0:
+        sums = whole.reshape(len(whole), -1).sum(axis=1).reshape(-1, *(1,) * (rank - 2))
+    else:
+        sums = whole.sum(axis=max(-2, -whole.ndim), keepdims=True)
+        sums = sums if whole.ndim > 2 else sums.reshape(-1)
+    return sums.astype(np.int32)

@@ -1,0 +1,100 @@
+"""What replaces an operation on VTA: a launch of a kernel, each kernel once in a module."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, SSAValue
+from xdsl.rewriter import InsertPoint
+from xdsl.traits import SymbolTable
+
+from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects.graph.operation import Tensor
+
+Body = Callable[[Builder, Sequence[SSAValue]], None]
+"""Adds the operations of a kernel, on its arguments: the inputs, then the output."""
+
+
+class Kernels:
+    """The kernels of a module, one for each shape."""
+
+    def __init__(self, module: ModuleOp):
+        self.module = module
+        self._names: dict[tuple[object, ...], str] = {}
+
+    def get(
+        self, stem: str, tensors: Sequence[Tensor], properties: Mapping[str, object], body: Body
+    ) -> str:
+        """The name of the kernel on packed operands of these types, the result last."""
+        types = [_buffer_type(tensor) for tensor in tensors]
+        key = (stem, *types, *properties.items())
+        if key not in self._names:
+            self._names[key] = self._build(stem, types, body)
+        return self._names[key]
+
+    def _build(self, stem: str, types: Sequence[MemRefType[Attribute]], body: Body) -> str:
+        """A new function at the end of the module."""
+        count = len(self._names)
+        while SymbolTable.lookup_symbol(self.module, name := f"{stem}_{count}"):
+            count += 1
+        function = FuncOp(name, (types, []))
+        self.module.body.block.add_op(function)
+        block = function.body.block
+        builder = Builder(InsertPoint.at_end(block))
+        body(builder, block.args)
+        builder.insert(ReturnOp())
+        return name
+
+
+def _buffer_type(kind: Tensor) -> MemRefType[Attribute]:
+    return MemRefType(
+        graph.storage_type(kind.element_type), kind.get_shape(), NoneAttr(), StringAttr("dram")
+    )
+
+
+class Launch:
+    """
+    What replaces operations, of which only the last has other readers: packed inputs, constants,
+    the launch, an unpacked result. They come where the first was, so that launches have the order
+    of the layers.
+    """
+
+    def __init__(self, *replaced: graph.GraphOperation):
+        self.replaced, self.op = replaced, replaced[-1]
+        self._builder = Builder(InsertPoint.before(replaced[0]))
+        self.inputs: list[SSAValue] = []
+
+    def constant(self, new: graph.ConstantOp) -> None:
+        self.inputs.append(self._insert(new))
+
+    def pack(self, value: SSAValue) -> None:
+        self.inputs.append(self._insert(mem.PackOp(value)))
+
+    def _insert(self, new: graph.GraphOperation) -> SSAValue:
+        new.location = self.op.location
+        self._builder.insert(new)
+        return new.output
+
+    def run(
+        self, kernels: Kernels, stem: str, properties: Mapping[str, object], body: Body
+    ) -> None:
+        """Replace the operations by a launch of the kernel with this body."""
+        op = self.op
+        plain = graph.tensor_type(op.output)
+        packed = TensorType(plain.element_type, mem.packed_shape(plain.get_shape()))
+        types = [*map(graph.tensor_type, self.inputs), packed]
+        name = kernels.get(stem, types, properties, body)
+        launch = mem.LaunchOp(name, self.inputs, [packed])
+        launch.attributes.update(op.attributes)
+        launch.location = op.location
+        self._builder.insert(launch)
+        op.output.replace_all_uses_with(self._insert(mem.UnpackOp(launch.outputs[0], plain)))
+        makers = [value.owner for old in self.replaced for value in old.operands]
+        for old in reversed(self.replaced):
+            old.detach()
+            old.erase()
+        for maker in makers:
+            if isinstance(maker, graph.ConstantOp) and not maker.result.uses and maker.parent:
+                maker.detach()
+                maker.erase()

@@ -1,0 +1,113 @@
+"""Keep chosen layers of a calibrated network in 16 bits, or in float."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.analysis.network import input_names, main_function
+from ceras_ir.analysis.precision import WIDE, keep_in_float, widen, width
+from ceras_ir.analysis.quantizable import is_quantized, keeps_scale, quantized_operations
+from ceras_ir.diagnostics import UsageError, node_name
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+
+Thing = TypeVar("Thing", Operation, SSAValue)
+
+
+@dataclass(frozen=True)
+class SetPrecisionPass(ModulePass):
+    """
+    Write `graph.precision`: results of the layers that `int16` names are stored in 16 bits, at a
+    scale that holds twice the range seen of them; layers that `float` names are computed in
+    float on the CPU. Both are node names of the model, with `*`, `?` and `[...]` as in file
+    names; `int16` also takes names of inputs. What is moved but not computed, by a maximum
+    pooling or a reshape, keeps its operand's width. Changes no value.
+    """
+
+    name = "set-precision"
+
+    int16: tuple[str, ...] = ()
+    float: tuple[str, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            if self.int16 or self.float:
+                raise UsageError("int16 and float choose layers of a float network; this one "
+                                 "comes quantized")  # fmt: skip
+            return
+        operations = [
+            o
+            for o in main.body.block.ops
+            if isinstance(o, GraphOperation) and not isinstance(o, graph.ConstantOp)
+        ]
+        names: dict[Operation, str] = {o: node_name(o) for o in operations}
+        in_float = _matching(names, self.float, "float")
+        for operation in in_float:
+            keep_in_float(operation)
+        self._widen(main, names, in_float)
+        spread(main)
+
+    def _widen(self, main: FuncOp, names: dict[Operation, str], in_float: list[Operation]) -> None:
+        arguments = dict(zip(main.body.block.args, input_names(main), strict=True))
+        known: dict[SSAValue, str] = {o.results[0]: name for o, name in names.items()}
+        known |= arguments
+        chosen = _matching(known, self.int16, "int16")
+        storable = {*arguments, *(o.results[0] for o in quantized_operations(main))}
+        for pattern in self.int16:
+            matched = [v for v in chosen if _names(known[v], pattern)]
+            if both := [v for v in matched if v.owner in in_float]:
+                raise UsageError(f"layer '{known[both[0]]}' is asked for in int16 and in float")
+            if not any(v in storable for v in matched):
+                raise UsageError(f"layer '{pattern}' has no quantized form: it stays float")
+        for value in chosen:
+            # What has 16 bits already has a scale for them.
+            if value in storable and width(value) != WIDE:
+                widen(value)
+
+
+def _names(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)
+
+
+def _matching(names: dict[Thing, str], patterns: Iterable[str], option: str) -> list[Thing]:
+    """What the patterns name; one that names nothing is an error."""
+    found: dict[Thing, None] = {}
+    for pattern in patterns:
+        matched = [thing for thing, name in names.items() if _names(name, pattern)]
+        if not matched:
+            from ceras_ir.driver.suggestions import did_you_mean
+
+            hint = (
+                did_you_mean(pattern, names.values())
+                or "; ceras-opt --fuse --print-debuginfo shows names"
+            )
+            raise UsageError(f"{option}: no layer is named '{pattern}'{hint}")
+        found |= dict.fromkeys(matched)
+    return list(found)
+
+
+def spread(main: FuncOp) -> None:
+    """Give operand and result of what only moves elements one width, the wider."""
+    movers = [
+        op
+        for op in quantized_operations(main)
+        if keeps_scale(op) and not isinstance(op, graph.ConcatOp)
+    ]
+    changed = True
+    while changed:
+        changed = False
+        for op in (*movers, *reversed(movers)):
+            ends = (op.operands[0], op.results[0])
+            if width(ends[0]) == width(ends[1]) or isinstance(ends[0].owner, graph.ConstantOp):
+                continue
+            for value in ends:
+                widen(value)
+            changed = True

@@ -1,0 +1,116 @@
+"""Choose how SiLU, and with it other functions that need a table, is computed in integers."""
+
+import sys
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.precision import FLOAT, PRECISION
+from ceras_ir.analysis.quantizable import computes, is_quantized
+from ceras_ir.dialects import graph
+
+Silu = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
+
+SILU = "graph.silu"
+"""Attribute of the function: what `choose-recipe` chose, which `auto` obeys."""
+
+MEASURED = 8
+"""Samples on which HardSwish is compared with SiLU, at most."""
+
+
+@dataclass(frozen=True)
+class SetSiluPass(ModulePass):
+    """
+    Choose how SiLU (`swish`) is computed in a network that will be quantized. Runs after
+    `split-activation`; what was chosen stands as `graph.form` or `graph.precision` on functions.
+
+    table: 256 entries, indexed by the int8 argument. table16: 1024 entries, indexed by the sum of
+    the convolution before it in 16 bits; other functions that need tables get these too.
+    piecewise: `graph.shift_swish`, which is MIN, MAX, ADD and shifts of the sum in 16 bits.
+    float: on float32, from the sum in 16 bits. hardswish: another function, of which a table is
+    made; without retraining a network may lose its accuracy, so stderr says what it costs on the
+    first samples of `calibration=FILE.npz`. auto: what `graph.silu` on the function says, which
+    `choose-recipe` writes, else table.
+    """
+
+    name = "set-silu"
+
+    silu: Silu = "table"
+    calibration: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        silu = chosen_silu(main) if self.silu == "auto" else self.silu
+        if silu == "hardswish":
+            _harden(op, self.calibration)
+            return
+        for unary in main.body.block.ops:
+            if isinstance(unary, graph.UnaryOp):
+                _set(unary, silu)
+
+
+def chosen_silu(main: FuncOp) -> Silu:
+    """What was chosen for the network."""
+    known = main.attributes.get(SILU)
+    chosen = known.data if isinstance(known, StringAttr) else "table"
+    return next((silu for silu in get_args(Silu) if silu == chosen), "table")
+
+
+def _set(op: graph.UnaryOp, silu: Silu) -> None:
+    from ceras_ir.analysis.function_forms import Form, is_table, set_form
+
+    is_swish = op.function.kind is graph.Function.SWISH
+    if not is_table(op):
+        return
+    if not _reads_sum(op):
+        # There is no sum to keep in 16 bits; int8 it is, or float.
+        if silu == "float" and is_swish:
+            op.attributes[PRECISION] = StringAttr(FLOAT)
+        return
+    if silu == "table16":
+        set_form(op, Form.TABLE16)
+    elif silu == "piecewise" and is_swish:
+        set_form(op, Form.SHIFTS)
+    elif silu == "float" and is_swish:
+        set_form(op, Form.FLOAT)
+
+
+def _reads_sum(op: graph.UnaryOp) -> bool:
+    """Whether the argument is a sum of products that nothing else reads."""
+    producer = op.input.owner
+    return (
+        isinstance(producer, graph.LinearOperation)
+        and computes(producer)
+        and op.input.has_one_use()
+    )
+
+
+def _harden(module: ModuleOp, calibration: str | None) -> None:
+    """Replace SiLU by HardSwish, and say what it costs."""
+    from ceras_ir.transforms.swish_to_hard_swish import replace_swish
+
+    before = module.clone() if calibration is not None else None
+    replaced = replace_swish(module)
+    if not replaced:
+        return
+    cost = "give calibration=FILE.npz to see by how much"
+    if before is not None and calibration is not None:
+        from ceras_ir.analysis.calibration import calibration_samples
+        from ceras_ir.analysis.output_noise import output_ratio
+
+        samples = list(calibration_samples(module, calibration, MEASURED, "measuring HardSwish"))
+        ratio = output_ratio(before, module, samples)
+        cost = f"in float, before any rounding, the outputs keep {ratio:.1f} dB of signal to noise"
+    print(
+        f"set-silu: WARNING: {replaced} SiLU became HardSwish, another function: a network that "
+        f"was not trained for it may lose its accuracy; {cost}. Without retraining take "
+        "silu=table, table16 or piecewise",
+        file=sys.stderr,
+    )

@@ -1,0 +1,138 @@
+"""Build files for this machine and for others: real make, real cmake, real cross compilers."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.c.test_files import small_network
+from c_harness import Array, place, random_inputs
+
+from ceras_ir.analysis.network import main_function
+from ceras_ir.backends.arduino import emulator
+from ceras_ir.backends.arduino.board import Board
+from ceras_ir.backends.arduino.emulator import write_files
+from ceras_ir.backends.artefacts import network_inputs, network_outputs
+from ceras_ir.backends.c.aarch64 import available, has_instruction, run_program
+from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.machine import Machine, load_machine, machine_names
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.diagnostics import InputError, UsageError
+from ceras_ir.driver.build import build
+from ceras_ir.driver.output_folder import write_artefacts
+from ceras_ir.driver.stages import BuildOptions, read_network
+from ceras_ir.interpreters.network import run
+
+DIGITS = Path(__file__).parents[3] / "examples/digits"
+
+needs_aarch64 = pytest.mark.skipif(
+    not available(), reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
+)
+needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="needs cmake")
+
+
+def agree(got: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
+    """Integers to the bit; the softmax of a float product within the last digits."""
+    for name, array in expected.items():
+        if array.dtype == np.float32:
+            np.testing.assert_allclose(got[name].astype(np.float32), array.astype(np.float32), 1e-4)
+        else:
+            np.testing.assert_array_equal(got[name], array)
+
+
+def computer(name: str) -> Machine:
+    machine = load_machine(name)
+    assert isinstance(machine, Machine)
+    return machine
+
+
+def shell(*command: str | Path, environment: dict[str, str] | None = None) -> None:
+    kept = {k: v for k, v in os.environ.items() if k not in ("CC", "CFLAGS", "MAKEFLAGS")}
+    done = subprocess.run(
+        command, env={**kept, **(environment or {})}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_aarch64
+def test_make_for_a_board(tmp_path: Path):
+    module = place(small_network())
+    main = main_function(module)
+    write_files(emit(module, COptions(machine=computer("raspberry_pi_5"))), tmp_path)
+    shell("make", "-C", tmp_path, "LDFLAGS=-static")
+    sample = random_inputs(module)
+    ends = network_inputs(main), network_outputs(main)
+    got = run_program(tmp_path / "model_run", sample, *ends)
+    agree(got, run(module, sample))
+    assert (tmp_path / "model_bench").is_file()
+
+
+@needs_cmake
+@pytest.mark.parametrize("board", [None, pytest.param("raspberry_pi_5", marks=needs_aarch64)])
+def test_cmake_builds_what_make_builds(tmp_path: Path, board: str | None):
+    """As a user's project does: `add_subdirectory`, then link with the library."""
+    options = COptions() if board is None else COptions(machine=computer(board))
+    module = place(small_network())
+    main = main_function(module)
+    ends = network_inputs(main), network_outputs(main)
+    write_files(emit(module, options), tmp_path / "net")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.10)\nproject(user C)\nadd_subdirectory(net)\n"
+        "add_executable(mine net/main.c)\ntarget_link_libraries(mine model)\n"
+    )
+    compiler = "-DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc"
+    cross = [compiler, "-DCMAKE_EXE_LINKER_FLAGS=-static"] if board else []
+    build = tmp_path / "build"
+    shell("cmake", "-S", tmp_path, "-B", build, *cross)
+    shell("cmake", "--build", build)
+    assert (build / "net/model_bench").is_file()
+    sample = random_inputs(module)
+    if board:
+        got = run_program(build / "mine", sample, *ends)
+        assert has_instruction(build / "mine", "sdot")
+    else:
+        (tmp_path / "in.bin").write_bytes(b"".join(sample[t.name].tobytes() for t in ends[0]))
+        shell(build / "mine", tmp_path / "in.bin", tmp_path / "out.bin")
+        data, at, got = (tmp_path / "out.bin").read_bytes(), 0, dict[str, Array]()
+        for info in ends[1]:
+            array = np.frombuffer(data, info.dtype, info.size, at)
+            got[info.name], at = array.reshape(info.shape), at + info.nbytes
+    agree(got, run(module, sample))
+
+
+def test_descriptions_are_checked(tmp_path: Path):
+    assert {"raspberry_pi_4", "raspberry_pi_5"} <= set(machine_names())
+    path = tmp_path / "mine.toml"
+    good = 'title = "mine"\ncompiler = "gcc"\nflags = []\n'
+    path.write_text(good)
+    assert computer(str(path)).compiler == "gcc"
+    for text, message in (
+        (good + "flagz = 1\n", "no field 'flagz'"),
+        (good.replace('compiler = "gcc"\n', ""), "without 'compiler'"),
+        (good.replace("[]", '"-O2"'), "flags must be a list of texts, got '-O2'"),
+        ("title = ", "not TOML"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=message):
+            load_machine(str(path))
+    with pytest.raises(InputError, match="knows no board 'uno', but neoverse_v1"):
+        load_machine("uno")
+    assert isinstance(load_machine("uno_r4_wifi"), Board)
+
+
+@pytest.mark.skipif(not emulator.available(), reason="needs arm-none-eabi-gcc")
+def test_make_for_a_microcontroller(tmp_path: Path):
+    """The kernels of its core, within its memories, linked for a debugger's console."""
+    model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
+    options = BuildOptions("c", "int8", data, "uno_r4_wifi", recipe="plain")
+    result = build(read_network(model), options)
+    write_artefacts(tmp_path, result.files())
+    assert "dsp_" in (tmp_path / "model.c").read_text()
+    shell("make", "-C", tmp_path)
+    assert emulator.sizes(tmp_path / "model_run").flash > 0
+    with pytest.raises(UsageError, match="--weights file is for computers"):
+        build(read_network(model), replace(options, weights="file"))

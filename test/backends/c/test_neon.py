@@ -1,0 +1,87 @@
+"""Kernels of 64-bit Arm against the interpreter: every choice, run under qemu."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.c.test_tiles import DEPTHWISE, SHAPES, layer
+from c_harness import Values, make_network, place, random_inputs
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
+from xdsl.ir import SSAValue
+
+from ceras_ir.analysis.network import main_function
+from ceras_ir.backends.arduino.emulator import write_files
+from ceras_ir.backends.artefacts import network_inputs, network_outputs
+from ceras_ir.backends.c.aarch64 import (
+    ARCHITECTURES,
+    available,
+    build_program,
+    has_instruction,
+    run_program,
+)
+from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.interpreters.network import run
+
+needs_aarch64 = pytest.mark.skipif(
+    not available(), reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
+)
+
+PRODUCTS = {"neon": "smull", "dotprod": "sdot", "i8mm": "smmla"}
+
+
+def network(element: UniformType) -> ModuleOp:
+    """Shapes that fill vectors and that do not, with several epilogues, and depthwise ones."""
+
+    def build(*inputs: SSAValue) -> Values:
+        dense, channelwise = inputs[: len(SHAPES)], inputs[len(SHAPES) :]
+        return [
+            layer(i + 5, x, element, o, kernel, stride, padding, (d, 1), 1)
+            for i, (x, (_, o, kernel, stride, padding, d)) in enumerate(
+                zip(dense, SHAPES, strict=True)
+            )
+        ] + [
+            layer(i, x, element, s[3], kernel, stride, padding, dilation, s[3])
+            for i, (x, (s, kernel, stride, padding, dilation)) in enumerate(
+                zip(channelwise, DEPTHWISE, strict=True)
+            )
+        ]
+
+    shapes = [s[0] for s in SHAPES] + [s[0] for s in DEPTHWISE]
+    return make_network([(element, s) for s in shapes], build)
+
+
+UNSIGNED = UniformType(1.0, 77, storage=IntegerType(8, Signedness.UNSIGNED))
+
+
+@needs_aarch64
+def test_unsigned_inputs(tmp_path: Path):
+    compare(network(UNSIGNED), "dotprod", tmp_path)
+
+
+@needs_aarch64
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_choice_equals_the_interpreter(name: str, tmp_path: Path):
+    program = compare(network(UniformType(1.0, -7)), name, tmp_path)
+    for choice, instruction in PRODUCTS.items():
+        assert has_instruction(program, instruction) or choice != name
+
+
+def compare(module: ModuleOp, name: str, work: Path) -> Path:
+    """Run on numbers of which half are extremes; returns the program."""
+    place(module)
+    main = main_function(module)
+    files = emit(module, COptions(workspace=1 << 14))
+    write_files(files, work)
+    program = build_program(work, work / "main.c", (*ARCHITECTURES[name], "-O1"))
+    sample = random_inputs(module)
+    rng = np.random.default_rng(1)
+    for key, array in sample.items():
+        info = np.iinfo(array.dtype.name)
+        extreme = np.where(rng.random(array.shape) < 0.5, info.min, info.max)
+        sample[key] = np.where(rng.random(array.shape) < 0.5, extreme, array).astype(array.dtype)
+    got = run_program(program, sample, network_inputs(main), network_outputs(main))
+    for key, expected in run(module, sample).items():
+        np.testing.assert_array_equal(got[key], expected, err_msg=key)
+    return program

@@ -1,0 +1,126 @@
+"""The FPGA side as a project of its own: it compiles without a warning and gives these bytes."""
+
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.nnet.networks import SANITIZERS, Network, random_array
+from xdsl.dialects.builtin import i32
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.nnet.engine import compiler
+from ceras_ir.backends.nnet.hls_package import FOLDER, RECORD, emit
+from ceras_ir.diagnostics import InputError
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Pool, element_of, shape_of
+from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.driver.compile import main
+from ceras_ir.driver.output_folder import write_artefacts
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
+SOURCES = ("fpga_linear.cpp", "fpga_circuits.cpp", "network.cpp", "top.cpp", "testbench.cpp")
+WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror")
+FPGA = Device.FPGA
+
+
+def every_circuit(folder: Path) -> Path:
+    """A project with each circuit, a residual in place, and the CPU in between."""
+    net = Network([((2, 9, 11, 20), INT8)])
+    (x,) = net.inputs
+
+    def convolve(x: SSAValue, size: int, residual: SSAValue | None = None) -> SSAValue:
+        weights = net.constant(random_array((20, size, size, 20), INT8, size), INT8)
+        bias = net.constant(np.arange(-10, 10, dtype=np.int32) * 99, INT32)
+        op = graph.Conv2dOp(
+            x, weights, bias, residual, result_element=INT8, padding=(size // 2,) * 4,
+            requant=RequantAttr(10), residual_shift=None if residual is None else 4,
+        )  # fmt: skip
+        return net.add(op, FPGA)
+
+    requant = RequantAttr(0, multiplier=2)
+    a = convolve(convolve(x, 1, x), 5)
+    b = net.add(graph.RequantizeOp(a, INT8, RequantAttr(1)))
+    c = convolve(b, 3, a)
+    d = net.add(
+        graph.BinaryOp(Binary.ADD, b, c, result_element=INT8, shifts=(0, 3), requant=requant), FPGA
+    )
+    e = net.add(graph.Pool2dOp(Pool.MAX, d, (3, 3), result_element=INT8, strides=(2, 2)), FPGA)
+    mean = RequantAttr(20, multiplier=(1 << 20) // 20)
+    f = net.add(graph.Pool2dOp(Pool.AVERAGE, e, (4, 5), result_element=INT8, requant=mean), FPGA)
+    flat = net.add(graph.ReshapeOp(f, (2, 20)))
+    weights = net.constant(random_array((33, 20), INT8, 7), INT8)
+    g = graph.MatmulOp(flat, weights, result_element=INT8, requant=RequantAttr(8))
+    module = net.module(net.add(g, FPGA))
+    function = module.body.block.first_op
+    assert isinstance(function, FuncOp)
+    (argument,) = function.body.block.args
+    sample = {"input0": random_array(shape_of(argument), element_of(argument), 1)}
+    write_artefacts(folder, emit(module, sample))
+    return folder / FOLDER
+
+
+def run_bench(project: Path, flags: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*compiler(), *WARNINGS, *flags, *SOURCES, "-o", "bench"]
+    subprocess.run(command, cwd=project, check=True)
+    return subprocess.run(
+        ["./bench", "."], cwd=project, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [SANITIZERS, pytest.param(("-D__SYNTHESIS__", "-Wno-unknown-pragmas"), marks=pytest.mark.slow)],
+    ids=["sanitized", "as synthesized"],
+)
+def test_every_circuit_gives_the_bytes_of_the_interpreter(tmp_path: Path, flags: Sequence[str]):
+    done = run_bench(every_circuit(tmp_path), flags)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("7 steps equal, ")
+
+
+def test_a_wrong_byte_is_found(tmp_path: Path):
+    project = every_circuit(tmp_path)
+    golden = project / "golden.bin"
+    data = bytearray(golden.read_bytes())
+    at = 0
+    while True:
+        is_step, number, _, size = struct.unpack_from(RECORD, data, at)
+        at += struct.calcsize(RECORD)
+        if is_step and number == 2:
+            break
+        at += size
+    data[at + 5] ^= 1
+    golden.write_bytes(data)
+    done = run_bench(project)
+    assert done.returncode == 1
+    assert "step 2 'graph.conv2d' differs at 5: got " in done.stderr
+
+
+def test_a_compiled_network_makes_its_project(tmp_path: Path):
+    data = str(DIGITS / "digits_calibration.npz")
+    command = [str(DIGITS / "digits.onnx"), "--target", "nnet", "--calibrate", data, "--emit-hls"]
+    assert main([*command, "-o", str(tmp_path)]) == 0
+    done = subprocess.run(
+        ["make", "test", f"CXX={' '.join(compiler())}"],
+        cwd=tmp_path / FOLDER, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "6 steps equal, " in done.stdout
+
+
+def test_other_targets_and_networks_without_a_circuit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    model = str(DIGITS / "digits.onnx")
+    assert main([model, "--target", "c", "--emit-hls", "-o", str(tmp_path / "c")]) == 2
+    assert "--emit-hls is for target nnet, not c" in capsys.readouterr().err
+    net = Network([((2, 3), INT8)])
+    module = net.module(net.add(graph.RequantizeOp(net.inputs[0], INT8, RequantAttr(1))))
+    with pytest.raises(InputError, match="no operation of the network runs on the FPGA"):
+        emit(module, {"input0": np.zeros((2, 3), np.int8)})

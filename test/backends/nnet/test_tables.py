@@ -1,0 +1,55 @@
+"""Tables by channel, tables of int16 and swish of shifts in the engine, bit for bit."""
+
+import numpy as np
+import pytest
+from backends.nnet.networks import Network, agree
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i16
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Function, FunctionAttr, integers
+from ceras_ir.dialects.graph.swish import BENDS
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+
+INT8, WIDE = UniformType(0.5), UniformType(0.125, storage=i16)
+
+
+def tables(rows: int, entries: int) -> DenseIntOrFPElementsAttr:
+    """Random tables, one a row, or one alone."""
+    data = np.random.default_rng(rows).integers(-128, 128, (rows, entries)).astype(np.int8)
+    shape = [rows, entries] if rows > 1 else [entries]
+    return DenseIntOrFPElementsAttr(TensorType(i8, shape), BytesAttr(data.tobytes()))
+
+
+@pytest.mark.parametrize("element", [INT8, WIDE], ids=str)
+def test_tables(element: UniformType) -> None:
+    net = Network([((700, 3), element)])
+    x = net.inputs[0]
+    ends: list[SSAValue] = []
+    for entries in (256,) if element is INT8 else (256, 1024, 1 << 16):
+        ends.append(net.add(graph.LookupOp(x, tables(1, entries), INT8)))
+        ends.append(net.add(graph.LookupOp(x, tables(2, entries), INT8, rows=(1, 0, 1))))
+    agree(net.module(*ends))
+
+
+@pytest.mark.parametrize("element", [INT8, WIDE], ids=str)
+def test_shift_swish(element: UniformType) -> None:
+    net = Network([((700, 2), element)])
+    bends = [[round(b * 2.0**s) for b in BENDS] for s in (4, 12)]
+    ends = [
+        net.add(graph.ShiftSwishOp(net.inputs[0], ks, INT8, requant))
+        for ks, requant in (
+            (bends[0], RequantAttr(0)),
+            (bends[1], RequantAttr(7, low=-3, high=100)),
+            ([*bends[0], *bends[1]], RequantAttr(3)),
+        )
+    ]
+    agree(net.module(*ends))
+
+
+def test_functions_of_scaled_channels() -> None:
+    net = Network([((50, 3), f32)])
+    op = graph.UnaryOp(net.inputs[0], FunctionAttr(Function.SWISH))
+    op.properties["input_exponents"] = integers((0, 5, -7))
+    op.properties["result_exponents"] = integers((-3, 0, 64))
+    agree(net.module(net.add(op)))

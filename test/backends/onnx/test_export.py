@@ -1,0 +1,266 @@
+"""
+Target onnx: ONNX Runtime computes the same integers from the exported model as the interpreter
+from the network, and so does the interpreter from the model imported again.
+"""
+
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from conftest import Tool
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.analysis.network import main_function, result_values
+from ceras_ir.analysis.synthetic_samples import synthetic_samples
+from ceras_ir.backends.onnx.export import export_model, serialized
+from ceras_ir.dialects import graph
+from ceras_ir.driver.context import load_context
+from ceras_ir.driver.stages import (
+    BuildOptions,
+    PrecisionOptions,
+    front_stages,
+    read_network,
+    run_stages,
+)
+from ceras_ir.interpreters.network import run
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+ROOT = Path(__file__).parents[3]
+DIGITS = ROOT / "examples" / "digits"
+MODELS = ROOT.parent / "shared" / "models"
+
+RESIDUAL = """
+func.func @main(%x: tensor<1x4x6x6xf32> {graph.name = "x"}) -> (tensor<1x20xf32> {graph.name = "y"},
+    tensor<1x4x6x6xf32> {graph.name = "z"}) {
+  %t = graph.transpose %x {permutation = array<i64: 0, 2, 3, 1>}
+      : (tensor<1x4x6x6xf32>) -> tensor<1x6x6x4xf32>
+  %v = graph.constant dense<"V"> : tensor<4x3x3x4xf32> : tensor<4x3x3x4xf32>
+  %w = graph.constant dense<"W"> : tensor<4x3x3x1xf32> : tensor<4x3x3x1xf32>
+  %b = graph.constant dense<[0.25, -0.5, 0.125, 1.0]> : tensor<4xf32> : tensor<4xf32>
+  %c = graph.conv2d %t, %v bias %b : tensor<4xf32> {padding = array<i64: 1, 1, 1, 1>}
+      : (tensor<1x6x6x4xf32>, tensor<4x3x3x4xf32>) -> tensor<1x6x6x4xf32> loc("conv")
+  %s = graph.unary <swish> %c : tensor<1x6x6x4xf32> loc("silu")
+  %d = graph.conv2d %s, %w residual %t : tensor<1x6x6x4xf32>
+      {padding = array<i64: 1, 1, 1, 1>, groups = 4 : i64, activation = #graph.function<relu>}
+      : (tensor<1x6x6x4xf32>, tensor<4x3x3x1xf32>) -> tensor<1x6x6x4xf32> loc("depthwise")
+  %a = graph.binary "add" %s, %d {activation = #graph.function<clip, -0.5, 1.25>}
+      : (tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>) -> tensor<1x6x6x4xf32> loc("sum")
+  %m = graph.pool2d "max" %a {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>}
+      : (tensor<1x6x6x4xf32>) -> tensor<1x6x6x4xf32> loc("greatest")
+  %g = graph.binary "mul" %m, %s
+      : (tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>) -> tensor<1x6x6x4xf32> loc("gate")
+  %j = graph.concat %m, %g, %t, %d, %s {axis = 3 : i64}
+      : (tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>,
+         tensor<1x6x6x4xf32>) -> tensor<1x6x6x20xf32> loc("join")
+  %p = graph.pool2d "average" %j {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>}
+      : (tensor<1x6x6x20xf32>) -> tensor<1x3x3x20xf32> loc("mean")
+  %q = graph.pool2d "average" %p {kernel = array<i64: 3, 3>}
+      : (tensor<1x3x3x20xf32>) -> tensor<1x1x1x20xf32> loc("global")
+  %r = graph.reshape %q : (tensor<1x1x1x20xf32>) -> tensor<1x20xf32>
+  %z = graph.transpose %g {permutation = array<i64: 0, 3, 1, 2>}
+      : (tensor<1x6x6x4xf32>) -> tensor<1x4x6x6xf32>
+  func.return %r, %z : tensor<1x20xf32>, tensor<1x4x6x6xf32>
+}
+"""
+
+
+def residual_network(path: Path) -> Path:
+    """Two kinds of residuals, SiLU, both poolings, a product and a concatenation of all."""
+    random = np.random.default_rng(11)
+    text = RESIDUAL
+    for name, count in (("V", 144), ("W", 36)):
+        data = random.normal(0, 0.3, count).astype("<f4").tobytes().hex().upper()
+        text = text.replace(f'dense<"{name}">', f'dense<"0x{data}">')
+    path.write_text(text)
+    return path
+
+
+def quantized(path: Path, options: BuildOptions) -> ModuleOp:
+    module = read_network(str(path))
+    run_stages(load_context(), module, front_stages(options.resolved(module)))
+    return module
+
+
+def check(path: Path, tmp_path: Path, options: BuildOptions, count: int = 3, apart: int = 0) -> int:
+    """How many output elements ONNX Runtime makes otherwise; `apart` is the most, in units."""
+    module = quantized(path, options)
+    model = export_model(module, "network")
+    onnx.checker.check_model(model, full_check=True)  # pyright: ignore[reportUnknownMemberType]
+    (tmp_path / "again.onnx").write_bytes(serialized(model))
+    again = quantized(tmp_path / "again.onnx", BuildOptions("interp"))
+    session = onnxruntime.InferenceSession(serialized(model))
+    assert [v.name for v in session.get_inputs()] == [v.name for v in model.graph.input]
+    differing = 0
+    for sample in synthetic_samples(main_function(module), count, seed=5):
+        expected = run(module, sample)
+        for name, array in run(again, sample).items():
+            assert array.dtype == expected[name].dtype
+            np.testing.assert_array_equal(array, expected[name])
+        outputs = session.run(None, dict(sample))
+        for value, actual, (name, array) in zip(
+            result_values(main_function(module)), outputs, expected.items(), strict=True
+        ):
+            owner = value.owner
+            unit = 1.0
+            if isinstance(owner, graph.TransposeOp):
+                owner = owner.input.owner
+            if isinstance(owner, graph.DequantizeOp):
+                unit = graph.scale_of(owner.input)
+            distance = np.abs(actual.astype(np.float64) - array.astype(np.float64)) / unit
+            # What follows a float operation such as softmax is as exact as that is.
+            assert distance.max() <= apart + 1e-5, name
+            differing += int((distance > 1e-5).sum())
+    return differing
+
+
+@pytest.mark.parametrize("recipe", ["plain", "channels-bias"])
+@pytest.mark.parametrize("io", ["model", "int8"])
+def test_residuals_and_concatenations(recipe: str, io: str, tmp_path: Path) -> None:
+    path = residual_network(tmp_path / "n.mlir")
+    random = np.random.default_rng(3)
+    np.savez(tmp_path / "c.npz", x=random.normal(0, 1, (16, 4, 6, 6)).astype(np.float32))
+    options = BuildOptions("interp", "int8", str(tmp_path / "c.npz"), recipe=recipe, io=io)
+    check(path, tmp_path, options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        BuildOptions("interp", "int8", recipe="plain", precision=PrecisionOptions(int16=("*",))),
+        BuildOptions("interp", "int8", recipe="plain", precision=PrecisionOptions((), ("wide*",))),
+        BuildOptions("interp", "int8", recipe="rows-channels-bias", silu="table16"),
+        BuildOptions("interp", "int8", recipe="plain", silu="hardswish"),
+    ],
+    ids=["int16", "float", "rows", "hardswish"],
+)
+def test_schemes(options: BuildOptions, tmp_path: Path) -> None:
+    calibration = str(DIGITS / "digits_calibration.npz")
+    check(DIGITS / "digits.onnx", tmp_path, replace(options, calibrate=calibration), 2)
+
+
+def test_digits_with_the_recipe_that_is_chosen(tmp_path: Path) -> None:
+    calibration = str(DIGITS / "digits_calibration.npz")
+    options = BuildOptions("interp", "int8", calibration)
+    assert check(DIGITS / "digits.onnx", tmp_path, options) == 0
+
+
+@pytest.mark.parametrize("name", ["mnist_conv", "mnist_mcu", "mnist_mlp", "resnet8_float"])
+def test_real_networks(name: str, tmp_path: Path) -> None:
+    path = MODELS / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip("needs ../shared")
+    assert check(path, tmp_path, BuildOptions("interp", "int8", recipe="plain"), 2) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks(seed: int, tmp_path: Path) -> None:
+    generator = MODELS.parent / "tools" / "fuzz_models.py"
+    if not generator.exists():
+        pytest.skip("needs ../shared")
+    if str(generator.parent) not in sys.path:
+        sys.path.append(str(generator.parent))
+    if not str(import_module(generator.stem).one(seed, tmp_path, 14, "none")).startswith("ok"):
+        pytest.skip("the generator drops this seed")
+    path = tmp_path / f"s{seed:06d}" / "model.onnx"
+    # Averages over windows of other sizes than powers of two are apart, and what follows them.
+    check(path, tmp_path, BuildOptions("interp", "int8", recipe="plain"), 2, apart=8)
+
+
+@pytest.mark.parametrize("name", ["resnet8", pytest.param("mcunet_vww", marks=pytest.mark.slow)])
+def test_what_came_as_qdq_goes_as_it_came(name: str, tmp_path: Path) -> None:
+    path = MODELS / f"{name}_int8_qdq.onnx"
+    if not path.exists():
+        pytest.skip("needs ../shared")
+    # Scales that are no powers of two round in float32 there and in integers here.
+    check(path, tmp_path, BuildOptions("interp"), 1, apart=30)
+
+
+def test_floats_are_exported_too(tmp_path: Path) -> None:
+    module = quantized(DIGITS / "digits.onnx", BuildOptions("interp", "none"))
+    model = export_model(module, "digits")
+    onnx.checker.check_model(model, full_check=True)  # pyright: ignore[reportUnknownMemberType]
+    assert not any("Quantize" in node.op_type for node in model.graph.node)
+    session = onnxruntime.InferenceSession(serialized(model))
+    for sample in synthetic_samples(main_function(module), 2, seed=1):
+        (expected,) = run(module, sample).values()
+        (found,) = session.run(None, dict(sample))
+        np.testing.assert_allclose(found, np.asarray(expected, np.float32), atol=1e-5)
+
+
+def test_the_constants_that_break_ties_can_be_left_out(tool: Tool, tmp_path: Path) -> None:
+    calibration = DIGITS / "digits_calibration.npz"
+    quantize = ("--fuse", f"--quantize=calibration={calibration}")
+    assert tool("ceras-opt", DIGITS / "digits.onnx", *quantize, "-o", "q.mlir").status == 0
+    for name, target in (("exact", "onnx"), ("plain", "onnx{exact=false}")):
+        result = tool("ceras-opt", "q.mlir", "-t", target, "-o", f"{name}.onnx")
+        assert result.status == 0, result.stderr
+    models = {
+        name: onnx.load_model_from_string((tmp_path / f"{name}.onnx").read_bytes())
+        for name in ("exact", "plain")
+    }
+    added = {name: [n for n in m.graph.node if "half_up" in n.name] for name, m in models.items()}
+    assert added["exact"] and not added["plain"]
+    texts = [tool("ceras-opt", f"{name}.onnx", "--fuse", "--quantize").stdout for name in models]
+    assert texts[0] == texts[1] and "graph.conv2d" in texts[0]
+
+
+def test_folder_is_compiled_run_and_verified(tool: Tool) -> None:
+    model, data = DIGITS / "digits.onnx", DIGITS / "digits_test.npz"
+    calibrate = ("--calibrate", DIGITS / "digits_calibration.npz", "--recipe", "plain")
+    result = tool("ceras-compile", model, "--target", "onnx", "-o", "out", *calibrate)
+    assert result.status == 0, result.stderr
+    assert "compiled for onnx" in result.stdout
+    result = tool("ceras-run", "out", "--inputs", data, "--outputs", "out.npz")
+    assert result.status == 0, result.stderr
+    result = tool(
+        *("ceras-verify", model, "--targets", "onnx", "--samples", "2", "--inputs", data),
+        *calibrate,
+    )
+    assert result.status == 0 and "onnx: machine" in result.stdout, result.stdout
+
+
+def test_without_a_memory_plan_there_is_no_picture_of_it(tool: Tool, tmp_path: Path) -> None:
+    model = DIGITS / "digits.onnx"
+    done = tool("ceras-compile", model, "--target", "onnx", "-o", "out", "--html")
+    assert done.status == 2 and "has none" in done.stderr and not (tmp_path / "out").exists()
+    done = tool("ceras-opt", model, "-t", "onnx", "-o", "no/folder/x.onnx")
+    assert done.status == 1 and "cannot write" in done.stderr
+
+
+def test_what_onnx_cannot_say_is_refused_by_name(tool: Tool) -> None:
+    text = """
+    func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>)
+        -> (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) {
+      %a = graph.lookup %x, dense<1> : tensor<256xi8>
+          : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+      %b = graph.requantize %x
+          {requant = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>}
+          : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+      func.return %a, %b
+          : tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>
+    }"""
+    result = tool("ceras-opt", "-", "-t", "onnx", "-o", "out.onnx", stdin=text)
+    assert result.status == 3
+    assert result.stderr.count("unsupported") == 2
+    assert "no attribute graph.function" in result.stderr
+    assert "rescales by 0.5, where its scales say 1" in result.stderr
+
+
+def test_other_roundings_are_said(tool: Tool) -> None:
+    text = """
+    func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>)
+        -> tensor<4x!quant.uniform<i8:f32, 1.0>> {
+      %b = graph.requantize %x
+          {requant = #graph.requant<shift = 1, rounding = half_away, low = -128, high = 127>}
+          : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 1.0>>
+      func.return %b : tensor<4x!quant.uniform<i8:f32, 1.0>>
+    }"""
+    result = tool("ceras-opt", "-", "-t", "onnx", "-o", "out.onnx", stdin=text)
+    assert result.status == 0
+    assert "round otherwise" in result.stderr

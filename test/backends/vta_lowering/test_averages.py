@@ -1,0 +1,114 @@
+"""Average pooling by GEMMs with a diagonal: exact for every sum, or left to the CPU."""
+
+import numpy as np
+import pytest
+from backends.vta_lowering.layers import INT8, check_all_levels, network, random_array
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Block
+
+from ceras_ir.backends.vta.averaging import averaging
+from ceras_ir.backends.vta.rules import why_not
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.pooling import Pool
+from ceras_ir.dialects.quant import RequantAttr, Rounding
+
+
+def fixed_point(window: int, exponent: int = 0, rounding: Rounding = Rounding.HALF_UP):
+    """`2^exponent / window` with 28 fraction bits."""
+    multiplier = round(2.0 ** (28 + exponent) / window)
+    return RequantAttr(28, multiplier=multiplier, rounding=rounding)
+
+
+def pooled(
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    strides: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    *,
+    counts_padding: bool = False,
+    requant: RequantAttr | None = None,
+) -> tuple[ModuleOp, graph.Pool2dOp]:
+    block = Block(arg_types=[TensorType(INT8, shape)])
+    pool = graph.Pool2dOp(
+        *(Pool.AVERAGE, block.args[0], kernel),
+        strides=strides,
+        padding=padding,
+        count_include_pad=counts_padding,
+        requant=requant or fixed_point(kernel[0] * kernel[1]),
+        result_element=INT8,
+    )
+    block.add_op(pool)
+    return network(block, pool.result), pool
+
+
+@pytest.mark.parametrize("window", [1, 3, 4, 12, 49])
+@pytest.mark.parametrize("exponent", [-1, 0, 2])
+@pytest.mark.parametrize("rounding", list(Rounding))
+def test_multiplier(window: int, exponent: int, rounding: Rounding):
+    """In plain Python integers, for every sum that a window can have."""
+    requant = fixed_point(window, exponent, rounding)
+    found = averaging(window, requant)
+    if found is None:
+        # Ties to even are no straight line and a floor.
+        assert rounding is Rounding.HALF_EVEN
+        return
+    shift, multiplier = requant.shift.data, requant.multiplier.data
+    for total in range(-128 * window, 127 * window + 1):
+        whole, rest = divmod(total * multiplier, 1 << shift)
+        half = 1 << shift - 1
+        up = {
+            Rounding.FLOOR: False,
+            Rounding.HALF_UP: rest >= half,
+            Rounding.HALF_AWAY: rest > half or (rest == half and total >= 0),
+            Rounding.HALF_EVEN: rest > half or (rest == half and whole % 2 == 1),
+        }[rounding]
+        expected = max(-128, min(127, whole + up))
+        scaled = (total * found.multiplier + found.addend) >> found.shift
+        assert max(-128, min(127, scaled)) == expected, total
+    digits = found.weights
+    assert all(0 <= d <= 127 for d in digits)
+    assert sum(d << 7 * i for i, d in enumerate(reversed(digits))) == found.multiplier
+
+
+CASES = [
+    ((1, 7, 7, 40), (7, 7), (1, 1), (0, 0, 0, 0), False),
+    ((2, 8, 8, 20), (8, 8), (1, 1), (0, 0, 0, 0), False),
+    ((1, 9, 6, 33), (2, 2), (2, 2), (0, 0, 0, 0), False),
+    ((1, 9, 11, 3), (3, 3), (1, 2), (1, 1, 1, 1), True),
+    ((1, 13, 12, 17), (5, 2), (3, 4), (0, 0, 0, 0), False),
+    ((3, 1, 5, 70), (1, 5), (1, 1), (0, 0, 0, 0), False),
+]
+
+
+@pytest.mark.parametrize(("shape", "kernel", "strides", "padding", "counts"), CASES)
+@pytest.mark.parametrize("extremes", [False, True])
+def test_every_level(
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    counts: bool,
+    extremes: bool,
+):
+    module, pool = pooled(shape, kernel, strides, padding, counts_padding=counts)
+    assert why_not(pool) is None
+    x = random_array(np.random.default_rng(sum(shape)), shape, extremes=extremes)
+    top, left, bottom, right = padding
+    wide = np.pad(x.astype(np.int64), ((0, 0), (top, bottom), (left, right), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, kernel, axis=(1, 2))
+    total = windows[:, :: strides[0], :: strides[1]].sum(axis=(-2, -1))
+    multiplier = round(2.0**28 / (kernel[0] * kernel[1]))
+    expected = np.clip((total * multiplier + (1 << 27)) >> 28, -128, 127)
+    check_all_levels(module, {"input0": x}, expected)
+
+
+@pytest.mark.parametrize(
+    ("pool", "reason"),
+    [
+        (pooled((1, 6, 6, 16), (3, 3), padding=(1, 1, 1, 1))[1], "have fewer elements"),
+        (pooled((1, 20, 19, 16), (20, 19))[1], "no multiplier that divides exactly"),
+        (pooled((1, 60, 60, 16), (60, 60))[1], "no multiplier that divides exactly"),
+    ],
+)
+def test_refused(pool: graph.Pool2dOp, reason: str):
+    assert reason in (why_not(pool) or "")

@@ -1,0 +1,56 @@
+"""Grouped and depthwise convolutions as groups of 16-channel blocks."""
+
+import numpy as np
+import pytest
+from backends.vta_lowering.layers import Layer, apply, check_all_levels, random_array
+
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
+from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.transforms.place import PlacePass
+
+CASES = [
+    # groups, input and output channels: convolution's groups that are one, groups of blocks
+    (32, 32, 32, 16, 2),
+    (24, 24, 24, 16, 2),
+    (8, 8, 16, 8, 1),
+    (4, 64, 128, 1, 4),
+    (2, 32, 16, 2, 1),
+    (3, 48, 24, 3, 1),
+    (20, 20, 40, 20, 1),
+    (32, 32, 64, 16, 2),
+]
+
+
+def grouped(groups: int, inputs: int, outputs: int, size: int = 7) -> Layer:
+    rng = np.random.default_rng(groups + inputs)
+    return Layer(
+        random_array(rng, (1, size, size, inputs)),
+        random_array(rng, (outputs, 3, 3, inputs // groups)),
+        rng.integers(-2000, 2000, outputs).astype(np.int32),
+        random_array(rng, (1, size, size, outputs)),
+        padding=(1, 1, 1, 1),
+        residual_shift=5,
+        requant=RequantAttr(7),
+        groups=groups,
+    )
+
+
+@pytest.mark.parametrize(("groups", "inputs", "outputs", "together", "blocks"), CASES)
+def test_every_level(groups: int, inputs: int, outputs: int, together: int, blocks: int):
+    layer = grouped(groups, inputs, outputs)
+    module = layer.module()
+    conv = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
+    assert (groups_together(conv), block_groups(conv)) == (together, blocks)
+    check_all_levels(module, layer.inputs, layer.expected())
+
+
+def test_where_it_pays():
+    """A layer alone costs its transfers; large enough it pays, and the board says when."""
+    for size, device in ((1, mem.Device.CPU), (14, mem.Device.VTA)):
+        module = grouped(32, 32, 32, size).module()
+        apply(module, PlacePass(target="vta", board="zcu102"))
+        conv = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
+        assert mem.device_of(conv) is device, conv.attributes
+    assert load_board("zcu102").clock == 333

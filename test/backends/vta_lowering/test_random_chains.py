@@ -1,0 +1,54 @@
+"""Chains of two or three layers, and boards of other sizes: the same integers at every level."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.vta_lowering.layers import check_all_levels, random_layer
+from backends.vta_lowering.random_networks import random_board, random_chain
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.diagnostics import UnsupportedError
+from ceras_ir.transforms.convert_tile_to_vta import ConvertTileToVtaPass
+from ceras_ir.transforms.tile import TilePass
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_chain(seed: int):
+    check_all_levels(*random_chain(seed))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_other_buffers(tmp_path: Path, seed: int):
+    """From an eighth to four times the usual, in any proportion that the encoding takes."""
+    path = tmp_path / "board.json"
+    path.write_text(json.dumps(random_board(np.random.default_rng(seed)).config()))
+    layer = random_layer(seed)
+    case = layer.module(), layer.inputs, layer.expected()
+    check_all_levels(*case, TilePass(board=str(path)))
+    check_all_levels(*random_chain(100 + seed), TilePass(board=str(path)))
+
+
+def test_larger_buffers_are_not_for_the_dialect(tmp_path: Path):
+    path = tmp_path / "board.json"
+    path.write_text(json.dumps(VtaBoard(log_inp=12, log_wgt=9).config()))
+    module = ModuleOp([])
+    with pytest.raises(UnsupportedError, match="indices for the published buffer sizes"):
+        ConvertTileToVtaPass(str(path)).apply(Context(), module)
+
+
+@pytest.mark.parametrize("name", ["pynq", "ultra96", "zcu104", "de10nano"])
+def test_published_boards(name: str):
+    layer = random_layer(3)
+    image = check_all_levels(layer.module(), layer.inputs, layer.expected(), TilePass(board=name))
+    assert image.board == load_board(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(1000, 1200, 50))
+def test_many(start: int):
+    for seed in range(start, start + 50):
+        check_all_levels(*random_chain(seed))

@@ -1,0 +1,72 @@
+"""`ceras-verify --targets arduino`: on this machine, and on the board's core under qemu."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ceras_ir.backends.arduino.board import Board
+from ceras_ir.backends.arduino.emulator import available
+from ceras_ir.driver import levels
+from ceras_ir.driver.emulated import emulated_board, run_emulated
+from ceras_ir.driver.execute import Array, Sample
+from ceras_ir.driver.verify import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+COLOUR = str(EXAMPLES / "colour/colour.onnx")
+PRUNED = ("--quantize", "none", "--prune", "threshold=0.01", "--samples", "2")
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Verdicts by level."""
+    found = (line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if "  " in line)
+    return {level: text.strip() for level, text in found}
+
+
+def test_a_float_network_is_exact(capsys: pytest.CaptureFixture[str]):
+    """Encoded weights have ordered sums: to the bit, although they are floats."""
+    assert main([COLOUR, "--targets", "arduino", *PRUNED]) == 0
+    verdicts = lines(capsys)
+    assert verdicts["arduino: machine"] == "exact"
+    assert "encoded graph" in verdicts
+    assert ("arduino: cortex-m4" in verdicts) == available()
+    assert verdicts.get("arduino: cortex-m4", "exact") == "exact"
+
+
+@pytest.mark.slow
+def test_an_int8_network_beside_another_target(capsys: pytest.CaptureFixture[str]):
+    digits = EXAMPLES / "digits"
+    data = ("--inputs", str(digits / "digits_test.npz"), "--samples", "2", "--recipe", "plain")
+    calibration = ("--calibrate", str(digits / "digits_calibration.npz"))
+    model = str(digits / "digits.onnx")
+    assert main([model, "--targets", "c,arduino", *data, *calibration]) == 0
+    verdicts = lines(capsys)
+    assert verdicts["c: machine"] == verdicts["arduino: machine"] == "exact"
+
+
+def test_what_does_not_fit_is_a_level_that_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    board = tmp_path / "tiny.toml"
+    text = (Path(levels.__file__).parents[1] / "boards/uno_r4_wifi.toml").read_text()
+    board.write_text(text.replace("262144", "4096"))
+    assert main([COLOUR, "--targets", "arduino", "--board", str(board), *PRUNED]) == 1
+    assert "unsupported size" in lines(capsys)["arduino: machine"]
+
+
+@pytest.mark.skipif(not available(), reason="needs arm-none-eabi-gcc and qemu")
+def test_a_core_that_differs_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def broken(folder: Path, board: Board, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        for outputs in run_emulated(folder, board, samples):
+            yield {name: np.asarray(array, np.float32) + 1 for name, array in outputs.items()}
+
+    monkeypatch.setattr("ceras_ir.driver.emulated.run_emulated", broken)
+    assert main([COLOUR, "--targets", "arduino", *PRUNED]) == 1
+    assert "differs on sample 0" in lines(capsys)["arduino: cortex-m4"]
+
+
+def test_only_cores_that_qemu_has_are_emulated():
+    assert emulated_board("teensy_40") is None

@@ -1,0 +1,36 @@
+"""A network of which VTA runs nothing: its folder is C like any other, with its own workspace."""
+
+from pathlib import Path
+
+import numpy as np
+from onnx_models import Array, model, node, weights
+
+from ceras_ir.driver.build import build
+from ceras_ir.driver.context import load_context
+from ceras_ir.driver.execute import CompiledVta, open_folder
+from ceras_ir.driver.output_folder import write_artefacts
+from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+
+
+def test_network_without_launches(tmp_path: Path):
+    # With a bias that is computed, a convolution stays float: in C, which gathers windows into a
+    # workspace that the plan of the accelerator's memory does not have.
+    rng = np.random.default_rng(0)
+    shapes = {"x": (1, 6, 40, 40), "b": (12,)}
+    nodes = [node("Conv", "x w b", "y", strides=[3, 3])]
+    proto = model(nodes, shapes, ["y"], {"w": weights(rng, 12, 6, 5, 5)})
+    module = import_model(proto)
+    options = BuildOptions("vta")
+    reference = module.clone()
+    run_stages(load_context(), reference, front_stages(options))
+    inputs: dict[str, Array] = {
+        name: rng.uniform(0, 1, shape).astype(np.float32) for name, shape in shapes.items()
+    }
+    write_artefacts(tmp_path / "out", build(module, options).files())
+    folder = open_folder(tmp_path / "out")
+    assert isinstance(folder, CompiledVta) and not (tmp_path / "out" / "launch_0.insns").exists()
+    (actual,) = folder.run([inputs])
+    for name, expected in run(reference, inputs).items():
+        np.testing.assert_array_equal(actual[name], expected)

@@ -1,0 +1,28 @@
+"""A sample of ONNX's own test suite has the outcomes that docs/conformance.md says."""
+
+import pytest
+from conformance_page import PAGE, outcome, required_cases
+from onnx_compare import SHARED
+
+TOOLS = SHARED / "tools"
+EVERY = {"interp": 15, "c": 60}
+"""Which part of the cases is run; all of them by docs/tools/conformance_page.py."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not TOOLS.exists(), reason="no ../shared/tools"),
+]
+
+
+@pytest.mark.parametrize("engine", EVERY)
+def test_sample(engine: str) -> None:
+    text = PAGE.read_text("utf-8")
+    cases = required_cases(TOOLS)
+    assert f"| all | {len(cases)} |" in text
+    failed = [case for case in cases if f"- `{case.name}` ({engine}): " in text]
+    for case in {c.name: c for c in [*cases[:: EVERY[engine]], *failed]}.values():
+        got = outcome(TOOLS, case, engine)
+        if got.status == "PASS":
+            assert f"- `{case.name}` ({engine}): " not in text, case.name
+        else:
+            assert f"- `{case.name}` ({engine}): {got.status}: {got.reason}" in text

@@ -1,0 +1,145 @@
+"""
+Scales that a model computes at run time: what `quantize_dynamic` writes, and single operators,
+against ONNX Runtime; the same numbers in C.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx_models import Array, conv_model, gemm_model, model, node, run_onnxruntime
+
+from ceras_ir.dialects import graph
+from ceras_ir.driver.build import build
+from ceras_ir.driver.context import load_context
+from ceras_ir.driver.execute import open_folder
+from ceras_ir.driver.output_folder import write_artefacts
+from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+
+pytest.importorskip("onnxruntime")
+
+RNG = np.random.default_rng(0)
+OPERANDS: dict[str, Array] = {
+    "w": RNG.integers(-128, 128, (40, 6)).astype(np.int8),
+    "ws": RNG.uniform(0.01, 0.1, 6).astype(np.float32),
+    "wz": RNG.integers(-9, 9, 6).astype(np.int8),
+    "b": RNG.normal(size=6).astype(np.float32),
+}
+
+
+def quantized_dynamically(proto: onnx.ModelProto, folder: Path, **options: object):
+    """What ONNX Runtime's quantizer makes of a float model."""
+    quantization: Any = import_module("onnxruntime.quantization")
+    source, target = folder / "float.onnx", folder / "dynamic.onnx"
+    source.write_bytes(proto.SerializeToString())
+    kinds = ["MatMul", "Gemm", "Conv"]
+    quantization.quantize_dynamic(source, target, op_types_to_quantize=kinds, **options)
+    return onnx.load_model_from_string(target.read_bytes())
+
+
+def two_convolutions() -> onnx.ModelProto:
+    proto = conv_model((1, 4, 9, 8), 8, kernel=(3, 2), pads=[1, 0, 2, 1], activation="Relu")
+    weights = RNG.normal(size=(6, 8, 3, 3)).astype(np.float32)
+    last = proto.graph.output[0]
+    proto.graph.initializer.append(numpy_helper.from_array(weights, "second"))
+    proto.graph.node.append(node("Conv", f"{last.name} second", "z", strides=[2, 1]))
+    last.CopyFrom(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
+    return proto
+
+
+def microsoft(op: str, operands: str, **attributes: int) -> onnx.ModelProto:
+    proto = model([node(op, operands, "y")], {"x": (3, 40)}, ["y"], OPERANDS, infer=False)
+    proto.graph.node[0].domain = "com.microsoft"
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return proto
+
+
+def steps_of_computed_scales() -> onnx.ModelProto:
+    """QuantizeLinear and DequantizeLinear with scales and zero points of DynamicQuantizeLinear."""
+    nodes = [
+        node("DynamicQuantizeLinear", "x", "q s z"),
+        node("QuantizeLinear", "r s z", "p"),
+        node("DequantizeLinear", "p s z", "y"),
+        node("DequantizeLinear", "q s z", "u"),
+    ]
+    nodes.insert(1, node("Mul", "x k", "r"))
+    return model(nodes, {"x": (3, 5)}, ["y", "u"], {"k": 1.3})
+
+
+def integer_outputs() -> onnx.ModelProto:
+    nodes = [
+        node("DynamicQuantizeLinear", "x", "q s z"),
+        node("MatMulInteger", "q w z wz", "y"),
+    ]
+    return model(nodes, {"x": (3, 40)}, ["y", "q", "s", "z"], OPERANDS)
+
+
+NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "convolutions": two_convolutions,
+    "gemm": gemm_model,
+    "matmul": lambda: model(
+        [node("MatMul", "x w", "y")],
+        {"x": (2, 3, 40)},
+        ["y"],
+        {"w": RNG.normal(size=(40, 6)).astype(np.float32)},
+    ),
+}
+OPERATORS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "DynamicQuantizeMatMul": lambda: microsoft("DynamicQuantizeMatMul", "x w ws wz b"),
+    "DynamicQuantizeMatMul without bias": lambda: microsoft("DynamicQuantizeMatMul", "x w ws"),
+    "computed scales": steps_of_computed_scales,
+    "integers": integer_outputs,
+}
+
+
+def check(proto: onnx.ModelProto, inputs: dict[str, Array], folder: Path | None) -> None:
+    """The interpreter gives what ONNX Runtime gives, and, with a folder, C the same bits."""
+    expected = run_onnxruntime(proto, inputs)
+    module = import_model(proto)
+    options = BuildOptions("c").resolved(module)
+    reference = module.clone()
+    run_stages(load_context(), reference, front_stages(options))
+    for op in reference.walk():  # Integers where there were integers.
+        assert not isinstance(op, graph.LinearOperation) or op.is_quantized
+    actual: dict[str, Array] = dict(run(reference, inputs))
+    for name, array in expected.items():
+        assert actual[name].dtype == array.dtype
+        assert np.abs(actual[name] - array).max() <= 1e-6 * np.abs(array).max(), name
+    if folder is None:
+        return
+    write_artefacts(folder, build(module, options).files())
+    (compiled,) = open_folder(folder).run([inputs])
+    for name, array in actual.items():
+        np.testing.assert_array_equal(compiled[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("per_channel", (False, True))
+@pytest.mark.parametrize("signed", (False, True))
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network(name: str, signed: bool, per_channel: bool, tmp_path: Path):
+    types: Any = import_module("onnxruntime.quantization")
+    kind = types.QuantType.QInt8 if signed else types.QuantType.QUInt8
+    proto = NETWORKS[name]()
+    value = proto.graph.input[0]
+    shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    inputs: dict[str, Array] = {value.name: RNG.normal(0.3, 1, shape).astype(np.float32)}
+    dynamic = quantized_dynamically(proto, tmp_path, weight_type=kind, per_channel=per_channel)
+    assert any(n.op_type == "DynamicQuantizeLinear" for n in dynamic.graph.node)
+    check(dynamic, inputs, tmp_path / "out" if signed == per_channel else None)
+
+
+@pytest.mark.parametrize("low,high", ((-3, 2), (0.5, 2), (-2, -0.5), (0, 0)))
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operator(name: str, low: float, high: float, tmp_path: Path):
+    proto = OPERATORS[name]()
+    shape = [dim.dim_value for dim in proto.graph.input[0].type.tensor_type.shape.dim]
+    x = np.random.default_rng(3).uniform(low, high, shape).astype(np.float32)
+    check(proto, {"x": x}, tmp_path / "out" if low == -3 else None)

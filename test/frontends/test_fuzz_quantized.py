@@ -1,0 +1,79 @@
+"""
+Quantized random networks of `fuzz_models.py`, as ONNX Runtime's quantizer writes them: layer by
+layer at most one unit from ONNX Runtime, and what is refused is refused.
+
+`CERAS_FUZZ_SEEDS=0:1000` runs more. Seeds that the generator itself drops are not counted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx_compare import SHARED
+from onnx_models import Array, run_onnxruntime
+from qdq_layers import layers
+
+from ceras_ir.diagnostics import UnsupportedError
+from ceras_ir.driver.context import load_context
+from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+
+GENERATOR = SHARED / "tools" / "fuzz_models.py"
+FIRST, LAST = map(int, os.environ.get("CERAS_FUZZ_SEEDS", "500:516").split(":"))
+MOST_DIFFERING = 0.1
+"""Of a network, in whose layers scales make ties common: float32 decides those by chance."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not GENERATOR.exists(), reason="no ../shared/tools/fuzz_models.py"),
+]
+
+
+def generate(seed: int, folder: Path, kind: str) -> bool:
+    """Write the network of one seed; False for seeds that the generator drops."""
+    if str(GENERATOR.parent) not in sys.path:
+        sys.path.append(str(GENERATOR.parent))
+    return str(import_module(GENERATOR.stem).one(seed, folder, 14, kind)).startswith("ok")
+
+
+def quantized_results(part: onnx.ModelProto, inputs: dict[str, Array]) -> Array:
+    module = import_model(part)
+    run_stages(load_context(), module, front_stages(BuildOptions("c").resolved(module)))
+    (result,) = run(module, inputs).values()
+    return result
+
+
+@pytest.mark.parametrize("seed", range(FIRST, LAST))
+def test_layers(seed: int, tmp_path: Path) -> None:
+    if not generate(seed, tmp_path, "qdq" if seed % 2 else "qop"):
+        pytest.skip("the generator drops this seed")
+    folder = tmp_path / f"s{seed:06d}"
+    proto = onnx.load_model_from_string((folder / "model.onnx").read_bytes())
+    differing = elements = 0
+    with np.load(folder / "in.npz") as arrays:
+        whole = {name: arrays[name] for name in arrays.files}
+    for part, inputs in layers(proto, whole):
+        kinds = [node.op_type for node in part.graph.node]
+        (expected,) = run_onnxruntime(part, inputs).values()
+        try:
+            actual = quantized_results(part, inputs)
+        except UnsupportedError as error:
+            assert any("ONNX Runtime" in finding.message for finding in error.findings), kinds
+            continue
+        assert actual.dtype == expected.dtype and actual.shape == expected.shape, kinds
+        real = expected.astype(np.float64)
+        distance = np.abs(actual.astype(np.float64) - real)
+        if expected.dtype == np.float32:
+            assert distance.max() <= 1e-4 * np.abs(real).max(initial=1e-6), kinds
+            continue
+        assert distance.max(initial=0) <= 1, kinds
+        differing, elements = differing + np.count_nonzero(distance), elements + distance.size
+    print(f"{differing} of {elements} differ by one")
+    assert differing <= MOST_DIFFERING * elements

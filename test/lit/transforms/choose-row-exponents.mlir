@@ -1,0 +1,14 @@
+// RUN: ceras-opt %s --choose-row-exponents --choose-weight-exponents | filecheck %s
+
+// CHECK-LABEL: func.func @main(
+func.func @main(%x: tensor<1x2xf32>) {
+  // The second row is 2^3 times as fine, the third at most 2^10; a row of zeros takes any step.
+  // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -6 : i64, graph.row_exponents = array<i64: 0, -3, -10, 0>}
+  %u = graph.constant dense<[[1.0, -1.0], [0.125, 0.125], [0.0001, 0.0], [0.0, 0.0]]> : tensor<4x2xf32> : tensor<4x2xf32>
+  %0 = graph.matmul %x, %u : (tensor<1x2xf32>, tensor<4x2xf32>) -> tensor<1x4xf32>
+  // All rows alike.
+  // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -6 : i64}
+  %v = graph.constant dense<[[1.0, -1.0], [1.0, 0.5]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %1 = graph.matmul %x, %v : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  func.return
+}

@@ -1,0 +1,36 @@
+// RUN: ceras-opt %s --drop-tie-breakers --split-input-file | filecheck %s
+
+// The sum is of multiples of 2^-4; a quarter of that only decides ties.
+// CHECK-LABEL: func.func @main
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.0625>>, %y: tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>> {
+  %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.0625>>) -> tensor<4xf32>
+  %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4xf32>
+  %s = graph.binary "add" %a, %b {activation = #graph.function<relu>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %c = graph.constant dense<0.015625> : tensor<f32> : tensor<f32>
+  %t = graph.binary "add" %s, %c : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %q = graph.quantize %t : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return %q : tensor<4x!quant.uniform<i8:f32, 0.5>>
+}
+// CHECK: %[[S:.*]] = graph.binary "add" %{{.*}}, %{{.*}} {activation = #graph.function<relu>}
+// CHECK-NOT: graph.binary
+// CHECK: graph.quantize %[[S]]
+
+// -----
+
+// Half a unit and more moves other numbers too; what a scale with a zero point makes rounds to even.
+// CHECK-LABEL: func.func @main
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.0625>>, %y: tensor<4x!quant.uniform<i8:f32, 0.0625:3>>) -> (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) {
+  %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.0625>>) -> tensor<4xf32>
+  %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.0625:3>>) -> tensor<4xf32>
+  %c = graph.constant dense<0.03125> : tensor<f32> : tensor<f32>
+  %d = graph.constant dense<0.015625> : tensor<f32> : tensor<f32>
+  %t = graph.binary "add" %a, %c : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %u = graph.binary "add" %b, %d : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %q = graph.quantize %t : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  %r = graph.quantize %u : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return %q, %r : tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>
+}
+// CHECK: %[[T:.*]] = graph.binary "add"
+// CHECK: %[[U:.*]] = graph.binary "add"
+// CHECK: graph.quantize %[[T]]
+// CHECK: graph.quantize %[[U]]

@@ -1,0 +1,142 @@
+"""Operands of a concatenation that are written straight into their slices of the result."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.nnet.networks import Network, written
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.analysis.copies import copied_bytes, fewest_copied_bytes
+from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.plan_check import check_plan
+from ceras_ir.backends.nnet.reader import read
+from ceras_ir.backends.nnet.runner import NnetModel
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, shape_of
+from ceras_ir.dialects.mem import BLOCK, BlockAttr, block_of
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.interpreters.arena import run_in_arena
+from ceras_ir.interpreters.network import Array, run
+from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
+
+INT8 = UniformType(0.5)
+HALVE = RequantAttr(1)
+
+
+def placed(module: ModuleOp, alignment: int = 64) -> ModuleOp:
+    AllocateBlocksPass(io=True, alignment=alignment, in_slices=True).apply(Context(), module)
+    assert not check_plan(main_function(module))
+    return module
+
+
+def samples(module: ModuleOp) -> dict[str, Array]:
+    source = np.random.default_rng(1)
+    arguments = main_function(module).body.block.args
+    return {
+        f"input{i}": source.integers(-128, 128, shape_of(argument)).astype(np.int8)
+        for i, argument in enumerate(arguments)
+    }
+
+
+def agree(module: ModuleOp, folder: Path | None = None) -> None:
+    """The graph, its arena and, with a folder, the engine give the same."""
+    inputs = samples(module)
+    expected = run(module, inputs)
+    results = [run_in_arena(module, inputs)]
+    if folder is not None:
+        path = folder / "model.nnet"
+        path.write_bytes(written(module))
+        results.append(NnetModel(path).run(inputs))
+    for result in results:
+        for name, array in expected.items():
+            np.testing.assert_array_equal(result[name], array, name)
+
+
+def halved(net: Network, x: SSAValue) -> SSAValue:
+    return net.add(graph.RequantizeOp(x, INT8, HALVE))
+
+
+def test_producers_write_into_slices(tmp_path: Path):
+    """In place before, read afterwards, under another shape, nested, and an unaligned start."""
+    net = Network([((3, 7), INT8), ((2, 7), INT8)])
+    x, y = net.inputs
+    a = halved(net, halved(net, x))
+    b = net.add(graph.BinaryOp(Binary.ADD, y, y, result_element=INT8, requant=HALVE))
+    flat = net.add(graph.ReshapeOp(b, (14,)))
+    c = net.add(graph.ConcatOp([a, b], 0))
+    d = net.add(graph.ConcatOp([halved(net, y), c], 0))
+    e = net.add(graph.BinaryOp(Binary.SUB, c, c, result_element=INT8, requant=HALVE))
+    outputs = [halved(net, flat), halved(net, a), d, e]
+    module = placed(net.module(*outputs))
+    main = main_function(module)
+    assert copied_bytes(main) == fewest_copied_bytes(main) == 0
+    agree(module, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["argument", "twice", "two concatenations", "columns"])
+def test_what_has_to_be_copied(tmp_path: Path, kind: str):
+    net = Network([((4, 6), INT8)])
+    (x,) = net.inputs
+    a, b = (
+        halved(net, x),
+        net.add(graph.BinaryOp(Binary.ADD, x, x, result_element=INT8, requant=HALVE)),
+    )
+    axis = int(kind == "columns")
+    operands = {"argument": [a, x], "twice": [a, b, a]}.get(kind, [a, b])
+    outputs = [net.add(graph.ConcatOp(operands, axis))]
+    if kind == "two concatenations":
+        outputs.append(net.add(graph.ConcatOp([b, a], axis)))
+    module = placed(net.module(*outputs))
+    main = main_function(module)
+    copied = {"argument": 24, "twice": 48, "two concatenations": 48, "columns": 48}
+    fewest = {"argument": 24, "twice": 24, "two concatenations": 48, "columns": 0}
+    assert (copied_bytes(main), fewest_copied_bytes(main)) == (copied[kind], fewest[kind])
+    agree(module, tmp_path)
+
+
+def test_the_check_sees_a_slice_that_is_not_in_its_place():
+    net = Network([((3, 7), INT8)])
+    a = halved(net, net.inputs[0])
+    module = placed(net.module(net.add(graph.ConcatOp([a, halved(net, a)], 0))))
+    assert isinstance(a.owner, Operation)
+    block = block_of(a)
+    assert block is not None
+    a.owner.attributes[BLOCK] = BlockAttr(9, block.offset.data + 1, block.size.data)
+    findings = check_plan(main_function(module))
+    assert any("result overlaps an operand" in finding for finding in findings)
+
+
+def random_network(seed: int) -> ModuleOp:
+    source = random.Random(seed)
+    net = Network([((2, 6), INT8), ((1, 6), INT8)])
+    values = list(net.inputs)
+    for _ in range(source.randint(4, 14)):
+        x = source.choice(values)
+        match source.randrange(5):
+            case 0 | 1:
+                same = [v for v in values if len(shape_of(v)) == 2]
+                parts = [source.choice(same) for _ in range(source.randint(1, 3))]
+                new: graph.GraphOperation = graph.ConcatOp(parts, 0)
+            case 2:
+                rows = shape_of(x)[0]
+                flat = (shape_of(x)[0] * 6,) if len(shape_of(x)) == 2 else (rows // 6, 6)
+                new = graph.ReshapeOp(x, flat)
+            case 3:
+                new = graph.RequantizeOp(x, INT8, HALVE)
+            case _:
+                new = graph.BinaryOp(Binary.ADD, x, x, result_element=INT8, requant=HALVE)
+        values.append(net.add(new))
+    made = values[2:]
+    return net.module(*source.sample(made, min(2, len(made))))
+
+
+@pytest.mark.parametrize("first", range(0, 120, 30))
+def test_random_networks_in_their_arena(first: int):
+    for seed in range(first, first + 30):
+        module = placed(random_network(seed), alignment=16)
+        agree(module)
+        assert read(written(module)).layers
