@@ -40,6 +40,8 @@ from ceras_ir.transforms.rebuilding import rebuild_linear, with_operands
 
 SAME_SCALE = 2.0**-20
 """Relative; a bias at the accumulator's scale but for rounding of the scale itself is kept."""
+SAME_ADDENDS = 2.0**-22
+"""Relative; addends whose scales differ by less are at one scale, for `check-scales` too."""
 ADDEND_BITS, ADDEND_SHIFT = 29, 31
 """Addends times their multipliers stay below 2^29, and the sum is shifted by 31 at most."""
 
@@ -225,9 +227,9 @@ def _binary(op: graph.BinaryOp, target: UniformType) -> list[GraphOperation] | N
             found, shift = addend_multipliers(sides, target)
             multipliers, rounding = (found[0], found[1]), Rounding.HALF_EVEN
             apart = abs(factors[0] * found[1] / (factors[1] * found[0]) - 1.0)
-            if apart > SAME_SCALE and found == (1, 1):
+            if apart > SAME_ADDENDS and found == (1, 1):
                 return None  # So small that the multipliers do not tell them apart.
-            if apart <= SAME_SCALE and all(m & (m - 1) == 0 for m in found):
+            if apart <= SAME_ADDENDS and all(m & (m - 1) == 0 for m in found):
                 # Shifts, which accelerators have where there is no zero point either.
                 shifts = found[0].bit_length() - 1, found[1].bit_length() - 1
                 multipliers = (1, 1)

@@ -51,3 +51,18 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> (tensor<4xf32>, 
 // CHECK-NEXT: %{{.*}} = graph.binary "add" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
 // CHECK-NEXT: %{{.*}} = graph.quantize %{{.*}} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
 // CHECK-NEXT: func.return %{{.*}}, %{{.*}} : tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.25>>
+
+// -----
+
+// Scales a few units in the last place apart are not one scale, which check-scales would refuse;
+// where no multiplier tells them apart the sum stays float.
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.003921567462384701>>, %y: tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>>) -> tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>> {
+  %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.003921567462384701>>) -> tensor<4xf32>
+  %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>>) -> tensor<4xf32>
+  %s = graph.binary "add" %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %q = graph.quantize %s : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>>
+  func.return %q : tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK: graph.binary "add" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
