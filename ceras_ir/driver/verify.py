@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ceras_ir.diagnostics import UsageError
-from ceras_ir.driver.calibration_options import calibration_of
 from ceras_ir.driver.diagnostics import run_tool
-from ceras_ir.driver.options import EXIT_STATUS, add_build_options, precision_options
+from ceras_ir.driver.options import EXIT_STATUS, add_build_options, scheme_of
 from ceras_ir.driver.tool_parser import ToolParser
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def _verify(argv: Sequence[str]) -> int:
     from ceras_ir.analysis.qdq import carries_quantization
     from ceras_ir.driver.levels import Verification
     from ceras_ir.driver.named_file import naming
-    from ceras_ir.driver.stages import INTEGER_TARGETS, BuildOptions, read_network
+    from ceras_ir.driver.stages import INTEGER_TARGETS, read_network
 
     with naming(arguments.model):
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
@@ -85,14 +84,9 @@ def _verify(argv: Sequence[str]) -> int:
         # Of several targets VTA is the one whose boards differ most.
         board_of = "vta" if "vta" in arguments.targets else arguments.targets[0]
         groups = _groups(arguments.targets, _narrow_targets(module, carried, arguments.silu))
-        options = BuildOptions(
-            target="c",
+        options = replace(
+            scheme_of(arguments, "c"),
             quantize="none" if arguments.quantize == "none" else "int8",
-            calibrate=calibration_of(arguments),
-            observer=arguments.observer,
-            recipe=arguments.recipe,
-            precision=precision_options(arguments),
-            silu=arguments.silu,
             one_shift=not INTEGER_TARGETS.isdisjoint(arguments.targets),
             board=arguments.board,
             prune=arguments.prune,

@@ -7,10 +7,10 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.quantizable import is_quantized, quantized_operations
+from ceras_ir.analysis.quantizable import quantized_operations
 from ceras_ir.analysis.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.recipes import is_chosen
+from ceras_ir.transforms.recipes import runs
 
 SPREAD = 10
 """Octaves that channels of one layer may be apart: shifts and accumulators must have room."""
@@ -33,7 +33,7 @@ class ChooseRowExponentsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        if is_quantized(main) or (self.when_chosen and not is_chosen(main, self.name)):
+        if not runs(main, self.name, when_chosen=self.when_chosen):
             return
         from ceras_ir.analysis.exponents import WEIGHT_LOW, least_squares_exponent
 

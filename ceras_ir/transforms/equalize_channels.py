@@ -10,8 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.quantizable import is_quantized
-from ceras_ir.transforms.recipes import is_chosen
+from ceras_ir.transforms.recipes import runs
 
 if TYPE_CHECKING:
     from ceras_ir.analysis.channel_factors import ChannelFactors, Vector
@@ -47,9 +46,7 @@ class EqualizeChannelsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        if is_quantized(main) or self.calibration is None:
-            return
-        if self.when_chosen and not is_chosen(main, self.name):
+        if self.calibration is None or not runs(main, self.name, when_chosen=self.when_chosen):
             return
         from ceras_ir.analysis.calibration import calibration_samples, channel_statistics
         from ceras_ir.analysis.channel_factors import ChannelFactors

@@ -55,7 +55,12 @@ def recipe_of(main: FuncOp) -> str | None:
     return next((name for name, inside in RECIPES.items() if inside == passes), None)
 
 
-def is_chosen(main: FuncOp, pass_name: str) -> bool:
-    """Whether the recipe of a network has the pass."""
+def runs(main: FuncOp, pass_name: str, *, when_chosen: bool) -> bool:
+    """Whether an optional pass runs: on a float network, `when_chosen` if its recipe has it."""
+    # Not above: the command line needs the names of recipes before any dialect is loaded.
+    from ceras_ir.analysis.quantizable import is_quantized
+
+    if is_quantized(main):
+        return False
     chosen = recipe_of(main)
-    return chosen is not None and pass_name in RECIPES[chosen]
+    return not when_chosen or (chosen is not None and pass_name in RECIPES[chosen])

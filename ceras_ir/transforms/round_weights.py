@@ -7,8 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.quantizable import is_quantized
-from ceras_ir.transforms.recipes import is_chosen
+from ceras_ir.transforms.recipes import runs
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,7 @@ class RoundWeightsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        if is_quantized(main) or self.calibration is None:
-            return
-        if self.when_chosen and not is_chosen(main, self.name):
+        if self.calibration is None or not runs(main, self.name, when_chosen=self.when_chosen):
             return
         from ceras_ir.analysis.calibration import calibration_samples
         from ceras_ir.analysis.input_moments import input_moments

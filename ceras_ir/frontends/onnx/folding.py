@@ -4,7 +4,7 @@ Arithmetic on constants, mostly of shapes, done at import by ONNX's reference ev
 Only operators of `FOLDABLE` are evaluated, and only when their result has a bounded size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Protocol
 
@@ -93,7 +93,10 @@ def first_line(error: Exception) -> str:
 def _result_elements(operator: str, arrays: Sequence[Array]) -> int:
     """An upper bound of the elements of the result, before anything is allocated."""
     shapes = [a.shape for a in arrays]
-    count: Callable[[Array], int] = lambda a: prod(int(i) for i in a.reshape(-1))  # noqa: E731
+
+    def count(extents: Array) -> int:
+        return prod(int(i) for i in extents.reshape(-1))
+
     match operator:
         case "ConstantOfShape":
             return count(arrays[0])
