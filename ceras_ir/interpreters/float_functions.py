@@ -43,6 +43,23 @@ def exp(x: Floats) -> Floats:
     return np.where(inside, y, outside)
 
 
+EXP_MINUS_ONE_NEAR = np.float32(11 / 32)
+"""Below this magnitude the polynomial of `exp` holds without a reduction."""
+
+
+def exp_minus_one(x: Floats) -> Floats:
+    """
+    With exp's `p`, in `x` itself: `p * (x * x) + x` below EXP_MINUS_ONE_NEAR in magnitude, which
+    keeps what `exp(x) - 1` cancels; that elsewhere. Within 4 units of the last place.
+    """
+    near = np.abs(x) < EXP_MINUS_ONE_NEAR
+    safe = np.where(near, x, np.float32(0))
+    p = np.full_like(safe, EXP_COEFFICIENTS[0])
+    for c in EXP_COEFFICIENTS[1:]:
+        p = p * safe + c
+    return np.where(near, p * (safe * safe) + safe, exp(x) - np.float32(1))
+
+
 def sigmoid(x: Floats) -> Floats:
     """`1 / (1 + exp(-x))`"""
     return np.float32(1) / (np.float32(1) + exp(-x))
@@ -125,8 +142,10 @@ def softplus(x: Floats) -> Floats:
 
 
 def tanh(x: Floats) -> Floats:
-    """`2 * sigmoid(2x) - 1`"""
-    return np.float32(2) * sigmoid(np.float32(2) * x) - np.float32(1)
+    """With `t = exp_minus_one(-2 * abs(x))`: `t / (t + 2)`, negated unless x is below 0."""
+    t = exp_minus_one(np.float32(-2) * np.abs(x))
+    y: Floats = np.divide(t, t + np.float32(2))
+    return np.where(x < 0, y, -y)
 
 
 SQRT_2_OVER_PI, SQRT_OF_HALF = np.float32(0.7978845608), np.float32(0.7071067812)
@@ -199,9 +218,9 @@ def apply_function(function: FunctionAttr, x: Floats) -> Floats:
         case Function.ROUND:
             return np.rint(x)
         case Function.ELU:
-            return np.where(x >= zero, x, p[0] * (exp(x) - one))
+            return np.where(x >= zero, x, p[0] * exp_minus_one(x))
         case Function.CELU:
-            return np.where(x >= zero, x, p[0] * (exp(x / p[0]) - one))
+            return np.where(x >= zero, x, p[0] * exp_minus_one(x / p[0]))
         case Function.SOFTPLUS:
             return softplus(x)
         case Function.SOFTSIGN:

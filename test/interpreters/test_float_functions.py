@@ -82,6 +82,17 @@ def test_functions_follow_their_formulas(
     assert apply_function(function, x).dtype == np.float32
 
 
+@pytest.mark.parametrize(
+    ("function", "formula"),
+    [case for case in FORMULAS if case[0].kind in (Function.TANH, Function.ELU, Function.CELU)],
+)
+def test_nothing_cancels_near_zero(function: FunctionAttr, formula: Callable[[Doubles], Doubles]):
+    x = np.linspace(-1.0, 1.0, 20_001, dtype=np.float32)
+    x = np.concatenate([x, x * np.float32(1e-6), x * np.float32(1e-30)])
+    result = apply_function(function, x)
+    assert np.allclose(result, formula(x.astype(np.float64)), rtol=4e-7, atol=0)
+
+
 def test_every_function_has_a_formula():
     assert {f.kind for f, _ in FORMULAS} == set(Function)
 

@@ -19,14 +19,22 @@ def exp(kernels: Kernels) -> str:
     return kernels.use("exp_f32")
 
 
-def sigmoid(kernels: Kernels) -> str:
-    """`float_functions.sigmoid`."""
-    return kernels.use("sigmoid_f32")
+def exp_minus_one(kernels: Kernels) -> str:
+    """`float_functions.exp_minus_one`."""
+    exp(kernels)
+    absolute(kernels)
+    first, *rest = (_literal(float(c)) for c in f.EXP_COEFFICIENTS)
+    return kernels.use(
+        "exp_minus_one_f32",
+        NEAR=_literal(float(f.EXP_MINUS_ONE_NEAR)),
+        C0=first,
+        HORNER=_horner("p", "x", rest, 4),
+    )
 
 
 def tanh(kernels: Kernels) -> str:
     """`float_functions.tanh`."""
-    sigmoid(kernels)
+    exp_minus_one(kernels)
     return kernels.use("tanh_f32")
 
 

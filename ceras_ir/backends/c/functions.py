@@ -19,7 +19,7 @@ def apply(kernels: Kernels, function: FunctionAttr, x: str) -> str:
         case Function.SIGMOID:
             return f"{kernels.use('sigmoid_f32')}({x})"
         case Function.TANH:
-            return f"2.0f * {kernels.use('sigmoid_f32')}(2.0f * {x}) - 1.0f"
+            return f"{f.tanh(kernels)}({x})"
         case Function.SWISH:
             return f"{x} * {kernels.use('sigmoid_f32')}({x})"
         case Function.HARD_SIGMOID:
@@ -45,9 +45,9 @@ def apply(kernels: Kernels, function: FunctionAttr, x: str) -> str:
         case Function.ROUND:
             return f"{f.rounded(kernels, 'rint')}({x})"
         case Function.ELU:
-            return f"{x} >= 0.0f ? {x} : {p[0]} * ({f.exp(kernels)}({x}) - 1.0f)"
+            return f"{x} >= 0.0f ? {x} : {p[0]} * {f.exp_minus_one(kernels)}({x})"
         case Function.CELU:
-            return f"{x} >= 0.0f ? {x} : {p[0]} * ({f.exp(kernels)}({x} / {p[0]}) - 1.0f)"
+            return f"{x} >= 0.0f ? {x} : {p[0]} * {f.exp_minus_one(kernels)}({x} / {p[0]})"
         case Function.SOFTPLUS:
             return f"{f.softplus(kernels)}({x})"
         case Function.SOFTSIGN:

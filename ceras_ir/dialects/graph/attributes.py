@@ -24,8 +24,8 @@ class Function(StrEnum):
     """
     Elementwise functions of one float32 argument; parameters follow in parentheses.
 
-    `exp`, and with it every function below that needs one, is the fixed sequence of
-    float32 operations of `ceras_ir.interpreters.float_functions`.
+    `exp` and `exp(...) - 1`, and with them every function below that needs one, are the fixed
+    sequences of float32 operations of `ceras_ir.interpreters.float_functions`.
     """
 
     RELU = "relu"
@@ -37,7 +37,7 @@ class Function(StrEnum):
     SIGMOID = "sigmoid"
     """`1 / (1 + exp(-x))`"""
     TANH = "tanh"
-    """`2 * sigmoid(2x) - 1`"""
+    """`-t / (t + 2)` with `t = exp(-2 * abs(x)) - 1` and the sign of `x`"""
     SWISH = "swish"
     """`x * sigmoid(x)`, also called SiLU"""
     HARD_SIGMOID = "hard_sigmoid"

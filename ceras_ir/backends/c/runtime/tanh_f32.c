@@ -1,4 +1,5 @@
 static float tanh_f32(float x)
 {
-  return 2.0f * sigmoid_f32(2.0f * x) - 1.0f;
+  const float t = exp_minus_one_f32(-2.0f * abs_f32(x)), y = t / (t + 2.0f);
+  return x < 0.0f ? y : -y;
 }

@@ -21,25 +21,39 @@ static_assert(std::numeric_limits<float>::is_iec559, "IEEE 754 float32 is needed
 inline float maximum(float a, float b) { return (a >= b || a != a) ? a : b; }
 inline float minimum(float a, float b) { return (a <= b || a != a) ? a : b; }
 
+constexpr float EXP_COEFFICIENTS[6] = {0.000198909908f, 0.001393365f, 0.00833331093f,
+                                       0.0416664649f,   0.166666667f, 0.5f};
+
+inline float exp_polynomial(float r) {
+  float p = EXP_COEFFICIENTS[0];
+  for (int i = 1; i < 6; ++i) p = p * r + EXP_COEFFICIENTS[i];
+  return p * (r * r) + r;
+}
+
 inline float exponential(float x) {
   constexpr float LOW = -87.33654f, HIGH = 88.37626f;
   constexpr float LOG2_E = 1.44269504f, LN2_HIGH = 0.693359375f, LN2_LOW = -2.12194440e-4f;
-  constexpr float COEFFICIENTS[6] = {0.000198909908f, 0.001393365f, 0.00833331093f,
-                                     0.0416664649f,   0.166666667f, 0.5f};
   if (x > HIGH) return std::numeric_limits<float>::infinity();
   if (x < LOW) return 0.0f;
   if (x != x) return x;
   const float n = std::floor(x * LOG2_E + 0.5f);
   const float r = (x - n * LN2_HIGH) - n * LN2_LOW;
-  float p = COEFFICIENTS[0];
-  for (int i = 1; i < 6; ++i) p = p * r + COEFFICIENTS[i];
   const uint32_t bits = static_cast<uint32_t>(static_cast<int32_t>(n) + 127) << 23;
   float scale;
   std::memcpy(&scale, &bits, sizeof scale);
-  return ((p * (r * r) + r) + 1.0f) * scale;
+  return (exp_polynomial(r) + 1.0f) * scale;
+}
+
+inline float exp_minus_one(float x) {
+  return std::fabs(x) < 0.34375f ? exp_polynomial(x) : exponential(x) - 1.0f;
 }
 
 inline float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+
+inline float hyperbolic_tangent(float x) {
+  const float t = exp_minus_one(-2.0f * std::fabs(x)), y = t / (t + 2.0f);
+  return x < 0.0f ? y : -y;
+}
 
 inline float apply(Function function, const float* p, float x) {
   switch (function) {
@@ -54,7 +68,7 @@ inline float apply(Function function, const float* p, float x) {
     case Function::Sigmoid:
       return sigmoid(x);
     case Function::Tanh:
-      return 2.0f * sigmoid(2.0f * x) - 1.0f;
+      return hyperbolic_tangent(x);
     case Function::Swish:
       return x * sigmoid(x);
     case Function::HardSigmoid:
