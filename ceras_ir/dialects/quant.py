@@ -109,6 +109,11 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         """Greatest stored value."""
         return (1 << self.storage.width.data - int(self.is_signed)) - 1
 
+    @property
+    def reach(self) -> int:
+        """How far from the zero point a stored value of a whole tensor can lie."""
+        return max(self.high - self.zero_point, self.zero_point - self.low)
+
     def with_scale(self, scale: float) -> "UniformType":
         """The same storage with another scale and no zero point."""
         return UniformType(scale, storage=self.storage)

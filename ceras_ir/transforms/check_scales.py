@@ -75,9 +75,9 @@ def _contradictions(op: Operation) -> Iterator[str]:
         factor = multiplier * unit
         made, result = accumulator / factor, scale_of(op.results[0])
         # Integers below 2^30 vanish in a shift of 31, and so they would in a longer one; so
-        # does a factor of 2^30 saturate all but zero. Shifters have no more.
+        # does a factor of 2^30 saturate all but zero. Shifters have no more, multipliers one bit.
         vanishes = requant.shift.data == 31 and not isinstance(op, graph.LinearOperation)
-        if (vanishes and made < result) or (factor == 2**30 and made > result):
+        if (vanishes and made < result) or (factor >= 2**30 and made > result):
             continue
         # A multiplier is a whole number; channels of small scales have small ones.
         slack = 0.0 if multiplier == 1 and not requant.is_per_channel else result * unit

@@ -90,7 +90,7 @@ def _largest(value: SSAValue) -> int:
     """The largest magnitude of a stored number less its zero point."""
     element = graph.quantized_element(value)
     assert element is not None
-    return max(element.high - element.zero_point, element.zero_point - element.low)
+    return element.reach
 
 
 def _half(requant: RequantAttr) -> int:

@@ -44,6 +44,8 @@ SAME_ADDENDS = 2.0**-22
 """Relative; addends whose scales differ by less are at one scale, for `check-scales` too."""
 ADDEND_BITS, ADDEND_SHIFT = 29, 31
 """Addends times their multipliers stay below 2^29, and the sum is shifted by 31 at most."""
+ADDEND_ERROR = 0.5
+"""How far multipliers may move a sum, in units of the result; rounding it moves it as far."""
 
 
 def qdq_form(op: GraphOperation, target: UniformType) -> list[GraphOperation] | None:
@@ -229,6 +231,9 @@ def _binary(op: graph.BinaryOp, target: UniformType) -> list[GraphOperation] | N
             apart = abs(factors[0] * found[1] / (factors[1] * found[0]) - 1.0)
             if apart > SAME_ADDENDS and found == (1, 1):
                 return None  # So small that the multipliers do not tell them apart.
+            off = [abs(m / 2**shift - f) for m, f in zip(found, factors, strict=True)]
+            if sum(d * side.reach for d, side in zip(off, sides, strict=True)) > ADDEND_ERROR:
+                return None  # Too far from the factors, the lesser one or one beyond all bits.
             if apart <= SAME_ADDENDS and all(m & (m - 1) == 0 for m in found):
                 # Shifts, which accelerators have where there is no zero point either.
                 shifts = found[0].bit_length() - 1, found[1].bit_length() - 1
@@ -257,7 +262,7 @@ def addend_multipliers(
     sides: Sequence[UniformType], target: UniformType
 ) -> tuple[tuple[int, ...], int]:
     """What two addends are multiplied by, and the shift of their sum."""
-    largest = max(max(s.high - s.zero_point, s.zero_point - s.low) for s in sides)
+    largest = max(side.reach for side in sides)
     bits = min(ADDEND_BITS - largest.bit_length(), graph.BinaryOp.MAX_SHIFT)
     return fixed_point([side.scale / target.scale for side in sides], bits, ADDEND_SHIFT)
 

@@ -66,3 +66,22 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.003921567462384701>>, %y: 
 
 // CHECK-LABEL: func.func @main
 // CHECK: graph.binary "add" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+
+// -----
+
+// No multiplier takes a step of 1 to one of 9e-9, and one that takes 0.05 there leaves the lesser
+// addend at a whole unit for a thousandth: such sums stay float.
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 1.0>>, %y: tensor<4x!quant.uniform<i8:f32, 8.789091e-9:15>>, %z: tensor<4x!quant.uniform<i8:f32, 0.05>>) -> (tensor<4x!quant.uniform<i8:f32, 8.789091e-9:15>>, tensor<4x!quant.uniform<i8:f32, 1.0e-7>>) {
+  %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 1.0>>) -> tensor<4xf32>
+  %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 8.789091e-9:15>>) -> tensor<4xf32>
+  %c = graph.dequantize %z : (tensor<4x!quant.uniform<i8:f32, 0.05>>) -> tensor<4xf32>
+  %s = graph.binary "sub" %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %q = graph.quantize %s : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 8.789091e-9:15>>
+  %t = graph.binary "add" %b, %c : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %r = graph.quantize %t : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 1.0e-7>>
+  func.return %q, %r : tensor<4x!quant.uniform<i8:f32, 8.789091e-9:15>>, tensor<4x!quant.uniform<i8:f32, 1.0e-7>>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK: graph.binary "sub" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+// CHECK: graph.binary "add" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
