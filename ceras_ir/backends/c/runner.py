@@ -28,7 +28,7 @@ Trace: TypeAlias = Callable[[int, bytes], None]
 Launch: TypeAlias = Callable[[int, NDArray[np.uint8]], None]
 """Called with the number of a launch and the arena, to be changed in place."""
 
-FLAGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fPIC")
+FLAGS = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fPIC")
 
 DEFAULT = ("-O2",)
 """Optimization that is worth its compile time for a few runs."""

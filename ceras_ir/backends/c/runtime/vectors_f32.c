@@ -1,5 +1,5 @@
 /* Floats in vectors of 16: GNU vector types; the fused product of the processor, because the
- * rest of the model is compiled without contraction. */
+ * rest of the model is compiled without contraction; a mask of -1 is all lanes. */
 #if MODEL_LANES == 16
 typedef float model_f32v __attribute__((vector_size(64)));
 typedef float model_f32u __attribute__((vector_size(64), aligned(4), may_alias));
@@ -8,7 +8,7 @@ typedef int32_t model_mask __attribute__((vector_size(64)));
 #define STORE_F32(p, v) (*(model_f32u *)(void *)(p) = (v))
 #define ALL_F32(value) ((value) - (model_f32v){0})
 #define SPLAT_F32(p) ALL_F32(*(p))
-#define FMA(sum, x, w) ((model_f32v)__builtin_ia32_vfmaddps512_mask(x, w, sum, 0xFFFF, 4))
+#define FMA(sum, x, w) ((model_f32v)__builtin_ia32_vfmaddps512_mask(x, w, sum, -1, 4))
 /* Not a number stays so. */
 #define SELECT(mask, a, b) ((model_f32v)(((model_mask)(a) & (mask)) | ((model_mask)(b) & ~(mask))))
 #define AT_LEAST(v, low) SELECT((v) < (low), low, v)

@@ -1,5 +1,5 @@
 /* Sums of products in vectors of 16: GNU vector types, and of the processor one instruction each
- * for the dot product, for widening and for narrowing. */
+ * for the dot product, for widening and for narrowing; a mask of -1 is all lanes. */
 #if MODEL_LANES == 16
 typedef int32_t model_i32v __attribute__((vector_size(64)));
 typedef int32_t model_i32u __attribute__((vector_size(64), aligned(1), may_alias));
@@ -25,10 +25,10 @@ typedef int32_t model_word __attribute__((aligned(1), may_alias));
 #define MODEL_MASKED(p) ((const model_i8v *)(const void *)(p))
 #else
 #define DOT(sum, x, w) ((model_i32v)__builtin_ia32_vpdpbusd_v16si(sum, x, w))
-#define WIDEN(v) ((model_i32v)__builtin_ia32_pmovsxbd512_mask(v, (model_i32v){0}, 0xFFFF))
-#define WIDEN_U8(v) ((model_i32v)__builtin_ia32_pmovzxbd512_mask(v, (model_i32v){0}, 0xFFFF))
-#define MAX_I32(a, b) ((model_i32v)__builtin_ia32_pmaxsd512_mask(a, b, a, 0xFFFF))
-#define MIN_I32(a, b) ((model_i32v)__builtin_ia32_pminsd512_mask(a, b, a, 0xFFFF))
+#define WIDEN(v) ((model_i32v)__builtin_ia32_pmovsxbd512_mask(v, (model_i32v){0}, -1))
+#define WIDEN_U8(v) ((model_i32v)__builtin_ia32_pmovzxbd512_mask(v, (model_i32v){0}, -1))
+#define MAX_I32(a, b) ((model_i32v)__builtin_ia32_pmaxsd512_mask(a, b, a, -1))
+#define MIN_I32(a, b) ((model_i32v)__builtin_ia32_pminsd512_mask(a, b, a, -1))
 #define MODEL_MASKED(p) ((const char *)(p))
 #endif
 #define LOAD_SOME_I8(p, mask) \
