@@ -177,7 +177,10 @@ def _printed(module: ModuleOp, options: BuildOptions) -> "Model":
 
     machine = NATIVE if options.board is None else load_machine(options.board)
     if isinstance(machine, Machine):
-        return build(module, COptions(weights=options.weights, machine=machine))
+        winograd = COptions.winograd if options.winograd else 0
+        return build(
+            module, COptions(weights=options.weights, machine=machine, winograd=winograd)
+        )
     from ceras_ir.backends.arduino.emit import printed_model
     from ceras_ir.backends.arduino.fit import check_fit
 

@@ -35,6 +35,12 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         '"sparsity=0.9" for that share of every layer',
     )
     group.add_argument(
+        "--no-winograd",
+        dest="winograd",
+        action="store_false",
+        help="target c: compute float 3x3 windows by definition, though transforms are faster",
+    )
+    group.add_argument(
         "--encoding",
         choices=("auto", "dense", "csr", "csr-int8", "code"),
         help="how weights of float matrix products lie in flash; auto, the default of arduino, "
@@ -170,6 +176,7 @@ def build_options(arguments: argparse.Namespace, target: str) -> BuildOptions:
         weights=arguments.weights,
         emit_hls=getattr(arguments, "emit_hls", False),
         title=title_of(arguments.model),
+        winograd=arguments.winograd,
     )
 
 

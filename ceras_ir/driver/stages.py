@@ -62,6 +62,8 @@ class BuildOptions:
     """Options of the pass `prune`, which runs if they are given, even empty."""
     encoding: "EncodingChoice | None" = None
     """How weights of float matrix products lie in flash; see the pass `encode-weights`."""
+    winograd: bool = True
+    """Whether float windows of target c may be computed by transforms, whose rounding differs."""
     title: str = "model"
     """What the network is called, in comments and as a sketch."""
     recipe: str = "auto"
@@ -112,6 +114,8 @@ class BuildOptions:
             )
         if self.io == "int8" and not self.is_quantized:
             raise UsageError("--io int8 needs a quantized network: add --quantize int8")
+        if not self.winograd and self.target != "c":
+            raise UsageError(f"--no-winograd is for target c, not {self.target}")
         if not self.is_quantized and self.precision != PrecisionOptions():
             raise UsageError(
                 "--int16, --float and --mixed choose layers of a quantized network: add "

@@ -1,6 +1,6 @@
 """Float convolution and matrix product in register tiles, like `linear_tiled` for integers."""
 
-from math import inf, prod
+from math import prod
 
 import numpy as np
 
@@ -11,13 +11,7 @@ from ceras_ir.backends.c.register_tiles import WIDE
 from ceras_ir.backends.c.tile_functions import float_tile
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import float_literal
-from ceras_ir.dialects.graph import (
-    ConstantOp,
-    Function,
-    FunctionAttr,
-    LinearOperation,
-    constant_array,
-)
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array
 
 
 def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: ConstantOp) -> str:
@@ -50,18 +44,6 @@ def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
     return layer.constant("bias", "float", nest.padded_outputs, 4, padded)
 
 
-def _bounds(activation: FunctionAttr | None) -> tuple[float, float] | None:
-    """An activation that only clamps, as its bounds."""
-    if activation is None:
-        return None
-    if activation.kind is Function.RELU:
-        return 0.0, inf
-    if activation.kind is Function.CLIP:
-        low, high = activation.values
-        return low, high
-    return None
-
-
 def print_float_tiles(
     layer: Layer, op: LinearOperation, nest: Nest, names: tuple[str, str, str, str, str]
 ) -> None:
@@ -81,7 +63,7 @@ def print_float_tiles(
             f"{halo}(strip, {nest.image_at(x)}, {nest.filled_rows}, {nest.first_row}, {nest.left}, "
             f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, 0.0f);"
         )
-    bounds = _bounds(op.activation)
+    bounds = op.activation.clip_range if op.activation is not None else None
     stores = nest.stores(bool(residual))
     tile = layer.kernels.add(*float_tile(nest.walk(1), stores, has_clamp=bounds is not None), WIDE)
     arguments = f"{source}, {w} + b * {nest.kernel[0] * nest.taps}, {b} + b, {y} + at"
@@ -96,7 +78,13 @@ def print_float_tiles(
         fill,
         lambda: [f"const int32_t at = {nest.output_at()} + b;", f"{tile}({arguments});"],
     )
-    if op.activation is not None and bounds is None:
-        size = nest.images * nest.rows * nest.columns * nest.outputs
-        result = apply(layer.kernels, op.activation, "v")
-        layer.loop("i", size, [f"const float v = {y}[i];", f"{y}[i] = {result};"])
+    activate(layer, op, nest, y)
+
+
+def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
+    """The activation of all results where it is more than bounds."""
+    if op.activation is None or op.activation.clip_range is not None:
+        return
+    size = nest.images * nest.rows * nest.columns * nest.outputs
+    result = apply(layer.kernels, op.activation, "v")
+    layer.loop("i", size, [f"const float v = {y}[i];", f"{y}[i] = {result};"])

@@ -1,10 +1,13 @@
 """Float convolution and matrix product: rows of windows times weights, outputs innermost."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.float_tiled import float_bias, float_weights, print_float_tiles
+from ceras_ir.backends.c.float_winograd import Winograd
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import WIDE
@@ -33,9 +36,16 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     residual = layer.read(op.residual, "residual") if op.residual is not None else None
     nest = tiled_nest(layer, op, geometry)
     if nest is not None:
+        winograd = Winograd.of(nest, layer.options.winograd)
+        if winograd is not None:
+            nest = replace(nest, tile=winograd.tile)
         w, bias = float_weights(layer, op, nest, weights), float_bias(layer, op, nest)
         with layer.variants(WIDE) as otherwise:
-            print_float_tiles(layer, op, nest, (x, y, w, bias, residual or ""))
+            names = x, y, w, bias, residual or ""
+            if winograd is not None:
+                winograd.print(layer, op, names)
+            else:
+                print_float_tiles(layer, op, nest, names)
             otherwise()
             place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
             epilogue = _epilogue(layer, op, y, residual, f"first * {total}", END.format(total))

@@ -32,6 +32,11 @@ class COptions:
     Bytes of scratch memory that one layer may take for rows of windows. Fewer bytes mean fewer
     rows at a time and so more passes over the weights; at least one row is always taken.
     """
+    winograd: int = 1 << 20
+    """
+    Bytes of scratch memory that a float layer may take to save products by Winograd's transforms;
+    0 leaves them out.
+    """
 
     MAX_ROWS = 8
     """Rows of windows at a time: each pass over the weights serves so many outputs."""

@@ -59,15 +59,26 @@ def _shapes(rows: int, columns: int) -> Iterator[Tile]:
                 yield Tile(high, wide, blocks)
 
 
+def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
+    """Of one step over k of all positions and outputs."""
+    blocks = -(-outputs // LANES)
+    tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * -(-blocks // tile.blocks)
+    return tiles * tile.step_cycles
+
+
 def choose_tile(rows: int, columns: int, outputs: int) -> Tile:
     """The tile that needs the fewest cycles; among equals the first, which is the smallest."""
-    blocks = -(-outputs // LANES)
+    return min(_shapes(rows, columns), key=lambda t: step_cycles(t, rows, columns, outputs))
 
-    def cycles(tile: Tile) -> float:
-        tiles = -(-rows // tile.rows) * -(-columns // tile.columns) * -(-blocks // tile.blocks)
-        return tiles * tile.step_cycles
 
-    return min(_shapes(rows, columns), key=cycles)
+def whole_tiles(rows: int, outputs: int) -> list[Tile]:
+    """For each width that divides the outputs, the best tile of a matrix product."""
+    best: dict[int, Tile] = {}
+    for tile in _shapes(rows, 1):
+        if outputs % tile.width == 0:
+            kept = best.setdefault(tile.blocks, tile)
+            best[tile.blocks] = min(kept, tile, key=lambda t: step_cycles(t, rows, 1, outputs))
+    return list(best.values())
 
 
 def strip_length(total: int, step: int, most: int) -> int:

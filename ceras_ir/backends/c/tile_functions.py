@@ -19,15 +19,15 @@ def _offset(pointer: str, offset: int) -> str:
     return f"{pointer} + {offset}" if offset else pointer
 
 
-def product_lines(walk: Walk, lanes: Lanes) -> list[str]:
-    """The loops over k; sums start at `bias`."""
+def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
+    """The loops over k; sums start at `bias`, or at an expression."""
     vector, step, load = lanes.vector, lanes.step, lanes.load
     blocks = range(walk.tile.blocks)
     positions = range(walk.tile.positions)
     lines = [
         f"  {vector} "
         + ", ".join(
-            f"{_sum(p, b)} = {load}({_offset('bias', b * LANES)})" if p == 0
+            f"{_sum(p, b)} = {start or load + '(' + _offset('bias', b * LANES) + ')'}" if p == 0
             else f"{_sum(p, b)} = {_sum(0, b)}"
             for b in blocks
         )
@@ -102,7 +102,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
         lines.append("  const model_i32v least = ALL_I32(low);")
     if stores.high:
         lines.append("  const model_i32v most = ALL_I32(high);")
-    masks = ["0xFFFF"] * t.blocks
+    masks = ["-1"] * t.blocks
     if stores.is_masked:
         masks, declared = _masks(t, "MASK")
         lines.append(declared)
@@ -177,6 +177,21 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
                 else (f"STORE_F32({_offset('y', to)}, {s})")
             )
             lines.append(f"  {store};")
+    return name, "\n".join([*lines, "}", ""])
+
+
+def products_tile(walk: Walk) -> tuple[str, str]:
+    """A function that stores sums of float products as [positions, outputs]; name and text."""
+    t = walk.tile
+    name = f"products_f32_{_shape_name(walk)}"
+    head = f"MODEL_TILE void {name}(const float *x, const float *w, float *sums)"
+    lines = [_title(walk), head, "{", *product_lines(walk, FLOATS, "{0}")]
+    for p in range(t.positions):
+        stores = (
+            f"STORE_F32({_offset('sums', p * t.width + b * LANES)}, {_sum(p, b)})"
+            for b in range(t.blocks)
+        )
+        lines.append(f"  {', '.join(stores)};")
     return name, "\n".join([*lines, "}", ""])
 
 

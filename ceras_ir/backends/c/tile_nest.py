@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import Tile, choose_tile, strip_length
+from ceras_ir.backends.c.register_tiles import Tile, choose_tile, step_cycles, strip_length
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.walk import Stores, Walk
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
@@ -89,6 +89,12 @@ class Nest:
 
     def with_strip(self, strip: int) -> "Nest":
         return replace(self, strip=strip)
+
+    @property
+    def cycles(self) -> float:
+        """Of the products of float tiles, one in a step."""
+        steps = self.images * self.kernel[0] * self.taps
+        return steps * step_cycles(self.tile, self.rows, self.columns, self.outputs)
 
     @property
     def extent(self) -> int:
