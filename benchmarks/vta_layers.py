@@ -60,3 +60,26 @@ def lowered(module: ModuleOp, tile: TilePass) -> VtaImage:
     for pass_ in passes:
         pass_.apply(Context(), module)
     return build_image(module, load_board(tile.board))
+
+
+def convolution(
+    size: int, channels: tuple[int, int], kernel: int, stride: int = 1, dilation: int = 1
+) -> ModuleOp:
+    """A square convolution from `channels[0]` to `channels[1]`, padded evenly."""
+    rng, pad, int8 = np.random.default_rng(0), (kernel - 1) * dilation // 2, UniformType(0.5)
+    w = rng.integers(-128, 128, (channels[1], kernel, kernel, channels[0])).astype(np.int8)
+    block = Block(arg_types=[TensorType(int8, (1, size, size, channels[0]))])
+    block.add_op(weights := graph.ConstantOp.from_array(w, int8))
+    op = graph.Conv2dOp(
+        block.args[0],
+        weights.result,
+        result_element=int8,
+        strides=(stride, stride),
+        padding=(pad,) * 4,
+        dilations=(dilation, dilation),
+        requant=RequantAttr(9),
+    )
+    block.add_op(op)
+    block.add_op(ReturnOp(op.result))
+    kinds = ([block.args[0].type], [op.result.type])
+    return ModuleOp([FuncOp("main", kinds, Region(block))])

@@ -56,6 +56,7 @@ PASSES: tuple[str, ...] = (
     "fuse-swish",
     "hoist-quantize",
     "keep-heads-apart",
+    "im2col",
     "make-signed",
     "observe-ranges",
     "place",

@@ -27,6 +27,10 @@ so that no two of three consecutive iterations write the same one.
 """
 
 
+ONLY_PADDING = 1 << 20
+"""More padding than any load can have."""
+
+
 @dataclass(frozen=True)
 class Blocks:
     """A schedule in plain numbers; see `tile.ScheduleAttr`."""
@@ -40,14 +44,20 @@ class Blocks:
     order: Order = Order.NMK
     resident: bool = False
     drain: int = 0
+    kn2row: bool = False
 
     @property
     def positions(self) -> int:
         return self.rows * self.columns
 
+    def view(self, shape: Contraction) -> Contraction:
+        """`shape` as this schedule sees it."""
+        return shape.by_taps() if self.kn2row else shape
+
     def attribute(self) -> ScheduleAttr:
         blocks = (self.rows, self.columns, self.kblock, self.nblock)
-        return ScheduleAttr(*blocks, self.stages, self.order, self.resident, self.drain)
+        kept = (self.order, self.resident, self.drain, self.kn2row)
+        return ScheduleAttr(*blocks, self.stages, *kept)
 
     @classmethod
     def of(cls, schedule: ScheduleAttr) -> "Blocks":
@@ -60,6 +70,7 @@ class Blocks:
             schedule.loop_order,
             bool(schedule.resident.data),
             schedule.drain.data,
+            bool(schedule.kn2row.data),
         )
 
 
@@ -90,7 +101,7 @@ class Schedules:
     def single(cls, shape: Contraction, b: Blocks) -> "Schedules":
         order = int(b.order is Order.MNK)
         row = (b.rows, b.columns, b.kblock, b.nblock, *b.stages, order, int(b.resident))
-        return cls.of(shape, np.array([row], np.int64))
+        return cls.of(b.view(shape), np.array([row], np.int64))
 
     def __getitem__(self, index: int) -> Blocks:
         return Blocks(
@@ -105,7 +116,15 @@ class Schedules:
             ),
             Order.MNK if self.inputs_stay[index] else Order.NMK,
             bool(self.resident[index]),
+            kn2row=self.shape.is_by_taps,
         )
+
+    @property
+    def weight_loads(self) -> Counts:
+        """Loads of a block of weights: one tap of some inputs lies in pieces, one per output."""
+        c = self.shape
+        pieces = c.is_by_taps & (self.kblock < c.input_blocks)
+        return np.where(pieces, self.nblock, 1)
 
     @property
     def positions(self) -> Counts:
@@ -161,6 +180,9 @@ class Schedules:
         last_column = -(-c.columns // self.columns) * self.columns - self.columns
         bottom = last_row * c.row_stride - top + ih + -c.height // c.row_step
         right = last_column * c.strides[1] - left + iw - c.width
+        if c.is_by_taps:
+            top, bottom = tap_pads(c, 0, self.rows)
+            left, right = tap_pads(c, 1, self.columns)
         if c.residual:
             bottom = np.maximum(bottom, last_row + self.rows - c.rows)
             right = np.maximum(right, last_column + self.columns - c.columns)
@@ -176,6 +198,30 @@ class Schedules:
         for pad in self.pads().values():
             fits &= pad <= most
         return fits
+
+
+def tap_pads(c: Contraction, axis: int, blocks: Counts) -> tuple[Counts, Counts]:
+    """
+    Widest padding before and after the shifted inputs of any tap of any block, in the direction
+    `axis`; `ONLY_PADDING` where that is all that some tap of a block would see.
+    """
+    extent, size = ((c.rows, c.height), (c.columns, c.width))[axis]
+    stride = c.strides[axis]
+    taps = np.arange(c.spread[axis], dtype=np.int64) * c.dilations[axis]
+    sizes, places = np.unique(blocks, return_inverse=True)
+    pads = np.empty((len(sizes), 2), np.int64)
+    for pad, block in zip(pads, sizes.tolist(), strict=True):
+        step = c.row_step if axis == 0 else 1
+        count = c.window(block, block)[axis]
+        corners = np.arange(0, extent, block, dtype=np.int64) * stride - c.padding[axis]
+        start = corners[:, None] + taps
+        before = np.maximum(-(start // step), 0)
+        after = np.maximum(count + (start - size) // step, 0)
+        pad[:] = before.max(), after.max()
+        if (before + after >= count).any():
+            pad[:] = ONLY_PADDING
+    before, after = pads[places].T
+    return before, after
 
 
 def capacities(board: VtaBoard) -> dict[str, int]:
@@ -196,12 +242,17 @@ def longest_row(board: VtaBoard) -> int:
 
 def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
     """Why a schedule does not fit `board`, or None."""
+    shape = blocks.view(shape)
+    if shape.is_by_taps and shape.input_blocks % blocks.kblock:
+        return f"kn2row cuts {shape.input_blocks} blocks of a tap evenly, got {blocks.kblock}"
     schedule = Schedules.single(shape, blocks)
     for name, need in schedule.needs().items():
         if (count := int(need[0])) > (size := capacities(board)[name]):
             return f"its blocks need {count} elements of {name}, the board has {size}"
     for side, pad in schedule.pads().items():
         if (count := int(pad[0])) > (most := widest_pad(board)):
+            if count == ONLY_PADDING:
+                return f"some tap of its blocks sees nothing but padding at the {side}"
             return f"its blocks need {count} vectors of padding at the {side}, at most {most}"
     return None
 

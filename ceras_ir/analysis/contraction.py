@@ -5,6 +5,7 @@ Convolution and matrix product are one thing here; channels are counted in vecto
 """
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph.operation import window_extent
@@ -42,6 +43,8 @@ class Contraction:
     """Contractions of this shape side by side, on channels of their own."""
     swish: int = 0
     """Vectors of constants of a swish in the epilogue: 0 without, 1 where they are immediates."""
+    spread: tuple[int, int] = (1, 1)
+    """The window that `by_taps` took apart."""
 
     @property
     def bias_is_uniform(self) -> bool:
@@ -64,9 +67,20 @@ class Contraction:
         return self.kernel[0] * self.kernel[1]
 
     @property
+    def is_by_taps(self) -> bool:
+        """Whether `by_taps` took a window apart."""
+        return self.spread != (1, 1)
+
+    @property
+    def input_blocks(self) -> int:
+        """Blocks of input channels, which every tap of a window that was taken apart has."""
+        return self.kblocks // prod(self.spread)
+
+    @property
     def is_pointwise(self) -> bool:
         """Whether every output position reads the input position of the same index."""
-        return self.taps == 1 and self.strides == (1, 1) and not any(self.padding)
+        windows = (self.kernel, self.spread, self.strides)
+        return set(windows) == {(1, 1)} and not any(self.padding)
 
     @property
     def is_flat(self) -> bool:
@@ -93,6 +107,15 @@ class Contraction:
         """Rows and columns on chip that a block of output positions needs."""
         height, width = self.extents
         return (rows - 1) * self.row_stride + height, (columns - 1) * self.strides[1] + width
+
+    def by_taps(self) -> "Contraction":
+        """
+        The same as kn2row sees it: one pointwise product of shifted inputs for every tap, as
+        blocks of K of its own, so that no more than a tap's inputs need be on chip.
+        """
+        if self.taps == 1:
+            return self
+        return replace(self, kernel=(1, 1), kblocks=self.kblocks * self.taps, spread=self.kernel)
 
     def flattened(self, longest: int) -> "Contraction":
         """

@@ -45,7 +45,7 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
     inp_repeats = np.where(stays & s.inputs_stay, 1, n_tiles)
     wgt_repeats = np.where(stays & ~s.inputs_stay, 1, m_tiles)
     inp_blocks = m_tiles * inp_repeats * k_tiles
-    wgt_blocks = n_tiles * wgt_repeats * k_tiles
+    wgt_blocks = n_tiles * wgt_repeats * k_tiles * s.weight_loads
     inp_loads = inp_blocks if c.height == 1 else m_tiles * inp_repeats * c.kblocks
     inp = m_tiles * inp_repeats * c.kblocks * ih * iw * inp_beats + inp_loads * start
     inp += c.residual * (vectors * inp_beats + tiles * s.nblock * start)

@@ -22,7 +22,7 @@ MOST_STEPS = 300
 
 def estimate(shape: Contraction, blocks: Blocks, board: VtaBoard) -> float:
     """Cycles of one schedule."""
-    return _Walk(shape, blocks, Timing.of(board), board.portable_uops).run()
+    return _Walk(blocks.view(shape), blocks, Timing.of(board), board.portable_uops).run()
 
 
 @dataclass
@@ -53,7 +53,9 @@ class _Walk:
         n_sizes = _sizes(c.nblocks, b.nblock)
         m_tiles = c.batch * len(_sizes(c.rows, b.rows)) * len(_sizes(c.columns, b.columns))
         self.stays = b.resident or len(self.k_sizes) == 1
-        uops = int(Schedules.single(c, b).micro_ops[0]) + 2 * b.nblock
+        single = Schedules.single(c, b)
+        self.weight_loads = int(single.weight_loads[0])
+        uops = int(single.micro_ops[0]) + 2 * b.nblock
         self.load = self.compute = timing.read_latency + 2 * timing.fetch_batch
         self.compute += self.start + min(uops, self.most_uops) / 2
         self.reload = self.start + self.most_uops / 2 if uops > self.most_uops else 0
@@ -126,7 +128,7 @@ class _Walk:
         if first or not keeps_wgt:
             at = max(self.load, self.wgt_free.get(wgt, 0))
             beats = nblock * kblock * c.taps * self.wgt_beats
-            self.load = self.wgt_ready[wgt] = at + self.start + beats
+            self.load = self.wgt_ready[wgt] = at + self.start * self.weight_loads + beats
         ready = max(self.compute, self.inp_ready[inp], self.wgt_ready[wgt])
         pipeline = self.timing.pipeline
         products = nblock * b.positions * kblock * c.taps

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -11,6 +12,12 @@ from ceras_ir.analysis.contraction import Contraction
 from ceras_ir.analysis.tile_cost import cost
 from ceras_ir.analysis.tile_timeline import estimate
 from ceras_ir.backends.vta.board import VtaBoard
+
+Convolution: TypeAlias = Literal["auto", "direct", "kn2row"]
+"""
+How windows of several taps are computed: on inputs that all taps share, or with shifted inputs
+for every tap (`Contraction.by_taps`).
+"""
 
 STAGES = ((2, 2), (1, 2), (2, 1), (1, 1))
 """Buffers of inputs and of weights that are tried."""
@@ -26,6 +33,7 @@ class Limits:
     nblock: int | None = None
     serial: bool = False
     """One buffer of each kind, so that nothing overlaps."""
+    convolution: Convolution = "auto"
 
 
 COMPARED, REFINED = 64, 8
@@ -34,18 +42,42 @@ COMPARED, REFINED = 64, 8
 
 @lru_cache(maxsize=4096)
 def best_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Blocks | None:
-    """The cheapest schedule within `limits`, the first of equal ones; None if none fits."""
-    schedules = candidates(shape, board, limits)
-    cycles = np.where(schedules.fitting(board), cost(schedules, board), np.inf)
-    if not len(cycles) or np.isinf(cycles.min()):
+    """
+    The cheapest schedule within `limits`, the first of equal ones; None if none fits. A window
+    that no kn2row schedule fits stays whole even if kn2row is asked for.
+    """
+    found = _ranked(_views(shape, limits.convolution), board, limits)
+    if not found and limits.convolution == "kn2row":
+        found = _ranked([shape], board, limits)
+    if not found:
         return None
-    order = np.argsort(cycles, kind="stable")[:COMPARED]
-    found = [schedules[int(i)] for i in order if not np.isinf(cycles[i])]
     if limits.serial:
         return found[0]
     found = sorted(found, key=lambda b: estimate(shape, b, board))[:REFINED]
     variants = [replace(b, drain=drain) for b in found for drain in _drains(b.nblock)]
     return min(variants, key=lambda b: estimate(shape, b, board))
+
+
+def _views(shape: Contraction, convolution: Convolution) -> list[Contraction]:
+    """What is scheduled: the contraction as it is, its taps one by one, or either."""
+    if shape.taps == 1 or convolution == "direct":
+        return [shape]
+    return [shape.by_taps()] if convolution == "kn2row" else [shape, shape.by_taps()]
+
+
+def _ranked(views: Sequence[Contraction], board: VtaBoard, limits: Limits) -> list[Blocks]:
+    """The cheapest schedules of all `views` by rough cost."""
+    tables = [candidates(view, board, limits) for view in views]
+    cycles = np.concatenate([np.where(t.fitting(board), cost(t, board), np.inf) for t in tables])
+    order = np.argsort(cycles, kind="stable")[:COMPARED]
+    found: list[Blocks] = []
+    for i in order[~np.isinf(cycles[order])].tolist():
+        for table in tables:
+            if i < len(table.rows):
+                found.append(table[i])
+                break
+            i -= len(table.rows)
+    return found
 
 
 def _drains(nblock: int) -> list[int]:
@@ -58,6 +90,8 @@ def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules
     positions = np.array(_position_blocks(shape, limits.positions), np.int64)
     positions = positions[positions.prod(axis=1) <= board.acc]
     kblocks = _fixed(limits.kblock, shape.kblocks)
+    if shape.is_by_taps:
+        kblocks = _divisors(limits.kblock, shape.input_blocks)
     nblocks = _fixed(limits.nblock, shape.nblocks)
     stages = ((1, 1),) if limits.serial else STAGES
     axes = (
@@ -78,6 +112,12 @@ def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules
 
 def _fixed(value: int | None, extent: int) -> Sequence[int]:
     return even_blocks(extent) if value is None else [min(value, extent)]
+
+
+def _divisors(most: int | None, extent: int) -> Sequence[int]:
+    """Sizes that cut `extent` into equal parts; the largest up to `most` where that is given."""
+    sizes = [size for size in range(extent, 0, -1) if extent % size == 0]
+    return sizes if most is None else [size for size in sizes if size <= most][:1]
 
 
 def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]:

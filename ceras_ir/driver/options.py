@@ -3,9 +3,10 @@
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 from ceras_ir.driver.calibration_options import add_calibration, calibration_of
-from ceras_ir.driver.stages import TARGETS, BuildOptions, PrecisionOptions
+from ceras_ir.driver.stages import TARGETS, BuildOptions, Convolution, PrecisionOptions
 from ceras_ir.driver.tool_parser import ArgumentContainer
 from ceras_ir.transforms.recipes import AUTO, RECIPES
 
@@ -52,6 +53,14 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         default="source",
         help="where the constants of target c are: string literals, a file that the program "
         "loads, or a file that the assembler includes (default: %(default)s)",
+    )
+    group.add_argument(
+        "--convolution",
+        choices=get_args(Convolution),
+        default="auto",
+        help="how target vta computes windows of several taps: with all inputs of a window on "
+        "chip, as a product of a matrix that the host makes, or tap by tap; auto, the default, by "
+        "modelled time",
     )
     add_shapes(group)
 
@@ -170,6 +179,7 @@ def build_options(arguments: argparse.Namespace, target: str) -> BuildOptions:
         scheme_of(arguments, target),
         quantize=arguments.quantize,
         board=arguments.board,
+        convolution=arguments.convolution,
         io=getattr(arguments, "io", "model"),
         prune=arguments.prune,
         encoding=arguments.encoding,

@@ -7,7 +7,7 @@ Every tool that compiles goes through here, so that `ceras-verify` checks exactl
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ceras_ir.transforms.encode_weights import EncodingChoice
     from ceras_ir.transforms.quantize import QuantizePass
     from ceras_ir.transforms.set_silu import Silu
+
+Convolution = Literal["auto", "direct", "im2col", "kn2row"]
+"""How target vta computes convolutions."""
 
 TARGETS = ("c", "arduino", "nnet", "vta", "onnx")
 """What `--target` takes."""
@@ -78,6 +81,8 @@ class BuildOptions:
     """Which layers keep more than int8."""
     weights: "Weights" = "source"
     """Where the constants of target c are; see `COptions`."""
+    convolution: Convolution = "auto"
+    """How target vta computes convolutions; see the passes `im2col` and `schedule-tiles`."""
     emit_hls: bool = False
     """Whether target nnet also writes its FPGA side as a C++ project."""
 
@@ -125,6 +130,8 @@ class BuildOptions:
             raise UsageError("--calibrate is for quantization, and --quantize none forbids it")
         if self.weights != "source" and self.target != "c":
             raise UsageError(f"--weights is for target c, not {self.target}")
+        if self.convolution != "auto" and self.target != "vta":
+            raise UsageError(f"--convolution is for target vta, not {self.target}")
         if self.emit_hls and self.target != "nnet":
             raise UsageError(f"--emit-hls is for target nnet, not {self.target}")
         if self.encoding is not None and self.target not in ENCODING_TARGETS:
@@ -258,7 +265,7 @@ def target_stages(options: BuildOptions) -> list[Stage]:
                     "memory",
                     (
                         ReorderForMemoryPass(io=True, alignment=64),
-                        AllocateBlocksPass(io=True, alignment=64, in_slices=True),
+                        AllocateBlocksPass(io=True, alignment=64, in_slices=True, target="nnet"),
                     ),
                 ),
             ]
@@ -266,14 +273,22 @@ def target_stages(options: BuildOptions) -> list[Stage]:
             from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
             from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
             from ceras_ir.transforms.fold_packing import FoldPackingPass
+            from ceras_ir.transforms.im2col import Im2colPass
             from ceras_ir.transforms.space_to_depth import SpaceToDepthPass
             from ceras_ir.transforms.tile import TilePass
 
             board = options.board or DEFAULT_BOARD_NAME
+            match asked := options.convolution:
+                case "im2col":
+                    reshaping, windows = (Im2colPass("im2col", board),), "auto"
+                case "auto":
+                    reshaping, windows = (SpaceToDepthPass(), Im2colPass(board=board)), "auto"
+                case _:
+                    reshaping, windows = (SpaceToDepthPass(),), asked
             return [
-                Stage("placed graph", (SpaceToDepthPass(), PlacePass(target="vta", board=board))),
+                Stage("placed graph", (*reshaping, PlacePass(target="vta", board=board))),
                 Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
-                Stage("tile", (TilePass(board=board),)),
+                Stage("tile", (TilePass(board=board, convolution=windows),)),
                 Stage("memory", (AllocateBlocksPass(alignment=256),)),
             ]
         case "onnx":

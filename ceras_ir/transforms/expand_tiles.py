@@ -1,6 +1,8 @@
 """Turn scheduled contractions into loops over blocks in scratchpads."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import TypeVar
 
 from xdsl.context import Context
@@ -62,7 +64,7 @@ class ExpandTilesPass(ModulePass):
                 raise UnsupportedError(
                     f"unsupported schedule {contraction.schedule} on '{self.board}': {reason}"
                 )
-            (S3Expansion if s3 else _Expansion)(contraction, shape, blocks).build()
+            (S3Expansion if s3 else _Expansion)(contraction, blocks.view(shape), blocks).build()
             contraction.detach()
             contraction.erase()
 
@@ -75,6 +77,17 @@ def _fitting(op: Operation, sizes: Sizes | None) -> Sizes:
     if sizes is None:
         raise UnsupportedError(f"unsupported '{op.name}': no block of it fits the board's buffers")
     return sizes
+
+
+@dataclass(frozen=True, eq=False)
+class _Reduction:
+    """A K-block: `size` blocks of input channels from `k` on, for `tap` of the window."""
+
+    k: Index
+    size: int
+    at: Index
+    """Where it is among all, in blocks."""
+    tap: tuple[Index, Index] = (0, 0)
 
 
 class _Expansion:
@@ -90,13 +103,18 @@ class _Expansion:
         plane, result = (c.height, c.width), (c.rows, c.columns)
         if self.c.is_flat:
             plane, result = plane[1:], result[1:]
-        images = (*outer, c.kblocks, *plane, tile.LANES)
+        images = (*outer, c.input_blocks, *plane, tile.LANES)
         results = (*outer, c.nblocks, *result, tile.LANES)
         self.input = self._view(op.input, images)
         self.output = self._view(op.output, results)
         self.residual = None if op.residual is None else self._view(op.residual, results)
-        tiles = (c.groups * c.nblocks, c.kblocks * c.taps, tile.LANES, tile.LANES)
-        self.weights = self._view(op.weights, tiles)
+        outputs = c.groups * c.nblocks
+        tiles: tuple[int, ...] = (outputs, c.kblocks * c.taps)
+        if c.is_by_taps:
+            tiles = (outputs, c.input_blocks, prod(c.spread))
+            if blocks.kblock == c.input_blocks:
+                tiles = (outputs * c.input_blocks, prod(c.spread))
+        self.weights = self._view(op.weights, (*tiles, tile.LANES, tile.LANES))
         self._allocate()
 
     def _view(self, value: SSAValue, shape: tuple[int, ...]) -> SSAValue:
@@ -178,26 +196,40 @@ class _Expansion:
         return rotate.buffer
 
     def _load_weights(
-        self, buffer: SSAValue, at_k: Index, n: Index, nblock: int, k: Index, kblock: int
+        self, buffer: SSAValue, at_k: Index, n: Index, nblock: int, part: _Reduction
     ) -> None:
         """A K-block of weights, to block `at_k` of `buffer`."""
-        at, taps = self.at, self.c.taps
-        start = [at.value(self._channel(n)), at.value(at.product(k, taps))]
-        target = at.values(at.product(at_k, self.b.nblock * taps))
-        at.add(tile.LoadOp(self.weights, start, buffer, target, (nblock, kblock * taps)))
+        at, c, taps = self.at, self.c, self.c.taps
+        first, target = self._channel(n), at.product(at_k, self.b.nblock * taps)
+        if not c.is_by_taps:
+            start = [at.value(first), at.value(at.product(part.k, taps))]
+            box = (nblock, part.size * taps)
+            at.add(tile.LoadOp(self.weights, start, buffer, at.values(target), box))
+            return
+        tap = at.value(at.sum(at.product(part.tap[0], c.spread[1]), part.tap[1]))
+        if part.size == c.input_blocks:
+            start = [at.value(at.product(first, part.size)), tap]
+            box = (nblock * part.size, 1)
+            at.add(tile.LoadOp(self.weights, start, buffer, at.values(target), box))
+            return
+        with at.loop(0, nblock) as i:
+            start = [at.value(at.sum(first, i)), at.value(part.k), tap]
+            place = at.values(at.sum(target, at.product(i, part.size)))
+            at.add(tile.LoadOp(self.weights, start, buffer, place, (part.size, 1)))
 
     def _load_inputs(
-        self, buffer: SSAValue, at_k: Index, batch: Index, y: Index, x: Index, k: Index, kblock: int
+        self, buffer: SSAValue, at_k: Index, batch: Index, y: Index, x: Index, part: _Reduction
     ) -> None:
         """A K-block of inputs, to block `at_k` of `buffer`."""
-        at, c = self.at, self.c
-        column = at.sum(at.product(x, c.strides[1]), -c.padding[1])
+        at, c, k, kblock = self.at, self.c, part.k, part.size
+        down, right = (at.product(i, d) for i, d in zip(part.tap, c.dilations, strict=True))
+        column = at.sum(at.sum(at.product(x, c.strides[1]), right), -c.padding[1])
         if self.c.is_flat:
             start = [at.value(i) for i in (*self._image(batch), k, column)]
             box = (kblock, self.window[1])
             at.add(tile.LoadOp(self.input, start, buffer, at.values(at_k), box))
             return
-        row = at.sum(at.product(y, c.strides[0]), -c.padding[0])
+        row = at.sum(at.sum(at.product(y, c.strides[0]), down), -c.padding[0])
         with at.loop(0, kblock) as i:
             start = [at.value(j) for j in (*self._image(batch), at.sum(k, i), row, column)]
             target = at.values(at.sum(at_k, i))
@@ -217,23 +249,40 @@ class _Expansion:
         One M-block and N-block: all of K, then the epilogue. `inputs` or `weights` is what stays
         over the inner loop over blocks; the first block of that loop loads it.
         """
-        at, c, b = self.at, self.c, self.b
+        at, b = self.at, self.b
         acc = self._rotate(self.acc_ring)
         at.add(tile.ClearOp(acc, [], nblock * b.positions))
         if self.residual is not None:
             self._add_residual(self.residual, acc, batch, y, x, n, nblock)
-        for k, kblock in at.blocks(c.kblocks, b.kblock):
-            inp, inp_at = (inputs, k) if inputs else (self._rotate(self.inp_ring), 0)
-            wgt, wgt_at = (weights, k) if weights else (self._rotate(self.wgt_ring), 0)
+        for part in self._reductions():
+            inp, inp_at = (inputs, part.at) if inputs else (self._rotate(self.inp_ring), 0)
+            wgt, wgt_at = (weights, part.at) if weights else (self._rotate(self.wgt_ring), 0)
             if inputs is None or not isinstance(n, int) or n == 0:
                 with at.when_zero(*((n,) if inputs else ())):
-                    self._load_inputs(inp, inp_at, batch, y, x, k, kblock)
+                    self._load_inputs(inp, inp_at, batch, y, x, part)
             with at.when_zero(*((batch, y, x) if weights else ())):
-                self._load_weights(wgt, wgt_at, n, nblock, k, kblock)
-            self._gemm(acc, (inp, inp_at), (wgt, wgt_at), nblock, kblock)
+                self._load_weights(wgt, wgt_at, n, nblock, part)
+            self._gemm(acc, (inp, inp_at), (wgt, wgt_at), nblock, part.size)
         for i, size in at.blocks(nblock, b.drain or nblock):
             self.epilogue.finish(acc, i, self._channel(at.sum(n, i)), size)
             self._store(acc, i, batch, y, x, n, size)
+
+    def _reductions(self) -> Iterator[_Reduction]:
+        """Every K-block; with kn2row those of one tap after the other."""
+        at, c, b = self.at, self.c, self.b
+        if not c.is_by_taps:
+            for k, size in at.blocks(c.kblocks, b.kblock):
+                yield _Reduction(k, size, k)
+            return
+        kh, kw = c.spread
+        with (
+            at.loop(0, kh) as i,
+            at.loop(0, kw) as j,
+            at.loop(0, c.input_blocks, b.kblock) as k,
+        ):
+            tap = at.sum(at.product(i, kw), j)
+            where = at.sum(at.product(tap, c.input_blocks), k)
+            yield _Reduction(k, b.kblock, where, (i, j))
 
     def _store(
         self, acc: SSAValue, i: Index, batch: Index, y: Index, x: Index, n: Index, count: int

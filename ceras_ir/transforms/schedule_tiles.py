@@ -10,7 +10,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.analysis.blocks import Blocks, longest_row
 from ceras_ir.analysis.contraction import Contraction, contraction_of
 from ceras_ir.analysis.s3 import S3Blocks, s3_misfit
-from ceras_ir.analysis.tiling import Limits, best_blocks
+from ceras_ir.analysis.tiling import Convolution, Limits, best_blocks
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.dialects import tile
@@ -25,6 +25,8 @@ class ScheduleTilesPass(ModulePass):
 
     `schedule=auto` overlaps transfers with computation; `serial` has one buffer of each kind;
     `alg1`, `alg2` and `alg3` are S3's loop nests, for matrix products only.
+    `convolution=direct` loads what all taps of windows need, `kn2row` shifted inputs for one tap
+    after the other wherever a schedule of that kind fits; `auto` takes what is cheaper.
     `mblock` (output positions, at most), `kblock` and `nblock` (channels) fix block sizes.
     Changes no value: a schedule is a promise about order only.
     """
@@ -36,6 +38,7 @@ class ScheduleTilesPass(ModulePass):
     kblock: int | None = None
     nblock: int | None = None
     board: str = "zcu102"
+    convolution: Convolution = "auto"
 
     def __post_init__(self) -> None:
         for field in ("mblock", "kblock", "nblock"):
@@ -60,7 +63,8 @@ class ScheduleTilesPass(ModulePass):
     def _blocks(self, shape: Contraction, board: VtaBoard) -> Blocks | None:
         sizes = (self.mblock, _vectors(self.kblock), _vectors(self.nblock))
         if self.schedule in ("auto", "serial"):
-            return best_blocks(shape, board, Limits(*sizes, self.schedule == "serial"))
+            limits = Limits(*sizes, self.schedule == "serial", self.convolution)
+            return best_blocks(shape, board, limits)
         blocks = S3Blocks(tile.Order(self.schedule), *sizes).blocks(shape, board)
         if reason := s3_misfit(shape, blocks, board):
             raise UnsupportedError(f"unsupported schedule={self.schedule}: {reason}")

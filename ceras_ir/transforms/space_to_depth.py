@@ -6,12 +6,11 @@ from math import prod
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LANES
+from ceras_ir.transforms.reshaped_convolution import inserting_before, replace_convolution
 
 Pair = tuple[int, int]
 
@@ -84,13 +83,7 @@ def _axes(op: graph.Conv2dOp) -> tuple[_Axis, _Axis] | None:
 
 def _rewrite(op: graph.Conv2dOp, y: _Axis, x: _Axis) -> None:
     n, h, w, c = graph.shape_of(op.input)
-    at = InsertPoint.before(op)
-
-    def insert(new: graph.GraphOperation) -> SSAValue:
-        new.location = op.location
-        Rewriter.insert_op(new, at)
-        return new.output
-
+    insert = inserting_before(op)
     split = (n, h // y.stride, y.stride, w // x.stride, x.stride, c)
     value = insert(graph.ReshapeOp(op.input, split))
     value = insert(graph.TransposeOp(value, (0, 1, 3, 2, 4, 5)))
@@ -103,25 +96,6 @@ def _rewrite(op: graph.Conv2dOp, y: _Axis, x: _Axis) -> None:
     wide = np.zeros((o, y.kernel * y.stride, x.kernel * x.stride, c), weights.dtype)
     wide[:, y.offset : y.offset + kh, x.offset : x.offset + kw] = weights
     tiles = wide.reshape(o, y.kernel, y.stride, x.kernel, x.stride, c)
-    sorted_weights = np.ascontiguousarray(tiles.transpose(0, 1, 3, 2, 4, 5))
-    new_weights = sorted_weights.reshape(o, y.kernel, x.kernel, depth)
-    constant = graph.ConstantOp.from_array(new_weights, graph.element_of(op.weights))
-    new = graph.Conv2dOp(
-        value,
-        insert(constant),
-        op.bias,
-        op.residual,
-        result_element=graph.element_of(op.result),
-        padding=(y.before, x.before, y.after, x.after),
-        activation=op.activation,
-        requant=op.requant,
-        residual_shift=op.residual_left_shift if op.residual_shift is not None else None,
-    )
-    new.attributes.update(op.attributes)
-    old_weights = op.weights.owner
-    op.result.replace_all_uses_with(insert(new))
-    op.detach()
-    op.erase()
-    if isinstance(old_weights, Operation) and not old_weights.results[0].uses:
-        old_weights.detach()
-        old_weights.erase()
+    sorted_weights = tiles.transpose(0, 1, 3, 2, 4, 5).reshape(o, y.kernel, x.kernel, depth)
+    padding = (y.before, x.before, y.after, x.after)
+    replace_convolution(op, insert, value, sorted_weights, padding)

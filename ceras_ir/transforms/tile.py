@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from xdsl.passes import ModulePass
 
+from ceras_ir.analysis.tiling import Convolution
 from ceras_ir.transforms.expand_tiles import ExpandTilesPass
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.transforms.schedule_tiles import Schedule, ScheduleTilesPass
@@ -20,10 +21,11 @@ class TilePass(PipelinePass):
     kblock: int | None = None
     nblock: int | None = None
     board: str = "zcu102"
+    convolution: Convolution = "auto"
 
     def passes(self) -> tuple[ModulePass, ...]:
         blocks = (self.mblock, self.kblock, self.nblock)
         return (
-            ScheduleTilesPass(self.schedule, *blocks, self.board),
+            ScheduleTilesPass(self.schedule, *blocks, self.board, self.convolution),
             ExpandTilesPass(self.board),
         )

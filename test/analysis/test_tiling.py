@@ -22,6 +22,8 @@ SHAPES = [
     Contraction(1, 32, 1, 1, 63, 1, 1),
     Contraction(1, 8, 28, 28, 16, 14, 14, strides=(2, 2)),
     Contraction(1, 64, 1, 4096, 64, 1, 4096),
+    replace(CONV, padding=(12, 12, 12, 12), dilations=(12, 12)).by_taps(),
+    Contraction(2, 3, 23, 9, 4, 12, 5, (2, 5), (2, 3), (1, 4, 1, 4), (1, 2)).by_taps(),
 ]
 
 

@@ -41,6 +41,7 @@ class ScheduleAttr(ParametrizedAttribute):
     With `resident`, the operand that the inner loop over blocks does not change (weights for
     `nmk`, inputs for `mnk`) stays on chip although it comes in several K-blocks. With `drain`,
     results leave in groups of so many output vectors, each as soon as it is ready; 0 is all.
+    With `kn2row`, K-blocks are of one tap of the window each, whose inputs are loaded shifted.
     """
 
     name = "tile.schedule"
@@ -64,6 +65,7 @@ class ScheduleAttr(ParametrizedAttribute):
     order: StringAttr
     resident: IntAttr
     drain: IntAttr
+    kn2row: IntAttr
 
     def __init__(
         self,
@@ -75,6 +77,7 @@ class ScheduleAttr(ParametrizedAttribute):
         order: Order = Order.NMK,
         resident: bool = False,
         drain: int = 0,
+        kn2row: bool = False,
     ):
         integers = (rows, columns, kblock, nblock, *stages)
         super().__init__(
@@ -82,6 +85,7 @@ class ScheduleAttr(ParametrizedAttribute):
             StringAttr(order.value),
             IntAttr(int(resident)),
             IntAttr(drain),
+            IntAttr(int(kn2row)),
         )
 
     @property
@@ -118,15 +122,17 @@ class ScheduleAttr(ParametrizedAttribute):
             parser.parse_keyword("order")
             parser.parse_punctuation("=")
             values.append(StringAttr(parser.parse_identifier()))
-            resident, drain = 0, 0
+            resident, drain, kn2row = 0, 0, 0
             while parser.parse_optional_punctuation(","):
                 if parser.parse_optional_keyword("resident"):
                     resident = 1
+                elif parser.parse_optional_keyword("kn2row"):
+                    kn2row = 1
                 else:
                     parser.parse_keyword("drain")
                     parser.parse_punctuation("=")
                     drain = parser.parse_integer()
-        return [*values, IntAttr(resident), IntAttr(drain)]
+        return [*values, IntAttr(resident), IntAttr(drain), IntAttr(kn2row)]
 
     def print_parameters(self, printer: Printer) -> None:
         fields = [f"{f} = {v}" for f, v in zip(self.FIELDS, self.integers, strict=True)]
@@ -135,4 +141,6 @@ class ScheduleAttr(ParametrizedAttribute):
             fields.append("resident")
         if self.drain.data:
             fields.append(f"drain = {self.drain.data}")
+        if self.kn2row.data:
+            fields.append("kn2row")
         printer.print_string(f"<{', '.join(fields)}>")

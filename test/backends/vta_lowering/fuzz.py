@@ -22,13 +22,16 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_layer
 from backends.vta_lowering.random_networks import random_board, random_chain
 from backends.vta_lowering.test_pooling import expected, pooled
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.analysis.tiling import Convolution
 from ceras_ir.backends.vta.cosimulation import run_on_vta
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.rules import why_not
 from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.interpreters.network import Array
+from ceras_ir.transforms.im2col import Im2colPass
 from ceras_ir.transforms.schedule_tiles import Schedule
 from ceras_ir.transforms.tile import TilePass
 
@@ -41,10 +44,11 @@ def random_tile(rng: np.random.Generator, board: str, layer: Layer | None = None
         algorithms: tuple[Schedule, ...] = ("alg1", "alg2", "alg3")
         if rng.random() < 0.4:
             return TilePass(algorithms[int(rng.integers(3))], board=board)
+    way: Convolution = "kn2row" if rng.random() < 0.25 else "auto"
     if rng.random() < 0.5:
-        return TilePass(board=board)
+        return TilePass(board=board, convolution=way)
     m, k, n = (int(v) for v in rng.integers(1, (41, 5, 6)))
-    return TilePass("serial" if rng.random() < 0.3 else "auto", m, 16 * k, 16 * n, board)
+    return TilePass("serial" if rng.random() < 0.3 else "auto", m, 16 * k, 16 * n, board, way)
 
 
 def random_pooling(rng: np.random.Generator) -> Case | None:
@@ -81,6 +85,8 @@ def run_case(seed: int, folder: Path, runner: str | None) -> tuple[str, VtaImage
     else:
         layer = random_layer(seed)
         case = layer.module(), layer.inputs, layer.expected()
+        if rng.random() < 0.1:
+            Im2colPass("im2col").apply(Context(), case[0])
     try:
         image = check_all_levels(*case, random_tile(rng, board, layer))
     except UnsupportedError:

@@ -177,3 +177,20 @@ func.func @average(%x: memref<1x3x2x3x16xi8, "dram">, %w: memref<2x16x16xi8, "dr
   tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 3>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, addend = 65534, shift = 18, low = 0, high = 127} : memref<1x3x2x3x16xi8, "dram">, memref<2x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x3x1x1x16xi8, "dram">
   func.return
 }
+
+// -----
+
+// kn2row: the taps are loops around blocks of K, and of either operand only a tap's part is loaded.
+// CHECK-LABEL: func.func @taps(
+// CHECK:         %[[W:.*]] = tile.view %{{.*}} to memref<1x2x9x16x16xi8, "dram">
+// CHECK:         tile.clear %[[A:.*]][]
+// CHECK-NEXT:    scf.for %[[I:.*]] =
+// CHECK-NEXT:      scf.for %[[J:.*]] =
+// CHECK-NEXT:        scf.for %[[K:.*]] =
+// CHECK:               tile.load %{{.*}}[%{{.*}}, %[[K]], %{{.*}}, %{{.*}}] to %[[X:.*]][] {box = array<i64: 8, 8>}
+// CHECK:               tile.load %[[W]][%{{.*}}, %[[K]], %[[T:.*]]] to %[[F:.*]][] {box = array<i64: 1, 1>}
+// CHECK:               tile.gemm %[[A]][], %[[X]][], %[[F]][] {extents = array<i64: 8, 8>
+func.func @taps(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<1x2x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x8x8x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b to %y {schedule = #tile.schedule<rows = 8, columns = 8, kblock = 1, nblock = 1, inp_stages = 2, wgt_stages = 2, acc_stages = 1, order = nmk, kn2row>, strides = array<i64: 1, 1>, padding = array<i64: 2, 2, 2, 2>, dilations = array<i64: 2, 2>, shift = 7, low = 0, high = 127} : memref<1x2x8x8x16xi8, "dram">, memref<1x2x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x8x8x16xi8, "dram">
+  func.return
+}

@@ -1,6 +1,7 @@
 // RUN: ceras-opt %s --schedule-tiles | filecheck %s --check-prefixes=CHECK,AUTO
 // RUN: ceras-opt %s --schedule-tiles --schedule-tiles="schedule=serial" | filecheck %s --check-prefixes=CHECK,AUTO
 // RUN: ceras-opt %s --schedule-tiles="schedule=serial mblock=60 kblock=40 nblock=16 board=pynq" | filecheck %s --check-prefixes=CHECK,FIXED
+// RUN: ceras-opt %s --schedule-tiles="convolution=kn2row" | filecheck %s --check-prefixes=CHECK,KN2ROW
 // RUN: not ceras-opt %s --schedule-tiles="mblock=3136" 2>&1 | filecheck %s --check-prefix=LARGE
 // RUN: not ceras-opt %s --schedule-tiles="kblock=0" 2>&1 | filecheck %s --check-prefix=ZERO
 // RUN: not ceras-opt %s --schedule-tiles="schedule=alg3" 2>&1 | filecheck %s --check-prefix=ALG3
@@ -23,5 +24,14 @@ func.func @conv(%x: memref<1x4x56x56x16xi8, "dram">, %w: memref<4x4x3x3x16x16xi8
 // CHECK: schedule = #tile.schedule<rows = 1, columns = 9, kblock = 4, nblock = 1, inp_stages = 2, wgt_stages = 1, acc_stages = 2, order = nmk>
 func.func @scheduled(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<1x4x1x1x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x1x9x16xi8, "dram">) {
   tile.conv2d %x, %w, %b to %y {schedule = #tile.schedule<rows = 1, columns = 9, kblock = 4, nblock = 1, inp_stages = 2, wgt_stages = 1, acc_stages = 2, order = nmk>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x1x9x16xi8, "dram">, memref<1x4x1x1x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x1x9x16xi8, "dram">
+  func.return
+}
+
+// kn2row where a schedule of that kind fits: not for windows of one position, as above.
+// CHECK-LABEL: func.func @dilated(
+// AUTO:   schedule = #tile.schedule<{{.*}}
+// KN2ROW: schedule = #tile.schedule<{{.*}}kn2row>
+func.func @dilated(%x: memref<1x2x40x40x16xi8, "dram">, %w: memref<2x2x3x3x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %y: memref<1x2x40x40x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 9, 9, 9, 9>, dilations = array<i64: 9, 9>, shift = 7, low = 0, high = 127} : memref<1x2x40x40x16xi8, "dram">, memref<2x2x3x3x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x40x40x16xi8, "dram">
   func.return
 }

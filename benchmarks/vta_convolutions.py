@@ -1,0 +1,72 @@
+"""
+Ways to convolve on VTA: thousands of cycles with whole windows, after space-to-depth, tap by tap
+(kn2row), and as a product of the matrix of windows (im2col), which the host makes.
+
+    python benchmarks/vta_convolutions.py [--board pynq]
+"""
+
+import argparse
+
+from vta_layers import convolution, lowered
+from xdsl.context import Context
+from xdsl.passes import ModulePass
+
+from ceras_ir.analysis.tiling import Convolution
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.convolution_costs import host_microseconds, im2col_pays
+from ceras_ir.backends.vta.timed_simulator import simulate_time
+from ceras_ir.dialects import graph
+from ceras_ir.transforms.im2col import Im2colPass
+from ceras_ir.transforms.space_to_depth import SpaceToDepthPass
+from ceras_ir.transforms.tile import TilePass
+
+LAYERS = (
+    (224, (3, 64), 7, 2, 1),
+    (224, (3, 32), 3, 1, 1),
+    (28, (1, 8), 5, 1, 1),
+    (64, (3, 64), 7, 1, 1),
+    (56, (64, 64), 3, 1, 1),
+    (56, (64, 128), 3, 2, 1),
+    (56, (64, 64), 3, 1, 12),
+    (33, (256, 256), 3, 1, 12),
+    (14, (128, 128), 5, 1, 1),
+)
+"""Rows and columns, channels, window, stride, dilation."""
+
+WAYS: tuple[tuple[ModulePass | None, Convolution], ...] = (
+    (None, "direct"),
+    (SpaceToDepthPass(), "direct"),
+    (None, "kn2row"),
+    (Im2colPass("im2col"), "direct"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="ways to convolve on VTA")
+    parser.add_argument("--board", default="pynq")
+    name = parser.parse_args().board
+    board = load_board(name)
+    print("| layer | direct | space-to-depth | kn2row | im2col | + host | chosen |")
+    print(f"|{'---|' * 7}")
+    for size, channels, kernel, stride, dilation in LAYERS:
+        cycles: list[int] = []
+        for before, way in WAYS:
+            module = convolution(size, channels, kernel, stride, dilation)
+            if before is not None:
+                before.apply(Context(), module)
+            (launch,) = lowered(module, TilePass(board=name, convolution=way)).launches
+            cycles.append(simulate_time(launch.program.instructions, board).cycles)
+        module = convolution(size, channels, kernel, stride, dilation)
+        conv = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
+        host = host_microseconds(conv, board) * board.clock
+        cells = [
+            f"{kernel}x{kernel}/{stride}, {channels[0]} to {channels[1]}, {size} x {size}"
+            + (f", dilated by {dilation}" if dilation > 1 else ""),
+            *(f"{count / 1000:.1f}" for count in (*cycles, host)),
+            "im2col" if im2col_pays(conv, board) else "on VTA",
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+// RUN: ceras-opt %s --im2col="convolution=im2col" --split-input-file | filecheck %s --check-prefixes=CHECK,ALL
+// RUN: ceras-opt %s --im2col="convolution=im2col" --im2col="convolution=im2col" --split-input-file | filecheck %s --check-prefixes=CHECK,ALL
+// RUN: ceras-opt %s --im2col --split-input-file | filecheck %s --check-prefixes=CHECK,COST
+
+// A window of 2x2 with stride 2 below one row of padding: rows 0 1 2 3 of the padded image, then
+// columns, then the taps of a window side by side. By cost it stays: the host takes longer.
+// CHECK-LABEL: func.func @stem(
+// ALL-NEXT:      %[[P:.*]] = graph.pad "constant" %{{.*}} {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 0, 0, 0>
+// ALL-NEXT:      %[[R:.*]] = graph.gather %[[P]] {axis = 1 : i64, indices = array<i64: 0, 1, 2, 3>}
+// ALL-NEXT:      %[[S:.*]] = graph.reshape %[[R]] {{.*}} -> tensor<1x2x2x4x2x
+// ALL-NEXT:      %[[C:.*]] = graph.gather %[[S]] {axis = 3 : i64, indices = array<i64: 0, 1, 2, 3>}
+// ALL-NEXT:      %[[D:.*]] = graph.reshape %[[C]] {{.*}} -> tensor<1x2x2x2x2x2x
+// ALL-NEXT:      %[[T:.*]] = graph.transpose %[[D]] {permutation = array<i64: 0, 1, 3, 2, 4, 5>}
+// ALL-NEXT:      %[[X:.*]] = graph.reshape %[[T]] {{.*}} -> tensor<1x2x2x8x
+// ALL-NEXT:      %[[W:.*]] = graph.constant dense<{{\[\[\[\[}}1, 2, 3, 4, 5, 6, 7, 8]]]]> : tensor<1x1x1x8xi8>
+// ALL-NEXT:      %[[Y:.*]] = graph.conv2d %[[X]], %[[W]] {requant
+// ALL-NEXT:      func.return %[[Y]]
+// COST-NOT:      graph.gather
+func.func @stem(%x: tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<[[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]]> : tensor<1x2x2x2xi8> : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, padding = array<i64: 1, 0, 0, 0>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// A window of one position is its own matrix; channels in groups have one each, and floats are not VTA's.
+// CHECK-LABEL: func.func @others(
+// CHECK-NOT:     graph.gather
+func.func @others(%x: tensor<1x3x3x2x!quant.uniform<i8:f32, 0.5>>, %f: tensor<1x3x3x2xf32>) -> (tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1xf32>) {
+  %w = graph.constant dense<1> : tensor<1x1x1x2xi8> : tensor<1x1x1x2x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x3x3x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x1x1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  %v = graph.constant dense<1> : tensor<2x2x2x1xi8> : tensor<2x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  %z = graph.conv2d %x, %v {groups = 2 : i64, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x3x3x2x!quant.uniform<i8:f32, 0.5>>, tensor<2x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
+  %u = graph.constant dense<1.0> : tensor<1x2x2x2xf32> : tensor<1x2x2x2xf32>
+  %g = graph.conv2d %f, %u : (tensor<1x3x3x2xf32>, tensor<1x2x2x2xf32>) -> tensor<1x2x2x1xf32>
+  func.return %y, %z, %g : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1xf32>
+}
