@@ -74,7 +74,7 @@ def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples
             f"no input is named '{unknown[0]}'; the network has {', '.join(names)}", path
         )
     result: dict[str, Array] = {}
-    batched = True
+    batched = bool(inputs)
     for tensor in inputs:
         name, shape = tensor.name, tensor.shape
         if name not in arrays:
@@ -119,6 +119,16 @@ def join(results: Sequence[Mapping[str, Array]], samples: Samples) -> dict[str, 
         else:
             joined[name] = np.stack(parts)
     return joined
+
+
+def as_declared(arrays: Mapping[str, Array], outputs: Sequence[TensorInfo]) -> dict[str, Array]:
+    """Results in the types that the model declares."""
+    types = {tensor.name: tensor.model_dtype for tensor in outputs}
+    with np.errstate(over="ignore"):  # A float16 beyond its range is infinite.
+        return {
+            name: array if (other := types.get(name)) is None else array.astype(other)
+            for name, array in arrays.items()
+        }
 
 
 def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:

@@ -8,6 +8,8 @@ from xdsl.traits import SymbolTable
 from ceras_ir.diagnostics import InputError
 
 NAME = "graph.name"
+MODEL_TYPE = "graph.model_type"
+"""The numpy type that the user's file gives an end of the network, where it is not the value's."""
 
 
 def main_function(module: ModuleOp) -> FuncOp:
@@ -25,12 +27,15 @@ def result_values(main: FuncOp) -> tuple[SSAValue, ...]:
     return tuple(last.arguments)
 
 
+def _texts(attributes: ArrayAttr[DictionaryAttr] | None, count: int, key: str) -> list[str | None]:
+    """An attribute of every argument or result, None where it is absent."""
+    found = [None if attributes is None else attributes.data[i].data.get(key) for i in range(count)]
+    return [text.data if isinstance(text, StringAttr) else None for text in found]
+
+
 def _names(attributes: ArrayAttr[DictionaryAttr] | None, count: int, default: str) -> list[str]:
-    names: list[str] = []
-    for i in range(count):
-        name = None if attributes is None else attributes.data[i].data.get(NAME)
-        names.append(name.data if isinstance(name, StringAttr) else f"{default}{i}")
-    return names
+    names = _texts(attributes, count, NAME)
+    return [f"{default}{i}" if name is None else name for i, name in enumerate(names)]
 
 
 def input_names(main: FuncOp) -> list[str]:
@@ -41,3 +46,13 @@ def input_names(main: FuncOp) -> list[str]:
 def output_names(main: FuncOp) -> list[str]:
     """The model's own names of its outputs, in order; `output0` and so on without names."""
     return _names(main.res_attrs, len(main.function_type.outputs), "output")
+
+
+def input_model_types(main: FuncOp) -> list[str | None]:
+    """The float types of the model's inputs, in order, where they are not those of the values."""
+    return _texts(main.arg_attrs, len(main.body.block.args), MODEL_TYPE)
+
+
+def output_model_types(main: FuncOp) -> list[str | None]:
+    """The float types of the model's outputs, in order, where they are not those of the values."""
+    return _texts(main.res_attrs, len(main.function_type.outputs), MODEL_TYPE)

@@ -15,7 +15,13 @@ import numpy as np
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.hints import isa
 
-from ceras_ir.analysis.network import input_names, output_names, result_values
+from ceras_ir.analysis.network import (
+    input_model_types,
+    input_names,
+    output_model_types,
+    output_names,
+    result_values,
+)
 from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects.graph import numpy_dtype, tensor_type
 from ceras_ir.dialects.graph.operation import Tensor
@@ -54,14 +60,17 @@ class TensorInfo:
     scale: float | None = None
     """Of a quantized tensor: real = scale * (stored - zero_point)."""
     zero_point: int = 0
+    model_dtype: str | None = None
+    """What the model declares instead, where that is a float of another width."""
 
     @classmethod
-    def of(cls, name: str, kind: Tensor) -> "TensorInfo":
+    def of(cls, name: str, kind: Tensor, model_dtype: str | None = None) -> "TensorInfo":
         element = kind.element_type
         dtype = numpy_dtype(element).name
         if isinstance(element, UniformType) and not element.is_per_axis:
             return cls(name, kind.get_shape(), dtype, element.scale, element.zero_point)
-        return cls(name, kind.get_shape(), dtype)
+        other = model_dtype if dtype == "float32" else None
+        return cls(name, kind.get_shape(), dtype, model_dtype=other)
 
     @property
     def size(self) -> int:
@@ -77,6 +86,8 @@ class TensorInfo:
         entry["dtype"] = self.dtype
         if self.scale is not None:
             entry |= {"scale": self.scale, "zero_point": self.zero_point}
+        if self.model_dtype is not None:
+            entry["model_dtype"] = self.model_dtype
         return entry
 
     @classmethod
@@ -84,7 +95,7 @@ class TensorInfo:
         """The inverse of `to_json`; an `InputError` for anything else."""
         name, dtype = entry.get("name"), entry.get("dtype")
         scale, point = entry.get("scale"), entry.get("zero_point", 0)
-        shape = entry.get("shape")
+        shape, model_dtype = entry.get("shape"), entry.get("model_dtype")
         if (
             isinstance(name, str)
             and isa(shape, list[int])
@@ -92,8 +103,10 @@ class TensorInfo:
             and dtype in DTYPES
             and isinstance(scale, float | None)
             and isinstance(point, int)
+            and (model_dtype is None or model_dtype in MODEL_DTYPES)
         ):
-            return cls(name, tuple(shape), str(dtype), scale, point)
+            model_dtype = None if model_dtype is None else str(model_dtype)
+            return cls(name, tuple(shape), str(dtype), scale, point, model_dtype)
         raise InputError(f"not a tensor's entry of a manifest: {dict(entry)}")
 
 
@@ -102,19 +115,26 @@ DTYPES = (
 )
 """The types that tensors are stored in."""
 
+MODEL_DTYPES = ("float16", "float64")
+"""The other types that a model may give a float32 tensor."""
+
 
 def network_inputs(main: FuncOp) -> list[TensorInfo]:
     """The inputs of a network, in order."""
-    pairs: Sequence[tuple[str, Tensor]] = [
-        (name, tensor_type(value))
-        for name, value in zip(input_names(main), main.body.block.args, strict=True)
+    ends: Sequence[tuple[str, Tensor, str | None]] = [
+        (name, tensor_type(value), model_type)
+        for name, value, model_type in zip(
+            input_names(main), main.body.block.args, input_model_types(main), strict=True
+        )
     ]
-    return [TensorInfo.of(name, kind) for name, kind in pairs]
+    return [TensorInfo.of(*end) for end in ends]
 
 
 def network_outputs(main: FuncOp) -> list[TensorInfo]:
     """The outputs of a network, in order."""
     return [
-        TensorInfo.of(name, tensor_type(value))
-        for name, value in zip(output_names(main), result_values(main), strict=True)
+        TensorInfo.of(name, tensor_type(value), model_type)
+        for name, value, model_type in zip(
+            output_names(main), result_values(main), output_model_types(main), strict=True
+        )
     ]

@@ -12,6 +12,7 @@ from ceras_ir.driver.options import EXIT_STATUS, add_build_options, add_target, 
 from ceras_ir.driver.tool_parser import ToolParser
 
 if TYPE_CHECKING:
+    from ceras_ir.backends.artefacts import TensorInfo
     from ceras_ir.driver.execute import Executable
     from ceras_ir.samples import Samples
 
@@ -67,7 +68,7 @@ def _run(argv: Sequence[str]) -> int:
     if path.is_dir():
         if arguments.target is not None:
             raise UsageError("a compiled folder has its target already: leave out --target")
-        _execute_folder(path, arguments)
+        _run_folder(path, arguments)
     elif arguments.target in (None, "interp"):
         _interpret(arguments)
     else:
@@ -76,6 +77,8 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _interpret(arguments: argparse.Namespace) -> None:
+    from ceras_ir.analysis.network import main_function
+    from ceras_ir.backends.artefacts import network_outputs
     from ceras_ir.driver.context import load_context
     from ceras_ir.driver.execute import Interpreted
     from ceras_ir.driver.named_file import naming
@@ -90,12 +93,12 @@ def _interpret(arguments: argparse.Namespace) -> None:
         options = options.resolved(module)
         if options.is_quantized or options.prune is not None or options.encoding is not None:
             run_stages(load_context(), module, front_stages(options))
-        _execute(Interpreted(module), samples, arguments.outputs)
+        declared = network_outputs(main_function(module))
+        _execute(Interpreted(module), samples, declared, arguments.outputs)
 
 
 def _compile_and_execute(arguments: argparse.Namespace) -> None:
     from ceras_ir.driver.build import build
-    from ceras_ir.driver.execute import open_folder
     from ceras_ir.driver.named_file import naming
     from ceras_ir.driver.output_folder import write_artefacts
     from ceras_ir.driver.stages import read_network
@@ -107,25 +110,32 @@ def _compile_and_execute(arguments: argparse.Namespace) -> None:
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
         samples = load_samples(arguments.inputs, module)
         write_artefacts(Path(folder), build(module, options).files())
-        _execute(open_folder(Path(folder), arguments.vta_runner), samples, arguments.outputs)
+        _execute_folder(Path(folder), samples, arguments)
 
 
-def _execute_folder(folder: Path, arguments: argparse.Namespace) -> None:
+def _run_folder(folder: Path, arguments: argparse.Namespace) -> None:
     from ceras_ir.driver.build import manifest_tensors, read_manifest
-    from ceras_ir.driver.execute import open_folder
     from ceras_ir.samples import load_samples
 
     inputs = manifest_tensors(read_manifest(folder), "inputs", folder)
-    samples = load_samples(arguments.inputs, inputs)
-    executable = open_folder(folder, arguments.vta_runner)
-    _execute(executable, samples, arguments.outputs)
+    _execute_folder(folder, load_samples(arguments.inputs, inputs), arguments)
 
 
-def _execute(executable: "Executable", samples: "Samples", outputs: str) -> None:
+def _execute_folder(folder: Path, samples: "Samples", arguments: argparse.Namespace) -> None:
+    from ceras_ir.driver.build import manifest_tensors, read_manifest
+    from ceras_ir.driver.execute import open_folder
+
+    declared = manifest_tensors(read_manifest(folder), "outputs", folder)
+    _execute(open_folder(folder, arguments.vta_runner), samples, declared, arguments.outputs)
+
+
+def _execute(
+    executable: "Executable", samples: "Samples", declared: "Sequence[TensorInfo]", outputs: str
+) -> None:
     from ceras_ir.progress import progress
-    from ceras_ir.samples import join, save_arrays
+    from ceras_ir.samples import as_declared, join, save_arrays
 
     if not Path(outputs).absolute().parent.is_dir():
         raise InputError("no such folder", str(Path(outputs).parent))
     results = list(progress(executable.run(list(samples)), "running", len(samples)))
-    save_arrays(outputs, join(results, samples))
+    save_arrays(outputs, as_declared(join(results, samples), declared))

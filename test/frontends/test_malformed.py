@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_models import Attribute, Shape, conv_model, mlp, model, node, residual_block
 
-from ceras_ir.diagnostics import InputError, UnsupportedError
+from ceras_ir.diagnostics import InputError
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.frontends.onnx import import_file, import_model
 
@@ -260,16 +260,6 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
         (tmp_path / "m.onnx").write_bytes(data.replace(old, new))
         with pytest.raises(InputError, match="a name is not UTF-8 text"):
             import_file(tmp_path / "m.onnx")
-
-
-def test_float64_weights() -> None:
-    """Valid ONNX, but not a number format of ours."""
-    proto = model(
-        [node("Cast", "k", "c", to=TensorProto.DOUBLE), node("Add", "x c", "y")],
-        {"x": (2,)}, ["y"], {"k": zeros(2)}, infer=False,
-    )  # fmt: skip
-    with pytest.raises(UnsupportedError, match="convert the model to float32"):
-        import_model(proto)
 
 
 def test_listed_numbers() -> None:

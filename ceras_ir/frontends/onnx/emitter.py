@@ -74,12 +74,13 @@ class Emitter:
     # Operands of the node.
 
     def value(self, index: int) -> Value:
-        """Operand `index`."""
+        """Operand `index`; floats of any width are float32."""
         if not self.node.has_input(index):
             raise self.node.wrong(
                 f"operand {index} is missing, got {len(self.node.inputs)} operands"
             )
-        return self.values[self.node.inputs[index]]
+        value = self.values[self.node.inputs[index]]
+        return value.in_float32() if isinstance(value, Constant) else value
 
     def tensor(self, index: int) -> SSAValue:
         """Operand `index` as an IR value."""
@@ -97,6 +98,12 @@ class Emitter:
                 f"operand {index} ('{self.node.inputs[index]}') must be a constant; "
                 "make it an initializer, or fold it with a tool such as onnxsim"
             )
+        return value.load()
+
+    def stored(self, index: int) -> Array:
+        """Operand `index`, a constant, in the model's own type."""
+        value = self.values[self.node.inputs[index]]
+        assert isinstance(value, Constant)
         return value.load()
 
     def floats(self, index: int) -> NDArray[np.float32]:
@@ -164,12 +171,13 @@ class Emitter:
         """`value` in the IR: a constant becomes a `graph.constant`, once."""
         if isinstance(value, SSAValue):
             return value
+        value = value.in_float32()
         if value.key is not None and (known := self._materialized.get(value.key)):
             return known
         if (element := plain_element(value.dtype)) is None:
             raise self.node.unsupported(
                 f"'{value.name}' has elements of type {value.dtype}; "
-                "feature maps and weights are float32: convert the model to float32"
+                "feature maps and weights are floats, integers or booleans"
             )
         if not prod(value.shape):
             raise self.node.wrong(f"'{value.name}' has no elements: shape {list(value.shape)}")

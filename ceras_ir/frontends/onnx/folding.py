@@ -73,7 +73,7 @@ def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
             raise node.wrong(f"a constant of {elements} elements is too large to fold")
         feeds = {
             name: array
-            for name, array in zip(node.inputs, operands, strict=True)
+            for name, array in zip(node.inputs, _of_one_width(operands), strict=True)
             if name and array is not None
         }
         with np.errstate(all="ignore"):
@@ -83,6 +83,15 @@ def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
     if not isa(results, list[np.ndarray]):
         raise node.wrong("cannot be evaluated: its results are no tensors")
     return results
+
+
+def _of_one_width(operands: Sequence[Array | None]) -> Sequence[Array | None]:
+    """Floats of different widths, of which some went through an importer, in the widest."""
+    floats = [a.dtype for a in operands if a is not None and a.dtype.kind == "f"]
+    if len(set(floats)) < 2:
+        return operands
+    widest = np.result_type(*floats)
+    return [a.astype(widest) if a is not None and a.dtype.kind == "f" else a for a in operands]
 
 
 def first_line(error: Exception) -> str:

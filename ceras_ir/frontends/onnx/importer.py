@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
@@ -22,24 +22,22 @@ from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.order import is_folded, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, load_operators, refusals
-from ceras_ir.frontends.onnx.signature import read_inputs
+from ceras_ir.frontends.onnx.signature import end_attributes, read_inputs
 from ceras_ir.frontends.onnx.tensors import (
+    DTYPES,
     Array,
     tensor_array,
-    tensor_dtype,
     tensor_shape,
     text,
+    type_name,
 )
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.transforms.eliminate_transposes import EliminateTransposesPass
 
+NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
+
 OLDEST_OPSET, NEWEST_OPSET = 6, 28
 """Versions of ONNX's operators whose meaning the importers know."""
-
-
-def dictionary(name: str) -> DictionaryAttr:
-    """Attributes of the argument or result that the model calls `name`."""
-    return DictionaryAttr({"graph.name": StringAttr(name)})
 
 
 class Importer:
@@ -97,8 +95,8 @@ class Importer:
             "main",
             ([a.type for a in block.args], [r.type for r in results]),
             Region(block),
-            arg_attrs=ArrayAttr([dictionary(value.name) for value in inputs]),
-            res_attrs=ArrayAttr([dictionary(name) for name in outputs]),
+            arg_attrs=ArrayAttr([value.attributes for value in inputs]),
+            res_attrs=ArrayAttr([end_attributes(value) for value in self.graph.output]),
         )
         return ModuleOp([main])
 
@@ -134,8 +132,11 @@ class Importer:
                 message = f"cannot read external data: {e.strerror or e}"
                 raise InputError([Finding(name, "initializer", message)]) from None
 
+        if tensor.data_type not in DTYPES:
+            message = f"unsupported element type {type_name(tensor.data_type)}; {NUMBERS}"
+            raise UnsupportedError([Finding(name, "initializer", message)])
         try:
-            shape, dtype = tensor_shape(tensor), tensor_dtype(tensor)
+            shape, dtype = tensor_shape(tensor), DTYPES[tensor.data_type]
         except ValueError as e:
             raise InputError([Finding(name, "initializer", str(e))]) from None
         return Constant(name, shape, dtype, load, (name,))
@@ -163,7 +164,7 @@ class Importer:
 
     def _results(self, node: Node, emitter: Emitter) -> Sequence[Value]:
         if node.operator in FOLDABLE and is_folded(node):
-            operands = [emitter.array(i) if n else None for i, n in enumerate(node.inputs)]
+            operands = [emitter.stored(i) if n else None for i, n in enumerate(node.inputs)]
             names = [name or node.name for name in node.outputs]
             arrays = evaluate(node, operands)
             return [

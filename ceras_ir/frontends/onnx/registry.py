@@ -46,7 +46,20 @@ OPERATOR_MODULES = (
     "transposed_convolution",
 )
 
-REMEDIES: dict[str, str] = {}
+_REMEDIES = {
+    "unroll it, for example by exporting with a fixed number of steps": "Loop Scan LSTM GRU RNN",
+    "end the model before it and do the rest in the application, since data decide the size or "
+    "order of its result": "NonMaxSuppression NonZero TopK Unique Compress RoiAlign MaxRoiPool",
+    "export the model without it, in eval mode": "Bernoulli Multinomial RandomNormal "
+    "RandomNormalLike RandomUniform RandomUniformLike",
+    "keep it out of the model: only tensors of numbers are taken": "ConcatFromSequence SequenceAt "
+    "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
+    "SplitToSequence Optional OptionalGetElement OptionalHasElement StringConcat StringNormalizer "
+    "StringSplit RegexFullMatch TfIdfVectorizer ImageDecoder",
+    "compute the spectrum in the application, before the network": "DFT STFT MelWeightMatrix "
+    "BlackmanWindow HammingWindow HannWindow",
+}
+REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}
 """The way out for operators that users are likely to bring."""
 
 REMEDY = "export the model without it, or rewrite it with supported operators"

@@ -1,13 +1,14 @@
-"""The border of a model: its inputs with every dimension known, in float32."""
+"""The border of a model: its inputs with every dimension known, and the types of its ends."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import onnx
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import DictionaryAttr, StringAttr, f32
 from xdsl.ir import Attribute
 
+from ceras_ir.analysis.network import MODEL_TYPE, NAME
 from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.dialects.graph import plain_element
 from ceras_ir.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS, text, type_name
@@ -19,9 +20,23 @@ BORDER = "graph input"
 ELEMENTS: dict[int, Attribute] = {
     data_type: element
     for data_type, dtype in DTYPES.items()
-    if (element := plain_element(dtype)) is not None
+    if (element := f32 if dtype.kind == "f" else plain_element(dtype)) is not None
 }
-"""What inputs may hold: float32, integers and booleans."""
+"""What values may hold, and how: floats of every width as float32, integers and booleans."""
+
+OTHER_FLOATS: dict[int, str] = {
+    onnx.TensorProto.FLOAT16: "float16",
+    onnx.TensorProto.DOUBLE: "float64",
+}
+"""Types of a model's ends that files of arrays keep, though float32 is computed with."""
+
+
+def end_attributes(value: onnx.ValueInfoProto) -> DictionaryAttr:
+    """What is kept of an input or output of the model: its name, and a float type that differs."""
+    entries = {NAME: StringAttr(value.name)}
+    if other := OTHER_FLOATS.get(value.type.tensor_type.elem_type):
+        entries[MODEL_TYPE] = StringAttr(other)
+    return DictionaryAttr(entries)
 
 
 @dataclass(frozen=True)
@@ -30,7 +45,8 @@ class ModelInput:
 
     name: str
     shape: tuple[int, ...]
-    element: Attribute = f32
+    element: Attribute
+    attributes: DictionaryAttr
 
 
 def read_inputs(
@@ -74,7 +90,7 @@ def read_inputs(
         if prod(shape) > MAX_ELEMENTS:
             raise InputError([Finding(value.name, BORDER, f"shape {shape} is too large")])
         element = ELEMENTS.get(value.type.tensor_type.elem_type, f32)
-        inputs.append(ModelInput(value.name, tuple(shape), element))
+        inputs.append(ModelInput(value.name, tuple(shape), element, end_attributes(value)))
     if refused:
         raise UnsupportedError(refused)
     return inputs
@@ -109,7 +125,7 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
     found: list[str] = []
     if tensor.elem_type not in ELEMENTS:
         found.append(
-            f"unsupported element type {type_name(tensor.elem_type)}: inputs are float32, "
+            f"unsupported element type {type_name(tensor.elem_type)}: inputs are floats, "
             "integers or booleans; export the model in float32"
         )
     if not tensor.HasField("shape"):

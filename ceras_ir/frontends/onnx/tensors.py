@@ -25,6 +25,7 @@ DTYPES: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.FLOAT: np.dtype("<f4"),
     onnx.TensorProto.DOUBLE: np.dtype("<f8"),
     onnx.TensorProto.FLOAT16: np.dtype("<f2"),
+    onnx.TensorProto.BFLOAT16: np.dtype("<f4"),
     onnx.TensorProto.INT8: np.dtype("i1"),
     onnx.TensorProto.UINT8: np.dtype("u1"),
     onnx.TensorProto.INT16: np.dtype("<i2"),
@@ -35,7 +36,7 @@ DTYPES: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.UINT64: np.dtype("<u8"),
     onnx.TensorProto.BOOL: np.dtype("?"),
 }
-"""Element types that constants may have; only float32 ones can meet a feature map."""
+"""Element types that constants may have, and how they are held; bfloat16 as float32 at once."""
 
 
 def text(value: object) -> str:
@@ -61,21 +62,11 @@ def tensor_shape(tensor: onnx.TensorProto) -> tuple[int, ...]:
     return shape
 
 
-def tensor_dtype(tensor: onnx.TensorProto) -> np.dtype[np.generic]:
-    """The numpy type of the elements."""
-    dtype = DTYPES.get(tensor.data_type)
-    if dtype is None:
-        raise ValueError(
-            f"unsupported element type {type_name(tensor.data_type)}; "
-            "numbers of at most 64 bits and booleans are read"
-        )
-    return dtype
-
-
 def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> Array:
-    """The elements, read-only."""
-    shape, dtype = tensor_shape(tensor), tensor_dtype(tensor)
-    size = prod(shape) * dtype.itemsize
+    """The elements of one of the types in `DTYPES`, read-only."""
+    shape, dtype = tensor_shape(tensor), DTYPES[tensor.data_type]
+    is_halved = tensor.data_type == onnx.TensorProto.BFLOAT16
+    size = prod(shape) * (2 if is_halved else dtype.itemsize)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         raw = read_external(tensor, folder, size)
     elif tensor.HasField("raw_data"):
@@ -86,6 +77,9 @@ def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> Array:
         raise ValueError(
             f"{len(raw)} bytes of data, expected {size} for shape {list(shape)} of {dtype}"
         )
+    if is_halved:  # The upper half of a float32.
+        upper = np.frombuffer(raw, "<u2").astype(np.uint32)
+        return (upper << np.uint32(16)).view(np.float32).reshape(shape)
     return np.frombuffer(raw, dtype).reshape(shape)
 
 

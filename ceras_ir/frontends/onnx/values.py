@@ -34,6 +34,17 @@ class Constant:
         """An array that is already there."""
         return cls(name, array.shape, array.dtype, lambda: array)
 
+    def in_float32(self) -> Constant:
+        """The same numbers in the one float type that is computed with."""
+        if self.dtype.kind != "f" or self.dtype == np.float32:
+            return self
+
+        def load() -> Array:
+            with np.errstate(over="ignore"):
+                return self.load().astype(np.float32)
+
+        return Constant(self.name, self.shape, np.dtype(np.float32), load, self._key("float32"))
+
     def transposed(self, permutation: Sequence[int]) -> Constant:
         """The same elements with dimensions in another order."""
         order = tuple(permutation)

@@ -11,7 +11,7 @@ from ceras_ir.frontends.onnx.values import Value
 
 @rule("Cast")
 def plain_target(node: Node) -> str | None:
-    """the type must be float32, an integer of 8 to 64 bits or a boolean"""
+    """the type must be a float of 16 to 64 bits, an integer of 8 to 64 bits or a boolean"""
     target = node.integer("to", 0)
     if target in ELEMENTS:
         return None
@@ -20,7 +20,7 @@ def plain_target(node: Node) -> str | None:
 
 @operator("Cast")
 def cast(node: Node, emitter: Emitter) -> Value:
-    """Fractions are dropped; a float that the type does not hold saturates."""
+    """Fractions are dropped; a float that an integer type does not hold saturates."""
     node.ignore("saturate", "round_mode")
     return Composer(emitter).cast(emitter.value(0), ELEMENTS[node.integer("to", 0)])
 

@@ -65,7 +65,8 @@ def reduce(node: Node, emitter: Emitter) -> Value:
         given = node.integers("axes")
     else:
         given = emitter.integers(1) if node.has_input(1) else None
-    if not given and node.flag("noop_with_empty_axes"):
+    unchanged_without_axes = node.flag("noop_with_empty_axes")
+    if not given and unchanged_without_axes:
         return value
     axes = {node.axis(a, len(shape), "axes") for a in given or range(len(shape))}
     keep = node.flag("keepdims", True)
