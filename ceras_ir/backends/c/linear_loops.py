@@ -24,6 +24,9 @@ MOST_FILTERS = 64 * 1024
 WHOLE = 32
 """Lengths of dot products are multiples of this many, so that no rest follows the vectors."""
 
+SHORT = 320
+"""Products of a dot product up to which vectors of half the width are faster."""
+
 MOST_POSITIONS = 64
 """Positions at a time where rows lie in the input as they are."""
 
@@ -169,6 +172,7 @@ def _dots(group: int, length: int, row: str) -> tuple[str, str]:
     text = [
         f"/* sums[p][o] of window p and filter o, {length} products each; {group} windows share "
         "a filter. */",
+        *(["MODEL_HALF_VECTORS"] if length <= SHORT and row == "model_row" else []),
         f"MODEL_TILE void {name}(int32_t count, int32_t stride, const {row} *restrict x, "
         "int32_t n, const int8_t *restrict filters, int32_t *restrict sums)",
         "{",

@@ -61,6 +61,12 @@ typedef int16_t model_row;
 #define MODEL_TILE static
 #define MODEL_INLINE static inline
 #endif
+/* Of short dot products: to add up the lanes of wider vectors takes longer than the products. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__AVX512F__)
+#define MODEL_HALF_VECTORS __attribute__((target("prefer-vector-width=256")))
+#else
+#define MODEL_HALF_VECTORS
+#endif
 #if defined(__clang__)
 #define MODEL_COPY MODEL_TILE
 #else
