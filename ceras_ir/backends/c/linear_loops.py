@@ -47,7 +47,12 @@ class Loops:
 
     @classmethod
     def of(cls, nest: Nest) -> "Loops":
-        is_direct = nest.columns == 1 and nest.kernel == (1, 1) and nest.width == 1
+        # Positions that are as far apart as input rows: of a matrix product, or like those of one.
+        is_direct = (
+            (nest.columns, nest.width, nest.kernel, nest.stride) == (1, 1, (1, 1), (1, 1))
+            and nest.images == 1
+            and nest.rows == nest.height
+        )
         k = prod(nest.kernel) * nest.channels
         length = -(-k // WHOLE) * WHOLE if k > WHOLE // 2 else k
         width = nest.tile.width

@@ -37,7 +37,10 @@ class Sample:
         if seed % 5 == 0:  # rows that lie in the input as they are
             self.groups, kernel, self.strides, self.padding = 1, (1, 1), (1, 1), [0] * 4
         extent = [(k - 1) * d + 1 for k, d in zip(kernel, self.dilations, strict=True)]
-        height, width = extent[0] + int(pick(0, 6)), extent[1] + int(pick(0, 6))
+        if seed % 7 == 3:  # a map of one column, of which only some rows are read
+            kernel, self.padding, extent = (1, 1), [0] * 4, [1, -4]
+            self.strides = int(pick(2, 4)), 1
+        height, width = extent[0] + int(pick(0, 6)), max(extent[1] + int(pick(0, 6)), 1)
         self.input = int(pick(1, 3)), height, width, per_group * self.groups
         self.weights = outputs * self.groups, *kernel, per_group
         rows, columns = (
