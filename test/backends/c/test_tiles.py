@@ -1,8 +1,11 @@
 """Register tiles against the interpreter: shapes that fill vectors, and those that do not."""
 
 import platform
+import re
+import subprocess
 from io import BytesIO
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +22,11 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.arduino.emulator import write_files
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.register_tiles import REGISTERS, choose_tile, strip_length
+from ceras_ir.backends.c.runner import compiler
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
@@ -32,10 +37,13 @@ SANITIZED = ("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"
 FLAGS = (*SANITIZED, "-march=native")
 
 X86 = platform.machine() in ("x86_64", "AMD64")
+EMULATION = Path(__file__).with_name("avx_vnni.h")
 BUILDS = {
     "tiles": FLAGS,
     "loops": (*FLAGS, "-DMODEL_LANES=0"),
     "avx2": (*SANITIZED, "-mavx2") if X86 else FLAGS,
+    # What compilers select for AVX-VNNI, its one instruction computed by definition.
+    "vex": (*SANITIZED, "-mavx2", "-include", str(EMULATION)) if X86 else FLAGS,
     # On a processor with AVX-512 VNNI the same instructions as AVX-VNNI has.
     "256": (*FLAGS, "-DMODEL_LANES=8") if X86 else FLAGS,
 }
@@ -119,6 +127,7 @@ def layer(
     [
         *product(("tiles", "loops"), (i8, u8), (0, 1 << 17)),
         *(("avx2", i8, 1 << 17), ("avx2", u8, 0), ("256", i8, 0), ("256", u8, 1 << 17)),
+        ("vex", i8, 0),
     ],
 )
 def test_convolutions(build: str, storage: IntegerType, workspace: int):
@@ -139,19 +148,20 @@ def test_convolutions(build: str, storage: IntegerType, workspace: int):
     check(module, options=COptions(workspace=workspace), flags=flags)
 
 
-@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
-@pytest.mark.parametrize("point", [-128, 0, 3])
-def test_depthwise(point: int, flags: tuple[str, ...]):
+@pytest.mark.parametrize(
+    ("build", "point"), [*product([b for b in BUILDS if b != "vex"], (-128, 0, 3)), ("vex", 3)]
+)
+def test_depthwise(build: str, point: int):
     element = UniformType(1.0, point)
 
-    def build(*inputs: SSAValue) -> Values:
+    def layers(*inputs: SSAValue) -> Values:
         return [
             layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3])
             for x, (s, kernel, stride, padding, dilation) in zip(inputs, DEPTHWISE, strict=True)
             for seed in range(4)
         ]
 
-    check(make_network([(element, s[0]) for s in DEPTHWISE], build), flags=flags)
+    check(make_network([(element, s[0]) for s in DEPTHWISE], layers), flags=BUILDS[build])
 
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["256"]), ids=("512", "256"))
@@ -174,6 +184,19 @@ def test_threads(flags: tuple[str, ...]):
     module = make_network([(element, s[0]) for s in shapes], layers)
     assert source(module).count("  MODEL_THREADS(") == 2 * len(shapes)
     check(module, flags=(*flags, "-fopenmp"))
+
+
+@pytest.mark.skipif(not X86, reason="a processor of another kind")
+def test_the_instruction_of_avx_vnni(tmp_path: Path):
+    """The same source compiled for a processor that has it: it is there, in its own encoding."""
+    module = make_network(
+        [(OUT, SHAPES[0][0])],
+        lambda x: [layer(0, x, OUT, 32, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1)],
+    )
+    write_files(emit(place(module), COptions()), tmp_path)
+    command = [*compiler(), "-std=c99", "-O2", "-mavx2", "-mavxvnni", "-S", "-o", "-", "model.c"]
+    text = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"{vex}\s+vpdpbusd\s.*%ymm", text) and "zmm" not in text
 
 
 def source(module: ModuleOp) -> str:
