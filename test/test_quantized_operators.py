@@ -169,6 +169,18 @@ def test_against_onnxruntime(name: str, tmp_path: Path):
     assert (distance > 0).mean() <= 0.02
 
 
+def test_nothing_is_left_of_an_operation_that_stays_float(tmp_path: Path):
+    """Ties are common at one scale, and no reciprocal of 6 meets them."""
+    case = Case("QLinearAveragePool", "com.microsoft", kernel_shape=[2, 3])
+    case.input(spread((1, 3, 8, 7), "int8", 15)).scale(0.037, 3, "int8")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(case.scale(0.037, 3, "int8").model("int8").SerializeToString())
+    module = read_network(str(path))
+    run_stages(load_context(), module, front_stages(BuildOptions("c").resolved(module)))
+    uses = [use for op in module.walk() for result in op.results for use in result.uses]
+    assert uses and all(use.operation.parent is not None for use in uses)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ("c", "nnet"))
 def test_same_integers_on_targets(target: str, tmp_path: Path):

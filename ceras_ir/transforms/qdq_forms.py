@@ -300,14 +300,15 @@ def _average(op: graph.Pool2dOp, target: UniformType) -> list[GraphOperation] | 
     input = stored(op.input)
     if input is None or element_type(input).storage.width.data > 16:
         return None
-    source, new = element_type(input), with_operands(op, [input], target)
-    if only_shifts((source, target)):
+    source, shifts = element_type(input), only_shifts((element_type(input), target))
+    if not shifts and _has_lost_ties(op, source.scale / target.scale):
+        return None
+    new = with_operands(op, [input], target)
+    if shifts:
         ends = exponent_of(source), exponent_of(target)
         bits = target.storage.width.data
         new.properties["requant"] = average_rescaling(op, input, *ends, bits)
         return [new]
-    if _has_lost_ties(op, source.scale / target.scale):
-        return None
     plain = graph.reciprocal_requant(prod(op.kernel.get_values()), input, target.scale)
     new.properties["requant"] = RequantAttr(
         plain.shift.data,

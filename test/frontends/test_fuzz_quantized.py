@@ -1,6 +1,7 @@
 """
 Quantized random networks of `fuzz_models.py`, as ONNX Runtime's quantizer writes them: layer by
-layer at most one unit from ONNX Runtime, and what is refused is refused.
+layer at most one unit from ONNX Runtime, the whole network in C as in the interpreter, and what is
+refused is refused.
 
 `CERAS_FUZZ_SEEDS=0:1000` runs more. Seeds that the generator itself drops are not counted.
 """
@@ -21,12 +22,15 @@ from qdq_layers import layers
 
 from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.driver.context import load_context
+from ceras_ir.driver.run import main
 from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
 FIRST, LAST = map(int, os.environ.get("CERAS_FUZZ_SEEDS", "500:516").split(":"))
+C_EVERY = int(os.environ.get("CERAS_FUZZ_C_EVERY", "8"))
+"""C takes a compiler run per network, so that only some go through it."""
 MOST_DIFFERING = 0.1
 """Of a network, in whose layers scales make ties common: float32 decides those by chance."""
 
@@ -77,3 +81,23 @@ def test_layers(seed: int, tmp_path: Path) -> None:
         differing, elements = differing + np.count_nonzero(distance), elements + distance.size
     print(f"{differing} of {elements} differ by one")
     assert differing <= MOST_DIFFERING * elements
+    if seed // 2 % C_EVERY == 0:
+        compare_c(folder)
+
+
+def compare_c(folder: Path) -> None:
+    """Integers are the same in C; sums of floats are taken in another order there."""
+    outputs: dict[str, dict[str, Array]] = {}
+    for target in ("interp", "c"):
+        file = folder / f"{target}.npz"
+        arguments = [str(folder / "model.onnx"), "--inputs", str(folder / "in.npz")]
+        status = main([*arguments, "--outputs", str(file), "--target", target])
+        assert status in (0, 3) and file.exists() == (status == 0)
+        if status:
+            return
+        with np.load(file) as arrays:
+            outputs[target] = {name: arrays[name] for name in arrays.files}
+    for name, expected in outputs["interp"].items():
+        real = expected.astype(np.float64)
+        off = np.abs(outputs["c"][name].astype(np.float64) - real).max()
+        assert off <= 1e-6 * np.abs(real).max(), name
