@@ -1,14 +1,14 @@
 """Search for the schedule of a contraction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ceras_ir.analysis.blocks import Blocks, Schedules, even_blocks
 from ceras_ir.analysis.contraction import Contraction
+from ceras_ir.analysis.parallel import parallel
 from ceras_ir.analysis.tile_cost import cost
 from ceras_ir.analysis.tile_timeline import estimate
 from ceras_ir.backends.vta.board import VtaBoard
@@ -40,12 +40,35 @@ COMPARED, REFINED = 64, 8
 """Schedules, the cheapest by rough cost, whose timelines are compared; those tried further."""
 
 
-@lru_cache(maxsize=4096)
+_FOUND: dict[tuple[Contraction, VtaBoard, Limits], Blocks | None] = {}
+"""What was searched for in this process."""
+
+
 def best_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Blocks | None:
     """
     The cheapest schedule within `limits`, the first of equal ones; None if none fits. A window
     that no kn2row schedule fits stays whole even if kn2row is asked for.
     """
+    key = shape, board, limits
+    if key not in _FOUND:
+        _FOUND[key] = _search(*key)
+    return _FOUND[key]
+
+
+def search_all(
+    shapes: Iterable[Contraction], board: VtaBoard, limits: Limits = Limits(), jobs: int = 1
+) -> None:
+    """
+    Find `best_blocks` of all shapes, each once, in `jobs` processes of joblib, or on whatever
+    backend joblib is configured with. No search knows of another: `jobs` changes no result.
+    """
+    keys = [(shape, board, limits) for shape in dict.fromkeys(shapes)]
+    missing = [key for key in keys if key not in _FOUND]
+    if jobs != 1 and len(missing) > 1:
+        _FOUND.update(zip(missing, parallel(_search, missing, jobs), strict=True))
+
+
+def _search(shape: Contraction, board: VtaBoard, limits: Limits) -> Blocks | None:
     found = _ranked(_views(shape, limits.convolution), board, limits)
     if not found and limits.convolution == "kn2row":
         found = _ranked([shape], board, limits)

@@ -62,7 +62,22 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "chip, as a product of a matrix that the host makes, or tap by tap; auto, the default, by "
         "modelled time",
     )
+    group.add_argument(
+        "--jobs",
+        type=_jobs,
+        default=1,
+        metavar="N",
+        help="processes that search for schedules of target vta, -1 for one per core; the result "
+        "is the same (default: %(default)s)",
+    )
     add_shapes(group)
+
+
+def _jobs(text: str) -> int:
+    jobs = int(text) if text.removeprefix("-").isdecimal() else 0
+    if jobs < -1 or jobs == 0:
+        raise argparse.ArgumentTypeError(f"must be at least 1, or -1 for all cores, got {text}")
+    return jobs
 
 
 def add_scheme(group: ArgumentContainer) -> None:
@@ -180,6 +195,7 @@ def build_options(arguments: argparse.Namespace, target: str) -> BuildOptions:
         quantize=arguments.quantize,
         board=arguments.board,
         convolution=arguments.convolution,
+        jobs=arguments.jobs,
         io=getattr(arguments, "io", "model"),
         prune=arguments.prune,
         encoding=arguments.encoding,

@@ -83,6 +83,8 @@ class BuildOptions:
     """Where the constants of target c are; see `COptions`."""
     convolution: Convolution = "auto"
     """How target vta computes convolutions; see the passes `im2col` and `schedule-tiles`."""
+    jobs: int = 1
+    """Processes that search for schedules of target vta."""
     emit_hls: bool = False
     """Whether target nnet also writes its FPGA side as a C++ project."""
 
@@ -278,6 +280,7 @@ def target_stages(options: BuildOptions) -> list[Stage]:
             from ceras_ir.transforms.tile import TilePass
 
             board = options.board or DEFAULT_BOARD_NAME
+            placing = PlacePass(target="vta", board=board, jobs=options.jobs)
             match asked := options.convolution:
                 case "im2col":
                     reshaping, windows = (Im2colPass("im2col", board),), "auto"
@@ -286,9 +289,9 @@ def target_stages(options: BuildOptions) -> list[Stage]:
                 case _:
                     reshaping, windows = (SpaceToDepthPass(),), asked
             return [
-                Stage("placed graph", (*reshaping, PlacePass(target="vta", board=board))),
+                Stage("placed graph", (*reshaping, placing)),
                 Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
-                Stage("tile", (TilePass(board=board, convolution=windows),)),
+                Stage("tile", (TilePass(board=board, convolution=windows, jobs=options.jobs),)),
                 Stage("memory", (AllocateBlocksPass(alignment=256),)),
             ]
         case "onnx":

@@ -36,6 +36,7 @@ class PlacePass(ModulePass):
     board, and the accelerator also leaves what takes less time on the CPU: of all placements the
     one of least modelled time, transfers between the sides included, and `mem.cost` on every
     operation says what each side would take. VTA keeps every dense product that it can run.
+    Schedules are searched in `jobs` processes, which changes no result.
     With target nnet, `cpu` and `fpga` name nodes that must run there.
     """
 
@@ -43,6 +44,7 @@ class PlacePass(ModulePass):
 
     target: Literal["c", "nnet", "vta"] = "c"
     board: str | None = None
+    jobs: int = 1
     cpu: tuple[str, ...] = ()
     fpga: tuple[str, ...] = ()
 
@@ -63,7 +65,7 @@ class PlacePass(ModulePass):
             if not pin:
                 reasons.setdefault(operation, "pinned to the CPU by the user")
         if self.board is not None and self.target == "vta":
-            _place_on_vta(main, self.board, reasons)
+            _place_on_vta(main, self.board, reasons, self.jobs)
         elif self.board is not None:
             _place_by_cost(main, self.board, reasons, pins)
         for operation in steps(main):
@@ -116,13 +118,19 @@ def _place_by_cost(
     _note(costs, fpga, reasons)
 
 
-def _place_on_vta(main: FuncOp, name: str, reasons: dict[Operation, str]) -> None:
+def _place_on_vta(main: FuncOp, name: str, reasons: dict[Operation, str], jobs: int) -> None:
     """The same by the model of VTA and its host."""
     from ceras_ir.analysis.placement import cheapest
     from ceras_ir.backends.vta.board import load_board
-    from ceras_ir.backends.vta.placement import cost_of, must_run_on_vta, transfer
+    from ceras_ir.backends.vta.placement import (
+        cost_of,
+        must_run_on_vta,
+        search_schedules,
+        transfer,
+    )
 
     board = load_board(name)
+    search_schedules((op for op in steps(main) if op not in reasons), board, jobs)
     costs = {op: cost_of(op, board, admitted=op not in reasons) for op in steps(main)}
     pins = {op: True for op in costs if op not in reasons and must_run_on_vta(op)}
     _, vta = cheapest(main, costs, pins, lambda value: transfer(value, board))

@@ -10,7 +10,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.analysis.blocks import Blocks, longest_row
 from ceras_ir.analysis.contraction import Contraction, contraction_of
 from ceras_ir.analysis.s3 import S3Blocks, s3_misfit
-from ceras_ir.analysis.tiling import Convolution, Limits, best_blocks
+from ceras_ir.analysis.tiling import Convolution, Limits, best_blocks, search_all
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.dialects import tile
@@ -28,6 +28,7 @@ class ScheduleTilesPass(ModulePass):
     `convolution=direct` loads what all taps of windows need, `kn2row` shifted inputs for one tap
     after the other wherever a schedule of that kind fits; `auto` takes what is cheaper.
     `mblock` (output positions, at most), `kblock` and `nblock` (channels) fix block sizes.
+    The search runs in `jobs` processes of joblib (-1: one for each core), which changes no result.
     Changes no value: a schedule is a promise about order only.
     """
 
@@ -39,18 +40,25 @@ class ScheduleTilesPass(ModulePass):
     nblock: int | None = None
     board: str = "zcu102"
     convolution: Convolution = "auto"
+    jobs: int = 1
 
     def __post_init__(self) -> None:
+        if self.jobs == 0 or self.jobs < -1:
+            raise ValueError(f"jobs must be at least 1, or -1 for all cores, got {self.jobs}")
         for field in ("mblock", "kblock", "nblock"):
             if (value := getattr(self, field)) is not None and value < 1:
                 raise ValueError(f"{field} must be at least 1, got {value}")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)
-        for contraction in op.walk():
-            if not isinstance(contraction, tile.Conv2dOp) or contraction.schedule is not None:
-                continue
-            shape = contraction_of(contraction).flattened(longest_row(board))
+        shapes = {
+            contraction: contraction_of(contraction).flattened(longest_row(board))
+            for contraction in op.walk()
+            if isinstance(contraction, tile.Conv2dOp) and contraction.schedule is None
+        }
+        if self.schedule in ("auto", "serial"):
+            search_all(shapes.values(), board, self._limits, self.jobs)
+        for contraction, shape in shapes.items():
             blocks = self._blocks(shape, board)
             if blocks is None:
                 raise UnsupportedError(
@@ -60,12 +68,19 @@ class ScheduleTilesPass(ModulePass):
                 )
             contraction.schedule = blocks.attribute()
 
+    @property
+    def _sizes(self) -> tuple[int | None, int | None, int | None]:
+        return self.mblock, _vectors(self.kblock), _vectors(self.nblock)
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(*self._sizes, self.schedule == "serial", self.convolution)
+
     def _blocks(self, shape: Contraction, board: VtaBoard) -> Blocks | None:
-        sizes = (self.mblock, _vectors(self.kblock), _vectors(self.nblock))
         if self.schedule in ("auto", "serial"):
-            limits = Limits(*sizes, self.schedule == "serial", self.convolution)
-            return best_blocks(shape, board, limits)
-        blocks = S3Blocks(tile.Order(self.schedule), *sizes).blocks(shape, board)
+            return best_blocks(shape, board, self._limits)
+        order, sizes = tile.Order(self.schedule), self._sizes
+        blocks = S3Blocks(order, *sizes).blocks(shape, board)
         if reason := s3_misfit(shape, blocks, board):
             raise UnsupportedError(f"unsupported schedule={self.schedule}: {reason}")
         return blocks

@@ -22,10 +22,11 @@ class TilePass(PipelinePass):
     nblock: int | None = None
     board: str = "zcu102"
     convolution: Convolution = "auto"
+    jobs: int = 1
 
     def passes(self) -> tuple[ModulePass, ...]:
         blocks = (self.mblock, self.kblock, self.nblock)
         return (
-            ScheduleTilesPass(self.schedule, *blocks, self.board, self.convolution),
+            ScheduleTilesPass(self.schedule, *blocks, self.board, self.convolution, self.jobs),
             ExpandTilesPass(self.board),
         )

@@ -1,5 +1,6 @@
 """The search only proposes what fits, prefers what overlaps, and is fast."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from ceras_ir.analysis.blocks import Blocks, Schedules, even_blocks, misfit
 from ceras_ir.analysis.contraction import Contraction
 from ceras_ir.analysis.tile_cost import cost
-from ceras_ir.analysis.tiling import Limits, best_blocks, candidates
+from ceras_ir.analysis.tiling import Limits, best_blocks, candidates, search_all
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.diagnostics import UsageError
 from ceras_ir.dialects.tile import Order
 
 BOARD = VtaBoard()
@@ -96,3 +98,34 @@ def test_smaller_board():
 def test_even_blocks():
     assert even_blocks(7) == [7, 4, 3, 2, 1]
     assert all(np.ceil(112 / b) * b - 112 < b for b in even_blocks(112))
+
+
+def test_jobs_change_nothing(monkeypatch: pytest.MonkeyPatch):
+    found: list[list[Blocks | None]] = []
+    for jobs in (1, 2):
+        monkeypatch.setattr("ceras_ir.analysis.tiling._FOUND", {})
+        shapes = [replace(SHAPES[4], nblocks=n) for n in (3, 5, 5, 7)]
+        search_all(shapes, BOARD, jobs=jobs)
+        found.append([best_blocks(shape, BOARD) for shape in shapes])
+    assert found[0] == found[1] and None not in found[0]
+
+
+def test_each_shape_is_searched_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ceras_ir.analysis.tiling._FOUND", {})
+    asked: list[tuple[object, ...]] = []
+
+    def parallel(function: object, arguments: list[tuple[object, ...]], jobs: int) -> list[None]:
+        asked.extend(arguments)
+        return [None for _ in arguments]
+
+    monkeypatch.setattr("ceras_ir.analysis.tiling.parallel", parallel)
+    shapes = [SHAPES[4], SHAPES[5], SHAPES[4]]
+    search_all(shapes, BOARD, jobs=4)
+    search_all(shapes, BOARD, Limits(), jobs=4)
+    assert [shape for shape, _, _ in asked] == shapes[:2]
+
+
+def test_without_joblib(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    with pytest.raises(UsageError, match=r"pip install 'ceras-ir\[parallel\]'"):
+        search_all([replace(SHAPES[4], nblocks=n) for n in (11, 13)], BOARD, jobs=2)

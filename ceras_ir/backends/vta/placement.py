@@ -5,6 +5,7 @@ VTA's times are those of the schedules that will be chosen; the host's are its r
 file. A value that changes sides is packed or unpacked by the host.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 
@@ -21,7 +22,7 @@ from ceras_ir.analysis.pooling_blocks import (
     pooling_blocks,
 )
 from ceras_ir.analysis.tile_timeline import estimate
-from ceras_ir.analysis.tiling import best_blocks
+from ceras_ir.analysis.tiling import best_blocks, search_all
 from ceras_ir.backends.vta.addition_rules import addition_contraction
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard
@@ -90,13 +91,14 @@ def must_run_on_vta(op: Operation) -> bool:
 def cycles_of(op: Operation, board: VtaBoard) -> float:
     """Of an operation that VTA's rules admit."""
     match op:
-        case graph.LinearOperation():
-            return _contraction_cycles(graph_contraction(op), board)
+        case graph.LinearOperation() | graph.BinaryOp():
+            shape = _contraction(op, board)
+            blocks = best_blocks(shape, board)
+            assert blocks is not None, "the rules admit what fits in blocks of one"
+            return estimate(shape, blocks, board)
         case graph.ShiftSwishOp():
             # It is in the epilogue of the layer before, and counted there.
             return 0.0
-        case graph.BinaryOp():
-            return _contraction_cycles(addition_contraction(op, board), board)
         case graph.Pool2dOp() if op.function is Pool.AVERAGE:
             average, shape = averaging_of(op), graph_pooling(op)
             assert average is not None
@@ -113,8 +115,18 @@ def cycles_of(op: Operation, board: VtaBoard) -> float:
             raise AssertionError(op.name)
 
 
-def _contraction_cycles(shape: Contraction, board: VtaBoard) -> float:
-    shape = shape.flattened(longest_row(board))
-    blocks = best_blocks(shape, board)
-    assert blocks is not None, "the rules admit what fits in blocks of one"
-    return estimate(shape, blocks, board)
+def search_schedules(ops: Iterable[Operation], board: VtaBoard, jobs: int) -> None:
+    """Find the schedules of all contractions among admitted operations, in `jobs` processes."""
+    shapes = [
+        _contraction(op, board)
+        for op in ops
+        if isinstance(op, graph.LinearOperation | graph.BinaryOp)
+    ]
+    search_all(shapes, board, jobs=jobs)
+
+
+def _contraction(op: graph.LinearOperation | graph.BinaryOp, board: VtaBoard) -> Contraction:
+    """The shape of `op` as it is scheduled."""
+    if isinstance(op, graph.BinaryOp):
+        return addition_contraction(op, board).flattened(longest_row(board))
+    return graph_contraction(op).flattened(longest_row(board))
