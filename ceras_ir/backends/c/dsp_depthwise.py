@@ -3,18 +3,16 @@ Depthwise windows on cores with SMLAD: two rows of a channel in a word, so that 
 takes two taps of a window, and neighbouring windows share what they load.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.dsp_groups import earlier, epilogue_at
+from ceras_ir.backends.c.dsp_groups import earlier
+from ceras_ir.backends.c.dsp_layer import DspLayer
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.requant import Rescaling
 from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sums import Sums
 from ceras_ir.backends.c.types import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
@@ -128,16 +126,9 @@ def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
     )
 
 
-def depthwise(
-    layer: Layer,
-    op: Conv2dOp,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str, str],
-    terms: Sequence[str],
-) -> None:
+def depthwise(of: DspLayer) -> None:
     """Print the layer; `fits_depthwise` holds."""
-    x, y, bias = names
+    layer, op, sums = of.layer, of.window, of.sums
     _, height, width, total = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -167,7 +158,7 @@ def depthwise(
         "i",
         pairs.count,
         [
-            f"{fill}(pairs + i * {pairs.pitch}, {x} + c, {row}, {height}, {width}, {total}, "
+            f"{fill}(pairs + i * {pairs.pitch}, {of.x} + c, {row}, {height}, {width}, {total}, "
             f"{left}, {pairs.columns}, {point});"
         ],
         1,
@@ -184,11 +175,11 @@ def depthwise(
             f"  const int32_t corner = ((first + r) * {out_columns} + column) * {total};",
             f"  int32_t sums[{positions}];",
             f"  {function}(sums, pairs + r * {down} + column * {stride_w * pairs.channels} + i, "
-            f"taps, {bias}[o]);",
+            f"taps, {of.bias}[o]);",
             *(
                 f"  {text}"
                 for p in range(positions)
-                for text in epilogue_at(rescale, f"sums[{p}]", p * total, y, terms)
+                for text in of.epilogue_at(f"sums[{p}]", p * total)
             ),
             "}",
         ],

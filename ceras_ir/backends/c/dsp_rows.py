@@ -3,17 +3,13 @@ Few positions on cores with SMLAD: four rows of weights, interleaved word by wor
 widened row of the input.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier, groups_of
+from ceras_ir.backends.c.dsp_layer import DspLayer
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.requant import Rescaling
-from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sums import Sums
 
 ROWS = 4
 """Rows of weights that meet one row of input together."""
@@ -48,36 +44,29 @@ def _row_function(layer: Layer, taken: int) -> str:
     return layer.kernels.use("dsp_rows", NAME=str(taken), TAKEN=str(taken), STEPS="\n".join(steps))
 
 
-def few_positions(
-    layer: Layer,
-    geometry: Geometry,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str, str],
-    terms: Sequence[str],
-) -> None:
-    x, y, bias = names
-    n, k = geometry.n, geometry.k
+def few_positions(of: DspLayer) -> None:
+    """Print a layer of fewer positions than a tile has."""
+    layer, n, k = of.layer, of.geometry.n, of.geometry.k
 
     def packed() -> Array:
-        return packed_rows(sums.centred())
+        return packed_rows(of.sums.centred())
 
     w = layer.constant("weights", "int8_t", -(-n // ROWS) * ROWS * k, 1, packed)
     function = _row_function(layer, 2 if k % 8 == 0 else 1)
     layer.scratch("uint32_t", "row", k // 2, 4)
     layer.loop(
         "p",
-        geometry.positions,
+        of.geometry.positions,
         [
             f"const int32_t at = p * {n};",
-            f"dsp_widen(row, {x} + p * {k}, {k});",
+            f"dsp_widen(row, {of.x} + p * {k}, {k});",
             f"for (int32_t group = 0; group < {-(-n // ROWS)}; ++group) {{",
             f"  const int32_t f = {earlier('4 * group', n, ROWS, n % ROWS == 0)};",
             f"  int32_t sums[{ROWS}];",
-            f"  {function}(sums, row, {w} + group * {ROWS * k}, {k // 4}, {bias} + f);",
+            f"  {function}(sums, row, {w} + group * {ROWS * k}, {k // 4}, {of.bias} + f);",
             f"  for (int32_t i = 0; i < {ROWS}; ++i) {{",
             "    const int32_t o = f + i;",
-            *(f"    {t}" for t in rescale.lines(["sums[i]", *terms], f"{y}[at + o]")),
+            *(f"    {t}" for t in of.epilogue("sums[i]")),
             "  }",
             "}",
         ],

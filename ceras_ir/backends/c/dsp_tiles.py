@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier, groups_of
+from ceras_ir.backends.c.dsp_layer import DspLayer
 from ceras_ir.backends.c.dsp_products import products
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.requant import Rescaling
-from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sums import Sums
 from ceras_ir.backends.c.types import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
@@ -58,21 +56,17 @@ def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
 
 
 def _pairs(
-    layer: Layer,
-    n: int,
+    of: DspLayer,
     k: int,
     packed: Callable[[], Array],
-    rescale: Rescaling,
-    bias: str,
     tile: str,
-    tiles: tuple[Sequence[str], str, str, str],
-    y: str,
-    terms: Sequence[str],
+    tiles: tuple[Sequence[str], str, str],
 ) -> None:
-    """For each two filters: widen them, then all tiles of the band; `tiles` opens their loops."""
-    opening, source, at, closing = tiles
-    w = layer.constant("weights", "int8_t", -(-n // FILTERS) * FILTERS * k, 1, packed)
-    layer.loop(
+    """For each two filters: widen them, then all tiles of the band; `tiles` opens their loop."""
+    opening, source, at = tiles
+    n = of.geometry.n
+    w = of.layer.constant("weights", "int8_t", -(-n // FILTERS) * FILTERS * k, 1, packed)
+    of.layer.loop(
         "pair",
         -(-n // FILTERS),
         [
@@ -80,20 +74,20 @@ def _pairs(
             f"dsp_widen(panel, {w} + pair * {FILTERS * k}, {FILTERS * k});",
             *opening,
             f"  int32_t sums[{POSITIONS * FILTERS}];",
-            f"  {tile}(sums, {source}, panel, {bias} + f);",
+            f"  {tile}(sums, {source}, panel, {of.bias} + f);",
             f"  int32_t at = ({at}) * {n};",
             f"  for (int32_t i = 0; i < {POSITIONS * FILTERS}; i += {FILTERS}, at += {n}) {{",
-            *(f"    {t}" for c in range(FILTERS) for t in _stored(rescale, c, y, terms)),
+            *(f"    {t}" for c in range(FILTERS) for t in _stored(of, c)),
             "  }",
-            closing,
+            "}",
         ],
         1,
     )
 
 
-def _stored(rescale: Rescaling, c: int, y: str, terms: Sequence[str]) -> list[str]:
+def _stored(of: DspLayer, c: int) -> list[str]:
     """The epilogue of filter `c` of a tile, at position `i / 2` of it."""
-    lines = rescale.lines([f"sums[i + {c}]", *terms], f"{y}[at + o]")
+    lines = of.epilogue(f"sums[i + {c}]")
     return [f"{{ const int32_t o = f + {c};", *(f"  {t}" for t in lines), "}"]
 
 
@@ -128,16 +122,9 @@ def whole_words(channels: int) -> int:
     return -(-channels // 4) * 4
 
 
-def windows(
-    layer: Layer,
-    op: Conv2dOp,
-    geometry: Geometry,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str, str],
-    terms: Sequence[str],
-) -> None:
-    x, y, bias = names
+def windows(of: DspLayer) -> None:
+    """Print a convolution by bands of its input."""
+    layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     _, height, width, stored = shape_of(op.input)
     _, out_rows, out_columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -160,13 +147,16 @@ def windows(
         right = (shape.columns - left - width) * word
         border = (point & 0xFFFF) * 0x10001
         layer.line(
-            f"dsp_band(band, {x}, {which}, {width * word}, {left * word}, {right}, {border}u);", 1
+            f"dsp_band(band, {of.x}, {which}, {width * word}, {left * word}, {right}, {border}u);",
+            1,
         )
     else:
         padded = layer.kernels.use(
             "dsp_band_padded", NAME=str(stored), CHANNELS=str(stored), PADDED=str(channels)
         )
-        layer.line(f"{padded}(band, {x}, {which}, {width}, {left}, {shape.columns}, {point});", 1)
+        layer.line(
+            f"{padded}(band, {of.x}, {which}, {width}, {left}, {shape.columns}, {point});", 1
+        )
     column = earlier("4 * p", out_columns, POSITIONS, out_columns % POSITIONS == 0)
     opening = [
         f"for (int32_t r = 0; r < count; ++r) for (int32_t p = 0; "
@@ -181,20 +171,13 @@ def windows(
         more = ((0, 0), (0, 0), (0, channels - stored))
         return packed_pairs(np.pad(weights, more).reshape(geometry.n, -1))
 
-    parts = (opening, source, at, "}")
-    _pairs(layer, geometry.n, k, packed, rescale, bias, tile, parts, y, terms)
+    _pairs(of, k, packed, tile, (opening, source, at))
     layer.line("}")
 
 
-def direct_rows(
-    layer: Layer,
-    geometry: Geometry,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str, str],
-    terms: Sequence[str],
-) -> None:
-    x, y, bias = names
+def direct_rows(of: DspLayer) -> None:
+    """Print a matrix product, or what is one, by blocks of its rows."""
+    layer, geometry, sums = of.layer, of.geometry, of.sums
     k, positions = geometry.k, geometry.positions
     room = max(layer.options.workspace - 4 * k, 0) // (2 * k)
     blocks = -(-positions // max(room - room % POSITIONS, POSITIONS))
@@ -209,17 +192,16 @@ def direct_rows(
     layer.line(f"for (int32_t block = 0; block < {-(-positions // block)}; ++block) {{")
     layer.line(f"const int32_t first = {start};", 1)
     last = block - POSITIONS
-    layer.line(f"dsp_columns(columns, {x} + first * {k}, {groups}, {last}, {k});", 1)
+    layer.line(f"dsp_columns(columns, {of.x} + first * {k}, {groups}, {last}, {k});", 1)
     column = earlier("4 * p", block, POSITIONS, block % POSITIONS == 0)
     opening = [
         f"for (int32_t p = 0; p < {groups}; ++p) {{",
         f"  const int32_t column = {column};",
     ]
     source = f"columns + p * {2 * k}"
-    tiles = (opening, source, "first + column", "}")
 
     def packed() -> Array:
         return packed_pairs(sums.centred())
 
-    _pairs(layer, geometry.n, k, packed, rescale, bias, tile, tiles, y, terms)
+    _pairs(of, k, packed, tile, (opening, source, "first + column"))
     layer.line("}")

@@ -8,16 +8,13 @@ four times the result must not, which `fits_winograd` asks of the layer's bound:
 of sums are right whatever the order, and dividing by four is exact.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.dsp_groups import earlier, epilogue_at, groups_of
+from ceras_ir.backends.c.dsp_groups import earlier, groups_of
+from ceras_ir.backends.c.dsp_layer import DspLayer
 from ceras_ir.backends.c.dsp_products import COLUMNS, FILTERS, products
-from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.requant import Rescaling
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.types import zero_point_of
@@ -90,19 +87,9 @@ def transformed_filters(weights: NDArray[np.integer]) -> NDArray[np.int16]:
     return np.ascontiguousarray(split.transpose(0, 1, 3, 5, 2, 4)).astype(np.int16)
 
 
-def winograd(
-    layer: Layer,
-    op: Conv2dOp,
-    geometry: Geometry,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str, str],
-    terms: Sequence[str],
-    *,
-    stored: bool,
-) -> None:
+def winograd(of: DspLayer, *, stored: bool) -> None:
     """Print the layer; filters are `stored` transformed, or transformed for each block."""
-    x, y, bias = names
+    layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     _, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
     top, left = op.padding.get_values()[:2]
@@ -154,10 +141,10 @@ def winograd(
         [
             *corner("", "(first + t)"),
             f"const int32_t down = row - {top}, right = column - {left};",
-            f"const int8_t *from = {x} + (down * {width} + right) * {channels};",
+            f"const int8_t *from = {of.x} + (down * {width} + right) * {channels};",
             f"int32_t pitch = {width * channels};",
             f"if (down < 0 || right < 0 || down > {height - 4} || right > {width - 4}) {{",
-            f"  dsp_patch(patch, {x}, down, right, {height}, {width}, {channels}, {point});",
+            f"  dsp_patch(patch, {of.x}, down, right, {height}, {width}, {channels}, {point});",
             f"  from = patch, pitch = {4 * channels};",
             "}",
             f"{change}(values + (t >> 2) * {COLUMNS * block} + (t & 3), from, {channels}, pitch);",
@@ -176,11 +163,11 @@ def winograd(
             f"  const int32_t corner = (row * {columns} + column) * {n};",
             f"  for (int32_t o = f; o < f + {FILTERS}; ++o) {{",
             "    int32_t four[4];",
-            f"    dsp_winograd_output(four, sums + 2 * (t & 3) + o - f, {bias}[o]);",
+            f"    dsp_winograd_output(four, sums + 2 * (t & 3) + o - f, {of.bias}[o]);",
             *(
                 f"    {text}"
                 for i, distance in enumerate((0, n, columns * n, columns * n + n))
-                for text in epilogue_at(rescale, f"four[{i}]", distance, y, terms)
+                for text in of.epilogue_at(f"four[{i}]", distance)
             ),
             "  }",
             "}",

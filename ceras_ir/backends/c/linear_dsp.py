@@ -14,6 +14,7 @@ import numpy as np
 
 from ceras_ir.backends.c.dsp_costs import cheapest
 from ceras_ir.backends.c.dsp_depthwise import depthwise, fits_depthwise
+from ceras_ir.backends.c.dsp_layer import DspLayer
 from ceras_ir.backends.c.dsp_rows import ROWS, few_positions
 from ceras_ir.backends.c.dsp_tiles import FILTERS, POSITIONS, direct_rows, windows
 from ceras_ir.backends.c.dsp_winograd import winograd
@@ -55,23 +56,21 @@ def dsp_linear(
     rescale = narrowed(layer, op, sums, rescale)
     layer.kernel = "smlad"
     bias = layer.array("bias", sums.bias.astype(np.int32), "int32_t")
+    of = DspLayer(layer, op, geometry, sums, rescale, *names, bias, terms)
     if geometry.depthwise:
-        assert isinstance(op, Conv2dOp)
-        depthwise(layer, op, sums, rescale, (*names, bias), terms)
+        depthwise(of)
     elif geometry.direct and geometry.positions < POSITIONS:
-        few_positions(layer, geometry, sums, rescale, (*names, bias), terms)
+        few_positions(of)
     elif geometry.direct:
-        direct_rows(layer, geometry, sums, rescale, (*names, bias), terms)
+        direct_rows(of)
     else:
-        assert isinstance(op, Conv2dOp)
-        parts = (layer, op, geometry, sums, rescale, (*names, bias), terms)
         may_store = layer.index in layer.options.stored_filters
-        way = cheapest(op, geometry, sums, layer.options.workspace, may_store=may_store)
+        way = cheapest(of.window, geometry, sums, layer.options.workspace, may_store=may_store)
         layer.kernel = way.kind
         if way.kind == "smlad":
-            windows(*parts)
+            windows(of)
         else:
-            winograd(*parts, stored=way.kind == "stored winograd")
+            winograd(of, stored=way.kind == "stored winograd")
 
 
 def narrowed(layer: Layer, op: LinearOperation, sums: Sums, rescale: Rescaling) -> Rescaling:
