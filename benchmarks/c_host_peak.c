@@ -20,36 +20,25 @@ static double seconds(void)
 #define TWELVE(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
 #define KEEP(x) __asm__ volatile("" : "+v"(x))
 
-static double bytes(void)
-{
-  i32v x = {1, 2, 3}, w = {4, 5, 6};
-#define DECLARE(n) i32v s##n = {0};
-  TWELVE(DECLARE)
-  const double start = seconds();
-  for (int i = 0; i < STEPS; ++i) {
-#define STEP(n) __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(s##n) : "v"(x), "v"(w));
-    TWELVE(STEP)
-  }
-  const double taken = seconds() - start;
+/* A function that takes the time of STEPS times twelve instructions, of so many products each. */
+#define DECLARE(n) , s##n = {0}
 #define USE(n) KEEP(s##n);
-  TWELVE(USE)
-  return 64.0 * SUMS * STEPS / taken * 1e-9;
-}
-
-static double floats(void)
-{
-  f32v x = {1, 2, 3}, w = {4, 5, 6};
-#define DECLARE_F(n) f32v s##n = {0};
-  TWELVE(DECLARE_F)
-  const double start = seconds();
-  for (int i = 0; i < STEPS; ++i) {
-#define STEP_F(n) __asm__ volatile("vfmadd231ps %2, %1, %0" : "+v"(s##n) : "v"(x), "v"(w));
-    TWELVE(STEP_F)
+#define RATE(name, vector, products, instruction)                                                \
+  static double name(void)                                                                       \
+  {                                                                                              \
+    vector x = {1, 2, 3}, w = {4, 5, 6} TWELVE(DECLARE);                                         \
+    const double start = seconds();                                                              \
+    for (int i = 0; i < STEPS; ++i) {                                                            \
+      TWELVE(instruction)                                                                        \
+    }                                                                                            \
+    const double taken = seconds() - start;                                                      \
+    TWELVE(USE)                                                                                  \
+    return products * SUMS * STEPS / taken * 1e-9;                                               \
   }
-  const double taken = seconds() - start;
-  TWELVE(USE)
-  return 16.0 * SUMS * STEPS / taken * 1e-9;
-}
+#define DOT(n) __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(s##n) : "v"(x), "v"(w));
+#define FUSED(n) __asm__ volatile("vfmadd231ps %2, %1, %0" : "+v"(s##n) : "v"(x), "v"(w));
+RATE(bytes, i32v, 64.0, DOT)
+RATE(floats, f32v, 16.0, FUSED)
 
 int main(void)
 {

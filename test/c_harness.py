@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import overload
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
@@ -11,7 +12,9 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from ceras_ir.backends.arduino import emulator
 from ceras_ir.backends.artefacts import network_inputs, network_outputs
+from ceras_ir.backends.c import aarch64
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.runner import CModel, Launch, Trace
@@ -20,6 +23,13 @@ from ceras_ir.interpreters import network
 from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]
+
+needs_arm = pytest.mark.skipif(
+    not emulator.available(), reason="needs arm-none-eabi-g++ and qemu-system-arm"
+)
+needs_aarch64 = pytest.mark.skipif(
+    not aarch64.available(), reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
+)
 
 SANITIZE = (
     "-O1",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_harness import needs_arm
 
 from ceras_ir.backends.arduino.board import Board
 from ceras_ir.backends.arduino.emulator import available
@@ -55,7 +56,7 @@ def test_what_does_not_fit_is_a_level_that_fails(
     assert "unsupported size" in lines(capsys)["arduino: machine"]
 
 
-@pytest.mark.skipif(not available(), reason="needs arm-none-eabi-gcc and qemu")
+@needs_arm
 def test_a_core_that_differs_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from ceras_ir.backends.arduino.emulator import available
+from c_harness import needs_arm
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks/cortex_m4.py"
 ASKED = {"3x3, C = 32": 0.60, "1x1, K = 32": 1.1, "FC 256 to 64": 1.5, "depthwise 3x3": 3.2}
@@ -14,7 +13,7 @@ ASKED = {"3x3, C = 32": 0.60, "1x1, K = 32": 1.1, "FC 256 to 64": 1.5, "depthwis
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not available(), reason="needs arm-none-eabi-gcc and qemu")
+@needs_arm
 @pytest.mark.parametrize("flags", ["-O2", "-Os"])
 def test_int8_layers_take_no_more_than_asked(flags: str):
     done = subprocess.run(

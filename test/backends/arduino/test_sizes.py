@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from backends.arduino.networks import colour_mlp
+from c_harness import needs_arm
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.arduino import emulator
@@ -28,7 +29,6 @@ from ceras_ir.driver.stages import (
 )
 from ceras_ir.transforms.encode_weights import EncodingChoice
 
-needs_arm = pytest.mark.skipif(not emulator.available(), reason="needs arm-none-eabi-gcc and qemu")
 BOARD = load_board("uno_r4_wifi")
 ROOMY = replace(BOARD, flash_bytes=4 << 20, sram_bytes=4 << 20)
 SHARED = Path(__file__).parents[4] / "shared/models"

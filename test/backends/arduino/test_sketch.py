@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 from backends.arduino.networks import colour_mlp, colours
 from backends.arduino.sketches import build_sketch, run_sketch
+from c_harness import needs_arm
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.arduino import emulator
 from ceras_ir.diagnostics import InputError
 from ceras_ir.driver.build import Build, build
 from ceras_ir.driver.execute import open_folder
 from ceras_ir.driver.output_folder import write_artefacts
 from ceras_ir.driver.stages import BuildOptions
 from ceras_ir.interpreters.network import run
-
-needs_arm = pytest.mark.skipif(not emulator.available(), reason="needs arm-none-eabi-gcc and qemu")
 
 
 def compiled(module: ModuleOp, folder: Path, title: str = "colour") -> Build:

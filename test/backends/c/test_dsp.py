@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_harness import Array, check, constant, make_network, place, random_inputs
+from c_harness import Array, check, constant, make_network, needs_arm, place, random_inputs
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.analysis.network import main_function
 from ceras_ir.backends.arduino.board import load_board
-from ceras_ir.backends.arduino.emulator import EmulatedModel, available, write_files
+from ceras_ir.backends.arduino.emulator import EmulatedModel, write_files
 from ceras_ir.backends.artefacts import network_inputs, network_outputs
 from ceras_ir.backends.c.emitter import build, emit
 from ceras_ir.backends.c.options import COptions
@@ -92,7 +92,7 @@ def extremes(module: ModuleOp) -> dict[str, Array]:
     }
 
 
-@pytest.mark.skipif(not available(), reason="needs arm-none-eabi-gcc and qemu")
+@needs_arm
 @pytest.mark.parametrize("seed", range(8))
 def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
     module = layer(seed)

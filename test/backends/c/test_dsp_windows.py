@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_harness import Array, Values, check, constant, make_network, place
+from c_harness import Array, Values, check, constant, make_network, needs_arm, place
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.analysis.network import main_function
 from ceras_ir.backends.arduino.board import load_board
-from ceras_ir.backends.arduino.emulator import EmulatedModel, available, write_files
+from ceras_ir.backends.arduino.emulator import EmulatedModel, write_files
 from ceras_ir.backends.artefacts import network_inputs, network_outputs
 from ceras_ir.backends.c.dsp_costs import ways
 from ceras_ir.backends.c.dsp_winograd import G2, fits_winograd, transformed_filters
@@ -141,7 +141,7 @@ def test_plain_c_equals_the_interpreter(kind: str, name: str):
     check(module, inputs_of(module, share), options=OPTIONS[name])
 
 
-@pytest.mark.skipif(not available(), reason="needs arm-none-eabi-gcc and qemu")
+@needs_arm
 @pytest.mark.parametrize("name", ["medium", "stored"])
 @pytest.mark.parametrize("kind", ["winograd", "depthwise", "padded"])
 def test_the_emulated_core_equals_the_interpreter(kind: str, name: str, tmp_path: Path):
@@ -201,7 +201,7 @@ def test_four_times_the_sum_must_fit_32_bits(channels: int, *, fits: bool):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not available(), reason="needs arm-none-eabi-gcc and qemu")
+@needs_arm
 @pytest.mark.parametrize("shape", [(16, 16, 32), (32, 32, 16), (8, 8, 64), (8, 8, 8)])
 def test_the_model_of_costs_holds(shape: tuple[int, ...], tmp_path: Path):
     """Instructions as counted, within 15%."""

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.c.test_files import small_network
-from c_harness import Array, place, random_inputs
+from c_harness import Array, needs_aarch64, needs_arm, place, random_inputs
 
 from ceras_ir.analysis.network import main_function
 from ceras_ir.backends.arduino import emulator
 from ceras_ir.backends.arduino.board import Board
 from ceras_ir.backends.arduino.emulator import write_files
 from ceras_ir.backends.artefacts import network_inputs, network_outputs
-from ceras_ir.backends.c.aarch64 import available, has_instruction, run_program
+from ceras_ir.backends.c.aarch64 import has_instruction, run_program
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.machine import Machine, load_machine, machine_names
 from ceras_ir.backends.c.options import COptions
@@ -29,9 +29,6 @@ from ceras_ir.interpreters.network import run
 
 DIGITS = Path(__file__).parents[3] / "examples/digits"
 
-needs_aarch64 = pytest.mark.skipif(
-    not available(), reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
-)
 needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="needs cmake")
 
 
@@ -124,7 +121,7 @@ def test_descriptions_are_checked(tmp_path: Path):
     assert isinstance(load_machine("uno_r4_wifi"), Board)
 
 
-@pytest.mark.skipif(not emulator.available(), reason="needs arm-none-eabi-gcc")
+@needs_arm
 def test_make_for_a_microcontroller(tmp_path: Path):
     """The kernels of its core, within its memories, linked for a debugger's console."""
     model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")

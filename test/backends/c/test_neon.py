@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.c.test_tiles import DEPTHWISE, SHAPES, layer
-from c_harness import Values, make_network, place, random_inputs
+from c_harness import Values, make_network, needs_aarch64, place, random_inputs
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
 from xdsl.ir import SSAValue
 
@@ -14,7 +14,6 @@ from ceras_ir.backends.arduino.emulator import write_files
 from ceras_ir.backends.artefacts import network_inputs, network_outputs
 from ceras_ir.backends.c.aarch64 import (
     ARCHITECTURES,
-    available,
     build_program,
     has_instruction,
     run_program,
@@ -23,10 +22,6 @@ from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
-
-needs_aarch64 = pytest.mark.skipif(
-    not available(), reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
-)
 
 PRODUCTS = {"neon": "smull", "dotprod": "sdot", "i8mm": "smmla"}
 
