@@ -77,11 +77,14 @@ def main_sketch(model: Model, board: Board) -> str:
 {_declared(inputs)}
 {_declared(outputs)}
 
+// After what separates numbers: parseFloat() waits a second behind a line's end, and returns 0.
 static float next_number()
 {{
-  while (!Serial.available()) {{
+  for (;;) {{
+    const int next = Serial.peek();
+    if (next == '-' || next == '.' || (next >= '0' && next <= '9')) return Serial.parseFloat();
+    if (next >= 0) Serial.read();
   }}
-  return Serial.parseFloat();
 }}
 
 void setup()

@@ -33,7 +33,12 @@ static void put_number(long value)
   Serial.print(at);
 }
 
-float Port::parseFloat() { return next_float(); }
+float Port::parseFloat()
+{
+  if (is_line_end) return 0;
+  is_line_end = true;
+  return next_float();
+}
 void Port::print(const char *text) { semihosting(0x04, text); }
 void Port::println(const char *text) { print(text), print("\n"); }
 void Port::print(unsigned long value) { put_number((long)value); }
