@@ -104,10 +104,12 @@ def lookup(layer: Layer, op: LookupOp) -> None:
     half = entries // 2
     starts = np.array(op.channel_rows or [0], np.int32) * entries + half
     first = layer.array("first", starts, "int32_t")
-    ctype = value_type(op.input)
-    kernel = layer.kernels.use("lookup_rows", NAME=ctype.removesuffix("_t"), INDEX=ctype)
-    channels = len(starts)
-    layer.line(f"{kernel}({y}, {x}, {name}, {first}, {half}, {channels}, {size // channels});")
+    if value_type(op.input) == "int8_t":
+        kernel = layer.kernels.use("lookup_channels")
+        layer.line(f"{kernel}({y}, {x}, {name}, {first}, {len(starts)}, {size});")
+        return
+    kernel = layer.kernels.use("lookup_rows")
+    layer.line(f"{kernel}({y}, {x}, {name}, {first}, {half}, {len(starts)}, {size});")
 
 
 def shift_swish(layer: Layer, op: ShiftSwishOp) -> None:

@@ -219,6 +219,31 @@ def test_lookup(flags: tuple[str, ...]):
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("flags", (FLAGS, BUILDS["loops"]), ids=("tiles", "loops"))
+@pytest.mark.parametrize(("width", "entries"), [(8, 256), (16, 256), (16, 1024), (16, 2048)])
+def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int):
+    """Few and many tables, channels that fill vectors and that do not, indices beyond a table."""
+    rng = np.random.default_rng(width + entries)
+    source = UniformType(0.5, storage=IntegerType(width))
+    tables = rng.integers(-128, 128, (9, entries), np.int8)
+    value = graph.ConstantOp.from_array(tables, i8).value
+    assert isinstance(value, DenseIntOrFPElementsAttr)
+    shapes = [((2, 13, 16), 3), ((5, 9, 64), 9), ((7, 11, 24), 5), ((40, 85), 6), ((70, 3), 2)]
+    rows = [rng.integers(0, count, shape[-1]) for shape, count in shapes]
+    bound = min(entries, 1 << (width - 1))
+    numbers = [rng.integers(-bound, bound, shape).astype(f"int{width}") for shape, _ in shapes]
+    module = make_network(
+        [(source, shape) for shape, _ in shapes],
+        lambda *xs: [
+            graph.LookupOp(x, value, OUT, r.tolist()).result for x, r in zip(xs, rows, strict=True)
+        ],
+    )
+    got = check(module, {f"input{i}": x for i, x in enumerate(numbers)}, flags=flags)
+    for i, (x, r) in enumerate(zip(numbers, rows, strict=True)):
+        at = np.clip(x.astype(np.int64), -entries // 2, entries // 2 - 1) + entries // 2
+        np.testing.assert_array_equal(got[f"output{i}"], tables[r, at])
+
+
 @pytest.mark.parametrize("rows", [1, 7, 8, 56])
 @pytest.mark.parametrize("columns", [1, 7, 13, 112])
 def test_tiles_fit_the_registers(rows: int, columns: int):
