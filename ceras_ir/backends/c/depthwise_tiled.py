@@ -17,6 +17,7 @@ from ceras_ir.backends.c.sums import Sums
 from ceras_ir.backends.c.tile_nest import LEAST_SHARED
 from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+from ceras_ir.dialects.quant import RequantAttr
 
 MOST_COLUMNS = 8
 """Columns of a window whose weights stay in registers or next to them."""
@@ -117,7 +118,7 @@ def print_depthwise(
             lines.append("  " + column(str(k - left), k))
     image = f"n * {rows} + " if images > 1 else ""
     lines += [
-        f"  int8_t *to = {y} + ({image}r) * {columns * channels} + c;",
+        f"  {value_type(op.result)} *to = {y} + ({image}r) * {columns * channels} + c;",
         f"  for (int32_t i = 0; i < {columns}; ++i, to += {channels}) {{",
     ]
     for k in range(kept, kernel_w):
@@ -148,14 +149,8 @@ def print_depthwise(
             f"{op.residual_left_shift}));"
             for i in VECTORS
         ]
-    shift = requant.shift.data
-    lines += [f"    s{i} = _mm256_srai_epi32(s{i}, {shift});" for i in VECTORS]
-    lines.append("    model_256 bytes = NARROW(s0, s1, s2, s3);")
-    if requant.low.data > -128:
-        lines.append(f"    bytes = _mm256_max_epi8(bytes, _mm256_set1_epi8({requant.low.data}));")
-    if requant.high.data < 127:
-        lines.append(f"    bytes = _mm256_min_epi8(bytes, _mm256_set1_epi8({requant.high.data}));")
-    lines.append("    STORE_256(to, bytes);")
+    lines += [f"    s{i} = _mm256_srai_epi32(s{i}, {requant.shift.data});" for i in VECTORS]
+    lines += _stores(requant, 16 if value_type(op.result) == "int16_t" else 8)
     for k in range(kept):
         moves = ", ".join(f"v{k}{i} = v{k + stride_w}{i}" for i in VECTORS)
         lines.append(f"    {moves};")
@@ -168,6 +163,25 @@ def print_depthwise(
     if images > 1:
         layer.line("}")
     return w
+
+
+def _stores(requant: RequantAttr, bits: int) -> list[str]:
+    """Statements that clamp and store the sums of a block."""
+    parts = {"bytes": "NARROW"} if bits == 8 else {"lower": "LOWER_16", "upper": "UPPER_16"}
+    low, high = requant.low.data, requant.high.data
+    end = 1 << (bits - 1)
+    lines: list[str] = []
+    for i, (name, narrow) in enumerate(parts.items()):
+        lines.append(f"    model_256 {name} = {narrow}(s0, s1, s2, s3);")
+        for bound, function, is_used in (
+            (low, "max", low > -end),
+            (high, "min", high < end - 1),
+        ):
+            if is_used:
+                call = f"_mm256_{function}_epi{bits}({name}, _mm256_set1_epi{bits}({bound}))"
+                lines.append(f"    {name} = {call};")
+        lines.append(f"    STORE_256(to{' + 16' if i else ''}, {name});")
+    return lines
 
 
 def _loads(name: str, at: str) -> list[str]:

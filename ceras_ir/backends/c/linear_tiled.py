@@ -40,7 +40,7 @@ def has_byte_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
     return (
         layer.options.vectors
         and value_type(op.input) in ("int8_t", "uint8_t")
-        and value_type(op.result) == "int8_t"
+        and value_type(op.result) in ("int8_t", "int16_t")
         and sums.weight_type == "int8_t"
         and sums.raw_bound < LIMIT
     )
@@ -107,8 +107,10 @@ def print_tiles(
     def shifted() -> list[str]:
         assert op.requant is not None
         low, high = op.requant.low.data, op.requant.high.data
-        layer.kernels.use("narrow_sums")
-        stores = nest.stores(bool(residual), low=low > -128, high=high < 127)
+        bits = 16 if value_type(op.result) == "int16_t" else 8
+        least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        layer.kernels.use("narrow_sums", NAME=f"int{bits}", RESULT=f"int{bits}_t")
+        stores = nest.stores(bool(residual), low=low > least, high=high < most, bits=bits)
         tile = layer.kernels.add(*shifting_tile(nest.walk(STEP), stores, lanes), CONDITION)
         skip = f", {residual} + at, {op.residual_left_shift}" if residual else ""
         bounds = [n for n, is_used in ((low, stores.low), (high, stores.high)) if is_used]

@@ -88,7 +88,10 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
     name += ("_residual" if stores.has_residual else "") + ("_part" if stores.is_masked else "")
     name += ("_low" if stores.low else "") + ("_high" if stores.high else "") + _suffix(lanes)
-    parameters = f"const {lanes.element} *x, const int8_t *w, const int32_t *bias, int8_t *y"
+    name += "" if stores.bits == 8 else f"_{stores.bits}"
+    parameters = (
+        f"const {lanes.element} *x, const int8_t *w, const int32_t *bias, int{stores.bits}_t *y"
+    )
     if stores.has_residual:
         parameters += ", const int8_t *residual, int32_t left_shift"
     parameters += ", int32_t shift"
@@ -115,7 +118,8 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
                 load = f"LOAD_SOME_I8({at}, {masks[b]})" if stores.is_masked else f"LOAD_I8({at})"
                 lines.append(f"  {s} += WIDEN({load}) << left_shift;")
             value = stores.clamped(f"{s} >> shift")
-            lines.append(f"  STORE_I8({_offset('y', to)}, {value}, {masks[b]});")
+            store = f"STORE_I{stores.bits}"
+            lines.append(f"  {store}({_offset('y', to)}, {value}, {masks[b]});")
     lines += ["#else", *_narrow_lines(walk, stores, lanes), "#endif"]
     return name, "\n".join([*lines, "}", ""])
 
@@ -124,13 +128,14 @@ def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
     """The body of a shifting tile where vectors have 8 lanes."""
     t = walk.tile
     residual = "residual, left_shift" if stores.has_residual else "(const int8_t *)0, 0"
-    low, high = "low" if stores.low else "-128", "high" if stores.high else "127"
+    end = 1 << (stores.bits - 1)
+    low, high = "low" if stores.low else str(-end), "high" if stores.high else str(end - 1)
     outputs = "outputs" if stores.is_masked else str(t.width)
     return [
         f"  int32_t sums[{t.positions * t.width}];",
         *sums_lines(walk, lanes),
-        f"  narrow_sums(sums, {t.positions}, {t.width}, y, {t.columns}, {stores.row}, "
-        f"{stores.column}, {residual}, shift, {low}, {high}, {outputs});",
+        f"  narrow_sums_int{stores.bits}(sums, {t.positions}, {t.width}, y, {t.columns}, "
+        f"{stores.row}, {stores.column}, {residual}, shift, {low}, {high}, {outputs});",
     ]
 
 

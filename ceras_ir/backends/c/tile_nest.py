@@ -152,10 +152,12 @@ class Nest:
             self.stride[0] * self.pitch, self.stride[1] * self.channels,
         )  # fmt: skip
 
-    def stores(self, has_residual: bool, *, low: bool = True, high: bool = True) -> Stores:
+    def stores(
+        self, has_residual: bool, *, low: bool = True, high: bool = True, bits: int = 8
+    ) -> Stores:
         return Stores(
             self.columns * self.outputs, self.outputs, has_residual,
-            bool(self.outputs % self.tile.width), low, high,
+            bool(self.outputs % self.tile.width), low, high, bits,
         )  # fmt: skip
 
     @property

@@ -41,6 +41,8 @@ class Stores:
     low: bool = True
     """Whether there is a lower bound beside that of the stored type; of integers."""
     high: bool = True
+    bits: int = 8
+    """Of a stored integer: 8 or 16."""
 
     def clamped(self, value: str) -> str:
         """An integer expression between the bounds in `least` and `most`."""

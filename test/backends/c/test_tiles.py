@@ -89,23 +89,30 @@ def layer(
     padding: tuple[int, int, int, int],
     dilations: tuple[int, int],
     groups: int,
+    result_element: UniformType = OUT,
 ) -> SSAValue:
     """One convolution, with and without residual, bias, zero points, and what a shift cannot do."""
     rng = np.random.default_rng(seed)
     per_group = graph.shape_of(x)[3] // groups
     weights = stored(rng, OUT, (outputs, *kernel, per_group))
-    shift = int(np.log2(np.sqrt(weights[0].size) * 60))
-    requant = RequantAttr(shift)
+    low, high = result_element.low, result_element.high
+    shift = max(int(np.log2(np.sqrt(weights[0].size) * 60 * 128 / high)), 1)
+    requant = RequantAttr(shift, low=low, high=high)
     if seed % 3 == 1:
-        requant = RequantAttr(shift, rounding=Rounding.FLOOR, zero_point=-9, low=-100, high=90)
+        tight = low * 100 // 128, high * 90 // 128
+        requant = RequantAttr(
+            shift, rounding=Rounding.FLOOR, zero_point=-9, low=tight[0], high=tight[1]
+        )
     if seed % 3 == 2 and groups == 1:
-        requant = RequantAttr(shift + 14, multiplier=20011, rounding=Rounding.HALF_EVEN)
+        requant = RequantAttr(
+            shift + 14, multiplier=20011, rounding=Rounding.HALF_EVEN, low=low, high=high
+        )
     bias = rng.integers(-20000, 20000, outputs).astype(np.int32)
 
     def convolution(residual: SSAValue | None) -> SSAValue:
         return graph.Conv2dOp(
             x, constant(weights, OUT), constant(bias, UniformType(1.0, storage=i32)), residual,
-            result_element=OUT, strides=strides, padding=padding, dilations=dilations,
+            result_element=result_element, strides=strides, padding=padding, dilations=dilations,
             groups=groups, requant=requant, residual_shift=None if residual is None else 5,
         ).result  # fmt: skip
 
@@ -162,6 +169,28 @@ def test_depthwise(build: str, point: int):
         ]
 
     check(make_network([(element, s[0]) for s in DEPTHWISE], layers), flags=BUILDS[build])
+
+
+@pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
+def test_results_of_16_bits(flags: tuple[str, ...]):
+    element = UniformType(1.0, 3)
+    wide = UniformType(1.0, storage=IntegerType(16))
+    inputs = [s[0] for s in (*SHAPES[:6], *DEPTHWISE)]
+
+    def build(*xs: SSAValue) -> Values:
+        dense = [
+            layer(seed, x, element, o, kernel, stride, padding, (d, 1), 1, wide)
+            for seed, (x, (_, o, kernel, stride, padding, d)) in enumerate(
+                zip(xs[:6], SHAPES[:6], strict=True)
+            )
+        ]
+        return dense + [
+            layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3], wide)
+            for x, (s, kernel, stride, padding, dilation) in zip(xs[6:], DEPTHWISE, strict=True)
+            for seed in (0, 1)
+        ]
+
+    check(make_network([(element, shape) for shape in inputs], build), flags=flags)
 
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["256"]), ids=("512", "256"))

@@ -24,9 +24,9 @@ MODEL_INLINE model_bytes lookup_parts(const int16_t *x, int32_t half, uint64_t *
 #endif
 
 /* y[i] = table[first[i % channels] + clamp(x[i], -half, half - 1)], of elements [i, n). */
-MODEL_STATIC void lookup_each(int8_t *y, const int16_t *x, const int8_t *table,
-                              const int32_t *first, int32_t half, int32_t channels, int32_t i,
-                              int32_t n)
+MODEL_STATIC void lookup_each(int8_t *restrict y, const int16_t *restrict x,
+                              const int8_t *restrict table, const int32_t *restrict first,
+                              int32_t half, int32_t channels, int32_t i, int32_t n)
 {
   for (int32_t c = i % channels; i < n; ++i) {
     const int32_t at = x[i] < -half ? -half : x[i] >= half ? half - 1 : x[i];

@@ -32,4 +32,9 @@ typedef int32_t model_word_256 __attribute__((aligned(1), may_alias));
 /* Sums of 8 lanes four times become 32 bytes; what does not fit, the nearest that does. */
 #define NARROW(a, b, c, d) \
   _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d))
+/* Or 16 and 16 numbers of 16 bits. */
+#define LOWER_16(a, b, c, d) \
+  _mm256_permute2x128_si256(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d), 0x20)
+#define UPPER_16(a, b, c, d) \
+  _mm256_permute2x128_si256(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d), 0x31)
 #endif

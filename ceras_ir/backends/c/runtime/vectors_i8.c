@@ -37,4 +37,8 @@ typedef int32_t model_word __attribute__((aligned(1), may_alias));
 /* What does not fit 8 bits becomes the nearest that does. */
 #define STORE_I8(p, v, mask) \
   __builtin_ia32_pmovsdb512mem_mask((model_i8v *)(void *)(p), v, mask)
+/* Likewise of 16 bits. */
+typedef int16_t model_i16v __attribute__((vector_size(32)));
+#define STORE_I16(p, v, mask) \
+  __builtin_ia32_pmovsdw512mem_mask((model_i16v *)(void *)(p), v, mask)
 #endif
