@@ -261,12 +261,12 @@ def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int):
     rows = [rng.integers(0, count, shape[-1]) for shape, count in shapes]
     bound = min(entries, 1 << (width - 1))
     numbers = [rng.integers(-bound, bound, shape).astype(f"int{width}") for shape, _ in shapes]
-    module = make_network(
-        [(source, shape) for shape, _ in shapes],
-        lambda *xs: [
-            graph.LookupOp(x, value, OUT, r.tolist()).result for x, r in zip(xs, rows, strict=True)
-        ],
-    )
+
+    def build(*xs: SSAValue) -> Values:
+        pairs = zip(xs, rows, strict=True)
+        return [graph.LookupOp(x, value, OUT, r.tolist()).result for x, r in pairs]
+
+    module = make_network([(source, shape) for shape, _ in shapes], build)
     got = check(module, {f"input{i}": x for i, x in enumerate(numbers)}, flags=flags)
     for i, (x, r) in enumerate(zip(numbers, rows, strict=True)):
         at = np.clip(x.astype(np.int64), -entries // 2, entries // 2 - 1) + entries // 2
