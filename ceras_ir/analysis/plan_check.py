@@ -3,12 +3,16 @@ Check a memory plan the slow way: walk the network, keep a map of who owns which
 
 Shares no code with liveness or the allocators. Every operation's operands must still be in
 place when it runs, and its result must fit its block and the arena. Regions are ranges of one line
-of addresses, so far from each other that nothing reaches from one into the next.
+of addresses, so far from each other that nothing reaches from one into the next. Rows with gaps
+are counted one by one.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
@@ -28,6 +32,20 @@ FAR = 1 << 60
 """Between the first bytes of two regions."""
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The bytes of a value: `count` rows of `width`, each `pitch` after the one before."""
+
+    start: int
+    count: int
+    width: int
+    pitch: int
+
+    @property
+    def end(self) -> int:
+        return self.start + (self.count - 1) * self.pitch + self.width
+
+
 def check_plan(main: FuncOp) -> list[str]:
     """What is wrong with the plan of `main`, in words; nothing for a good plan."""
     arena = arena_of(main)
@@ -39,43 +57,46 @@ def check_plan(main: FuncOp) -> list[str]:
         return findings
     sizes = sizes or {"": arena.size.data}
     starts = {region: i * FAR for i, region in enumerate(sizes)}
-    owners: list[tuple[int, int, SSAValue]] = []
+    owners: list[tuple[Rows, SSAValue]] = []
 
-    def at(block: BlockAttr) -> int:
-        return starts[block.region.data] + block.offset.data
+    def at(value: SSAValue) -> Rows | None:
+        block = block_of(value)
+        return None if block is None else _rows(value, block, starts[block.region.data])
 
-    # In a slice of a concatenation, values are aligned to their elements only.
-    parts = [
-        place
+    # In the result of a concatenation that has operands in place, values are aligned to their
+    # elements only.
+    wholes = [
+        (op.result, whole)
         for op in main.body.block.ops
-        if isinstance(op, ConcatOp)
-        for _, place in _in_place(op, at)
+        if isinstance(op, ConcatOp) and _in_place(op, at) and (whole := at(op.result)) is not None
     ]
 
-    def claim(value: SSAValue, where: str, kept: list[tuple[int, int]] | None = None) -> None:
-        block = block_of(value)
-        if block is None:
+    def claim(value: SSAValue, where: str, kept: list[Rows] | None = None) -> None:
+        block, place = block_of(value), at(value)
+        if block is None or place is None:
             return
-        kind = tensor_type(value)
-        needed = prod(kind.get_shape()) * storage_type(kind.element_type).size
-        lower, upper = at(block), at(block) + block.size.data
-        end, size = block.offset.data + block.size.data, sizes[block.region.data]
+        offset, needed = block.offset.data, place.end - place.start
+        end, size = offset + block.size.data, sizes[block.region.data]
         if needed > block.size.data:
             findings.append(f"{where}: {needed} bytes in a block of {block.size.data}")
-        is_part = any(a <= lower and upper <= b for a, b in parts)
-        unit = storage_type(kind.element_type).size if is_part else arena.alignment.data
-        if lower % unit:
-            findings.append(f"{where}: offset {block.offset.data} is not aligned to {unit}")
+        if place.pitch < place.width:
+            findings.append(f"{where}: rows of {place.width} bytes are {place.pitch} apart")
+        is_part = any(
+            whole is not value and a.start <= place.start and place.end <= a.end
+            for whole, a in wholes
+        )
+        element = storage_type(tensor_type(value).element_type).size
+        unit = element if is_part else arena.alignment.data
+        if offset % unit or place.pitch % element:
+            findings.append(f"{where}: offset {offset} is not aligned to {unit}")
         if end > size:
             memory = f"region {block.region.data}" if block.region.data else "an arena"
             findings.append(f"{where}: bytes to {end} in {memory} of {size}")
         # Whoever owns these bytes still does if the same ones are written again.
         owners[:] = [
-            o
-            for o in owners
-            if _common(o[:2], (lower, upper)) == sum(_common(o[:2], place) for place in kept or ())
+            o for o in owners if _common(o[0], place) == sum(_common(o[0], k) for k in kept or ())
         ]
-        owners.append((lower, lower + needed, value))
+        owners.append((place, value))
 
     for argument in main.body.block.args:
         claim(argument, f"argument {argument.index}")
@@ -86,25 +107,22 @@ def check_plan(main: FuncOp) -> list[str]:
         if isinstance(op, ConstantOp):
             continue
         for i, operand in enumerate(op.operands):
-            if block_of(operand) is not None and all(o[2] is not operand for o in owners):
+            if block_of(operand) is not None and all(o[1] is not operand for o in owners):
                 findings.append(f"{node_name(op)}: operand {i} was overwritten before it was read")
-        outside = [r for r in op.results if block_of(r) is not None]
-        for value in outside:
+        for value in op.results:
+            if (place := at(value)) is None:
+                continue
             # A reshape writes the same bytes where its operand lives, a concatenation those of
             # operands that are in its result; an elementwise operation writes others there, and
             # the operand is gone.
-            block = block_of(value)
-            assert block is not None
             same = _in_place(op, at)
             for operand in op.operands:
-                other = block_of(operand)
+                other = at(operand)
                 if other is None or any(operand is v for v, _ in same):
                     continue
-                if at(other) == at(block) and may_overwrite(op, operand):
+                if other == place and may_overwrite(op, operand):
                     continue
-                if at(block) < at(other) + other.size.data and at(other) < (
-                    at(block) + block.size.data
-                ):
+                if _common(place, other):
                     findings.append(f"{node_name(op)}: result overlaps an operand it reads")
             claim(value, node_name(op), [place for _, place in same])
     return findings
@@ -133,27 +151,57 @@ def _check_regions(main: FuncOp) -> list[str]:
     return findings
 
 
-def _common(a: tuple[int, int], b: tuple[int, int]) -> int:
-    """How many bytes two ranges share."""
-    return max(min(a[1], b[1]) - max(a[0], b[0]), 0)
+def _rows(value: SSAValue, block: BlockAttr, base: int) -> Rows:
+    """The bytes of a value: one row of all of it, unless there are gaps."""
+    kind = tensor_type(value)
+    size, shape = storage_type(kind.element_type).size, kind.get_shape()
+    start, pitch = base + block.offset.data, block.pitch.data
+    if not pitch:
+        return Rows(start, 1, prod(shape) * size, prod(shape) * size)
+    return Rows(start, prod(shape[:-1]), shape[-1] * size if shape else size, pitch)
 
 
-def _in_place(
-    op: Operation, at: Callable[[BlockAttr], int]
-) -> list[tuple[SSAValue, tuple[int, int]]]:
+def _below(rows: Rows, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many bytes of `rows` are below each address."""
+    whole, rest = np.divmod(addresses - rows.start, rows.pitch)
+    inside = whole * rows.width + np.minimum(rest, rows.width)
+    return np.clip(inside, 0, rows.count * rows.width)
+
+
+def _common(a: Rows, b: Rows) -> int:
+    """How many bytes two values share."""
+    if a.end <= b.start or b.end <= a.start:
+        return 0
+    first = a.start + a.pitch * np.arange(a.count)
+    return int((_below(b, first + a.width) - _below(b, first)).sum())
+
+
+def _in_place(op: Operation, at: Callable[[SSAValue], Rows | None]) -> list[tuple[SSAValue, Rows]]:
     """Operands whose bytes are already where the result has them, and those bytes."""
     if not isinstance(op, ReshapeOp | ConcatOp):
         return []
-    block = block_of(op.result)
-    rows = 1 if isinstance(op, ReshapeOp) else prod(shape_of(op.result)[: op.axis.value.data])
-    if block is None or rows != 1:
+    whole, shape = at(op.result), shape_of(op.result)
+    if whole is None:
         return []
-    found: list[tuple[SSAValue, tuple[int, int]]] = []
-    start = at(block)
+    if isinstance(op, ReshapeOp):
+        return [(op.input, whole)] if at(op.input) == whole else []
+    axis, last = op.axis.value.data, len(shape) - 1
+    if prod(shape[:axis]) != 1 and axis != last:
+        return []
+    size = storage_type(tensor_type(op.result).element_type).size
+    row = shape[-1] * size
+    pitch = row if whole.count == 1 else whole.pitch
+    found: list[tuple[SSAValue, Rows]] = []
+    index = 0  # Of the operand's first byte in the result, if that had no gaps.
     for operand in op.operands:
-        kind, own = tensor_type(operand), block_of(operand)
-        end = start + prod(kind.get_shape()) * storage_type(kind.element_type).size
-        if own is not None and at(own) == start:
-            found.append((operand, (start, end)))
-        start = end
+        *outer, columns = shape_of(operand)
+        count, width = prod(outer), columns * size
+        first = whole.start + index // row * pitch + index % row
+        is_run = count == 1 or pitch == width
+        there = Rows(first, count, width, pitch)
+        if is_run:
+            there = Rows(first, 1, count * width, count * width)
+        if at(operand) == there:
+            found.append((operand, there))
+        index += width if axis == last else count * width
     return found

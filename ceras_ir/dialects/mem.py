@@ -47,10 +47,10 @@ LANES = 16
 
 DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
 REGIONS = "mem.regions"
-COST = "mem.cost"
+COST, COPIED = "mem.cost", "mem.copied"
 """
 Names of the discardable attributes; `mem.reason` is the text why a device was chosen, `mem.cost`
-what each device would take.
+what each device would take, `mem.copied` why a concatenation copies operands.
 """
 
 
@@ -90,11 +90,12 @@ class DeviceAttr(ParametrizedAttribute):
 
 class _IntegerFields(ParametrizedAttribute):
     """
-    Spelled `<name = integer, ...>`, each field once and in this order; then `name = word` for
-    those of `WORDS` that are not empty.
+    Spelled `<name = integer, ...>`, each field once and in this order; then those of `OPTIONS`
+    that are not 0, and `name = word` for those of `WORDS` that are not empty.
     """
 
     FIELDS: ClassVar[tuple[str, ...]]
+    OPTIONS: ClassVar[tuple[str, ...]] = ()
     WORDS: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -107,18 +108,26 @@ class _IntegerFields(ParametrizedAttribute):
                 parser.parse_keyword(field)
                 parser.parse_punctuation("=")
                 values.append(IntAttr(parser.parse_integer()))
-            for field in cls.WORDS:
-                word = ""
-                if parser.parse_optional_punctuation(",") is not None:
-                    parser.parse_keyword(field)
-                    parser.parse_punctuation("=")
-                    word = parser.parse_identifier()
-                values.append(StringAttr(word))
+            given: dict[str, Attribute] = {}
+            last = (*cls.OPTIONS, *cls.WORDS)
+            while parser.parse_optional_punctuation(",") is not None:
+                if (field := parser.parse_identifier()) not in last:
+                    parser.raise_error(f"expected one of {', '.join(last) or 'no more fields'}")
+                last = last[last.index(field) + 1 :]
+                parser.parse_punctuation("=")
+                given[field] = (
+                    StringAttr(parser.parse_identifier())
+                    if field in cls.WORDS
+                    else IntAttr(parser.parse_integer())
+                )
+        values += [given.get(field, IntAttr(0)) for field in cls.OPTIONS]
+        values += [given.get(field, StringAttr("")) for field in cls.WORDS]
         return values
 
     def print_parameters(self, printer: Printer) -> None:
         fields = [f"{f} = {getattr(self, f).data}" for f in self.FIELDS]
-        fields += [f"{f} = {word}" for f in self.WORDS if (word := getattr(self, f).data)]
+        last = (*self.OPTIONS, *self.WORDS)
+        fields += [f"{f} = {value}" for f in last if (value := getattr(self, f).data)]
         printer.print_string(f"<{', '.join(fields)}>")
 
 
@@ -127,21 +136,30 @@ class BlockAttr(_IntegerFields):
     """
     Where a value lives: bytes [offset, offset + size) of the arena, or of `region` if there are
     several. `id` numbers the shared block; values whose lifetimes do not overlap share one.
+
+    With `pitch`, neighbouring rows of the value's last dimension begin that many bytes apart: it
+    is some columns of a wider value, and the bytes in between belong to others.
     """
 
     name = "mem.block"
     FIELDS: ClassVar = ("id", "offset", "size")
+    OPTIONS: ClassVar = ("pitch",)
     WORDS: ClassVar = ("region",)
 
     id: IntAttr
     offset: IntAttr
     size: IntAttr
+    pitch: IntAttr
     region: StringAttr
 
-    def __init__(self, id: int, offset: int, size: int, region: str = ""):
-        super().__init__(IntAttr(id), IntAttr(offset), IntAttr(size), StringAttr(region))
+    def __init__(self, id: int, offset: int, size: int, region: str = "", pitch: int = 0):
+        super().__init__(
+            IntAttr(id), IntAttr(offset), IntAttr(size), IntAttr(pitch), StringAttr(region)
+        )
 
     def verify(self) -> None:
+        if self.pitch.data < 0:
+            raise VerifyException(f"a pitch is at least 0, got {self.pitch.data}")
         if self.id.data < 0 or self.offset.data < 0 or self.size.data < 1:
             raise VerifyException(
                 "a block needs an id and offset of at least 0 and a size of at least 1, got "

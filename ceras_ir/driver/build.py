@@ -115,6 +115,8 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
             from ceras_ir.driver.performance import add_performance
 
             add_performance(content, extra)
+    if (copies := report.copies(module)):
+        content["copies"] = copies
     if (quantization := report.quantization(module)) is not None:
         content["quantization"] = quantization
     return Build(options, module, layers, content, artefacts, extra, footprint)

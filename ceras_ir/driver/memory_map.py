@@ -11,8 +11,9 @@ from html import escape
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.analysis.liveness import Buffer, analyse, is_in_slices, steps
+from ceras_ir.analysis.liveness import Buffer, analyse, steps
 from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.slices import slices_of_plan
 from ceras_ir.analysis.spans import gap
 from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.diagnostics import node_name
@@ -60,7 +61,7 @@ def memory_map(module: ModuleOp, title: str, *, include_io: bool) -> Artefact:
     main = main_function(module)
     arena = arena_of(main)
     assert arena is not None
-    liveness = analyse(main, include_io=include_io, in_slices=is_in_slices(main))
+    liveness = analyse(main, include_io=include_io, slicing=slices_of_plan(main))
     bound = liveness.lower_bound(arena.alignment.data)
     size, order = arena.size.data, steps(main)
     summary = (

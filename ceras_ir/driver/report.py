@@ -13,9 +13,10 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from ceras_ir.analysis.copies import copied_bytes, fewest_copied_bytes
-from ceras_ir.analysis.liveness import analyse, byte_size, is_in_slices, steps
+from ceras_ir.analysis.copies import bytes_copied_by, copied_bytes, fewest_copied_bytes
+from ceras_ir.analysis.liveness import analyse, byte_size, steps
 from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.slices import slices_of_plan
 from ceras_ir.analysis.spans import gap
 from ceras_ir.analysis.text_table import aligned
 from ceras_ir.diagnostics import node_name
@@ -30,6 +31,7 @@ from ceras_ir.dialects.graph import (
     constant_array,
 )
 from ceras_ir.dialects.mem import (
+    COPIED,
     COST,
     REASON,
     LaunchOp,
@@ -120,7 +122,7 @@ def memory_totals(module: ModuleOp, *, include_io: bool) -> dict[str, object]:
     requantizations = sum(isinstance(op, RequantizeOp) for op in ops)
     if arena is None:
         return {"requantizations": requantizations}
-    bound = analyse(main, include_io=include_io, in_slices=is_in_slices(main)).lower_bound(
+    bound = analyse(main, include_io=include_io, slicing=slices_of_plan(main)).lower_bound(
         arena.alignment.data
     )
     totals: dict[str, object] = {
@@ -135,6 +137,19 @@ def memory_totals(module: ModuleOp, *, include_io: bool) -> dict[str, object]:
     if launches := sum(isinstance(op, LaunchOp) for op in ops):
         totals["launches"] = launches
     return totals
+
+
+def copies(module: ModuleOp) -> list[dict[str, object]]:
+    """The operations that only move bytes in a placed module: how many, and why."""
+    found: list[dict[str, object]] = []
+    for op in steps(main_function(module)):
+        if size := bytes_copied_by(op):
+            why = op.attributes.get(COPIED)
+            reason = why.data if isinstance(why, StringAttr) else "the target copies"
+            found.append(
+                {"name": node_name(op), "op": spelling(op), "bytes": size, "reason": reason}
+            )
+    return found
 
 
 def report(

@@ -8,6 +8,7 @@ as garbage.
 """
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.analysis.network import main_function, output_names
 from ceras_ir.diagnostics import InputError
-from ceras_ir.dialects.graph import numpy_dtype, tensor_type
+from ceras_ir.dialects.graph import numpy_dtype, shape_of, tensor_type
 from ceras_ir.dialects.mem import arena_of, block_of, regions_of
 from ceras_ir.interpreters.network import Array, Tracer, check_inputs, network_functions
 
@@ -44,19 +45,25 @@ def run_in_arena(
         kind = tensor_type(value)
         dtype = numpy_dtype(kind.element_type)
         raw = memory[block.region.data][block.offset.data :]
-        count = int(np.prod(kind.get_shape(), dtype=np.int64))
-        return raw[: count * dtype.itemsize].view(dtype).reshape(kind.get_shape())
+        shape = kind.get_shape()
+        if pitch := block.pitch.data:
+            rows, width = prod(shape[:-1]), (1, *shape)[-1] * dtype.itemsize
+            assert (rows - 1) * pitch + width <= len(raw), "a block leaves its arena"
+            # Rows of bytes that are `pitch` apart, as rows of elements.
+            lines = np.lib.stride_tricks.as_strided(raw, (rows, width), (pitch, 1))
+            return lines.view(dtype)
+        return raw[: prod(shape) * dtype.itemsize].view(dtype)
 
     def store(value: SSAValue, array: Array) -> None:
         place = view(value)
         if place is None:
             elsewhere[value] = array
         else:
-            place[...] = array
+            place[...] = array.reshape(place.shape)
 
     def load(value: SSAValue) -> Array:
         place = view(value)
-        return elsewhere[value] if place is None else place.copy()
+        return elsewhere[value] if place is None else place.reshape(shape_of(value)).copy()
 
     for argument, array in zip(main.body.block.args, check_inputs(main, inputs), strict=True):
         store(argument, array)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -18,8 +18,11 @@ from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.plan_check import check_plan
 from ceras_ir.analysis.region_plan import describe_regions, plan_in_regions
 from ceras_ir.analysis.regions import Region, board_regions, parse_regions
-from ceras_ir.diagnostics import UsageError
-from ceras_ir.dialects.mem import ARENA, BLOCK, REGIONS, ArenaAttr, BlockAttr, RegionAttr
+from ceras_ir.analysis.slice_choice import choose_slices
+from ceras_ir.analysis.slices import GapRule, Slicing, row_bytes, row_count, takes_runs_only
+from ceras_ir.diagnostics import UsageError, node_name
+from ceras_ir.dialects.graph import ConcatOp
+from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, ArenaAttr, BlockAttr, RegionAttr
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,10 @@ class AllocateBlocksPass(ModulePass):
     the largest value in it (S2); with `strategy=offsets`, values lie at byte offsets wherever
     they do not overlap while both are alive. `io` places arguments and results too; otherwise
     they stay in the caller's memory. With `in_slices`, which is for `offsets`, operands of a
-    concatenation lie where they end up in its result, so that it copies nothing; only where
-    each is one run of bytes there, and where that needs no more memory.
+    concatenation lie where they end up in its result, so that it copies nothing, as far as that
+    needs no more memory: those that are one run of bytes there and, for a `target` whose kernels
+    can, those whose rows alternate with others' (columns, which have a `pitch`). The others keep
+    the reason in `mem.copied` on the concatenation.
 
     `regions=NAME:BYTES,...` (`NAME:BYTES:BYTES_PER_US` says a bandwidth), or the regions of
     `board`, a name or a TOML file, are memories in the order of preference, none of which may
@@ -49,6 +54,7 @@ class AllocateBlocksPass(ModulePass):
     alignment: int = 16
     io: bool = False
     in_slices: bool = False
+    target: Literal["any", "nnet"] = "any"
     regions: tuple[str, ...] = ()
     board: str | None = None
 
@@ -56,24 +62,36 @@ class AllocateBlocksPass(ModulePass):
         main = main_function(op)
         regions = self._regions()
         clear_plan(main)
-        liveness = analyse(main, include_io=self.io)
         if regions:
+            liveness = analyse(main, include_io=self.io)
             plan, used = region_plan(main, liveness, regions, self.alignment)
             main.attributes[REGIONS] = ArrayAttr(used)
             size = sum(region.size.data for region in used)
         elif self.strategy == "colouring":
+            liveness = analyse(main, include_io=self.io)
             plan, size = coloured_plan(liveness, self.alignment)
         else:
-            if self.in_slices:
-                sliced = analyse(main, include_io=self.io, in_slices=True)
-                if sliced.lower_bound(self.alignment) <= liveness.lower_bound(self.alignment):
-                    liveness = sliced
-            plan, size = offset_plan(liveness, self.alignment)
+            plan, size = self._offset_plan(main)
         for value, block in plan.items():
             _attach(main, value, block)
         main.attributes[ARENA] = ArenaAttr(size, self.alignment)
         findings = check_plan(main)
         assert not findings, findings
+
+    def _offset_plan(self, main: FuncOp) -> tuple[dict[SSAValue, BlockAttr], int]:
+        """With slices if they are wanted, and need no more memory than a plan without."""
+        if not self.in_slices:
+            return offset_plan(analyse(main, include_io=self.io), self.alignment)
+        rule = gap_rule(self.target)
+        sliced, plain = choose_slices(main, include_io=self.io, alignment=self.alignment, rule=rule)
+        plan, size = offset_plan(sliced, self.alignment)
+        if size > plain.lower_bound(self.alignment):
+            other, least = offset_plan(plain, self.alignment)
+            if least < size:
+                sliced, plan, size = plain, other, least
+        for op, lines in reasons_to_copy(main, sliced, rule).items():
+            op.attributes[COPIED] = StringAttr("; ".join(lines))
+        return plan, size
 
     def _regions(self) -> list[Region]:
         """The memories to use, or none for one arena of any size."""
@@ -127,15 +145,36 @@ def _blocks(liveness: Liveness, places: Sequence[tuple[str, int]]) -> dict[SSAVa
     numbers: dict[tuple[str, int, int], int] = {}
     plan: dict[SSAValue, BlockAttr] = {}
     for buffer, (region, offset) in zip(liveness.buffers, places, strict=True):
-        number = numbers.setdefault((region, offset, buffer.size), len(numbers))
+        numbers.setdefault((region, offset, buffer.size), len(numbers))
         for value in buffer.values:
-            start, size = liveness.starts.get(value, 0), byte_size(value)
-            if start or size != buffer.size:
-                own = numbers.setdefault((region, offset + start, size), len(numbers))
-                plan[value] = BlockAttr(own, offset + start, size, region)
-            else:
-                plan[value] = BlockAttr(number, offset, buffer.size, region)
+            start, pitch = liveness.place_of(value)
+            size = byte_size(value)
+            if pitch:
+                size = (row_count(value) - 1) * pitch + row_bytes(value)
+            own = numbers.setdefault((region, offset + start, size), len(numbers))
+            plan[value] = BlockAttr(own, offset + start, size, region, pitch)
     return plan
+
+
+def gap_rule(target: str) -> GapRule:
+    """Which operations of a target can write and read rows with gaps."""
+    if target == "any":
+        return takes_runs_only
+    from ceras_ir.backends.nnet.engine_rules import why_without_gaps
+
+    return why_without_gaps
+
+
+def reasons_to_copy(main: FuncOp, liveness: Liveness, rule: GapRule) -> dict[ConcatOp, list[str]]:
+    """For each concatenation the operands that it copies, and why."""
+    reasons: dict[ConcatOp, list[str]] = {}
+    if liveness.slicing is None:
+        liveness = analyse(main, slicing=Slicing(rule, frozenset()))
+    for (op, operand), reason in liveness.copied.items():
+        owner = operand.owner
+        name = node_name(owner) if isinstance(owner, Operation) else "an input"
+        reasons.setdefault(op, []).append(f"{name}: {reason}")
+    return reasons
 
 
 def clear_plan(main: FuncOp) -> None:
@@ -144,6 +183,7 @@ def clear_plan(main: FuncOp) -> None:
     main.attributes.pop(REGIONS, None)
     for operation in main.body.block.ops:
         operation.attributes.pop(BLOCK, None)
+        operation.attributes.pop(COPIED, None)
     if main.arg_attrs is not None:
         main.arg_attrs = ArrayAttr(
             DictionaryAttr({k: v for k, v in a.data.items() if k != BLOCK}) for a in main.arg_attrs

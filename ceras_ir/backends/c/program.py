@@ -10,6 +10,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ceras_ir.analysis.in_place import may_overwrite
 from ceras_ir.analysis.network import main_function, result_values
 from ceras_ir.analysis.region_plan import refuse_regions
+from ceras_ir.analysis.slices import refuse_gaps
 from ceras_ir.backends.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
@@ -63,6 +64,7 @@ class Program:
     def of(cls, module: ModuleOp) -> "Program":
         main = main_function(module)
         refuse_regions(main, "c")
+        refuse_gaps(main, "c")
         arena = arena_of(main)
         if arena is None:
             raise InputError("function @main has no 'mem.arena'; run --allocate-blocks first")

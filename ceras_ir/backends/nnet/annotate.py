@@ -19,7 +19,7 @@ RECORDS: dict[str, tuple[Field, ...]] = {
     ),
     "tensors": (
         ("name", 4), ("storage", 1), ("rank", 1), ("location", 1), ("reserved", 1), ("scale", 4),
-        ("zero point", 4), ("block", 4), ("reserved", 4), ("offset", 8),
+        ("zero point", 4), ("block", 4), ("pitch", 4), ("offset", 8),
         *((f"extent {i}", 4) for i in range(8)),
     ),
     "blocks": (("id", 4), ("reserved", 4), ("offset", 8), ("size", 8)),

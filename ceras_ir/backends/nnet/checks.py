@@ -1,22 +1,18 @@
 """
 Whether the tables of an nnet file agree: operands, types and shapes of each layer, and memory.
 
-`check_memory` replays the layers over the arena and knows at each byte range whose value it
-holds, so a plan in which one value overwrites another that is still needed is refused.
+Where the values are in memory is `memory_checks.py`'s.
 """
 
 import struct
 from collections.abc import Callable
 from math import prod
 
+from ceras_ir.backends.nnet.memory_checks import check_memory
 from ceras_ir.backends.nnet.reader import Layer, NnetFile, Tensor, expect
 
 Must = Callable[[bool, str], None]
 MOVES = ("reshape", "transpose", "concat", "resize", "slice", "pad", "pool2d")
-IN_PLACE = {
-    "unary", "binary", "lookup", "softmax", "quantize", "requantize", "reshape", "shift_swish",
-}  # fmt: skip
-"""Besides the residual of a convolution or product: results that may replace an operand."""
 WORDS = {
     "conv2d": 9, "matmul": 0, "pool2d": 12, "binary": 3, "softmax": 1,
     "reshape": 0, "concat": 1, "quantize": 0, "dequantize": 0, "requantize": 0,
@@ -78,6 +74,8 @@ def check_layer(file: NnetFile, layer: Layer, must: Must) -> None:
         must(operands[0].shape == result.shape, "its shapes differ")
         axis = layer.attributes[0] if layer.opcode == "softmax" else -1
         must(axis < len(result.shape), "its axis does not exist")
+        gaps = operands[0].pitch or result.pitch
+        must(layer.opcode != "softmax" or not gaps, "it takes no gaps between rows")
         channels = (1, *result.shape)[-1]
         if layer.opcode == "unary":
             words = [w - ((w >> 31) << 32) for w in layer.attributes]
@@ -154,6 +152,7 @@ def _check_linear(
     file: NnetFile, layer: Layer, operands: list[Tensor], result: Tensor, must: Must
 ) -> None:
     x, weights = operands[:2]
+    must(weights.pitch == 0, "weights have no gaps between rows")
     if layer.opcode == "conv2d":
         must(len(weights.shape) == 4, "weights of rank 4 expected")
         kernel = weights.shape[1:3]
@@ -203,6 +202,8 @@ def _check_moves(layer: Layer, operands: list[Tensor], result: Tensor, must: Mus
     match layer.opcode:
         case "reshape":
             must(prod(x.shape) == prod(result.shape), "its shapes differ in size")
+            same_rows = x.shape[-1:] == result.shape[-1:]
+            must(same_rows or not (x.pitch or result.pitch), "it changes rows that have gaps")
         case "transpose":
             must(sorted(words) == list(range(len(x.shape))), "not a permutation")
             must(tuple(x.shape[i] for i in words) == result.shape, "its result: wrong shape")
@@ -237,64 +238,3 @@ def _check_boxes(layer: Layer, x: Tensor, y: Tensor, must: Must) -> None:
             step += 1
         ends = words[d], words[d] + (inner.shape[d] - 1) * step
         must(all(0 <= end < outer.shape[d] for end in ends), "it leaves its tensor")
-
-
-def check_memory(file: NnetFile) -> None:
-    """Refuse a plan in which a value is read that is not, or no longer, there."""
-    alive: dict[int, Tensor] = {}
-
-    def write(id: int, kept: list[tuple[int, int]]) -> None:
-        """Whatever lies under `id` is gone, but for what lies in bytes that are `kept`."""
-        new = file.tensors[id]
-        for other, old in list(alive.items()):
-
-            def common(start: int, end: int, old: Tensor = old) -> int:
-                return max(min(end, old.offset + old.nbytes) - max(start, old.offset), 0)
-
-            if common(new.offset, new.offset + new.nbytes) != sum(common(a, b) for a, b in kept):
-                del alive[other]
-        alive[id] = new
-
-    for id, name in file.inputs:
-        expect(file.tensors[id].location == "arena", f"input '{name}' is a constant")
-        write(id, [])
-    expect(len(alive) == len({i for i, _ in file.inputs}), "two inputs overlap")
-    for number, layer in enumerate(file.layers):
-        result = file.tensors[layer.result]
-        kept = _kept(file, layer)
-        for i, id in enumerate(layer.operands):
-            operand = file.tensors[id]
-            if operand.location != "arena":
-                continue
-            where = f"layer {number} '{layer.name}': operand {i}"
-            expect(id in alive, f"{where} is not there when it is read")
-            apart = (
-                operand.offset + operand.nbytes <= result.offset
-                or result.offset + result.nbytes <= operand.offset
-            )
-            last_residual = layer.residual and i == len(layer.operands) - 1
-            in_place = operand.offset == result.offset and operand.nbytes >= result.nbytes
-            allowed = layer.opcode in IN_PLACE or last_residual
-            own = (operand.offset, operand.offset + operand.nbytes)
-            there = own in kept or (in_place and allowed)
-            expect(apart or there, f"{where} overlaps the result")
-        write(layer.result, kept)
-    for id, name in file.outputs:
-        here = id in alive or file.tensors[id].location != "arena"
-        expect(here, f"output '{name}' is not there at the end")
-
-
-def _kept(file: NnetFile, layer: Layer) -> list[tuple[int, int]]:
-    """Bytes of operands that are already where a reshape or a concatenation has them."""
-    result = file.tensors[layer.result]
-    axis = layer.attributes[0] if layer.opcode == "concat" else 0
-    if layer.opcode not in ("reshape", "concat") or prod(result.shape[:axis]) != 1:
-        return []
-    found: list[tuple[int, int]] = []
-    at = result.offset
-    for id in layer.operands:
-        operand = file.tensors[id]
-        if operand.location == "arena" and operand.offset == at:
-            found.append((at, at + operand.nbytes))
-        at += operand.nbytes
-    return found

@@ -8,7 +8,7 @@ from ceras_ir.backends.nnet.reader import Layer, NnetFile, Tensor, read
 def dump(data: bytes) -> str:
     """The content of a file as text, one line per entry."""
     file = read(data)
-    lines = [f"nnet version 1, {len(data)} bytes", "sections:"]
+    lines = [f"nnet version 2, {len(data)} bytes", "sections:"]
     lines += [f"  {name}: {len(content)} bytes" for name, content in file.sections.items()]
     lines.append(f"arena: {file.arena_size} bytes, aligned to {file.alignment}")
     lines.append("blocks:")
@@ -33,7 +33,8 @@ def _tensor(file: NnetFile, tensor: Tensor) -> str:
         point = f":{tensor.zero_point}" if tensor.zero_point else ""
         text += f" scale {tensor.scale!r}{point}"
     if tensor.location == "arena":
-        return f"{text} in block {tensor.block} at {tensor.offset}"
+        gaps = f", rows {tensor.pitch} bytes apart" if tensor.pitch else ""
+        return f"{text} in block {tensor.block} at {tensor.offset}{gaps}"
     return (
         f"{text} in {tensor.location} at {tensor.offset}, crc {zlib.crc32(file.data(tensor)):08x}"
     )

@@ -14,7 +14,7 @@ from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 MAGIC = b"NNET\r\n\x1a\n"
-VERSION = 1
+VERSION = 2
 ALIGNMENT = 64
 NONE = 0xFFFFFFFF
 MAX_RANK = 8
@@ -90,6 +90,8 @@ class TensorRecord:
     """Where a constant is; None for the arena."""
     block: int
     offset: int
+    pitch: int = 0
+    """Bytes from row to row; 0 if there are no gaps."""
 
     LOCATIONS = (None, Section.WEIGHTS, Section.BIASES, Section.FLOATS)
 
@@ -105,7 +107,7 @@ class TensorRecord:
             self.scale,
             self.zero_point,
             self.block,
-            0,
+            self.pitch,
             self.offset,
         )
         return head + struct.pack("<8I", *self.shape, *[0] * (MAX_RANK - len(self.shape)))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.liveness import byte_size
+from ceras_ir.analysis.slices import row_bytes
 from ceras_ir.backends.nnet.encoding import FUNCTIONS
 from ceras_ir.backends.nnet.layers import BINARIES, repeats_image
 from ceras_ir.dialects import graph
@@ -92,6 +93,18 @@ def sizes_fit(op: Operation) -> str | None:
             greatest = max(greatest, *graph.shape_of(op.weights)[1:3])
         if greatest > MAX_WINDOW:
             return f"the engine takes window attributes of at most {MAX_WINDOW}, got {greatest}"
+    return None
+
+
+def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
+    """
+    Every operation writes and reads rows with gaps between them (columns of a concatenation),
+    but for softmax, and for a reshape that changes the rows.
+    """
+    if isinstance(op, graph.SoftmaxOp):
+        return "graph.softmax takes no gaps between rows"
+    if isinstance(op, graph.ReshapeOp) and row_bytes(op.input) != row_bytes(op.result):
+        return "it is reshaped to other rows"
     return None
 
 

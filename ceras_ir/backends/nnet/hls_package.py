@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.liveness import steps
 from ceras_ir.analysis.network import input_names, main_function
+from ceras_ir.analysis.slices import row_count
 from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.nnet.hls_registers import step
 from ceras_ir.diagnostics import InputError, node_name
@@ -27,8 +28,11 @@ from ceras_ir.interpreters.network import Array, run
 FOLDER = "hls"
 CIRCUITS = ("fpga.h", "lanes.h", "fpga_linear.cpp", "fpga_circuits.cpp")
 PROJECT = ("README.md", "Makefile", "run_hls.tcl", "steps.h", "top.cpp", "testbench.cpp")
-RECORD = "<IIQQ"
-"""Of golden.bin: whether a step, its number, offset in shared memory, bytes that follow."""
+RECORD = "<IIQQQQ"
+"""
+Of golden.bin: whether a step, its number, offset in shared memory, and the rows, bytes of each
+and bytes from one to the next, of the bytes that follow.
+"""
 
 
 def emit(module: ModuleOp, sample: Mapping[str, Array]) -> list[Artefact]:
@@ -102,7 +106,10 @@ def _golden(module: ModuleOp, sample: Mapping[str, Array], stream: BinaryIO) -> 
         block = block_of(value)
         assert block is not None
         data = array.astype(array.dtype.newbyteorder("<")).tobytes()
-        stream.write(struct.pack(RECORD, is_step, count, block.offset.data, len(data)))
+        pitch = block.pitch.data
+        rows = row_count(value) if pitch else 1
+        place = (block.offset.data, rows, len(data) // rows, pitch)
+        stream.write(struct.pack(RECORD, is_step, count, *place))
         stream.write(data)
         count += is_step
 

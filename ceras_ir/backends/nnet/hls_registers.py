@@ -24,19 +24,23 @@ def step(op: Operation) -> str:
         case graph.LinearOperation():
             products = prod(shape_of(op.weights)[1:])
             fields = [
-                "Circuit::Linear", _linear(op), "{}", "{}", 0, _offset(op.input),
+                "Circuit::Linear", _linear(op), "{}", "{}", _offset(op.input),
                 _offset(op.residual), _offset(op.result), products, op.bias is not None,
             ]  # fmt: skip
         case graph.Pool2dOp():
             fields = [
-                "Circuit::Pool", "{}", _pool(op), "{}", 0, _offset(op.input), -1,
+                "Circuit::Pool", "{}", _pool(op), "{}", _offset(op.input), -1,
                 _offset(op.result), 0, False,
             ]  # fmt: skip
         case graph.BinaryOp():
             assert op.requant is not None
-            shifts = [*op.shifts, _rescale(op.requant)]
+            operands = [op.lhs, op.rhs, op.result]
+            length = shape_of(op.result)[-1] if any(map(_has_gaps, operands)) else None
+            length = length or byte_size(op.result)
+            rows = [byte_size(op.result) // length, length, *map(_pitch, operands)]
+            registers = [*op.shifts, _rescale(op.requant), *rows]
             fields = [
-                "Circuit::Add", "{}", "{}", _list(shifts), byte_size(op.result), _offset(op.lhs),
+                "Circuit::Add", "{}", "{}", _list(registers), _offset(op.lhs),
                 _offset(op.rhs), _offset(op.result), 0, False,
             ]  # fmt: skip
         case _:
@@ -55,14 +59,17 @@ def _linear(op: graph.LinearOperation) -> str:
     else:
         channels = prod(shape_of(op.weights)[1:])
         fields = [_list([0, 0, channels, *[0] * 10]), 1, pixels, True]
-    return _list([*fields, outputs, op.residual_left_shift, _rescale(op.requant)])
+    pitches = map(_pitch, (op.input, op.residual, op.result))
+    return _list([*fields, outputs, op.residual_left_shift, _rescale(op.requant), *pitches])
 
 
 def _pool(op: graph.Pool2dOp) -> str:
     requant = op.requant or RequantAttr(0)
     numbers = [requant.multiplier.data, requant.shift.data, requant.low.data, requant.high.data]
     window = _window(op, op.kernel.get_values())
-    return _list([window, shape_of(op.input)[0], op.function is graph.Pool.AVERAGE, *numbers])
+    is_average = op.function is graph.Pool.AVERAGE
+    pitches = map(_pitch, (op.input, op.result))
+    return _list([window, shape_of(op.input)[0], is_average, *numbers, *pitches])
 
 
 def _window(op: graph.Conv2dOp | graph.Pool2dOp, kernel: tuple[int, ...]) -> str:
@@ -84,6 +91,20 @@ def _offset(value: SSAValue | None) -> int:
     block = block_of(value)
     assert block is not None
     return block.offset.data
+
+
+def _has_gaps(value: SSAValue) -> bool:
+    block = block_of(value)
+    return block is not None and block.pitch.data != 0
+
+
+def _pitch(value: SSAValue | None) -> int:
+    """Bytes from row to row, which of int8 are as many as numbers."""
+    if value is None:
+        return 0
+    block = block_of(value)
+    assert block is not None
+    return block.pitch.data or (1, *shape_of(value))[-1]
 
 
 def _list(fields: Sequence[object]) -> str:

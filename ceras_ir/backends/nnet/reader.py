@@ -45,10 +45,26 @@ class Tensor:
     location: str
     block: int | None
     offset: int
+    pitch: int
+    """Bytes from row to row, gaps included; 0 if there are none."""
 
     @property
     def nbytes(self) -> int:
+        """Of its elements."""
         return prod(self.shape) * BYTES[self.storage]
+
+    @property
+    def rows(self) -> tuple[int, int, int]:
+        """How many rows, bytes of each, and from one to the next; one row without gaps."""
+        if not self.pitch:
+            return 1, self.nbytes, self.nbytes
+        return prod(self.shape[:-1]), self.shape[-1] * BYTES[self.storage], self.pitch
+
+    @property
+    def end(self) -> int:
+        """Behind its last byte."""
+        count, width, pitch = self.rows
+        return self.offset + (count - 1) * pitch + width
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -123,7 +139,7 @@ def read_sections(data: bytes) -> dict[str, bytes]:
     expect(data[:8] == MAGIC, "it does not start as one")
     expect(len(data) >= 32, "the header is truncated")
     version, flags, size, count, crc = struct.unpack_from("<IIQII", data, 8)
-    expect(version == 1, f"unknown version {version}")
+    expect(version == 2, f"unknown version {version}")
     expect(flags == 0, f"unknown flags {flags:#x}")
     expect(size == len(data), f"the header says {size} bytes, the file has {len(data)}")
     expect(count == len(SECTIONS), f"{len(SECTIONS)} sections expected, got {count}")
@@ -188,15 +204,19 @@ class _Reader:
             alignment,
             tuple(tensors),
             tuple(blocks),
-            self.borders("inputs", counts[2], len(tensors)),
-            self.borders("outputs", counts[3], len(tensors)),
+            self.borders("inputs", counts[2], tensors),
+            self.borders("outputs", counts[3], tensors),
             tuple(layers),
             self.sections,
         )
 
-    def borders(self, section: str, count: int, tensors: int) -> tuple[tuple[int, str], ...]:
+    def borders(
+        self, section: str, count: int, tensors: list[Tensor]
+    ) -> tuple[tuple[int, str], ...]:
         entries = self.records(section, "<II", count)
-        expect(all(t < tensors for t, _ in entries), f"'{section}' names no tensor")
+        expect(all(t < len(tensors) for t, _ in entries), f"'{section}' names no tensor")
+        dense = all(tensors[t].pitch == 0 for t, _ in entries)
+        expect(dense, f"'{section}' names a tensor with gaps between rows")
         return tuple((t, self.string(name)) for t, name in entries)
 
     def block(self, number: int, record: tuple[int, ...], arena: int) -> Block:
@@ -206,7 +226,7 @@ class _Reader:
         return Block(id, offset, size)
 
     def tensor(self, number: int, record: tuple[int, ...], blocks: list[Block]) -> Tensor:
-        name, storage, rank, location, zero, scale, point, block, zero_too, offset = record[:10]
+        name, storage, rank, location, zero, scale, point, block, pitch, offset = record[:10]
         extents = record[10:]
 
         def must(condition: bool, message: str) -> None:
@@ -215,11 +235,11 @@ class _Reader:
         must(storage < len(STORAGES), f"unknown storage {storage}")
         must(location < len(LOCATIONS), f"unknown location {location}")
         must(rank <= 8 and not any(extents[rank:]), "its rank and extents disagree")
-        must(zero == zero_too == 0, "reserved bytes are not zero")
+        must(zero == 0, "reserved bytes are not zero")
         must(all(extents[:rank]), "an extent is zero")
         tensor = Tensor(
             self.string(name), STORAGES[storage], extents[:rank], scale, point,
-            LOCATIONS[location], None if block == NONE else block, offset,
+            LOCATIONS[location], None if block == NONE else block, offset, pitch,
         )  # fmt: skip
         if tensor.storage == "f32":
             must(scale == 0 and point == 0, "a float tensor has no scale or zero point")
@@ -227,13 +247,18 @@ class _Reader:
             must(isfinite(scale) and scale > 0, f"scale {scale}")
             must(tensor.limits[0] <= point <= tensor.limits[1], f"zero point {point}")
         must(offset % BYTES[tensor.storage] == 0, "it is not aligned to its elements")
+        if pitch:
+            count, width, _ = tensor.rows
+            must(count > 1 and pitch > width, "its pitch leaves no gaps")
+            must(pitch % BYTES[tensor.storage] == 0, "its pitch is not of whole elements")
         if tensor.location == "arena":
             must(tensor.block is not None and tensor.block < len(blocks), "no such block")
             place = blocks[block]
-            inside = place.offset <= offset and offset + tensor.nbytes <= place.offset + place.size
+            inside = place.offset <= offset and tensor.end <= place.offset + place.size
             must(inside, "it does not lie inside its block")
             return tensor
         must(tensor.block is None, "a constant has no block")
+        must(pitch == 0, "a constant has no gaps between rows")
         wide = BYTES[tensor.storage] > 1
         home = "floats" if tensor.storage == "f32" else "biases" if wide else "weights"
         must(tensor.location == home, f"{tensor.storage} belongs into '{home}'")

@@ -146,7 +146,7 @@ class _Writer:
         element, shape = element_of(value), shape_of(value)
         dtype = numpy_dtype(element)
         owner = value.owner
-        block, section = NONE, None
+        block, section, pitch = NONE, None, 0
         if isinstance(owner, ConstantOp):
             section = _section_of(dtype)
             offset = self.sections.constants[section].add(owner, prod(shape) * dtype.itemsize)
@@ -154,6 +154,7 @@ class _Writer:
             place = block_of(value)
             assert place is not None
             block, offset = self.block(place), place.offset.data
+            pitch = place.pitch.data
         record = TensorRecord(
             name=self.string(node_name(owner) if isinstance(owner, Operation) else ""),
             storage=STORAGES[dtype.name],
@@ -163,6 +164,7 @@ class _Writer:
             section=section,
             block=block,
             offset=offset,
+            pitch=pitch,
         )
         self.sections.tables[Section.TENSORS] += record.pack()
         return self.tensors.setdefault(value, len(self.tensors))

@@ -15,6 +15,7 @@ from xdsl.interpreters.scf import ScfFunctions
 
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.region_plan import refuse_regions
+from ceras_ir.analysis.slices import refuse_gaps
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.lowering import DramBuffer, VtaFunctions
@@ -48,6 +49,7 @@ def launches_of(module: ModuleOp) -> list[mem.LaunchOp]:
 def arena_size(module: ModuleOp) -> int:
     """Bytes of the arena; refuses a module whose values have no places yet."""
     refuse_regions(main_function(module), "vta")
+    refuse_gaps(main_function(module), "vta")
     arena = mem.arena_of(main_function(module))
     if arena is None:
         raise InputError("values have no places in memory yet: run allocate-blocks first")

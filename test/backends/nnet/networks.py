@@ -55,8 +55,11 @@ class Network:
         kinds = ([a.type for a in self.block.args], [v.type for v in outputs])
         module = ModuleOp([FuncOp("main", kinds, Region(self.block))])
         module.verify()
-        assert strategy in ("offsets", "colouring")
-        AllocateBlocksPass(strategy=strategy, io=True).apply(Context(), module)
+        assert strategy in ("offsets", "colouring", "slices")
+        plan = AllocateBlocksPass(io=True, in_slices=True, target="nnet")
+        if strategy != "slices":
+            plan = AllocateBlocksPass(strategy=strategy, io=True)
+        plan.apply(Context(), module)
         return module
 
 

@@ -90,11 +90,11 @@ def test_a_wrong_byte_is_found(tmp_path: Path):
     data = bytearray(golden.read_bytes())
     at = 0
     while True:
-        is_step, number, _, size = struct.unpack_from(RECORD, data, at)
+        is_step, number, _, rows, width, _ = struct.unpack_from(RECORD, data, at)
         at += struct.calcsize(RECORD)
         if is_step and number == 2:
             break
-        at += size
+        at += rows * width
     data[at + 5] ^= 1
     golden.write_bytes(data)
     done = run_bench(project)

@@ -62,7 +62,7 @@ def every_operator() -> bytes:
     flat = net.add(graph.ReshapeOp(c, (1, 20)))
     matrix = net.constant(random_array((7, 20), f32, 3))
     d = net.add(graph.SoftmaxOp(net.add(graph.MatmulOp(flat, matrix, result_element=f32)), 1))
-    return written(net.module(d, strategy="colouring"))
+    return written(net.module(d, strategy="slices"))
 
 
 @pytest.fixture(scope="module")

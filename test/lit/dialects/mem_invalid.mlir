@@ -70,3 +70,13 @@ func.func @main(%x: tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x
   %y = mem.launch @declared(%x) : (tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>
 }
+
+// -----
+
+// expected-error@+1 {{a pitch is at least 0, got -4}}
+"test.op"() {b = #mem.block<id = 0, offset = 0, size = 8, pitch = -4>} : () -> ()
+
+// -----
+
+// expected-error@+1 {{expected one of pitch, region}}
+"test.op"() {b = #mem.block<id = 0, offset = 0, size = 8, width = 4>} : () -> ()

@@ -15,7 +15,6 @@ struct Step {
   FpgaLinear linear;
   FpgaPool pool;
   FpgaAdd add;
-  int64_t elements;  // of a sum
   int64_t input;
   int64_t other;  // the residual, or the second operand of a sum; -1 without one
   int64_t result;

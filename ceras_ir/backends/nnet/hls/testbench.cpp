@@ -24,7 +24,9 @@ struct Record {
   uint32_t is_step;
   uint32_t step;
   uint64_t offset;
-  uint64_t bytes;
+  uint64_t rows;
+  uint64_t width;  // bytes of a row
+  uint64_t pitch;  // from one row to the next
 };
 
 int fail(const std::string& reason) {
@@ -80,13 +82,18 @@ int main(int argc, char** argv) {
   Record record;
   std::vector<int8_t> bytes;
   while (std::fread(&record, sizeof record, 1, golden.get()) == 1) {
-    if (record.offset > memory.size() || record.bytes > memory.size() - record.offset ||
-        !read_values(golden.get(), static_cast<size_t>(record.bytes), bytes))
+    const uint64_t size = memory.size();
+    if (record.rows == 0 || record.rows > size || record.width > size || record.pitch > size ||
+        record.offset > size ||
+        (record.rows - 1) * record.pitch + record.width > size - record.offset ||
+        !read_values(golden.get(), static_cast<size_t>(record.rows * record.width), bytes))
       return fail("golden.bin is damaged");
     int8_t* at = memory.data() + record.offset;
+    // Where byte i of the record is in memory.
+    const auto place = [&](size_t i) { return i / record.width * record.pitch + i % record.width; };
     if (record.is_step == 0) {
-      std::copy(bytes.begin(), bytes.end(), at);
-      written += record.bytes;
+      for (size_t i = 0; i < bytes.size(); ++i) at[place(i)] = bytes[i];
+      written += bytes.size();
       continue;
     }
     if (static_cast<int>(record.step) != done || done >= ceras::STEP_COUNT)
@@ -94,11 +101,11 @@ int main(int argc, char** argv) {
     const Constants& own = constants[record.step];
     ceras_fpga(done, memory.data(), own.weights.data(), own.bias.data());
     for (size_t i = 0; i < bytes.size(); ++i)
-      if (at[i] != bytes[i])
+      if (at[place(i)] != bytes[i])
         return fail("step " + std::to_string(done) + " '" + ceras::STEP_NAMES[done] +
-                    "' differs at " + std::to_string(i) + ": got " + std::to_string(at[i]) +
+                    "' differs at " + std::to_string(i) + ": got " + std::to_string(at[place(i)]) +
                     ", expected " + std::to_string(bytes[i]));
-    compared += record.bytes;
+    compared += bytes.size();
     ++done;
   }
   if (done != ceras::STEP_COUNT) return fail("golden.bin has too few steps");

@@ -20,7 +20,7 @@ extern "C" void ceras_fpga(int step, int8_t* memory, const int8_t* weights, cons
       ceras::fpga_pool_circuit(s.pool, memory + s.input, result);
       break;
     case ceras::Circuit::Add:
-      ceras::fpga_add_circuit(s.add, s.elements, memory + s.input, other, result);
+      ceras::fpga_add_circuit(s.add, memory + s.input, other, result);
       break;
   }
 }

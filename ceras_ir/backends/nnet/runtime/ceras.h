@@ -63,8 +63,16 @@ const void *ceras_output(const ceras_model *model, size_t index);
 
 void ceras_run(ceras_model *model);
 
+/* The bytes of a value: rows of equal length, `pitch` bytes from one to the next. */
+typedef struct {
+  const void *data;
+  size_t rows; /* 1 if there are no gaps between them */
+  size_t bytes; /* of each row */
+  size_t pitch;
+} ceras_rows;
+
 /* Called after each layer with its number and its result. */
-typedef void (*ceras_trace)(void *context, size_t layer, const void *data, size_t bytes);
+typedef void (*ceras_trace)(void *context, size_t layer, const ceras_rows *result);
 void ceras_run_traced(ceras_model *model, ceras_trace trace, void *context);
 
 /*
@@ -76,7 +84,7 @@ typedef struct {
   size_t layer;   /* number of the layer that reads it first */
   int to_fpga;    /* 1, or 0 to the CPU */
   size_t offset;  /* of its first byte in the arena */
-  size_t bytes;
+  ceras_rows value;
 } ceras_crossing;
 typedef void (*ceras_transfer)(void *context, const ceras_crossing *crossing);
 void ceras_transfers(const ceras_model *model, ceras_transfer transfer, void *context);

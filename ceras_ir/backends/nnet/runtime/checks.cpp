@@ -29,6 +29,10 @@ bool is_byte(const Tensor& t) { return t.storage == Storage::I8 || t.storage == 
 bool allows_in_place(const Layer& layer, size_t index) {
   const Tensor &operand = *layer.operands[index], &out = layer.output();
   if (operand.data != out.data || bytes_of(operand.storage) < bytes_of(out.storage)) return false;
+  if ((operand.has_gaps() || out.has_gaps()) &&
+      (operand.pitch != out.pitch || operand.row != out.row ||
+       bytes_of(operand.storage) != bytes_of(out.storage)))
+    return false;
   switch (layer.opcode) {
     case Opcode::Conv2d:
     case Opcode::Matmul:
@@ -49,23 +53,23 @@ bool allows_in_place(const Layer& layer, size_t index) {
   }
 }
 
-// Whether operand `index` of a concatenation is already where the result has it.
-bool is_in_its_slice(const Layer& layer, size_t index) {
-  if (layer.opcode != Opcode::Concat) return false;
-  const uint8_t* at = layer.output().data;
-  for (size_t i = 0; i < index; ++i) at += layer.operands[i]->bytes;
-  const int64_t* dims = layer.output().dims;
-  return layer.operands[index]->data == at &&
-         std::all_of(dims, dims + layer.attributes[0], [](int64_t extent) { return extent == 1; });
+// Whether two tensors share no byte: their ranges are apart, or they are different columns of
+// one wider value.
+bool are_apart(const Tensor& a, const Tensor& b) {
+  if (a.data + a.extent <= b.data || b.data + b.extent <= a.data) return true;
+  const int64_t pitch = a.pitch * bytes_of(a.storage);
+  if (!a.has_gaps() || !b.has_gaps() || pitch != b.pitch * bytes_of(b.storage)) return false;
+  const int64_t column = ((b.data - a.data) % pitch + pitch) % pitch;
+  return a.row * bytes_of(a.storage) <= column && column + b.row * bytes_of(b.storage) <= pitch;
 }
 
 const char* check_overlap(const Layer& layer) {
   const Tensor& out = layer.output();
   for (size_t i = 0; i < layer.operands.size(); ++i) {
     const Tensor& operand = *layer.operands[i];
-    const bool apart =
-        operand.data + operand.bytes <= out.data || out.data + out.bytes <= operand.data;
-    if (!operand.constant() && !apart && !allows_in_place(layer, i) && !is_in_its_slice(layer, i))
+    const bool there = layer.opcode == Opcode::Concat ? is_in_its_slice(layer, i)
+                                                      : allows_in_place(layer, i);
+    if (!operand.constant() && !there && !are_apart(operand, out))
       return "its result overlaps an operand";
   }
   return nullptr;
@@ -130,6 +134,7 @@ const char* check_multipliers(const Layer& layer, int64_t channels) {
 const char* check_linear(const Layer& layer) {
   const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
   const int64_t channels = weights.rank > 0 ? weights.dims[0] : 0;
+  if (weights.has_gaps()) return "weights have no gaps between rows";
   if (layer.opcode == Opcode::Conv2d) {
     if (const char* reason = check_window(layer)) return reason;
     const int64_t g = layer.groups;
@@ -203,7 +208,9 @@ const char* check_moves(const Layer& layer) {
     if (!same_type(*operand, out)) return "moving elements keeps their type";
   if (layer.opcode == Opcode::Reshape) {
     if (!words.empty()) return "wrong number of attributes";
-    return layer.input().elements == out.elements ? nullptr : "its shapes differ in size";
+    if (layer.input().elements != out.elements) return "its shapes differ in size";
+    const bool gaps = layer.input().has_gaps() || out.has_gaps();
+    return gaps && layer.input().row != out.row ? "it changes rows that have gaps" : nullptr;
   }
   if (layer.opcode == Opcode::Transpose) {
     if (words.size() != out.rank || layer.input().rank != out.rank) return "wrong rank";
@@ -331,6 +338,7 @@ const char* check_elementwise(const Layer& layer) {
   switch (layer.opcode) {
     case Opcode::Softmax:
       if (layer.attributes[0] >= out.rank) return "its axis does not exist";
+      if (in.has_gaps() || out.has_gaps()) return "it takes no gaps between rows";
       return is_float(in) && is_float(out) ? nullptr : "float tensors are expected";
     case Opcode::Quantize:
       return is_float(in) && out.quantized() ? nullptr : "float to quantized is expected";
@@ -367,6 +375,19 @@ const char* check_opcode(const Layer& layer) {
 }
 
 }  // namespace
+
+bool is_in_its_slice(const Layer& layer, size_t index) {
+  const Tensor &operand = *layer.operands[index], &out = layer.output();
+  const uint32_t axis = layer.attributes[0];
+  int64_t own[MAX_RANK] = {}, whole[MAX_RANK] = {}, start = 0;
+  strides_of(operand, own);
+  strides_of(out, whole);
+  for (size_t i = 0; i < index; ++i) start += layer.operands[i]->dims[axis] * whole[axis];
+  if (operand.data != out.data + start * bytes_of(out.storage)) return false;
+  for (uint32_t d = 0; d < out.rank; ++d)
+    if (operand.dims[d] > 1 && own[d] != whole[d]) return false;
+  return true;
+}
 
 const char* check_layer(const Layer& layer) {
   const bool linear = layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul;

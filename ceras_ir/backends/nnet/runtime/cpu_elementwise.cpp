@@ -5,23 +5,24 @@
 #include "float_functions.h"
 #include "integers.h"
 #include "operators.h"
+#include "translate.h"
 
 namespace ceras {
 namespace {
 
 // Rows of a binary operator under broadcasting: along a row each operand moves by 0 or 1.
 struct Rows {
-  int64_t length = 1, count = 1;
+  int64_t length = 1, count = 1, pitch = 0;
   int64_t steps[2] = {1, 1};
   uint32_t rank = 0;
   int64_t dims[MAX_RANK] = {}, strides[2][MAX_RANK] = {};
 
   explicit Rows(const Layer& layer) {
     const Tensor& out = layer.output();
-    bool flat = true;
+    bool flat = !out.has_gaps();
     for (int i = 0; i < 2; ++i) {
       const Tensor& operand = *layer.operands[i];
-      flat = flat && (operand.elements == out.elements || operand.elements == 1);
+      flat = flat && !operand.has_gaps() && (operand.elements == out.elements || operand.elements == 1);
       steps[i] = operand.elements == 1 ? 0 : 1;
     }
     if (flat || out.rank == 0) {
@@ -31,6 +32,7 @@ struct Rows {
     rank = out.rank - 1;
     length = out.dims[rank];
     count = out.elements / length;
+    pitch = out.pitch;
     std::copy(out.dims, out.dims + rank, dims);
     for (int i = 0; i < 2; ++i) stride(*layer.operands[i], out.rank, i);
   }
@@ -45,7 +47,7 @@ struct Rows {
         steps[index] = step;
       else
         strides[index][d] = step;
-      elements *= extent;
+      elements = d == out_rank - 1 ? operand.pitch : elements * extent;
     }
     if (operand.rank == 0) steps[index] = 0;
   }
@@ -67,15 +69,28 @@ void each_part(const Rows& rows, Body body) {
   for (int64_t row = 0; row < rows.count; ++row) {
     const int64_t lhs = rows.start(0, row), rhs = rows.start(1, row);
     for (int64_t at = 0; at < rows.length; at += CHUNK)
-      body(lhs + at * rows.steps[0], rhs + at * rows.steps[1], row * rows.length + at,
+      body(lhs + at * rows.steps[0], rhs + at * rows.steps[1], row * rows.pitch + at,
            std::min(CHUNK, rows.length - at));
   }
 }
 
+// Calls `body(operand start, result start, first element, count)` for each run of an operator
+// whose result has its operand's shape: all at once if there are no gaps, else row by row.
 template <class Body>
-void each_chunk(const Tensor& tensor, Body body) {
-  for (int64_t at = 0; at < tensor.elements; at += CHUNK)
-    body(at, std::min(CHUNK, tensor.elements - at));
+void each_run(const Layer& layer, Body body) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (!in.has_gaps() && !out.has_gaps()) return body(0, 0, 0, out.elements);
+  for (int64_t row = 0; row < out.elements / out.row; ++row)
+    body(row * in.pitch, row * out.pitch, row * out.row, out.row);
+}
+
+// The same with at most a chunk each.
+template <class Body>
+void each_chunk(const Layer& layer, Body body) {
+  each_run(layer, [&](int64_t in, int64_t out, int64_t element, int64_t length) {
+    for (int64_t at = 0; at < length; at += CHUNK)
+      body(in + at, out + at, element + at, std::min(CHUNK, length - at));
+  });
 }
 
 void read_operand(const Tensor& tensor, int64_t start, int64_t step, int64_t count,
@@ -119,15 +134,20 @@ void combine_floats(uint32_t kind, float* lhs, const float* rhs, int64_t count) 
   }
 }
 
+// Rows of channels, each with its table; or one table for all.
+template <class Stored>
 void lookup_by_channel(const Layer& layer) {
   const int64_t half = layer.attributes[0] / 2;
-  const size_t channels = layer.tables.size();
-  each_chunk(layer.output(), [&](int64_t at, int64_t count) {
-    int64_t index[CHUNK];
-    read_integers(layer.input(), at, count, index);
-    for (int64_t i = 0; i < count; ++i)
-      layer.output().target[at + i] = layer.tables[static_cast<size_t>(at + i) % channels]
-                                                  [std::clamp(index[i], -half, half - 1)];
+  const int64_t channels = static_cast<int64_t>(layer.tables.size());
+  const uint8_t* const* tables = layer.tables.data();
+  each_run(layer, [&](int64_t in, int64_t out, int64_t, int64_t count) {
+    const Stored* from = reinterpret_cast<const Stored*>(layer.input().data) + in;
+    uint8_t* to = layer.output().target + out;
+    for (int64_t row = 0; row < count; row += channels)
+      for (int64_t c = 0; c < channels; ++c) {
+        const int64_t index = from[row + c];
+        to[row + c] = tables[c][std::clamp(index, -half, half - 1)];
+      }
   });
 }
 
@@ -143,31 +163,33 @@ int64_t bent(int64_t q, const uint32_t* k) {
 
 void shift_swish(const Layer& layer, Scratch&) {
   const size_t channels = layer.attributes.size() / 5;
-  each_chunk(layer.output(), [&](int64_t at, int64_t count) {
+  each_chunk(layer, [&](int64_t in, int64_t out, int64_t element, int64_t count) {
     int64_t values[CHUNK];
-    read_integers(layer.input(), at, count, values);
+    read_integers(layer.input(), in, count, values);
     for (int64_t i = 0; i < count; ++i)
-      values[i] = bent(values[i], &layer.attributes[static_cast<size_t>(at + i) % channels * 5]);
+      values[i] =
+          bent(values[i], &layer.attributes[static_cast<size_t>(element + i) % channels * 5]);
     requantize(values, count, layer.requant);
-    write_integers(layer.output(), at, count, values);
+    write_integers(layer.output(), out, count, values);
   });
 }
 
 void unary(const Layer& layer, Scratch&) {
-  const float* in = layer.input().floats();
-  float* out = layer.output().float_target();
-  if (layer.attributes.empty()) {
-    for (int64_t i = 0; i < layer.output().elements; ++i)
-      out[i] = apply(layer.function, layer.parameters, in[i]);
-    return;
-  }
   const size_t channels = layer.attributes.size() / 2;
-  for (int64_t i = 0; i < layer.output().elements; ++i) {
-    const size_t c = static_cast<size_t>(i) % channels;
-    const int up = static_cast<int32_t>(layer.attributes[c]);
-    const int down = static_cast<int32_t>(layer.attributes[channels + c]);
-    out[i] = std::ldexp(apply(layer.function, layer.parameters, std::ldexp(in[i], up)), -down);
-  }
+  each_run(layer, [&](int64_t from, int64_t to, int64_t element, int64_t count) {
+    const float* in = layer.input().floats() + from;
+    float* out = layer.output().float_target() + to;
+    if (channels == 0) {
+      for (int64_t i = 0; i < count; ++i) out[i] = apply(layer.function, layer.parameters, in[i]);
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const size_t c = static_cast<size_t>(element + i) % channels;
+      const int up = static_cast<int32_t>(layer.attributes[c]);
+      const int down = static_cast<int32_t>(layer.attributes[channels + c]);
+      out[i] = std::ldexp(apply(layer.function, layer.parameters, std::ldexp(in[i], up)), -down);
+    }
+  });
 }
 
 void binary_integer(const Layer& layer, Scratch&) {
@@ -197,14 +219,13 @@ void binary_float(const Layer& layer, Scratch&) {
 }
 
 void lookup(const Layer& layer, Scratch&) {
-  if (!layer.tables.empty()) return lookup_by_channel(layer);
-  const int8_t* in = reinterpret_cast<const int8_t*>(layer.input().data);
-  // A table of its own: bytes that are written through `out` might be anybody's.
-  uint8_t table[256];
-  std::copy(layer.table, layer.table + 256, table);
-  uint8_t* out = layer.output().target;
-  const int64_t count = layer.output().elements;
-  for (int64_t i = 0; i < count; ++i) out[i] = table[in[i] + 128];
+  if (!layer.tables.empty())
+    return layer.input().storage == Storage::I8 ? lookup_by_channel<int8_t>(layer)
+                                                : lookup_by_channel<int16_t>(layer);
+  const Translation table(layer.table);
+  each_run(layer, [&](int64_t in, int64_t out, int64_t, int64_t count) {
+    table.run(layer.input().data + in, layer.output().target + out, count);
+  });
 }
 
 void softmax(const Layer& layer, Scratch&) {
@@ -229,37 +250,37 @@ void softmax(const Layer& layer, Scratch&) {
 
 void quantize(const Layer& layer, Scratch&) {
   const Tensor& out = layer.output();
-  const float* in = layer.input().floats();
   const int64_t low = low_of(out.storage), high = high_of(out.storage);
-  each_chunk(out, [&](int64_t at, int64_t count) {
+  each_chunk(layer, [&](int64_t from, int64_t to, int64_t, int64_t count) {
+    const float* in = layer.input().floats() + from;
     int64_t values[CHUNK];
     for (int64_t i = 0; i < count; ++i) {
       constexpr float LIMIT = 2147483648.0f;
-      float scaled = std::nearbyint(in[at + i] / out.scale);  // ties to even
+      float scaled = std::nearbyint(in[i] / out.scale);  // ties to even
       if (scaled != scaled) scaled = 0;
       scaled = std::min(std::max(scaled, -LIMIT), LIMIT);
       values[i] = std::min(std::max(static_cast<int64_t>(scaled) + out.zero_point, low), high);
     }
-    write_integers(out, at, count, values);
+    write_integers(out, to, count, values);
   });
 }
 
 void dequantize(const Layer& layer, Scratch&) {
   const Tensor& in = layer.input();
-  float* out = layer.output().float_target();
-  each_chunk(in, [&](int64_t at, int64_t count) {
+  each_chunk(layer, [&](int64_t from, int64_t to, int64_t, int64_t count) {
+    float* out = layer.output().float_target() + to;
     int64_t values[CHUNK];
-    read_centred(in, at, count, values);
-    for (int64_t i = 0; i < count; ++i) out[at + i] = static_cast<float>(values[i]) * in.scale;
+    read_centred(in, from, count, values);
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(values[i]) * in.scale;
   });
 }
 
 void requantize_layer(const Layer& layer, Scratch&) {
-  each_chunk(layer.output(), [&](int64_t at, int64_t count) {
+  each_chunk(layer, [&](int64_t from, int64_t to, int64_t, int64_t count) {
     int64_t values[CHUNK];
-    read_centred(layer.input(), at, count, values);
+    read_centred(layer.input(), from, count, values);
     requantize(values, count, layer.requant);
-    write_integers(layer.output(), at, count, values);
+    write_integers(layer.output(), to, count, values);
   });
 }
 

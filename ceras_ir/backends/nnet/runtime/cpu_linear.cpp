@@ -59,7 +59,7 @@ void gather(const Layer& layer, const Shape& s, int64_t pixel, int64_t first_cha
         for (int64_t c = 0; c < s.group_channels; ++c) patch[c * step] = 0;
         continue;
       }
-      const Stored* at = data + ((image * s.height + y) * s.width + x) * s.channels + first_channel;
+      const Stored* at = data + ((image * s.height + y) * s.width + x) * layer.input().pitch + first_channel;
       if (step == 1)
         for (int64_t c = 0; c < s.group_channels; ++c)
           patch[c] = static_cast<Lane>(static_cast<Lane>(at[c]) - zero_point);
@@ -114,9 +114,10 @@ void dot_4x2(const int16_t* a, const int16_t* w, int64_t length, int32_t sums[2]
   std::memcpy(sums, all, sizeof all);
 }
 
-// bias + residual + requantization of `count` accumulators, stored from element `start`.
-void finish(const Layer& layer, const int32_t* sums, int64_t start, int64_t channel,
+// bias + residual + requantization of `count` accumulators of one pixel, from `channel`.
+void finish(const Layer& layer, const int32_t* sums, int64_t pixel, int64_t channel,
             int64_t count) {
+  const int64_t start = pixel * layer.output().pitch + channel;
   int64_t acc[CHUNK], extra[CHUNK];
   for (int64_t at = 0; at < count; at += CHUNK) {
     const int64_t part = std::min(CHUNK, count - at);
@@ -126,7 +127,7 @@ void finish(const Layer& layer, const int32_t* sums, int64_t start, int64_t chan
       for (int64_t i = 0; i < part; ++i) acc[i] += extra[i];
     }
     if (layer.residual != nullptr) {
-      read_centred(*layer.residual, start + at, part, extra);
+      read_centred(*layer.residual, pixel * layer.residual->pitch + channel + at, part, extra);
       const int64_t factor = int64_t{1} << layer.residual_shift;
       for (int64_t i = 0; i < part; ++i) acc[i] += extra[i] * factor;
     }
@@ -197,8 +198,7 @@ void conv2d_integer(const Layer& layer, Scratch& scratch) {
         }
       }
       for (int64_t p = 0; p < pixels; ++p)
-        finish(layer, parts.sums + p * s.group_outputs, (pixel + p) * s.outputs + first, first,
-               s.group_outputs);
+        finish(layer, parts.sums + p * s.group_outputs, pixel + p, first, s.group_outputs);
     }
 }
 
@@ -219,7 +219,7 @@ void conv2d_depthwise(const Layer& layer, Scratch& scratch) {
       for (int64_t j = 0; j < w.kernel[1]; ++j) {
         const int64_t y = top + i * w.dilations[0], x = left + j * w.dilations[1];
         if (y < 0 || y >= s.height || x < 0 || x >= s.width) continue;
-        const int64_t at = ((image * s.height + y) * s.width + x) * s.channels;
+        const int64_t at = ((image * s.height + y) * s.width + x) * layer.input().pitch;
         const int16_t* tap = weights + (i * w.kernel[1] + j) * s.channels;
         if (layer.input().storage == Storage::I16)
           std::memcpy(lane, layer.input().data + 2 * at, static_cast<size_t>(2 * s.channels));
@@ -227,7 +227,7 @@ void conv2d_depthwise(const Layer& layer, Scratch& scratch) {
           widen_bytes(layer.input(), at, s.channels, lane, 1);
         for (int64_t c = 0; c < s.channels; ++c) sums[c] += int32_t{lane[c]} * tap[c];
       }
-    finish(layer, sums, pixel * s.outputs, 0, s.outputs);
+    finish(layer, sums, pixel, 0, s.outputs);
   }
 }
 
@@ -248,11 +248,10 @@ void conv2d_float(const Layer& layer, Scratch& scratch) {
           for (int64_t p = 0; p < FLOAT_PIXELS; ++p)
             sums[p] += row[k] * patches[k * FLOAT_PIXELS + p];
         for (int64_t p = 0; p < pixels; ++p) {
-          const int64_t at = (pixel + p) * s.outputs + o;
           float sum = sums[p];
           if (layer.bias != nullptr) sum += layer.bias->floats()[o];
-          if (layer.residual != nullptr) sum += layer.residual->floats()[at];
-          target[at] = apply(layer.function, layer.parameters, sum);
+          if (layer.residual != nullptr) sum += layer.residual->floats()[(pixel + p) * layer.residual->pitch + o];
+          target[(pixel + p) * layer.output().pitch + o] = apply(layer.function, layer.parameters, sum);
         }
       }
     }

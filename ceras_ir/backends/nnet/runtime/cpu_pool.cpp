@@ -32,11 +32,10 @@ struct Inside {
 template <class Body>
 void each_window(const Layer& layer, Body body) {
   const Tensor& out = layer.output();
-  const int64_t channels = out.dims[3];
   int64_t at = 0;
   for (int64_t image = 0; image < out.dims[0]; ++image)
     for (int64_t row = 0; row < out.dims[1]; ++row)
-      for (int64_t column = 0; column < out.dims[2]; ++column, at += channels)
+      for (int64_t column = 0; column < out.dims[2]; ++column, at += out.pitch)
         body(Inside(layer, row, column), image, at);
 }
 
@@ -48,7 +47,7 @@ void each_tap(const Layer& layer, const Inside& inside, int64_t image, Body body
     for (int64_t j = inside.begin[1]; j < inside.end[1]; ++j) {
       const int64_t y = inside.origin[0] + i * layer.window.dilations[0];
       const int64_t x = inside.origin[1] + j * layer.window.dilations[1];
-      body(((image * in.dims[1] + y) * in.dims[2] + x) * in.dims[3]);
+      body(((image * in.dims[1] + y) * in.dims[2] + x) * in.pitch);
     }
 }
 

@@ -39,6 +39,14 @@ ceras_tensor describe(const Border& border) {
   return info;
 }
 
+ceras_rows rows_of(const Tensor& tensor) {
+  const size_t unit = static_cast<size_t>(bytes_of(tensor.storage));
+  const size_t bytes = static_cast<size_t>(tensor.bytes);
+  if (!tensor.has_gaps()) return {tensor.data, 1, bytes, bytes};
+  return {tensor.data, static_cast<size_t>(tensor.elements / tensor.row),
+          static_cast<size_t>(tensor.row) * unit, static_cast<size_t>(tensor.pitch) * unit};
+}
+
 // The layer before `end` that wrote `tensor` last; `end` if none did.
 size_t maker_of(const Model& model, const Tensor* tensor, size_t end) {
   for (size_t i = end; i-- > 0;)
@@ -59,8 +67,7 @@ void show_crossing(const Model& model, const Tensor* tensor, Device side, size_t
   for (size_t i = made ? maker + 1 : 0; i < reader; ++i)
     if (model.layers[i].device == side && reads(model.layers[i], tensor)) return;
   const ceras_crossing crossing{reader, side == Device::Fpga,
-                                static_cast<size_t>(tensor->data - model.base),
-                                static_cast<size_t>(tensor->bytes)};
+                                static_cast<size_t>(tensor->data - model.base), rows_of(*tensor)};
   transfer(context, &crossing);
 }
 
@@ -177,8 +184,10 @@ void ceras_run_traced(ceras_model* model, ceras_trace trace, void* context) {
   size_t number = 0;
   for (const ceras::Layer& layer : model->model.layers) {
     layer.run(layer, model->model.scratch);
-    if (trace != nullptr)
-      trace(context, number, layer.output().data, static_cast<size_t>(layer.output().bytes));
+    if (trace != nullptr) {
+      const ceras_rows result = ceras::rows_of(layer.output());
+      trace(context, number, &result);
+    }
     ++number;
   }
 }

@@ -50,6 +50,10 @@ struct FpgaLinear {
   int outputs;
   int residual_shift;
   FpgaRescale rescale;
+  // Bytes from one pixel to the next: more than its channels where other values lie between.
+  int64_t input_pitch;
+  int64_t residual_pitch;
+  int64_t result_pitch;
 };
 
 struct FpgaPool {
@@ -60,12 +64,20 @@ struct FpgaPool {
   int shift;
   int low;
   int high;
+  int64_t input_pitch;
+  int64_t result_pitch;
 };
 
+// Of numbers without gaps there is one row.
 struct FpgaAdd {
   int lhs_shift;
   int rhs_shift;
   FpgaRescale rescale;
+  int64_t rows;
+  int64_t length;  // numbers of a row
+  int64_t lhs_pitch;
+  int64_t rhs_pitch;
+  int64_t result_pitch;
 };
 
 // Block RAM of the linear circuit.
@@ -99,8 +111,7 @@ void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int
                          FpgaBuffers& buffers);
 void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* result);
 // `result` may be the bytes of `lhs` or `rhs`.
-void fpga_add_circuit(const FpgaAdd& layer, int64_t elements, const int8_t* lhs, const int8_t* rhs,
-                      int8_t* result);
+void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result);
 
 // The registers of a rescaling by 2^-shift; a negative shift is to the left.
 inline FpgaRescale fpga_rescale(int shift, int low, int high) {

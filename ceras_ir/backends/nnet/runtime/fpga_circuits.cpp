@@ -14,10 +14,10 @@ int8_t averaged(int32_t sum, const FpgaPool& p) {
 
 void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* result) {
   const FpgaWindow& w = layer.window;
-  int64_t at = 0;
+  int64_t pixel = 0;
   for (int image = 0; image < layer.images; ++image)
     for (int row = 0; row < w.rows; ++row)
-      for (int column = 0; column < w.columns; ++column)
+      for (int column = 0; column < w.columns; ++column, ++pixel)
         for (int first = 0; first < w.channels; first += LANES) {
           const int lanes = w.channels - first < LANES ? w.channels - first : LANES;
           int32_t acc[LANES];
@@ -29,28 +29,35 @@ void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* resul
               if (y < 0 || y >= w.height || x < 0 || x >= w.width) continue;
               const int8_t* from =
                   input +
-                  ((static_cast<int64_t>(image) * w.height + y) * w.width + x) * w.channels + first;
+                  ((static_cast<int64_t>(image) * w.height + y) * w.width + x) * layer.input_pitch +
+                  first;
               for (int lane = 0; lane < lanes; ++lane) {
                 const int32_t v = from[lane];
                 acc[lane] = layer.average ? acc[lane] + v : v > acc[lane] ? v : acc[lane];
               }
             }
-          for (int lane = 0; lane < lanes; ++lane, ++at)
-            result[at] =
+          int8_t* to = result + pixel * layer.result_pitch + first;
+          for (int lane = 0; lane < lanes; ++lane)
+            to[lane] =
                 layer.average ? averaged(acc[lane], layer) : static_cast<int8_t>(acc[lane]);
         }
 }
 
-void fpga_add_circuit(const FpgaAdd& layer, int64_t elements, const int8_t* lhs, const int8_t* rhs,
-                      int8_t* result) {
+void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result) {
   // Shifts are at most 22, so that a sum has 31 bits.
   const int32_t left = 1 << layer.lhs_shift, right = 1 << layer.rhs_shift;
-  for (int64_t at = 0; at < elements; at += FPGA_BURST) {
-    const int count = elements - at < FPGA_BURST ? static_cast<int>(elements - at) : FPGA_BURST;
-    int32_t acc[FPGA_BURST];
-    for (int i = 0; i < count; ++i) acc[i] = lhs[at + i] * left + rhs[at + i] * right;
-    fpga_rescale_all(acc, count, layer.rescale);
-    for (int i = 0; i < count; ++i) result[at + i] = static_cast<int8_t>(acc[i]);
+  for (int64_t row = 0; row < layer.rows; ++row) {
+    const int8_t* a = lhs + row * layer.lhs_pitch;
+    const int8_t* b = rhs + row * layer.rhs_pitch;
+    int8_t* to = result + row * layer.result_pitch;
+    for (int64_t at = 0; at < layer.length; at += FPGA_BURST) {
+      const int64_t rest = layer.length - at;
+      const int count = rest < FPGA_BURST ? static_cast<int>(rest) : FPGA_BURST;
+      int32_t acc[FPGA_BURST];
+      for (int i = 0; i < count; ++i) acc[i] = a[at + i] * left + b[at + i] * right;
+      fpga_rescale_all(acc, count, layer.rescale);
+      for (int i = 0; i < count; ++i) to[at + i] = static_cast<int8_t>(acc[i]);
+    }
   }
 }
 

@@ -70,6 +70,9 @@ FpgaLinear registers_of(const Layer& layer) {
   r.product = is_product(layer);
   r.images = 1;
   r.pixels = layer.output().elements / r.outputs;
+  r.input_pitch = layer.input().pitch;
+  r.residual_pitch = layer.residual != nullptr ? layer.residual->pitch : 0;
+  r.result_pitch = layer.output().pitch;
   if (r.product) {
     r.window.channels = static_cast<int>(products_of(layer));
   } else {
@@ -165,15 +168,25 @@ void fpga_pool2d(const Layer& layer, Scratch&) {
                            static_cast<int>(r.multiplier),
                            r.shift,
                            static_cast<int>(r.low),
-                           static_cast<int>(r.high)};
+                           static_cast<int>(r.high),
+                           layer.input().pitch,
+                           layer.output().pitch};
   fpga_pool_circuit(registers, bytes_at(layer.input()), result_of(layer));
 }
 
 void fpga_add(const Layer& layer, Scratch&) {
+  const Tensor &lhs = *layer.operands[0], &rhs = *layer.operands[1], &out = layer.output();
+  const bool gaps = lhs.has_gaps() || rhs.has_gaps() || out.has_gaps();
+  const int64_t length = gaps ? out.row : out.elements;
   const FpgaAdd registers{static_cast<int>(layer.attributes[1]),
-                          static_cast<int>(layer.attributes[2]), rescale_of(layer.requant)};
-  fpga_add_circuit(registers, layer.output().elements, bytes_at(*layer.operands[0]),
-                   bytes_at(*layer.operands[1]), result_of(layer));
+                          static_cast<int>(layer.attributes[2]),
+                          rescale_of(layer.requant),
+                          out.elements / length,
+                          length,
+                          lhs.pitch,
+                          rhs.pitch,
+                          out.pitch};
+  fpga_add_circuit(registers, bytes_at(lhs), bytes_at(rhs), result_of(layer));
 }
 
 }  // namespace ceras

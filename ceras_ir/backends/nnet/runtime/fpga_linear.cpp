@@ -25,18 +25,22 @@ struct Lines {
   int next;
 };
 
-// Have rows up to `end` on chip, of those from `begin`.
-void load_lines(Lines& lines, const FpgaWindow& w, const int8_t* image, int begin, int end,
-                int8_t* buffer) {
+// Have rows up to `end` on chip, of those from `begin`; pixels are `pitch` apart in memory.
+void load_lines(Lines& lines, const FpgaWindow& w, const int8_t* image, int64_t pitch, int begin,
+                int end, int8_t* buffer) {
   const int from = begin > lines.next ? begin : lines.next;
   const int until = at_most(end, w.height);
+  // Pixels side by side are read in one burst.
+  const bool dense = pitch == w.channels;
+  const int bursts = dense ? 1 : w.width, length = dense ? lines.row_bytes : w.channels;
   for (int y = from; y < until; ++y) {
-    const int8_t* row = image + static_cast<int64_t>(y) * lines.row_bytes;
+    const int8_t* row = image + static_cast<int64_t>(y) * w.width * pitch;
     int8_t* slot = buffer + y % lines.slots * lines.row_bytes;
-    for (int i = 0; i < lines.row_bytes; ++i) {
-      CERAS_HLS(HLS PIPELINE II = 1)
-      slot[i] = row[i];
-    }
+    for (int x = 0; x < bursts; ++x)
+      for (int i = 0; i < length; ++i) {
+        CERAS_HLS(HLS PIPELINE II = 1)
+        slot[x * length + i] = row[x * pitch + i];
+      }
   }
   if (until > lines.next) lines.next = until;
 }
@@ -79,11 +83,11 @@ void load_weights(const int8_t* weights, int groups, Weight* tile) {
   }
 }
 
-// Bias, residual and rescaling of up to 16 output channels of all pixels of a block; pixels of
-// `residual` and `result` are `step` apart.
+// Bias, residual and rescaling of up to 16 output channels of all pixels of a block.
 void finish(const FpgaLinear& layer, int pixels, int outputs, const int32_t* bias,
             const int8_t* residual, int8_t* result, int32_t* sums) {
-  const int64_t step = layer.outputs;
+  // Of its own: bytes that are written through `result` might be the registers'.
+  const int64_t from = layer.residual_pitch, to = layer.result_pitch;
   int32_t offsets[LANES] = {};
   if (bias != nullptr)
     for (int lane = 0; lane < outputs; ++lane) offsets[lane] = bias[lane];
@@ -92,11 +96,11 @@ void finish(const FpgaLinear& layer, int pixels, int outputs, const int32_t* bia
   if (residual != nullptr)
     for (int p = 0; p < pixels; ++p)
       for (int lane = 0; lane < outputs; ++lane)
-        sums[p * LANES + lane] += residual[p * step + lane] * (1 << layer.residual_shift);
+        sums[p * LANES + lane] += residual[p * from + lane] * (1 << layer.residual_shift);
   fpga_rescale_all(sums, pixels * LANES, layer.rescale);
   for (int p = 0; p < pixels; ++p)
     for (int lane = 0; lane < outputs; ++lane)
-      result[p * step + lane] = static_cast<int8_t>(sums[p * LANES + lane]);
+      result[p * to + lane] = static_cast<int8_t>(sums[p * LANES + lane]);
 }
 
 // All products of the block with output channels [first, first + channels).
@@ -114,7 +118,7 @@ void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& bl
     for (int p = 0; p < block.pixels; ++p) {
       Number* patch = b.input + p * FPGA_KBLOCK;
       if (layer.product)
-        copy_part(image + (block.first + p) * length, length, k, count, patch);
+        copy_part(image + (block.first + p) * layer.input_pitch, length, k, count, patch);
       else
         load_patch(w, lines, b.lines, block.row + p / block.columns,
                    block.column + p % block.columns, k, count, patch);
@@ -135,10 +139,11 @@ void run_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
     const int channels = at_most(layer.outputs - first, FPGA_NBLOCK);
     multiply_block(layer, lines, block, image, weights, first, channels, b);
     for (int o = 0; o < channels; o += LANES) {
-      const int64_t at = block.first * layer.outputs + first + o;
+      const int channel = first + o;
       finish(layer, block.pixels, at_most(channels - o, LANES),
-             bias != nullptr ? bias + first + o : nullptr,
-             residual != nullptr ? residual + at : nullptr, result + at, b.sums[o / LANES]);
+             bias != nullptr ? bias + channel : nullptr,
+             residual != nullptr ? residual + block.first * layer.residual_pitch + channel : nullptr,
+             result + block.first * layer.result_pitch + channel, b.sums[o / LANES]);
     }
   }
 }
@@ -166,12 +171,12 @@ void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int
   if (rows * static_cast<int64_t>(w.columns) > FPGA_MBLOCK) rows = FPGA_MBLOCK / w.columns;
   if (rows < 1) rows = 1;
   for (int image = 0; image < layer.images; ++image) {
-    const int8_t* at = input + static_cast<int64_t>(image) * w.height * row_bytes;
+    const int8_t* at = input + static_cast<int64_t>(image) * w.height * w.width * layer.input_pitch;
     Lines lines{slots, row_bytes, 0};
     for (int row = 0; row < w.rows; row += rows) {
       const int whole = at_most(w.rows - row, rows);
       const int top = row * w.stride_y - w.top;
-      load_lines(lines, w, at, top, top + (whole - 1) * w.stride_y + extent, b.lines);
+      load_lines(lines, w, at, layer.input_pitch, top, top + (whole - 1) * w.stride_y + extent, b.lines);
       for (int column = 0; column < w.columns; column += FPGA_MBLOCK) {
         const int columns = at_most(w.columns - column, FPGA_MBLOCK);
         const int64_t first =

@@ -80,9 +80,24 @@ struct Loader {
     return model.arena.get() + (4096 - address % 4096) % 4096;
   }
 
+  // Rows `pitch` bytes apart, 0 for a tensor without gaps.
+  static const char* spread(Tensor& tensor, uint64_t pitch) {
+    const int64_t unit = bytes_of(tensor.storage);
+    tensor.row = tensor.rank > 0 ? tensor.dims[tensor.rank - 1] : 1;
+    tensor.pitch = tensor.row;
+    tensor.extent = tensor.bytes;
+    if (pitch == 0) return nullptr;
+    const int64_t rows = tensor.elements / tensor.row, apart = static_cast<int64_t>(pitch);
+    if (rows < 2 || apart % unit != 0 || apart <= tensor.row * unit) return "its pitch is wrong";
+    tensor.pitch = apart / unit;
+    // Below 2^31 rows of a pitch below 2^32.
+    tensor.extent = (rows - 1) * apart + tensor.row * unit;
+    return nullptr;
+  }
+
   // Where the tensor's bytes are; null, or the reason why they are nowhere.
   const char* place(Tensor& tensor, Location location, uint32_t block, uint64_t offset) {
-    const uint64_t bytes = static_cast<uint64_t>(tensor.bytes);
+    const uint64_t bytes = static_cast<uint64_t>(tensor.extent);
     const uint64_t unit = static_cast<uint64_t>(bytes_of(tensor.storage));
     if (offset % unit != 0) return "it is not aligned to its elements";
     if (location == Location::Arena) {
@@ -97,6 +112,7 @@ struct Loader {
       return nullptr;
     }
     if (block != NONE) return "a constant has no block";
+    if (tensor.has_gaps()) return "a constant has no gaps between rows";
     const Section section = location == Location::Weights  ? WEIGHTS
                             : location == Location::Biases ? BIASES
                                                            : FLOATS;
@@ -145,6 +161,7 @@ struct Loader {
     } else if (table.at<uint32_t>(record + 8) != 0 || tensor.zero_point != 0) {
       return "a float tensor has no scale or zero point";
     }
+    if (const char* reason = spread(tensor, table.at<uint32_t>(record + 20))) return reason;
     return place(tensor, static_cast<Location>(location), table.at<uint32_t>(record + 16),
                  table.at<uint64_t>(record + 24));
   }
@@ -162,10 +179,8 @@ struct Loader {
     const uint64_t count = file[TENSORS].size / TENSOR_BYTES;
     model.tensors.resize(count);
     for (uint64_t i = 0; i < count; ++i) {
-      const uint64_t record = i * TENSOR_BYTES;
-      if (file[TENSORS].at<uint32_t>(record + 20) != 0)
-        return fail("tensor", i, "reserved bytes are not zero");
-      if (const char* reason = tensor(record, model.tensors[i])) return fail("tensor", i, reason);
+      if (const char* reason = tensor(i * TENSOR_BYTES, model.tensors[i]))
+        return fail("tensor", i, reason);
     }
     return true;
   }
@@ -182,6 +197,8 @@ struct Loader {
         list.push_back({&model.tensors[id], name});
         if (section == INPUTS && model.tensors[id].constant())
           return fail("an input is a constant");
+        if (model.tensors[id].has_gaps())
+          return fail("an input or output has gaps between its rows");
       }
     }
     return true;

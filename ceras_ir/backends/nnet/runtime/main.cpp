@@ -46,17 +46,23 @@ bool read_file(const char* path, Buffer& buffer) {
   return buffer.data && std::fread(buffer.data.get(), 1, buffer.size, file.get()) == buffer.size;
 }
 
-void write_record(void* context, size_t layer, const void* data, size_t bytes) {
+void write_record(void* context, size_t layer, const ceras_rows* result) {
   std::FILE* file = static_cast<std::FILE*>(context);
-  const uint32_t head[2] = {static_cast<uint32_t>(layer), static_cast<uint32_t>(bytes)};
+  const uint32_t head[2] = {static_cast<uint32_t>(layer),
+                            static_cast<uint32_t>(result->rows * result->bytes)};
   std::fwrite(head, sizeof head, 1, file);
-  std::fwrite(data, 1, bytes, file);
+  for (size_t row = 0; row < result->rows; ++row)
+    std::fwrite(static_cast<const uint8_t*>(result->data) + row * result->pitch, 1, result->bytes,
+                file);
 }
 
 void print_transfer(void*, const ceras_crossing* crossing) {
-  std::printf("layer %zu on %s reads [%zu, %zu) from the other side\n", crossing->layer,
-              crossing->to_fpga ? "fpga" : "cpu", crossing->offset,
-              crossing->offset + crossing->bytes);
+  const ceras_rows& value = crossing->value;
+  const size_t end = crossing->offset + (value.rows - 1) * value.pitch + value.bytes;
+  std::printf("layer %zu on %s reads [%zu, %zu) from the other side", crossing->layer,
+              crossing->to_fpga ? "fpga" : "cpu", crossing->offset, end);
+  if (value.rows > 1) std::printf(", %zu of every %zu bytes", value.bytes, value.pitch);
+  std::printf("\n");
 }
 
 struct Unload {

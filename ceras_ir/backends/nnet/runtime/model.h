@@ -15,7 +15,10 @@ struct Tensor {
   uint32_t rank = 0;
   int64_t dims[MAX_RANK] = {};
   int64_t elements = 0;
-  int64_t bytes = 0;
+  int64_t bytes = 0;   // of its elements
+  int64_t extent = 0;  // from its first byte to its last, gaps included
+  int64_t row = 1;     // elements of a row: the last dimension
+  int64_t pitch = 1;   // elements from one row to the next
   float scale = 0;
   int64_t zero_point = 0;
   const uint8_t* data = nullptr;
@@ -23,6 +26,8 @@ struct Tensor {
 
   bool quantized() const { return storage != Storage::F32; }
   bool constant() const { return target == nullptr; }
+  // Whether it is some columns of a wider value, with others' elements between its rows.
+  bool has_gaps() const { return pitch != row; }
   const float* floats() const { return reinterpret_cast<const float*>(data); }
   float* float_target() const { return reinterpret_cast<float*>(target); }
 };
@@ -37,6 +42,15 @@ inline int64_t bytes_of(Storage storage) {
       return 2;
     default:
       return 4;
+  }
+}
+
+// Elements from one index of each dimension to the next.
+inline void strides_of(const Tensor& tensor, int64_t* strides) {
+  int64_t elements = 1;
+  for (uint32_t d = tensor.rank; d-- > 0;) {
+    strides[d] = elements;
+    elements = d + 1 == tensor.rank ? tensor.pitch : elements * tensor.dims[d];
   }
 }
 
@@ -141,6 +155,9 @@ struct Model {
   std::unique_ptr<int8_t[]> packed;  // the weights of all layers on the FPGA
   Scratch scratch;
 };
+
+// Whether operand `index` of a concatenation is already where the result has it.
+bool is_in_its_slice(const Layer& layer, size_t index);
 
 // Everything that must hold before a layer may run; null, or what does not.
 const char* check_layer(const Layer& layer);
