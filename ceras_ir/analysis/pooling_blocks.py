@@ -62,10 +62,25 @@ def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
     """About how long the maxima of one plane take, in blocks of this size."""
     ih, iw = p.window(rows, columns)
     blocks = -(-p.rows // rows) * -(-p.columns // columns)
-    passes = p.kernel[0] + p.kernel[1] + 2
-    along = 2 * (p.kernel[1] - 1) * ih * (iw if p.strides[1] == 1 else columns)
-    cycles = 2 * ih * iw + along + rows * columns * (1 + 2 * p.kernel[0])
+    (kh, kw), (sh, sw) = p.kernel, p.strides
+    rightwards = len(doubled(kw)) * iw if sw == 1 else (kw - 1) * columns
+    downwards = len(doubled(kh)) * ih + rows if sh == 1 else kh * rows
+    passes = len(doubled(kw)) + len(doubled(kh)) + 4
+    cycles = 2 * ih * iw + 2 * rightwards * ih + (2 * downwards + rows) * columns
     return blocks * (cycles + passes * Timing.pipeline)
+
+
+def doubled(window: int) -> list[int]:
+    """
+    Distances whose maxima in place make those of `window` neighbours: as many elements as are
+    known already, or what is missing.
+    """
+    steps: list[int] = []
+    known = 1
+    while known < window:
+        steps.append(min(known, window - known))
+        known += steps[-1]
+    return steps
 
 
 def averaging_blocks(p: Pooling, weight_tiles: int, board: VtaBoard) -> tuple[int, int, int] | None:

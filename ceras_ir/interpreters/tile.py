@@ -164,7 +164,7 @@ class TileFunctions(InterpreterFunctions):
     @impl(tile.MaxPoolOp)
     def max_pool(self, interpreter: Interpreter, op: tile.MaxPoolOp, args: PythonValues):
         x, _, output = args
-        taps = _pooled_taps(op, x)
+        taps = _pooled_taps(op, x, op.least.value.data)
         output[...] = np.maximum.reduce(taps).reshape(output.shape)
         return ()
 
@@ -181,14 +181,16 @@ class TileFunctions(InterpreterFunctions):
         return ()
 
 
-def _pooled_taps(op: tile.MaxPoolOp | tile.AveragePoolOp, x: Array) -> list[Array]:
+def _pooled_taps(
+    op: tile.MaxPoolOp | tile.AveragePoolOp, x: Array, outside: int = 0
+) -> list[Array]:
     """For each position of the window what all windows of all planes see there."""
     n, c, h, w, lanes = x.shape
     planes = x.reshape(n * c, h, w, lanes).astype(np.int8)
     window = Window.of(
         op.kernel.get_values(), op.strides.get_values(), op.padding.get_values(), (1, 1)
     )
-    return [tap for _, _, tap in window.taps(window.padded(planes, 0))]
+    return [tap for _, _, tap in window.taps(window.padded(planes, outside))]
 
 
 def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:

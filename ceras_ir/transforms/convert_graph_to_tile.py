@@ -15,6 +15,7 @@ from ceras_ir.backends.vta.addition_rules import addition_plane, terms_of
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.channel_groups import block_groups
+from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
 from ceras_ir.backends.vta.rescaling import net_shift, rounding_constant
 from ceras_ir.backends.vta.rules import bias_with_rounding, swish_after, why_not
 from ceras_ir.diagnostics import Finding, UnsupportedError, node_name
@@ -215,14 +216,14 @@ def _windows(op: graph.Pool2dOp) -> _Windows:
 
 
 def _launch_max(op: graph.Pool2dOp, kernels: Kernels) -> None:
-    launch, windows = Launch(op), _windows(op)
+    launch, windows, least = Launch(op), _windows(op), padding_of_maxima(op)
     launch.pack(op.input)
     launch.constant(diagonal(1))
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
-        builder.insert(tile.MaxPoolOp(*args, **windows))
+        builder.insert(tile.MaxPoolOp(*args, **windows, least=least))
 
-    launch.run(kernels, "max_pool", {**windows}, body)
+    launch.run(kernels, "max_pool", {**windows, "least": least}, body)
 
 
 def _launch_average(op: graph.Pool2dOp, kernels: Kernels) -> None:

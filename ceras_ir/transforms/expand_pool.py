@@ -1,9 +1,13 @@
 """Loops of poolings: of maxima along rows and columns in place, of averages by GEMMs."""
 
+from collections.abc import Iterator
+from itertools import product
+
 from xdsl.dialects import memref
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.pooling_blocks import Pooling
+from ceras_ir.analysis.pooling_blocks import Pooling, doubled
+from ceras_ir.backends.vta.boxes import Clip
 from ceras_ir.backends.vta.portable import IMMEDIATE_RANGE
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC, INP, WGT, buffer_type
@@ -69,23 +73,46 @@ class MaxExpansion(_PoolExpansion):
         inputs = self.alloc(ACC, *self.window)
         results = self.alloc(ACC, 2, self.rows, self.columns)
         at.add(tile.LoadOp(one, [at.value(0)], identity, [], (1, 1)))
-        with (
-            at.loop(0, p.planes) as plane,
-            at.loop(0, p.rows, self.rows) as y,
-            at.loop(0, p.columns, self.columns) as x,
+        with at.loop(0, p.planes) as plane:
+            for y, x in self._corners():
+                vectors = self.rotate(inp_ring)
+                start = [at.value(i) for i in (plane, *self.corner(y, x))]
+                at.add(tile.LoadOp(source, start, vectors, [], self.window))
+                at.add(tile.ClearOp(inputs, [], self.window[0] * self.window[1]))
+                ih, iw = self.window
+                loops = [(ih, iw, iw, 0), (iw, 1, 1, 0)]
+                at.add(tile.GemmOp((inputs, []), (vectors, []), (identity, []), loops))
+                self._pad(inputs, y, x)
+                self._along_rows(inputs)
+                result = self.rotate(results)
+                self._down_columns(inputs, result)
+                start = [at.value(i) for i in (plane, y, x)]
+                at.add(tile.StoreOp(result, [], target, start, (self.rows, self.columns)))
+
+    def _corners(self) -> Iterator[tuple[Index, Index]]:
+        """The first position of every block: loops, but where each has padding of its own."""
+        at, p = self.at, self.p
+        if self.op.least.value.data:
+            yield from product(range(0, p.rows, self.rows), range(0, p.columns, self.columns))
+            return
+        with at.loop(0, p.rows, self.rows) as y, at.loop(0, p.columns, self.columns) as x:
+            yield y, x
+
+    def _pad(self, inputs: SSAValue, y: Index, x: Index) -> None:
+        """Zeros from outside of the input become `least`, as the minimum with it."""
+        at, (row, column), (ih, iw) = self.at, self.corner(y, x), self.window
+        if not isinstance(row, int) or not isinstance(column, int):
+            return
+        down, right = Clip.of(row, ih, self.p.height), Clip.of(column, iw, self.p.width)
+        for start, rows, columns in (
+            ((0, 0), down.before, iw),
+            ((ih - down.after, 0), down.after, iw),
+            ((0, 0), ih, right.before),
+            ((0, iw - right.after), ih, right.after),
         ):
-            vectors = self.rotate(inp_ring)
-            start = [at.value(i) for i in (plane, *self.corner(y, x))]
-            at.add(tile.LoadOp(source, start, vectors, [], self.window))
-            at.add(tile.ClearOp(inputs, [], self.window[0] * self.window[1]))
-            ih, iw = self.window
-            loops = [(ih, iw, iw, 0), (iw, 1, 1, 0)]
-            at.add(tile.GemmOp((inputs, []), (vectors, []), (identity, []), loops))
-            self._along_rows(inputs)
-            result = self.rotate(results)
-            self._down_columns(inputs, result)
-            start = [at.value(i) for i in (plane, y, x)]
-            at.add(tile.StoreOp(result, [], target, start, (self.rows, self.columns)))
+            if rows and columns and (least := self.op.least.value.data):
+                where, loops = (inputs, at.values(*start)), [(rows, iw), (columns, 1)]
+                at.add(tile.AluOp(tile.Alu.MIN, where, loops, immediate=least))
 
     def _along_rows(self, inputs: SSAValue) -> None:
         """
@@ -94,18 +121,25 @@ class MaxExpansion(_PoolExpansion):
         """
         (_, kw), (_, sw), (ih, iw) = self.p.kernel, self.p.strides, self.window
         if sw == 1:
-            for step in range(1, kw):
-                self._combine(inputs, 0, inputs, 1, (ih, iw - step), (iw, 1), (iw, 1))
+            left = iw
+            for step in doubled(kw):
+                left -= step
+                self._combine(inputs, 0, inputs, step, (ih, left), (iw, 1), (iw, 1))
             return
         offsets = sorted(range(1, kw), key=lambda j: j != sw)
         for j in offsets:
             self._combine(inputs, 0, inputs, j, (ih, self.columns), (iw, sw), (iw, sw))
 
     def _down_columns(self, inputs: SSAValue, result: SSAValue) -> None:
-        (kh, _), (sh, sw), (_, iw) = self.p.kernel, self.p.strides, self.window
+        (kh, _), (sh, sw), (left, iw) = self.p.kernel, self.p.strides, self.window
+        if sh == 1:
+            for step in doubled(kh):
+                left -= step
+                rows = (iw, sw)
+                self._combine(inputs, 0, inputs, step * iw, (left, self.columns), rows, rows)
         self.at.add(tile.ClearOp(result, [], self.rows * self.columns))
         loops, source = (self.rows, self.columns), (sh * iw, sw)
-        for i in range(kh):
+        for i in range(1 if sh == 1 else kh):
             kind = tile.Alu.ADD if i == 0 else tile.Alu.MAX
             self._combine(result, 0, inputs, i * iw, loops, (self.columns, 1), source, kind)
 

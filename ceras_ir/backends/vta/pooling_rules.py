@@ -43,12 +43,7 @@ def why_not_average(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str 
 
 
 def why_not_max(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str | None:
-    """Maxima have windows up to twice the stride, and pad only what is never negative."""
-    if any(shape.padding) and not _never_negative(op):
-        return (
-            "VTA pads with zeros, which a negative input may be below: pool what ReLU made, or "
-            "without padding"
-        )
+    """Maxima have stride 1, or windows up to twice the stride."""
     if not shape.is_separable_in_place:
         return (
             f"VTA pools with stride 1 or windows up to twice the stride, got {shape.kernel[1]} "
@@ -69,9 +64,13 @@ def graph_pooling(op: graph.Pool2dOp) -> Pooling:
     return Pooling(planes, h, w, rows, columns, (kh, kw), (sh, sw), (top, left, bottom, right))
 
 
-def _never_negative(op: graph.Pool2dOp) -> bool:
-    """Whether the producer of the input clamps at zero or above."""
+def padding_of_maxima(op: graph.Pool2dOp) -> int:
+    """
+    What positions outside of the input may count as: zero, which loads pad with, if the producer
+    of the input clamps at zero or above, or there is no padding; else the least int8.
+    """
     producer = op.input.owner
-    if not isinstance(producer, graph.LinearOperation) or producer.requant is None:
-        return False
-    return producer.requant.low.data >= 0
+    clamped = isinstance(producer, graph.LinearOperation) and (
+        producer.requant is not None and producer.requant.low.data >= 0
+    )
+    return 0 if clamped or not any(op.padding.get_values()) else -128

@@ -76,9 +76,8 @@ class MaxPoolOp(_PoolOp):
 
     `output[n, c, y, x] = max over i, j of input[n, c, y*sh + i - top, x*sw + j - left]`
 
-    where positions outside `input` count as zero, so that padding is right only for inputs
-    that are never negative. `identity` is the 16x16 unit matrix, by which vectors come into the
-    accumulators. Types: input and output [N, C/16, H, W, 16], int8.
+    where positions outside `input` count as `least`. `identity` is the 16x16 unit matrix, by which
+    vectors come into the accumulators. Types: input and output [N, C/16, H, W, 16], int8.
     """
 
     name = "tile.max_pool"
@@ -86,6 +85,7 @@ class MaxPoolOp(_PoolOp):
     input = operand_def(MemRefType)
     identity = operand_def(MemRefType)
     output = operand_def(MemRefType)
+    least = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(0, i64))
 
     assembly_format = (
         "$input `,` $identity `to` $output attr-dict `:` type($input) `,` type($identity) `to` "
@@ -101,14 +101,18 @@ class MaxPoolOp(_PoolOp):
         kernel: Sequence[int],
         strides: Sequence[int],
         padding: Sequence[int],
+        least: int = 0,
     ):
         named = {"kernel": kernel, "strides": strides, "padding": padding}
+        windows = {k: DenseArrayBase.from_list(i64, list(v)) for k, v in named.items()}
         super().__init__(
             operands=[input, identity, output],
-            properties={k: DenseArrayBase.from_list(i64, list(v)) for k, v in named.items()},
+            properties={**windows, "least": IntegerAttr(least, i64)},
         )
 
     def verify_(self) -> None:
+        if not -128 <= (least := self.least.value.data) <= 0:
+            raise VerifyException(f"least must be in [-128, 0], got {least}")
         identity = ("identity", self.identity, (LANES, LANES))
         self.verify_windows(self.input, self.output, identity)
 

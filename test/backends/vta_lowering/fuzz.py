@@ -56,7 +56,7 @@ def random_pooling(rng: np.random.Generator) -> Case | None:
     kernel, strides = (tuple(int(v) for v in rng.integers(1, 6, 2)) for _ in range(2))
     h, w = (int(v) for v in rng.integers(5, 30, 2))
     relu = bool(rng.random() < 0.5)
-    pads = [int(rng.integers(0, k)) for k in (*kernel, *kernel)] if relu else [0] * 4
+    pads = [int(rng.integers(0, k)) for k in (*kernel, *kernel)]
     shape = (1, h, w, int(rng.integers(1, 40)))
     window, steps = (kernel[0], kernel[1]), (strides[0], strides[1])
     module, pool = pooled(shape, window, steps, (pads[0], pads[1], pads[2], pads[3]), relu=relu)

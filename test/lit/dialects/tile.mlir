@@ -44,9 +44,9 @@ func.func @contraction(%x: memref<4x9x16xi8, "dram">, %w: memref<2x4x1x1x16x16xi
 }
 
 // CHECK-LABEL: func.func @max_pool(
-// CHECK-NEXT:    tile.max_pool %{{.*}}, %{{.*}} to %{{.*}} {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
+// CHECK-NEXT:    tile.max_pool %{{.*}}, %{{.*}} to %{{.*}} {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>, least = -128 : i64} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
 func.func @max_pool(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
-  tile.max_pool %x, %i to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
+  tile.max_pool %x, %i to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>, least = -128 : i64} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
   func.return
 }
 

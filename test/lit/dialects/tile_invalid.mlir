@@ -356,3 +356,11 @@ func.func @wide_average(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<1x16x16xi8
   tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>, addend = 2, shift = 2, low = -129, high = 127} : memref<1x2x8x8x16xi8, "dram">, memref<1x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x2x4x4x16xi8, "dram">
   func.return
 }
+
+// -----
+
+func.func @border_above_zero(%x: memref<1x1x2x2x16xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x1x1x1x16xi8, "dram">) {
+  // expected-error@+1 {{least must be in [-128, 0], got 1}}
+  tile.max_pool %x, %i to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>, least = 1} : memref<1x1x2x2x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x1x1x1x16xi8, "dram">
+  func.return
+}

@@ -194,3 +194,29 @@ func.func @taps(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<1x2x3x3x16x16xi8, 
   tile.conv2d %x, %w, %b to %y {schedule = #tile.schedule<rows = 8, columns = 8, kblock = 1, nblock = 1, inp_stages = 2, wgt_stages = 2, acc_stages = 1, order = nmk, kn2row>, strides = array<i64: 1, 1>, padding = array<i64: 2, 2, 2, 2>, dilations = array<i64: 2, 2>, shift = 7, low = 0, high = 127} : memref<1x2x8x8x16xi8, "dram">, memref<1x2x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x8x8x16xi8, "dram">
   func.return
 }
+
+// -----
+
+// A border that counts as -128: minima on its rows and columns. With stride 1, maxima of five
+// neighbours are made of those of two and of four.
+// CHECK-LABEL: func.func @border(
+// CHECK:         tile.load %{{.*}} to %[[X:.*]][] {box = array<i64: 8, 8>}
+// CHECK:         tile.gemm %[[A:.*]][], %[[X]][]
+// CHECK-NEXT:    tile.alu "min" %[[A]][] {extents = array<i64: 2, 8>, target_strides = array<i64: 8, 1>, immediate = -128
+// CHECK-NEXT:    tile.alu "min" %[[A]][%{{.*}}] {extents = array<i64: 2, 8>,
+// CHECK-NEXT:    tile.alu "min" %[[A]][] {extents = array<i64: 8, 2>,
+// CHECK-NEXT:    tile.alu "min" %[[A]][%{{.*}}, %{{.*}}] {extents = array<i64: 8, 2>,
+// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %{{.*}}] : {{.*}} {extents = array<i64: 8, 7>
+// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %{{.*}}] : {{.*}} {extents = array<i64: 8, 5>
+// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %{{.*}}] : {{.*}} {extents = array<i64: 8, 4>
+// CHECK-NEXT:    %[[R:.*]] = tile.rotate
+// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}] : {{.*}} {extents = array<i64: 7, 4>
+// CHECK-NEXT:    tile.alu "max"
+// CHECK-NEXT:    tile.alu "max"
+// CHECK-NEXT:    tile.clear %[[R]][]
+// CHECK-NEXT:    tile.alu "add" %[[R]][] with %[[A]][]
+// CHECK-NEXT:    tile.store %[[R]][]
+func.func @border(%x: memref<1x1x4x4x16xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x1x4x4x16xi8, "dram">) {
+  tile.max_pool %x, %i to %y {kernel = array<i64: 5, 5>, strides = array<i64: 1, 1>, padding = array<i64: 2, 2, 2, 2>, least = -128} : memref<1x1x4x4x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x1x4x4x16xi8, "dram">
+  func.return
+}
