@@ -9,6 +9,8 @@ and stays below the peak so far is taken at once: no order is better that has it
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,16 @@ class Problem:
         return users
 
     def needs(self) -> list[int]:
-        """For each job the set of jobs that must be done before, as bits."""
+        """
+        For each job the set of jobs that must be done before, as bits: all that write what it
+        reads and stand before it, since a view of a buffer is made after the buffer.
+        """
         result: list[int] = []
         writers: dict[int, int] = {}
         for number, job in enumerate(self.jobs):
-            result.append(sum({1 << writers[b] for b in job.reads if b in writers}))
+            result.append(reduce(or_, (writers.get(b, 0) for b in job.reads), 0))
             for buffer in job.writes:
-                writers.setdefault(buffer, number)
+                writers[buffer] = writers.get(buffer, 0) | 1 << number
         return result
 
 

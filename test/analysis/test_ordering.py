@@ -62,3 +62,14 @@ def test_many_branches_take_bounded_work():
     order = best_order(problem, 2_000)
     assert time.process_time() - start < 10
     assert sorted(order) == list(range(401)) and order[-1] == 400
+
+
+def test_a_view_is_made_before_it_is_read():
+    # Job 1 makes a view of buffer 1, which job 2 reads; to do that first would free buffer 3.
+    jobs = [
+        Job(frozenset({0}), frozenset({1})),
+        Job(frozenset({1}), frozenset({1})),
+        Job(frozenset({1, 3}), frozenset({2})),
+    ]
+    problem = Problem(jobs, [8, 8, 8, 1000], frozenset({0, 3}), frozenset({2}))
+    assert best_order(problem, 0) == best_order(problem, 10**6) == [0, 1, 2]
