@@ -9,8 +9,6 @@ and stays below the peak so far is taken at once: no order is better that has it
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,10 @@ class Problem:
         result: list[int] = []
         writers: dict[int, int] = {}
         for number, job in enumerate(self.jobs):
-            result.append(reduce(or_, (writers.get(b, 0) for b in job.reads), 0))
+            before = 0
+            for buffer in job.reads:
+                before |= writers.get(buffer, 0)
+            result.append(before)
             for buffer in job.writes:
                 writers[buffer] = writers.get(buffer, 0) | 1 << number
         return result
