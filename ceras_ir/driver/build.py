@@ -115,7 +115,7 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
             from ceras_ir.driver.performance import add_performance
 
             add_performance(content, extra)
-    if (copies := report.copies(module)):
+    if copies := report.copies(module):
         content["copies"] = copies
     if (quantization := report.quantization(module)) is not None:
         content["quantization"] = quantization
@@ -180,9 +180,7 @@ def _printed(module: ModuleOp, options: BuildOptions) -> "Model":
     machine = NATIVE if options.board is None else load_machine(options.board)
     if isinstance(machine, Machine):
         winograd = COptions.winograd if options.winograd else 0
-        return build(
-            module, COptions(weights=options.weights, machine=machine, winograd=winograd)
-        )
+        return build(module, COptions(weights=options.weights, machine=machine, winograd=winograd))
     from ceras_ir.backends.arduino.emit import printed_model
     from ceras_ir.backends.arduino.fit import check_fit
 
