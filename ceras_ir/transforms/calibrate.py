@@ -12,6 +12,7 @@ from ceras_ir.transforms.observe_ranges import ObserveRangesPass
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.transforms.set_silu import SetSiluPass, Silu
 from ceras_ir.transforms.split_activation import SplitActivationPass
+from ceras_ir.transforms.unfuse_residual import UnfuseResidualPass
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class CalibratePass(PipelinePass):
 
     def passes(self) -> tuple[ModulePass, ...]:
         return (
+            UnfuseResidualPass(for_rows=True),
             SplitActivationPass(),
             SetSiluPass(self.silu, self.calibration),
             EqualizeChannelsPass(self.calibration, self.samples, when_chosen=True),

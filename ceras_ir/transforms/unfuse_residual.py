@@ -12,6 +12,7 @@ from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.quantizable import is_quantized, quantized_operations
 from ceras_ir.analysis.ranges import (
     copy_statistics,
+    drop_statistics,
     interval,
     row_exponents,
     set_exponent,
@@ -21,7 +22,9 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.graph.operation import tensor_type
 from ceras_ir.transforms.align_scales import MAX_SHIFT
+from ceras_ir.transforms.choose_row_exponents import ChooseRowExponentsPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
+from ceras_ir.transforms.recipes import runs
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,60 @@ class UnfuseResidualPass(ModulePass):
     that the shifted residual could overflow 32 bits, or where channels have accumulators of
     different scales. Runs on final exponents.
 
+    With `for-rows`, before anything was observed, it takes out every residual of a network whose
+    `graph.recipe` has `choose-row-exponents`: then calibration sees the range of the layer alone,
+    which otherwise is only known to be sum less residual, octaves more than it often is.
+
     Exact, because the epilogue adds the residual before it applies its function.
     """
 
     name = "unfuse-residual"
 
+    for_rows: bool = False
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
         if is_quantized(main):
             return
+        if self.for_rows and not runs(main, ChooseRowExponentsPass.name, when_chosen=True):
+            return
         for linear in quantized_operations(main):
-            if isinstance(linear, graph.LinearOperation) and linear.residual is not None:
+            if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
+                continue
+            if self.for_rows:
+                _split(linear, linear.residual)
+            else:
                 _unfuse(linear, linear.residual)
+
+
+def _split(
+    op: graph.LinearOperation, residual: SSAValue
+) -> tuple[graph.LinearOperation, graph.BinaryOp]:
+    """The layer without its residual, and the addition, put in its place."""
+    plain = rebuild_linear(
+        op,
+        op.input,
+        op.weights,
+        op.bias,
+        None,
+        tensor_type(op.result),
+        {"activation": None, "residual_shift": None},
+    )
+    drop_statistics(plain)  # They are the sum's.
+    total = graph.BinaryOp(
+        graph.Binary.ADD,
+        plain.result,
+        residual,
+        result_element=graph.element_of(op.result),
+        activation=op.activation,
+    )
+    total.location = op.location
+    copy_statistics(op, total)
+    Rewriter.insert_op([plain, total], InsertPoint.before(op))
+    op.result.replace_all_uses_with(total.result)
+    op.detach()
+    op.erase()
+    return plain, total
 
 
 def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
@@ -60,35 +105,15 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
     same = row_exponents(op) is None
     if same and 0 <= left <= MAX_RESIDUAL_SHIFT and fits(bound, right, largest(residual) << left):
         return
-    plain = rebuild_linear(
-        op,
-        op.input,
-        op.weights,
-        op.bias,
-        None,
-        tensor_type(op.result),
-        {"activation": None, "residual_shift": None},
-    )
-    total = graph.BinaryOp(
-        graph.Binary.ADD,
-        plain.result,
-        residual,
-        result_element=graph.element_of(op.result),
-        activation=op.activation,
-    )
-    total.location = op.location
-    copy_statistics(op, total)
     low, high = _before_residual(op, residual)
-    Rewriter.insert_op([plain, total], InsertPoint.before(op))
+    bits = width(op.result)
+    plain, total = _split(op, residual)
     set_range(plain.result, low, high)
     exponent = fitting_exponent(max(-low, high))
-    set_width(total.result, bits := width(op.result))
+    set_width(total.result, bits)
     set_width(plain.result, bits)
     exponent -= FINER if bits == WIDE else 0
     set_exponent(plain.result, min(max(exponent, accumulator), accumulator + MAX_SHIFT))
-    op.result.replace_all_uses_with(total.result)
-    op.detach()
-    op.erase()
 
 
 def _before_residual(op: graph.LinearOperation, residual: SSAValue) -> tuple[float, float]:

@@ -1,4 +1,5 @@
 // RUN: ceras-opt %s --unfuse-residual --split-input-file --print-debuginfo | filecheck %s
+// RUN: ceras-opt %s --unfuse-residual=for-rows=true --split-input-file | filecheck %s --check-prefix=ROWS
 
 // The accumulator has steps of 2^-7, the residual of 2^-8: no left shift aligns them. The
 // product alone was at most 6 + 0.5 and at least 0 - 0.75, where relu hides what is less.
@@ -16,7 +17,7 @@ func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1x
 
 // A shift of 24 is more than 32 bits of accumulator leave for 8 bits of residual.
 // CHECK-LABEL: func.func @main(
-// CHECK:         graph.matmul %{{.*}} {graph.weight_exponent = -20 : i64, graph.exponent = 2 : i64, graph.range = array<f32: -3.810000e+02, 3.810000e+02>}
+// CHECK:         graph.matmul %{{.*}} {graph.weight_exponent = -20 : i64, graph.range = array<f32: -3.810000e+02, 3.810000e+02>, graph.exponent = 2 : i64}
 // CHECK-NEXT:    graph.binary "add" %{{.*}} {graph.exponent = 0 : i64}
 func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1xf32> {graph.exponent = 1 : i64}) -> tensor<1x1xf32> {
   %w = graph.constant dense<1.0e-5> : tensor<1x1xf32> : tensor<1x1xf32>
@@ -36,4 +37,18 @@ func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1x
   %a = graph.matmul %x, %w residual %r : tensor<1x1xf32> {graph.weight_exponent = -4 : i64, graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   %b = graph.matmul %x, %w residual %a : tensor<1x1xf32> {graph.weight_exponent = -4 : i64, graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   func.return %b : tensor<1x1xf32>
+}
+
+// -----
+
+// Before anything is known of values: with rows of their own scale no residual can stay, so that
+// what observes next sees the product alone.
+// ROWS-COUNT-4: graph.matmul %{{.*}} residual
+// ROWS-LABEL: func.func @main({{.*}} attributes {graph.recipe
+// ROWS:         %[[P:.*]] = graph.matmul %{{[0-9a-z]*}}, %{{[0-9a-z]*}} {graph.weight_exponent = -4 : i64} :
+// ROWS-NEXT:    graph.binary "add" %[[P]], %{{.*}} {graph.exponent = -4 : i64, activation = #graph.function<relu>}
+func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1xf32> {graph.exponent = -7 : i64}) -> tensor<1x1xf32> attributes {graph.recipe = ["choose-row-exponents", "correct-bias"]} {
+  %w = graph.constant dense<1.0> : tensor<1x1xf32> : tensor<1x1xf32>
+  %a = graph.matmul %x, %w residual %r : tensor<1x1xf32> {activation = #graph.function<relu>, graph.weight_exponent = -4 : i64, graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  func.return %a : tensor<1x1xf32>
 }
