@@ -104,8 +104,13 @@ class ChannelFactors:
         ]
         self.sensitivity = self._sensitivity()
 
-    def choose(self) -> Vector:
-        """The exponents, by slot."""
+    def choose(self, *, rows: bool = False) -> Vector:
+        """
+        The exponents, by slot; with `rows`, where every row of weights has a scale of its own, as
+        fine as what was seen of a channel allows, because weights ask for nothing then.
+        """
+        if rows:
+            return self.exponents
         needs: dict[Operation, Vector] = {}
         for _ in range(SWEEPS):
             for op in self.layers:

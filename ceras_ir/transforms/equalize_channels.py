@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
+from ceras_ir.transforms.choose_row_exponents import ChooseRowExponentsPass
 from ceras_ir.transforms.recipes import runs
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class EqualizeChannelsPass(ModulePass):
         samples = calibration_samples(op, self.calibration, self.samples)
         statistics = channel_statistics(op, samples, slots.ids)
         factors = ChannelFactors(main, slots, statistics)
-        _apply(factors, factors.choose())
+        rows = runs(main, ChooseRowExponentsPass.name, when_chosen=True)
+        _apply(factors, factors.choose(rows=rows))
 
 
 def _apply(factors: ChannelFactors, exponents: Vector) -> None:
