@@ -35,31 +35,47 @@ def _steps(moments: InputMoments) -> Real:
     return np.exp2(rows + float(_exponent(moments.op))).reshape(moments.groups, -1, 1)
 
 
-def correct_bias(moments: InputMoments) -> None:
-    """Subtract from the bias what rounding weights to nearest adds on average."""
+def correct_bias(moments: InputMoments, stored: InputMoments) -> graph.LinearOperation:
+    """
+    Subtract from the bias what rounding adds to the sum on average: that of weights to nearest,
+    on the mean inputs `stored` that arrive instead of those of `moments`. Returns the layer.
+    """
     op = moments.op
     weights = _by_group(moments)
-    error = nearest(weights, _steps(moments)) - weights
-    shift = np.einsum("gok,gk->go", error, moments.mean).reshape(-1)
-    old = np.zeros(len(shift)) if op.bias is None else graph.constant_array(op.bias)
+    rounded = nearest(weights, _steps(moments))
+    shift = np.einsum("gok,gk->go", rounded, stored.mean)
+    shift -= np.einsum("gok,gk->go", weights, moments.mean)
+    old = np.zeros(shift.size) if op.bias is None else graph.constant_array(op.bias)
     assert old is not None
-    corrected = (old - shift).astype(np.float32)
+    corrected = (old - shift.reshape(-1)).astype(np.float32)
     constant = graph.ConstantOp.from_array(corrected, location=op.location)
+    new = with_bias(op, constant)
+    if _fits(new):
+        replace_layer(op, new)
+        return new
+    erase_unused(new)
+    erase_unused(constant)
+    return op
+
+
+def with_bias(op: graph.LinearOperation, bias: graph.ConstantOp) -> graph.LinearOperation:
+    """A layer like `op` with another bias, both inserted before it."""
     new = rebuild_linear(
-        op, op.input, op.weights, constant.result, op.residual, tensor_type(op.result), {}
+        op, op.input, op.weights, bias.result, op.residual, tensor_type(op.result), {}
     )
     new.result.name_hint = op.result.name_hint
-    Rewriter.insert_op([constant, new], InsertPoint.before(op))
-    if _fits(new):
-        op.result.replace_all_uses_with(new.result)
-        bias = None if op.bias is None else op.bias.owner
-        op.detach()
-        op.erase()
-        if isinstance(bias, graph.ConstantOp):
-            erase_unused(bias)
-    else:
-        erase_unused(new)
-        erase_unused(constant)
+    Rewriter.insert_op([bias, new], InsertPoint.before(op))
+    return new
+
+
+def replace_layer(op: graph.LinearOperation, new: graph.LinearOperation) -> None:
+    """Have `new` stand for `op`, which goes, with its bias if nobody else reads that."""
+    op.result.replace_all_uses_with(new.result)
+    bias = None if op.bias is None else op.bias.owner
+    op.detach()
+    op.erase()
+    if isinstance(bias, graph.ConstantOp):
+        erase_unused(bias)
 
 
 def _fits(op: graph.LinearOperation) -> bool:
