@@ -13,19 +13,27 @@ from xdsl.passes import ModulePass
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.recipes import RECIPE, TRIED, TRIED_LARGE, TRIED_ROWS, set_recipe
+from ceras_ir.transforms.recipes import (
+    BIAS,
+    RECIPE,
+    RECIPES,
+    TRIED,
+    TRIED_ROWS,
+    UNTRIED,
+    set_recipe,
+)
 from ceras_ir.transforms.set_silu import SILU, Silu
 
 if TYPE_CHECKING:
     from ceras_ir.analysis.output_noise import Array, Outputs
 
-CALIBRATE, JUDGE = 16, 8
-"""On how many samples a trial is calibrated, and on how many others it is judged, at most."""
+CALIBRATE, LEAST = 16, 4
+"""On how many samples a trial is calibrated, at most and at least; half as many others judge."""
 
-LARGE, CALIBRATE_LARGE, JUDGE_LARGE = 1_000_000_000, 4, 2
-"""From how many multiplications per inference there are fewer, and how many."""
+TRIAL = 4_000_000_000
+"""About how many multiplications a trial's calibration may take in one pass over its samples."""
 
-LARGEST = 20_000_000_000
+LARGE = 1_000_000_000
 """Multiplications per inference from which trials would take minutes all the same."""
 
 WORTHWHILE = 1.0
@@ -48,14 +56,16 @@ class ChooseRecipePass(ModulePass):
 
     Where `silu` is auto and the network has functions that need tables, recipes are tried with
     tables on 16 bits; `graph.silu = "table16"` is written where that gains a decibel over int8.
+    Recipes that correct biases are not tried on such networks: means are those of the many positions
+    where nothing is, and detectors lose what is at the few others, which decibels do not show.
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
     and taken where they gain a decibel; not with `one-shift`, for targets that would leave
     such layers to the CPU.
 
-    Trials calibrate on the first 16 samples and are judged on the 8 that follow, less where
-    there are fewer. From 10^9 multiplications on it is 4 and 2 samples, and the recipes are
-    those that need one pass over the data; from 2 x 10^10 on the last of these is taken untried,
-    which stderr says. Without data nothing is done. Changes no value.
+    Trials calibrate on the first 16 samples, less of networks with more than 250 million
+    multiplications or where there are fewer, and are judged on half as many that follow. From
+    10^9 multiplications on nothing is tried: it is channels-rounding, with tables on 16 bits, and
+    stderr says so. Without data nothing is done. Changes no value.
     """
 
     name = "choose-recipe"
@@ -70,20 +80,22 @@ class ChooseRecipePass(ModulePass):
         if is_quantized(main) or self.calibration is None or RECIPE in main.attributes:
             return
         from ceras_ir.analysis.function_forms import has_sums
+        from ceras_ir.analysis.sensitivity import multiplications
 
-        free = self.silu == "auto" and has_sums(main)
-        if _multiplications(main) > LARGEST:
-            _choose(main, (TRIED_LARGE[-1], "table16" if free else self.silu))
+        curved = has_sums(main)
+        free = self.silu == "auto" and curved
+        if multiplications(main) > LARGE:
+            _choose(main, (UNTRIED, "table16" if free else self.silu))
             print(
-                f"{self.name}: note: no recipes are tried on a network of this size; recipe "
-                f"{TRIED_LARGE[-1]} is taken untried; {TRIED[-1]} takes minutes and may be better",
+                f"{self.name}: note: recipe {_name((UNTRIED, 'table16'), free)}, untried because "
+                "of the network's size",
                 file=sys.stderr,
             )
             return
         trials = self._trials(ctx, op)
         plain: Candidate = (TRIED[0], "table" if free else self.silu)
         ratios = {plain: trials.ratio(plain)}
-        best = self._best(trials, ratios, "table16" if free else self.silu)
+        best = self._best(trials, ratios, "table16" if free else self.silu, curved)
         if free and best != plain:
             narrow: Candidate = (best[0], "table")
             ratios[narrow] = trials.ratio(narrow)
@@ -96,14 +108,19 @@ class ChooseRecipePass(ModulePass):
             file=sys.stderr,
         )
 
-    def _best(self, trials: "_Trials", ratios: dict[Candidate, float], silu: Silu) -> Candidate:
+    def _best(
+        self, trials: "_Trials", ratios: dict[Candidate, float], silu: Silu, curved: bool
+    ) -> Candidate:
         """The best of all recipes, tried into `ratios`."""
-        tried = TRIED_LARGE if trials.large else TRIED
+        tried, tried_rows = (
+            [recipe for recipe in recipes if not curved or BIAS not in RECIPES[recipe]]
+            for recipes in (TRIED, TRIED_ROWS)
+        )
         ratios |= {(recipe, silu): trials.ratio((recipe, silu)) for recipe in tried[1:]}
         best = max(ratios, key=lambda key: ratios[key])
-        if trials.large or self.one_shift or ratios[best] > GOOD:
+        if self.one_shift or ratios[best] > GOOD:
             return best
-        rows: list[Candidate] = [(recipe, silu) for recipe in TRIED_ROWS]
+        rows: list[Candidate] = [(recipe, silu) for recipe in tried_rows]
         ratios |= {key: trials.ratio(key) for key in rows}
         other = max(rows, key=lambda key: ratios[key])
         return other if ratios[other] > ratios[best] + WORTHWHILE else best
@@ -111,18 +128,19 @@ class ChooseRecipePass(ModulePass):
     def _trials(self, ctx: Context, op: ModuleOp) -> "_Trials":
         from ceras_ir.analysis.calibration import calibration_samples
         from ceras_ir.analysis.output_noise import outputs_of
+        from ceras_ir.analysis.sensitivity import multiplications
 
         assert self.calibration is not None
-        large = _multiplications(main_function(op)) > LARGE
-        count, judge = (CALIBRATE_LARGE, JUDGE_LARGE) if large else (CALIBRATE, JUDGE)
-        limit = min(self.samples, count + judge)
+        count = TRIAL // max(multiplications(main_function(op)), 1)
+        count = min(max(count, LEAST), CALIBRATE)
+        limit = min(self.samples, count + count // 2)
         samples = list(calibration_samples(op, self.calibration, limit, "reading"))
         # Judging on what was calibrated on flatters; where there is little data it must do.
-        judged = samples[count:] or samples[-judge:]
+        judged = samples[count:] or samples[-(count // 2) :]
         calibrated = min(count, self.samples)
         network = _without_last_softmax(op)
         expected = outputs_of(network, judged)
-        return _Trials(ctx, network, self.calibration, calibrated, large, judged, expected)
+        return _Trials(ctx, network, self.calibration, calibrated, judged, expected)
 
 
 @dataclass(frozen=True)
@@ -133,7 +151,6 @@ class _Trials:
     module: ModuleOp
     calibration: str
     samples: int
-    large: bool
     judged: "list[Mapping[str, Array]]"
     expected: "list[Outputs]"
 
@@ -170,7 +187,3 @@ def _choose(main: FuncOp, candidate: Candidate) -> None:
 def _name(candidate: Candidate, free: bool) -> str:
     recipe, silu = candidate
     return f"{recipe} with {silu}" if free and recipe != TRIED[0] else recipe
-
-
-def _multiplications(main: FuncOp) -> int:
-    return sum(op.macs for op in main.body.block.ops if isinstance(op, graph.LinearOperation))

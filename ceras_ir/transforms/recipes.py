@@ -11,31 +11,36 @@ from xdsl.utils.hints import isa
 
 RECIPE = "graph.recipe"
 
+_CHANNELS, _ROWS = "equalize-channels", "choose-row-exponents"
+_ROUNDING, BIAS = "round-weights", "correct-bias"
+
 RECIPES: dict[str, tuple[str, ...]] = {
     "plain": (),
-    "bias": ("correct-bias",),
-    "channels": ("equalize-channels",),
-    "channels-bias": ("equalize-channels", "correct-bias"),
-    "rounding": ("round-weights",),
-    "channels-rounding": ("equalize-channels", "round-weights"),
-    "rows-bias": ("choose-row-exponents", "correct-bias"),
-    "rows-rounding": ("choose-row-exponents", "round-weights"),
-    "rows-channels-bias": ("equalize-channels", "choose-row-exponents", "correct-bias"),
-    "rows-channels-rounding": ("equalize-channels", "choose-row-exponents", "round-weights"),
+    "bias": (BIAS,),
+    "channels": (_CHANNELS,),
+    "channels-bias": (_CHANNELS, BIAS),
+    "rounding": (_ROUNDING,),
+    "channels-rounding": (_CHANNELS, _ROUNDING),
+    "channels-rounding-bias": (_CHANNELS, _ROUNDING, BIAS),
+    "rows-bias": (_ROWS, BIAS),
+    "rows-rounding": (_ROWS, _ROUNDING),
+    "rows-channels-bias": (_CHANNELS, _ROWS, BIAS),
+    "rows-channels-rounding": (_CHANNELS, _ROWS, _ROUNDING),
+    "rows-channels-rounding-bias": (_CHANNELS, _ROWS, _ROUNDING, BIAS),
 }
 """Name of a recipe -> the optional passes in it."""
 
 AUTO = "auto"
 """Try `TRIED` on the calibration data and keep the best."""
 
-TRIED: tuple[str, ...] = ("plain", "channels-bias", "channels-rounding")
+TRIED: tuple[str, ...] = ("plain", "channels-rounding", "channels-rounding-bias")
 """What `auto` tries; on a tie the first stays."""
 
-TRIED_LARGE: tuple[str, ...] = ("plain", "channels")
-"""What it tries on large networks: the others' passes over the data would take minutes."""
-
-TRIED_ROWS = ("rows-channels-bias", "rows-channels-rounding")
+TRIED_ROWS = ("rows-channels-rounding", "rows-channels-rounding-bias")
 """What it tries besides, for targets that rescale each channel by itself."""
+
+UNTRIED = "channels-rounding"
+"""What it takes on networks that are too large to try several."""
 
 
 def set_recipe(main: FuncOp, recipe: str) -> None:

@@ -16,8 +16,9 @@ from ceras_ir.transforms.recipes import RECIPES, set_recipe
 class SetRecipePass(ModulePass):
     """
     Write `graph.recipe` on a float network: the optional passes that `recipe` stands for, which
-    are plain, bias, channels, channels-bias, rounding and channels-rounding, and with rows- before
-    the last four. Changes no value.
+    are plain, bias, channels, channels-bias, rounding, channels-rounding and
+    channels-rounding-bias, and with rows- before those but the first and the third. Changes no
+    value.
     """
 
     name = "set-recipe"
