@@ -16,6 +16,7 @@ from ceras_ir.analysis.layer_noise import LayerNoise, NoiseMeter, label_layers
 from ceras_ir.analysis.network import input_names, main_function, output_names, result_values
 from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.analysis.ranges import LAYER, exponent
+from ceras_ir.analysis.requantizations import alignment
 from ceras_ir.diagnostics import InputError, node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -35,6 +36,8 @@ class Variant:
     reference: str
     layers: list[LayerNoise]
     metrics: list[Metric]
+    rescalings: tuple[int, int] | None = None
+    """At run time, before and after scales were aligned."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class Task:
             expected, actual = ({k: v[None] for k, v in o.items()} for o in (expected, actual))
         labels = None if self.labels is None else self.labels.astype(np.int64)
         metrics = end_metrics(expected, actual, labels, self.hook)
-        return Variant(name, reference, list(meter.layers.values()), metrics)
+        rescalings = alignment(main_function(meter.quantized))
+        return Variant(name, reference, list(meter.layers.values()), metrics, rescalings)
 
 
 def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, str]:
