@@ -56,8 +56,8 @@ class ChooseRecipePass(ModulePass):
 
     Where `silu` is auto and the network has functions that need tables, recipes are tried with
     tables on 16 bits; `graph.silu = "table16"` is written where that gains a decibel over int8.
-    Recipes that correct biases are not tried on such networks: means are those of the many positions
-    where nothing is, and detectors lose what is at the few others, which decibels do not show.
+    Recipes that correct biases are not tried on such networks: means are those of the many
+    positions where nothing is; detectors lose what is at the few others, which no decibels show.
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
     and taken where they gain a decibel; not with `one-shift`, for targets that would leave
     such layers to the CPU.

@@ -45,11 +45,12 @@ class QuantizePass(PipelinePass):
     else from synthetic samples drawn with `seed`; see `observe-ranges`. A network that is
     quantized already stays as it is.
 
-    `recipe` says which of the passes run that make better numbers at no cost at run time, all
-    of which need `calibration`: plain (none), bias, channels, channels-bias, rounding,
-    channels-rounding, or channels-rounding-bias; auto tries some of them on the data and keeps the best. Those with rows-
-    give every channel's weights a scale of its own, which costs a multiplication for each result;
-    `one-shift` has auto leave them out, for accelerators that shift all channels alike.
+    `recipe` says which of the passes run that make better numbers at no cost at run time, all of
+    which need `calibration`: plain (none), bias, channels, channels-bias, rounding,
+    channels-rounding, or channels-rounding-bias; auto tries some of them on the data and keeps the
+    best. Those with rows- give every channel's weights a scale of its own, which costs a
+    multiplication for each result; `one-shift` has auto leave them out, for accelerators that
+    shift all channels alike.
     `silu` says how SiLU is computed, see `set-silu`; `observer` how scales are found, see
     `observe-ranges`.
 
