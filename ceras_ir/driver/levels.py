@@ -97,7 +97,10 @@ class Verification:
 
     def target(self, target: str, board: str | None) -> Iterator[Verdict]:
         """The levels of one target, and the machine itself."""
-        options = BuildOptions(target, self.options.quantize, None, board)
+        given = self.options
+        options = BuildOptions(
+            target, given.quantize, None, board, convolution=given.convolution, jobs=given.jobs
+        )
         exact = options.is_quantized
         verdicts: list[Verdict] = []
 

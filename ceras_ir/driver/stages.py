@@ -97,9 +97,18 @@ class BuildOptions:
 
     @property
     def silu_of_target(self) -> "Silu":
-        """An accelerator that takes 8 bits only would leave sums of 16 to the CPU."""
-        is_narrow = self.silu == "auto" and self.target in INTEGER_TARGETS
-        return "table" if is_narrow else self.silu
+        """
+        An accelerator that takes 8 bits only would leave sums of 16 to the CPU; VTA computes SiLU
+        itself where its ALU takes less time than a table on the host with both transfers.
+        """
+        if self.silu != "auto" or self.target not in INTEGER_TARGETS:
+            return self.silu
+        if self.target == "vta" and self.board is not None:
+            from ceras_ir.backends.vta.board import load_board
+            from ceras_ir.backends.vta.placement import swish_pays
+
+            return "piecewise" if swish_pays(load_board(self.board)) else "table"
+        return "table"
 
     def resolved(self, module: ModuleOp) -> "BuildOptions":
         """What `auto` means for this network: int8 if it comes with Q/DQ."""

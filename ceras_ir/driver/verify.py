@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ceras_ir.driver.compare import Verdict
+    from ceras_ir.driver.stages import BuildOptions
 
 ALL_TARGETS = ("c", "nnet", "vta")
 TAKEN = (*ALL_TARGETS, "arduino", "onnx")
@@ -83,15 +84,18 @@ def _verify(argv: Sequence[str]) -> int:
         carried = carries_quantization(module)
         # Of several targets VTA is the one whose boards differ most.
         board_of = "vta" if "vta" in arguments.targets else arguments.targets[0]
-        groups = _groups(arguments.targets, _narrow_targets(module, carried, arguments.silu))
         options = replace(
             scheme_of(arguments, "c"),
             quantize="none" if arguments.quantize == "none" else "int8",
             one_shift=not INTEGER_TARGETS.isdisjoint(arguments.targets),
             board=arguments.board,
+            convolution=arguments.convolution,
+            jobs=arguments.jobs,
             prune=arguments.prune,
             encoding=arguments.encoding,
         )
+        narrow = _narrow_targets(module, carried, arguments.silu)
+        groups = _groups(arguments.targets, narrow, options)
         good = True
         for i, (front_target, targets) in enumerate(groups.items()):
             network = module if i == len(groups) - 1 else module.clone()
@@ -121,13 +125,18 @@ def _narrow_targets(module: "ModuleOp", carries_quantization: bool, silu: str) -
     return INTEGER_TARGETS if silu == "auto" and has_tables else frozenset()
 
 
-def _groups(targets: Sequence[str], narrow: frozenset[str]) -> dict[str, list[str]]:
+def _groups(
+    targets: Sequence[str], narrow: frozenset[str], options: "BuildOptions"
+) -> dict[str, list[str]]:
     """The target whose quantized graph some targets share -> these."""
     groups: dict[str, list[str]] = {}
-    # Target arduino encodes weights, which orders the sums of floats.
-    last = next((target for target in reversed(targets) if target in narrow), "c")
+    silu = {t: replace(options, target=t).silu_of_target for t in targets if t in narrow}
     for target in targets:
-        front = "arduino" if target == "arduino" else last if target in narrow else "c"
+        # Target arduino encodes weights, which orders the sums of floats.
+        front = "arduino" if target == "arduino" else "c"
+        if target in narrow:
+            alike = (other for other in reversed(targets) if silu.get(other) == silu[target])
+            front = next(alike)
         groups.setdefault(front, []).append(target)
     return groups
 

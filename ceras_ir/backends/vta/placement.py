@@ -6,13 +6,12 @@ file. A value that changes sides is packed or unpacked by the host.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.blocks import longest_row
-from ceras_ir.analysis.contraction import SWISH_PASSES, Contraction
+from ceras_ir.analysis.contraction import SWISH_CYCLES, SWISH_PASSES, Contraction
 from ceras_ir.analysis.liveness import byte_size
 from ceras_ir.analysis.placement import Cost
 from ceras_ir.analysis.pooling_blocks import (
@@ -31,6 +30,7 @@ from ceras_ir.backends.vta.rules import graph_contraction, why_not
 from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
+from ceras_ir.dialects.mem import LANES
 
 NEVER = 1e9
 """Microseconds for a value that VTA can neither load nor store."""
@@ -56,13 +56,28 @@ def _swish_note(op: Operation, board: VtaBoard) -> str:
     linear = op.input.owner
     if not isinstance(linear, graph.LinearOperation) or why_not(linear, board):
         return ""
-    shape = replace(graph_contraction(linear), swish=1)
+    shape = graph_contraction(linear)
     vectors = shape.batch * shape.groups * shape.nblocks * shape.rows * shape.columns
+    alu, table = swish_microseconds(vectors, byte_size(op.result), board)
+    return f"; swish by the ALU {alu:.1f} us, by a table {table:.1f} us"
+
+
+def swish_microseconds(vectors: int, size: int, board: VtaBoard) -> tuple[float, float]:
+    """Of the swish of `vectors` with `size` bytes: on the ALU, and by a table on the host."""
     # An eighth of the accumulators at once: the temporaries and two buffers take the rest.
     instructions = SWISH_PASSES * -(-8 * vectors // board.acc)
-    alu = vectors * shape.swish_cycles + instructions * Timing.pipeline
-    table = 2 * byte_size(op.result) / board.host_bytes_per_us + 2 * transfer(op.result, board)
-    return f"; swish by the ALU {alu / board.clock:.1f} us, by a table {table:.1f} us"
+    cycles = vectors * SWISH_CYCLES + instructions * Timing.pipeline
+    # The host reads and writes, once for the table and once for either transfer.
+    return cycles / board.clock, 4 * size / board.host_bytes_per_us
+
+
+def swish_pays(board: VtaBoard) -> bool:
+    """
+    Whether the ALU is the faster one. Both times grow with the vectors, so that the answer is the
+    same for every layer whose channels fill them.
+    """
+    alu, table = swish_microseconds(board.acc, board.acc * LANES, board)
+    return alu < table
 
 
 def _is_swish(op: graph.LookupOp | graph.ShiftSwishOp) -> bool:

@@ -68,6 +68,28 @@ def test_every_level(model: Path, silu: str):
         assert verify_main(arguments(model, *options)) == 0
 
 
+def test_the_model_chooses(model: Path):
+    """The ALU where the host is slow, tables where it is fast; verify follows."""
+    folder, slow = model.parent / "chosen", slow_host(model.parent)
+    for board, op in ((slow, "shift_swish"), ("pynq", "lookup")):
+        options = ["--target", "vta", "-o", str(folder), "--board", board]
+        assert compile_main(arguments(model, *options)) == 0
+        layers = json.loads((folder / "report.json").read_text())["layers"]
+        assert [layer["op"] for layer in layers if layer["op"] in ("shift_swish", "lookup")] == [
+            op,
+            op,
+        ]
+    options = ["--targets", "nnet,vta", "--board", slow, "--samples", "1"]
+    assert verify_main(arguments(model, *options)) == 0
+
+
+@pytest.mark.parametrize("way", ["im2col", "kn2row"])
+def test_convolutions_at_every_level(model: Path, way: str, capsys: pytest.CaptureFixture[str]):
+    options = ["--targets", "vta", "--board", "pynq", "--samples", "1", "--convolution", way]
+    assert verify_main(arguments(model, *options)) == 0
+    assert "vta: machine                     exact" in capsys.readouterr().out
+
+
 def test_report_says_what_both_sides_take(model: Path):
     folder = model.parent / "out"
     options = ["--silu", "piecewise", "--target", "vta", "-o", str(folder)]
