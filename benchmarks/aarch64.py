@@ -1,6 +1,6 @@
 """
-Instructions per multiplication of int8 layers on 64-bit Arm, counted under qemu's user mode by a
-plugin; integers are compared with the interpreter's.
+Instructions per multiplication of layers on 64-bit Arm, counted under qemu's user mode by a
+plugin; integers are compared with the interpreter's, floats within a tolerance.
 
     python benchmarks/aarch64.py
 """
@@ -37,12 +37,15 @@ CASES = (
     Case("1x1, C = 128", (1, 28, 28, 128), (128, 1, 1, 128), 0),
     Case("depthwise 3x3", (1, 28, 28, 96), (96, 3, 3, 1), 1, groups=96),
     Case("FC 1024 to 512", (1, 1024), (512, 1024), 0),
+    Case("float 3x3, C = 64", (1, 56, 56, 64), (64, 3, 3, 64), 1, is_float=True),
+    Case("float 3x3, stride 2", (1, 56, 56, 64), (64, 3, 3, 64), 1, stride=2, is_float=True),
+    Case("float 1x1, C = 128", (1, 28, 28, 128), (128, 1, 1, 128), 0, is_float=True),
 )
 
 MAIN = """\
 #include <stdlib.h>
 #include "model.h"
-static int8_t x[@X@], y[@Y@];
+static @T@ x[@X@], y[@Y@];
 int main(int argc, char **argv)
 {
   for (int i = argc > 1 ? atoi(argv[1]) : 0; i > 0; --i) model_run(x, y);
@@ -67,11 +70,15 @@ def measure(case: Case, plugin: Path, flags: tuple[str, ...]) -> float:
         work = Path(name)
         write_files(emit(module), work)
         rng = np.random.default_rng(1)
-        sample = {"input0": rng.integers(-128, 128, case.shape).astype(np.int8)}
+        dtype = np.float32 if case.is_float else np.int8
+        sample = {"input0": rng.integers(-128, 128, case.shape).astype(dtype)}
         got = run_program(build_program(work, work / "main.c", flags), sample, *ends)
-        assert np.array_equal(got["output0"], run(module, sample)["output0"]), case.name
+        expected = run(module, sample)["output0"].astype(np.float32)
+        error = np.abs(got["output0"].astype(np.float32) - expected).max()
+        assert error <= (1e-5 * np.abs(expected).max() if case.is_float else 0), case.name
         caller = work / "count.c"
         text = MAIN.replace("@X@", str(ends[0][0].size)).replace("@Y@", str(ends[1][0].size))
+        text = text.replace("@T@", "float" if case.is_float else "int8_t")
         caller.write_text(text)
         program = build_program(work, caller, flags)
         instructions = count(program, plugin, 2) - count(program, plugin, 1)
@@ -79,7 +86,7 @@ def measure(case: Case, plugin: Path, flags: tuple[str, ...]) -> float:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description="int8 layers on 64-bit Arm").parse_args()
+    argparse.ArgumentParser(description="layers on 64-bit Arm").parse_args()
     if not available():
         raise SystemExit("needs aarch64-linux-gnu-gcc and qemu-aarch64")
     table = Table(box=None, pad_edge=False)
@@ -90,7 +97,9 @@ def main() -> None:
         plugin = Path(name) / "count.so"
         subprocess.run(["gcc", "-O2", "-shared", "-fPIC", PLUGIN, "-o", plugin], check=True)
         for case in CASES:
-            figures = [f"{measure(case, plugin, f):.3f}" for f in ARCHITECTURES.values()]
+            # Floats have no kernels beyond plain NEON.
+            kinds = ("portable", "neon") if case.is_float else tuple(ARCHITECTURES)
+            figures = [f"{measure(case, plugin, ARCHITECTURES[k]):.3f}" for k in kinds]
             table.add_row(case.name, *figures)
     Console(highlight=False).print(table)
 

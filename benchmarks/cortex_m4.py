@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, i32
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
@@ -58,6 +58,7 @@ class Case:
     aim: str = ""
     stride: int = 1
     groups: int = 1
+    is_float: bool = False
 
 
 CASES = (
@@ -77,10 +78,14 @@ def network(case: Case) -> ModuleOp:
     rng = np.random.default_rng(0)
     weights = rng.integers(-127, 128, case.weights).astype(np.int8)
     bias = rng.integers(-1000, 1000, case.weights[0]).astype(np.int32)
-    block = Block(arg_types=[TensorType(X, case.shape)])
+    block = Block(arg_types=[TensorType(f32 if case.is_float else X, case.shape)])
     with ImplicitBuilder(block):
-        w = ConstantOp.from_array(weights, W).result
-        b = ConstantOp.from_array(bias, UniformType(0.125, storage=i32)).result
+        if case.is_float:
+            w = ConstantOp.from_array(weights.astype(np.float32), f32).result
+            b = ConstantOp.from_array(bias.astype(np.float32), f32).result
+        else:
+            w = ConstantOp.from_array(weights, W).result
+            b = ConstantOp.from_array(bias, UniformType(0.125, storage=i32)).result
         layer = _layer(case, block.args[0], w, b)
         ReturnOp(layer.result)
     kind = ([a.type for a in block.args], [layer.result.type])
@@ -91,11 +96,12 @@ def network(case: Case) -> ModuleOp:
 
 
 def _layer(case: Case, x: SSAValue, w: SSAValue, b: SSAValue) -> LinearOperation:
-    requant = RequantAttr(10)
+    requant = None if case.is_float else RequantAttr(10)
+    element = f32 if case.is_float else Y
     if len(case.shape) == 2:
-        return MatmulOp(x, w, b, result_element=Y, requant=requant)
+        return MatmulOp(x, w, b, result_element=element, requant=requant)
     return Conv2dOp(
-        x, w, b, result_element=Y, strides=(case.stride,) * 2, padding=[case.padding] * 4,
+        x, w, b, result_element=element, strides=(case.stride,) * 2, padding=[case.padding] * 4,
         groups=case.groups, requant=requant,
     )  # fmt: skip
 

@@ -7,10 +7,12 @@ import numpy as np
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import WIDE
+from ceras_ir.backends.c.register_tiles import FLOAT_LANES
+from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import float_tile
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import float_literal
+from ceras_ir.backends.c.walk import FLOATS
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array
 
 
@@ -49,7 +51,8 @@ def print_float_tiles(
 ) -> None:
     """The body of the layer's function where there are vectors."""
     x, y, w, b, residual = names
-    layer.kernels.use("vectors_f32")
+    add_products(layer.kernels, nest.walk(1), FLOATS)
+    layer.kernels.use("finish_f32")
     fill: list[str] = []
     if nest.in_place:
         source = nest.place_of(x)
@@ -65,7 +68,8 @@ def print_float_tiles(
         )
     bounds = op.activation.clip_range if op.activation is not None else None
     stores = nest.stores(bool(residual))
-    tile = layer.kernels.add(*float_tile(nest.walk(1), stores, has_clamp=bounds is not None), WIDE)
+    text = float_tile(nest.walk(1), stores, has_clamp=bounds is not None)
+    tile = layer.kernels.add(*text, FLOAT_LANES)
     arguments = f"{source}, {w} + b * {nest.kernel[0] * nest.taps}, {b} + b, {y} + at"
     if residual:
         arguments += f", {residual} + at"

@@ -13,11 +13,12 @@ from math import inf
 
 from ceras_ir.backends.c.float_tiled import activate
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import LANES, WIDE, Tile, whole_tiles
+from ceras_ir.backends.c.register_tiles import FLOAT_LANES, LANES, Tile, whole_tiles
+from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import products_tile
 from ceras_ir.backends.c.tile_nest import LEAST_SHARED, Nest
 from ceras_ir.backends.c.types import float_literal
-from ceras_ir.backends.c.walk import Walk
+from ceras_ir.backends.c.walk import FLOATS, Walk
 from ceras_ir.dialects.graph import LinearOperation
 
 NUMBERS = 16
@@ -123,12 +124,12 @@ class Winograd:
         x, y, w, bias, residual = names
         nest, tile = self.nest, self.tile
         strip, patch, panel = self.sizes
-        layer.kernels.use("vectors_f32")
         layer.kernels.use("winograd_f32")
         holes = {"NAME": "f32", "TO": "float", "IN": "float", "SHIFT": "", "WHAT": "as it is"}
         halo = layer.kernels.use("halo", **holes)
         walk = Walk(tile, 1, nest.channels, 0, nest.channels, nest.channels)
-        products = layer.kernels.add(*products_tile(walk), WIDE)
+        add_products(layer.kernels, walk, FLOATS)
+        products = layer.kernels.add(*products_tile(walk), FLOAT_LANES)
         bounds = op.activation.clip_range if op.activation is not None else None
         low, high = map(float_literal, bounds or (-inf, inf))
         layer.line(

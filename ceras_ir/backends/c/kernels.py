@@ -33,6 +33,7 @@ NEEDS = {
     "max_window": ("window",),
     "sigmoid_f32": ("exp_f32",),
     "softmax": ("exp_f32",),
+    "winograd_f32": ("vectors_f32",),
 }
 """Which other functions a template calls."""
 

@@ -10,7 +10,7 @@ from ceras_ir.backends.c.float_tiled import float_bias, float_weights, print_flo
 from ceras_ir.backends.c.float_winograd import Winograd
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import WIDE
+from ceras_ir.backends.c.register_tiles import FLOAT_LANES
 from ceras_ir.backends.c.requant import Refused
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, rows_at_once, window
 from ceras_ir.backends.c.tile_nest import Nest
@@ -40,7 +40,7 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
         if winograd is not None:
             nest = replace(nest, tile=winograd.tile)
         w, bias = float_weights(layer, op, nest, weights), float_bias(layer, op, nest)
-        with layer.variants(WIDE) as otherwise:
+        with layer.variants(FLOAT_LANES) as otherwise:
             names = x, y, w, bias, residual or ""
             if winograd is not None:
                 winograd.print(layer, op, names)

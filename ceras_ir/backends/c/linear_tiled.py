@@ -16,10 +16,10 @@ from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES
 from ceras_ir.backends.c.requant import Rescaling, half_of
 from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile
 from ceras_ir.backends.c.tile_nest import SLACK, Nest
-from ceras_ir.backends.c.tiles_256 import add_products
 from ceras_ir.backends.c.types import value_type, zero_point_of
 from ceras_ir.backends.c.walk import BYTES, MOVED_BYTES
 from ceras_ir.dialects.graph import LinearOperation, shape_of

@@ -16,6 +16,9 @@ LANES = 16
 CONDITION, WIDE = "MODEL_LANES", "MODEL_LANES == 16"
 """What the preprocessor tests: whether there are vectors at all, and whether they are this wide."""
 
+FLOAT_LANES = "MODEL_F32"
+"""Lanes of float vectors, or 0: there may be some where there are none for integers."""
+
 REGISTERS = 32
 
 LATENCY = 4

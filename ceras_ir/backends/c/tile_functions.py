@@ -7,7 +7,7 @@ have names, so that compilers keep them in registers.
 """
 
 from ceras_ir.backends.c.register_tiles import LANES, WIDE, Tile
-from ceras_ir.backends.c.tiles_256 import sums_lines
+from ceras_ir.backends.c.small_tiles import sums_lines
 from ceras_ir.backends.c.walk import FLOATS, Lanes, Stores, Walk, is_moved
 
 
@@ -159,7 +159,7 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
     parameters += ", const float *residual" if stores.has_residual else ""
     parameters += ", float low, float high" if has_clamp else ""
     parameters += ", int32_t outputs" if stores.is_masked else ""
-    lines = [_title(walk), f"MODEL_TILE void {name}({parameters})", "{"]
+    lines = [_title(walk), f"MODEL_TILE void {name}({parameters})", "{", f"#if {WIDE}"]
     lines += product_lines(walk, FLOATS)
     if has_clamp:
         lines.append("  const model_f32v least = ALL_F32(low), most = ALL_F32(high);")
@@ -182,6 +182,16 @@ def float_tile(walk: Walk, stores: Stores, has_clamp: bool) -> tuple[str, str]:
                 else (f"STORE_F32({_offset('y', to)}, {s})")
             )
             lines.append(f"  {store};")
+    bounds = "low, high" if has_clamp else "-INFINITY, INFINITY"
+    lines += [
+        "#else",
+        f"  float sums[{t.positions * t.width}];",
+        *sums_lines(walk, FLOATS),
+        f"  finish_f32(sums, {t.positions}, {t.width}, y, {t.columns}, {stores.row}, "
+        f"{stores.column}, {'residual' if stores.has_residual else '0'}, {bounds}, "
+        f"{'outputs' if stores.is_masked else t.width});",
+        "#endif",
+    ]
     return name, "\n".join([*lines, "}", ""])
 
 
@@ -190,13 +200,14 @@ def products_tile(walk: Walk) -> tuple[str, str]:
     t = walk.tile
     name = f"products_f32_{_shape_name(walk)}"
     head = f"MODEL_TILE void {name}(const float *x, const float *w, float *sums)"
-    lines = [_title(walk), head, "{", *product_lines(walk, FLOATS, "{0}")]
+    lines = [_title(walk), head, "{", f"#if {WIDE}", *product_lines(walk, FLOATS, "{0}")]
     for p in range(t.positions):
         stores = (
             f"STORE_F32({_offset('sums', p * t.width + b * LANES)}, {_sum(p, b)})"
             for b in range(t.blocks)
         )
         lines.append(f"  {', '.join(stores)};")
+    lines += ["#else", *sums_lines(walk, FLOATS, "0"), "#endif"]
     return name, "\n".join([*lines, "}", ""])
 
 

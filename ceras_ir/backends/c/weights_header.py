@@ -51,6 +51,19 @@ HEAD = """\
 #endif
 #endif
 
+/* Lanes of float vectors; 0 for portable loops. Their sums are rounded in different orders. */
+#ifndef MODEL_F32
+#if MODEL_LANES == 16
+#define MODEL_F32 16
+#elif MODEL_LANES == 8 && defined(__FMA__)
+#define MODEL_F32 8
+#elif MODEL_NEON
+#define MODEL_F32 4
+#else
+#define MODEL_F32 0
+#endif
+#endif
+
 #if defined(__GNUC__)
 #define MODEL_ALIGN(bytes) __attribute__((aligned(bytes)))
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L

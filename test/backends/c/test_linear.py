@@ -1,5 +1,7 @@
 """Convolutions and matrix products in C against the interpreter, on random geometries."""
 
+import platform
+
 import numpy as np
 import pytest
 from c_harness import SANITIZE, Array, check, constant, make_network
@@ -12,6 +14,7 @@ from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
+X86 = platform.machine() in ("x86_64", "AMD64")
 
 
 def integers(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...]) -> Array:
@@ -149,9 +152,18 @@ def test_random_integer_convolutions(stored: IntegerType, flags: tuple[str, ...]
     )
 
 
-@pytest.mark.parametrize("flags", [SANITIZE, (*SANITIZE, "-march=native")], ids=["", "native"])
-@pytest.mark.parametrize("workspace", [0, 1 << 17])
-def test_random_float_convolutions(workspace: int, flags: tuple[str, ...]):
+FLOAT_BUILDS = {
+    "loops": SANITIZE,
+    "native": (*SANITIZE, "-march=native"),
+    "fma": (*SANITIZE, "-mavx2", "-mfma") if X86 else SANITIZE,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "workspace"),
+    [("loops", 0), ("loops", 1 << 17), ("native", 0), ("native", 1 << 17), ("fma", 1 << 17)],
+)
+def test_random_float_convolutions(name: str, workspace: int):
     functions = [None, FunctionAttr(Function.RELU), FunctionAttr(Function.SWISH)]
 
     def build() -> list[SSAValue]:
@@ -172,12 +184,16 @@ def test_random_float_convolutions(workspace: int, flags: tuple[str, ...]):
         return results
 
     check(
-        make_network([], build), tolerance=1e-5, options=COptions(workspace=workspace), flags=flags
+        make_network([], build),
+        tolerance=1e-5,
+        options=COptions(workspace=workspace),
+        flags=FLOAT_BUILDS[name],
     )
 
 
-@pytest.mark.parametrize("shape", [(1, 7, 3), (5, 33, 10), (9, 64, 4), (2, 1, 1)], ids=str)
-def test_matrix_products(shape: tuple[int, int, int]):
+@pytest.mark.parametrize("name", FLOAT_BUILDS)
+@pytest.mark.parametrize("shape", [(1, 7, 3), (5, 33, 10), (9, 64, 20), (2, 1, 1)], ids=str)
+def test_matrix_products(shape: tuple[int, int, int], name: str):
     m, k, n = shape
     rng = np.random.default_rng(k)
     q = UniformType(0.5)
@@ -191,7 +207,8 @@ def test_matrix_products(shape: tuple[int, int, int]):
         whole = graph.MatmulOp(y, stored, result_element=q, requant=RequantAttr(9))
         return [single.result, whole.result]
 
-    check(make_network([(f32, (m, k)), (q, (m, k)), (f32, (m, n))], build), tolerance=1e-5)
+    module = make_network([(f32, (m, k)), (q, (m, k)), (f32, (m, n))], build)
+    check(module, tolerance=1e-5, flags=FLOAT_BUILDS[name])
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

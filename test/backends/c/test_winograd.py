@@ -2,14 +2,27 @@
 
 from functools import partial
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.c.test_tiles import FLAGS
-from c_harness import Values, check, constant, make_network, place
+from backends.c.test_tiles import FLAGS, SANITIZED, X86
+from c_harness import (
+    Values,
+    check,
+    constant,
+    make_network,
+    needs_aarch64,
+    place,
+    random_inputs,
+)
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
+from ceras_ir.analysis.network import main_function
+from ceras_ir.backends.arduino.emulator import write_files
+from ceras_ir.backends.artefacts import network_inputs, network_outputs
+from ceras_ir.backends.c.aarch64 import ARCHITECTURES, build_program, has_instruction, run_program
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.float_winograd import Winograd
 from ceras_ir.backends.c.options import COptions
@@ -18,6 +31,7 @@ from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Conv2dOp, Function, FunctionAttr
+from ceras_ir.interpreters.network import run
 
 ROUNDING = 1e-5
 """Of results of two layers, around 1. Direct sums are off by half as much."""
@@ -76,12 +90,35 @@ def source(module: ModuleOp, options: COptions | None = None) -> str:
     return stream.getvalue().decode()
 
 
-@pytest.mark.parametrize("threads", [(), ("-fopenmp",)], ids=("one", "openmp"))
-def test_results(threads: tuple[str, ...]):
+BUILDS = {
+    "512": FLAGS,
+    "openmp": (*FLAGS, "-fopenmp"),
+    "256": (*SANITIZED, "-mavx2", "-mfma") if X86 else FLAGS,
+}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_results(name: str):
     """Odd maps, borders of every kind, several images; residuals and activations."""
     module = network()
     assert source(module).count("/* Winograd") == 2 * len(SHAPES)
-    check(module, tolerance=ROUNDING, flags=(*FLAGS, *threads))
+    check(module, tolerance=ROUNDING, flags=BUILDS[name])
+
+
+@needs_aarch64
+@pytest.mark.parametrize("winograd", [0, COptions.winograd], ids=("tiles", "winograd"))
+def test_results_on_arm(winograd: int, tmp_path: Path):
+    module = place(network())
+    main = main_function(module)
+    ends = network_inputs(main), network_outputs(main)
+    write_files(emit(module, COptions(winograd=winograd)), tmp_path)
+    program = build_program(tmp_path, tmp_path / "main.c", (*ARCHITECTURES["neon"], "-O1"))
+    assert has_instruction(program, "fmla")
+    sample = random_inputs(module)
+    got = run_program(program, sample, *ends)
+    for name, expected in run(module, sample).items():
+        real = (np.asarray(a, np.float32) for a in (got[name], expected))
+        np.testing.assert_allclose(*real, rtol=ROUNDING, atol=ROUNDING, err_msg=name)
 
 
 def test_strips_that_overlap():

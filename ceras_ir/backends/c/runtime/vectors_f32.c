@@ -1,22 +1,34 @@
-/* Floats in vectors of 16: GNU vector types; the fused product of the processor, because the
+/* Floats in vectors of MODEL_F32: GNU vector types; the fused product of the processor, because the
  * rest of the model is compiled without contraction; a mask of -1 is all lanes. */
-#if MODEL_LANES == 16
-typedef float model_f32v __attribute__((vector_size(64)));
-typedef float model_f32u __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t model_mask __attribute__((vector_size(64)));
+#if MODEL_F32
+#if MODEL_F32 == 4
+#include <arm_neon.h>
+#endif
+typedef float model_f32v __attribute__((vector_size(4 * MODEL_F32)));
+typedef float model_f32u __attribute__((vector_size(4 * MODEL_F32), aligned(4), may_alias));
+typedef int32_t model_mask __attribute__((vector_size(4 * MODEL_F32)));
 #define LOAD_F32(p) (*(const model_f32u *)(const void *)(p))
 #define STORE_F32(p, v) (*(model_f32u *)(void *)(p) = (v))
 #define ALL_F32(value) ((value) - (model_f32v){0})
 #define SPLAT_F32(p) ALL_F32(*(p))
+#if MODEL_F32 == 16
 #define FMA(sum, x, w) ((model_f32v)__builtin_ia32_vfmaddps512_mask(x, w, sum, -1, 4))
+#elif MODEL_F32 == 8
+#define FMA(sum, x, w) ((model_f32v)__builtin_ia32_vfmaddps256(x, w, sum))
+#else
+#define FMA(sum, x, w) \
+  ((model_f32v)vfmaq_f32((float32x4_t)(sum), (float32x4_t)(x), (float32x4_t)(w)))
+#endif
 /* Not a number stays so. */
 #define SELECT(mask, a, b) ((model_f32v)(((model_mask)(a) & (mask)) | ((model_mask)(b) & ~(mask))))
 #define AT_LEAST(v, low) SELECT((v) < (low), low, v)
 #define AT_MOST(v, high) SELECT((v) > (high), high, v)
+#if MODEL_F32 == 16
 /* The 16 bits that say which of 16 lanes exist when `count` outputs are left. */
 #define MASK_F32(count) \
   ((unsigned short)((count) >= 16 ? 0xFFFF : (count) <= 0 ? 0 : (1 << (count)) - 1))
 #define LOAD_SOME_F32(p, mask) \
   ((model_f32v)__builtin_ia32_loadups512_mask(p, (model_f32v){0}, mask))
 #define STORE_SOME_F32(p, v, mask) __builtin_ia32_storeups512_mask(p, v, mask)
+#endif
 #endif

@@ -1,7 +1,7 @@
 /* Winograd's F(2 x 2, 3 x 3): four results of a 3 x 3 window take 16 products where there were 36.
  * Of 16 numbers, number k of all patches (or channels) lies `pitch` floats behind number k - 1. */
-#if MODEL_LANES == 16
-/* One row of a patch, 16 channels: B' = (1 0 -1 0), (0 1 1 0), (0 -1 1 0), (0 1 0 -1). */
+#if MODEL_F32
+/* One row of a patch, a vector of channels: B' = (1 0 -1 0), (0 1 1 0), (0 -1 1 0), (0 1 0 -1). */
 #define PATCH_ROW(n) \
   const model_f32v a##n = LOAD_F32(at), b##n = LOAD_F32(at + channels), \
                    c##n = LOAD_F32(at + 2 * channels), d##n = LOAD_F32(at + 3 * channels), \
@@ -16,7 +16,7 @@ MODEL_TILE void winograd_f32_patches(float *restrict v, int32_t pitch, const flo
 {
   for (int32_t i = 0; i < rows * columns; ++i) {
     const float *patch = strip + (i / columns * width + i % columns) * 2 * channels;
-    for (int32_t c = 0; c < channels; c += 16) {
+    for (int32_t c = 0; c < channels; c += MODEL_F32) {
       const float *at = patch + c;
       float *to = v + i * channels + c;
       PATCH_ROW(0);
@@ -31,7 +31,7 @@ MODEL_TILE void winograd_f32_patches(float *restrict v, int32_t pitch, const flo
   }
 }
 
-/* One row of a filter, 16 outputs: G = (1 0 0), (1 1 1) / 2, (1 -1 1) / 2, (0 0 1). */
+/* One row of a filter, a vector of outputs: G = (1 0 0), (1 1 1) / 2, (1 -1 1) / 2, (0 0 1). */
 #define FILTER_ROW(n) \
   const model_f32v p##n = LOAD_F32(at + 3 * n * tap), s##n = LOAD_F32(at + (3 * n + 2) * tap), \
                    h##n = (p##n + s##n) * 0.5f, m##n = LOAD_F32(at + (3 * n + 1) * tap) * 0.5f, \
@@ -46,7 +46,7 @@ MODEL_TILE void winograd_f32_filters(float *restrict u, int32_t pitch, const flo
                                      int32_t channels, int32_t width)
 {
   const int32_t tap = channels * width;
-  for (int32_t i = 0; i < tap; i += 16) {
+  for (int32_t i = 0; i < tap; i += MODEL_F32) {
     const float *at = w + i;
     float *to = u + i;
     FILTER_ROW(0);
@@ -63,7 +63,7 @@ struct winograd_f32 {
   float low, high;
 };
 
-/* One row of sums, 16 outputs: A' = (1 1 1 0), (0 1 -1 -1). */
+/* One row of sums, a vector of outputs: A' = (1 1 1 0), (0 1 -1 -1). */
 #define SUMS_ROW(n) \
   const model_f32v a##n = LOAD_F32(at + 4 * n * pitch), b##n = LOAD_F32(at + (4 * n + 1) * pitch), \
                    c##n = LOAD_F32(at + (4 * n + 2) * pitch), \
@@ -88,7 +88,7 @@ MODEL_TILE void winograd_f32_results(float *y, const float *residual, const floa
   for (int32_t i = 0; i < count; ++i) {
     const int32_t row = (first + i) / across * 2, column = (first + i) % across * 2;
     const int32_t below = g->columns * g->outputs;
-    for (int32_t o = 0; o < width; o += 16) {
+    for (int32_t o = 0; o < width; o += MODEL_F32) {
       const float *at = sums + i * width + o;
       const int32_t to = row * below + column * g->outputs + o;
       const model_f32v start = LOAD_F32(bias + o);

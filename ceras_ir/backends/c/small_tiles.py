@@ -1,0 +1,143 @@
+"""
+Register tiles where vectors have 8 lanes, or 4: a tile is made of smaller ones, of a few positions
+by 16 outputs, which all shapes share. They read the same weights; integer sums are the same.
+"""
+
+from ceras_ir.backends.c.kernels import Kernels
+from ceras_ir.backends.c.register_tiles import CONDITION, FLOAT_LANES, LANES
+from ceras_ir.backends.c.walk import FLOATS, Lanes, Walk, is_moved
+
+MOST = 6
+"""
+Positions of the small tiles: with 16 outputs, sums and weights fit 16 registers of 8 lanes, and
+32 of 4.
+"""
+
+
+def _groups(columns: int) -> list[int]:
+    """How many positions of a row each small tile takes."""
+    count = -(-columns // MOST)
+    return [columns // count + (i < columns % count) for i in range(count)]
+
+
+def _name(positions: int, lanes: Lanes) -> str:
+    if lanes is FLOATS:
+        return f"sums_f32_{positions}"
+    return f"sums_256_{positions}" + ("_moved" if is_moved(lanes) else "")
+
+
+def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
+    """Add the small tiles that a tile is made of."""
+    kernels.use("vectors_f32" if lanes is FLOATS else "vectors_256")
+    for positions in sorted({size for part in _parts(walk) for size in _groups(part)}):
+        name = _name(positions, lanes)
+        if lanes is FLOATS:
+            for count in (8, 4):
+                text = _float_products(positions, LANES // count)
+                kernels.add(f"{name} of {count}", text, f"{FLOAT_LANES} == {count}")
+        else:
+            kernels.add(name, _products(positions, lanes), f"{CONDITION} == 8")
+
+
+def _parts(walk: Walk) -> list[int]:
+    """Runs of positions that are evenly far apart: rows, or all of them in a column."""
+    t = walk.tile
+    return [t.rows] if t.columns == 1 else [t.columns] * t.rows
+
+
+def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
+    """Statements that compute the array `sums` of a tile, as [positions, outputs]."""
+    t = walk.tile
+    distance = walk.row if t.columns == 1 else walk.column
+    lines = [f"  for (int32_t o = 0; o < {t.width}; o += {LANES}) {{"]
+    position = 0
+    weights = f"w + {lanes.step} * o" if lanes.step > 1 else "w + o"
+    for size in (size for part in _parts(walk) for size in _groups(part)):
+        offset = walk.offsets[position]
+        at = f"x + {offset}" if offset else "x"
+        to = f"sums + o + {position * t.width}" if position else "sums + o"
+        lines += [
+            f"    {_name(size, lanes)}({at}, {walk.runs}, {walk.steps}, {walk.pitch}, {distance},",
+            f"        {weights}, {t.width}, {bias}, {to});",
+        ]
+        position += size
+    return [*lines, "  }"]
+
+
+def _products(positions: int, lanes: Lanes) -> str:
+    """Sums of `positions` by 16 outputs; every distance is a parameter."""
+    each = range(positions)
+    splat = "SPLAT_MOVED_256" if is_moved(lanes) else "SPLAT_256"
+    first = ["s0_0 = LOAD_256(bias)", "s0_1 = LOAD_256(bias + 8)"]
+    start = first + [f"s{p}_{b} = s0_{b}" for p in each[1:] for b in (0, 1)]
+    lines = [
+        f"/* {positions} positions, `column` apart, by 16 of `width` outputs. */",
+        f"MODEL_TILE void {_name(positions, lanes)}(const {lanes.element} *x, int32_t runs, "
+        "int32_t steps, int32_t pitch,",
+        "    int32_t column, const int8_t *w, int32_t width, const int32_t *bias, int32_t *sums)",
+        "{",
+        *(["  (void)column;"] if positions == 1 else []),
+        f"  model_256 {', '.join(start)};",
+        "  for (int32_t run = 0; run < runs; ++run, x += pitch) {",
+        f"    const {lanes.element} *at = x;",
+        "    MODEL_ROLLED",
+        "    for (int32_t i = 0; i < steps; ++i, at += 4, w += 4 * width) {",
+        "      const model_256 w0 = LOAD_256(w), w1 = LOAD_256(w + 32);",
+        "      model_256 v;",
+    ]
+    for p in each:
+        at = f"at + {p} * column" if p > 1 else "at + column" if p else "at"
+        lines.append(
+            f"      v = {splat}({at}), s{p}_0 = DOT_256(s{p}_0, v, w0), "
+            f"s{p}_1 = DOT_256(s{p}_1, v, w1);"
+        )
+    lines += ["    }", "  }"]
+    for p in each:
+        to = f"sums + {p} * width" if p > 1 else "sums + width" if p else "sums"
+        lines.append(f"  STORE_256({to}, s{p}_0), STORE_256({to} + 8, s{p}_1);")
+    return "\n".join([*lines, "}", ""])
+
+
+def _float_products(positions: int, vectors: int) -> str:
+    """Sums of `positions` by 16 outputs in so many vectors; without a bias they start from 0."""
+    each, blocks = range(positions), range(vectors)
+    lanes = LANES // vectors
+
+    def offset(pointer: str, b: int) -> str:
+        return f"{pointer} + {b * lanes}" if b else pointer
+
+    def times(p: int, name: str) -> str:
+        return f"{p} * {name}" if p > 1 else name
+
+    lines = [
+        f"/* {positions} positions, `column` apart, by 16 of `width` outputs. */",
+        f"MODEL_TILE void {_name(positions, FLOATS)}(const float *x, int32_t runs, int32_t steps, "
+        "int32_t pitch,",
+        "    int32_t column, const float *w, int32_t width, const float *bias, float *sums)",
+        "{",
+        *(["  (void)column;"] if positions == 1 else []),
+    ]
+    zeros = (f"s0_{b} = {{0}}" for b in blocks)
+    starts = (f"s0_{b} = LOAD_F32({offset('bias', b)})" for b in blocks)
+    lines += [f"  model_f32v {', '.join(zeros)};", f"  if (bias) {', '.join(starts)};"]
+    lines += [f"  model_f32v {', '.join(f's{p}_{b} = s0_{b}' for b in blocks)};" for p in each[1:]]
+    lines += [
+        "  for (int32_t run = 0; run < runs; ++run, x += pitch) {",
+        "    const float *at = x;",
+        "    MODEL_ROLLED",
+        "    for (int32_t i = 0; i < steps; ++i, ++at, w += width) {",
+        "      const model_f32v "
+        + ", ".join(f"w{b} = LOAD_F32({offset('w', b)})" for b in blocks)
+        + ";",
+        "      model_f32v v;",
+    ]
+    for p in each:
+        at = f"at + {times(p, 'column')}" if p else "at"
+        products = ", ".join(f"s{p}_{b} = FMA(s{p}_{b}, v, w{b})" for b in blocks)
+        lines.append(f"      v = SPLAT_F32({at}), {products};")
+    lines += ["    }", "  }"]
+    for p in each:
+        to = f"sums + {times(p, 'width')}" if p else "sums"
+        stores = (f"STORE_F32({offset(to, b)}, s{p}_{b})" for b in blocks)
+        lines.append(f"  {', '.join(stores)};")
+    return "\n".join([*lines, "}", ""])
