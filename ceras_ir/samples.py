@@ -51,9 +51,11 @@ class Samples:
 def load_arrays(path: str) -> dict[str, Array]:
     """All arrays of an `.npz` file, by name."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise InputError("not an .npz file: it holds one array without a name", path)
+        loaded = np.load(path, allow_pickle=False)
+        # An array is no context manager, so that this is asked before `with`.
+        if isinstance(loaded, np.ndarray):
+            raise InputError("not an .npz file: it holds one array without a name", path)
+        with loaded as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise InputError("no such file", path) from None

@@ -87,6 +87,14 @@ def test_bad_file(tool: Tool, tmp_path: Path, content: bytes | None) -> None:
     assert done.stderr.startswith("bad.npz: error: ") and done.stderr.count("\n") == 1
 
 
+def test_one_array_without_a_name(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    np.save(tmp_path / "bad.npy", IMAGE)
+    done = tool("ceras-opt", "n.mlir", "--quantize=calibration=bad.npy")
+    assert (done.status, done.stdout) == (1, "")
+    assert done.stderr == "bad.npy: error: not an .npz file: it holds one array without a name\n"
+
+
 def test_an_overflowing_layer_is_named(tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "n.mlir").write_text(NETWORK)
     np.savez(tmp_path / "data.npz", image=np.full((1, 2, 3), 3e38), gain=np.full((1, 2, 3), 3e38))
