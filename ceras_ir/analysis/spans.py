@@ -8,6 +8,8 @@ they come from, `analysis/offsets.py` and `analysis/exact_offsets.py` for their 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Span:
@@ -16,6 +18,11 @@ class Span:
     size: int
     lower: int
     upper: int
+
+    @property
+    def needs_memory(self) -> bool:
+        """Whether there are bytes, at some time."""
+        return self.size > 0 and self.lower < self.upper
 
     def overlaps(self, other: "Span") -> bool:
         """Whether both are alive at some time."""
@@ -54,13 +61,15 @@ def misplaced(
     way, sharing no code with what placed them.
     """
     found: list[str] = []
-    for i, (a, start) in enumerate(zip(spans, offsets, strict=True)):
-        end = start + a.size
+    table = np.array([(s.lower, s.upper) for s in spans], np.int64).reshape(-1, 2)
+    starts = np.array(offsets, np.int64)
+    ends = starts + np.array([s.size for s in spans], np.int64)
+    for i, name in enumerate(names):
+        (lower, upper), start, end = table[i], starts[i], ends[i]
         if start < 0 or end > capacity:
-            found.append(f"id {names[i]}: bytes [{start}, {end}) are not inside [0, {capacity})")
-        for j in range(i):
-            b, other = spans[j], offsets[j]
-            together = max(a.lower, b.lower) < min(a.upper, b.upper)
-            if together and max(start, other) < min(end, other + b.size):
-                found.append(f"ids {names[j]} and {names[i]} share bytes while both are alive")
+            found.append(f"id {name}: bytes [{start}, {end}) are not inside [0, {capacity})")
+        together = np.maximum(table[:i, 0], lower) < np.minimum(table[:i, 1], upper)
+        common = np.maximum(starts[:i], start) < np.minimum(ends[:i], end)
+        for j in np.flatnonzero(together & common).tolist():
+            found.append(f"ids {names[j]} and {name} share bytes while both are alive")
     return found

@@ -7,6 +7,7 @@ result is the same table with an offset for each.
 
 import argparse
 import csv
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,14 +92,17 @@ def read_requests(path: str, *, placed: bool = False) -> list[Request]:
         text = Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("not a text file", path) from None
-    lines = text.splitlines()
-    rows = csv.reader(lines)
-    header = [name.strip() for name in next(rows, list[str]())]
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        table = [(rows.line_num, row) for row in rows]
+    except csv.Error as error:
+        raise InputError(f"not a table: {error}", f"{path}:{rows.line_num}") from None
+    header = [name.strip() for name in table[0][1]] if table else []
     if sorted(header) != sorted(columns):
         raise InputError(f"expected columns {','.join(columns)}, got '{','.join(header)}'", path)
     found: dict[str, Request] = {}
-    for row in rows:
-        where = f"{path}:{rows.line_num}"
+    for line, row in table[1:]:
+        where = f"{path}:{line}"
         if not row:
             continue
         if len(row) != len(header):
@@ -120,7 +124,7 @@ def _integer(cells: dict[str, str], field: str, where: str) -> int:
     try:
         value = int(cells[field])
     except ValueError:
-        raise InputError(f"{field} is no integer: '{cells[field]}'", where) from None
+        raise InputError(f"{field} is no integer: '{cells[field][:40]}'", where) from None
     if not -LARGEST < value < LARGEST:
         raise InputError(f"{field} {value} is not within 2^62 of 0", where)
     return value
@@ -129,8 +133,7 @@ def _integer(cells: dict[str, str], field: str, where: str) -> int:
 def _plan(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
 
-    from ceras_ir.analysis.exact_offsets import Outcome, place_quickly
-    from ceras_ir.analysis.offsets import first_fit
+    from ceras_ir.analysis.exact_offsets import MAX_SEARCHED, Outcome, place_quickly
     from ceras_ir.analysis.spans import Span, misplaced, most_alive
     from ceras_ir.driver.output_file import open_output
     from ceras_ir.native import has_compiler
@@ -146,8 +149,6 @@ def _plan(argv: Sequence[str]) -> int:
             raise InputError(f"{wrong[0]} ({len(wrong)} such findings)", path)
         print(summary(spans, offsets, bound, capacity))
         return 0
-    if first_fit(spans, 1)[1] > capacity >= bound and not has_compiler():
-        raise UnsolvedError("greedy placement fails, and the search needs a C++ compiler", path)
     answer = place_quickly(spans, capacity, seconds=arguments.time_limit)
     if answer.outcome is Outcome.IMPOSSIBLE:
         reason = (
@@ -155,6 +156,14 @@ def _plan(argv: Sequence[str]) -> int:
         )
         raise InputError(f"impossible in {capacity:,} bytes: {reason}", path)
     if answer.outcome is Outcome.STOPPED:
+        if not has_compiler():
+            raise UnsolvedError("greedy placement fails, and the search needs a C++ compiler", path)
+        if len(spans) > MAX_SEARCHED:
+            raise UnsolvedError(
+                f"greedy placement fails, and the search takes at most {MAX_SEARCHED:,} "
+                f"requests, got {len(spans):,}",
+                path,
+            )
         raise UnsolvedError(
             f"not solved in {arguments.time_limit:g} s at {capacity:,} bytes, where "
             f"{bound:,} are alive at one time; raise --time-limit or --capacity",

@@ -89,6 +89,14 @@ def test_offsets_are_aligned():
     assert plan.peak == plan.bound == 48
 
 
+def test_requests_that_are_never_alive_need_nothing():
+    """No bytes, or no time: the search must not wait for a plan without them."""
+    spans = [Span(64, 0, 2), Span(100, 1, 1), Span(0, 0, 2), Span(64, 1, 3)]
+    assert first_fit(spans, 64)[1] == 128
+    plan = improve(spans, Plan((0, 0, 0, 64), 256, 128), 64, 1000)
+    assert plan.peak == plan.bound == 128
+
+
 def test_nothing_to_place():
     assert plan_offsets([], 16).peak == 0
     assert place_within([Span(0, 0, 3)], 0).offsets == (0,)

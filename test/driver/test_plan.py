@@ -41,10 +41,18 @@ def test_gives_up_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert not (tmp_path / "out.csv").exists()
 
 
-def _bound(rows: list[str]) -> int:
+def test_many_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Placed at once if greedily; else it is said that they are too many for the search."""
+    rows = [f"{i},{i % 997},{i % 997 + 1 + i % 4},{3 + i * i % 41}" for i in range(2500)]
+    text = "\ufeff" + "\r\n".join(["id,lower,upper,size", *rows])
+    assert run(tmp_path, text, "--capacity", "1000") == 0
+    assert run(tmp_path, text, "--capacity", str(_bound(rows, 1001))) == 4
+    assert "the search takes at most 2,000 requests, got 2,500" in capsys.readouterr().err
+
+
+def _bound(rows: list[str], end: int = 12) -> int:
     cells = [tuple(map(int, row.split(","))) for row in rows]
-    times = range(12)
-    return max(sum(s for _, a, b, s in cells if a <= t < b) for t in times)
+    return max(sum(s for _, a, b, s in cells if a <= t < b) for t in range(end))
 
 
 def test_a_wrong_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -58,6 +66,8 @@ def test_a_wrong_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
     "text, message",
     [
         ("", "expected columns id,lower,upper,size, got ''"),
+        (f"id,lower,upper,size\n{'9' * 200_000},0,1,1", "2: error: not a table: field larger"),
+        (f"id,lower,upper,size\nx,0,1,{'9' * 6000}", f"size is no integer: '{'9' * 40}'"),
         ("id,lower,size\n", "expected columns id,lower,upper,size, got 'id,lower,size'"),
         ("id,lower,upper,size\n0,1,2\n", ":2: error: expected 4 fields, got 3"),
         ("id,lower,upper,size\n0,1,x,3\n", ":2: error: upper is no integer: 'x'"),

@@ -11,18 +11,22 @@
 // What makes it fast: a section whose floor and remaining bytes exceed the capacity ends a
 // branch; parts that share no section are searched on their own; skylines that failed are
 // remembered, over restarts too; restarts change the order of candidates, sections in which
-// branches ended first. The same input gives the same answer, wherever it ends in time.
+// branches ended first. The same input gives the same answer, wherever it ends in time; another
+// seed gives other restarts, and searches side by side have different ones.
 //
-// stdin: count capacity seconds nodes, then lower upper size of each buffer.
+// stdin: count capacity seconds nodes searches, then lower upper size of each buffer.
 // stdout: "found" and the offsets, "impossible", or "stopped".
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <mutex>
 #include <numeric>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,6 +44,7 @@ struct Buffer {
 // SplitMix64: the same numbers everywhere.
 class Random {
  public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
   std::uint64_t next() {
     std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -51,7 +56,7 @@ class Random {
   }
 
  private:
-  std::uint64_t state_ = 1;
+  std::uint64_t state_;
 };
 
 // 128-bit signatures of failed states; a new one takes the place of an old one in its slot.
@@ -73,12 +78,14 @@ enum class Result { kFound, kImpossible, kStopped };
 
 class Search {
  public:
-  Search(std::vector<Buffer> buffers, Bytes capacity, double seconds, std::uint64_t nodes)
+  Search(std::vector<Buffer> buffers, Bytes capacity, double seconds, std::uint64_t nodes,
+         std::uint64_t seed)
       : buffers_(std::move(buffers)),
         capacity_(capacity),
         total_nodes_(nodes),
         deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(seconds))) {
+                                     std::chrono::duration<double>(seconds))),
+        random_(seed) {
     cut_sections();
     offsets_.resize(buffers_.size());
     ranks_.resize(buffers_.size());
@@ -89,7 +96,9 @@ class Search {
 
   const std::vector<Bytes>& offsets() const { return offsets_; }
 
-  Result run() {
+  // Until there is an answer, a limit is met, or `stop` is set.
+  Result run(const std::atomic<bool>& stop) {
+    stop_ = &stop;
     activity_.assign(sections_, 0.0);
     double budget = 1000;
     for (int round = 0;; ++round) {
@@ -210,7 +219,9 @@ class Search {
   }
 
   Result branch(const Indices& open, int first, int last) {
-    if (++nodes_ >= total_nodes_ || Clock::now() > deadline_) ended_ = true;
+    if (++nodes_ >= total_nodes_ || stop_->load(std::memory_order_relaxed) ||
+        Clock::now() > deadline_)
+      ended_ = true;
     if (ended_ || nodes_ > round_end_) return Result::kStopped;
     // Where each buffer could stand at best, and the lowest of those in each section.
     std::vector<Bytes> heights(open.size()), lowest(last - first, kNever);
@@ -342,6 +353,7 @@ class Search {
   std::uint64_t nodes_ = 0, round_end_ = 0, total_nodes_;
   Clock::time_point deadline_;
   bool ended_ = false;
+  const std::atomic<bool>* stop_ = nullptr;
   std::size_t sections_ = 0;
   std::vector<Bytes> totals_, floor_, rest_, offsets_;
   std::vector<double> activity_;
@@ -354,21 +366,40 @@ class Search {
 }  // namespace
 
 int main() {
-  std::size_t count = 0;
+  std::size_t count = 0, searches = 0;
   Bytes capacity = 0;
   double seconds = 0;
   std::uint64_t nodes = 0;
-  if (std::scanf("%zu %ld %lf %lu", &count, &capacity, &seconds, &nodes) != 4) return 1;
+  if (std::scanf("%zu %ld %lf %lu %zu", &count, &capacity, &seconds, &nodes, &searches) != 5)
+    return 1;
   std::vector<Buffer> buffers(count);
   for (Buffer& b : buffers) {
     if (std::scanf("%ld %ld %ld", &b.lower, &b.upper, &b.size) != 3) return 1;
   }
-  Search search(std::move(buffers), capacity, seconds, nodes);
-  const Result result = search.run();
+  std::vector<Search> all;
+  for (std::size_t i = 0; i < searches; ++i) {
+    all.emplace_back(buffers, capacity, seconds, nodes, i + 1);
+  }
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  Result result = Result::kStopped;
+  std::size_t first = 0;
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < searches; ++i) {
+    threads.emplace_back([&, i] {
+      const Result own = all[i].run(stop);
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (own == Result::kStopped || result != Result::kStopped) return;
+      result = own;
+      first = i;
+      stop = true;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
   if (result != Result::kFound) {
     std::puts(result == Result::kStopped ? "stopped" : "impossible");
     return 0;
   }
   std::puts("found");
-  for (Bytes offset : search.offsets()) std::printf("%ld\n", offset);
+  for (Bytes offset : all[first].offsets()) std::printf("%ld\n", offset);
 }
