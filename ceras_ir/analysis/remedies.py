@@ -48,3 +48,15 @@ def remedies(layer: LayerNoise) -> list[str]:
         found.append(f"--int16 '{name}' stores its result in 16 bits")
     found.append(f"--float '{name}' computes it in float")
     return found
+
+
+def remedies_of_all(layers: Iterable[LayerNoise]) -> list[str]:
+    """Sentences for the network: what gains ten decibels at its last layer, if it needs them."""
+    quantized = [layer for layer in layers if layer.scale is not None]
+    if not quantized or (ratio := quantized[-1].accumulated_ratio) >= GOOD:
+        return []
+    return [
+        f"for 10 dB more at the outputs: --recipe auto, and if that is not enough --mixed float "
+        f"--target-sqnr {ratio + 10:.0f}, which keeps as few layers in float as reach it; "
+        "--mixed int16 where activations are what is lost"
+    ]

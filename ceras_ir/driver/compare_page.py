@@ -6,7 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from ceras_ir.analysis.layer_noise import LayerNoise
-from ceras_ir.analysis.remedies import CLIPPED, GOOD, remedies, worst_layers
+from ceras_ir.analysis.remedies import CLIPPED, GOOD, remedies, remedies_of_all, worst_layers
 from ceras_ir.driver.compare_plots import histogram, ratios
 from ceras_ir.driver.end_metrics import Metric
 
@@ -116,6 +116,7 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
         f'<h2 id="result">Result</h2>{_results(first, second)}',
         '<h2 id="worst">The layers that add most noise</h2>',
         f'<div class="cards worst">{"".join(_worst(v) for v in worst_layers(first.layers))}</div>',
+        *(f"<p>{escape(text)}</p>" for text in remedies_of_all(first.layers)),
         '<h2 id="plot">Signal to noise, layer by layer</h2>',
         f'<p class="soft"><span class="key a"></span>{escape(key_a)}: '
         "with the errors of all layers before"
