@@ -59,7 +59,7 @@ class ChooseRecipePass(ModulePass):
     Recipes that correct biases are not tried on such networks: means are those of the many
     positions where nothing is; detectors lose what is at the few others, which no decibels show.
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
-    and taken where they gain a decibel; not with `one-shift`, for targets that would leave
+    and taken where they gain anything; not with `one-shift`, for targets that would leave
     such layers to the CPU.
 
     Trials calibrate on the first 16 samples, less of networks with more than 250 million
@@ -123,7 +123,7 @@ class ChooseRecipePass(ModulePass):
         rows: list[Candidate] = [(recipe, silu) for recipe in tried_rows]
         ratios |= {key: trials.ratio(key) for key in rows}
         other = max(rows, key=lambda key: ratios[key])
-        return other if ratios[other] > ratios[best] + WORTHWHILE else best
+        return max(best, other, key=lambda key: ratios[key])
 
     def _trials(self, ctx: Context, op: ModuleOp) -> "_Trials":
         from ceras_ir.analysis.calibration import calibration_samples
