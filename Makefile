@@ -32,7 +32,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/lit -q -j$(JOBS) test/lit
+	$(BIN)/lit -q -j$(JOBS) -Dforked=1 test/lit
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" test
 
 fuzz: $(VENV)/.installed-test

@@ -22,6 +22,13 @@ for tool in ("ceras-opt", "filecheck"):
     if not os.path.exists(os.path.join(binaries, tool)):
         lit_config.fatal(f"{tool} is not installed beside {sys.executable}: run `make test`")
 
+if lit_config.params.get("forked"):
+    sys.path.insert(0, config.test_source_root)
+    import fork_server
+
+    commands = fork_server.start()
+    config.environment["PATH"] = os.pathsep.join([commands, config.environment["PATH"]])
+
 for tool in ("mlir-opt-19", "arm-none-eabi-gcc", "qemu-system-arm"):
     if shutil.which(tool):
         config.available_features.add(tool)

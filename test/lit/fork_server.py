@@ -1,0 +1,117 @@
+"""
+The commands of the tests from processes that have imported everything: `lit -Dforked=1`.
+
+A server imports the tools once and forks for each command; what `write_commands` puts on PATH in
+their place hands its arguments, folder, environment and open files over a socket and ends with the
+status that comes back. Half of a lit test's time is start-up otherwise. The whole test suite runs
+the real commands.
+"""
+
+import array
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from select import select
+
+COMMANDS = {"ceras-opt": "ceras_ir.tools.ceras_opt", "filecheck": "filecheck.main"}
+"""Which module has the `main` of a command."""
+
+PRELOADED = ("numpy", "ceras_ir.driver.opt", "ceras_ir.universe", "xdsl.dialects.builtin")
+
+CLIENT = """#!{python} -IS
+import array, json, os, socket, sys
+request = {{"command": {command!r}, "arguments": sys.argv[1:], "folder": os.getcwd(),
+           "environment": dict(os.environ)}}
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    files = array.array("i", [0, 1, 2])
+    server.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+    server.sendall(json.dumps(request).encode())
+    server.shutdown(socket.SHUT_WR)
+    status = server.recv(1)
+sys.exit(status[0] if status else 70)
+"""
+
+
+def start() -> str:
+    """Start a server that ends with this process; the folder of the commands."""
+    server = subprocess.Popen(
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert server.stdout is not None
+    return server.stdout.readline().decode().strip()
+
+
+def write_commands(folder: Path, address: str) -> None:
+    for command in COMMANDS:
+        text = CLIENT.format(python=sys.executable, command=command, address=address)
+        (folder / command).write_text(text)
+        (folder / command).chmod(0o755)
+
+
+def run(connection: socket.socket) -> int:
+    """One command, in a process of its own that this one has become."""
+    _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_LEN(3 * array.array("i").itemsize))
+    files = array.array("i")
+    files.frombytes(ancillary[0][2])
+    request = json.loads(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    # What the server's own know of its files is not true of these.
+    sys.stdin, sys.stdout, sys.stderr = (
+        os.fdopen(number, mode, buffering, closefd=False)
+        for number, (mode, buffering) in enumerate((("r", -1), ("w", -1), ("w", 1)))
+    )
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = [request["command"], *request["arguments"]]
+    main: Callable[[], int | None] = import_module(COMMANDS[request["command"]]).main
+    try:
+        return main() or 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1 if end.code else 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+
+
+def serve(folder: Path) -> None:
+    for name in PRELOADED:
+        import_module(name)
+    address = str(folder / "socket")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(address)
+        server.listen(64)
+        write_commands(folder, address)
+        print(folder, flush=True)
+        # Children are not waited for; they say their status themselves.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        while sys.stdin not in select([server, sys.stdin], [], [])[0]:
+            connection, _ = server.accept()
+            if os.fork():
+                connection.close()
+                continue
+            server.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            status = run(connection)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            connection.sendall(bytes([status]))
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="ceras-lit-") as place:
+        serve(Path(place))
