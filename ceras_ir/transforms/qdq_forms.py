@@ -124,6 +124,8 @@ def _linear(op: graph.LinearOperation, target: UniformType) -> list[GraphOperati
     weights = op.weights.owner
     if input is None or clamp is None or not isinstance(weights, graph.DequantizeOp):
         return None
+    if not isinstance(weights.input.owner, graph.ConstantOp):
+        return None  # Kernels unpack integer weights at compile time; computed ones stay float.
     kind = element_type(weights.input)
     # Scales of another dimension than the outputs' cannot be taken out of the sum.
     if (isinstance(kind.axis, IntAttr) and kind.axis.data != 0) or kind.storage.width.data != 8:

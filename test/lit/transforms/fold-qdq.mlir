@@ -85,3 +85,17 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 1.0>>, %y: tensor<4x!quant.u
 // CHECK-LABEL: func.func @main
 // CHECK: graph.binary "sub" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
 // CHECK: graph.binary "add" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+
+// -----
+
+// Both factors are computed, as in attention: there are integer products with constants only.
+func.func @main(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<3x4x!quant.uniform<i8:f32, 0.3>>) -> tensor<2x3x!quant.uniform<i8:f32, 0.25>> {
+  %a = graph.dequantize %x : (tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x4xf32>
+  %b = graph.dequantize %w : (tensor<3x4x!quant.uniform<i8:f32, 0.3>>) -> tensor<3x4xf32>
+  %p = graph.matmul %a, %b : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+  %q = graph.quantize %p : (tensor<2x3xf32>) -> tensor<2x3x!quant.uniform<i8:f32, 0.25>>
+  func.return %q : tensor<2x3x!quant.uniform<i8:f32, 0.25>>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK: graph.matmul %{{.*}}, %{{.*}} : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
