@@ -298,6 +298,32 @@ MODELS: dict[str, Build] = {
 }  # fmt: skip
 
 
+EQUATIONS: dict[str, tuple[tuple[int, ...], ...]] = {
+    "bij,bjk->bik": ((2, 3, 4), (2, 4, 5)),
+    "bhid,bhjd->bhij": ((1, 2, 3, 4), (1, 2, 5, 4)),
+    "ij,kj": ((3, 4), (5, 4)),
+    "bnc,cd->dbn": ((2, 3, 4), (4, 5)),
+    "i,j->ji": ((3,), (4,)),
+    "nchw->nhc": ((1, 3, 4, 5),),
+    "abc,ade->b": ((2, 3, 4), (2, 5, 6)),
+    "ab,ab->": ((3, 4), (3, 4)),
+    "ij->ji": ((3, 4),),
+}
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_einstein_sums(equation: str) -> None:
+    names: list[str] = ["x", "z"][: len(EQUATIONS[equation])]
+    inputs = dict(zip(names, EQUATIONS[equation], strict=True))
+    einsum = node("Einsum", " ".join(names), "y", equation=equation)
+    agree(model([einsum], inputs, ["y"]))
+
+
+def test_default_attributes_may_be_written_out() -> None:
+    mean = node("ReduceMean", "x a", "y", keepdims=1, noop_with_empty_axes=0)
+    agree(model([mean], {"x": IMAGE}, ["y"], {"a": np.array([2, 3])}, opset=18))
+
+
 def test_same_padding_of_a_dilated_window() -> None:
     # ONNX Runtime refuses this; ONNX says that the padding keeps the extents.
     same = conv_model(auto_pad="SAME_LOWER", dilations=[2, 3])

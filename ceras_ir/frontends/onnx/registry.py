@@ -30,6 +30,7 @@ OPERATOR_MODULES = (
     "cast",
     "convolution",
     "dynamic",
+    "einsum",
     "identity",
     "integer_products",
     "layout",

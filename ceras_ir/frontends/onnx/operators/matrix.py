@@ -41,15 +41,21 @@ MAX_BATCH = 1 << 10
 
 
 def _batched(node: Node, emitter: Emitter) -> Value:
-    """One product for every matrix of the batch, over which both operands are broadcast."""
-    compose, left, right = Composer(emitter), emitter.shape(0), emitter.shape(1)
-    # A vector is a matrix of one row, or of one column.
+    """Products of matrices, of which the first may be a vector: a matrix of one row."""
+    left = emitter.shape(0)
     a = emitter.reshaped(emitter.value(0), (1, *left) if len(left) == 1 else left)
-    b = emitter.value(1)
-    shape_a, shape_b = shape_of_value(a), right
+    product = batched_product(emitter, a, emitter.value(1))
+    *batch, _, n = shape_of_value(product)
+    return product if len(left) > 1 else emitter.reshaped(product, (*batch, n))
+
+
+def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
+    """One product for every matrix of the batch, over which both operands are broadcast."""
+    compose, node = Composer(emitter), emitter.node
+    shape_a, shape_b = shape_of_value(a), shape_of_value(b)
     batch = broadcast_shape(shape_a[:-2], shape_b[:-2])
     if batch is None:
-        raise node.wrong(f"batches of {list(left)} and {list(right)} do not broadcast")
+        raise node.wrong(f"batches of {list(shape_a)} and {list(shape_b)} do not broadcast")
     if prod(batch) > MAX_BATCH:
         raise node.unsupported(
             f"a batch of {prod(batch)} products; at most {MAX_BATCH} are taken: split the node"
@@ -66,8 +72,7 @@ def _batched(node: Node, emitter: Emitter) -> Value:
         x = emitter.reshaped(compose.part(rows, 0, i, 1), (m, k))
         w = emitter.reshaped(_matrix(emitter, columns, j), (n, k))
         products.append(emitter.reshaped(_product(emitter, x, w, None), (1, m, n)))
-    joined = compose.joined(products, 0)
-    return emitter.reshaped(joined, (*batch, m, n) if len(left) > 1 else (*batch, n))
+    return emitter.reshaped(compose.joined(products, 0), (*batch, m, n))
 
 
 def _matrix(emitter: Emitter, batch: Value, index: int) -> Value:
