@@ -55,10 +55,12 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable .
+	@$(BIN)/python -m compileall -q ceras_ir
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@$(BIN)/python -m compileall -q ceras_ir
 	@touch $(VENV)/.installed $@
 
 clean:
