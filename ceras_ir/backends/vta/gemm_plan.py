@@ -73,6 +73,17 @@ class GemmPlan:
             acc[p.dst.reshape(-1)] += total.reshape(-1, 16)
 
 
+def _equal_rows(rows: Indices) -> tuple[Indices, Indices]:
+    """
+    Numbers from 0 on, the same for equal rows, and where each number occurs first. As
+    `np.unique` by rows, which makes a field of every column and so is slow for wide ones.
+    """
+    numbers: dict[bytes, int] = {}
+    group = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.int64)
+    _, firsts = np.unique(group, return_index=True)
+    return group, firsts
+
+
 def plan_gemm(uops: MicroOps, i: Gemm, outer: range) -> GemmPlan:
     """Group the iterations of `i` with `outer` for its outer loop."""
     dst = iteration_indices(uops[:, 0], i, i.dst_factor_out, i.dst_factor_in, outer)
@@ -86,13 +97,12 @@ def plan_gemm(uops: MicroOps, i: Gemm, outer: range) -> GemmPlan:
     for k in np.unique(counts).tolist():
         chosen = np.flatnonzero(counts == k)
         at: Indices = np.add.outer(starts[chosen], np.arange(k, dtype=np.int64))
-        tiles, group = np.unique(wgt[at], axis=0, return_inverse=True)
-        group = group.reshape(-1)
+        group, firsts = _equal_rows(tiles := wgt[at])
         sizes = np.bincount(group)
         by_group = np.argsort(group, kind="stable")
         ends = np.cumsum(sizes)
         for r in np.unique(sizes).tolist():
             same = np.flatnonzero(sizes == r)
             rows = by_group[(ends[same] - r)[:, None] + np.arange(r)]
-            products.append(_Product(targets[chosen[rows]], src[at[rows]], tiles[same]))
+            products.append(_Product(targets[chosen[rows]], src[at[rows]], tiles[firsts[same]]))
     return GemmPlan(products, targets, len(order))

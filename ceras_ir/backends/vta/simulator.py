@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.vta.alu_plan import AluPlan, compute, plan_alu
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
-from ceras_ir.backends.vta.gemm_plan import GemmPlan, plan_gemm
+from ceras_ir.backends.vta.gemm_plan import GemmPlan, iteration_indices, plan_gemm
 from ceras_ir.backends.vta.isa import (
     Alu,
     Finish,
@@ -40,6 +40,10 @@ ORDERS = tuple(permutations(Module))
 
 _CHUNK = 1 << 18
 """Most iterations planned at once."""
+MOST_ITERATIONS = 1 << 29
+"""Of all instructions of a stream; hardware takes seconds for so many, this simulator minutes."""
+MOST_STEPS = 1 << 16
+"""Of ALU iterations that wait for the results of others."""
 _CACHED_ITERATIONS = 1 << 22
 """Plans are forgotten when they hold more than this."""
 
@@ -77,6 +81,10 @@ def simulate(
     noise in the on-chip memories.
     """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
+    if (count := sum(_iterations(i) for i in stream)) > MOST_ITERATIONS:
+        raise InputError(
+            f"the stream runs {count:,} iterations, the simulator takes {MOST_ITERATIONS:,}"
+        )
     machine = Machine(dram, board, np.random.default_rng(seed))
     queues: dict[Module, list[int]] = {m: [] for m in Module}
     modules = [module_of(i) for i in stream]
@@ -102,6 +110,10 @@ def simulate(
     _check_finished(stream, queues, at)
     machine.statistics.tokens_left = sum(tokens.values())
     return machine.statistics
+
+
+def _iterations(i: Instruction) -> int:
+    return i.iterations if isinstance(i, Gemm | Alu) else 0
 
 
 def _neighbour(module: Module, step: int, flag: str, i: Instruction) -> Module:
@@ -162,7 +174,7 @@ class Machine:
         self.uops = noise.integers(0, 2**32, board.uops, np.uint32)
         self.gemm_plans: dict[tuple[Hashable, ...], GemmPlan] = {}
         self.alu_plans: dict[tuple[Hashable, ...], AluPlan] = {}
-        self.cached = 0
+        self.cached = self.steps = 0
 
     def run(self, index: int, i: Instruction) -> None:
         self.statistics.instructions[describe(i)] += 1
@@ -261,15 +273,16 @@ class Machine:
             self.limit("inp", top[1], (i.src_factor_out, i.src_factor_in), i, self.board.inp)
             self.limit("wgt", top[2], (i.wgt_factor_out, i.wgt_factor_in), i, self.board.wgt)
         for piece in pieces:
+            if i.reset:
+                dst = iteration_indices(uops[:, 0], i, i.dst_factor_out, i.dst_factor_in, piece)
+                self.acc[dst] = 0
+                continue
             key = _plan_key(uops, i, piece)
             if (plan := self.gemm_plans.get(key)) is None:
                 self.make_room(len(piece) * i.iter_in * len(uops))
                 plan = self.gemm_plans[key] = plan_gemm(uops, i, piece)
-            if i.reset:
-                self.acc[plan.dst] = 0
-            else:
-                plan.run(self.inp, self.wgt, self.acc)
-                self.out[plan.dst] = self.acc[plan.dst].astype(np.int8)
+            plan.run(self.inp, self.wgt, self.acc)
+            self.out[plan.dst] = self.acc[plan.dst].astype(np.int8)
 
     def alu(self, i: Alu) -> None:
         if not i.iterations:
@@ -286,6 +299,9 @@ class Machine:
             if (plan := self.alu_plans.get(key)) is None:
                 self.make_room(len(piece) * i.iter_in * len(uops))
                 plan = self.alu_plans[key] = plan_alu(uops, i, piece)
+            self.steps += len(plan.stages)
+            if self.steps > MOST_STEPS:
+                raise _Fault(f"iterations wait for each other in more than {MOST_STEPS:,} steps")
             for dst, src in plan.stages:
                 other = immediate if i.use_imm else self.acc[src]
                 result = compute(i.opcode, self.acc[dst], np.asarray(other))
@@ -302,7 +318,7 @@ class Machine:
 
 
 def _plan_key(uops: MicroOps, i: Gemm | Alu, outer: range) -> tuple[Hashable, ...]:
-    """What a plan depends on: everything but tokens, `reset`, opcode and immediate."""
+    """What a plan depends on: everything but tokens, opcode and immediate."""
     wgt = (i.wgt_factor_out, i.wgt_factor_in) if isinstance(i, Gemm) else ()
     loop = (i.iter_in, i.dst_factor_out, i.dst_factor_in, i.src_factor_out, i.src_factor_in)
     return (uops.tobytes(), outer.start, outer.stop, *loop, *wgt)

@@ -35,7 +35,7 @@ class StreamFile:
             raise InputError(f"cannot be read: {error.strerror}", str(path)) from None
         if path.suffix == ".vtas":
             try:
-                program = assemble_program(data.decode("utf-8"))
+                program = assemble_program(data.decode("utf-8"), str(path), board)
             except UnicodeDecodeError:
                 raise InputError("not text in UTF-8", str(path)) from None
             return cls(path.name, list(program.instructions), program)

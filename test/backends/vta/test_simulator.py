@@ -1,6 +1,7 @@
 """The simulator does what a model that handles one number at a time does."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -259,3 +260,41 @@ def test_tokens_order_the_modules():
 def test_refuses(stream: list[Instruction], message: str):
     with pytest.raises(InputError, match=message):
         run(*stream)
+
+
+ONE = Load(MemoryType.UOP, 0, 0, 1, 1, 1)
+
+
+def test_many_iterations_on_one_accumulator():
+    """As many as fit a plan, all to the same place: no slower than to different ones."""
+    dram = np.zeros(1024, np.uint8)
+    loads = [Load(memory, 0, 1, 1, 1, 1) for memory in (MemoryType.INP, MemoryType.WGT)]
+    dram[16:32], dram[256:512] = 1, 2
+    stream = [
+        ONE,
+        *loads[:1],
+        replace(loads[1], push_next=True),
+        Gemm(0, 1, 1, 1, reset=True),
+        Gemm(0, 1, 16383, 4, pop_prev=True),
+        Alu(AluOpcode.SHR, 0, 1, 1, 1, use_imm=True, imm=15, push_next=True),
+        Store(0, 40, 1, 1, 1, pop_prev=True),
+        Finish(),
+    ]
+    simulate(dram, stream)
+    assert set(dram[640:656].tolist()) == {16383 * 4 * 16 * 2 >> 15 & 255}
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (Gemm(0, 1, 16383, 16383, reset=True), "the stream runs 805,208,067 iterations"),
+        (
+            Alu(AluOpcode.ADD, 0, 1, 16383, 5),
+            "iterations wait for each other in more than 65,536",
+        ),
+    ],
+)
+def test_streams_that_take_forever(work: Instruction, message: str):
+    load = Load(MemoryType.ACC, 0, 0, 1, 1, 1)
+    with pytest.raises(InputError, match=message):
+        simulate(np.zeros(64, np.uint8), [ONE, load, work, work, work, Finish()])

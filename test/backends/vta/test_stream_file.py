@@ -91,3 +91,28 @@ def test_table_beyond_the_image(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_model_is_needed_without_a_stream(capsys: pytest.CaptureFixture[str]):
     assert main(["--inputs", "x.npz"]) == 2
     assert "MODEL.onnx|IR.mlir|DIR, --outputs" in capsys.readouterr().err
+
+
+def test_mistakes_in_text_have_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (file := tmp_path / "stream.vtas").write_text("; one\nfinish\n  frob x=1\n")
+    assert main(["--vta-stream", str(file)]) == 1
+    assert capsys.readouterr().err == f"{file}:3:3: error: unknown instruction 'frob'\n"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_is_refused_or_runs(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Instructions of random bits with valid opcodes, or a good stream with wrong bytes."""
+    rng = np.random.default_rng(seed)
+    if seed % 2:
+        words = rng.integers(0, 256, (8, 16), np.uint8)
+        words[:, 0] = words[:, 0] & 0xF8 | rng.integers(0, 5, 8, np.uint8)
+    else:
+        raw = doubled_rows().instruction_bytes(BOARD)
+        words = np.frombuffer(raw, np.uint8).copy()
+        words[rng.integers(0, len(words), 4)] = rng.integers(0, 256, 4, np.uint8)
+    (file := tmp_path / "stream.insns").write_bytes(words.tobytes())
+    (before := tmp_path / "before.bin").write_bytes(image(doubled_rows()).tobytes())
+    options = ["--inputs", str(before), "--outputs", str(tmp_path / "after.bin")]
+    status = main(["--vta-stream", str(file), *options])
+    assert status in (0, 1)
+    assert len(capsys.readouterr().err.splitlines()) == status
