@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import Float32Type, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.precision import WIDE, set_width
 from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import tensor_type
 from ceras_ir.transforms.recipes import (
     BIAS,
     RECIPE,
@@ -42,7 +44,11 @@ WORTHWHILE = 1.0
 GOOD = 20.0
 """Decibels from which multipliers for channels are not tried: accelerators cannot take them."""
 
-Candidate: TypeAlias = tuple[str, Silu]
+START = 2
+"""How many of the first layers are tried in 16 bits, with the inputs."""
+
+Candidate: TypeAlias = tuple[str, Silu, bool]
+"""Recipe, form of functions, and whether inputs and first layers have 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,9 @@ class ChooseRecipePass(ModulePass):
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
     and taken where they gain anything; not with `one-shift`, for targets that would leave
     such layers to the CPU.
+
+    On networks with such functions, inputs and the results of the first two layers are then
+    tried in 16 bits, which gets `graph.precision` where it gains a decibel.
 
     Trials calibrate on the first 16 samples, less of networks with more than 250 million
     multiplications or where there are fewer, and are judged on half as many that follow. From
@@ -85,21 +94,26 @@ class ChooseRecipePass(ModulePass):
         curved = has_sums(main)
         free = self.silu == "auto" and curved
         if multiplications(main) > LARGE:
-            _choose(main, (UNTRIED, "table16" if free else self.silu))
+            untried: Candidate = (UNTRIED, "table16" if free else self.silu, False)
+            _choose(main, untried)
             print(
-                f"{self.name}: note: recipe {_name((UNTRIED, 'table16'), free)}, untried because "
-                "of the network's size",
+                f"{self.name}: note: recipe {_name(untried, free)}, untried because of the "
+                "network's size",
                 file=sys.stderr,
             )
             return
         trials = self._trials(ctx, op)
-        plain: Candidate = (TRIED[0], "table" if free else self.silu)
-        ratios = {plain: trials.ratio(plain)}
+        plain: Candidate = (TRIED[0], "table" if free else self.silu, False)
+        ratios: dict[Candidate, float] = {plain: trials.ratio(plain)}
         best = self._best(trials, ratios, "table16" if free else self.silu, curved)
         if free and best != plain:
-            narrow: Candidate = (best[0], "table")
+            narrow: Candidate = (best[0], "table", False)
             ratios[narrow] = trials.ratio(narrow)
             best = narrow if ratios[narrow] + WORTHWHILE > ratios[best] else best
+        if curved and not self.one_shift and ratios[best] < GOOD:
+            wide: Candidate = (*best[:2], True)
+            ratios[wide] = trials.ratio(wide)
+            best = wide if ratios[wide] > ratios[best] + WORTHWHILE else best
         _choose(main, best)
         text = ", ".join(f"{_name(key, free)} {ratio:.1f} dB" for key, ratio in ratios.items())
         print(
@@ -116,11 +130,12 @@ class ChooseRecipePass(ModulePass):
             [recipe for recipe in recipes if not curved or BIAS not in RECIPES[recipe]]
             for recipes in (TRIED, TRIED_ROWS)
         )
-        ratios |= {(recipe, silu): trials.ratio((recipe, silu)) for recipe in tried[1:]}
+        first: list[Candidate] = [(recipe, silu, False) for recipe in tried[1:]]
+        ratios |= {key: trials.ratio(key) for key in first}
         best = max(ratios, key=lambda key: ratios[key])
         if self.one_shift or ratios[best] > GOOD:
             return best
-        rows: list[Candidate] = [(recipe, silu) for recipe in tried_rows]
+        rows: list[Candidate] = [(recipe, silu, False) for recipe in tried_rows]
         ratios |= {key: trials.ratio(key) for key in rows}
         other = max(rows, key=lambda key: ratios[key])
         return max(best, other, key=lambda key: ratios[key])
@@ -159,7 +174,9 @@ class _Trials:
         from ceras_ir.analysis.output_noise import outputs_of, ratio_of
         from ceras_ir.transforms.quantize import QuantizePass
 
-        module, (recipe, silu) = self.module.clone(), candidate
+        module, (recipe, silu, wide) = self.module.clone(), candidate
+        if wide:
+            widen_start(main_function(module))
         quantize = QuantizePass(self.calibration, self.samples, recipe=recipe, silu=silu)
         quantize.apply(self.ctx, module)
         return ratio_of(self.expected, outputs_of(module, self.judged))
@@ -176,14 +193,27 @@ def _without_last_softmax(op: ModuleOp) -> ModuleOp:
     return network
 
 
+def widen_start(main: FuncOp) -> None:
+    """Have inputs and the results of the first layers stored in 16 bits."""
+    for value in main.body.block.args:
+        if isinstance(tensor_type(value).element_type, Float32Type):
+            set_width(value, WIDE)
+    layers = [op for op in main.body.block.ops if isinstance(op, graph.LinearOperation)]
+    for op in layers[:START]:
+        set_width(op.result, WIDE)
+
+
 def _choose(main: FuncOp, candidate: Candidate) -> None:
-    recipe, silu = candidate
+    recipe, silu, wide = candidate
     set_recipe(main, recipe)
     main.attributes.pop(SILU, None)
     if silu == "table16":
         main.attributes[SILU] = StringAttr(silu)
+    if wide:
+        widen_start(main)
 
 
 def _name(candidate: Candidate, free: bool) -> str:
-    recipe, silu = candidate
-    return f"{recipe} with {silu}" if free and recipe != TRIED[0] else recipe
+    recipe, silu, wide = candidate
+    name = f"{recipe} with {silu}" if free and recipe != TRIED[0] else recipe
+    return f"{name} and its start in 16 bits" if wide else name

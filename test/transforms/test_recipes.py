@@ -81,6 +81,33 @@ def test_recipes_help_uneven_channels(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert "choose-recipe: note: recipe channels-" in capfd.readouterr().err
 
 
+def test_inputs_that_int8_hurts_have_16_bits(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The difference of two large numbers: half a unit of int8 is as much as all that is left."""
+    text = """
+func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
+  %w = graph.constant dense<[[1.0, -1.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+  %0 = graph.matmul %x, %w {activation = #graph.function<swish>}
+      : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  func.return %0 : tensor<1x1xf32>
+}
+"""
+    random = np.random.default_rng(5)
+    left = random.uniform(0, 255, (32, 1))
+    data = np.concatenate([left, left - random.uniform(-1, 1, (32, 1))], 1).astype(np.float32)
+    save_arrays(str(tmp_path / "c.npz"), {"input0": data})
+    inputs: list[bool] = []
+    for one_shift in (False, True):
+        module = parse_text(load_context(), text, "difference.mlir")
+        quantize = QuantizePass(str(tmp_path / "c.npz"), one_shift=one_shift)
+        quantize.apply(load_context(), module)
+        verify_module(module)
+        inputs.append("i16" in str(module))
+        assert ("and its start in 16 bits, " in capfd.readouterr().err) == (not one_shift)
+    assert inputs == [True, False]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_equalization_is_exact(seed: int, tmp_path: Path) -> None:
     module = import_model(random_network(seed))
