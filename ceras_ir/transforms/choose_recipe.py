@@ -111,7 +111,7 @@ class ChooseRecipePass(ModulePass):
             ratios[narrow] = trials.ratio(narrow)
             best = narrow if ratios[narrow] + WORTHWHILE > ratios[best] else best
         if curved and not self.one_shift and ratios[best] < GOOD:
-            wide: Candidate = (*best[:2], True)
+            wide: Candidate = (best[0], best[1], True)
             ratios[wide] = trials.ratio(wide)
             best = wide if ratios[wide] > ratios[best] + WORTHWHILE else best
         _choose(main, best)
