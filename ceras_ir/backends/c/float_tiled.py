@@ -91,4 +91,15 @@ def activate(layer: Layer, op: LinearOperation, nest: Nest, y: str) -> None:
         return
     size = nest.images * nest.rows * nest.columns * nest.outputs
     result = apply(layer.kernels, op.activation, "v")
-    layer.loop("i", size, [f"const float v = {y}[i];", f"{y}[i] = {result};"])
+    lines = ["const float v = y[i];", f"y[i] = {result};"]
+    if op.activation.values:
+        layer.loop("i", size, lines)
+        return
+    # One function for all layers, into which compilers inline what they make vectors of.
+    name = f"all_{op.activation.kind.value}"
+    text = (
+        f"MODEL_TILE void {name}(float *y, int32_t size)\n{{\n"
+        "  for (int32_t i = 0; i < size; ++i) {\n"
+        f"    {lines[0]}\n    {lines[1]}\n  }}\n}}\n"
+    )
+    layer.line(f"{layer.kernels.add(name, text, FLOAT_LANES)}({y}, {size});")

@@ -1,4 +1,4 @@
-static float sigmoid_f32(float x)
+static inline float sigmoid_f32(float x)
 {
   return 1.0f / (1.0f + exp_f32(-x));
 }
