@@ -93,7 +93,8 @@ def _problem(regions: Sequence[Region]) -> str | None:
     for i, region in enumerate(regions):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", region.name):
             return f"a region needs a name of letters, digits and _, got '{region.name}'"
-        if any(region.name == other.name for other in regions[:i]):
+        # In C they are macros, which are upper case.
+        if any(region.name.lower() == other.name.lower() for other in regions[:i]):
             return f"two regions are called '{region.name}'"
         if not 1 <= region.capacity <= MOST_BYTES:
             return f"region '{region.name}' must have 1 to 2^48 bytes, got {region.capacity}"

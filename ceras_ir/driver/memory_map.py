@@ -17,7 +17,7 @@ from ceras_ir.analysis.slices import slices_of_plan
 from ceras_ir.analysis.spans import gap
 from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.diagnostics import node_name
-from ceras_ir.dialects.mem import arena_of, block_of, device_of
+from ceras_ir.dialects.mem import RegionAttr, arena_of, block_of, device_of, regions_of
 
 WIDTH, HEIGHT = 1100, 560
 LEFT, TOP, RIGHT, BOTTOM = 72, 12, 12, 28
@@ -71,9 +71,14 @@ def memory_map(module: ModuleOp, title: str, *, include_io: bool) -> Artefact:
     devices = sorted({device_of(op).value for op in order})
     legend = "".join(f'<span style="background:{COLOURS[d]}"></span>{d}' for d in devices)
     count, size = max(len(order), 1), max(size, 1)
+    base, height = {"": 0}, 0
     shapes = [*_axes(count, size)]
+    for region in regions_of(main):
+        base[region.region.data] = height
+        height += region.size.data
+        shapes += _border(region, height, size)
     for buffer in liveness.buffers:
-        shapes += _shapes(buffer, count, size)
+        shapes += _shapes(buffer, base, count, size)
     shapes.append(_alive(liveness.buffers, count, size))
     text = PAGE.format(
         title=escape(title),
@@ -113,6 +118,14 @@ def _axes(count: int, size: int) -> Iterator[str]:
         yield f'<text class="step" x="{x:.2f}" y="{TOP + HEIGHT + 16}">{tick}</text>'
 
 
+def _border(region: RegionAttr, end: int, size: int) -> Iterator[str]:
+    """A line above a region, with its name and what it has."""
+    y, name = _up(end, size), escape(region.region.data)
+    text = f"{name}: {region.size.data:,} of {region.capacity.data:,} bytes"
+    yield f'<line class="alive" x1="{LEFT}" y1="{y:.2f}" x2="{LEFT + WIDTH}" y2="{y:.2f}"/>'
+    yield f'<text x="{LEFT + 4}" y="{y + 12:.2f}">{text}</text>'
+
+
 def _alive(buffers: Sequence[Buffer], count: int, size: int) -> str:
     """The bytes alive at each step as one line of stairs."""
     points: list[str] = []
@@ -123,20 +136,21 @@ def _alive(buffers: Sequence[Buffer], count: int, size: int) -> str:
     return f'<polyline class="alive" points="{" ".join(points)}"/>'
 
 
-def _shapes(buffer: Buffer, count: int, size: int) -> Iterator[str]:
-    """A rectangle with a tooltip, and a name where there is room."""
+def _shapes(buffer: Buffer, base: dict[str, int], count: int, size: int) -> Iterator[str]:
+    """A rectangle with a tooltip, and a name where there is room; regions stand on each other."""
     block = block_of(buffer.values[0])
     if block is None:
         return
     x, width = _across(buffer.lower, count), WIDTH * (buffer.upper - buffer.lower) / count
     height = HEIGHT * buffer.size / size
-    y = _up(block.offset.data, size) - height
+    y = _up(base[block.region.data] + block.offset.data, size) - height
     owners = [v.owner for v in buffer.values if isinstance(v.owner, Operation)]
     name = " = ".join(map(node_name, owners)) or "input"
     colour = COLOURS[device_of(owners[0]).value] if owners else "#cccccc"
     start = block.offset.data
     stop = start + buffer.size
-    where = f"{name}: bytes [{start:,}, {stop:,}), steps [{buffer.lower}, {buffer.upper})"
+    memory = f" of {block.region.data}" if block.region.data else ""
+    where = f"{name}: bytes{memory} [{start:,}, {stop:,}), steps [{buffer.lower}, {buffer.upper})"
     place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
     yield f'<rect {place} fill="{colour}"><title>{escape(where)}</title></rect>'
     if width > 7 * len(name) and height > 12:

@@ -55,6 +55,12 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         "loads, or a file that the assembler includes (default: %(default)s)",
     )
     group.add_argument(
+        "--regions",
+        metavar="NAME:BYTES,...",
+        help="memories that target c has, the preferred one first, such as sram:65536,psram:"
+        "8388608: every result lies in one of them, none holds more than it has",
+    )
+    group.add_argument(
         "--convolution",
         choices=get_args(Convolution),
         default="auto",
@@ -200,6 +206,7 @@ def build_options(arguments: argparse.Namespace, target: str) -> BuildOptions:
         prune=arguments.prune,
         encoding=arguments.encoding,
         weights=arguments.weights,
+        regions=tuple(arguments.regions.split(",")) if arguments.regions else (),
         emit_hls=getattr(arguments, "emit_hls", False),
         title=title_of(arguments.model),
         winograd=arguments.winograd,

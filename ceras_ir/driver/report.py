@@ -38,6 +38,7 @@ from ceras_ir.dialects.mem import (
     arena_of,
     block_of,
     device_of,
+    regions_of,
 )
 
 if TYPE_CHECKING:
@@ -134,6 +135,11 @@ def memory_totals(module: ModuleOp, *, include_io: bool) -> dict[str, object]:
         "copied_bytes_minimum": fewest_copied_bytes(main),
         "requantizations": requantizations,
     }
+    if regions := regions_of(main):
+        totals["regions"] = {
+            r.region.data: {"peak_bytes": r.size.data, "capacity_bytes": r.capacity.data}
+            for r in regions
+        }
     if launches := sum(isinstance(op, LaunchOp) for op in ops):
         totals["launches"] = launches
     return totals

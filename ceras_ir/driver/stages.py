@@ -85,6 +85,8 @@ class BuildOptions:
     """How target vta computes convolutions; see the passes `im2col` and `schedule-tiles`."""
     jobs: int = 1
     """Processes that search for schedules of target vta."""
+    regions: tuple[str, ...] = ()
+    """The memories that target c has, as `allocate-blocks` takes them; one arena without."""
     emit_hls: bool = False
     """Whether target nnet also writes its FPGA side as a C++ project."""
 
@@ -143,6 +145,11 @@ class BuildOptions:
             raise UsageError(f"--weights is for target c, not {self.target}")
         if self.convolution != "auto" and self.target != "vta":
             raise UsageError(f"--convolution is for target vta, not {self.target}")
+        if self.regions and self.target != "c":
+            raise UsageError(
+                f"--regions is for target c, not {self.target}: the sides of nnet share one "
+                "memory, an accelerator has its own, and a sketch has one"
+            )
         if self.emit_hls and self.target != "nnet":
             raise UsageError(f"--emit-hls is for target nnet, not {self.target}")
         if self.encoding is not None and self.target not in ENCODING_TARGETS:
@@ -309,7 +316,10 @@ def target_stages(options: BuildOptions) -> list[Stage]:
         case _:
             return [
                 Stage("placed graph", (PlacePass(target="c"),)),
-                Stage("memory", (ReorderForMemoryPass(), AllocateBlocksPass())),
+                Stage(
+                    "memory",
+                    (ReorderForMemoryPass(), AllocateBlocksPass(regions=options.regions)),
+                ),
             ]
 
 

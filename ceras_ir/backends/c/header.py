@@ -1,7 +1,13 @@
 """`model.h`: the documented interface."""
 
 from ceras_ir.backends.artefacts import TensorInfo
-from ceras_ir.backends.c.model import ARENA_ALIGNMENT, Model, parameters, tensor_c_type
+from ceras_ir.backends.c.model import (
+    ARENA_ALIGNMENT,
+    Model,
+    arena_names,
+    parameters,
+    tensor_c_type,
+)
 from ceras_ir.backends.c.names import comment
 from ceras_ir.backends.c.types import float_literal
 from ceras_ir.backends.c.weights_file import file_bytes
@@ -72,6 +78,7 @@ def api_header(model: Model) -> str:
     lines += [
         "/* Memory for intermediate results. */",
         f"#define MODEL_ARENA_BYTES {model.arena_bytes}",
+        *_regions(model),
         f"#define MODEL_ARENA_ALIGNMENT {ARENA_ALIGNMENT}",
         LIMIT,
         "#ifdef __cplusplus",
@@ -88,6 +95,7 @@ def api_header(model: Model) -> str:
             "",
         ]
     arguments = ", ".join(parameters(model))
+    arenas = [f"void *{name}" for name in arena_names(model)]
     if program.launches:
         lines += [
             "/* Yours: run launch number `launch` of the accelerator on its memory image; 0 when",
@@ -99,13 +107,13 @@ def api_header(model: Model) -> str:
         ]
     else:
         lines += [
-            "/* Run once, in one static arena: not from two threads at a time. */",
+            "/* Run once, in static memory of its own: not from two threads at a time. */",
             f"int model_run({arguments});",
             "",
-            "/* The same in an arena of yours, of MODEL_ARENA_BYTES bytes: re-entrant. */",
+            "/* The same in memory of yours, of these numbers of bytes: re-entrant. */",
         ]
     lines += [
-        f"int model_run_in({', '.join(['void *arena', *parameters(model)])});",
+        f"int model_run_in({', '.join([*arenas, *parameters(model)])});",
         TRACE,
         "#ifdef __cplusplus",
         "}",
@@ -114,6 +122,19 @@ def api_header(model: Model) -> str:
         "#endif",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _regions(model: Model) -> list[str]:
+    """The memories that the arena is made of, if it is more than one."""
+    sizes = {f"MODEL_REGION_{r.upper()}_BYTES": n for r, n in model.region_bytes.items() if r}
+    if not sizes:
+        return []
+    return [
+        "/* They are several memories. Say where model_run is to have each, for example with",
+        " * -DMODEL_SECTION_FAST='__attribute__((section(\".fast\")))'. */",
+        *(f"#define {name} {size}" for name, size in sizes.items()),
+        f"#define MODEL_REGIONS {{{', '.join(sizes)}}}",
+    ]
 
 
 def _tensor_lines(kind: str, tensor: TensorInfo, name: str) -> list[str]:

@@ -9,7 +9,7 @@ from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.names import identifiers
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.program import Program
+from ceras_ir.backends.c.program import Arena, Program
 from ceras_ir.backends.c.workspace import place_workspaces
 
 ARENA_ALIGNMENT = 8
@@ -45,7 +45,7 @@ class Model:
         return max((layer.scratch_bytes for layer in self.layers), default=0)
 
     @cached_property
-    def workspaces(self) -> dict[int, int]:
+    def workspaces(self) -> dict[int, Arena]:
         """Where the workspaces of layers that have one are in the arena; with launches nowhere."""
         if self.program.launches:
             return {}
@@ -58,8 +58,20 @@ class Model:
         Bytes that the caller provides. With launches the arena is the accelerator's memory
         image, whose size is given, and the workspace is on the stack.
         """
-        ends = (at + self.layers[i].scratch_bytes for i, at in self.workspaces.items())
-        return max(self.program.arena_bytes, *ends, 1)
+        return sum(self.region_bytes.values())
+
+    @property
+    def region_bytes(self) -> dict[str, int]:
+        """The same of each memory that the arena is made of."""
+        sizes = {region: max(size, 1) for region, (size, _) in self.program.regions.items()}
+        for i, at in self.workspaces.items():
+            sizes[at.region] = max(sizes[at.region], at.offset + self.layers[i].scratch_bytes)
+        return sizes
+
+
+def arena_names(model: Model) -> list[str]:
+    """What the memories of the arena are called as parameters."""
+    return [f"region_{region}" if region else "arena" for region in model.program.regions]
 
 
 def parameters(model: Model) -> list[str]:

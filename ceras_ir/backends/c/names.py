@@ -16,7 +16,7 @@ _WORDS = """
 KEYWORDS = frozenset(_WORDS.split())
 """Words that a parameter cannot have as its name, in C, in C++ or in an Arduino sketch."""
 
-RESERVED = re.compile(r"^(layer_|model_|[0-9])|_t$|_f32$")
+RESERVED = re.compile(r"^(layer_|model_|region_|[0-9])|_t$|_f32$")
 """Names of our own functions, of types, and what does not start a name."""
 
 SAFE = re.compile(rb"[A-Za-z0-9_ .:,;+\-=()\[\]{}<>@#&!~|^$'/]")

@@ -1,7 +1,7 @@
 """The network as the C printer sees it: layers in order, and the place of every value."""
 
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -15,14 +15,15 @@ from ceras_ir.backends.artefacts import TensorInfo, network_inputs, network_outp
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.dialects.graph import ConstantOp, ReshapeOp, numpy_dtype, tensor_type
-from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of
+from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
 
 
 @dataclass(frozen=True)
 class Arena:
-    """Bytes from `offset` of the arena."""
+    """Bytes from `offset` of the arena, or of one of the memories that it is made of."""
 
     offset: int
+    region: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Program:
     launches: list[LaunchOp]
     arena_bytes: int
     alignment: int
+    regions: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
+    """Bytes that the plan uses of each memory, and that are there; one without a name is all."""
     places: dict[SSAValue, Place] = field(default_factory=dict[SSAValue, Place])
     copied_in: list[int] = field(default_factory=list[int])
     """Inputs that an accelerator reads, and so must be in the arena."""
@@ -63,7 +66,6 @@ class Program:
     @classmethod
     def of(cls, module: ModuleOp) -> "Program":
         main = main_function(module)
-        refuse_regions(main, "c")
         refuse_gaps(main, "c")
         arena = arena_of(main)
         if arena is None:
@@ -77,7 +79,11 @@ class Program:
             [op for op in steps if isinstance(op, LaunchOp)],
             arena.size.data,
             arena.alignment.data,
+            {r.region.data: (r.size.data, r.capacity.data) for r in regions_of(main)}
+            or {"": (arena.size.data, inf)},
         )
+        if program.launches:
+            refuse_regions(main, "c, whose launches see one arena,")
         program._place_arguments()
         program._place_results()
         return program
@@ -87,7 +93,7 @@ class Program:
             block = block_of(argument)
             launched = any(isinstance(use.operation, LaunchOp) for use in argument.uses)
             if launched and block is not None:
-                self.places[argument] = Arena(block.offset.data)
+                self.places[argument] = Arena(block.offset.data, block.region.data)
                 self.copied_in.append(i)
             else:
                 self.places[argument] = Input(i)
@@ -122,7 +128,7 @@ class Program:
                         message += "=io, because the network returns what a launch writes"
                     problems.append(Finding(node_name(op), op.name, message))
                 else:
-                    self.places[value] = Arena(block.offset.data)
+                    self.places[value] = Arena(block.offset.data, block.region.data)
         if problems:
             raise InputError(problems)
         self._check_places()
@@ -141,9 +147,10 @@ class Program:
                     continue
                 start, end = place.offset, place.offset + nbytes(value)
                 size = item_bytes(value)
-                if start % size or end > self.arena_bytes or self.alignment % size:
+                there, _ = self.regions.get(place.region, (0, 0))
+                if start % size or end > there or self.alignment % size:
                     message = (
-                        f"bytes [{start}, {end}) of an arena of {self.arena_bytes} bytes aligned "
+                        f"bytes [{start}, {end}) of an arena of {there} bytes aligned "
                         f"to {self.alignment} cannot hold {value.type}"
                     )
                     problems.append(Finding(node_name(op), op.name, message))
@@ -152,6 +159,8 @@ class Program:
                     if not isinstance(other, Arena) or (
                         other == place and (isinstance(op, ReshapeOp) or may_overwrite(op, operand))
                     ):
+                        continue
+                    if other.region != place.region:
                         continue
                     if start < other.offset + nbytes(operand) and other.offset < end:
                         message = f"result at byte {start} overlaps an operand at {other.offset}"
@@ -164,12 +173,19 @@ class Program:
     def pointer(self, value: SSAValue, names: list[str]) -> str:
         """The C expression for a value's first element; `names` are of inputs, then outputs."""
         match self.places[value]:
-            case Arena(offset):
-                return f"MODEL_AT({value_type(value)}, {offset})"
+            case Arena() as place:
+                return at(value_type(value), place)
             case Input(i):
                 return names[i]
             case Output(i):
                 return names[len(self.inputs) + i]
+
+
+def at(kind: str, place: Arena) -> str:
+    """The C expression for elements in an arena."""
+    if place.region:
+        return f"MODEL_IN({place.region}, {kind}, {place.offset})"
+    return f"MODEL_AT({kind}, {place.offset})"
 
 
 def item_bytes(value: SSAValue) -> int:

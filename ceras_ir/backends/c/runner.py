@@ -47,8 +47,14 @@ void model_trace(int layer, const void *data, unsigned long bytes);
 void model_trace(int layer, const void *data, unsigned long bytes) { trace(layer, data, bytes); }
 int model_launch(int number, void *arena);
 int model_launch(int number, void *arena) { return launch(number, arena); }
-unsigned long arena_bytes(void);
-unsigned long arena_bytes(void) { return MODEL_ARENA_BYTES; }
+#ifndef MODEL_REGIONS
+#define MODEL_REGIONS {MODEL_ARENA_BYTES}
+#endif
+static const unsigned long sizes[] = MODEL_REGIONS;
+unsigned long arenas(void);
+unsigned long arenas(void) { return sizeof sizes / sizeof sizes[0]; }
+unsigned long arena_bytes(unsigned long i);
+unsigned long arena_bytes(unsigned long i) { return sizes[i]; }
 unsigned long arena_alignment(void);
 unsigned long arena_alignment(void) { return MODEL_ARENA_ALIGNMENT; }
 """
@@ -120,8 +126,9 @@ class CModel:
         if hasattr(self._library, "model_load_weights"):
             self._load_weights(directory / "model.weights")
         self._error: BaseException | None = None
-        self._size, alignment = self._library.arena_bytes(), self._library.arena_alignment()
-        self.arena = aligned(self._size, alignment)
+        sizes = [self._library.arena_bytes(i) for i in range(self._library.arenas())]
+        self._size, alignment = sizes[0], self._library.arena_alignment()
+        self.arena, *self._others = (aligned(size, alignment) for size in sizes)
         # Kept as attributes: C has no other reference to them.
         self._callbacks = _TRACE(self._tracer(trace)), _LAUNCH(self._launcher(launch))
         self._library.set_callbacks(*self._callbacks)
@@ -182,7 +189,8 @@ class CModel:
         """Run once; arrays by name, each exactly of its tensor's shape and type."""
         arrays = [_checked(inputs, info) for info in self.inputs]
         results = [np.empty(info.shape, info.dtype) for info in self.outputs]
-        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (self.arena, *arrays, *results)]
+        memory = (self.arena, *self._others, *arrays, *results)
+        pointers = [ctypes.c_void_p(a.ctypes.data) for a in memory]
         self._error = None
         status = self._run(*pointers)
         if self._error is not None:

@@ -9,18 +9,21 @@ from xdsl.ir import Operation
 
 from ceras_ir.analysis.liveness import byte_size
 from ceras_ir.backends.c.program import Arena, Program
+from ceras_ir.diagnostics import Finding, InputError, node_name
 
 ALIGNMENT = 64
 
 
 class Occupied:
-    """For each step, the bytes of the arena that hold operands, results, or what is read later."""
+    """
+    For each step, the bytes of one memory that hold operands, results, or what is read later.
+    """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, region: str = ""):
         steps = {op: i for i, op in enumerate(program.steps)}
         self.bytes: list[list[tuple[int, int]]] = [[] for _ in program.steps]
         for value, place in program.places.items():
-            if not isinstance(place, Arena):
+            if not isinstance(place, Arena) or place.region != region:
                 continue
             first = steps.get(value.owner, 0) if isinstance(value.owner, Operation) else 0
             last = max((steps.get(use.operation, len(steps)) for use in value.uses), default=first)
@@ -38,7 +41,19 @@ class Occupied:
         return at
 
 
-def place_workspaces(program: Program, sizes: Mapping[int, int]) -> dict[int, int]:
-    """Step -> offset, for the steps that need a workspace."""
-    occupied = Occupied(program)
-    return {step: occupied.place(step, size) for step, size in sizes.items() if size}
+def place_workspaces(program: Program, sizes: Mapping[int, int]) -> dict[int, Arena]:
+    """Step -> place, for the steps that need a workspace: the first memory that has room."""
+    occupied = {region: Occupied(program, region) for region in program.regions}
+    found: dict[int, Arena] = {}
+    for step, size in sizes.items():
+        if not size:
+            continue
+        for region, (_, capacity) in program.regions.items():
+            if (start := occupied[region].place(step, size)) + size <= capacity:
+                found[step] = Arena(start, region)
+                break
+        else:
+            op = program.steps[step]
+            reason = f"no region has room for the {size:,} bytes in which its kernel works"
+            raise InputError([Finding(node_name(op), op.name, reason)])
+    return found

@@ -57,7 +57,7 @@ def test_two_runs_at_a_time(tmp_path: Path):
     write_files(emit(module, COptions(workspace=1 << 12)), tmp_path)
     build_library(tmp_path, tmp_path / "model.so", flags=FLAGS)
     library = CDLL(str(tmp_path / "model.so"))
-    size, alignment = library.arena_bytes(), library.arena_alignment()
+    size, alignment = library.arena_bytes(0), library.arena_alignment()
     (result,) = network_outputs(main_function(module))
 
     def repeat(seed: int) -> list[Array]:

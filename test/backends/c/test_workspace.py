@@ -52,7 +52,8 @@ def test_no_live_byte_is_touched(options: COptions):
     model = build(module, options)
     order = steps(model.program.main)
     assert model.workspaces
-    for index, at in model.workspaces.items():
+    for index, arena in model.workspaces.items():
+        at = arena.offset
         end = at + model.layers[index].scratch_bytes
         assert end <= model.arena_bytes
         assert order[index] is model.layers[index].op
