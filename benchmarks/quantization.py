@@ -34,7 +34,15 @@ from ceras_ir.samples import Array, load_samples
 from ceras_ir.transforms.fuse import FusePass
 from ceras_ir.transforms.quantize import QuantizePass
 
-RECIPES = ("plain", "bias", "channels", "channels-bias", "rounding", "channels-rounding", "auto")
+RECIPES = (
+    "plain",
+    "bias",
+    "channels-bias",
+    "rounding",
+    "channels-rounding",
+    "channels-rounding-bias",
+    "auto",
+)
 CHECKED = 3
 """Samples on which ONNX Runtime is held to the interpreter."""
 
