@@ -2,17 +2,21 @@
 S3's matrix products on VTA: cycles of its algorithms and of `schedule=auto`, as the timed
 simulator counts them on the 64-bit board, every stream checked and, unless --fast, run exactly.
 
-    python benchmarks/vta_gemm.py [--fast] [--macs N]
+    python benchmarks/vta_gemm.py [--fast] [--macs N] [--picture F.svg]
 """
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from vta_layers import S3_GEMMS, gemm, lowered
 
 from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.cosimulation import run_on_vta
-from ceras_ir.backends.vta.timed_simulator import simulate_time
+from ceras_ir.backends.vta.isa import Instruction
+from ceras_ir.backends.vta.timed_simulator import TimedRun, simulate_time
+from ceras_ir.backends.vta.timeline import svg
 from ceras_ir.transforms.schedule_tiles import Schedule
 from ceras_ir.transforms.tile import TilePass
 
@@ -36,6 +40,18 @@ def cycles(size: tuple[int, int, int], schedule: Schedule, *, exact: bool) -> in
     return simulate_time(launch.program.instructions, image.board).cycles
 
 
+def picture(size: tuple[int, int, int]) -> str:
+    """When load, compute and store run, with Algorithm 3 and with what is searched for."""
+    launches: list[tuple[str, Sequence[Instruction], TimedRun]] = []
+    for schedule in ("alg3", "auto"):
+        image = lowered(gemm(*size)[0], TilePass(schedule=schedule, board=BOARD))
+        (launch,) = image.launches
+        stream = launch.program.instructions
+        name = f"{'x'.join(map(str, size))}, {schedule}"
+        launches.append((name, stream, simulate_time(stream, image.board)))
+    return svg(launches)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="S3's matrix products on VTA")
     parser.add_argument("--fast", action="store_true", help="only time, do not run the streams")
@@ -45,7 +61,11 @@ def main() -> None:
         default=2**24,
         help="largest product for algorithms 1 and 2, whose streams are long (%(default)s)",
     )
+    parser.add_argument("--picture", metavar="F.svg", help="draw the smallest product instead")
     arguments = parser.parse_args()
+    if arguments.picture is not None:
+        Path(arguments.picture).write_text(picture(S3_GEMMS[0]), encoding="utf-8")
+        return
     print("thousands of cycles; gain is alg3 / auto")
     header = "M K N|MAC bound|DRAM bound|alg1|alg2|alg3|auto|reached|util|gain|ms at 333 MHz|S3 ms"
     print(f"| {' | '.join(header.split('|'))} |\n|{'---|' * 12}")

@@ -90,6 +90,29 @@ def html(launches: Traced) -> str:
     return "\n".join(parts) + "\n</html>\n"
 
 
+def svg(launches: Traced) -> str:
+    """The same lanes as one picture that stands alone, on white."""
+    width, lanes = _LABEL + _WIDTH + _MARGIN, (len(Module) + 1) * _ROW
+    height = _ROW * 2 + len(launches) * (lanes + _ROW * 2)
+    rules = "text{font:12px system-ui,sans-serif;fill:#444}.end{text-anchor:end;fill:#888}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">',
+        f"<style>{rules}.tick{{text-anchor:middle}}.lane{{fill:#f3f3f3}}line{{stroke:#0002}}</style>",
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+    ]
+    for place, (kind, colour) in enumerate(_COLOURS.items()):
+        x = _LABEL + place * 120
+        parts.append(f'<rect x="{x}" y="8" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 18}" y="19">{kind}</text>')
+    for number, (name, stream, run) in enumerate(launches):
+        y = _ROW * 2 + number * (lanes + _ROW * 2)
+        text = f"{escape(name)}: {run.cycles:,} cycles, {100 * run.gemm_share:.1f}% multiply"
+        parts.append(f'<text x="{_LABEL}" y="{y}">{text}</text>')
+        size = f'y="{y + 8}" width="{width}" height="{lanes}"'
+        parts.append(_picture(stream, run).replace("<svg ", f"<svg {size} ", 1))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
 def _picture(stream: Sequence[Instruction], run: TimedRun) -> str:
     """The lanes of one launch over its axis."""
     right, bottom = _LABEL + _WIDTH, len(Module) * _ROW

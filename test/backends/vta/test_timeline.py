@@ -2,11 +2,13 @@
 
 import json
 import re
+from xml.etree import ElementTree
 
 from backends.vta.test_stream_file import BOARD, doubled_rows
 
+from ceras_ir.backends.vta.isa import Module
 from ceras_ir.backends.vta.timed_simulator import simulate_time
-from ceras_ir.backends.vta.timeline import chrome_trace, html
+from ceras_ir.backends.vta.timeline import chrome_trace, html, svg
 
 
 def test_chrome_trace():
@@ -39,3 +41,15 @@ def test_html():
     expected = (store.end - store.start) * 1200 / run.cycles
     assert abs(drawn["store"] - expected) <= 2
     assert drawn["gemm"] > 0
+
+
+def test_picture_stands_alone():
+    """One document of XML, with the lanes and the cycles of every launch."""
+    program = doubled_rows()
+    run = simulate_time(program.instructions, BOARD)
+    launches = [(name, program.instructions, run) for name in ("a < b", "second")]
+    root = ElementTree.fromstring(svg(launches))
+    lanes = [e for e in root.iter() if e.get("class") == "lane"]
+    assert len(lanes) == 2 * len(Module)
+    words = [e.text or "" for e in root.iter() if e.tag.endswith("text")]
+    assert any(word.startswith(f"a < b: {run.cycles:,} cycles") for word in words)
