@@ -41,7 +41,8 @@ def row(path: str, options: BuildOptions) -> str:
     fused = steps(main)
     start = time.perf_counter()
     ReorderForMemoryPass(io=True, alignment=ALIGNMENT).apply(Context(), module)
-    AllocateBlocksPass(io=True, alignment=ALIGNMENT, in_slices=True).apply(Context(), module)
+    plan = AllocateBlocksPass(io=True, alignment=ALIGNMENT, in_slices=True, target="nnet")
+    plan.apply(Context(), module)
     seconds = time.perf_counter() - start
     totals = memory_totals(module, include_io=True)
     liveness = analyse(main, include_io=True)

@@ -74,8 +74,6 @@ def check_layer(file: NnetFile, layer: Layer, must: Must) -> None:
         must(operands[0].shape == result.shape, "its shapes differ")
         axis = layer.attributes[0] if layer.opcode == "softmax" else -1
         must(axis < len(result.shape), "its axis does not exist")
-        gaps = operands[0].pitch or result.pitch
-        must(layer.opcode != "softmax" or not gaps, "it takes no gaps between rows")
         channels = (1, *result.shape)[-1]
         if layer.opcode == "unary":
             words = [w - ((w >> 31) << 32) for w in layer.attributes]

@@ -99,10 +99,10 @@ def sizes_fit(op: Operation) -> str | None:
 def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
     """
     Every operation writes and reads rows with gaps between them (columns of a concatenation),
-    but for softmax, and for a reshape that changes the rows.
+    but for a reshape that changes the rows; weights have none.
     """
-    if isinstance(op, graph.SoftmaxOp):
-        return "graph.softmax takes no gaps between rows"
+    if isinstance(op, graph.LinearOperation) and value is op.weights:
+        return "weights have no gaps between rows"
     if isinstance(op, graph.ReshapeOp) and row_bytes(op.input) != row_bytes(op.result):
         return "it is reshaped to other rows"
     return None

@@ -166,6 +166,8 @@ OPERATORS: list[tuple[str, Attribute, Operator]] = [
     ),
     ("nearest", WIDE, simple(lambda x: graph.ResizeOp(Resize.NEAREST, x, (7, 11), (1.4, 1.9)))),
     ("linear", f32, simple(lambda x: graph.ResizeOp(Resize.LINEAR, x, (7, 11), (1.4, 1.9)))),
+    ("softmax", f32, simple(lambda x: graph.SoftmaxOp(x, 3))),
+    ("softmax over rows", f32, simple(lambda x: graph.SoftmaxOp(x, 1))),
     ("reshape", WIDE, simple(lambda x: graph.ReshapeOp(x, (60, 4)))),
 ]
 

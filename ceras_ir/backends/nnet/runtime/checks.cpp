@@ -338,7 +338,6 @@ const char* check_elementwise(const Layer& layer) {
   switch (layer.opcode) {
     case Opcode::Softmax:
       if (layer.attributes[0] >= out.rank) return "its axis does not exist";
-      if (in.has_gaps() || out.has_gaps()) return "it takes no gaps between rows";
       return is_float(in) && is_float(out) ? nullptr : "float tensors are expected";
     case Opcode::Quantize:
       return is_float(in) && out.quantized() ? nullptr : "float to quantized is expected";

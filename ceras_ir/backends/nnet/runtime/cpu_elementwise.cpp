@@ -234,17 +234,22 @@ void softmax(const Layer& layer, Scratch&) {
   const int64_t length = out.dims[axis];
   int64_t inner = 1;
   for (uint32_t i = axis + 1; i < out.rank; ++i) inner *= out.dims[i];
+  const Tensor& in = layer.input();
+  int64_t from[MAX_RANK] = {}, to[MAX_RANK] = {};
+  strides_of(in, from);
+  strides_of(out, to);
+  const int64_t a = from[axis], b = to[axis];
   for (int64_t row = 0; row < out.elements / length; ++row) {
     const int64_t start = row / inner * length * inner + row % inner;
-    const float* x = layer.input().floats() + start;
-    float* y = out.float_target() + start;
+    const float* x = in.floats() + start / in.row * in.pitch + start % in.row;
+    float* y = out.float_target() + start / out.row * out.pitch + start % out.row;
     float greatest = x[0], sum = 0;
-    for (int64_t i = 1; i < length; ++i) greatest = maximum(greatest, x[i * inner]);
+    for (int64_t i = 1; i < length; ++i) greatest = maximum(greatest, x[i * a]);
     for (int64_t i = 0; i < length; ++i) {
-      y[i * inner] = exponential(x[i * inner] - greatest);
-      sum = i == 0 ? y[0] : sum + y[i * inner];
+      y[i * b] = exponential(x[i * a] - greatest);
+      sum = i == 0 ? y[0] : sum + y[i * b];
     }
-    for (int64_t i = 0; i < length; ++i) y[i * inner] /= sum;
+    for (int64_t i = 0; i < length; ++i) y[i * b] /= sum;
   }
 }
 
