@@ -17,7 +17,7 @@ from ceras_ir.backends.nnet.hls_package import FOLDER, RECORD, emit
 from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, shape_of
-from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.mem import Device, block_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.driver.compile import main
 from ceras_ir.driver.output_folder import write_artefacts
@@ -30,7 +30,7 @@ FPGA = Device.FPGA
 
 
 def every_circuit(folder: Path) -> Path:
-    """A project with each circuit, a residual in place, and the CPU in between."""
+    """A project with each circuit, a residual, columns of wider values, and the CPU in between."""
     net = Network([((2, 9, 11, 20), INT8)])
     (x,) = net.inputs
 
@@ -56,7 +56,10 @@ def every_circuit(folder: Path) -> Path:
     flat = net.add(graph.ReshapeOp(f, (2, 20)))
     weights = net.constant(random_array((33, 20), INT8, 7), INT8)
     g = graph.MatmulOp(flat, weights, result_element=INT8, requant=RequantAttr(8))
-    module = net.module(net.add(g, FPGA))
+    # Both lie in the columns of this one.
+    joined = net.add(graph.ConcatOp([b, c], 3))
+    module = net.module(net.add(g, FPGA), joined, strategy="slices")
+    assert all((block := block_of(v)) is not None and block.pitch.data == 40 for v in (b, c))
     function = module.body.block.first_op
     assert isinstance(function, FuncOp)
     (argument,) = function.body.block.args
