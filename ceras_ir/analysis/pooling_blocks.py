@@ -63,11 +63,10 @@ def maximum_cycles(p: Pooling, rows: int, columns: int) -> float:
     ih, iw = p.window(rows, columns)
     blocks = -(-p.rows // rows) * -(-p.columns // columns)
     (kh, kw), (sh, sw) = p.kernel, p.strides
-    rightwards = len(doubled(kw)) * iw if sw == 1 else (kw - 1) * columns
-    downwards = len(doubled(kh)) * ih + rows if sh == 1 else kh * rows
-    passes = len(doubled(kw)) + len(doubled(kh)) + 4
-    cycles = 2 * ih * iw + 2 * rightwards * ih + (2 * downwards + rows) * columns
-    return blocks * (cycles + passes * Timing.pipeline)
+    right, along = (len(doubled(kw)), iw) if sw == 1 else (kw - 1, columns)
+    down, lines = (len(doubled(kh)), ih * len(doubled(kh)) + rows) if sh == 1 else (kh, kh * rows)
+    cycles = 2 * ih * iw + 2 * right * along * ih + (2 * lines + rows) * columns
+    return blocks * (cycles + (right + down + 3) * Timing.pipeline)
 
 
 def doubled(window: int) -> list[int]:

@@ -65,6 +65,9 @@ class ConvertGraphToTilePass(ModulePass):
         if findings:
             raise UnsupportedError(findings)
         kernels = Kernels(op)
+        # Asked now, while the producers that tell are still there.
+        pools = [o for o in work if isinstance(o, graph.Pool2dOp)]
+        least = {pool: padding_of_maxima(pool) for pool in pools}
         for operation in work:
             match operation:
                 case graph.LinearOperation():
@@ -77,7 +80,7 @@ class ConvertGraphToTilePass(ModulePass):
                 case graph.Pool2dOp() if operation.function is Pool.AVERAGE:
                     _launch_average(operation, kernels)
                 case graph.Pool2dOp():
-                    _launch_max(operation, kernels)
+                    _launch_max(operation, kernels, least[operation])
                 case _:
                     raise AssertionError(operation.name)
 
@@ -215,8 +218,8 @@ def _windows(op: graph.Pool2dOp) -> _Windows:
     }
 
 
-def _launch_max(op: graph.Pool2dOp, kernels: Kernels) -> None:
-    launch, windows, least = Launch(op), _windows(op), padding_of_maxima(op)
+def _launch_max(op: graph.Pool2dOp, kernels: Kernels, least: int) -> None:
+    launch, windows = Launch(op), _windows(op)
     launch.pack(op.input)
     launch.constant(diagonal(1))
 

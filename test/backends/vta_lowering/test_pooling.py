@@ -2,14 +2,24 @@
 
 import numpy as np
 import pytest
-from backends.vta_lowering.layers import INT8, check_all_levels, network, random_array
+from backends.vta_lowering.layers import (
+    BOARD,
+    INT8,
+    apply,
+    check_all_levels,
+    network,
+    place,
+    random_array,
+)
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
+from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.rules import why_not
-from ceras_ir.dialects import graph
+from ceras_ir.dialects import graph, tile
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
 
 Pad = tuple[int, int, int, int]
 
@@ -112,3 +122,13 @@ def test_all_negative():
 def test_refused(kernel: tuple[int, int], strides: tuple[int, int], padding: Pad, reason: str):
     _, pool = pooled((1, 12, 12, 16), kernel, strides, padding)
     assert reason in (why_not(pool) or "")
+
+
+def test_zeros_pad_what_relu_made():
+    """Only then the border needs no minima; the convolution has become a launch by then."""
+    for relu in (True, False):
+        module, _ = pooled((1, 12, 12, 16), (3, 3), (2, 2), (1, 1, 1, 1), relu=relu)
+        place(module, load_board(BOARD))
+        apply(module, ConvertGraphToTilePass(BOARD))
+        (pool,) = (op for op in module.walk() if isinstance(op, tile.MaxPoolOp))
+        assert pool.least.value.data == (0 if relu else -128)
