@@ -6,7 +6,8 @@ than the values that it saves. So of all that could be slices those are chosen t
 copying without more memory than the network needs when everything is copied.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
@@ -14,6 +15,9 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.analysis.liveness import Liveness, analyse, byte_size, steps
 from ceras_ir.analysis.slices import GapRule, Slicing, slices
 from ceras_ir.dialects.graph import ConcatOp
+
+Pair: TypeAlias = tuple[Operation, SSAValue]
+ROUNDS = 2
 
 
 def choose_slices(
@@ -30,21 +34,25 @@ def choose_slices(
     if (all_of_them := tried(Slicing(rule))) is not None:
         return all_of_them, plain
     best = analyse(main, include_io=include_io, slicing=Slicing(rule, frozenset()))
-    wanted: frozenset[tuple[Operation, SSAValue]] = frozenset()
-    candidates = [
+    wanted: frozenset[Pair] = frozenset()
+
+    def add(pairs: Sequence[Pair]) -> list[Pair]:
+        """Take those of `pairs` that need no more memory, many at a time; give back the rest."""
+        nonlocal best, wanted
+        if (found := tried(Slicing(rule, wanted | frozenset(pairs)))) is not None:
+            best, wanted = found, wanted | frozenset(pairs)
+            return []
+        if len(pairs) == 1:
+            return [*pairs]
+        middle = len(pairs) // 2
+        return [*add(pairs[:middle]), *add(pairs[middle:])]
+
+    rest: list[Pair] = [
         (op, part.operand) for op in steps(main) if isinstance(op, ConcatOp) for part in slices(op)
     ]
-    candidates.sort(key=lambda pair: -byte_size(pair[1]))
-    # What was too much alone may be free beside others: until a round finds nothing.
-    while candidates:
-        rest: list[tuple[ConcatOp, SSAValue]] = []
-        for pair in candidates:
-            more = replace(Slicing(rule), wanted=wanted | {pair})
-            if (found := tried(more)) is None:
-                rest.append(pair)
-            else:
-                best, wanted = found, wanted | {pair}
-        if len(rest) == len(candidates):
-            break
-        candidates = rest
+    rest.sort(key=lambda pair: -byte_size(pair[1]))
+    # What was too much alone may be free beside others.
+    for _ in range(ROUNDS):
+        if rest:
+            rest = add(rest)
     return best, plain
