@@ -1,0 +1,192 @@
+"""
+`ceras-verify` on every network of some folders, as the page docs/networks.md.
+
+    python benchmarks/verified_networks.py FOLDER|MODEL.onnx... [-o docs/networks.md]
+                                           [--samples 2] [--only NAME] [--targets c,nnet,vta]
+
+Beside `NAME.onnx` may lie `NAME.npz`, inputs to compare on, and `NAME.cal.npz`, others to calibrate
+with; without the second the first serve for both, without both synthetic ones do. Float networks
+are also run by ONNX Runtime on the first input, and in float by the interpreter and in C.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from ceras_ir.samples import save_arrays
+
+BIN = Path(sys.executable).parent
+SQNR = re.compile(r"signal to noise (\S+) dB")
+Floats: TypeAlias = NDArray[np.float32]
+QUANTIZED = {"QuantizeLinear", "DequantizeLinear"}
+
+PAGE = """\
+<!-- Written by benchmarks/verified_networks.py. -->
+
+# Verified networks
+
+Each network is compiled for each target and run at every level on the way, `ceras-verify`: the
+quantized graph, the placed graph, memory, machine code or instruction streams. *exact* means that
+all of them have the same integers in every element of every output. The two columns of ONNX
+Runtime are the largest difference of the float network, relative to the largest output, in the
+interpreter and in C; of networks that come quantized, `quantized-import.md` tells. Signal to noise
+is int8 against float at the outputs, by powers of two and the plain recipe, the graph that target
+c runs; it says as much about the inputs as about the compiler.
+
+Where a network says *Q/DQ* its own scales are kept on c and nnet and snapped to powers of two for
+vta. Networks with seeded weights (make_models.py) stand for a topology.
+
+"""
+COLUMNS = (
+    *("network", "inputs", "calibrated on", "ONNX Runtime, interpreter", "ONNX Runtime, C"),
+    "signal to noise",
+)
+
+
+@dataclass
+class Row:
+    """What is known of one network."""
+
+    name: str
+    compared: str
+    calibrated: str
+    floats: list[str]
+    sqnr: str = "-"
+    verdicts: list[str] = field(default_factory=list[str])
+    reasons: list[str] = field(default_factory=list[str])
+
+    def markdown(self) -> str:
+        cells = [self.name, self.compared, self.calibrated, *self.floats, self.sqnr, *self.verdicts]
+        return f"| {' | '.join(cells)} |\n"
+
+
+def models(paths: Sequence[str]) -> Iterator[Path]:
+    for path in map(Path, paths):
+        yield from sorted(path.glob("*.onnx")) if path.is_dir() else [path]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paths", nargs="+", metavar="FOLDER|MODEL.onnx")
+    parser.add_argument("-o", dest="output", type=Path, help="write the page")
+    parser.add_argument("--samples", type=int, default=2, help="inputs compared (default: 2)")
+    parser.add_argument("--only", help="only networks whose name contains this")
+    parser.add_argument("--targets", default="c,nnet,vta", help="default: %(default)s")
+    arguments = parser.parse_args()
+    targets = str(arguments.targets).split(",")
+    rows: list[Row] = []
+    for path in models(arguments.paths):
+        if arguments.only and arguments.only not in path.stem:
+            continue
+        rows.append(verified(path, targets, arguments.samples))
+        print(rows[-1].markdown(), *rows[-1].reasons, end="", flush=True)
+        if arguments.output:
+            # As far as it is, so that a long run that ends early leaves what it found.
+            arguments.output.write_text(page(rows, targets), encoding="utf-8")
+    exact = sum(all(v == "exact" for v in row.verdicts) for row in rows)
+    print(f"{exact} of {len(rows)} exact on {arguments.targets}")
+
+
+def page(rows: Sequence[Row], targets: Sequence[str]) -> str:
+    reasons = [reason for row in rows for reason in row.reasons]
+    rest = ["\n## Not taken\n", *reasons] if reasons else []
+    columns = (*COLUMNS, *targets)
+    head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
+    return PAGE + head + "".join(row.markdown() for row in rows) + "\n".join(rest)
+
+
+def verified(path: Path, targets: Sequence[str], samples: int) -> Row:
+    inputs, calibration = path.with_suffix(".npz"), path.with_suffix(".cal.npz")
+    options = ["--samples", str(samples), "--recipe", "plain"]
+    if inputs.exists():
+        options += ["--inputs", str(inputs)]
+    if (taken := calibration if calibration.exists() else inputs).exists():
+        options += ["--calibrate", str(taken)]
+    model = onnx.load_model_from_string(path.read_bytes())
+    is_quantized = not QUANTIZED.isdisjoint(node.op_type for node in model.graph.node)
+    own = "its own" if inputs.exists() else "synthetic"
+    calibrated = "Q/DQ" if is_quantized else "others" if calibration.exists() else own
+    floats = ["-", "-"] if is_quantized else list(float_differences(path, inputs))
+    row = Row(path.stem, str(samples) if inputs.exists() else "1", calibrated, floats)
+    done = verify(path, targets, options)
+    if done.returncode == 0:
+        row.verdicts = ["exact"] * len(targets)
+        row.sqnr = sqnr(done.stdout)
+        return row
+    for target in targets:
+        alone = verify(path, [target], options)
+        row.verdicts.append(verdict(alone))
+        if alone.returncode:
+            lines = (alone.stderr if alone.returncode != 1 else alone.stdout).strip().splitlines()
+            row.reasons.append(f"- {path.stem}, {target}: {reason(path, lines)}\n")
+        elif row.sqnr == "-":
+            row.sqnr = sqnr(alone.stdout)
+    return row
+
+
+def verify(
+    path: Path, targets: Sequence[str], options: Sequence[str]
+) -> "subprocess.CompletedProcess[str]":
+    command = [str(BIN / "ceras-verify"), str(path), "--targets", ",".join(targets), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def verdict(done: "subprocess.CompletedProcess[str]") -> str:
+    return {0: "exact", 1: "DIFFERS", 3: "refused"}.get(done.returncode, "FAILED")
+
+
+def reason(path: Path, lines: Sequence[str]) -> str:
+    """The first line that says what is wrong, without the file's folder."""
+    wrong = [line for line in lines if "differs" in line or "error:" in line]
+    return (wrong or lines or ["no message"])[0].replace(str(path), path.name)
+
+
+def sqnr(text: str) -> str:
+    found = SQNR.search(text)
+    return "-" if found is None or found[1] == "inf" else f"{found[1]} dB"
+
+
+def float_differences(path: Path, inputs: Path) -> Iterator[str]:
+    """Of the interpreter and of C from ONNX Runtime, on one input."""
+    ort: Any = import_module("onnxruntime")  # As Any, because it has no type stubs.
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    arrays: dict[str, Floats] = {}
+    for value in session.get_inputs():
+        shape = [extent if isinstance(extent, int) else 1 for extent in value.shape]
+        if inputs.exists():
+            with np.load(inputs) as file:
+                arrays[value.name] = file[value.name][: shape[0]].reshape(shape)
+        else:
+            random = np.random.default_rng(0).uniform(size=shape)
+            arrays[value.name] = random.astype(np.float32)
+    names: list[str] = [value.name for value in session.get_outputs()]
+    want: dict[str, Floats] = dict(zip(names, session.run(names, arrays), strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        source, result = Path(folder) / "in.npz", Path(folder) / "out.npz"
+        save_arrays(str(source), arrays)
+        for target in ("interp", "c"):
+            command = [str(BIN / "ceras-run"), str(path), "--inputs", str(source)]
+            command += ["--outputs", str(result), "--target", target, "--quantize", "none"]
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                yield "refused"
+                continue
+            with np.load(result) as got:
+                off = [float(np.abs(got[n] - w).max() / np.abs(w).max()) for n, w in want.items()]
+            yield f"{max(off):.1e}"
+
+
+if __name__ == "__main__":
+    main()
