@@ -61,7 +61,8 @@ class ChooseRecipePass(ModulePass):
     gave, is said on stderr.
 
     Where `silu` is auto and the network has functions that need tables, recipes are tried with
-    tables on 16 bits; `graph.silu = "table16"` is written where that gains a decibel over int8.
+    tables on 16 bits; `graph.silu = "table16"` is written where that gains a decibel over int8,
+    or where there are less than 20.
     Recipes that correct biases are not tried on such networks: means are those of the many
     positions where nothing is; detectors lose what is at the few others, which no decibels show.
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
@@ -106,7 +107,7 @@ class ChooseRecipePass(ModulePass):
         plain: Candidate = (TRIED[0], "table" if free else self.silu, False)
         ratios: dict[Candidate, float] = {plain: trials.ratio(plain)}
         best = self._best(trials, ratios, "table16" if free else self.silu, curved)
-        if free and best != plain:
+        if free and best != plain and ratios[best] >= GOOD:
             narrow: Candidate = (best[0], "table", False)
             ratios[narrow] = trials.ratio(narrow)
             best = narrow if ratios[narrow] + WORTHWHILE > ratios[best] else best
