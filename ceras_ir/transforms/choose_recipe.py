@@ -70,7 +70,7 @@ class ChooseRecipePass(ModulePass):
     such layers to the CPU.
 
     On networks with such functions, inputs and the results of the first two layers are then
-    tried in 16 bits, which gets `graph.precision` where it gains a decibel.
+    tried in 16 bits, which gets `graph.precision` where it gains half a decibel.
 
     Trials calibrate on the first 16 samples, less of networks with more than 250 million
     multiplications or where there are fewer, and are judged on half as many that follow. From
@@ -114,7 +114,7 @@ class ChooseRecipePass(ModulePass):
         if curved and not self.one_shift and ratios[best] < GOOD:
             wide: Candidate = (best[0], best[1], True)
             ratios[wide] = trials.ratio(wide)
-            best = wide if ratios[wide] > ratios[best] + WORTHWHILE else best
+            best = wide if ratios[wide] > ratios[best] + WORTHWHILE / 2 else best
         _choose(main, best)
         text = ", ".join(f"{_name(key, free)} {ratio:.1f} dB" for key, ratio in ratios.items())
         print(
