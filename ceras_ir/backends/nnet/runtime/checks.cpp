@@ -10,10 +10,6 @@
 namespace ceras {
 namespace {
 
-bool same_shape(const Tensor& a, const Tensor& b) {
-  return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims);
-}
-
 bool same_type(const Tensor& a, const Tensor& b) {
   return a.storage == b.storage && a.scale == b.scale && a.zero_point == b.zero_point;
 }
@@ -24,56 +20,6 @@ bool is_float(const Tensor& t) { return !t.quantized(); }
 bool is_narrow(const Tensor& t) { return t.quantized() && t.storage != Storage::I32; }
 
 bool is_byte(const Tensor& t) { return t.storage == Storage::I8 || t.storage == Storage::U8; }
-
-// Whether the operator writes element i of the result only after it has read element i.
-bool allows_in_place(const Layer& layer, size_t index) {
-  const Tensor &operand = *layer.operands[index], &out = layer.output();
-  if (operand.data != out.data || bytes_of(operand.storage) < bytes_of(out.storage)) return false;
-  if ((operand.has_gaps() || out.has_gaps()) &&
-      (operand.pitch != out.pitch || operand.row != out.row ||
-       bytes_of(operand.storage) != bytes_of(out.storage)))
-    return false;
-  switch (layer.opcode) {
-    case Opcode::Conv2d:
-    case Opcode::Matmul:
-      return layer.residual != nullptr && index + 1 == layer.operands.size() &&
-             operand.storage == out.storage;
-    case Opcode::Binary:
-      return same_shape(operand, out) && operand.storage == out.storage;
-    case Opcode::Unary:
-    case Opcode::Lookup:
-    case Opcode::ShiftSwish:
-    case Opcode::Softmax:
-    case Opcode::Quantize:
-    case Opcode::Requantize:
-    case Opcode::Reshape:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Whether two tensors share no byte: their ranges are apart, or they are different columns of
-// one wider value.
-bool are_apart(const Tensor& a, const Tensor& b) {
-  if (a.data + a.extent <= b.data || b.data + b.extent <= a.data) return true;
-  const int64_t pitch = a.pitch * bytes_of(a.storage);
-  if (!a.has_gaps() || !b.has_gaps() || pitch != b.pitch * bytes_of(b.storage)) return false;
-  const int64_t column = ((b.data - a.data) % pitch + pitch) % pitch;
-  return a.row * bytes_of(a.storage) <= column && column + b.row * bytes_of(b.storage) <= pitch;
-}
-
-const char* check_overlap(const Layer& layer) {
-  const Tensor& out = layer.output();
-  for (size_t i = 0; i < layer.operands.size(); ++i) {
-    const Tensor& operand = *layer.operands[i];
-    const bool there = layer.opcode == Opcode::Concat ? is_in_its_slice(layer, i)
-                                                      : allows_in_place(layer, i);
-    if (!operand.constant() && !there && !are_apart(operand, out))
-      return "its result overlaps an operand";
-  }
-  return nullptr;
-}
 
 const char* check_requant(const Layer& layer) {
   const Requant& r = layer.requant;
@@ -374,19 +320,6 @@ const char* check_opcode(const Layer& layer) {
 }
 
 }  // namespace
-
-bool is_in_its_slice(const Layer& layer, size_t index) {
-  const Tensor &operand = *layer.operands[index], &out = layer.output();
-  const uint32_t axis = layer.attributes[0];
-  int64_t own[MAX_RANK] = {}, whole[MAX_RANK] = {}, start = 0;
-  strides_of(operand, own);
-  strides_of(out, whole);
-  for (size_t i = 0; i < index; ++i) start += layer.operands[i]->dims[axis] * whole[axis];
-  if (operand.data != out.data + start * bytes_of(out.storage)) return false;
-  for (uint32_t d = 0; d < out.rank; ++d)
-    if (operand.dims[d] > 1 && own[d] != whole[d]) return false;
-  return true;
-}
 
 const char* check_layer(const Layer& layer) {
   const bool linear = layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul;

@@ -80,21 +80,6 @@ struct Loader {
     return model.arena.get() + (4096 - address % 4096) % 4096;
   }
 
-  // Rows `pitch` bytes apart, 0 for a tensor without gaps.
-  static const char* spread(Tensor& tensor, uint64_t pitch) {
-    const int64_t unit = bytes_of(tensor.storage);
-    tensor.row = tensor.rank > 0 ? tensor.dims[tensor.rank - 1] : 1;
-    tensor.pitch = tensor.row;
-    tensor.extent = tensor.bytes;
-    if (pitch == 0) return nullptr;
-    const int64_t rows = tensor.elements / tensor.row, apart = static_cast<int64_t>(pitch);
-    if (rows < 2 || apart % unit != 0 || apart <= tensor.row * unit) return "its pitch is wrong";
-    tensor.pitch = apart / unit;
-    // Below 2^31 rows of a pitch below 2^32.
-    tensor.extent = (rows - 1) * apart + tensor.row * unit;
-    return nullptr;
-  }
-
   // Where the tensor's bytes are; null, or the reason why they are nowhere.
   const char* place(Tensor& tensor, Location location, uint32_t block, uint64_t offset) {
     const uint64_t bytes = static_cast<uint64_t>(tensor.extent);
@@ -161,7 +146,7 @@ struct Loader {
     } else if (table.at<uint32_t>(record + 8) != 0 || tensor.zero_point != 0) {
       return "a float tensor has no scale or zero point";
     }
-    if (const char* reason = spread(tensor, table.at<uint32_t>(record + 20))) return reason;
+    if (const char* reason = lay_rows(tensor, table.at<uint32_t>(record + 20))) return reason;
     return place(tensor, static_cast<Location>(location), table.at<uint32_t>(record + 16),
                  table.at<uint64_t>(record + 24));
   }

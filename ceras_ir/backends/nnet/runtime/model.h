@@ -1,6 +1,7 @@
 // A loaded model: tensors with resolved addresses and layers with the function that runs them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -43,6 +44,10 @@ inline int64_t bytes_of(Storage storage) {
     default:
       return 4;
   }
+}
+
+inline bool same_shape(const Tensor& a, const Tensor& b) {
+  return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims);
 }
 
 // Elements from one index of each dimension to the next.
@@ -156,8 +161,14 @@ struct Model {
   Scratch scratch;
 };
 
+// Give a tensor whose shape is known its rows, `pitch` bytes apart; 0 is without gaps.
+const char* lay_rows(Tensor& tensor, uint64_t pitch);
+
 // Whether operand `index` of a concatenation is already where the result has it.
 bool is_in_its_slice(const Layer& layer, size_t index);
+
+// A result may lie on an operand only where its operator is exact there.
+const char* check_overlap(const Layer& layer);
 
 // Everything that must hold before a layer may run; null, or what does not.
 const char* check_layer(const Layer& layer);
