@@ -16,10 +16,12 @@ from ceras_ir.driver.verification import verify_module
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.samples import save_arrays
+from ceras_ir.transforms import choose_recipe
 from ceras_ir.transforms.equalize_channels import EqualizeChannelsPass
 from ceras_ir.transforms.fuse import FusePass
 from ceras_ir.transforms.quantize import QuantizePass
 from ceras_ir.transforms.recipes import RECIPES
+from ceras_ir.transforms.set_silu import Silu
 from ceras_ir.transforms.split_activation import SplitActivationPass
 
 Floats = npt.NDArray[np.float32]
@@ -81,11 +83,7 @@ def test_recipes_help_uneven_channels(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert "choose-recipe: note: recipe channels-" in capfd.readouterr().err
 
 
-def test_inputs_that_int8_hurts_have_16_bits(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The difference of two large numbers: half a unit of int8 is as much as all that is left."""
-    text = """
+DIFFERENCE = """
 func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
   %w = graph.constant dense<[[1.0, -1.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
   %0 = graph.matmul %x, %w {activation = #graph.function<swish>}
@@ -93,13 +91,40 @@ func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
   func.return %0 : tensor<1x1xf32>
 }
 """
+
+
+def save_large_pairs(path: Path) -> None:
+    """Pairs whose difference is small beside them."""
     random = np.random.default_rng(5)
     left = random.uniform(0, 255, (32, 1))
     data = np.concatenate([left, left - random.uniform(-1, 1, (32, 1))], 1).astype(np.float32)
-    save_arrays(str(tmp_path / "c.npz"), {"input0": data})
+    save_arrays(str(path), {"input0": data})
+
+
+def test_large_networks_are_not_tried(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large: of more than one multiplication. No trial, no table on 16 bits unless it is named."""
+    monkeypatch.setattr(choose_recipe, "LARGE", 1)
+    save_large_pairs(tmp_path / "c.npz")
+    silu: tuple[Silu, ...] = ("auto", "table16")
+    for form in silu:
+        module = parse_text(load_context(), DIFFERENCE, "difference.mlir")
+        QuantizePass(str(tmp_path / "c.npz"), silu=form).apply(load_context(), module)
+        verify_module(module)
+        said = capfd.readouterr().err
+        assert "note: recipe channels-rounding" in said and "untried" in said
+        assert ("tensor<1x1x!quant.uniform<i16" in str(module)) == (form == "table16")
+
+
+def test_inputs_that_int8_hurts_have_16_bits(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The difference of two large numbers: half a unit of int8 is as much as all that is left."""
+    save_large_pairs(tmp_path / "c.npz")
     inputs: list[bool] = []
     for one_shift in (False, True):
-        module = parse_text(load_context(), text, "difference.mlir")
+        module = parse_text(load_context(), DIFFERENCE, "difference.mlir")
         quantize = QuantizePass(str(tmp_path / "c.npz"), one_shift=one_shift)
         quantize.apply(load_context(), module)
         verify_module(module)

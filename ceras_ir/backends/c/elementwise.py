@@ -8,6 +8,7 @@ from ceras_ir.backends.c.arithmetic import SYMBOLS, combine
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.register_tiles import LANES
 from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.strides import broadcast_strides, nest, row_major
 from ceras_ir.backends.c.types import centred_bound, less, value_type, zero_point_of
@@ -100,9 +101,10 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         kernel = layer.kernels.use("lookup")
         layer.line(f"{kernel}({y}, {x}, {name}, {size});")
         return
-    # Tables as the index 0 sees them, so that a stored number is the index.
+    # Tables as the index 0 sees them, so that a stored number is the index. One table for all is
+    # said of a whole vector of elements.
     half = entries // 2
-    starts = np.array(op.channel_rows or [0], np.int32) * entries + half
+    starts = np.array(op.channel_rows or [0] * LANES, np.int32) * entries + half
     first = layer.array("first", starts, "int32_t")
     if value_type(op.input) == "int8_t":
         kernel = layer.kernels.use("lookup_channels")

@@ -28,7 +28,6 @@ NEEDS = {
     "depthwise": ("window",),
     "lookup": ("lookup_lanes",),
     "lookup_channels": ("lookup_lanes",),
-    "lookup_rows": ("lookup_lanes",),
     "sum_window": ("window",),
     "max_window": ("window",),
     "sigmoid_f32": ("exp_f32",),
