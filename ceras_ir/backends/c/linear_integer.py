@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.depthwise_tiled import has_columns, print_depthwise
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.linear_dsp import dsp_linear, fits_dsp
 from ceras_ir.backends.c.linear_loops import print_loops
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.operands import quantized
@@ -55,9 +54,13 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         cast = "(int64_t)" if rescale.type == "int64_t" and op.residual_left_shift else ""
         factor = f" * {1 << op.residual_left_shift}" if op.residual_left_shift else ""
         terms.append(f"{cast}{term}{factor}")
-    if layer.options.dsp and fits_dsp(op, geometry, sums):
-        dsp_linear(layer, op, geometry, sums, rescale, (x, y), terms)
-        return
+    if layer.options.dsp:
+        # Hosts need none of these modules; loading them takes some milliseconds.
+        from ceras_ir.backends.c.linear_dsp import dsp_linear, fits_dsp
+
+        if fits_dsp(op, geometry, sums):
+            dsp_linear(layer, op, geometry, sums, rescale, (x, y), terms)
+            return
     nest = tiled_nest(layer, op, geometry, sums)
     if nest is None and not has_columns(layer, op, geometry, sums, rescale):
         if geometry.depthwise and sums.weight_type != "int32_t":
