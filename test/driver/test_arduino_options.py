@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from conftest import Tool
 
+pytestmark = pytest.mark.slow
+
 COLOUR = Path(__file__).parents[2] / "examples/colour/colour.onnx"
 
 

@@ -8,6 +8,8 @@ from conftest import Tool
 
 from ceras_ir.driver.end_metrics import end_metrics
 
+pytestmark = pytest.mark.slow
+
 NETWORK = """
 func.func @main(%x: tensor<1x4x4x2xf32> {graph.name = "image"})
     -> (tensor<1x3xf32> {graph.name = "scores"}) {

@@ -15,6 +15,8 @@ from onnx_models import Array, random_inputs, run_onnxruntime
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 
+pytestmark = pytest.mark.slow
+
 HALF = 2e-3
 """Relative to the greatest output: every node of float16 rounds to 2^-11, here only the ends do."""
 

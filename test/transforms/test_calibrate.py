@@ -8,6 +8,8 @@ from conftest import Tool
 
 from ceras_ir.samples import save_arrays
 
+pytestmark = pytest.mark.slow
+
 NETWORK = """
 func.func @main(%x: tensor<1x2x3xf32> {graph.name = "image"},
                 %y: tensor<2x3xf32> {graph.name = "gain"}) -> tensor<1x2x3xf32> {

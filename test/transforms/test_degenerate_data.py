@@ -16,6 +16,8 @@ from ceras_ir.samples import save_arrays
 from ceras_ir.transforms.quantize import QuantizePass
 from ceras_ir.transforms.recipes import RECIPES
 
+pytestmark = pytest.mark.slow
+
 NETWORK = """
 !map = tensor<1x4x4x2xf32>
 !weights = tensor<2x3x3x2xf32>

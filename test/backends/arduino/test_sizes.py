@@ -29,6 +29,8 @@ from ceras_ir.driver.stages import (
 )
 from ceras_ir.transforms.encode_weights import EncodingChoice
 
+pytestmark = pytest.mark.slow
+
 BOARD = load_board("uno_r4_wifi")
 ROOMY = replace(BOARD, flash_bytes=4 << 20, sram_bytes=4 << 20)
 SHARED = Path(__file__).parents[4] / "shared/models"

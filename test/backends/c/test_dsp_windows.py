@@ -26,6 +26,8 @@ from ceras_ir.dialects.graph import Conv2dOp, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.network import run
 
+pytestmark = pytest.mark.slow
+
 W, Y, BIAS = UniformType(0.25), UniformType(1.0, -3), UniformType(0.125, storage=i32)
 
 WINOGRAD = [

@@ -47,6 +47,8 @@ from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters import network
 
+pytestmark = pytest.mark.slow
+
 RELU = FunctionAttr(Function.RELU)
 Q = UniformType(0.5)
 TABLE = DenseIntOrFPElementsAttr(

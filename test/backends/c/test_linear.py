@@ -13,6 +13,8 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
+pytestmark = pytest.mark.slow
+
 u8 = IntegerType(8, Signedness.UNSIGNED)
 X86 = platform.machine() in ("x86_64", "AMD64")
 

@@ -27,6 +27,8 @@ from ceras_ir.driver.output_folder import write_artefacts
 from ceras_ir.driver.stages import BuildOptions, read_network
 from ceras_ir.interpreters.network import run
 
+pytestmark = pytest.mark.slow
+
 DIGITS = Path(__file__).parents[3] / "examples/digits"
 
 needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="needs cmake")

@@ -23,6 +23,8 @@ from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
 
+pytestmark = pytest.mark.slow
+
 PRODUCTS = {"neon": "smull", "dotprod": "sdot", "i8mm": "smmla"}
 
 

@@ -30,6 +30,8 @@ from ceras_ir.backends.c.runner import compiler
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
+pytestmark = pytest.mark.slow
+
 u8 = IntegerType(8, Signedness.UNSIGNED)
 OUT = UniformType(1.0)
 

@@ -33,6 +33,8 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Conv2dOp, Function, FunctionAttr
 from ceras_ir.interpreters.network import run
 
+pytestmark = pytest.mark.slow
+
 ROUNDING = 1e-5
 """Of results of two layers, around 1. Direct sums are off by half as much."""
 

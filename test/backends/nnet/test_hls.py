@@ -22,6 +22,8 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.driver.compile import main
 from ceras_ir.driver.output_folder import write_artefacts
 
+pytestmark = pytest.mark.slow
+
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 SOURCES = ("fpga_linear.cpp", "fpga_circuits.cpp", "network.cpp", "top.cpp", "testbench.cpp")

@@ -17,6 +17,8 @@ from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pad, Pool, R
 from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
+pytestmark = pytest.mark.slow
+
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 
 

@@ -28,6 +28,8 @@ from ceras_ir.driver.stages import (
 )
 from ceras_ir.interpreters.network import run
 
+pytestmark = pytest.mark.slow
+
 onnxruntime = pytest.importorskip("onnxruntime")
 
 ROOT = Path(__file__).parents[3]

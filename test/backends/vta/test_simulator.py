@@ -26,6 +26,8 @@ from ceras_ir.backends.vta.micro_ops import encode_micro_ops, micro_ops
 from ceras_ir.backends.vta.simulator import Machine, simulate
 from ceras_ir.diagnostics import InputError
 
+pytestmark = pytest.mark.slow
+
 BYTES = 1 << 16
 UOP_AT = BYTES - 1024
 

@@ -17,6 +17,8 @@ from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.simulator import ORDERS, Machine, simulate
 from ceras_ir.backends.vta.stream import StreamBuilder
 
+pytestmark = pytest.mark.slow
+
 BYTES = 1 << 17
 UOP_BASE = (BYTES - 8192 * 4) // 4
 

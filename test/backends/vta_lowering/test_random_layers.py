@@ -6,6 +6,8 @@ from backends.vta_lowering.layers import BOARD, check_all_levels, random_layer
 
 from ceras_ir.transforms.tile import TilePass
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", range(40))
 def test_auto_schedule(seed: int):

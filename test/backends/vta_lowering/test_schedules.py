@@ -18,6 +18,8 @@ from ceras_ir.dialects.tile import Order
 from ceras_ir.transforms.schedule_tiles import Schedule
 from ceras_ir.transforms.tile import TilePass
 
+pytestmark = pytest.mark.slow
+
 FLOOR = RequantAttr(9, rounding=Rounding.FLOOR)
 
 

@@ -10,6 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.verify import main as verify_main
 
+pytestmark = pytest.mark.slow
+
 SLOW_HOST = {"HOST_MACS_PER_US": 1, "HOST_BYTES_PER_US": 1}
 """Beside such a CPU everything pays on VTA."""
 
