@@ -95,11 +95,10 @@ def input_moments(
     module: ModuleOp,
     samples: Iterable[Mapping[str, Array]],
     layers: Iterable[graph.LinearOperation],
-    products: bool,
 ) -> list[InputMoments]:
-    """The moments of `layers` over `samples`."""
+    """The moments of `layers` over `samples`, with products of inputs."""
     readers: dict[SSAValue, list[InputMoments]] = {}
-    found = [InputMoments(op, products) for op in layers]
+    found = [InputMoments(op, products=True) for op in layers]
     for moments in found:
         readers.setdefault(moments.op.input, []).append(moments)
 

@@ -17,6 +17,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import tensor_type
 from ceras_ir.transforms.recipes import (
     BIAS,
+    LARGE,
     RECIPE,
     RECIPES,
     TRIED,
@@ -34,9 +35,6 @@ CALIBRATE, LEAST = 16, 4
 
 TRIAL = 4_000_000_000
 """About how many multiplications a trial's calibration may take in one pass over its samples."""
-
-LARGE = 1_000_000_000
-"""Multiplications per inference from which trials would take minutes all the same."""
 
 WORTHWHILE = 1.0
 """Decibels from which tables on 16 bits are worth their memory."""

@@ -12,14 +12,13 @@ from xdsl.passes import ModulePass
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.ranges import LAYER, row_exponents
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.recipes import runs
+from ceras_ir.transforms.recipes import LARGE, runs
 
 if TYPE_CHECKING:
     from ceras_ir.analysis.stepwise import Stepwise
 
 SAMPLES, SAMPLES_LARGE = 16, 4
-"""How many samples are kept in memory at most, and of networks of 10^9 multiplications."""
-LARGE = 1_000_000_000
+"""How many samples are kept in memory at most, and of large networks."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,9 @@ TRIED: tuple[str, ...] = ("plain", "channels-rounding", "channels-rounding-bias"
 TRIED_ROWS = ("rows-channels-rounding", "rows-channels-rounding-bias")
 """What it tries besides, for targets that rescale each channel by itself."""
 
+LARGE = 1_000_000_000
+"""Multiplications per inference from which trials, or many samples at once, would take minutes."""
+
 UNTRIED = "channels-rounding"
 """What it takes on networks that are too large to try several."""
 

@@ -40,7 +40,7 @@ class RoundWeightsPass(ModulePass):
         from ceras_ir.transforms.rounded_layers import round_weights
 
         samples = calibration_samples(op, self.calibration, self.samples, "measuring inputs")
-        found = input_moments(op, samples, roundable_layers(main), products=True)
+        found = input_moments(op, samples, roundable_layers(main))
         for moments in progress(found, "rounding weights"):
             round_weights(moments)
             moments.pairs = None
