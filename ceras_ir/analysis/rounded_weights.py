@@ -36,10 +36,21 @@ def nearest(weights: Real, step: Real | float) -> Real:
 
 def compensated(weights: Real, pairs: Real, steps: Real) -> Real:
     """
-    `weights` [groups, outputs, K], of `steps` [groups, outputs, 1], rounded column by column; the
-    error of each, as far as inputs are correlated by `pairs` [groups, K, K], is taken up by the
-    columns that follow.
+    `weights` [groups, outputs, K], of `steps` [groups, outputs, 1], rounded column by column, those
+    of the largest inputs first; the error of each, as far as inputs are correlated by `pairs`
+    [groups, K, K], is taken up by the columns that follow.
     """
+    order = np.argsort(-np.einsum("gii->gi", pairs), axis=1, kind="stable")
+    groups = np.arange(len(order))[:, None, None]
+    sorted_pairs = pairs[groups, order[:, :, None], order[:, None, :]]
+    result = np.empty_like(weights)
+    rounded = _in_order(np.take_along_axis(weights, order[:, None], 2), sorted_pairs, steps)
+    np.put_along_axis(result, np.broadcast_to(order[:, None], result.shape), rounded, 2)
+    return result
+
+
+def _in_order(weights: Real, pairs: Real, steps: Real) -> Real:
+    """The same from the first column to the last."""
     length = weights.shape[2]
     diagonal = np.einsum("gii->gi", pairs)
     mean = diagonal.mean(axis=1)
