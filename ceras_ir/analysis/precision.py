@@ -1,13 +1,14 @@
 """
 How precisely values are kept: `graph.precision` on the operation or argument that makes them.
 
-"i16": the value is stored in 16 bits, 8 without. "f32", on operations only: it stays float.
+"i16": the value is stored in 16 bits, 8 without. "f32", on operations only: it stays float, and
+what reads it quantized reads 8 bits, or 16 of "f32,i16".
 """
 
 from collections.abc import Callable
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.analysis.ranges import (
     attributes_of,
@@ -32,28 +33,40 @@ FINER = WIDE - NARROW - HEADROOM
 """By how much the exponent of a value in 16 bits is below the one that it has in 8."""
 
 
+def _words(attribute: Attribute | None) -> list[str]:
+    return attribute.data.split(",") if isinstance(attribute, StringAttr) else []
+
+
 def stays_float(op: Operation) -> bool:
     """Whether `graph.precision` keeps an operation in float."""
-    return op.attributes.get(PRECISION) == StringAttr(FLOAT)
+    return FLOAT in _words(op.attributes.get(PRECISION))
 
 
 def keep_in_float(op: Operation) -> None:
     """Have an operation, and the function that it ends with if there is one, stay float."""
-    op.attributes[PRECISION] = StringAttr(FLOAT)
+    _set_float(op)
     readers = [use.operation for use in op.results[0].uses]
     if len(readers) == 1 and isinstance(readers[0], graph.UnaryOp):
-        readers[0].attributes[PRECISION] = StringAttr(FLOAT)
+        _set_float(readers[0])
+
+
+def _set_float(op: Operation) -> None:
+    both = f"{FLOAT},{INT16}"
+    op.attributes[PRECISION] = StringAttr(both if width(op.results[0]) == WIDE else FLOAT)
 
 
 def width(value: SSAValue) -> int:
     """In how many bits a value of the float network will be stored."""
-    return WIDE if attributes_of(value).get(PRECISION) == StringAttr(INT16) else NARROW
+    return WIDE if INT16 in _words(attributes_of(value).get(PRECISION)) else NARROW
 
 
 def set_width(value: SSAValue, bits: int) -> None:
     """Have a value stored in 8 or 16 bits."""
-    if width(value) != bits:
-        set_attribute(value, PRECISION, StringAttr(INT16) if bits == WIDE else None)
+    if width(value) == bits:
+        return
+    words = [word for word in _words(attributes_of(value).get(PRECISION)) if word != INT16]
+    words += [INT16] if bits == WIDE else []
+    set_attribute(value, PRECISION, StringAttr(",".join(words)) if words else None)
 
 
 def widen(value: SSAValue) -> None:

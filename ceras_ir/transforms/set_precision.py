@@ -13,7 +13,13 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import input_names, main_function
 from ceras_ir.analysis.precision import WIDE, keep_in_float, widen, width
-from ceras_ir.analysis.quantizable import is_quantized, keeps_scale, quantized_operations
+from ceras_ir.analysis.quantizable import (
+    data_operands,
+    is_quantized,
+    keeps_scale,
+    quantized_operations,
+)
+from ceras_ir.analysis.scale_classes import is_constant
 from ceras_ir.diagnostics import UsageError, node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -26,9 +32,10 @@ class SetPrecisionPass(ModulePass):
     """
     Write `graph.precision`: results of the layers that `int16` names are stored in 16 bits, at a
     scale that holds twice the range seen of them; layers that `float` names are computed in
-    float on the CPU. Both are node names of the model, with `*`, `?` and `[...]` as in file
-    names; `int16` also takes names of inputs. What is moved but not computed, by a maximum
-    pooling or a reshape, keeps its operand's width. Changes no value.
+    float on the CPU; one that both name is read in 16 bits by what is quantized. Both are node
+    names of the model, with `*`, `?` and `[...]` as in file names; `int16` also takes names of
+    inputs. What is moved but not computed, by a maximum pooling or a reshape, keeps its operand's
+    width. Changes no value.
     """
 
     name = "set-precision"
@@ -49,28 +56,33 @@ class SetPrecisionPass(ModulePass):
             if isinstance(o, GraphOperation) and not isinstance(o, graph.ConstantOp)
         ]
         names: dict[Operation, str] = {o: node_name(o) for o in operations}
-        in_float = _matching(names, self.float, "float")
-        for operation in in_float:
+        for operation in _matching(names, self.float, "float"):
             keep_in_float(operation)
-        self._widen(main, names, in_float)
+        self._widen(main, names)
         spread(main)
 
-    def _widen(self, main: FuncOp, names: dict[Operation, str], in_float: list[Operation]) -> None:
+    def _widen(self, main: FuncOp, names: dict[Operation, str]) -> None:
         arguments = dict(zip(main.body.block.args, input_names(main), strict=True))
         known: dict[SSAValue, str] = {o.results[0]: name for o, name in names.items()}
         known |= arguments
         chosen = _matching(known, self.int16, "int16")
-        storable = {*arguments, *(o.results[0] for o in quantized_operations(main))}
+        storable = stored_values(main)
         for pattern in self.int16:
             matched = [v for v in chosen if _names(known[v], pattern)]
-            if both := [v for v in matched if v.owner in in_float]:
-                raise UsageError(f"layer '{known[both[0]]}' is asked for in int16 and in float")
             if not any(v in storable for v in matched):
                 raise UsageError(f"layer '{pattern}' has no quantized form: it stays float")
         for value in chosen:
             # What has 16 bits already has a scale for them.
             if value in storable and width(value) != WIDE:
                 widen(value)
+
+
+def stored_values(main: FuncOp) -> set[SSAValue]:
+    """What has integers: arguments, results of quantized operations, and what those read."""
+    found: set[SSAValue] = set(main.body.block.args)
+    for op in quantized_operations(main):
+        found |= {op.results[0], *(v for v in data_operands(op) if not is_constant(v))}
+    return found
 
 
 def _names(name: str, pattern: str) -> bool:

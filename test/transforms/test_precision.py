@@ -50,7 +50,7 @@ def marked(seed: int) -> ModuleOp:
     main = main_function(module)
     for op in main.body.block.ops:
         if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp):
-            precision = random.choice(["i8", "i16", "i16", "f32"])
+            precision = random.choice(["i8", "i16", "i16", "f32", "f32,i16"])
             if precision != "i8":
                 op.attributes[PRECISION] = StringAttr(str(precision))
     for argument in main.body.block.args:
@@ -145,11 +145,20 @@ def test_no_more_layers_than_the_target_takes(
     assert "90 dB are not reached" in text and "25 dB are not reached" not in text
 
 
+def test_float_layers_are_read_in_16_bits(tmp_path: Path) -> None:
+    module, data = chain(tmp_path, 0.003, 64.0)
+    QuantizePass(data, recipe="plain", int16=("*",), float=("first",)).apply(load_context(), module)
+    ops = list(main_function(module).body.block.ops)
+    (second,) = (op for op in ops if isinstance(op, graph.MatmulOp) and op.is_quantized)
+    assert isinstance(second.input.owner, graph.QuantizeOp)
+    element = graph.quantized_element(second.input)
+    assert element is not None and element.storage.width.data == 16
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--int16", "frist"), "no layer is named 'frist'; did you mean 'first'?"),
-        (("--float", "f*", "--int16", "first"), "'first' is asked for in int16 and in float"),
         (("--mixed", "int16"), "mixed needs data to measure on"),
         (("--budget", "2"), "budget and target-sqnr bound mixed"),
         (("--quantize", "none", "--int16", "first"), "add --quantize int8"),
