@@ -2,7 +2,9 @@
 What quantization does to the end result: float and quantized outputs by the task's own measure.
 
 Outputs of shape [N, classes] are classifications; with labels [N, H, W] an output [N, classes,
-H, W] or [N, H, W, classes] is a segmentation. Anything else a Python function measures.
+H, W] or [N, H, W, classes] is a segmentation. One channel alone tells class 1 from class 0: where
+it is above one half if all of the float network's lie between 0 and 1, as probabilities do, else
+where it is above 0. Anything else a Python function measures.
 """
 
 import sys
@@ -90,13 +92,13 @@ def end_metrics(
         axis = _class_axis(expected, labels)
         if axis is None:
             continue
-        classes = [array.argmax(axis) for array in (expected, actual)]
+        classes = [_classes(array, axis, expected) for array in (expected, actual)]
         agreement = float((classes[0] == classes[1]).mean())
         found.append(Metric(f"{prefix}agreement", None, agreement))
         if labels is None or labels.shape != classes[0].shape:
             continue
         used = True
-        count = expected.shape[axis]
+        count = max(expected.shape[axis], 2)
         if labels.ndim == 1:
             found += _ranked(prefix, expected, actual, labels)
         else:
@@ -107,6 +109,15 @@ def end_metrics(
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in real.items())
         raise InputError(f"labels of shape {list(labels.shape)} fit none of the outputs: {shapes}")
     return found
+
+
+def _classes(scores: Array, axis: int, expected: Array) -> NDArray[np.integer]:
+    """The class of every sample or pixel; `expected` are the float network's scores."""
+    if scores.shape[axis] > 1:
+        return scores.argmax(axis)
+    real = expected.astype(np.float64)
+    bound = 0.5 if real.min(initial=0) >= 0 and real.max(initial=0) <= 1 else 0.0
+    return (scores.squeeze(axis).astype(np.float64) > bound).astype(np.int64)
 
 
 def _class_axis(output: Array, labels: NDArray[np.integer] | None) -> int | None:

@@ -183,3 +183,15 @@ def test_segmentation_metrics() -> None:
     assert found["IoU of class 0"].real == 1 / 2 and found["IoU of class 0"].quantized == 0
     assert found["IoU of class 1"].real == 1 / 2 and found["IoU of class 1"].quantized == 1 / 3
     assert found["agreement"].quantized == 0
+
+
+@pytest.mark.parametrize("bound", [0.5, 0.0])
+def test_segmentation_of_one_channel(bound: float) -> None:
+    """Above one half where scores are probabilities, above zero where they are not."""
+    labels = np.array([[[0, 1], [1, 1]]])
+    real = np.array([[[[0.0, 0.3], [0.7, 1.0]]]], np.float32) - np.float32(0.5 - bound)
+    found = {m.name: m for m in end_metrics({"y": real}, {"y": 2 * bound - real}, labels, None)}
+    # Float predicts [[0, 0], [1, 1]], the other [[1, 1], [0, 0]].
+    assert found["IoU of class 0"].real == 1 / 2 and found["IoU of class 0"].quantized == 0
+    assert found["IoU of class 1"].real == 2 / 3 and found["IoU of class 1"].quantized == 1 / 4
+    assert found["agreement"].quantized == 0
