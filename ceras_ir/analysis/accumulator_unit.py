@@ -1,7 +1,8 @@
 """
 The unit of the sum that a quantized operation rounds, seen from its float form between Q/DQ.
 
-What such an operation adds up before it is rounded are whole multiples of it.
+What such an operation adds up before it is rounded are whole multiples of it; averages over
+partial windows are not, but as far from a tie as the full ones.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ Units = NDArray[np.float64]
 
 def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:
     """
-    Of `op`, whose data operands (and weights) are stored as `types`; None where it has none
-    that is exact: functions, and averages over windows whose size is no power of two.
+    Of `op`, whose data operands (and weights) are stored as `types`; None where it has none:
+    functions, and sums of scales that share no unit.
     """
     scales = [np.array([scale.data for scale in element.scales]) for element in types]
     match op:
@@ -34,9 +35,7 @@ def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:
         case graph.BinaryOp() if op.function in (graph.Binary.ADD, graph.Binary.SUB):
             return np.minimum(scales[0], scales[1]) if only_shifts(types) else None
         case graph.Pool2dOp() if op.function is graph.Pool.AVERAGE:
-            size = prod(op.kernel.get_values())
-            whole = size.bit_count() == 1 and not any(op.padding.get_values())
-            return scales[0] / size if whole else None
+            return scales[0] / prod(op.kernel.get_values())
         case graph.RequantizeOp() | graph.DequantizeOp():
             return scales[0]
         case _:

@@ -12,6 +12,12 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 
+HALF_EVEN = "graph.half_even"
+"""
+Attribute of a quantization whose ties go to even, in a network that says where its ties go; without
+it those between powers of two go up.
+"""
+
 
 def only_moves(op: GraphOperation) -> bool:
     """Whether elements are moved, or the greatest taken; what puts others around is apart."""

@@ -10,9 +10,11 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import is_side_effect_free
 
 from ceras_ir.analysis.network import main_function
+from ceras_ir.analysis.qdq import HALF_EVEN, only_shifts
 from ceras_ir.analysis.ranges import drop_statistics
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class FoldQdqPass(ModulePass):
     multiplier, shift, zero point and, for an activation that clips, clamp range; other
     functions become tables. `quantize(dequantize(x))` is `x`, or `graph.requantize`.
 
-    A float result that anybody else reads, or that is quantized in two ways, stays float.
+    A float result that anybody else reads, or that is quantized in two ways, stays float; so does
+    one whose `graph.half_even` quantization the operation on integers would not do.
     Run `make-signed`, `sink-dequantize` and `hoist-quantize` before: this looks at neighbours
     only. Off by at most one unit of the result against the float operations (see
     `qdq_forms`); exact for the identity.
@@ -51,6 +54,8 @@ class FoldQdqPass(ModulePass):
             new = qdq_form(source, target)
             if new is None or (new := fitted(new)) is None:
                 continue
+            if HALF_EVEN in quantize.attributes and _takes_ties_up(new[-1]):
+                continue
             drop_statistics(source)
             for made in new:
                 if not isinstance(made, graph.ConstantOp):
@@ -63,7 +68,19 @@ class FoldQdqPass(ModulePass):
                     quantize.result.type
                 ):
                     reader.result.replace_all_uses_with(new[-1].output)
+        for left in block.ops:
+            left.attributes.pop(HALF_EVEN, None)
         erase_dead(block)
+
+
+def _takes_ties_up(op: GraphOperation) -> bool:
+    """Whether ties of a rescaling by shifts go up, other than in a product, which always does."""
+    requant = op.properties.get("requant")
+    if isinstance(op, graph.LinearOperation) or not isinstance(requant, RequantAttr):
+        return False
+    values = (*op.operands, *op.results)
+    elements = [e for e in (graph.quantized_element(v) for v in values) if e is not None]
+    return only_shifts(elements) and requant.mode is Rounding.HALF_UP and requant.shift.data > 0
 
 
 def _only_quantized(quantize: graph.QuantizeOp) -> bool:

@@ -45,6 +45,7 @@ class HoistQuantize(RewritePattern):
         above = [graph.QuantizeOp(value, element) for value in move.operands]
         for quantize in above:
             quantize.location = op.location
+            quantize.attributes |= op.attributes
         stored = [quantize.result for quantize in above]
         if isinstance(move, graph.PadOp):
             # The number around is quantized as it would be in place.

@@ -9,8 +9,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.onnx.functions import FLOAT
 from ceras_ir.backends.onnx.model_builder import Array, Attribute, ModelBuilder, tensor_kind
-from ceras_ir.backends.onnx.rules import tie_breaker
-from ceras_ir.backends.onnx.values import FEATURES, Order, Values, per_channel, unchanged
+from ceras_ir.backends.onnx.ties import tie_constants
+from ceras_ir.backends.onnx.values import FEATURES, Order, Values, broadcast, unchanged
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Coordinates, Pad, Resize
@@ -76,13 +76,11 @@ class Movement:
             self.values.define(value, tensor, order)
             return
         assert isinstance(value.owner, Operation)
-        if self.exact and (breaker := tie_breaker(value.owner)) is not None:
-            x, name = tensor, f"{node_name(value.owner)}/half_up"
-            if breaker.size > 1:
-                breaker = per_channel(breaker, order)
-            inputs = [x, self.builder.constant(breaker, name)]
+        for operator, constant in tie_constants(value.owner) if self.exact else ():
+            name = f"{node_name(value.owner)}/half_up"
+            inputs = [tensor, self.builder.constant(broadcast(constant, order), name)]
             shape = self.values.shape(value, order)
-            tensor = self.builder.node("Add", inputs, name, FLOAT, shape)
+            tensor = self.builder.node(operator, inputs, name, FLOAT, shape)
         self.values.quantize(value, tensor, order)
 
     def _node(
@@ -153,7 +151,7 @@ class Movement:
         for axis, d in enumerate(order):
             between = op.interior.get_values()[d]
             if between:
-                x = self._spread(x, node_name(op), dtype, shape, (axis, between), filler)
+                x = self._spread(op, x, dtype, shape, (axis, between), filler)
         low, high = ([v.get_values()[d] for d in order] for v in (op.low, op.high))
         inputs = [x, self.builder.integers([*low, *high], "pads")]
         if op.function is Pad.CONSTANT:
@@ -164,8 +162,8 @@ class Movement:
 
     def _spread(
         self,
+        op: graph.PadOp,
         x: str,
-        name: str,
         dtype: np.dtype[np.generic],
         shape: list[int],
         where: tuple[int, int],
@@ -176,25 +174,28 @@ class Movement:
         is padded and laid flat again, and what follows the last is cut off. Updates `shape`.
         """
         axis, between = where
-        extent, name = shape[axis], f"{name}/spread"
+        extent, name = shape[axis], f"{node_name(op)}/spread"
+        element = graph.quantized_element(op.input)
+
+        def step(operator: str, inputs: Sequence[str], extents: Sequence[int]) -> str:
+            made = self.builder.node(operator, inputs, name, dtype, extents)
+            if element is None:
+                return made
+            # Quantizers write every node so; ONNX Runtime refuses opset 21 where it must add them.
+            return self.values.stored_between(made, name, element, unchanged(op.input), extents)
+
         apart = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
-        x = self.builder.node(
-            "Reshape", [x, self.builder.integers(apart, "shape")], name, dtype, apart
-        )
+        x = step("Reshape", [x, self.builder.integers(apart, "shape")], apart)
         apart[axis + 1] += between
         pads = [0] * (2 * len(apart))
         pads[len(apart) + axis + 1] = between
-        x = self.builder.node(
-            "Pad", [x, self.builder.integers(pads, "pads"), filler], name, dtype, apart
-        )
+        x = step("Pad", [x, self.builder.integers(pads, "pads"), filler], apart)
         shape[axis] = extent * (between + 1)
-        x = self.builder.node(
-            "Reshape", [x, self.builder.integers(shape, "shape")], name, dtype, shape
-        )
+        x = step("Reshape", [x, self.builder.integers(shape, "shape")], shape)
         shape[axis] -= between
         lists = (("starts", 0), ("ends", shape[axis]), ("axes", axis))
         ends = [self.builder.integers([value], what) for what, value in lists]
-        return self.builder.node("Slice", [x, *ends], name, dtype, shape)
+        return step("Slice", [x, *ends], shape)
 
     def _resize(self, op: graph.ResizeOp) -> None:
         x = self.values.get(op.input, FEATURES)

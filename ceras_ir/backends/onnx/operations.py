@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.onnx.functions import FLOAT, add_clamp, add_clip, add_function
 from ceras_ir.backends.onnx.model_builder import Attribute
 from ceras_ir.backends.onnx.movement import Movement
-from ceras_ir.backends.onnx.values import FEATURES, Order, per_channel, unchanged
+from ceras_ir.backends.onnx.values import FEATURES, Order, broadcast, unchanged
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, Reduce
@@ -56,8 +56,7 @@ class Operations(Movement):
                 order = self._order(op.input)
                 self.values.quantize(op.result, self.values.get(op.input, order), order)
             case graph.DequantizeOp():
-                order = self._order(op.input)
-                self.values.define(op.result, self.values.get(op.input, order), order)
+                self.values.dequantize(op.result, op.input)
             case graph.Conv2dOp() | graph.MatmulOp():
                 self._linear(op)
             case graph.Pool2dOp():
@@ -129,7 +128,7 @@ class Operations(Movement):
         """Channels times powers of two; nothing where all of these are 1."""
         if not any(exponents):
             return x
-        factors = per_channel(np.exp2(np.array(exponents, np.float32)), order)
+        factors = broadcast(np.exp2(np.array(exponents, np.float32)), order)
         inputs = [x, self.builder.constant(factors, name)]
         return self.builder.node("Mul", inputs, name, FLOAT, shape)
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from ceras_ir.analysis.accumulator_unit import accumulator_units
 from ceras_ir.analysis.fixed_point import fixed_point
 from ceras_ir.analysis.qdq import exponent_of, only_shifts
 from ceras_ir.analysis.quantized_constants import lookup_table
@@ -84,21 +82,6 @@ def rounds_otherwise(op: Operation) -> bool:
         if op.function is not graph.Binary.MUL and all(np.frexp(s)[0] == 0.5 for s in sides):
             chosen = Rounding.HALF_UP
     return requant.mode is not chosen
-
-
-def tie_breaker(op: Operation) -> NDArray[np.float32] | None:
-    """
-    What added to the sum of `op` takes its ties up, where QuantizeLinear takes them to even: a
-    quarter of the sum's unit. None where `op` has no ties, or does not round half up.
-    """
-    requant = _requant(op)
-    if requant is None or requant.mode is not Rounding.HALF_UP or not requant.shift.data:
-        return None
-    units = accumulator_units(op, _elements(op)[:2])
-    if units is None:
-        return None
-    quarters = (units / 4).astype(np.float32)
-    return quarters if bool((quarters != quarters[0]).any()) else quarters[0].reshape(())
 
 
 def _table_reason(op: graph.LookupOp) -> str | None:

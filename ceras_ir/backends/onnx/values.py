@@ -39,10 +39,13 @@ def unchanged(value: SSAValue) -> Order:
     return tuple(range(len(graph.shape_of(value))))
 
 
-def per_channel(vector: NDArray[np.float32], order: Order) -> NDArray[np.float32]:
-    """One number per channel, the value's last dimension, so that it broadcasts in `order`."""
-    after = len(order) - 1 - order.index(len(order) - 1)
-    return vector.reshape(-1, *(1,) * after)
+def broadcast(numbers: NDArray[np.float32], order: Order) -> NDArray[np.float32]:
+    """What broadcasts to a value, so that it does so in `order`, without leading ones."""
+    if not numbers.ndim:
+        return numbers
+    numbers = numbers.reshape((1,) * (len(order) - numbers.ndim) + numbers.shape).transpose(order)
+    leading = next((i for i, extent in enumerate(numbers.shape) if extent > 1), numbers.ndim - 1)
+    return numbers.reshape(numbers.shape[leading:])
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Values:
         self.builder = builder
         self.placed: dict[tuple[SSAValue, Side], Placed] = {}
         self.arranged: dict[tuple[SSAValue, Side, Order], str] = {}
+        self.dequantized: dict[SSAValue, tuple[SSAValue, Order]] = {}
 
     def define(self, value: SSAValue, tensor: str, order: Order, side: Side = "real") -> None:
         """`tensor` holds `value`."""
@@ -69,19 +73,26 @@ class Values:
         """`real` holds the numbers that the quantized `value` rounds."""
         element = graph.quantized_element(value)
         assert element is not None
-        tensor = self.builder.node(
-            "QuantizeLinear",
-            [real, *self._scale(element)],
-            f"{name_of(value)}/quantize",
-            graph.numpy_dtype(element),
-            self.shape(value, order),
-            attributes=_axis(element, order),
-            since=_since(element),
-        )
-        self.define(value, tensor, order, "stored")
+        name, shape = name_of(value), self.shape(value, order)
+        self.define(value, self._quantized(real, name, element, order, shape), order, "stored")
+
+    def stored_between(
+        self, real: str, name: str, element: UniformType, order: Order, shape: Sequence[int]
+    ) -> str:
+        """`real`, which has only moved what is stored as `element`, through Q and DQ."""
+        stored = self._quantized(real, name, element, order, shape)
+        return self._dequantized(stored, name, element, order, shape)
+
+    def dequantize(self, value: SSAValue, source: SSAValue) -> None:
+        """`value` has the real numbers of the quantized `source`."""
+        self.dequantized[value] = source, unchanged(value)
 
     def alias(self, value: SSAValue, source: SSAValue, permutation: Sequence[int]) -> None:
         """Dimension i of `value` is dimension `permutation[i]` of `source`."""
+        if source in self.dequantized:
+            quantized, order = self.dequantized[source]
+            self.dequantized[value] = quantized, tuple(order[d] for d in permutation)
+            return
         side: Side = "real" if graph.quantized_element(source) is None else "stored"
         placed = self.placed[source, side]
         order = tuple(permutation.index(d) for d in placed.order)
@@ -91,11 +102,18 @@ class Values:
         """The order that `value` is in; None for a constant, which takes any."""
         if isinstance(value.owner, graph.ConstantOp):
             return None
+        if value in self.dequantized:
+            source, order = self.dequantized[value]
+            stored = self.order(source)
+            return None if stored is None else tuple(order.index(d) for d in stored)
         side: Side = "real" if graph.quantized_element(value) is None else "stored"
         return self.placed[value, side].order
 
     def get(self, value: SSAValue, order: Order, side: Side = "real") -> str:
         """The tensor that holds `value` in `order`."""
+        if value in self.dequantized:
+            source, own = self.dequantized[value]
+            return self.get(source, tuple(own[d] for d in order))
         element = graph.quantized_element(value)
         if element is None:
             side = "real"
@@ -104,7 +122,8 @@ class Values:
             if element is not None and side == "real":
                 # Of a quantized value integers are moved, so that Q and DQ stay neighbours.
                 stored = self.get(value, order, "stored")
-                self.arranged[key] = self._dequantized(stored, value, element, order)
+                name, shape = name_of(value), self.shape(value, order)
+                self.arranged[key] = self._dequantized(stored, name, element, order, shape)
             elif isinstance(value.owner, graph.ConstantOp):
                 array = value.owner.array().transpose(order)
                 self.arranged[key] = self.builder.constant(array, name_of(value))
@@ -125,13 +144,28 @@ class Values:
             attributes={"perm": [placed.order.index(d) for d in order]},
         )
 
-    def _dequantized(self, stored: str, value: SSAValue, element: UniformType, order: Order) -> str:
+    def _quantized(
+        self, real: str, name: str, element: UniformType, order: Order, shape: Sequence[int]
+    ) -> str:
+        return self.builder.node(
+            "QuantizeLinear",
+            [real, *self._scale(element)],
+            f"{name}/quantize",
+            graph.numpy_dtype(element),
+            shape,
+            attributes=_axis(element, order),
+            since=_since(element),
+        )
+
+    def _dequantized(
+        self, stored: str, name: str, element: UniformType, order: Order, shape: Sequence[int]
+    ) -> str:
         return self.builder.node(
             "DequantizeLinear",
             [stored, *self._scale(element)],
-            f"{name_of(value)}/dequantize",
+            f"{name}/dequantize",
             np.dtype(np.float32),
-            self.shape(value, order),
+            shape,
             attributes=_axis(element, order),
             since=_since(element),
         )

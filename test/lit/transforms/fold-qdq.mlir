@@ -99,3 +99,20 @@ func.func @main(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<3x4x!qua
 
 // CHECK-LABEL: func.func @main
 // CHECK: graph.matmul %{{.*}}, %{{.*}} : (tensor<2x4xf32>, tensor<3x4xf32>) -> tensor<2x3xf32>
+
+// -----
+
+// A shift would take ties up, this quantization takes them to even: the sum stays float.
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.25>>, %y: tensor<4x!quant.uniform<i8:f32, 0.5>>) -> (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.25>>) {
+  %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4xf32>
+  %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
+  %s = graph.binary "add" %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %t = graph.binary "sub" %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %q = graph.quantize %s {graph.half_even} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  %r = graph.quantize %t {graph.half_even} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+  func.return %q, %r : tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.25>>
+}
+// CHECK-LABEL: func.func @main
+// CHECK: %[[S:.*]] = graph.binary "add" {{.*}} -> tensor<4xf32>
+// CHECK: graph.quantize %[[S]] :
+// CHECK: graph.binary "sub" {{.*}} -> tensor<4x!quant.uniform<i8:f32, 0.25>>
