@@ -278,4 +278,10 @@ def print_table(
         for name, value in totals.items()
         if isinstance(value, int | float)
     )
+    if isa(chosen := content.get("quantization"), dict[str, object]):
+        lines.append(
+            f"quantized by recipe {chosen['recipe']}: {chosen['requantizations_before']} "
+            "requantizations at run time before scales were aligned, "
+            f"{chosen['requantizations_after']} after"
+        )
     print("\n".join([*lines, f"total: {words}"]))

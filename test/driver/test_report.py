@@ -35,3 +35,14 @@ def test_long_names_go_on_in_the_next_line(capsys: pytest.CaptureFixture[str]) -
     assert lines[2].split() == ["a" * 40, "conv2d", "cpu", "1"]
     assert lines[3:5] == ["bbb", "c" + " " * 41 + lines[2][42:]]
     assert lines[1].endswith("MACs  bytes") and len(lines[1]) == len(lines[2])
+
+
+def test_requantizations_before_and_after_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    content = report([layer("a", None)], 1, {"peak_bytes": 1})
+    counts = {"requantizations_before": 3, "requantizations_after": 1}
+    content["quantization"] = {"recipe": "bias", "silu": "table", **counts}
+    print_table([layer("a", None)], content, "c")
+    assert (
+        "quantized by recipe bias: 3 requantizations at run time before scales were aligned, 1 "
+        "after" in capsys.readouterr().out
+    )
