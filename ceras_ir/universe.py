@@ -43,6 +43,7 @@ PASSES: tuple[str, ...] = (
     "expand-tiles",
     "explain",
     "fit-functions",
+    "fit-inputs",
     "fold-batch-norm",
     "fold-dequantized-constants",
     "fold-packing",

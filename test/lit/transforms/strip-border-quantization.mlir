@@ -37,3 +37,23 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %3 = graph.dequantize %1 : (tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4xf32>
   func.return %2, %3 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// An input that fit-inputs divides by 1/4: the same integers in steps a quarter as long, by weights in
+// steps four times as long. What only moves elements is of the input's type.
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME:    %[[X:.*]]: tensor<2x1x!quant.uniform<i8:f32, 0.125:3>>)
+// CHECK-NOT:     graph.binary
+// CHECK:         %[[M:.*]] = graph.reshape %[[X]] : {{.*}} -> tensor<1x2x!quant.uniform<i8:f32, 0.125:3>>
+// CHECK:         %[[W:.*]] = graph.constant dense<{{.*}}> : {{.*}} tensor<1x2x!quant.uniform<i8:f32, 1.0>>
+// CHECK:         graph.matmul %[[M]], %[[W]]
+func.func @main(%x: tensor<2x1xf32>) -> tensor<1x1x!quant.uniform<i8:f32, 1.0>> {
+  %c = graph.constant dense<4.0> : tensor<f32> : tensor<f32>
+  %0 = graph.binary "mul" %x, %c {graph.precision = "f32"} : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
+  %1 = graph.quantize %0 : (tensor<2x1xf32>) -> tensor<2x1x!quant.uniform<i8:f32, 0.5:3>>
+  %2 = graph.reshape %1 : (tensor<2x1x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5:3>>
+  %w = graph.constant dense<[[1, 2]]> : tensor<1x2xi8> : tensor<1x2x!quant.uniform<i8:f32, 0.25>>
+  %3 = graph.matmul %2, %w {requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x2x!quant.uniform<i8:f32, 0.5:3>>, tensor<1x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<1x1x!quant.uniform<i8:f32, 1.0>>
+  func.return %3 : tensor<1x1x!quant.uniform<i8:f32, 1.0>>
+}
