@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.driver.context import load_context
 from ceras_ir.driver.parsing import parse_text
@@ -48,6 +50,11 @@ func.func @main(%x: tensor<1x4x5x2xf32> {graph.name = "x"}) -> tensor<1x2x3x3xf3
 """
 
 
+def results(module: ModuleOp, samples: NDArray[np.float32]) -> NDArray[np.float64]:
+    found = [next(iter(run(module, {"x": sample}).values())) for sample in samples]
+    return np.stack([array.astype(np.float64) for array in found])
+
+
 def test_layers_compute_the_same(tmp_path: Path) -> None:
     """Padding is zero before and after; weights are multiplied by what inputs are divided by."""
     x = RNG.integers(-100, 30, (4, 1, 4, 5, 2)).astype(np.float32) * np.float32(0.3)
@@ -55,9 +62,8 @@ def test_layers_compute_the_same(tmp_path: Path) -> None:
     weights = RNG.normal(size=(3, 3, 3, 2)).astype(np.float32)
     text = CONVOLUTION.replace("WEIGHTS", str(weights.tolist()))
     module = parse_text(load_context(), text, "text")
-    before = [next(iter(run(module, {"x": sample}).values())) for sample in x]
+    before = results(module, x)
     FitInputsPass(str(tmp_path / "c.npz")).apply(load_context(), module)
     module.verify()
     assert "graph.binary" in str(module)
-    after = [next(iter(run(module, {"x": sample}).values())) for sample in x]
-    np.testing.assert_allclose(np.stack(after), np.stack(before), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(results(module, x), before, rtol=1e-5, atol=1e-4)
