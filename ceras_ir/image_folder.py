@@ -8,7 +8,7 @@ for a folder.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.artefacts import TensorInfo
 from ceras_ir.diagnostics import InputError, UsageError
+from ceras_ir.driver.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -78,7 +79,8 @@ class ImageOptions:
             case "fit":
                 return replace(self, fit=text)
             case _:
-                raise UsageError(f"unknown image option '{key}'")
+                known = [field.name for field in fields(self)]
+                raise UsageError(f"unknown image option '{key}'{did_you_mean(key, known)}")
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -9,6 +9,7 @@ every array's size is checked by numpy against the bytes that are there.
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import IO, TypeAlias
 
@@ -63,6 +64,8 @@ def load_arrays(path: str) -> dict[str, Array]:
         raise InputError(f"cannot read: {error.strerror or 'not an .npz file'}", path) from None
     except (ValueError, EOFError, zipfile.BadZipFile, KeyError, MemoryError) as error:
         reason = str(error).splitlines()[0] if str(error) else "damaged"
+        if "pickle" in reason:
+            reason = "it holds Python objects, which are not loaded: they could run anything"
         raise InputError(f"not a readable .npz file: {reason}", path) from None
 
 
@@ -80,7 +83,8 @@ def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples
     for tensor in inputs:
         name, shape = tensor.name, tensor.shape
         if name not in arrays:
-            raise InputError(f"no array for input '{name}'; found {', '.join(arrays)}", path)
+            found = ", ".join(arrays) or "none"
+            raise InputError(f"no array for input '{name}'; found {found}", path)
         array = arrays[name]
         if array.shape == shape:
             result[name], batched = array[None], False
@@ -135,9 +139,15 @@ def as_declared(arrays: Mapping[str, Array], outputs: Sequence[TensorInfo]) -> d
 
 def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
     """Write an `.npz` file, completely or not at all."""
-    destination = Path(path)
+    destination = Path(path).resolve()
     temporary = destination.with_name(f".{destination.name}.partial")
     try:
+        if destination.exists() and not destination.is_file():
+            # Pipes and devices cannot be renamed onto, nor archives written to them piece by piece.
+            buffer = BytesIO()
+            _write(buffer, arrays)
+            destination.write_bytes(buffer.getvalue())
+            return
         with open(temporary, "wb") as stream:
             _write(stream, arrays)
         temporary.replace(destination)

@@ -73,9 +73,11 @@ def _compare(argv: Sequence[str]) -> int:
     from ceras_ir.driver.compare_table import print_table
     from ceras_ir.driver.compare_variants import Task
     from ceras_ir.driver.end_metrics import load_hook, load_labels
-    from ceras_ir.driver.output_file import open_output
+    from ceras_ir.driver.output_file import open_output, refuse_overwriting
     from ceras_ir.samples import load_samples
 
+    read = arguments.model, arguments.other, arguments.inputs, arguments.labels
+    refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))
     hook = None if arguments.metric is None else load_hook(arguments.metric)
     module = _read(arguments, arguments.model)
     everything = load_samples(arguments.inputs, module)

@@ -6,9 +6,12 @@ From exceptions to what a user reads: `FILE:LINE:COL: error: ...` and an exit st
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FrameType
+from typing import NoReturn
 
 from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from xdsl.ir import Operation
@@ -120,10 +123,17 @@ def report(lines: Sequence[str]) -> None:
         print(f"... and {more} more lines", file=sys.stderr)
 
 
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """Leave as an exception does, so that what is half written goes; say nothing."""
+    raise SystemExit(128 + number)
+
+
 def run_tool(
     tool: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
 ) -> int:
     """Run `main` on `argv` (default: the command line's) and return its exit status."""
+    if argv is None:
+        signal.signal(signal.SIGTERM, _end)
     try:
         status = main(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()

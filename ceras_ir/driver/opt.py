@@ -20,7 +20,7 @@ from ceras_ir.driver.argv import OptArguments, make_parser, parse_arguments, plu
 from ceras_ir.driver.context import load_context, load_universe
 from ceras_ir.driver.diagnostics import report, run_tool
 from ceras_ir.driver.instrumentation import PassRunner
-from ceras_ir.driver.output_file import open_output
+from ceras_ir.driver.output_file import open_output, refuse_overwriting
 from ceras_ir.driver.parsing import display_name, is_model, load_module, parse_text, read_text
 from ceras_ir.driver.pipeline_text import build_pipeline, find_pass
 from ceras_ir.driver.plugins import load_plugins
@@ -123,6 +123,9 @@ class _Session:
         """Process all parts of the input and return the exit status."""
         status = 0
         errors = list[str]()
+        if is_model(self.arguments.input):
+            # Text may be rewritten in place; a trained network does not come back.
+            refuse_overwriting(self.arguments.output, self.arguments.input)
         try:
             with open_output(self.arguments.output) as stream:
                 for index, text in enumerate(self._parts()):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ceras_ir.diagnostics import InputError, UsageError
 from ceras_ir.driver.diagnostics import run_tool
 from ceras_ir.driver.options import EXIT_STATUS, add_build_options, add_target, build_options
+from ceras_ir.driver.output_file import refuse_overwriting
 from ceras_ir.driver.tool_parser import ToolParser
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def _run(argv: Sequence[str]) -> int:
     needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs", "--outputs": "outputs"}
     if missing := [k for k, v in needed.items() if getattr(arguments, v) is None]:
         parser.error(f"the following arguments are required: {', '.join(missing)}")
+    read = arguments.model, arguments.inputs, *(arguments.calibrate or ())
+    refuse_overwriting(arguments.outputs, *read)
     path = Path(arguments.model)
     if arguments.vta_runner is not None and not (path.is_dir() or arguments.target == "vta"):
         raise UsageError("--vta-runner needs --target vta or a folder compiled for it")

@@ -35,6 +35,13 @@ class ToolParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            near = did_you_mean(str(value), known)
+            message = f"invalid choice: '{value}'{near} (choose from {', '.join(known)})"
+            raise argparse.ArgumentError(action, message)
+
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
         """
         `argv` read.

@@ -1,0 +1,110 @@
+"""Output files are complete or as they were: full disks, signals, inputs named as outputs."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ceras_ir.driver.compare_tool import main as compare
+from ceras_ir.driver.opt import main as opt
+from ceras_ir.driver.run import main as run
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A copy of the network, which a mistake could destroy."""
+    (tmp_path / "m.onnx").write_bytes((DIGITS / "digits.onnx").read_bytes())
+    return tmp_path / "m.onnx"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    with np.load(DIGITS / "digits_calibration.npz") as arrays:
+        np.savez(tmp_path / "d.npz", image=arrays["image"][:2])
+    return tmp_path / "d.npz"
+
+
+def test_what_is_read_is_not_overwritten(model: Path, data: Path, capsys: Captured) -> None:
+    before = model.read_bytes(), data.read_bytes()
+    commands = (
+        (opt, [model, "--fuse", "-o", model]),
+        (run, [model, "--inputs", data, "--outputs", data]),
+        (run, [model, "--inputs", data, "--outputs", model]),
+        (compare, [model, "--calibrate", data, "--inputs", data, "--html", data]),
+        (compare, [model, "--calibrate", f"x.npz,{data}", "--inputs", data, "--html", data]),
+    )
+    for command, arguments in commands:
+        assert command([str(a) for a in arguments]) == 2
+        assert "is read, and would be overwritten" in capsys.readouterr().err
+    assert (model.read_bytes(), data.read_bytes()) == before
+
+
+def test_text_may_be_rewritten_in_place(model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "m.mlir"
+    assert opt([str(model), "-o", str(text)]) == 0
+    assert opt([str(text), "--fuse", "-o", str(text)]) == 0
+    assert "graph.conv2d" in text.read_text()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_full_disk(model: Path, data: Path, capsys: Captured) -> None:
+    commands = (
+        (opt, [model, "-o", "/dev/full"]),
+        (opt, [model, "-t", "onnx", "-o", "/dev/full"]),
+        (run, [model, "--inputs", data, "--outputs", "/dev/full"]),
+    )
+    for command, arguments in commands:
+        assert command([str(a) for a in arguments]) == 1
+        assert (
+            capsys.readouterr().err == "/dev/full: error: cannot write: No space left on device\n"
+        )
+
+
+def test_devices_stay_devices(model: Path, data: Path) -> None:
+    assert run([str(model), "--inputs", str(data), "--outputs", os.devnull]) == 0
+    assert Path(os.devnull).is_char_device()
+
+
+def test_results_go_through_links(model: Path, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.npz").symlink_to(tmp_path / "target.npz")
+    assert run([str(model), "--inputs", str(data), "--outputs", str(tmp_path / "link.npz")]) == 0
+    assert (tmp_path / "link.npz").is_symlink() and (tmp_path / "target.npz").is_file()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_leave_nothing(number: int, status: int, tmp_path: Path) -> None:
+    command = [Path(sys.executable).with_name("ceras-opt"), "-", "-o", "out.mlir"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as process:
+        for _ in range(1000):
+            # It has opened its output and waits for its input.
+            if list(tmp_path.iterdir()):
+                break
+            time.sleep(0.02)
+        process.send_signal(number)
+        _, errors = process.communicate()
+    assert process.returncode == status
+    assert errors.decode() == ("ceras-opt: interrupted\n" if status == 130 else "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_objects_are_not_loaded(model: Path, data: Path, capsys: Captured) -> None:
+    np.savez(data, image=np.array([Path], dtype=object))
+    assert compare([str(model), "--inputs", str(data)]) == 1
+    assert "Python objects, which are not loaded" in capsys.readouterr().err
+
+
+def test_mistyped_values_have_suggestions(model: Path, data: Path, capsys: Captured) -> None:
+    assert compare([str(model), "--inputs", str(data), "--silu", "tabel"]) == 2
+    assert "invalid choice: 'tabel'; did you mean 'table'? (choose from" in capsys.readouterr().err
+    assert opt([str(model), f"--calibrate=calibration={data.parent}?men=0.5"]) == 2
+    assert "unknown image option 'men'; did you mean 'mean'?" in capsys.readouterr().err
