@@ -1,13 +1,14 @@
 """
 Where a quantized network loses precision: its layers beside the same layers in float.
 
-Both networks carry `graph.layer = N` on their operations. Errors are measured twice: of what
-really arrives (accumulated), and of one operation alone, fed with the float network's values
-rounded to its operands' types (isolated). Where one function alone reads a value, what lies beyond
-its flat ends is cut off before: no one sees it. Nothing of a sample is kept.
+Both networks carry `graph.layer = N` on their operations. Errors are measured of what really
+arrives (accumulated); of one operation alone, fed with the float network's values rounded to its
+operands' types (isolated); and what of the latter gets to the outputs when all that follows is
+float (reaching). Where one function alone reads a value, what lies beyond its flat ends is cut
+off before: no one sees it. Nothing of a sample is kept.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -21,11 +22,13 @@ from ceras_ir.analysis.function_forms import trimmed
 from ceras_ir.analysis.network import input_names, main_function
 from ceras_ir.analysis.quantizable import is_alias
 from ceras_ir.analysis.ranges import LAYER, interval
+from ceras_ir.analysis.sensitivity import SensitivityMeter
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.interpreters.integer import dequantize, quantize
 from ceras_ir.interpreters.network import network_functions, run
+from ceras_ir.progress import progress
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -56,6 +59,10 @@ class LayerNoise:
     signal: float = 0.0
     accumulated: float = 0.0
     isolated: float = 0.0
+    reaching: float = 0.0
+    """Of the isolated error, power at the outputs over that of the signal there; a mean."""
+    share: float | None = None
+    """Of what reaches the outputs from all layers, if that was measured."""
     clipped: int = 0
     elements: int = 0
     edges: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -202,6 +209,27 @@ class NoiseMeter:
                 real = trimmed(self.values[number], floats[number].astype(np.float32, copy=False))
                 layer.see(real, self.ranges[number], self.factors.get(number, np.float32(1)))
             yield expected, actual
+
+    def measure_reach(self, samples: Sequence[Mapping[str, Array]]) -> None:
+        """See what of the error of every layer alone gets to the outputs of the float network."""
+        meter = SensitivityMeter(self.reference)
+        quantized = [
+            (op, number)
+            for op in main_function(self.quantized).body.block.ops
+            if (number := layer_of(op)) is not None and number in self.layers
+        ]
+        for sample in samples:
+            with np.errstate(all="ignore"):
+                known = meter.forward(sample)
+                floats = {number: known[value] for number, value in self.values.items()}
+                for op, number in progress(quantized, "what reaches the outputs"):
+                    alone = self._alone(op, floats, sample)
+                    self.layers[number].reaching += meter.reaching(
+                        self.values[number], alone, known
+                    ) / len(samples)
+        total = sum(layer.reaching for layer in self.layers.values())
+        for layer in self.layers.values():
+            layer.share = layer.reaching / total if total > 0 else 0.0
 
     def _factors(
         self, op: Operation, real: NDArray[np.float32], actual: NDArray[np.float32]

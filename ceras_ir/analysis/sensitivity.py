@@ -5,7 +5,7 @@ The float network runs once on each sample and every value is kept. Then, for on
 the other, its value is replaced by what int8 makes of it, and what depends on it is computed
 again: the difference at the outputs is the noise of this layer alone. What 16 bits save is
 the rounding of the value; what float saves is the rounding of weights, because the next layer
-reads int8 again. Noises of several layers are taken to add, which independent ones do.
+reads integers again. Noises of several layers are taken to add, which independent ones do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,18 +18,22 @@ from xdsl.dialects.func import FuncOp
 from xdsl.interpreter import Interpreter
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.analysis.exponents import WEIGHT_LOW, least_squares_exponent
 from ceras_ir.analysis.network import input_names, main_function, result_values
 from ceras_ir.analysis.precision import WIDE, width
 from ceras_ir.analysis.quantizable import computes, keeps_scale, quantized_operations
 from ceras_ir.analysis.quantized_constants import stored_type
 from ceras_ir.analysis.ranges import exponent
-from ceras_ir.analysis.rounded_weights import nearest
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.integer import dequantize, quantize
 from ceras_ir.interpreters.network import network_functions
 from ceras_ir.progress import progress
+
+MEASURE = 8
+"""On how many samples layers are measured at most."""
+
+WORK = 20_000_000_000
+"""Multiplications that measuring may take; large networks are measured on fewer samples."""
 
 Array = NDArray[np.generic]
 Sample = Mapping[str, Array]
@@ -43,6 +47,8 @@ class Sensitivity:
     value: SSAValue
     macs: int
     """Multiplications that another precision would touch."""
+    in_float: bool
+    """Whether that precision is float, 16 bits otherwise."""
     noise: float = 0.0
     """Power of the error over that of the signal, the mean over all outputs."""
 
@@ -50,6 +56,11 @@ class Sensitivity:
 def multiplications(main: FuncOp) -> int:
     """Of one inference."""
     return sum(op.macs for op in main.body.block.ops if isinstance(op, graph.LinearOperation))
+
+
+def affordable_samples(main: FuncOp, layers: int) -> int:
+    """On how many samples so many layers may be measured; each takes half an inference."""
+    return max(1, min(MEASURE, WORK // max(multiplications(main) * layers // 2, 1)))
 
 
 def candidates(main: FuncOp, *, in_float: bool) -> list[Sensitivity]:
@@ -60,18 +71,16 @@ def candidates(main: FuncOp, *, in_float: bool) -> list[Sensitivity]:
     """
     ops = quantized_operations(main)
     found: list[Sensitivity] = []
-    if not in_float:
-        for argument, name in zip(main.body.block.args, input_names(main), strict=True):
-            if any(use.operation in ops for use in argument.uses):
-                found.append(Sensitivity(name, argument, _read_by(argument, ops)))
-    for op in ops:
-        value = op.results[0]
-        if in_float and isinstance(op, graph.LinearOperation):
-            found.append(Sensitivity(node_name(op), value, op.macs))
-        elif not in_float and (computes(op) or isinstance(op, graph.ConcatOp)):
-            found.append(Sensitivity(node_name(op), value, _read_by(value, ops)))
     if in_float:
-        return found
+        layers = [op for op in ops if isinstance(op, graph.LinearOperation)]
+        return [Sensitivity(node_name(op), op.result, op.macs, in_float) for op in layers]
+    for argument, name in zip(main.body.block.args, input_names(main), strict=True):
+        if any(use.operation in ops for use in argument.uses):
+            found.append(Sensitivity(name, argument, _read_by(argument, ops), in_float))
+    for op in ops:
+        if computes(op) or isinstance(op, graph.ConcatOp):
+            value = op.results[0]
+            found.append(Sensitivity(node_name(op), value, _read_by(value, ops), in_float))
     return [s for s in found if width(s.value) != WIDE and exponent(s.value) is not None]
 
 
@@ -89,12 +98,22 @@ def _read_by(value: SSAValue, ops: Mapping[Operation, None]) -> int:
     return total
 
 
-class SensitivityMeter:
-    """Runs a calibrated float network with single layers in int8."""
+@dataclass(frozen=True)
+class InInt8:
+    """What becomes of a float network where all is in int8."""
 
-    def __init__(self, module: ModuleOp, *, in_float: bool):
+    weights: Mapping[Operation, NDArray[np.float32]]
+    """Of layers with constant ones, rounded."""
+    exponents: Mapping[SSAValue, int]
+    """Of values, after scales were aligned."""
+
+
+class SensitivityMeter:
+    """Runs a float network with single values changed, to what int8 makes of them or else."""
+
+    def __init__(self, module: ModuleOp, stored: InInt8 | None = None):
         self.main = main_function(module)
-        self.in_float = in_float
+        self.stored = stored or InInt8({}, {})
         self.ops = [op for op in self.main.body.block.ops if op.results]
         self.outputs = result_values(self.main)
         self.interpreter = Interpreter(module)
@@ -106,14 +125,15 @@ class SensitivityMeter:
         count = 0
         for count, sample in enumerate(samples, 1):
             with np.errstate(all="ignore"):
-                known = self._forward(sample)
+                known = self.forward(sample)
                 for layer in progress(layers, f"layers, sample {count}"):
-                    layer.noise += self._noise(layer, known)
+                    layer.noise += self.reaching(layer.value, self._in_int8(layer, known), known)
         for layer in layers:
             layer.noise /= max(count, 1)
         return count
 
-    def _forward(self, sample: Sample) -> dict[SSAValue, Array]:
+    def forward(self, sample: Sample) -> dict[SSAValue, Array]:
+        """Every value of the network on a sample."""
         known: dict[SSAValue, Array] = {}
         for name, argument in zip(input_names(self.main), self.main.body.block.args, strict=True):
             known[argument] = np.asarray(sample[name])
@@ -125,10 +145,14 @@ class SensitivityMeter:
         results = self.interpreter.run_op(op, tuple(operands))
         return dict(zip(op.results, results, strict=True))
 
-    def _noise(self, layer: Sensitivity, known: Mapping[SSAValue, Array]) -> float:
-        changed = {layer.value: self._in_int8(layer, known)}
+    def reaching(self, value: SSAValue, array: Array, known: Mapping[SSAValue, Array]) -> float:
+        """
+        What the outputs lose if one value becomes `array`: power of the error over that of the
+        signal, the mean over all outputs.
+        """
+        changed = {value: array}
         for op in self.ops:
-            if layer.value.owner is not op and any(v in changed for v in op.operands):
+            if value.owner is not op and any(v in changed for v in op.operands):
                 operands = [changed.get(v, known[v]) for v in op.operands]
                 changed |= self._run(op, operands)
         shares = [noise_share(changed.get(v, known[v]), known[v]) for v in self.outputs]
@@ -136,22 +160,13 @@ class SensitivityMeter:
 
     def _in_int8(self, layer: Sensitivity, known: Mapping[SSAValue, Array]) -> Array:
         """The value of a layer after the rounding that another precision would save."""
-        op, chosen = layer.value.owner, exponent(layer.value)
-        if self.in_float and isinstance(op, graph.LinearOperation):
-            weights = _rounded(known[op.weights])
+        op = layer.value.owner
+        if layer.in_float and isinstance(op, graph.LinearOperation):
+            weights = self.stored.weights.get(op, known[op.weights])
             operands = [weights if v is op.weights else known[v] for v in op.operands]
             return self._run(op, operands)[layer.value]
-        assert chosen is not None
-        element = stored_type(chosen)
+        element = stored_type(self.stored.exponents[layer.value])
         return dequantize(quantize(known[layer.value].astype(np.float32), element), element)
-
-
-def _rounded(weights: Array) -> NDArray[np.float32]:
-    """Weights as int8 keeps them."""
-    real = weights.astype(np.float32)
-    return nearest(real.astype(np.float64), least_squares_exponent(real, WEIGHT_LOW)).astype(
-        np.float32
-    )
 
 
 def noise_share(changed: Array, known: Array) -> float:

@@ -120,9 +120,9 @@ def add_precision(group: ArgumentContainer) -> None:
         )
     group.add_argument(
         "--mixed",
-        choices=("int16", "float"),
+        choices=("int16", "float", "auto"),
         help="find the layers that int8 hurts most, by measuring on the calibration data, and "
-        "keep them in this precision",
+        "keep them in this precision; auto: in 16 bits, and in float where those are not enough",
     )
     group.add_argument(
         "--budget",

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.precision import keep_in_float, widen
 from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.diagnostics import UsageError
 from ceras_ir.transforms.set_precision import spread
@@ -20,16 +18,17 @@ from ceras_ir.transforms.set_precision import spread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ceras_ir.analysis.sensitivity import Sample, Sensitivity
+    from ceras_ir.analysis.sensitivity import Sensitivity
+    from ceras_ir.transforms.precision_trials import PrecisionTrials
 
-MEASURE, JUDGE = 8, 8
-"""On how many samples layers are measured, and on how many choices are judged, at most."""
-
-WORK = 20_000_000_000
-"""Multiplications that measuring may take; large networks are measured on fewer samples."""
+JUDGE, LEAST = 8, 3
+"""On how many samples choices are judged, at most, and of large networks."""
 
 NEGLIGIBLE = 0.01
 """Share of the noise that is left below which a layer is not worth another precision."""
+
+LEFT = 0.05
+"""Share of the noise that a target allows which may be left to layers not worth a look."""
 
 NAMED, LONGEST = 8, 40
 """How many layers the note names, and with how many letters."""
@@ -38,9 +37,10 @@ NAMED, LONGEST = 8, 40
 NONE_HELPS = {
     "int16": "none helps; noise comes from weights: try another recipe, or mixed=float",
     "float": "none helps; noise comes from activations: try mixed=int16",
+    "auto": "none helps",
 }
 
-Mixed: TypeAlias = Literal["int16", "float"]
+Mixed: TypeAlias = Literal["int16", "float", "auto"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class ChoosePrecisionPass(ModulePass):
     Measure, layer by layer, the noise that int8 alone puts on the outputs of a calibrated float
     network, on the first 8 samples of `calibration=FILE.npz` (fewer for large networks), and
     write `graph.precision` on those with most: `mixed=int16` stores their results in 16 bits,
-    `mixed=float` computes them in float on the CPU.
+    `mixed=float` computes them in float on the CPU. `mixed=auto` takes 16 bits first and
+    then, where that is not enough, float. Weights are measured as the recipe rounds them.
 
     `budget` bounds them: below 1 the share of the network's multiplications that may change,
     from 1 on the number of layers. With `target-sqnr` there are no more than it takes to reach
@@ -76,21 +77,43 @@ class ChoosePrecisionPass(ModulePass):
         if self.calibration is None:
             raise UsageError("mixed needs data to measure on: add calibration=FILE.npz")
         from ceras_ir.analysis.calibration import calibration_samples
-        from ceras_ir.analysis.sensitivity import SensitivityMeter, candidates, multiplications
+        from ceras_ir.analysis.sensitivity import (
+            MEASURE,
+            SensitivityMeter,
+            affordable_samples,
+            candidates,
+            multiplications,
+        )
+        from ceras_ir.transforms.precision_trials import PrecisionTrials, in_int8, keep
 
         total = multiplications(main)
-        layers = candidates(main, in_float=self.mixed == "float")
-        count = max(1, min(MEASURE, WORK // max(total * len(layers) // 2, 1)))
+        kinds = {"int16": (False,), "float": (True,), "auto": (False, True)}[self.mixed]
+        layers = [s for kind in kinds for s in candidates(main, in_float=kind)]
+        count = affordable_samples(main, len(layers))
         samples = list(calibration_samples(op, self.calibration, MEASURE + JUDGE, "reading"))
-        SensitivityMeter(op, in_float=self.mixed == "float").measure(layers, samples[:count])
-        judged = (samples[MEASURE:] or samples)[: max(count, 2)]
-        trials = _Trials(ctx, op, self.mixed, self.calibration, judged)
-        ranked = self._affordable(sorted(layers, key=lambda s: -s.noise), total)
-        chosen, before, after = self._chosen(ranked, trials)
+        stored = in_int8(ctx, op, self.calibration, MEASURE)
+        SensitivityMeter(op, stored).measure(layers, samples[:count])
+        judged = (samples[MEASURE:] or samples)[: max(count, LEAST)]
+        trials = PrecisionTrials(ctx, op, self.calibration, judged, stored.weights)
+        chosen, before, after = self._chosen(self._affordable(self._ranked(layers), total), trials)
         for layer in chosen:
-            _keep(layer.value, self.mixed)
+            keep(layer.value, in_float=layer.in_float)
         spread(main)
-        self._say(chosen, layers, (before, after), len(trials.samples))
+        self._say(chosen, layers, (before, after), len(judged))
+
+    def _ranked(self, layers: list[Sensitivity]) -> list[Sensitivity]:
+        """The layers in the order in which they are taken."""
+        if self.mixed != "auto":
+            return sorted(layers, key=lambda s: -s.noise)
+        # Float is dearest, so that it comes last; after it only what makes no noise to speak of.
+        left = sum(s.noise for s in layers)
+        wanted = left if self.target_sqnr is None else 10 ** (-self.target_sqnr / 10)
+        ignored, last = LEFT * min(wanted, left), set[int]()
+        for layer in sorted(layers, key=lambda s: s.noise):
+            ignored -= layer.noise
+            if ignored >= 0:
+                last.add(id(layer))
+        return sorted(layers, key=lambda s: (id(s) in last, s.in_float, -s.noise))
 
     def _affordable(self, ranked: list[Sensitivity], total: int) -> list[Sensitivity]:
         """The layers with most noise that the budget has room for."""
@@ -107,7 +130,7 @@ class ChoosePrecisionPass(ModulePass):
         return taken
 
     def _chosen(
-        self, ranked: list[Sensitivity], trials: _Trials
+        self, ranked: list[Sensitivity], trials: PrecisionTrials
     ) -> tuple[list[Sensitivity], float, float]:
         """The first layers of the list, and the noise without and with them."""
         before = trials.noise([])
@@ -123,15 +146,17 @@ class ChoosePrecisionPass(ModulePass):
                 count //= 2
             return [], before, before
         wanted = 10 ** (-self.target_sqnr / 10)
-        # Noise falls with every layer but for chance, so that the first prefix is found by halves.
-        low, high, after = 0, len(ranked), trials.noise(ranked)
         if before <= wanted:
             return [], before, before
-        while high - low > 1 and after <= wanted:
+        # With all of them in float any target is reached; what few layers reach takes less time.
+        after = None if self.mixed == "auto" else trials.noise(ranked)
+        # Noise falls with every layer but for chance, so that the first prefix is found by halves.
+        low, high = 0, len(ranked)
+        while high - low > 1 and (after is None or after <= wanted):
             middle = (low + high) // 2
             noise = trials.noise(ranked[:middle])
             low, high, after = (low, middle, noise) if noise <= wanted else (middle, high, after)
-        return ranked[:high], before, after
+        return ranked[:high], before, trials.noise(ranked[:high]) if after is None else after
 
     def _say(
         self,
@@ -144,11 +169,20 @@ class ChoosePrecisionPass(ModulePass):
 
         before, after = (decibels(1.0, n) for n in noise)
         total = sum(layer.noise for layer in layers) or 1.0
-        names = [f"{_short(s.name)} ({s.noise / total:.0%} of the noise)" for s in chosen[:NAMED]]
+        named = sorted(chosen, key=lambda s: -s.noise)[:NAMED]
+        names = [
+            f"{self._kind(layer)}{_short(layer.name)} ({layer.noise / total:.0%} of the noise)"
+            for layer in named
+        ]
         if len(chosen) > NAMED:
             names.append(f"{len(chosen) - NAMED} more")
         missed = self.target_sqnr is None or after < self.target_sqnr
+        floats = sum(s.in_float for s in chosen)
         text = f"{self.mixed} for {len(chosen)} of {len(layers)} layers"
+        if self.mixed == "auto":
+            count = sum(s.in_float for s in layers)
+            text = f"int16 for {len(chosen) - floats} of {len(layers) - count} values, "
+            text += f"float for {floats} of {count} layers"
         print(
             f"{self.name}: note: {text}, {before:.1f} dB -> {after:.1f} dB on {samples} samples: "
             + (", ".join(names) or (NONE_HELPS[self.mixed] if missed else "none is needed")),
@@ -156,61 +190,15 @@ class ChoosePrecisionPass(ModulePass):
         )
         if self.target_sqnr is not None and missed:
             print(
-                f"{self.name}: note: {self.target_sqnr:g} dB are not reached; mixed=float and "
-                "another recipe are what is left to try",
+                f"{self.name}: note: {self.target_sqnr:g} dB are not reached; "
+                f"{'' if self.mixed == 'auto' else 'mixed=auto and '}"
+                "another recipe is what is left to try",
                 file=sys.stderr,
             )
+
+    def _kind(self, layer: Sensitivity) -> str:
+        return "" if self.mixed != "auto" else "float " if layer.in_float else "int16 "
 
 
 def _short(name: str) -> str:
     return name if len(name) <= LONGEST else name[: LONGEST - 3] + "..."
-
-
-def _keep(value: SSAValue, mixed: str) -> None:
-    if mixed == "int16":
-        widen(value)
-    else:
-        assert isinstance(value.owner, Operation)
-        keep_in_float(value.owner)
-
-
-class _Trials:
-    """Quantizes copies of a network and compares them with it."""
-
-    def __init__(
-        self,
-        ctx: Context,
-        module: ModuleOp,
-        mixed: str,
-        calibration: str,
-        samples: Sequence[Sample],
-    ):
-        from ceras_ir.interpreters.network import run
-
-        self.ctx, self.module, self.mixed, self.samples = ctx, module, mixed, samples
-        self.calibration = calibration
-        self.expected = [run(module, sample) for sample in samples]
-
-    def noise(self, layers: Sequence[Sensitivity]) -> float:
-        """Noise over signal of all outputs with these layers kept."""
-        from ceras_ir.analysis.output_noise import ratio_of
-        from ceras_ir.interpreters.network import run
-        from ceras_ir.transforms.quantize import finish
-
-        copy = self.module.clone()
-        for layer in layers:
-            _keep(_counterpart(layer.value, self.module, copy), self.mixed)
-        spread(main_function(copy))
-        for step in finish(self.calibration, MEASURE):
-            step.apply(self.ctx, copy)
-        ratio = ratio_of(self.expected, [run(copy, sample) for sample in self.samples])
-        return 10 ** (-ratio / 10)
-
-
-def _counterpart(value: SSAValue, module: ModuleOp, copy: ModuleOp) -> SSAValue:
-    """The value of a copied network that was this one."""
-    old, new = (main_function(m).body.block for m in (module, copy))
-    if value in old.args:
-        return new.args[old.args.index(value)]
-    index = next(i for i, op in enumerate(old.ops) if value in op.results)
-    return next(op for i, op in enumerate(new.ops) if i == index).results[0]

@@ -100,7 +100,7 @@ class QuantizePass(PipelinePass):
     def _mixed(self) -> tuple[ModulePass, ...]:
         if self.mixed is None:
             if self.budget is not None or self.target_sqnr is not None:
-                raise UsageError("budget and target-sqnr bound mixed=int16 or mixed=float: add it")
+                raise UsageError("budget and target-sqnr bound mixed=auto, int16 or float: add it")
             return ()
         options = (self.calibration, self.budget, self.target_sqnr)
         return (ChoosePrecisionPass(self.mixed, *options),)

@@ -29,10 +29,15 @@ def _exponent(op: graph.LinearOperation) -> int:
     return chosen
 
 
+def steps_by_row(op: graph.LinearOperation) -> Real:
+    """The steps of the weights as [outputs, 1]."""
+    rows = np.array(row_exponents(op) or (0,) * graph.shape_of(op.weights)[0])
+    return np.exp2(rows + float(_exponent(op)))[:, None]
+
+
 def _steps(moments: InputMoments) -> Real:
     """The steps of the weights as [groups, outputs of the group, 1]."""
-    rows = np.array(row_exponents(moments.op) or (0,) * graph.shape_of(moments.op.weights)[0])
-    return np.exp2(rows + float(_exponent(moments.op))).reshape(moments.groups, -1, 1)
+    return steps_by_row(moments.op).reshape(moments.groups, -1, 1)
 
 
 def correct_bias(moments: InputMoments, stored: InputMoments) -> graph.LinearOperation:

@@ -155,6 +155,23 @@ def test_float_layers_are_read_in_16_bits(tmp_path: Path) -> None:
     assert element is not None and element.storage.width.data == 16
 
 
+def test_auto_takes_float_for_weights_and_16_bits_for_values(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Weights of 0.003 are lost in int8, and so are the small channels that they make.
+    chosen: list[dict[str, str]] = []
+    for target in (5.0, 14.0, 50.0):
+        module, data = chain(tmp_path, 0.003, 64.0)
+        CalibratePass(data).apply(load_context(), module)
+        ChoosePrecisionPass("auto", data, target_sqnr=target).apply(load_context(), module)
+        chosen.append(precisions(module))
+    assert chosen[0] == {} and chosen[2]["second"] == "f32,i16"
+    assert (chosen[1]["first"], chosen[1]["second"]) == ("f32,i16", "i16")
+    text = capfd.readouterr().err
+    assert "int16 for 0 of 4 values, float for 0 of 2 layers" in text
+    assert "float first (4" in text and "int16 first (4" in text and "not reached" not in text
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -15,7 +15,7 @@
 // FLOAT: choose-precision: note: float for 0 of 2 layers, {{.*}}: none helps; noise comes from activations
 // ENOUGH: choose-precision: note: int16 for 0 of 3 layers, {{.*}}: none is needed
 // DATA: error: mixed needs data to measure on: add calibration=FILE.npz
-// ALONE: error: budget and target-sqnr bound mixed=int16 or mixed=float: add it
+// ALONE: error: budget and target-sqnr bound mixed=auto, int16 or float: add it
 // BUDGET: error: option 'budget' of pass 'choose-precision' must be above 0
 func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
   %w = graph.constant dense<[[1.0, 0.5], [0.015625, -0.015625]]> : tensor<2x2xf32> : tensor<2x2xf32>
