@@ -5,7 +5,6 @@ A program lies in the user's cache directory under a name that is a hash of its 
 the command, so that a change of either builds another.
 """
 
-import hashlib
 import os
 import platform
 import shlex
@@ -53,8 +52,7 @@ def host_flags(purpose: str) -> tuple[str, ...]:
     except OSError:
         lines = [platform.processor()]
     known = [line for line in lines if line.startswith(("flags", "Features"))][:1] or lines[:1]
-    digest = hashlib.sha256("".join(known).encode()).hexdigest()
-    return ("-march=native", f"-DCERAS_HOST_{digest[:12]}")
+    return ("-march=native", f"-DCERAS_HOST_{_digest([''.join(known).encode()])[:12]}")
 
 
 def cache_folder() -> Path:
@@ -78,10 +76,9 @@ def build_program(
 ) -> Path:
     """The program `name` made of `sources`, built if it is not in the cache."""
     command = [*compiler(purpose), *flags]
-    digest = hashlib.sha256("\0".join(command).encode())
-    for path in (*sources, *headers):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    program = cache_folder() / f"{name}-{digest.hexdigest()[:24]}"
+    parts = ["\0".join(command).encode()]
+    parts += [path.name.encode() + b"\0" + path.read_bytes() for path in (*sources, *headers)]
+    program = cache_folder() / f"{name}-{_digest(parts)[:24]}"
     if program.exists():
         return program
     # Renamed when complete: two processes may build at the same time.
@@ -95,3 +92,10 @@ def build_program(
             raise InputError(f"{command[0]} cannot build {purpose}:\n{last}")
         built.replace(program)
     return program
+
+
+def _digest(parts: Sequence[bytes]) -> str:
+    # OpenSSL takes a while to load, and most commands build nothing.
+    import hashlib
+
+    return hashlib.sha256(b"".join(parts)).hexdigest()

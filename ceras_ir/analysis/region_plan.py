@@ -16,9 +16,8 @@ from ceras_ir.analysis.network import input_names
 from ceras_ir.analysis.region_search import RegionPlan, least_capacity, plan_regions
 from ceras_ir.analysis.regions import Region
 from ceras_ir.analysis.spans import gap
-from ceras_ir.diagnostics import InputError, UnsupportedError, node_name, printable
+from ceras_ir.diagnostics import InputError, node_name, printable
 from ceras_ir.dialects.graph import ReshapeOp
-from ceras_ir.dialects.mem import regions_of
 
 
 def traffic_of(main: FuncOp, liveness: Liveness) -> list[int]:
@@ -68,16 +67,6 @@ def describe_regions(regions: Sequence[Region], plan: RegionPlan) -> list[str]:
     elif plan.bound is not None:
         lines.append(f"no plan has more than {plan.bound[0]:,} bytes of it in {regions[0].name}")
     return lines
-
-
-def refuse_regions(main: FuncOp, target: str) -> None:
-    """Refuse a plan of several regions, for a target whose memory is one."""
-    if regions := regions_of(main):
-        names = ", ".join(region.region.data for region in regions)
-        raise UnsupportedError(
-            f"unsupported: target {target} has one arena, but the plan is for the regions {names}; "
-            "run --allocate-blocks without regions"
-        )
 
 
 def _why_not(main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignment: int) -> str:

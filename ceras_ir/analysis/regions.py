@@ -5,15 +5,17 @@ Given as text (`bram:1048576,ddr:4194304`) or by the `[[memory.region]]` tables 
 """
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from xdsl.dialects.func import FuncOp
 from xdsl.utils.hints import isa
 
-from ceras_ir.diagnostics import InputError, UsageError
+from ceras_ir.diagnostics import InputError, UnsupportedError, UsageError
+from ceras_ir.dialects.mem import regions_of
+from ceras_ir.toml_text import parse_toml
 
 FIELDS = ("name", "bytes", "bytes_per_us")
 MOST_BYTES = 1 << 48
@@ -47,6 +49,16 @@ def parse_regions(texts: Sequence[str]) -> list[Region]:
     return found
 
 
+def refuse_regions(main: FuncOp, target: str) -> None:
+    """Refuse a plan of several regions, for a target whose memory is one."""
+    if regions := regions_of(main):
+        names = ", ".join(region.region.data for region in regions)
+        raise UnsupportedError(
+            f"unsupported: target {target} has one arena, but the plan is for the regions {names}; "
+            "run --allocate-blocks without regions"
+        )
+
+
 def board_regions(name: str) -> list[Region]:
     """The regions of a board of this package by name, or of one described in a TOML file."""
     try:
@@ -54,12 +66,9 @@ def board_regions(name: str) -> list[Region]:
             text = Path(name).read_text(encoding="utf-8")
         else:
             text = (files("ceras_ir.boards") / f"{Path(name).name}.toml").read_text("utf-8")
-        content: dict[str, object] = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the board: {error}", name) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML: {error}", name) from None
-    memory = content.get("memory")
+    memory = parse_toml(text, name).get("memory")
     tables = memory.get("region") if isa(memory, dict[str, object]) else None
     if not isa(tables, list[dict[str, object]]) or not tables:
         raise InputError("the board has no tables [[memory.region]]", name)

@@ -1,11 +1,14 @@
 """
 The registry that every command starts from: xDSL's dialects, ours, and installed plugins'.
 
-All of it is lazy: a dialect is imported when its first operation is parsed.
+All of it is lazy: a dialect is imported when its first operation is parsed, and plugins are
+looked for where text is read, which alone can hold what is theirs.
 """
 
 from xdsl.context import Context
-from xdsl.universe import Universe
+from xdsl.universe import XDSL_UNIVERSE, Universe
+
+from ceras_ir.universe import CERAS_UNIVERSE
 
 
 def load_universe() -> Universe:
@@ -14,8 +17,11 @@ def load_universe() -> Universe:
 
 
 def load_context(universe: Universe | None = None, *, allow_unregistered: bool = False) -> Context:
-    """A context in which every dialect of `universe` (default: all installed) can be parsed."""
+    """
+    A context in which every dialect of `universe` (default: xDSL's and ours) can be parsed.
+    """
     ctx = Context(allow_unregistered=allow_unregistered)
-    for name, factory in (universe or load_universe()).all_dialects.items():
-        ctx.register_dialect(name, factory)
+    for some in (XDSL_UNIVERSE, CERAS_UNIVERSE) if universe is None else (universe,):
+        for name, factory in some.all_dialects.items():
+            ctx.register_dialect(name, factory)
     return ctx

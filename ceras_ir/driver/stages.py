@@ -206,13 +206,14 @@ def read_network(
     path: str, *, batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> ModuleOp:
     """The float graph of an ONNX file, or the module of an IR text, verified."""
-    from ceras_ir.driver.context import load_context
+    from ceras_ir.driver.context import load_context, load_universe
     from ceras_ir.driver.parsing import is_model, load_module
     from ceras_ir.driver.verification import verify_module
 
     if not is_model(path) and not path.endswith(".mlir"):
         raise InputError("expected a model ending in .onnx or IR text ending in .mlir", path)
-    module = load_module(load_context(), path, batch=batch, shapes=shapes)
+    ctx = load_context(None if is_model(path) else load_universe())
+    module = load_module(ctx, path, batch=batch, shapes=shapes)
     verify_module(module)
     return module
 

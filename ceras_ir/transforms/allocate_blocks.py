@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
@@ -16,13 +16,14 @@ from ceras_ir.analysis.exact_offsets import plan_offsets
 from ceras_ir.analysis.liveness import Liveness, analyse, byte_size
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.plan_check import check_plan
-from ceras_ir.analysis.region_plan import describe_regions, plan_in_regions
-from ceras_ir.analysis.regions import Region, board_regions, parse_regions
 from ceras_ir.analysis.slice_choice import choose_slices
 from ceras_ir.analysis.slices import GapRule, Slicing, row_bytes, row_count, takes_runs_only
 from ceras_ir.diagnostics import UsageError, node_name
 from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, ArenaAttr, BlockAttr, RegionAttr
+
+if TYPE_CHECKING:
+    from ceras_ir.analysis.regions import Region
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class AllocateBlocksPass(ModulePass):
             op.attributes[COPIED] = StringAttr("; ".join(lines))
         return plan, size
 
-    def _regions(self) -> list[Region]:
+    def _regions(self) -> "list[Region]":
         """The memories to use, or none for one arena of any size."""
         if not self.regions and self.board is None:
             return []
@@ -101,6 +102,8 @@ class AllocateBlocksPass(ModulePass):
             raise UsageError("allocate-blocks: either regions or a board, not both")
         if self.strategy != "offsets" or self.in_slices:
             raise UsageError("allocate-blocks: regions are for strategy=offsets without in_slices")
+        from ceras_ir.analysis.regions import board_regions, parse_regions
+
         return parse_regions(self.regions) if self.board is None else board_regions(self.board)
 
 
@@ -126,9 +129,11 @@ def offset_plan(liveness: Liveness, alignment: int) -> tuple[dict[SSAValue, Bloc
 
 
 def region_plan(
-    main: FuncOp, liveness: Liveness, regions: Sequence[Region], alignment: int
+    main: FuncOp, liveness: Liveness, regions: "Sequence[Region]", alignment: int
 ) -> tuple[dict[SSAValue, BlockAttr], list[RegionAttr]]:
     """Blocks at byte offsets of several memories, and how much of each they use."""
+    from ceras_ir.analysis.region_plan import describe_regions, plan_in_regions
+
     found = plan_in_regions(main, liveness, regions, alignment)
     sys.stderr.write("".join(f"{line}\n" for line in describe_regions(regions, found)))
     offsets = [iter(plan.offsets) for plan in found.plans]

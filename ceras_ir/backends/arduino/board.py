@@ -1,6 +1,5 @@
 """A microcontroller board, read from TOML: its memories, its core, and how to compile for it."""
 
-import tomllib
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +9,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.diagnostics import InputError
 from ceras_ir.driver.suggestions import did_you_mean
+from ceras_ir.toml_text import parse_toml
 
 DEFAULT_BOARD = "uno_r4_wifi"
 
@@ -53,10 +53,7 @@ class Board:
 
 def parse_board(text: str, file: str) -> Board:
     """The board that the TOML `text` describes; `file` is named in messages."""
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML: {error}", file) from None
+    content = parse_toml(text, file)
     types = get_type_hints(Board)
     optional = ("reserved_flash_bytes", "reserved_sram_bytes", "stack_bytes")
     if unknown := sorted(set(content) - set(types)):
@@ -102,5 +99,5 @@ def board_names() -> list[str]:
     return sorted(
         f.name.removesuffix(".toml")
         for f in files("ceras_ir.boards").iterdir()
-        if f.name.endswith(".toml") and "fqbn" in tomllib.loads(f.read_text(encoding="utf-8"))
+        if f.name.endswith(".toml") and "fqbn" in parse_toml(f.read_text("utf-8"), f.name)
     )

@@ -3,7 +3,6 @@ A computer that the C of target c is built for, read from TOML: its compiler, an
 name its processor. The C is the same for all: compilers' own macros choose among its kernels.
 """
 
-import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +12,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.arduino.board import Board, board_names, load_board, parse_board
 from ceras_ir.diagnostics import InputError
 from ceras_ir.driver.suggestions import did_you_mean
+from ceras_ir.toml_text import parse_toml
 
 FIELDS = ("title", "compiler", "flags")
 
@@ -37,10 +37,7 @@ NATIVE = Machine("this machine", "cc", ("-march=native",))
 
 def parse_machine(text: str, file: str) -> Machine:
     """The machine that the TOML `text` describes; `file` is named in messages."""
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML: {error}", file) from None
+    content = parse_toml(text, file)
     if unknown := sorted(set(content) - set(FIELDS)):
         hint = did_you_mean(unknown[0], FIELDS)
         raise InputError(f"a computer has no field '{unknown[0]}'{hint}", file)
@@ -84,5 +81,5 @@ def machine_names() -> list[str]:
     return sorted(
         f.name.removesuffix(".toml")
         for f in files("ceras_ir.boards").iterdir()
-        if f.name.endswith(".toml") and "compiler" in tomllib.loads(f.read_text(encoding="utf-8"))
+        if f.name.endswith(".toml") and "compiler" in parse_toml(f.read_text("utf-8"), f.name)
     )

@@ -9,7 +9,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.analysis.in_place import may_overwrite
 from ceras_ir.analysis.network import main_function, result_values
-from ceras_ir.analysis.region_plan import refuse_regions
+from ceras_ir.analysis.regions import refuse_regions
 from ceras_ir.analysis.slices import refuse_gaps
 from ceras_ir.backends.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.backends.c.types import value_type

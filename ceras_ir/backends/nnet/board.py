@@ -6,7 +6,6 @@ and its bytes; the CPU takes its products and then its bytes; a value that one s
 the other reads costs `latency_us` and its bytes once.
 """
 
-import tomllib
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.diagnostics import InputError
+from ceras_ir.toml_text import parse_toml
 
 Table = dict[str, object]
 
@@ -66,10 +66,7 @@ def load_board(name: str) -> FpgaBoard:
 
 def parse_board(text: str, file: str) -> FpgaBoard:
     """The board that the TOML `text` describes; `file` is named in messages."""
-    try:
-        content: Table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"not TOML: {error}", file) from None
+    content = parse_toml(text, file)
     reader = _Reader(file)
     reader.only(content, "the board", {"title", "clock_mhz", "cpu", "bus", "circuits", "memory"})
     cpu, bus = reader.table(content, "cpu"), reader.table(content, "bus")

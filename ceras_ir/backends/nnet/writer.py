@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.liveness import steps
 from ceras_ir.analysis.network import input_names, main_function, output_names, result_values
-from ceras_ir.analysis.region_plan import refuse_regions
+from ceras_ir.analysis.regions import refuse_regions
 from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.nnet.encoding import (
     DEVICES,

@@ -14,7 +14,7 @@ from xdsl.interpreters.func import FuncFunctions
 from xdsl.interpreters.scf import ScfFunctions
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.region_plan import refuse_regions
+from ceras_ir.analysis.regions import refuse_regions
 from ceras_ir.analysis.slices import refuse_gaps
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
