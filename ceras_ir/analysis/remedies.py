@@ -1,6 +1,7 @@
 """What to try for a layer that loses much, from what was measured of it."""
 
 from collections.abc import Iterable
+from math import ceil, isfinite
 
 from ceras_ir.analysis.layer_noise import LayerNoise
 
@@ -10,12 +11,19 @@ CLIPPED = 1e-3
 """Share of clipped elements that is worth a word."""
 GOOD = 30.0
 """Decibels in isolation above which a layer is not the cause."""
+NOTABLE = 0.05
+"""Share of the noise from which it is, in spite of that."""
+GAIN, SPARE = 10, 1
+"""Decibels that a proposal is to gain, and by how much more it asks, for other samples' sake."""
 
 
 def worst_layers(layers: Iterable[LayerNoise], count: int = 3) -> list[LayerNoise]:
-    """The layers that add most noise of their own, the worst first."""
+    """
+    The layers that add most noise of their own, the worst first: to the outputs, or, where that
+    was not measured, to what they make.
+    """
     lossy = [layer for layer in layers if layer.isolated > 0]
-    return sorted(lossy, key=lambda layer: (layer.isolated_ratio, layer.name))[:count]
+    return sorted(lossy, key=lambda v: (-(v.share or 0.0), v.isolated_ratio, v.name))[:count]
 
 
 def remedies(layer: LayerNoise) -> list[str]:
@@ -24,7 +32,7 @@ def remedies(layer: LayerNoise) -> list[str]:
     used = layer.magnitudes[layer.magnitudes > 0]
     if layer.scale is None:
         return ["it is computed in float: its error comes from its operands"]
-    if layer.isolated_ratio >= GOOD:
+    if layer.isolated_ratio >= GOOD and (layer.share or 0.0) < NOTABLE:
         return ["its own rounding is small: look at the layers before it"]
     if layer.imbalance > IMBALANCED:
         found.append(
@@ -50,13 +58,25 @@ def remedies(layer: LayerNoise) -> list[str]:
     return found
 
 
-def remedies_of_all(layers: Iterable[LayerNoise]) -> list[str]:
-    """Sentences for the network: what gains ten decibels at its last layer, if it needs them."""
+def remedies_of_all(layers: Iterable[LayerNoise], ratio: float) -> list[str]:
+    """
+    Sentences for the network with so many decibels at its outputs: where the noise comes from, and
+    what gains ten decibels, if it needs them.
+    """
     quantized = [layer for layer in layers if layer.scale is not None]
-    if not quantized or (ratio := quantized[-1].accumulated_ratio) >= GOOD:
+    if not quantized or ratio >= GOOD or not isfinite(ratio):
         return []
-    return [
-        f"for 10 dB more at the outputs: --recipe auto, and if that is not enough --mixed float "
-        f"--target-sqnr {ratio + 10:.0f}, which keeps as few layers in float as reach it; "
-        "--mixed int16 where activations are what is lost"
-    ]
+    found: list[str] = []
+    shares = sorted((layer.share or 0.0 for layer in quantized), reverse=True)
+    if shares[0] > 0:
+        half = next(i for i in range(len(shares)) if sum(shares[: i + 1]) >= sum(shares) / 2) + 1
+        found.append(
+            f"{half} of {len(shares)} layers make half of the noise at the outputs, "
+            f"the worst {shares[0]:.0%}"
+        )
+    found.append(
+        f"for {GAIN} dB more at the outputs: --recipe rows-rounding --mixed auto --target-sqnr "
+        f"{ceil(ratio + GAIN + SPARE)}, which rounds weights by rows so that errors cancel, and "
+        "measures what then needs 16 bits, or float, at least cost; --recipe auto alone costs less"
+    )
+    return found

@@ -59,7 +59,9 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
 .fb { fill: var(--second) } .column { fill: transparent } g:hover > .column { fill: var(--line);
   opacity: .6 } g .dot { opacity: 0 } g:hover > .dot { opacity: 1 }
 .key { display: inline-block; width: 1.2em; height: .25em; margin: 0 .4em 0 0;
-  vertical-align: middle } .key.a { background: var(--first) } .key.b { background: var(--second) }
+  vertical-align: middle } .share { fill: var(--bad); opacity: .35 }
+.key.c { background: var(--bad); opacity: .35 }
+.key.a { background: var(--first) } .key.b { background: var(--second) }
 details { margin-top: 1em } summary { cursor: pointer; color: var(--first) }
 .small { grid-template-columns: repeat(auto-fill, minmax(17em, 1fr)); margin-top: 1em }
 .small .card { padding: .7em } :target { outline: 2px solid var(--second) }
@@ -116,12 +118,12 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
         f'<h2 id="result">Result</h2>{_results(first, second)}',
         '<h2 id="worst">The layers that add most noise</h2>',
         f'<div class="cards worst">{"".join(_worst(v) for v in worst_layers(first.layers))}</div>',
-        *(f"<p>{escape(text)}</p>" for text in remedies_of_all(first.layers)),
+        *(f"<p>{escape(text)}</p>" for text in remedies_of_all(first.layers, first.ratio)),
         '<h2 id="plot">Signal to noise, layer by layer</h2>',
         f'<p class="soft"><span class="key a"></span>{escape(key_a)}: '
         "with the errors of all layers before"
         f'<br><span class="key b"></span>{escape(key_b)}<br>Higher is better; at the top a layer '
-        "is exact. Point at a layer for its numbers.</p>",
+        f"is exact. {_columns(first)}Point at a layer for its numbers.</p>",
         f"<figure>{ratios(first.layers, second.layers if second else None)}</figure>",
         f'<h2 id="layers">All layers</h2>{_layers(first, second)}',
         '<h2 id="histograms">Histograms</h2>',
@@ -165,8 +167,7 @@ def _worst(layer: LayerNoise) -> str:
     return (
         f'<div class="card"><h3>{named(layer.name)}</h3><div class="soft">{escape(layer.operator)}'
         f", {layer.channels} channels, step {step(layer.scale)}</div>"
-        f'<b class="{_grade(layer.isolated_ratio)}">{decimal(layer.isolated_ratio)} dB alone</b>'
-        f"{histogram(layer)}<ul>{hints}</ul></div>"
+        f"{_headline(layer)}{histogram(layer)}<ul>{hints}</ul></div>"
     )
 
 
@@ -178,6 +179,30 @@ def _small(index: int, layer: LayerNoise) -> str:
     )
 
 
+def _columns(variant: "Variant") -> str:
+    """What the columns of the plot are, where there are any."""
+    largest = max((layer.share or 0.0 for layer in variant.layers), default=0.0)
+    if not largest:
+        return ""
+    return (
+        '<br><span class="key c"></span>What each layer alone adds to the noise at the outputs; '
+        f"the highest column is {largest:.1%}.<br>"
+    )
+
+
+def _headline(layer: LayerNoise) -> str:
+    """What is bad about a layer, in large letters: its share of the noise, where that is known."""
+    alone = f"{decimal(layer.isolated_ratio)} dB alone"
+    if layer.share is None:
+        return f'<b class="{_grade(layer.isolated_ratio)}">{alone}</b>'
+    return f'<b class="bad">{_share(layer)} of the noise</b><div class="soft">{alone}</div>'
+
+
+def _share(layer: LayerNoise) -> str:
+    """Of the noise at the outputs, where that is known."""
+    return "" if layer.share is None else f"{layer.share:.1%}"
+
+
 def _grade(ratio: float) -> str:
     return "bad" if ratio < POOR else "fair" if ratio < GOOD else "fine"
 
@@ -185,7 +210,7 @@ def _grade(ratio: float) -> str:
 def _layers(first: "Variant", second: "Variant | None") -> str:
     has_steps = any(layer.reference_scale is not None for layer in first.layers)
     header = ["layer", "operation", *(["step before"] if has_steps else []), "step", "range"]
-    header += ["clipped", "alone dB", "accumulated dB"]
+    header += ["clipped", "of the noise", "alone dB", "accumulated dB"]
     others: dict[tuple[str, str], LayerNoise] = {}
     if second is not None:
         header.append(f"{second.name} dB")
@@ -200,7 +225,7 @@ def _layers(first: "Variant", second: "Variant | None") -> str:
         if layer.clipped_share > CLIPPED:
             clipped = f'<span class="fair">{clipped}</span>'
         cells += [step(layer.scale), f"{layer.low:.3g} to {layer.high:.3g}", clipped]
-        cells += [_bar(layer.isolated_ratio), _bar(layer.accumulated_ratio)]
+        cells += [_share(layer), _bar(layer.isolated_ratio), _bar(layer.accumulated_ratio)]
         if second is not None:
             other = others.get((layer.name, layer.operator))
             cells.append("" if other is None else _bar(other.accumulated_ratio))

@@ -1,6 +1,6 @@
 """The pictures of the page of `ceras-compare`, drawn as SVG."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from math import isfinite
 
@@ -40,6 +40,7 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
     every = max(1, round(len(layers) / LABELS))
     for i in range(0, len(layers), every):
         lines.append(f'<text x="{x(i):.1f}" y="{HEIGHT - 14}" text-anchor="middle">{i + 1}</text>')
+    lines += _columns(layers, x, slot)
     for side, style in ((1, "b"), (0, "a")):
         points = [(i, r) for i, pair in enumerate(pairs) if (r := pair[side]) is not None]
         path = " ".join(f"{x(i):.1f},{y(r):.1f}" for i, r in points)
@@ -51,6 +52,7 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
             for word, r in zip(words, pair, strict=True)
             if r is not None
         )
+        said += "" if layer.share is None else f", {layer.share:.1%} of the noise at the outputs"
         lines.append(
             f"<g><title>{i + 1}. {escape(layer.name)} ({escape(layer.operator)}): {said}</title>"
             f'<rect class="column" x="{x(i) - slot / 2:.1f}" y="{ABOVE}" width="{slot:.1f}" '
@@ -61,6 +63,18 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
                 lines.append(f'<circle class="dot {style}" cx="{x(i):.1f}" cy="{y(r):.1f}" r="4"/>')
         lines.append("</g>")
     return "\n".join([*lines, "</svg>"])
+
+
+def _columns(layers: Sequence[LayerNoise], x: Callable[[int], float], slot: float) -> Iterator[str]:
+    """What each layer adds to the noise at the outputs, the most as high as half of the plot."""
+    largest = max((layer.share or 0.0 for layer in layers), default=0.0)
+    for i, layer in enumerate(layers):
+        if layer.share:
+            tall = (HEIGHT - BELOW - ABOVE) / 2 * layer.share / largest
+            yield (
+                f'<rect class="share" x="{x(i) - slot * 0.4:.1f}" '
+                f'y="{HEIGHT - BELOW - tall:.1f}" width="{slot * 0.8:.1f}" height="{tall:.1f}"/>'
+            )
 
 
 def histogram(layer: LayerNoise) -> str:

@@ -27,10 +27,11 @@ def print_table(variants: Sequence[Variant], samples: int) -> None:
     console.print(_metrics(first, rest))
     for layer in worst_layers(first.layers):
         ratio = decimal(layer.isolated_ratio)
-        console.print(f"\n{layer.name} ({layer.operator}), {ratio} dB alone:", markup=False)
+        share = "" if layer.share is None else f", {layer.share:.0%} of the noise at the outputs"
+        console.print(f"\n{layer.name} ({layer.operator}), {ratio} dB alone{share}:", markup=False)
         for text in remedies(layer):
             console.print(f"  - {text}", markup=False)
-    for text in remedies_of_all(first.layers):
+    for text in remedies_of_all(first.layers, first.ratio):
         console.print(f"\n{text}", markup=False)
 
 
@@ -39,7 +40,8 @@ def _layers(first: Variant, rest: Sequence[Variant]) -> Table:
     table.add_column("layer", max_width=36, overflow="fold")
     table.add_column("operation")
     has_steps = any(layer.reference_scale is not None for layer in first.layers)
-    columns = ("scale", "range", "clipped", "alone dB", "accumulated dB")
+    shares = ("of the noise",) if any(layer.share is not None for layer in first.layers) else ()
+    columns = ("scale", "range", "clipped", *shares, "alone dB", "accumulated dB")
     for name in (*(("scale before",) if has_steps else ()), *columns):
         table.add_column(name, justify="right")
     for variant in rest:
@@ -54,6 +56,7 @@ def _layers(first: Variant, rest: Sequence[Variant]) -> Table:
             step(layer.scale),
             f"({layer.low:.3g}, {layer.high:.3g})",
             f"{layer.clipped_share:.2%}",
+            *(f"{layer.share or 0.0:.1%}" for _ in shares),
             decimal(layer.isolated_ratio),
             decimal(layer.accumulated_ratio),
             *("" if v is None else decimal(v.accumulated_ratio) for v in same),

@@ -14,9 +14,11 @@ from xdsl.ir import Operation
 
 from ceras_ir.analysis.layer_noise import LayerNoise, NoiseMeter, label_layers
 from ceras_ir.analysis.network import input_names, main_function, output_names, result_values
+from ceras_ir.analysis.output_noise import ratio_of
 from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.analysis.ranges import LAYER, exponent
 from ceras_ir.analysis.requantizations import alignment
+from ceras_ir.analysis.sensitivity import affordable_samples
 from ceras_ir.diagnostics import InputError, node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -36,6 +38,8 @@ class Variant:
     reference: str
     layers: list[LayerNoise]
     metrics: list[Metric]
+    ratio: float
+    """Signal to noise of all outputs, each with the same weight, in decibels."""
     rescalings: tuple[int, int] | None = None
     """At run time, before and after scales were aligned."""
 
@@ -52,13 +56,17 @@ class Task:
         """Run both networks of `meter` on all samples."""
         count = len(self.samples)
         outputs = list(progress(meter.measure(self.samples), f"comparing {name}", count))
+        if not meter.aligned:
+            few = affordable_samples(main_function(meter.reference), len(meter.layers))
+            meter.measure_reach(list(self.samples.first(few)))
+        ratio = ratio_of([real for real, _ in outputs], [stored for _, stored in outputs])
         expected, actual = (join([pair[i] for pair in outputs], self.samples) for i in (0, 1))
         if not self.samples.batched:
             expected, actual = ({k: v[None] for k, v in o.items()} for o in (expected, actual))
         labels = None if self.labels is None else self.labels.astype(np.int64)
         metrics = end_metrics(expected, actual, labels, self.hook)
         rescalings = alignment(main_function(meter.quantized))
-        return Variant(name, reference, list(meter.layers.values()), metrics, rescalings)
+        return Variant(name, reference, list(meter.layers.values()), metrics, ratio, rescalings)
 
 
 def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, str]:

@@ -1,19 +1,31 @@
 """What the report proposes for a whole network."""
 
 from ceras_ir.analysis.layer_noise import LayerNoise
-from ceras_ir.analysis.remedies import remedies_of_all
+from ceras_ir.analysis.remedies import remedies, remedies_of_all, worst_layers
 
 
 def layer(noise: float, scale: float | None = 0.5) -> LayerNoise:
     return LayerNoise("dense", "matmul", 3, scale, signal=1000.0, accumulated=noise)
 
 
-def test_ten_decibels_above_the_last_quantized_layer() -> None:
-    (text,) = remedies_of_all([layer(0.01), layer(10.0), layer(100.0, None)])
-    assert "--mixed float --target-sqnr 30," in text and "--recipe auto" in text
+def test_ten_decibels_above_what_was_measured() -> None:
+    (text,) = remedies_of_all([layer(0.01), layer(10.0), layer(100.0, None)], 19.7)
+    assert "--recipe rows-rounding --mixed auto --target-sqnr 31," in text
+
+
+def test_layers_are_ranked_by_what_reaches_the_outputs() -> None:
+    first, second, third = (layer(0.0) for _ in range(3))
+    first.isolated, second.isolated, third.isolated = 100.0, 1.0, 10.0
+    assert worst_layers([first, second, third]) == [first, third, second]
+    first.share, second.share, third.share = 0.1, 0.7, 0.2
+    assert worst_layers([first, second, third]) == [second, third, first]
+    assert "its own rounding is small" not in " ".join(remedies(second))
+    text, _ = remedies_of_all([first, second, third], 10.0)
+    assert text == "1 of 3 layers make half of the noise at the outputs, the worst 70%"
 
 
 def test_good_networks_need_nothing() -> None:
-    assert remedies_of_all([layer(500.0), layer(1.0)]) == []
-    assert remedies_of_all([layer(500.0, None)]) == []
-    assert remedies_of_all([]) == []
+    assert remedies_of_all([layer(500.0), layer(1.0)], 30.0) == []
+    assert remedies_of_all([layer(500.0, None)], 3.0) == []
+    assert remedies_of_all([layer(0.0)], float("inf")) == []
+    assert remedies_of_all([], 3.0) == []

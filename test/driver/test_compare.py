@@ -53,6 +53,7 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
     # Two layers and one plot; the layers are drawn among the worst as well.
     assert page.count("<svg") == 5 and "http" not in page and "<script" not in page
     assert "channels-bias dB" in page and 'id="layer1"' in page
+    assert "of the noise at the outputs" in done.stdout and 'class="share"' in page
 
 
 def test_hook(tool: Tool, files: Path) -> None:
