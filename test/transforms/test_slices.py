@@ -1,6 +1,7 @@
 """Operands of a concatenation that are written straight into their slices of the result."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -140,72 +141,75 @@ def test_the_check_sees_a_value_between_the_rows_of_another():
         ), moved
 
 
-def random_network(seed: int) -> ModuleOp:
-    source = random.Random(seed)
-    net = Network([((2, 6), INT8), ((1, 6), INT8)])
+Growth = Callable[[random.Random, SSAValue, list[SSAValue]], graph.GraphOperation]
+"""An operation on a value that was picked among all that there are so far."""
+
+
+def grown(
+    source: random.Random, shapes: list[tuple[int, ...]], most: int, growth: Growth
+) -> ModuleOp:
+    """A network of up to so many operations, with one or two results."""
+    net = Network([(shape, INT8) for shape in shapes])
     values = list(net.inputs)
-    for _ in range(source.randint(4, 14)):
-        x = source.choice(values)
-        match source.randrange(5):
-            case 0 | 1:
-                same = [v for v in values if len(shape_of(v)) == 2]
-                parts = [source.choice(same) for _ in range(source.randint(1, 3))]
-                new: graph.GraphOperation = graph.ConcatOp(parts, 0)
-            case 2:
-                rows = shape_of(x)[0]
-                flat = (shape_of(x)[0] * 6,) if len(shape_of(x)) == 2 else (rows // 6, 6)
-                new = graph.ReshapeOp(x, flat)
-            case 3:
-                new = graph.RequantizeOp(x, INT8, HALVE)
-            case _:
-                new = graph.BinaryOp(Binary.ADD, x, x, result_element=INT8, requant=HALVE)
-        values.append(net.add(new))
-    made = values[2:]
+    for _ in range(source.randint(4, most)):
+        values.append(net.add(growth(source, source.choice(values), values)))
+    made = values[len(shapes) :]
     return net.module(*source.sample(made, min(2, len(made))))
+
+
+def elementwise(source: random.Random, x: SSAValue) -> graph.GraphOperation:
+    if source.randrange(2):
+        return graph.RequantizeOp(x, INT8, HALVE)
+    return graph.BinaryOp(Binary.ADD, x, x, result_element=INT8, requant=HALVE)
+
+
+def runs(source: random.Random, x: SSAValue, values: list[SSAValue]) -> graph.GraphOperation:
+    """Values joined as runs of bytes, and seen under another shape."""
+    match source.randrange(5):
+        case 0 | 1:
+            same = [v for v in values if len(shape_of(v)) == 2]
+            return graph.ConcatOp([source.choice(same) for _ in range(source.randint(1, 3))], 0)
+        case 2:
+            rows = shape_of(x)[0]
+            return graph.ReshapeOp(x, (rows * 6,) if len(shape_of(x)) == 2 else (rows // 6, 6))
+        case _:
+            return elementwise(source, x)
+
+
+def columns(source: random.Random, x: SSAValue, values: list[SSAValue]) -> graph.GraphOperation:
+    """Values of four rows, joined along either dimension, cut, and seen under another shape."""
+    shape = shape_of(x)
+    match source.randrange(7):
+        case 0 | 1 | 2:
+            alike = [v for v in values if shape_of(v)[:-1] == shape[:-1]]
+            parts = source.sample(alike, source.randint(1, min(3, len(alike))))
+            return graph.ConcatOp(parts, len(shape) - 1)
+        case 3:
+            flat = (2, 2, shape[-1]) if len(shape) == 2 else (4, shape[-1])
+            return graph.ReshapeOp(x, flat if shape[0] * shape[-2] != 1 else shape)
+        case 4:
+            ends = [shape[-1], source.randint(1, shape[-1])]
+            sizes = (*shape[:-1], ends[source.randrange(2)])
+            return graph.SliceOp(x, (0,) * len(shape), sizes, (1,) * len(shape))
+        case _:
+            return elementwise(source, x)
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))
 def test_random_networks_in_their_arena(first: int):
     for seed in range(first, first + 30):
-        module = placed(random_network(seed), alignment=16)
+        module = grown(random.Random(seed), [(2, 6), (1, 6)], 14, runs)
+        module = placed(module, alignment=16)
         agree(module)
         assert read(written(module)).layers
-
-
-def random_columns(seed: int) -> ModuleOp:
-    """Values of four rows, joined along either dimension, cut, and seen under another shape."""
-    source = random.Random(seed)
-    net = Network([((4, 3), INT8), ((2, 2, 2), INT8)])
-    values = list(net.inputs)
-    for _ in range(source.randint(4, 16)):
-        x = source.choice(values)
-        shape = shape_of(x)
-        alike = [v for v in values if shape_of(v)[:-1] == shape[:-1]]
-        match source.randrange(7):
-            case 0 | 1 | 2:
-                parts = source.sample(alike, source.randint(1, min(3, len(alike))))
-                new: graph.GraphOperation = graph.ConcatOp(parts, len(shape) - 1)
-            case 3:
-                flat = (2, 2, shape[-1]) if len(shape) == 2 else (4, shape[-1])
-                new = graph.ReshapeOp(x, flat if shape[0] * shape[-2] != 1 else shape)
-            case 4:
-                ends = [shape[-1], source.randint(1, shape[-1])]
-                sizes = (*shape[:-1], ends[source.randrange(2)])
-                new = graph.SliceOp(x, (0,) * len(shape), sizes, (1,) * len(shape))
-            case 5:
-                new = graph.RequantizeOp(x, INT8, HALVE)
-            case _:
-                new = graph.BinaryOp(Binary.ADD, x, x, result_element=INT8, requant=HALVE)
-        values.append(net.add(new))
-    made = values[2:]
-    return net.module(*source.sample(made, min(2, len(made))))
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))
 def test_random_columns_in_their_arena(first: int):
     saved = 0
     for seed in range(first, first + 30):
-        module = placed(random_columns(seed), alignment=16, target="nnet")
+        module = grown(random.Random(seed), [(4, 3), (2, 2, 2)], 16, columns)
+        module = placed(module, alignment=16, target="nnet")
         main = main_function(module)
         blocks = [block_of(op.results[0]) for op in main.body.block.ops if op.results]
         saved += any(block is not None and block.pitch.data for block in blocks)
