@@ -31,9 +31,11 @@ test: system $(VENV)/.installed-test
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
-	$(BIN)/lit -q -j$(JOBS) -Dforked=1 test/lit
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" test
+	@# pyright is one process, and would leave the other processors idle.
+	$(BIN)/pyright & types=$$!; \
+	  $(BIN)/lit -q -j$(JOBS) -Dforked=1 test/lit && \
+	  $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" test; tests=$$?; \
+	  wait $$types && exit $$tests
 
 fuzz: $(VENV)/.installed-test
 	CERAS_FUZZ_SEEDS=$(SEEDS) CERAS_FUZZ_C_EVERY=1 \

@@ -70,6 +70,7 @@ def test_accuracy() -> None:
     assert abs(correct - 357) <= 1
 
 
+@pytest.mark.slow
 def test_train_script(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")

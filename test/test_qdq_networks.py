@@ -21,6 +21,7 @@ from ceras_ir.interpreters.network import run
 
 SHARED = Path(__file__).parents[2] / "shared"
 NETWORKS = ("resnet8", "vww", "mobilenet_v2", "mcunet_vww")
+LARGE = ("mobilenet_v2",)
 MOST_LAYERS = 12
 """Of each network; they are many and alike."""
 
@@ -75,7 +76,9 @@ def test_layers_are_one_unit_from_onnxruntime(name: str, tmp_path: Path):
     assert differing <= 0.001 * elements
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LARGE else n for n in NETWORKS]
+)
 def test_networks_become_integer(name: str):
     module = quantized(model_path(name))
     assert carries_quantization(module)
