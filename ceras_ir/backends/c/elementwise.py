@@ -1,6 +1,6 @@
 """Elementwise operations: unary, binary with broadcasting, table lookup, softmax."""
 
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 
+LEAST_PERIOD = 16
+"""Numbers of a vector, of which loops over channels are multiples where they can be."""
+
 
 def unary(layer: Layer, op: UnaryOp) -> None:
     """`graph.unary`."""
@@ -29,16 +32,28 @@ def unary(layer: Layer, op: UnaryOp) -> None:
     result = apply(layer.kernels, op.function, "v")
     size = prod(shape_of(op.result))
     if (exponents := op.channel_exponents) is None:
+        layer.line("MODEL_ALIKE")
         layer.loop("i", size, [f"const float v = {x}[i];", f"{y}[i] = {result};"])
         return
     up, down = (np.exp2(np.array(e, np.float32)) for e in exponents)
-    names = layer.array("up", up, "float"), layer.array("down", 1 / down, "float")
-    channel = f"i % {len(up)}"
+    # As often as fills vectors: an index modulo the channels would keep compilers from them.
+    period = _period(len(up), size) if layer.options.vectors else len(up)
+    numbers = [np.resize(factors, period) for factors in (up, 1 / down)]
+    names = layer.array("up", numbers[0], "float"), layer.array("down", numbers[1], "float")
+    layer.line(f"for (int32_t n = 0; n < {size}; n += {period}) {{")
+    layer.line("MODEL_ALIKE", 1)
     body = [
-        f"const float v = {x}[i] * {names[0]}[{channel}];",
-        f"{y}[i] = {result} * {names[1]}[{channel}];",
+        f"const float v = {x}[n + i] * {names[0]}[i];",
+        f"{y}[n + i] = {result} * {names[1]}[i];",
     ]
-    layer.loop("i", size, body)
+    layer.loop("i", period, body, 1)
+    layer.line("}")
+
+
+def _period(channels: int, size: int) -> int:
+    """Elements after which channels repeat: vectors' worth, if `size` is a multiple of it."""
+    times = LEAST_PERIOD // gcd(channels, LEAST_PERIOD)
+    return channels * times if size % (channels * times) == 0 else channels
 
 
 def binary(layer: Layer, op: BinaryOp) -> None:

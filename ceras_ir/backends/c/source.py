@@ -88,6 +88,14 @@ typedef int16_t model_row;
 #else
 #define MODEL_ROLLED
 #endif
+/* Loops whose result may lie where an operand lies, element by element. */
+#if defined(__clang__)
+#define MODEL_ALIKE _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define MODEL_ALIKE _Pragma("GCC ivdep")
+#else
+#define MODEL_ALIKE
+#endif
 
 """
 
