@@ -1,15 +1,20 @@
 """
 Depthwise convolution in vectors: the rows of a window are interleaved, so that one word holds a
 column of a channel and one instruction adds up a column of 8 channels, 32 channels at a time.
+
+Elements of 16 bits, and bytes of fewer channels, are interleaved as pairs of 16 bits: a word holds
+two rows of a column, 16 channels at a time. The weights are the same.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.epilogue import Epilogue
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.linear_tiled import STEP, fused_bias, has_byte_products
+from ceras_ir.backends.c.linear_tiled import has_vector_products
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES
 from ceras_ir.backends.c.requant import Rescaling
 from ceras_ir.backends.c.rows import Geometry
@@ -17,28 +22,56 @@ from ceras_ir.backends.c.sums import Sums
 from ceras_ir.backends.c.tile_nest import LEAST_SHARED
 from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
-from ceras_ir.dialects.quant import RequantAttr
 
 MOST_COLUMNS = 8
 """Columns of a window whose weights stay in registers or next to them."""
 
-BLOCK = 32
-"""Channels at a time; the last block starts earlier, so that it is whole."""
+STEP = 4
+"""Rows of a window at most: bytes of a word of weights."""
 
-VECTORS = range(4)
-"""Of 8 sums, for the channels of a block."""
+
+@dataclass(frozen=True)
+class Words:
+    """How a column of a window lies in vectors of 8 words."""
+
+    block: int
+    """Channels at a time; the last block starts earlier, so that it is whole."""
+    groups: int
+    """Words of a column: of four bytes there is one, of two numbers of 16 bits up to two."""
+
+    @property
+    def vectors(self) -> range:
+        """Of 8 sums, for the channels of a block."""
+        return range(self.block // 8)
+
+    @property
+    def parts(self) -> list[str]:
+        """Names of the vectors of a column, all of one group before the next."""
+        return [f"{g}{j}" if g else f"{j}" for g in range(self.groups) for j in self.vectors]
+
+    @classmethod
+    def of(cls, stored: str, channels: int, rows: int) -> "Words | None":
+        if stored != "int16_t" and channels >= 32:
+            return cls(32, 1)
+        return cls(16, -(-rows // 2)) if channels >= 16 else None
+
+    @property
+    def are_pairs(self) -> bool:
+        return self.block == 16
 
 
 def has_columns(
     layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums, rescale: Rescaling
 ) -> bool:
     """Whether an operation is a depthwise convolution that can be computed by columns."""
-    if not geometry.depthwise or not has_byte_products(layer, op, sums):
+    if not geometry.depthwise or not has_vector_products(layer, op, sums):
         return False
     channels, rows, columns, _ = shape_of(op.weights)
-    if rows > STEP or columns > MOST_COLUMNS or channels < BLOCK:
+    words = Words.of(value_type(op.input), channels, rows)
+    if words is None or rows > STEP or columns > MOST_COLUMNS:
         return False
-    return fused_bias(op, sums, rescale) is not None
+    epilogue = Epilogue.of(op, sums, rescale)
+    return epilogue is not None and (words.are_pairs or epilogue.residual_bits == 8)
 
 
 def print_depthwise(
@@ -46,13 +79,15 @@ def print_depthwise(
     op: LinearOperation,
     sums: Sums,
     rescale: Rescaling,
-    names: tuple[str, str, str],
+    names: tuple[str, str, str, str],
 ) -> str:
-    """The body of the layer's function where there are vectors; returns the weights' name."""
-    assert isinstance(op, Conv2dOp) and op.requant is not None
-    extra = fused_bias(op, sums, rescale)
-    assert extra is not None
-    x, y, residual = names
+    """
+    The body of the layer's function where there are vectors; returns the weights' name. `names`: x,
+    y, residual, multipliers.
+    """
+    epilogue = Epilogue.of(op, sums, rescale)
+    assert isinstance(op, Conv2dOp) and epilogue is not None
+    x, y, residual, multipliers = names
     images, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -60,7 +95,10 @@ def print_depthwise(
     dilation_h, dilation_w = op.dilations.get_values()
     top, left = op.padding.get_values()[:2]
     stored = value_type(op.input)
-    offset = 128 if stored == "int8_t" else 0
+    kind = Words.of(stored, channels, kernel_h)
+    assert kind is not None
+    block, parts, vectors = kind.block, kind.parts, kind.vectors
+    offset = 128 if stored == "int8_t" and not kind.are_pairs else 0
     padded = -(-channels // LANES) * LANES
 
     def packed() -> Array:
@@ -71,20 +109,21 @@ def print_depthwise(
 
     def padded_bias() -> Array:
         result = np.zeros(padded, np.int32)
-        result[:channels] = sums.bias - offset * sums.per_output + extra
+        result[:channels] = sums.bias - offset * sums.per_output + epilogue.extra
         return result
 
     layer.kernels.use("vectors_256")
     w = layer.constant("weights", "int8_t", prod((kernel_w, padded, STEP)), 1, packed)
     b = layer.constant("bias", "int32_t", padded, 4, padded_bias, CONDITION)
-    words = layer.kernels.add(*_words(stored, kernel_h), CONDITION)
+    words = layer.kernels.add(*_words(stored, kernel_h, kind), CONDITION)
     point = zero_point_of(sums.x)
     is_padded = top > 0 or (rows - 1) * stride_h - top + (kernel_h - 1) * dilation_h >= height
     if is_padded:
-        layer.scratch(stored, "border", width * channels, 1)
-        layer.line(f"memset(border, {point}, {width * channels});")
-    edge = int(np.uint32((point + offset) * 0x01010101).astype(np.int32))
-    requant = op.requant
+        layer.scratch(stored, "border", width * channels, 2 if stored == "int16_t" else 1)
+        layer.loop("i", width * channels, [f"border[i] = {point};"])
+    repeated = 0x00010001 if kind.are_pairs else 0x01010101
+    bits = 16 if kind.are_pairs else 8
+    edge = int(np.uint32(((point + offset) & ((1 << bits) - 1)) * repeated).astype(np.int32))
     layer.line(f"const model_256 edge = ALL_256({int_literal(edge)});")
     first = f"r * {stride_h} - {top}" if top else f"r * {stride_h}"
     lines = [f"const int32_t first = {first};"]
@@ -95,25 +134,27 @@ def print_depthwise(
         if is_padded:
             at = f"{row} >= 0 && {row} < {height} ? {at} : border"
         lines.append(f"const {stored} *r{k} = {at};")
-    lines.append(f"for (int32_t c = 0; c < {channels}; c += {BLOCK}) {{")
-    if channels % BLOCK:
-        last = channels - BLOCK
-        lines[-1] = f"for (int32_t b = 0; b < {channels}; b += {BLOCK}) {{"
+    lines.append(f"for (int32_t c = 0; c < {channels}; c += {block}) {{")
+    if channels % block:
+        last = channels - block
+        lines[-1] = f"for (int32_t b = 0; b < {channels}; b += {block}) {{"
         lines.append(f"  const int32_t c = b < {last} ? b : {last};")
     for k in range(kernel_w):
         at = f"{w} + (c + {k * padded}) * {STEP}" if k else f"{w} + c * {STEP}"
-        lines += _loads(f"w{k}", at)
-    lines += _loads("b", f"(const int8_t *)({b} + c)")
+        lines += _weights(f"w{k}", at, kind)
+    lines += _loads("b", f"(const int8_t *)({b} + c)", kind)
+    if epilogue.scale_bits:
+        lines += _loads("m", f"(const int8_t *)({multipliers} + c)", kind)
     pointers = ", ".join(f"r{k}" for k in range(kernel_h))
 
     def column(j: str, k: int) -> str:
-        vectors = ", ".join(f"&v{k}{i}" for i in VECTORS)
-        return f"{words}({pointers}, {j} * {channels} + c, {vectors});"
+        names = ", ".join(f"&v{k}{i}" for i in parts)
+        return f"{words}({pointers}, {j} * {channels} + c, {names});"
 
     # What the next window sees again is kept; the rest of its columns is loaded.
     kept = max(kernel_w - stride_w, 0) if dilation_w == 1 else 0
     for k in range(kernel_w):
-        lines.append("  model_256 " + ", ".join(f"v{k}{j} = edge" for j in VECTORS) + ";")
+        lines.append("  model_256 " + ", ".join(f"v{k}{i} = edge" for i in parts) + ";")
         if k < kept and 0 <= k - left < width:
             lines.append("  " + column(str(k - left), k))
     image = f"n * {rows} + " if images > 1 else ""
@@ -130,29 +171,37 @@ def print_depthwise(
             inside.append(f"{j} < {width}")
         load = column(f"({j})", k)
         if inside:
-            edges = ", ".join(f"v{k}{i} = edge" for i in VECTORS)
+            edges = ", ".join(f"v{k}{i} = edge" for i in parts)
             lines += [f"    if ({' && '.join(inside)}) {load}", f"    else {edges};"]
         else:
             lines.append(f"    {load}")
-    for i in VECTORS:
+    dot = "DOT_WORDS_256" if kind.are_pairs else "DOT_256"
+    for i in vectors:
         products = f"b{i}"
         for k in range(kernel_w):
-            products = f"DOT_256({products}, v{k}{i}, w{k}{i})"
+            for g in range(kind.groups):
+                part = f"{k}{parts[g * len(vectors) + i]}"
+                products = f"{dot}({products}, v{part}, w{part})"
         lines.append(f"    model_256 s{i} = {products};")
-    if residual:
-        skip = layer.kernels.add(*_words("int8_t", 1, is_signed=True), CONDITION)
-        vectors = ", ".join(f"&skip{i}" for i in VECTORS)
-        lines.append("    model_256 " + ", ".join(f"skip{i}" for i in VECTORS) + ";")
-        lines.append(f"    {skip}({residual}, (int32_t)(to - {y}), {vectors});")
+    if op.residual is not None:
+        skip = layer.kernels.add(*_residual_words(value_type(op.residual), kind), CONDITION)
+        names_of = ", ".join(f"&skip{i}" for i in vectors)
+        lines.append("    model_256 " + ", ".join(f"skip{i}" for i in vectors) + ";")
+        lines.append(f"    {skip}({residual}, (int32_t)(to - {y}), {names_of});")
         lines += [
-            f"    s{i} = ADD_256(s{i}, _mm256_slli_epi32(_mm256_srai_epi32(skip{i}, 24), "
-            f"{op.residual_left_shift}));"
-            for i in VECTORS
+            f"    s{i} = ADD_256(s{i}, _mm256_slli_epi32(_mm256_srai_epi32(skip{i}, "
+            f"{32 - bits}), {op.residual_left_shift}));"
+            for i in vectors
         ]
-    lines += [f"    s{i} = _mm256_srai_epi32(s{i}, {requant.shift.data});" for i in VECTORS]
-    lines += _stores(requant, 16 if value_type(op.result) == "int16_t" else 8)
+    for i in vectors:
+        shifted = f"_mm256_srai_epi32(s{i}, {epilogue.shift})"
+        if epilogue.scale_bits:
+            numbers = f"{int_literal(epilogue.after)}, {epilogue.shift}"
+            shifted = f"SCALE_{epilogue.scale_bits}_256(s{i}, m{i}, {numbers})"
+        lines.append(f"    s{i} = {shifted};")
+    lines += _stores(epilogue, kind)
     for k in range(kept):
-        moves = ", ".join(f"v{k}{i} = v{k + stride_w}{i}" for i in VECTORS)
+        moves = ", ".join(f"v{k}{i} = v{k + stride_w}{i}" for i in parts)
         lines.append(f"    {moves};")
     lines += ["  }", "}"]
     if images > 1:
@@ -165,47 +214,75 @@ def print_depthwise(
     return w
 
 
-def _stores(requant: RequantAttr, bits: int) -> list[str]:
-    """Statements that clamp and store the sums of a block."""
-    parts = {"bytes": "NARROW"} if bits == 8 else {"lower": "LOWER_16", "upper": "UPPER_16"}
-    low, high = requant.low.data, requant.high.data
-    end = 1 << (bits - 1)
+def _stores(e: Epilogue, kind: Words) -> list[str]:
+    """Statements that narrow, clamp and store the sums of a block."""
+    sums = ", ".join(f"s{i}" for i in kind.vectors)
+    ways = {"whole": "NARROW"} if e.bits == 8 else {"lower": "LOWER_16", "upper": "UPPER_16"}
+    bits = e.bits
+    if kind.are_pairs:
+        ways, bits = {"whole": "_mm256_packs_epi32"}, 16
     lines: list[str] = []
-    for i, (name, narrow) in enumerate(parts.items()):
-        lines.append(f"    model_256 {name} = {narrow}(s0, s1, s2, s3);")
-        for bound, function, is_used in (
-            (low, "max", low > -end),
-            (high, "min", high < end - 1),
-        ):
+    for i, (name, narrow) in enumerate(ways.items()):
+        lines.append(f"    model_256 {name} = {narrow}({sums});")
+        for bound, function, is_used in ((e.low, "max", e.has_low), (e.high, "min", e.has_high)):
             if is_used:
                 call = f"_mm256_{function}_epi{bits}({name}, _mm256_set1_epi{bits}({bound}))"
                 lines.append(f"    {name} = {call};")
-        lines.append(f"    STORE_256(to{' + 16' if i else ''}, {name});")
+        store = "STORE_NARROW_256" if bits > e.bits else "STORE_256"
+        lines.append(f"    {store}(to{' + 16' if i else ''}, {name});")
     return lines
 
 
-def _loads(name: str, at: str) -> list[str]:
+def _weights(name: str, at: str, kind: Words) -> list[str]:
+    """Statements that load the weights of a column for a block's channels."""
+    if not kind.are_pairs:
+        return _loads(name, at, kind)
+    lines = _loads(f"{name}_", at, kind)
+    for g, j in ((g, j) for g in range(kind.groups) for j in kind.vectors):
+        part = kind.parts[g * len(kind.vectors) + j]
+        half = "UPPER" if g else "LOWER"
+        lines.append(f"  const model_256 {name}{part} = {half}_I8({name}_{j});")
+    return lines
+
+
+def _loads(name: str, at: str, kind: Words) -> list[str]:
     """Statements that load a block's words or sums."""
-    loads = [f"{name}{j} = LOAD_PAIR({at}{f' + {16 * j}' if j else ''})" for j in VECTORS]
     return [
-        f"  const model_256 {loads[0]}, {loads[1]};",
-        f"  const model_256 {loads[2]}, {loads[3]};",
+        f"  const model_256 {name}{j} = "
+        f"LOAD_PAIR({at}{f' + {16 * j}' if j else ''}, {2 * kind.block});"
+        for j in kind.vectors
     ]
 
 
-def _words(stored: str, rows: int, *, is_signed: bool = False) -> tuple[str, str]:
-    """A function that interleaves 32 channels of a column of a window; name and text."""
-    name = f"words_{stored}_{rows}" + ("_signed" if is_signed else "")
+def _words(stored: str, rows: int, kind: Words) -> tuple[str, str]:
+    """A function that interleaves a block's channels of a column of a window; name and text."""
+    if kind.are_pairs:
+        return _pairs(stored, rows, kind)
+    return _bytes(stored, rows, is_moved=stored == "int8_t")
+
+
+def _residual_words(stored: str, kind: Words) -> tuple[str, str]:
+    """The same of a residual, whose numbers end a word."""
+    return _pairs(stored, 1, Words(16, 1)) if kind.are_pairs else _bytes(stored, 1, is_moved=False)
+
+
+def _function(
+    name: str, title: str, stored: str, rows: int, parts: list[str], body: list[str]
+) -> tuple[str, str]:
     parameters = ", ".join(f"const {stored} *r{k}" for k in range(rows)) + ", int32_t at"
-    outputs = ", ".join(f"model_256 *v{j}" for j in VECTORS)
-    moved = stored == "int8_t" and not is_signed
-    flip = "_mm256_xor_si256({}, _mm256_set1_epi8(-128))" if moved else "{}"
-    lines = [
-        f"  const model_256 a{k} = {flip.format(f'LOAD_256(r{k} + at)')};" for k in range(rows)
-    ]
+    outputs = ", ".join(f"model_256 *v{part}" for part in parts)
+    head = f"/* {title} */\nMODEL_INLINE void {name}({parameters}, {outputs})"
+    return name, "\n".join([head, "{", *body, "}", ""])
+
+
+def _bytes(stored: str, rows: int, *, is_moved: bool) -> tuple[str, str]:
+    """Words of four bytes of 32 channels."""
+    name = f"words_{stored}_{rows}" + ("_moved" if is_moved else "")
+    flip = "_mm256_xor_si256({}, _mm256_set1_epi8(-128))" if is_moved else "{}"
     # What stands for a missing row meets weights of zero.
     a = [f"a{min(k, rows - 1)}" for k in range(STEP)]
-    lines += [
+    lines = [
+        *(f"  const model_256 a{k} = {flip.format(f'LOAD_256(r{k} + at)')};" for k in range(rows)),
         f"  const model_256 l0 = _mm256_unpacklo_epi8({a[0]}, {a[1]}), "
         f"h0 = _mm256_unpackhi_epi8({a[0]}, {a[1]});",
         f"  const model_256 l1 = _mm256_unpacklo_epi8({a[2]}, {a[3]}), "
@@ -213,6 +290,23 @@ def _words(stored: str, rows: int, *, is_signed: bool = False) -> tuple[str, str
         "  *v0 = _mm256_unpacklo_epi16(l0, l1), *v1 = _mm256_unpackhi_epi16(l0, l1);",
         "  *v2 = _mm256_unpacklo_epi16(h0, h1), *v3 = _mm256_unpackhi_epi16(h0, h1);",
     ]
-    title = f"/* Words of a byte from each of {rows} rows{', moved by 128' if moved else ''}. */\n"
-    body = "\n".join(lines)
-    return name, f"{title}MODEL_INLINE void {name}({parameters}, {outputs})\n{{\n{body}\n}}\n"
+    title = f"Words of a byte from each of {rows} rows{', moved by 128' if is_moved else ''}."
+    return _function(name, title, stored, rows, [str(j) for j in range(4)], lines)
+
+
+def _pairs(stored: str, rows: int, kind: Words) -> tuple[str, str]:
+    """Words of two numbers of 16 bits of 16 channels."""
+    load = {
+        "int16_t": "LOAD_256(r{k} + at)",
+        "int8_t": "_mm256_cvtepi8_epi16(HALF_256(r{k} + at))",
+        "uint8_t": "_mm256_cvtepu8_epi16(HALF_256(r{k} + at))",
+    }[stored]
+    lines = [f"  const model_256 a{k} = {load.format(k=k)};" for k in range(rows)]
+    for g in range(kind.groups):
+        low, high = kind.parts[2 * g : 2 * g + 2]
+        pair = f"a{2 * g}, a{min(2 * g + 1, rows - 1)}"
+        lines.append(
+            f"  *v{low} = _mm256_unpacklo_epi16({pair}), *v{high} = _mm256_unpackhi_epi16({pair});"
+        )
+    title = f"Words of 16 bits from each of two of {rows} rows."
+    return _function(f"pairs_{stored}_{rows}", title, stored, rows, kind.parts, lines)

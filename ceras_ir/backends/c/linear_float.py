@@ -10,21 +10,13 @@ from ceras_ir.backends.c.float_tiled import float_bias, float_weights, print_flo
 from ceras_ir.backends.c.float_winograd import Winograd
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.operands import constant_weights
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES
-from ceras_ir.backends.c.requant import Refused
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, rows_at_once, window
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
 
 END = "(first + count) * {}"
-
-
-def constant_weights(op: LinearOperation) -> ConstantOp:
-    """The weights, which a kernel packs at compile time."""
-    owner = op.weights.owner
-    if not isinstance(owner, ConstantOp):
-        raise Refused("weights must be constants; fold or freeze what computes them")
-    return owner
 
 
 def float_linear(layer: Layer, op: LinearOperation) -> None:

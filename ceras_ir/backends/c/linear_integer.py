@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.depthwise_tiled import has_columns, print_depthwise
+from ceras_ir.backends.c.epilogue import multipliers
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_loops import print_loops
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
@@ -22,7 +23,6 @@ from ceras_ir.backends.c.rows import Geometry, open_row_loop, row_type, rows_at_
 from ceras_ir.backends.c.sums import LIMIT, Sums, analyse
 from ceras_ir.backends.c.types import less, value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
-from ceras_ir.dialects.quant import RequantAttr
 
 SIGNED, UNSIGNED = "!MODEL_UNSIGNED_ROWS", "MODEL_UNSIGNED_ROWS"
 
@@ -35,12 +35,17 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
     geometry, sums = Geometry.of(op), analyse(op)
     assert op.requant is not None
     storage = value_type(op.result)
+    nest = tiled_nest(layer, op, geometry, sums)
+    scales = ""
+    if op.requant.is_per_channel:
+        numbers = multipliers(op, nest.padded_outputs if nest else geometry.groups * geometry.n)
+        scales = layer.array("multipliers", numbers, "int32_t")
     rescale = rescaling(
         op.requant,
         sums.bound,
         storage,
         half_folded=sums.half_folded,
-        multiplier=_multiplier(layer, op.requant, geometry, sums),
+        multiplier=_multiplier(scales, geometry, sums) if scales else None,
         multiplier_bound=op.requant.multiplier.data,
     )
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -61,7 +66,6 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         if fits_dsp(op, geometry, sums):
             dsp_linear(layer, op, geometry, sums, rescale, (x, y), terms)
             return
-    nest = tiled_nest(layer, op, geometry, sums)
     if nest is None and not has_columns(layer, op, geometry, sums, rescale):
         if geometry.depthwise and sums.weight_type != "int32_t":
             _depthwise(layer, op, geometry, sums, rescale, (x, y), terms)
@@ -70,21 +74,18 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         return
     with layer.variants(CONDITION) as otherwise:
         if nest is not None:
-            w = print_tiles(layer, op, nest, sums, rescale, (x, y, residual), terms)
+            w = print_tiles(layer, op, nest, sums, rescale, (x, y, residual, scales), terms)
             otherwise()
             bias = _row_bias(layer, sums, row_type(op.input)[0], f"!{CONDITION}")
             print_loops(layer, op, nest, sums, rescale, (x, y, w, bias), terms)
         else:
-            w = print_depthwise(layer, op, sums, rescale, (x, y, residual))
+            w = print_depthwise(layer, op, sums, rescale, (x, y, residual, scales))
             otherwise()
             _depthwise(layer, op, geometry, sums, rescale, (x, y), terms, w)
 
 
-def _multiplier(layer: Layer, requant: RequantAttr, geometry: Geometry, sums: Sums) -> str | None:
+def _multiplier(table: str, geometry: Geometry, sums: Sums) -> str:
     """The multiplier of output channel `o` where every channel has its own."""
-    if not requant.is_per_channel:
-        return None
-    table = layer.array("multipliers", np.array(requant.multipliers, np.int32), "int32_t")
     in_columns = geometry.depthwise and sums.weight_type != "int32_t"
     grouped = geometry.groups > 1 and not in_columns
     return f"{table}[g * {geometry.n} + o]" if grouped else f"{table}[o]"

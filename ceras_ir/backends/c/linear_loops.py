@@ -16,6 +16,7 @@ from ceras_ir.backends.c.rows import row_type
 from ceras_ir.backends.c.sums import Sums
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import value_type, zero_point_of
+from ceras_ir.backends.c.walk import lanes_of
 from ceras_ir.dialects.graph import LinearOperation
 
 MOST_FILTERS = 64 * 1024
@@ -88,15 +89,16 @@ def print_loops(
     layer.scratch("int8_t", "filters", loops.filters * length, 1)
     layer.scratch(row, "row", loops.row_elements, 2)
     layer.scratch("int32_t", "sums", loops.count * loops.filters, 4)
-    unit = 4 if nest.channels % 4 == 0 else 1
-    unpack = layer.kernels.use("unpack", NAME=str(unit), UNIT=str(unit))
+    step = lanes_of(stored).step
+    unit = step if nest.channels % step == 0 else 1
+    unpack = layer.kernels.use("unpack", NAME=f"{step}_{unit}", STEP=str(step), UNIT=str(unit))
     if row == "model_row":
         layer.kernels.use("dots_neon")
     dots = layer.kernels.add(*_dots(loops.group, length, row), f"!{CONDITION}")
-    panel = prod(nest.panel_shape(4)[1:])
+    panel = prod(nest.panel_shape(step)[1:])
     at = f"{weights} + b * {panel // width}"
     if loops.filters < width:
-        at = f"{weights} + b / {width} * {panel} + b % {width} * 4"
+        at = f"{weights} + b / {width} * {panel} + b % {width} * {step}"
     here = f"{loops.filters}"
     if total % loops.filters:
         here = "here"

@@ -1,9 +1,9 @@
 """
 Quantized convolution and matrix product in register tiles: an implicit matrix product over a
-strip of the input that carries its border, four bytes of k at a time.
+strip of the input that carries its border, four bytes of k at a time, or two words.
 
 The processor multiplies unsigned by signed bytes, so the strip holds the input moved by 128 where
-it is signed; the bias makes up for it, as for zero points and rounding.
+it is signed; the bias makes up for it, as for zero points and rounding. Words are signed.
 """
 
 from math import prod
@@ -11,22 +11,18 @@ from math import prod
 import numpy as np
 
 from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.epilogue import Epilogue
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES
-from ceras_ir.backends.c.requant import Rescaling, half_of
+from ceras_ir.backends.c.requant import Rescaling
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.sums import LIMIT, Sums
-from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile
+from ceras_ir.backends.c.tile_functions import shifting_tile, sums_tile, use_narrow
 from ceras_ir.backends.c.tile_nest import SLACK, Nest
-from ceras_ir.backends.c.types import value_type, zero_point_of
-from ceras_ir.backends.c.walk import BYTES, MOVED_BYTES
+from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
+from ceras_ir.backends.c.walk import MOVED_BYTES, lanes_of
 from ceras_ir.dialects.graph import LinearOperation, shape_of
-
-STEP = 4
-"""Products that one lane adds up in one instruction."""
-
 
 MOST_IN_PLACE, LEAST_IN_PLACE = 128, 64
 """
@@ -35,11 +31,11 @@ is copied once.
 """
 
 
-def has_byte_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
-    """Whether products of unsigned and signed bytes, summed in 32 bits, can serve."""
+def has_vector_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
+    """Whether products of bytes, or of words and bytes, summed in 32 bits can serve."""
     return (
         layer.options.vectors
-        and value_type(op.input) in ("int8_t", "uint8_t")
+        and value_type(op.input) in ("int8_t", "uint8_t", "int16_t")
         and value_type(op.result) in ("int8_t", "int16_t")
         and sums.weight_type == "int8_t"
         and sums.raw_bound < LIMIT
@@ -48,12 +44,14 @@ def has_byte_products(layer: Layer, op: LinearOperation, sums: Sums) -> bool:
 
 def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums) -> Nest | None:
     """How a layer is cut into tiles, or None where only portable loops serve."""
-    if geometry.depthwise or not has_byte_products(layer, op, sums):
+    if geometry.depthwise or not has_vector_products(layer, op, sums):
         return None
-    whole_steps = not prod(shape_of(op.weights)[2:]) % STEP
+    stored = value_type(op.input)
+    whole_steps = not prod(shape_of(op.weights)[2:]) % lanes_of(stored).step
     is_worth = LANES < geometry.n <= MOST_IN_PLACE and geometry.k >= LEAST_IN_PLACE
-    in_place = whole_steps and is_worth
-    return Nest.of(op, geometry, 1, layer.options.workspace, in_place=in_place)
+    in_place = whole_steps and (is_worth or stored == "int16_t")
+    item = 2 if stored == "int16_t" else 1
+    return Nest.of(op, geometry, item, layer.options.workspace, in_place=in_place)
 
 
 def print_tiles(
@@ -62,20 +60,24 @@ def print_tiles(
     nest: Nest,
     sums: Sums,
     rescale: Rescaling,
-    names: tuple[str, str, str],
+    names: tuple[str, str, str, str],
     terms: list[str],
 ) -> str:
-    """The body of the layer's function where there are vectors; returns the weights' name."""
-    x, y, residual = names
+    """
+    The body of the layer's function where there are vectors; returns the weights' name. `names`: x,
+    y, residual, multipliers.
+    """
+    x, y, residual, multipliers = names
     layer.kernels.use("vectors_i8")
     stored = value_type(op.input)
     is_signed = stored == "int8_t"
     offset = 128 if is_signed else 0
     bias = sums.bias - offset * sums.per_output
-    fused = fused_bias(op, sums, rescale)
-    if fused is not None:
-        bias = bias + fused
-    panels, runs, steps, width, step = shape = nest.panel_shape(STEP)
+    epilogue = Epilogue.of(op, sums, rescale)
+    if epilogue is not None:
+        bias = bias + epilogue.extra
+    lanes = lanes_of(stored)
+    panels, runs, steps, width, step = shape = nest.panel_shape(lanes.step)
 
     def packed() -> Array:
         padded = np.zeros((panels * width, runs, steps * step), np.int8)
@@ -97,24 +99,23 @@ def print_tiles(
     if nest.in_place:
         source = nest.place_of(x)
     else:
-        layer.scratch("uint8_t", "strip", nest.strip_elements + SLACK, 1)
-        fill.append(_fill(layer, nest, x, stored, zero_point_of(sums.x) + offset))
+        layer.scratch(lanes.element, "strip", nest.strip_elements + SLACK, 4 // lanes.step)
+        fill.append(_fill(layer, nest, x, (stored, lanes.element), zero_point_of(sums.x) + offset))
         source = f"strip + {nest.input_at()}"
-    lanes = MOVED_BYTES if nest.in_place and is_signed else BYTES
-    add_products(layer.kernels, nest.walk(STEP), lanes)
+    if nest.in_place and is_signed:
+        lanes = MOVED_BYTES
+    walk = nest.walk(lanes.step)
+    add_products(layer.kernels, walk, lanes)
     panel = f"{w} + b * {runs * steps * step}, {b} + b"
 
-    def shifted() -> list[str]:
-        assert op.requant is not None
-        low, high = op.requant.low.data, op.requant.high.data
-        bits = 16 if value_type(op.result) == "int16_t" else 8
-        least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-        layer.kernels.use("narrow_sums", NAME=f"int{bits}", RESULT=f"int{bits}_t")
-        stores = nest.stores(bool(residual), low=low > least, high=high < most, bits=bits)
-        tile = layer.kernels.add(*shifting_tile(nest.walk(STEP), stores, lanes), CONDITION)
+    def shifted(e: Epilogue) -> list[str]:
+        stores = nest.stores(bool(residual)).ending_in(e)
+        use_narrow(layer.kernels, stores)
+        tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), CONDITION)
         skip = f", {residual} + at, {op.residual_left_shift}" if residual else ""
-        bounds = [n for n, is_used in ((low, stores.low), (high, stores.high)) if is_used]
-        numbers = ", ".join(map(str, [op.requant.shift.data, *bounds]))
+        skip += f", {multipliers} + b, {int_literal(e.after)}" if e.scale_bits else ""
+        bounds = [n for n, is_used in ((e.low, e.has_low), (e.high, e.has_high)) if is_used]
+        numbers = ", ".join(map(str, [e.shift, *bounds]))
         part = f", {nest.outputs} - b" if stores.is_masked else ""
         return [
             f"const int32_t at = {nest.output_at()} + b;",
@@ -122,7 +123,7 @@ def print_tiles(
         ]
 
     def rescaled() -> list[str]:
-        tile = layer.kernels.add(*sums_tile(nest.walk(STEP), lanes), CONDITION)
+        tile = layer.kernels.add(*sums_tile(walk, lanes), CONDITION)
         t = nest.tile
         end = f"b + {width}"
         if nest.outputs % width:
@@ -143,17 +144,18 @@ def print_tiles(
             "}",
         ]
 
-    nest.print(layer, fill, rescaled if fused is None else shifted)
+    nest.print(layer, fill, rescaled if epilogue is None else lambda: shifted(epilogue))
     return w
 
 
-def _fill(layer: Layer, nest: Nest, x: str, stored: str, border: int) -> str:
-    """The call that fills a strip with unsigned bytes."""
+def _fill(layer: Layer, nest: Nest, x: str, types: tuple[str, str], border: int) -> str:
+    """The call that fills a strip with unsigned bytes, or with words."""
+    stored, element = types
     is_signed = stored == "int8_t"
     halo = layer.kernels.use(
         "halo",
         NAME=stored,
-        TO="uint8_t",
+        TO=element,
         IN=stored,
         SHIFT=" ^ 128" if is_signed else "",
         WHAT="moved by 128" if is_signed else "as it is",
@@ -166,24 +168,3 @@ def _fill(layer: Layer, nest: Nest, x: str, stored: str, border: int) -> str:
         f"{halo}(strip, {image}, {nest.filled_rows}, {nest.first_row}, {nest.left}, "
         f"{nest.padded_width}, {nest.height}, {nest.width}, {nest.channels}, {border});"
     )
-
-
-def fused_bias(op: LinearOperation, sums: Sums, rescale: Rescaling) -> int | None:
-    """
-    What the bias takes over where a shift and a clamp in 32 bits are all that is left: the
-    zero points of the residual and of the result. None where more is to be done.
-    """
-    requant = op.requant
-    assert requant is not None
-    half_is_done = sums.half_folded or half_of(requant) == 0
-    if rescale.type != "int32_t" or requant.multiplier.data != 1 or not half_is_done:
-        return None
-    extra = requant.zero_point.data << requant.shift.data
-    if op.residual is not None:
-        point = zero_point_of(quantized(op.residual, "residual"))
-        if value_type(op.residual) != "int8_t":
-            return None
-        extra -= point << op.residual_left_shift
-    if sums.raw_bound + 2 * abs(extra) + sums.bound >= LIMIT:
-        return None
-    return extra

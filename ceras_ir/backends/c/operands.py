@@ -1,9 +1,9 @@
-"""What integer kernels ask of the types of their operands."""
+"""What kernels ask of their operands."""
 
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.requant import Refused
-from ceras_ir.dialects.graph import element_of
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, element_of
 from ceras_ir.dialects.quant import UniformType
 
 
@@ -16,3 +16,11 @@ def quantized(value: SSAValue, name: str) -> UniformType:
     if len({z.data for z in element.zero_points}) > 1:
         raise Refused(f"{name} has a zero point per channel; use one for all channels")
     return element
+
+
+def constant_weights(op: LinearOperation) -> ConstantOp:
+    """The weights, which a kernel packs at compile time."""
+    owner = op.weights.owner
+    if not isinstance(owner, ConstantOp):
+        raise Refused("weights must be constants; fold or freeze what computes them")
+    return owner

@@ -5,7 +5,7 @@ by 16 outputs, which all shapes share. They read the same weights; integer sums 
 
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.register_tiles import CONDITION, FLOAT_LANES, LANES
-from ceras_ir.backends.c.walk import FLOATS, Lanes, Walk, is_moved
+from ceras_ir.backends.c.walk import FLOATS, Lanes, Walk
 
 MOST = 6
 """
@@ -23,7 +23,7 @@ def _groups(columns: int) -> list[int]:
 def _name(positions: int, lanes: Lanes) -> str:
     if lanes is FLOATS:
         return f"sums_f32_{positions}"
-    return f"sums_256_{positions}" + ("_moved" if is_moved(lanes) else "")
+    return f"sums_256_{positions}{lanes.suffix}"
 
 
 def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
@@ -67,7 +67,7 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
 def _products(positions: int, lanes: Lanes) -> str:
     """Sums of `positions` by 16 outputs; every distance is a parameter."""
     each = range(positions)
-    splat = "SPLAT_MOVED_256" if is_moved(lanes) else "SPLAT_256"
+    load, step = f"{lanes.load_weights}_256", lanes.step
     first = ["s0_0 = LOAD_256(bias)", "s0_1 = LOAD_256(bias + 8)"]
     start = first + [f"s{p}_{b} = s0_{b}" for p in each[1:] for b in (0, 1)]
     lines = [
@@ -81,15 +81,15 @@ def _products(positions: int, lanes: Lanes) -> str:
         "  for (int32_t run = 0; run < runs; ++run, x += pitch) {",
         f"    const {lanes.element} *at = x;",
         "    MODEL_ROLLED",
-        "    for (int32_t i = 0; i < steps; ++i, at += 4, w += 4 * width) {",
-        "      const model_256 w0 = LOAD_256(w), w1 = LOAD_256(w + 32);",
+        f"    for (int32_t i = 0; i < steps; ++i, at += {step}, w += {step} * width) {{",
+        f"      const model_256 w0 = {load}(w), w1 = {load}(w + {8 * step});",
         "      model_256 v;",
     ]
     for p in each:
         at = f"at + {p} * column" if p > 1 else "at + column" if p else "at"
         lines.append(
-            f"      v = {splat}({at}), s{p}_0 = DOT_256(s{p}_0, v, w0), "
-            f"s{p}_1 = DOT_256(s{p}_1, v, w1);"
+            f"      v = {lanes.splat}_256({at}), s{p}_0 = {lanes.dot}_256(s{p}_0, v, w0), "
+            f"s{p}_1 = {lanes.dot}_256(s{p}_1, v, w1);"
         )
     lines += ["    }", "  }"]
     for p in each:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.c.linear_float import constant_weights
-from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.operands import constant_weights, quantized
 from ceras_ir.backends.c.requant import Refused, can_fold_half, half_of
 from ceras_ir.backends.c.types import centred_bound, zero_point_of
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array, element_of
@@ -28,9 +27,16 @@ class Sums:
     bound: int
     """Magnitude that no sum of products, bias and residual exceeds."""
     raw_bound: int
-    """The same while rows of 8-bit elements are moved by 128."""
+    """
+    The same while rows of 8-bit elements are moved by 128; of 16 bits, the greatest of a sum and of
+    a bias alone, between which vectors may wrap.
+    """
     weight_type: str
     half_folded: bool
+
+    def has_room(self, extra: int) -> bool:
+        """Whether 32 bits hold sums and biases to which something constant is added."""
+        return max(self.raw_bound, self.bound) + abs(extra) < LIMIT
 
     def centred(self) -> NDArray[np.integer]:
         """The weights less their zero points, [outputs, k]."""
@@ -86,5 +92,8 @@ def analyse(op: LinearOperation) -> Sums:
         raise Refused(
             f"a sum of products can reach {products}, beyond 32 bits; use 8-bit weights or inputs"
         )
-    raw_bound = 256 * total + int(np.abs(bias).max()) + 128 * int(np.abs(per_output).max())
+    largest_bias = int(np.abs(bias).max())
+    raw_bound = 256 * total + largest_bias + 128 * int(np.abs(per_output).max())
+    if x.storage.width.data > 8:
+        raw_bound = max(bound, largest_bias)
     return Sums(constant, x, bias, per_output, bound, raw_bound, weight_type, folded)

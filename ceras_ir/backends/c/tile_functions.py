@@ -1,14 +1,15 @@
 """
 The text of register tiles: C functions that add up products for a few positions and outputs.
 
-A tile walks `runs` rows of `steps` steps; a step takes four bytes (or one float) of each
+A tile walks `runs` rows of `steps` steps; a step takes four bytes (two words, one float) of each
 position, which lie at literal distances, times one vector of weights per 16 outputs. All sums
 have names, so that compilers keep them in registers.
 """
 
+from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.register_tiles import LANES, WIDE, Tile
 from ceras_ir.backends.c.small_tiles import sums_lines
-from ceras_ir.backends.c.walk import FLOATS, Lanes, Stores, Walk, is_moved
+from ceras_ir.backends.c.walk import FLOATS, Lanes, Stores, Walk
 
 
 def _sum(position: int, block: int) -> str:
@@ -44,7 +45,9 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         f"{depth}for (int32_t i = 0; i < {walk.steps}; ++i, at += {step}, "
         f"w += {walk.tile.width * step}) {{",
         f"{depth}  const {vector} "
-        + ", ".join(f"w{b} = {load}({_offset('w', b * LANES * step)})" for b in blocks)
+        + ", ".join(
+            f"w{b} = {lanes.load_weights}({_offset('w', b * LANES * step)})" for b in blocks
+        )
         + ";",
         f"{depth}  {vector} v;",
     ]
@@ -65,9 +68,9 @@ def _title(walk: Walk) -> str:
 
 
 def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
-    """A function that stores sums of int8 products as [positions, outputs]; name and text."""
+    """A function that stores sums of integer products as [positions, outputs]; name and text."""
     t = walk.tile
-    name = f"sums_{_shape_name(walk)}" + _suffix(lanes)
+    name = f"sums_{_shape_name(walk)}{lanes.suffix}"
     head = (
         f"MODEL_TILE void {name}(const {lanes.element} *x, const int8_t *w, const int32_t *bias, "
     )
@@ -83,17 +86,21 @@ def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
 
 
 def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
-    """A function that also shifts, clamps and narrows; name and text."""
+    """A function that also multiplies, shifts, clamps and narrows; name and text."""
     t = walk.tile
     name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
-    name += ("_residual" if stores.has_residual else "") + ("_part" if stores.is_masked else "")
-    name += ("_low" if stores.low else "") + ("_high" if stores.high else "") + _suffix(lanes)
+    bits = stores.residual_bits
+    name += f"_residual{'' if bits == 8 else bits}" if stores.has_residual else ""
+    name += _scaled(stores) + ("_part" if stores.is_masked else "")
+    name += ("_low" if stores.low else "") + ("_high" if stores.high else "") + lanes.suffix
     name += "" if stores.bits == 8 else f"_{stores.bits}"
     parameters = (
         f"const {lanes.element} *x, const int8_t *w, const int32_t *bias, int{stores.bits}_t *y"
     )
     if stores.has_residual:
-        parameters += ", const int8_t *residual, int32_t left_shift"
+        parameters += f", const int{bits}_t *residual, int32_t left_shift"
+    if stores.scale_bits:
+        parameters += f", const int32_t *multipliers, int{stores.scale_bits}_t after"
     parameters += ", int32_t shift"
     parameters += ", int32_t low" if stores.low else ""
     parameters += ", int32_t high" if stores.high else ""
@@ -105,6 +112,11 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
         lines.append("  const model_i32v least = ALL_I32(low);")
     if stores.high:
         lines.append("  const model_i32v most = ALL_I32(high);")
+    if stores.scale_bits:
+        lines += [
+            f"  const model_i32v m{b} = LOAD_I32({_offset('multipliers', b * LANES)});"
+            for b in range(t.blocks)
+        ]
     masks = ["-1"] * t.blocks
     if stores.is_masked:
         masks, declared = _masks(t, "MASK")
@@ -115,9 +127,15 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
             s, to = _sum(p, b), base + b * LANES
             if stores.has_residual:
                 at = _offset("residual", to)
-                load = f"LOAD_SOME_I8({at}, {masks[b]})" if stores.is_masked else f"LOAD_I8({at})"
-                lines.append(f"  {s} += WIDEN({load}) << left_shift;")
-            value = stores.clamped(f"{s} >> shift")
+                load = f"LOAD_I{bits}({at})"
+                if stores.is_masked:
+                    load = f"LOAD_SOME_I{bits}({at}, {masks[b]})"
+                widen = "WIDEN" if bits == 8 else "WIDEN_I16"
+                lines.append(f"  {s} += {widen}({load}) << left_shift;")
+            value = f"{s} >> shift"
+            if stores.scale_bits:
+                value = f"SCALE_{stores.scale_bits}({s}, m{b}, after, shift)"
+            value = stores.clamped(value)
             store = f"STORE_I{stores.bits}"
             lines.append(f"  {store}({_offset('y', to)}, {value}, {masks[b]});")
     lines += ["#else", *_narrow_lines(walk, stores, lanes), "#endif"]
@@ -127,16 +145,48 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
 def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
     """The body of a shifting tile where vectors have 8 lanes."""
     t = walk.tile
-    residual = "residual, left_shift" if stores.has_residual else "(const int8_t *)0, 0"
+    residual = "residual, left_shift, " if stores.has_residual else ""
+    residual += "multipliers, after, " if stores.scale_bits else ""
     end = 1 << (stores.bits - 1)
     low, high = "low" if stores.low else str(-end), "high" if stores.high else str(end - 1)
     outputs = "outputs" if stores.is_masked else str(t.width)
     return [
         f"  int32_t sums[{t.positions * t.width}];",
         *sums_lines(walk, lanes),
-        f"  narrow_sums_int{stores.bits}(sums, {t.positions}, {t.width}, y, {t.columns}, "
-        f"{stores.row}, {stores.column}, {residual}, shift, {low}, {high}, {outputs});",
+        f"  {narrow_name(stores)}(sums, {t.positions}, {t.width}, y, {t.columns}, "
+        f"{stores.row}, {stores.column}, {residual}shift, {low}, {high}, {outputs});",
     ]
+
+
+def narrow_name(stores: Stores) -> str:
+    """What the function is called that narrows a tile's sums where vectors have 8 lanes."""
+    return f"narrow_sums_{_narrow_kind(stores)}"
+
+
+def _narrow_kind(stores: Stores) -> str:
+    kind = f"int{stores.bits}"
+    kind += f"_residual{stores.residual_bits}" if stores.has_residual else ""
+    return kind + _scaled(stores)
+
+
+def _scaled(stores: Stores) -> str:
+    return {0: "", 32: "_scaled", 64: "_scaled_wide"}[stores.scale_bits]
+
+
+def use_narrow(kernels: Kernels, stores: Stores) -> None:
+    """Ask for that function."""
+    cast = "(int64_t)" if stores.scale_bits == 64 else ""
+    scale = f"const int32_t *multipliers, int{stores.scale_bits}_t after, "
+    skip = f"const int{stores.residual_bits}_t *residual, int32_t left_shift, "
+    kernels.use(
+        "narrow_sums",
+        NAME=_narrow_kind(stores),
+        RESULT=f"int{stores.bits}_t",
+        RESIDUAL=skip if stores.has_residual else "",
+        SCALE=scale if stores.scale_bits else "",
+        ADD=" + residual[at + o] * (1 << left_shift)" if stores.has_residual else "",
+        TIMES=f" * {cast}multipliers[o] + after" if stores.scale_bits else "",
+    )
 
 
 def _masks(tile: Tile, macro: str) -> tuple[list[str], str]:
@@ -209,10 +259,6 @@ def products_tile(walk: Walk) -> tuple[str, str]:
         lines.append(f"  {', '.join(stores)};")
     lines += ["#else", *sums_lines(walk, FLOATS, "0"), "#endif"]
     return name, "\n".join([*lines, "}", ""])
-
-
-def _suffix(lanes: Lanes) -> str:
-    return "_moved" if is_moved(lanes) else ""
 
 
 def _shape_name(walk: Walk) -> str:

@@ -152,12 +152,10 @@ class Nest:
             self.stride[0] * self.pitch, self.stride[1] * self.channels,
         )  # fmt: skip
 
-    def stores(
-        self, has_residual: bool, *, low: bool = True, high: bool = True, bits: int = 8
-    ) -> Stores:
+    def stores(self, has_residual: bool) -> Stores:
         return Stores(
             self.columns * self.outputs, self.outputs, has_residual,
-            bool(self.outputs % self.tile.width), low, high, bits,
+            bool(self.outputs % self.tile.width),
         )  # fmt: skip
 
     @property

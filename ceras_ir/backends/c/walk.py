@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from ceras_ir.backends.c.epilogue import Epilogue
 from ceras_ir.backends.c.register_tiles import Tile
 
 
@@ -43,6 +44,16 @@ class Stores:
     high: bool = True
     bits: int = 8
     """Of a stored integer: 8 or 16."""
+    residual_bits: int = 8
+    scale_bits: int = 0
+    """Of products of sums with multipliers, of which each output has its own; 0 without."""
+
+    def ending_in(self, e: Epilogue) -> "Stores":
+        """The same of what an epilogue computes."""
+        return replace(
+            self, low=e.has_low, high=e.has_high, bits=e.bits,
+            residual_bits=e.residual_bits, scale_bits=e.scale_bits,
+        )  # fmt: skip
 
     def clamped(self, value: str) -> str:
         """An integer expression between the bounds in `least` and `most`."""
@@ -71,16 +82,23 @@ class Lanes:
     step: int
     """Products that one lane adds up in one instruction."""
     load: str
+    load_weights: str
     splat: str
     dot: str
+    suffix: str = ""
+    """Of the names of tiles."""
 
 
-BYTES = Lanes("model_i32v", "uint8_t", "int8_t", 4, "LOAD_I32", "SPLAT", "DOT")
-MOVED_BYTES = replace(BYTES, element="int8_t", splat="SPLAT_MOVED")
+BYTES = Lanes("model_i32v", "uint8_t", "int8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")
+MOVED_BYTES = replace(BYTES, element="int8_t", splat="SPLAT_MOVED", suffix="_moved")
 """Signed bytes, moved by 128 as they are read."""
-FLOATS = Lanes("model_f32v", "float", "float", 1, "LOAD_F32", "SPLAT_F32", "FMA")
+WORDS = Lanes(
+    "model_i32v", "int16_t", "int8_t", 2, "LOAD_I32", "LOAD_WORDS", "SPLAT", "DOT_WORDS", "_words"
+)
+"""Elements of 16 bits, two at a time; the bytes of weights are widened as they are read."""
+FLOATS = Lanes("model_f32v", "float", "float", 1, "LOAD_F32", "LOAD_F32", "SPLAT_F32", "FMA")
 
 
-def is_moved(lanes: Lanes) -> bool:
-    """Whether elements are moved by 128 as they are read."""
-    return lanes is MOVED_BYTES
+def lanes_of(stored: str) -> Lanes:
+    """How elements of a stored type are multiplied by bytes."""
+    return WORDS if stored == "int16_t" else BYTES

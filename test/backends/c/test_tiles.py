@@ -33,7 +33,8 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 pytestmark = pytest.mark.slow
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
-OUT = UniformType(1.0)
+i16 = IntegerType(16)
+OUT, SKIP = UniformType(1.0), UniformType(2.0, -5)
 
 SANITIZED = ("-O1", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
 FLAGS = (*SANITIZED, "-march=native")
@@ -92,13 +93,15 @@ def layer(
     dilations: tuple[int, int],
     groups: int,
     result_element: UniformType = OUT,
+    skip: UniformType = SKIP,
 ) -> SSAValue:
     """One convolution, with and without residual, bias, zero points, and what a shift cannot do."""
     rng = np.random.default_rng(seed)
     per_group = graph.shape_of(x)[3] // groups
     weights = stored(rng, OUT, (outputs, *kernel, per_group))
     low, high = result_element.low, result_element.high
-    shift = max(int(np.log2(np.sqrt(weights[0].size) * 60 * 128 / high)), 1)
+    largest = 32768 if element.storage.width.data == 16 else 128
+    shift = max(int(np.log2(np.sqrt(weights[0].size) * 60 * largest / high)), 1)
     requant = RequantAttr(shift, low=low, high=high)
     if seed % 3 == 1:
         tight = low * 100 // 128, high * 90 // 128
@@ -108,6 +111,16 @@ def layer(
     if seed % 3 == 2 and groups == 1:
         requant = RequantAttr(
             shift + 14, multiplier=20011, rounding=Rounding.HALF_EVEN, low=low, high=high
+        )
+    if seed % 5 == 4:
+        # Products of 32 bits, or of 64.
+        weights = (weights.astype(np.int8) >> 4).astype(np.int8)
+        most = 20000 if seed % 4 == 0 else min((1 << 29) // (weights[0].size * 8 * largest), 127)
+        scales = rng.integers(1, most, outputs, endpoint=True)
+        shift = max(shift - 4 + int(np.log2(most)), 1)
+        rounding = Rounding.HALF_UP if seed % 2 else Rounding.FLOOR
+        requant = RequantAttr(
+            shift, multiplier=scales.tolist(), rounding=rounding, zero_point=7, low=low, high=high
         )
     bias = rng.integers(-20000, 20000, outputs).astype(np.int32)
 
@@ -127,7 +140,6 @@ def layer(
         result(graph.shape_of(x)[2], padding[1], padding[3], kernel[1], strides[1], dilations[1]),
         outputs,
     )
-    skip = UniformType(2.0, -5)
     return convolution(constant(stored(rng, skip, shape), skip))
 
 
@@ -167,7 +179,7 @@ def test_depthwise(build: str, point: int):
         return [
             layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3])
             for x, (s, kernel, stride, padding, dilation) in zip(inputs, DEPTHWISE, strict=True)
-            for seed in range(4)
+            for seed in range(5)
         ]
 
     check(make_network([(element, s[0]) for s in DEPTHWISE], layers), flags=BUILDS[build])
@@ -176,7 +188,7 @@ def test_depthwise(build: str, point: int):
 @pytest.mark.parametrize("flags", BUILDS.values(), ids=BUILDS.keys())
 def test_results_of_16_bits(flags: tuple[str, ...]):
     element = UniformType(1.0, 3)
-    wide = UniformType(1.0, storage=IntegerType(16))
+    wide = UniformType(1.0, storage=i16)
     inputs = [s[0] for s in (*SHAPES[:6], *DEPTHWISE)]
 
     def build(*xs: SSAValue) -> Values:
@@ -189,10 +201,52 @@ def test_results_of_16_bits(flags: tuple[str, ...]):
         return dense + [
             layer(seed, x, element, s[3], kernel, stride, padding, dilation, s[3], wide)
             for x, (s, kernel, stride, padding, dilation) in zip(xs[6:], DEPTHWISE, strict=True)
-            for seed in (0, 1)
+            for seed in (0, 1, 9)
         ]
 
     check(make_network([(element, shape) for shape in inputs], build), flags=flags)
+
+
+@pytest.mark.parametrize(
+    ("build", "point"),
+    [("tiles", 0), ("tiles", 3000), ("loops", 3000), ("avx2", 3000), ("vex", 0), ("256", 0)],
+)
+def test_inputs_of_16_bits(build: str, point: int):
+    """Words, half of them extremes, with every kind of epilogue, in one strip and in many."""
+    element = UniformType(1.0, point, storage=i16)
+    wide, skips = UniformType(1.0, storage=i16), (SKIP, UniformType(2.0, 100, storage=i16))
+    ways = [(*s[:5], (s[5], 1), 1) for s in SHAPES]
+    ways += [(s[0], s[0][3], *s[1:], s[0][3]) for s in DEPTHWISE]
+    rng = np.random.default_rng(point)
+
+    def layers(*inputs: SSAValue) -> Values:
+        return [
+            layer(seed, x, element, o, kernel, stride, padding, dilations, groups, result, skip)
+            for i, (x, (_, o, kernel, stride, padding, dilations, groups)) in enumerate(
+                zip(inputs, ways, strict=True)
+            )
+            for seed, result, skip in (
+                (i, OUT, SKIP),
+                (4 + 10 * i, (OUT, wide)[i % 2], skips[i // 2 % 2]),
+                (6 * i, wide, skips[1]),
+                ((9, 24)[i % 2], OUT, SKIP),
+            )
+        ]
+
+    module = make_network([(element, way[0]) for way in ways], layers)
+    numbers = {f"input{i}": stored(rng, element, way[0]) for i, way in enumerate(ways)}
+    for x in numbers.values():
+        extremes = rng.choice(np.array([-32768, 32767], np.int16), x.shape)
+        x[:] = np.where(rng.random(x.shape) < 0.5, extremes, x)
+    text = source(module)
+    assert (
+        "_words" in text
+        and "_scaled_" in text
+        and "_scaled_wide" in text
+        and "pairs_int16_t_3" in text
+    )
+    workspace = 0 if point else 1 << 17
+    check(module, numbers, options=COptions(workspace=workspace), flags=BUILDS[build])
 
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["256"]), ids=("512", "256"))

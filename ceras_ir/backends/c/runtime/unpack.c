@@ -1,5 +1,5 @@
 /* `outputs` filters one after the other, each [kernel_w][runs][channels] and zeros up to `length`,
- * from the order of tiles: [runs][steps of four][width][4]. */
+ * from the order of tiles: [runs][steps][width][@STEP@]. */
 static void unpack_@NAME@(int8_t *restrict to, int32_t length, const int8_t *restrict from,
                      int32_t outputs, int32_t width, int32_t runs, int32_t kernel_w,
                      int32_t channels)
@@ -9,9 +9,9 @@ static void unpack_@NAME@(int8_t *restrict to, int32_t length, const int8_t *res
   for (int32_t run = 0; run < runs; ++run) {
     for (int32_t t = 0; t < taps; t += @UNIT@) {
       int8_t *at = to + (t / channels * runs + run) * channels + t % channels;
-      const int8_t *w = from + t / 4 * 4 * width + t % 4;
-      for (int32_t o = 0; o < outputs; ++o) memcpy(at + o * length, w + 4 * o, @UNIT@);
+      const int8_t *w = from + t / @STEP@ * @STEP@ * width + t % @STEP@;
+      for (int32_t o = 0; o < outputs; ++o) memcpy(at + o * length, w + @STEP@ * o, @UNIT@);
     }
-    from += (taps + 3) / 4 * 4 * width;
+    from += (taps + @STEP@ - 1) / @STEP@ * @STEP@ * width;
   }
 }

@@ -20,7 +20,7 @@
 // CHECK-NEXT:   halo_int8_t(strip, x + first * 4, 1, 0, 0, 4, 1, 4, 4, 0);
 // CHECK:        tile_4x1x1_1x1_4_4_4_to_1_1_part_low(strip + r * 4, LAYER_1_WEIGHTS + b * 4, LAYER_1_BIAS + b, y + at, 4, 0, 1 - b);
 // CHECK:      #else
-// CHECK:          unpack_4(filters, 4, LAYER_1_WEIGHTS + b * 4, here, 16, 1, 1, 4);
+// CHECK:          unpack_4_4(filters, 4, LAYER_1_WEIGHTS + b * 4, here, 16, 1, 1, 4);
 // CHECK:            widen_int8_t_to_bytes(row, 4 * 4, x + first * 4, 4 * 4);
 // CHECK-NEXT:       dots_4x4_bytes(4, 4, row, here, filters, sums);
 // CHECK:                int32_t v = sums[p * here + o - b] + LAYER_1_BIAS[o];

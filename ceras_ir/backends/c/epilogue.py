@@ -1,0 +1,82 @@
+"""
+What tiles do with their sums in vectors: a residual, a multiplier of every output, one addition, a
+shift and a clamp. The bias takes over what is constant.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.requant import Rescaling, half_of
+from ceras_ir.backends.c.sums import LIMIT, Sums
+from ceras_ir.backends.c.types import value_type, zero_point_of
+from ceras_ir.dialects.graph import LinearOperation
+from ceras_ir.dialects.quant import Rounding
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """`(sum * multiplier + after) >> shift`, between two bounds; `extra` is in the bias."""
+
+    extra: int
+    scale_bits: int
+    """Of products with multipliers: 32 or 64; 0 where there are none."""
+    after: int
+    """What is added to the products."""
+    residual_bits: int
+    bits: int
+    """Of the result: 8 or 16."""
+    shift: int
+    low: int
+    high: int
+
+    @property
+    def has_low(self) -> bool:
+        """Whether there is a lower bound beside that of the stored type."""
+        return self.low > -(1 << (self.bits - 1))
+
+    @property
+    def has_high(self) -> bool:
+        return self.high < (1 << (self.bits - 1)) - 1
+
+    @classmethod
+    def of(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
+        """None where more is to be done: other roundings, one multiplier for all outputs."""
+        requant = op.requant
+        assert requant is not None
+        shift, half = requant.shift.data, 0 if sums.half_folded else half_of(requant)
+        is_scaled = requant.is_per_channel
+        if not is_scaled and (rescale.type != "int32_t" or requant.multiplier.data != 1):
+            return None
+        if half and (not is_scaled or requant.mode is not Rounding.HALF_UP):
+            return None
+        extra, after, bits = 0, half + (requant.zero_point.data << shift), 8
+        if op.residual is not None:
+            bits = {"int8_t": 8, "int16_t": 16}.get(value_type(op.residual), 0)
+            if bits == 0:
+                return None
+            extra = -zero_point_of(quantized(op.residual, "residual")) << op.residual_left_shift
+        scale_bits = 0
+        if is_scaled:
+            largest = sums.bound * requant.multiplier.data + abs(after) + 1
+            scale_bits = 32 if largest < LIMIT and shift < 32 else 64
+            if shift > 32 or largest >> shift >= LIMIT or largest >= 1 << 62:
+                return None
+        else:
+            extra, after = extra + after, 0
+        if not sums.has_room(extra):
+            return None
+        stored = 16 if value_type(op.result) == "int16_t" else 8
+        low, high = requant.low.data, requant.high.data
+        return cls(extra, scale_bits, after, bits, stored, shift, low, high)
+
+
+def multipliers(op: LinearOperation, count: int) -> NDArray[np.int32]:
+    """Those of every output, and zeros up to `count`."""
+    assert op.requant is not None
+    result = np.zeros(count, np.int32)
+    numbers = op.requant.multipliers
+    result[: len(numbers)] = numbers
+    return result
