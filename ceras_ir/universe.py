@@ -33,6 +33,7 @@ PASSES: tuple[str, ...] = (
     "choose-recipe",
     "choose-row-exponents",
     "choose-weight-exponents",
+    "choose-zero-points",
     "convert-graph-to-tile",
     "convert-tile-to-vta",
     "correct-bias",

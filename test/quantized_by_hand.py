@@ -27,6 +27,12 @@ def scale(value: SSAValue) -> Fraction:
     return Fraction(graph.scale_of(value))
 
 
+def zero_point(value: SSAValue) -> int:
+    element = graph.quantized_element(value)
+    assert element is not None
+    return 0 if element.is_per_axis else element.zero_point
+
+
 def trace(module: ModuleOp, inputs: Mapping[str, Stored]) -> dict[SSAValue, Stored]:
     """Every value of a run of the interpreter."""
     values: dict[SSAValue, Stored] = {}
@@ -55,7 +61,7 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
     """The least and the greatest stored result that the definition admits: mostly one."""
 
     def at(operand: SSAValue, where: Index) -> Fraction:
-        return int(values[operand][where].item()) * scale(operand)
+        return (int(values[operand][where].item()) - zero_point(operand)) * scale(operand)
 
     element = graph.quantized_element(op.results[0])
     assert element is not None
@@ -89,15 +95,19 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
         case graph.LookupOp():
             half = op.tables.shape[1] // 2
             stored = min(max(int(values[op.input][index].item()), -half), half - 1)
-            total = Fraction(apply(op, float(stored * scale(op.input))))
+            total = Fraction(apply(op, float((stored - zero_point(op.input)) * scale(op.input))))
             slack = Fraction(1, 1 << 12)
         case _:
             raise AssertionError(op.name)
     quotient = total / scale(op.results[0])
     if isinstance(op, graph.LookupOp):
         slack = Fraction(1, 1000)
-    ends = (floor(quotient + Fraction(1, 2) + s) for s in (-slack, slack))
-    least, most = (min(max(end, low), high) for end in ends)
+    # Sums of products round half up; where a zero point takes part all others round to even.
+    points = [zero_point(value) for value in (*op.operands, *op.results)]
+    even = any(points) and not isinstance(op, graph.LinearOperation)
+    ends = (quotient + s for s in (-slack, slack))
+    rounded = (round(end) if even else floor(end + Fraction(1, 2)) for end in ends)
+    least, most = (min(max(end + points[-1], low), high) for end in rounded)
     return least, most
 
 

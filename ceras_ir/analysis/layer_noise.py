@@ -26,6 +26,7 @@ from ceras_ir.analysis.sensitivity import SensitivityMeter
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.integer import dequantize, quantize
 from ceras_ir.interpreters.network import network_functions, run
 from ceras_ir.progress import progress
@@ -48,10 +49,8 @@ class LayerNoise:
     name: str
     operator: str
     channels: int
-    scale: float | None
-    """Step of the quantized result; None where it stays float."""
-    bits: int = 8
-    """Of the quantized result."""
+    element: UniformType | None
+    """Type of the quantized result's numbers; None where it stays float."""
     reference_scale: float | None = None
     """Step of the other network's result; None where that is float."""
     low: float = np.inf
@@ -69,6 +68,23 @@ class LayerNoise:
     histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
     magnitudes: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     """Largest magnitude of each channel."""
+
+    @property
+    def scale(self) -> float | None:
+        """Step of the quantized result; None where it stays float."""
+        return None if self.element is None else self.element.scale
+
+    @property
+    def bits(self) -> int:
+        """Of the quantized result; 8 where it stays float."""
+        return 8 if self.element is None else self.element.storage.width.data
+
+    @property
+    def held(self) -> tuple[float, float] | None:
+        """The least and the greatest number that the quantized result can be."""
+        if (e := self.element) is None:
+            return None
+        return (e.low - e.zero_point) * e.scale, (e.high - e.zero_point) * e.scale
 
     @property
     def accumulated_ratio(self) -> float:
@@ -104,10 +120,11 @@ class LayerNoise:
         self.magnitudes = np.maximum(self.magnitudes, peaks) if self.magnitudes.size else peaks
         self.signal += _power(real)
         self.elements += real.size
-        if self.scale is not None:
+        if self.element is not None:
             # What rounds to a number that the storage holds is not clipped.
-            stored, most = real / (np.float32(self.scale) * factors), 1 << self.bits - 1
-            self.clipped += int(((stored >= most - 0.5) | (stored < -most - 0.5)).sum())
+            stored = real / (np.float32(self.element.scale) * factors) + self.element.zero_point
+            beyond = (stored >= self.element.high + 0.5) | (stored < self.element.low - 0.5)
+            self.clipped += int(beyond.sum())
 
 
 def _power(array: Array) -> float:
@@ -159,8 +176,7 @@ class NoiseMeter:
                 node_name(op),
                 _operator(op),
                 (graph.shape_of(op.results[0]) or (1,))[-1],
-                None if element is None else element.scale,
-                8 if element is None else element.storage.width.data,
+                element,
                 steps[number],
             )
         self.interpreter = Interpreter(quantized)

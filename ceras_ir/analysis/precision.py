@@ -16,7 +16,9 @@ from ceras_ir.analysis.ranges import (
     interval,
     set_attribute,
     set_exponent,
+    set_zero_point,
     weight_exponent,
+    zero_point,
 )
 from ceras_ir.dialects import graph
 
@@ -78,6 +80,7 @@ def widen(value: SSAValue) -> None:
 
     was, seen, known = width(value), interval(value), exponent(value)
     set_width(value, WIDE)
+    set_zero_point(value, 0)
     if seen is not None:
         set_exponent(value, fitting_exponent(max(-seen[0], seen[1])) - FINER)
     elif known is not None and was == NARROW:
@@ -85,8 +88,8 @@ def widen(value: SSAValue) -> None:
 
 
 def largest(value: SSAValue) -> int:
-    """The greatest magnitude of what will be stored for a value."""
-    return 1 << width(value) - 1
+    """How far from its zero point what will be stored for a value can lie."""
+    return (1 << width(value) - 1) + abs(zero_point(value))
 
 
 def limits(bits: int) -> tuple[int, int]:

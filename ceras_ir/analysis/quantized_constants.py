@@ -14,36 +14,39 @@ from xdsl.dialects.builtin import (
     i8,
 )
 
-from ceras_ir.analysis.precision import NARROW, limits
+from ceras_ir.analysis.precision import limits
+from ceras_ir.analysis.storage import Storage
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.interpreters.integer import dequantize, quantize
 
 
-def stored_type(exponent: int, bits: int = NARROW, rows: Sequence[int] = ()) -> UniformType:
+def stored_type(exponent: int, bits: int, rows: Sequence[int] = ()) -> UniformType:
     """
-    Integers of 8, 16 or 32 bits in steps of `2**exponent`, no zero point; with `rows`, what to add
+    Integers of so many bits in steps of `2**exponent`, no zero point; with `rows`, what to add
     to the exponent for each index of the first dimension.
     """
-    if rows:
-        scales = [ldexp(1.0, exponent + row) for row in rows]
-        return UniformType(scales, storage=IntegerType(bits), axis=0)
-    return UniformType(ldexp(1.0, exponent), storage=IntegerType(bits))
+    if not rows:
+        return Storage(exponent, bits).element
+    scales = [ldexp(1.0, exponent + row) for row in rows]
+    return UniformType(scales, storage=IntegerType(bits), axis=0)
 
 
 def stored_constant(
-    values: NDArray[np.generic],
-    exponent: int,
-    location: LocationAttr,
-    bits: int = NARROW,
-    rows: Sequence[int] = (),
+    values: NDArray[np.generic], storage: Storage, location: LocationAttr, rows: Sequence[int] = ()
 ) -> graph.ConstantOp:
-    """Constants as integers, rounded half to even; the least one is left out: [-127, 127]."""
+    """
+    Constants as integers, rounded half to even; the least one is left out, [-127, 127], where
+    there is no zero point. With `rows`, what to add to the exponent for each index of the first
+    dimension.
+    """
+    exponent, bits, point = storage
     scaled = np.rint(values.astype(np.float32) * _reciprocals(exponent, rows, values.ndim))
-    _, high = limits(bits)
-    stored = np.clip(scaled, -high, high).astype(f"int{bits}")
-    return graph.ConstantOp.from_array(stored, stored_type(exponent, bits, rows), location=location)
+    low, high = limits(bits)
+    stored = np.clip(scaled + point, low if point else -high, high).astype(f"int{bits}")
+    element = stored_type(exponent, bits, rows) if rows else storage.element
+    return graph.ConstantOp.from_array(stored, element, location=location)
 
 
 def bias_constant(
@@ -67,7 +70,7 @@ def _reciprocals(exponent: int, rows: Sequence[int], rank: int) -> NDArray[np.fl
 
 
 def lookup_table(
-    function: graph.FunctionAttr, source: int, target: int, entries: int = 256
+    function: graph.FunctionAttr, source: UniformType, target: UniformType, entries: int = 256
 ) -> DenseIntOrFPElementsAttr:
     """
     `quantize(function(dequantize(i)))` for i from -entries/2 to entries/2 - 1: bit for bit what
@@ -78,19 +81,32 @@ def lookup_table(
 
 
 def lookup_tables(
-    function: graph.FunctionAttr, exponents: Sequence[tuple[int, int]], entries: int
+    function: graph.FunctionAttr,
+    source: UniformType,
+    target: UniformType,
+    exponents: Sequence[tuple[int, int]],
+    entries: int,
 ) -> DenseIntOrFPElementsAttr:
-    """One row for each pair of exponents of argument and result."""
-    rows = [_entries(function, source, target, entries) for source, target in exponents]
+    """One row for each pair of what is added to the exponents of argument and result."""
+    rows = [
+        _entries(function, _scaled(source, before), _scaled(target, after), entries)
+        for before, after in exponents
+    ]
     data = BytesAttr(np.stack(rows).tobytes())
     return DenseIntOrFPElementsAttr(TensorType(i8, [len(rows), entries]), data)
 
 
+def _scaled(element: UniformType, exponent: int) -> UniformType:
+    """The same numbers in steps `2**exponent` times as long."""
+    scale = ldexp(element.scale, exponent)
+    return UniformType(scale, element.zero_point, storage=element.storage)
+
+
 def _entries(
-    function: graph.FunctionAttr, source: int, target: int, entries: int
+    function: graph.FunctionAttr, source: UniformType, target: UniformType, entries: int
 ) -> NDArray[np.int8]:
     stored = np.arange(-entries // 2, entries // 2).astype(np.int32)
     # A function may overflow far outside what the network computes; infinity saturates.
     with np.errstate(all="ignore"):
-        values = apply_function(function, dequantize(stored, stored_type(source)))
-    return quantize(values.astype(np.float32), stored_type(target)).astype(np.int8)
+        values = apply_function(function, dequantize(stored, source))
+    return quantize(values.astype(np.float32), target).astype(np.int8)

@@ -2,7 +2,8 @@
 What calibration knows about values, as discardable attributes in the IR.
 
 `graph.range = array<f32: MIN, MAX>` is what was seen, `graph.exponent = E : i64` the power of
-two chosen for it: the value is stored in steps of `2**E`. Both belong to the result of the
+two chosen for it: the value is stored in steps of `2**E`, and `graph.zero_point = Z : i64` the
+number that stands for zero, which is 0 without. They belong to the result of the
 operation that carries them, or to the argument whose attributes they are among.
 """
 
@@ -33,7 +34,10 @@ ROW_EXPONENTS = "graph.row_exponents"
 LAYER = "graph.layer"
 """A number that an operation keeps when it is quantized, for comparing it with its float form."""
 
-STATISTICS = (RANGE, EXPONENT)
+ZERO_POINT = "graph.zero_point"
+"""The number that stands for zero."""
+
+STATISTICS = (RANGE, EXPONENT, ZERO_POINT)
 """What describes one value and must follow it when another operation makes it."""
 
 
@@ -110,6 +114,19 @@ def exponent(value: SSAValue) -> int | None:
 def set_exponent(value: SSAValue, chosen: int) -> None:
     """Record the exponent chosen for `value`."""
     set_attribute(value, EXPONENT, IntegerAttr(chosen, i64))
+
+
+def zero_point(value: SSAValue) -> int:
+    """The zero point chosen for `value`; 0 where none was."""
+    attribute = attributes_of(value).get(ZERO_POINT)
+    if attribute is None or isinstance(attribute, IntegerAttr):
+        return 0 if attribute is None else attribute.value.data
+    raise _malformed(value, f"{ZERO_POINT} must be an integer, got {attribute}")
+
+
+def set_zero_point(value: SSAValue, chosen: int) -> None:
+    """Record the zero point chosen for `value`."""
+    set_attribute(value, ZERO_POINT, IntegerAttr(chosen, i64) if chosen else None)
 
 
 def weight_exponent(op: Operation) -> int | None:

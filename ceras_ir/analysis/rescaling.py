@@ -8,38 +8,45 @@ from collections.abc import Sequence
 from math import floor, ldexp
 
 from ceras_ir.analysis.precision import NARROW, limits
+from ceras_ir.analysis.storage import Storage
 from ceras_ir.dialects.graph import FunctionAttr
-from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 MAX_RIGHT, MAX_LEFT = 31, 30
 """Longest shifts. Further ones would give the same: always zero, or always saturated."""
 
 
-def clamp_range(
-    activation: FunctionAttr | None, exponent: int, bits: int = NARROW
-) -> tuple[int, int]:
+def clamp_range(activation: FunctionAttr | None, storage: Storage) -> tuple[int, int]:
     """
-    What stored results of so many bits an activation that clips leaves: its bounds, rounded half
-    up.
+    What results stored like that an activation that clips leaves: its bounds, rounded half up.
 
     Exact but for that rounding, because clamping commutes with rounding to integers.
     """
     bounds = None if activation is None else activation.clip_range
     if bounds is None:
         assert activation is None, "functions that do not clip are tables"
-        return limits(bits)
-    low, high = (_stored(bound, exponent, limits(bits)) for bound in bounds)
+        return limits(storage.bits)
+    low, high = (_stored(bound, storage) for bound in bounds)
     return low, high
 
 
-def _stored(bound: float, exponent: int, held: tuple[int, int]) -> int:
+def _stored(bound: float, storage: Storage) -> int:
     # Compared before it is scaled: an infinite or huge bound does not become an integer.
-    low, high = held
-    if bound >= ldexp(high, exponent):
+    exponent, bits, zero_point = storage
+    low, high = limits(bits)
+    if bound >= ldexp(high - zero_point, exponent):
         return high
-    if bound <= ldexp(low, exponent):
+    if bound <= ldexp(low - zero_point, exponent):
         return low
-    return floor(ldexp(bound, -exponent) + 0.5)
+    return floor(ldexp(bound, -exponent) + 0.5) + zero_point
+
+
+def rounding_of(*zero_points: int) -> Rounding:
+    """
+    How what adds nothing to numbers, and sums of few, are rounded: half up, as shifters do; to
+    even where a zero point, which those do not have either, takes part, as ONNX rounds.
+    """
+    return Rounding.HALF_EVEN if any(zero_points) else Rounding.HALF_UP
 
 
 def rescaling(
@@ -47,9 +54,11 @@ def rescaling(
     target: int,
     clamp: tuple[int, int] = limits(NARROW),
     rows: Sequence[int] = (),
+    zero_point: int = 0,
+    rounding: Rounding = Rounding.HALF_UP,
 ) -> RequantAttr:
     """
-    From integers at exponent `source` to stored ones at exponent `target`, rounding half up.
+    From integers at exponent `source` to stored ones at exponent `target` and `zero_point`.
 
     Right shifts beyond 31 are not reached by accumulators that `align-scales` admits; the
     integers of other operations stay below 2^30, of which a shift of 31 leaves nothing either.
@@ -60,6 +69,15 @@ def rescaling(
         exponents = [max(min(source + row - target, MAX_LEFT), -MAX_RIGHT) for row in rows]
         shift = max(0, -min(exponents))
         multipliers = [1 << exponent + shift for exponent in exponents]
-        return RequantAttr(shift, multiplier=multipliers, low=clamp[0], high=clamp[1])
-    exponent = max(min(source - target, MAX_LEFT), -MAX_RIGHT)
-    return RequantAttr.power_of_two(exponent, low=clamp[0], high=clamp[1])
+        multiplier: int | list[int] = multipliers
+    else:
+        exponent = max(min(source - target, MAX_LEFT), -MAX_RIGHT)
+        shift, multiplier = max(0, -exponent), 1 << max(0, exponent)
+    return RequantAttr(
+        shift,
+        multiplier=multiplier,
+        rounding=rounding,
+        zero_point=zero_point,
+        low=clamp[0],
+        high=clamp[1],
+    )

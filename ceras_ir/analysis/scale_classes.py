@@ -12,7 +12,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.precision import width
 from ceras_ir.analysis.quantizable import data_operands, is_alias, keeps_scale
-from ceras_ir.analysis.ranges import exponent, missing_range
+from ceras_ir.analysis.ranges import exponent, missing_range, zero_point
+from ceras_ir.analysis.storage import Storage, common_storage
 from ceras_ir.dialects import graph
 
 MAX_RAISES = 4
@@ -42,6 +43,12 @@ def value_exponent(value: SSAValue) -> int:
     raise missing_range(value)
 
 
+def value_storage(value: SSAValue) -> Storage:
+    """How `value` is stored, by what is recorded of it or of what it holds the elements of."""
+    point = 0 if is_constant(value) else zero_point(source_of(value))
+    return Storage(value_exponent(value), width(value), point)
+
+
 def source_of(value: SSAValue) -> SSAValue:
     """The value whose elements `value` has in another order."""
     owner = value.owner
@@ -53,19 +60,19 @@ def source_of(value: SSAValue) -> SSAValue:
 
 def requantizations(ops: Iterable[Operation]) -> int:
     """How many values must be rescaled at run time because a reader asks for another scale."""
-    asked: dict[tuple[SSAValue, int, int], None] = {}
+    asked: dict[tuple[SSAValue, Storage], None] = {}
     for op in ops:
         if not keeps_scale(op):
             continue
-        wanted = value_exponent(op.results[0]), width(op.results[0])
+        wanted = value_storage(op.results[0])
         for value in op.operands:
-            if not is_constant(value) and (value_exponent(value), width(value)) != wanted:
-                asked[value, *wanted] = None
+            if not is_constant(value) and value_storage(value) != wanted:
+                asked[value, wanted] = None
     return len(asked)
 
 
 class ScaleClasses:
-    """A partition of the quantized values of a network; each class has one exponent."""
+    """A partition of the quantized values of a network; each class is stored in one way."""
 
     def __init__(self, ops: dict[Operation, None]):
         self.ops = ops
@@ -77,41 +84,42 @@ class ScaleClasses:
         for op in ops:
             if keeps_scale(op) and not isinstance(op, graph.ConcatOp):
                 self._join(op.operands[0], op.results[0])
-        self.exponents = {root: self._preferred(root) for root in self.members}
-        self.widths = {root: max(width(v) for v in self.members[root]) for root in self.members}
+        self.storages = {root: self._preferred(root) for root in self.members}
         self._merge_concatenations()
         self.raises = dict.fromkeys(self.members, 0)
 
     def __getitem__(self, value: SSAValue) -> int:
         """The exponent of a value, constants included."""
-        return value_exponent(value) if is_constant(value) else self.exponents[self.root[value]]
+        return self.storage(value).exponent
 
-    def width(self, value: SSAValue) -> int:
-        """In how many bits a value is stored; its class follows the widest of its members."""
-        return width(value) if is_constant(value) else self.widths[self.root[value]]
+    def storage(self, value: SSAValue) -> Storage:
+        """How a value is stored; its class has the bits of the widest of its members."""
+        return value_storage(value) if is_constant(value) else self.storages[self.root[value]]
 
     def coarsen(self, value: SSAValue, least: int) -> bool:
         """Raise the exponent of a value's class to `least`; whether it rose."""
         root = self.root[value]
-        if self.exponents[root] >= least or self.raises[root] == MAX_RAISES:
+        if self.storages[root].exponent >= least or self.raises[root] == MAX_RAISES:
             return False
         self.raises[root] += 1
-        self.exponents[root] = least
+        # A zero point at coarser steps leaves more room below zero than was asked for.
+        self.storages[root] = self.storages[root]._replace(exponent=least)
         return True
 
     def _join(self, part: SSAValue, whole: SSAValue) -> None:
-        """Make one class of two, with the exponent of `whole`."""
+        """Make one class of two, stored like `whole`."""
         if is_constant(part) or (a := self.root[part]) is (b := self.root[whole]):
             return
         for member in self.members[a]:
             self.root[member] = b
         self.members[b] += self.members.pop(a)
 
-    def _preferred(self, root: SSAValue) -> int:
-        """The coarsest exponent that a member which is really computed with was given."""
+    def _preferred(self, root: SSAValue) -> Storage:
+        """What holds every member that is really computed with, in the bits of the widest."""
         members = self.members[root]
         read = [v for v in members if any(self._is_outside(u.operation, root) for u in v.uses)]
-        return max(value_exponent(v) for v in read or members)
+        bits = max(width(v) for v in members)
+        return common_storage([value_storage(v) for v in read or members], bits)
 
     def _is_outside(self, reader: Operation, root: SSAValue) -> bool:
         """Whether a reader does more than move elements within the class."""
@@ -137,10 +145,10 @@ class ScaleClasses:
         Whether the class is stored like `whole`, or is read only where that is asked for. A
         class in 16 bits does not give them up.
         """
-        wanted = self._form(whole)
-        if (self.exponents[root], self.widths[root]) == wanted:
+        wanted = self.storage(whole)
+        if self.storages[root] == wanted:
             return True
-        if self.widths[root] > wanted[1]:
+        if self.storages[root].bits > wanted.bits:
             return False
         for value in self.members[root]:
             for use in value.uses:
@@ -149,10 +157,6 @@ class ScaleClasses:
                     continue
                 if reader not in self.ops or not isinstance(reader, graph.ConcatOp):
                     return False
-                if self._form(reader.result) != wanted:
+                if self.storage(reader.result) != wanted:
                     return False
         return True
-
-    def _form(self, value: SSAValue) -> tuple[int, int]:
-        """Exponent and width of a value."""
-        return self[value], self.width(value)

@@ -21,8 +21,8 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.analysis.network import input_names, main_function, result_values
 from ceras_ir.analysis.precision import WIDE, width
 from ceras_ir.analysis.quantizable import computes, keeps_scale, quantized_operations
-from ceras_ir.analysis.quantized_constants import stored_type
 from ceras_ir.analysis.ranges import exponent
+from ceras_ir.analysis.storage import Storage
 from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph
 from ceras_ir.interpreters.integer import dequantize, quantize
@@ -104,7 +104,7 @@ class InInt8:
 
     weights: Mapping[Operation, NDArray[np.float32]]
     """Of layers with constant ones, rounded."""
-    exponents: Mapping[SSAValue, int]
+    storages: Mapping[SSAValue, Storage]
     """Of values, after scales were aligned."""
 
 
@@ -165,7 +165,7 @@ class SensitivityMeter:
             weights = self.stored.weights.get(op, known[op.weights])
             operands = [weights if v is op.weights else known[v] for v in op.operands]
             return self._run(op, operands)[layer.value]
-        element = stored_type(self.stored.exponents[layer.value])
+        element = self.stored.storages[layer.value].element
         return dequantize(quantize(known[layer.value].astype(np.float32), element), element)
 
 

@@ -272,13 +272,6 @@ class RequantAttr(ParametrizedAttribute):
         """Whether a shifter, adder and clamp can do it: no multiplier, no zero point."""
         return self.multipliers == (1,) and self.zero_point.data == 0
 
-    @classmethod
-    def power_of_two(cls, exponent: int, *, low: int = -128, high: int = 127) -> "RequantAttr":
-        """Multiply by `2**exponent`, rounding half up."""
-        if exponent > 0:
-            return cls(0, multiplier=1 << exponent, low=low, high=high)
-        return cls(-exponent, low=low, high=high)
-
     def clamped(self, low: int, high: int) -> "RequantAttr":
         """The same rescaling into the part of the range inside `[low, high]`."""
         return RequantAttr(

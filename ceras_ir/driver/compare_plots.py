@@ -92,12 +92,10 @@ def histogram(layer: LayerNoise) -> str:
             f'<rect class="count" x="{i * bar:.1f}" y="{height - tall:.1f}" '
             f'width="{bar:.1f}" height="{tall:.1f}"/>'
         )
-    if layer.scale is not None:
-        most = 1 << layer.bits - 1
-        for edge in (-most * layer.scale, (most - 1) * layer.scale):
-            if low < edge < high:
-                x = (edge - low) / (high - low) * width
-                lines.append(f'<line class="edge" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height}"/>')
+    for edge in layer.held or ():
+        if low < edge < high:
+            x = (edge - low) / (high - low) * width
+            lines.append(f'<line class="edge" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height}"/>')
     lines.append(f'<line class="grid" x1="0" x2="{width}" y1="{height}" y2="{height}"/>')
     lines.append(f'<text x="0" y="{height + 14}">{low:.4g}</text>')
     lines.append(f'<text x="{width}" y="{height + 14}" text-anchor="end">{high:.4g}</text>')

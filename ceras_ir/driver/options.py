@@ -8,7 +8,7 @@ from typing import get_args
 from ceras_ir.driver.calibration_options import add_calibration, calibration_of
 from ceras_ir.driver.stages import TARGETS, BuildOptions, Convolution, PrecisionOptions
 from ceras_ir.driver.tool_parser import ArgumentContainer
-from ceras_ir.transforms.recipes import AUTO, RECIPES
+from ceras_ir.transforms.recipes import ASYMMETRIC, AUTO, RECIPES, SYMMETRIC
 
 EXIT_STATUS = (
     "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported."
@@ -93,8 +93,10 @@ def add_scheme(group: ArgumentContainer) -> None:
         "--recipe",
         choices=(AUTO, *RECIPES),
         default=AUTO,
+        metavar="RECIPE",
         help="which passes make quantization better; auto, the default, tries some on the "
-        "calibration data",
+        f"calibration data; or one of {', '.join(SYMMETRIC)}, with {ASYMMETRIC} before it for "
+        "zero points",
     )
     group.add_argument(
         "--silu",

@@ -14,7 +14,13 @@ from ceras_ir.analysis.function_forms import Form, form_of
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.precision import factor_exponents, set_width
 from ceras_ir.analysis.quantizable import is_quantized, quantized_operations
-from ceras_ir.analysis.ranges import WEIGHT_EXPONENT, row_exponents, set_exponent, weight_exponent
+from ceras_ir.analysis.ranges import (
+    WEIGHT_EXPONENT,
+    row_exponents,
+    set_exponent,
+    set_zero_point,
+    weight_exponent,
+)
 from ceras_ir.analysis.requantizations import REQUANTIZATIONS, alignment
 from ceras_ir.dialects import graph
 
@@ -52,7 +58,8 @@ class AlignScalesPass(ModulePass):
         before = requantizations(ops) if known is None else known[0]
         classes = ScaleClasses(ops)
         for value in classes.root:
-            set_width(value, classes.width(value))
+            set_width(value, classes.storage(value).bits)
+            set_zero_point(value, classes.storage(value).zero_point)
         _Alignment(classes).run()
         for value in classes.root:
             set_exponent(value, classes[value])

@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.diagnostics import UsageError
+from ceras_ir.transforms.recipes import MIXED
 from ceras_ir.transforms.set_precision import spread
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 JUDGE, LEAST = 8, 3
 """On how many samples choices are judged, at most, and of large networks."""
+
+FEW, FEWER = 10, 4
+"""
+How many values get 16 bits where nobody gave a budget but `choose-recipe` asked for it, and where
+an accelerator loses the layers that make and read them to the CPU.
+"""
 
 NEGLIGIBLE = 0.01
 """Share of the noise that is left below which a layer is not worth another precision."""
@@ -56,7 +63,8 @@ class ChoosePrecisionPass(ModulePass):
     from 1 on the number of layers. With `target-sqnr` there are no more than it takes to reach
     that many decibels, measured on the quantized network; without either, budget=0.1. Layers
     that add less than a hundredth of what noise is left are not taken. Which were, and what
-    the signal to noise was before and is now, is said on stderr. Changes no value.
+    the signal to noise was before and is now, is said on stderr. With `when-chosen` it runs only
+    if the function has `graph.mixed`, which it takes away. Changes no value.
     """
 
     name = "choose-precision"
@@ -65,6 +73,7 @@ class ChoosePrecisionPass(ModulePass):
     calibration: str | None = None
     budget: float | None = None
     target_sqnr: float | None = None
+    when_chosen: bool = False
 
     def __post_init__(self) -> None:
         if self.budget is not None and not self.budget > 0:
@@ -72,6 +81,8 @@ class ChoosePrecisionPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
+        if self.when_chosen and main.attributes.pop(MIXED, None) is None:
+            return
         if is_quantized(main):
             raise UsageError("mixed chooses layers of a float network; this one comes quantized")
         if self.calibration is None:

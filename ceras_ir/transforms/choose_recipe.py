@@ -1,23 +1,23 @@
 """Try recipes of quantization on the calibration data and keep the best."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import Float32Type, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.precision import WIDE, set_width
 from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import tensor_type
 from ceras_ir.transforms.recipes import (
+    ASYMMETRIC,
     BIAS,
     LARGE,
+    MIXED,
     RECIPE,
     RECIPES,
     TRIED,
@@ -37,16 +37,17 @@ TRIAL = 4_000_000_000
 """About how many multiplications a trial's calibration may take in one pass over its samples."""
 
 WORTHWHILE = 1.0
-"""Decibels from which tables on 16 bits are worth their memory."""
+"""Decibels that are no chance: tables on 16 bits are worth their memory where they gain them."""
 
-GOOD = 20.0
-"""Decibels from which multipliers for channels are not tried: accelerators cannot take them."""
+GOOD, EXCELLENT = 20.0, 30.0
+"""Decibels from which nothing is tried that costs time; nothing that accelerators cannot take."""
 
-START = 2
-"""How many of the first layers are tried in 16 bits, with the inputs."""
 
-Candidate: TypeAlias = tuple[str, Silu, bool]
-"""Recipe, form of functions, and whether inputs and first layers have 16 bits."""
+class Candidate(NamedTuple):
+    """What one trial quantizes with: a recipe and a form of functions."""
+
+    recipe: str
+    silu: Silu
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,11 @@ class ChooseRecipePass(ModulePass):
     Recipes that correct biases are not tried on such networks: means are those of the many
     positions where nothing is; detectors lose what is at the few others, which no decibels show.
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
-    and taken where they gain anything; not with `one-shift`, for targets that would leave
-    such layers to the CPU.
-
-    On networks with such functions, inputs and the results of the first two layers are then
-    tried in 16 bits, which gets `graph.precision` where it gains half a decibel.
+    and where there are less than 30 the best with zero points. Both are finer in every layer, so
+    that they are taken unless they lose a decibel: few samples know no better. Not with
+    `one-shift`, for targets that would leave such layers to the CPU. Where all is less than 20, and
+    `mixed` is not forbidden, `graph.mixed` has `choose-precision` find a few values for 16 bits:
+    10, or 4 with `one-shift`.
 
     Trials calibrate on the first 16 samples, less of networks with more than 250 million
     multiplications or where there are fewer, and are judged on half as many that follow. From
@@ -83,6 +84,7 @@ class ChooseRecipePass(ModulePass):
     samples: int = 64
     silu: Silu = "auto"
     one_shift: bool = False
+    mixed: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
@@ -94,7 +96,7 @@ class ChooseRecipePass(ModulePass):
         curved = has_sums(main)
         free = self.silu == "auto" and curved
         if multiplications(main) > LARGE:
-            untried: Candidate = (UNTRIED, "table" if free else self.silu, False)
+            untried = Candidate(UNTRIED, "table" if free else self.silu)
             _choose(main, untried)
             print(
                 f"{self.name}: note: recipe {_name(untried, free)}, untried because of the "
@@ -103,18 +105,16 @@ class ChooseRecipePass(ModulePass):
             )
             return
         trials = self._trials(ctx, op)
-        plain: Candidate = (TRIED[0], "table" if free else self.silu, False)
+        plain = Candidate(TRIED[0], "table" if free else self.silu)
         ratios: dict[Candidate, float] = {plain: trials.ratio(plain)}
         best = self._best(trials, ratios, "table16" if free else self.silu, curved)
         if free and best != plain and ratios[best] >= GOOD:
-            narrow: Candidate = (best[0], "table", False)
+            narrow = best._replace(silu="table")
             ratios[narrow] = trials.ratio(narrow)
             best = narrow if ratios[narrow] + WORTHWHILE > ratios[best] else best
-        if curved and not self.one_shift and ratios[best] < GOOD:
-            wide: Candidate = (best[0], best[1], True)
-            ratios[wide] = trials.ratio(wide)
-            best = wide if ratios[wide] > ratios[best] + WORTHWHILE / 2 else best
         _choose(main, best)
+        if self.mixed and ratios[best] < GOOD:
+            main.attributes[MIXED] = UnitAttr()
         text = ", ".join(f"{_name(key, free)} {ratio:.1f} dB" for key, ratio in ratios.items())
         print(
             f"{self.name}: note: recipe {_name(best, free)}, {ratios[best] - ratios[plain]:.1f} dB "
@@ -130,15 +130,22 @@ class ChooseRecipePass(ModulePass):
             [recipe for recipe in recipes if not curved or BIAS not in RECIPES[recipe]]
             for recipes in (TRIED, TRIED_ROWS)
         )
-        first: list[Candidate] = [(recipe, silu, False) for recipe in tried[1:]]
-        ratios |= {key: trials.ratio(key) for key in first}
-        best = max(ratios, key=lambda key: ratios[key])
-        if self.one_shift or ratios[best] > GOOD:
-            return best
-        rows: list[Candidate] = [(recipe, silu, False) for recipe in tried_rows]
-        ratios |= {key: trials.ratio(key) for key in rows}
-        other = max(rows, key=lambda key: ratios[key])
-        return max(best, other, key=lambda key: ratios[key])
+
+        def best(recipes: Sequence[str]) -> Candidate:
+            more = [Candidate(recipe, silu) for recipe in recipes]
+            ratios.update((key, trials.ratio(key)) for key in more)
+            return max(more, key=lambda key: ratios[key])
+
+        def finer(candidate: Candidate, than: Candidate) -> Candidate:
+            return candidate if ratios[candidate] + WORTHWHILE > ratios[than] else than
+
+        best(tried[1:])
+        found = max(ratios, key=lambda key: ratios[key])
+        if self.one_shift or ratios[found] >= EXCELLENT:
+            return found
+        if ratios[found] < GOOD:
+            found = finer(best(tried_rows), found)
+        return finer(best([ASYMMETRIC + found.recipe]), found)
 
     def _trials(self, ctx: Context, op: ModuleOp) -> "_Trials":
         from ceras_ir.analysis.calibration import calibration_samples
@@ -174,9 +181,7 @@ class _Trials:
         from ceras_ir.analysis.output_noise import outputs_of, ratio_of
         from ceras_ir.transforms.quantize import QuantizePass
 
-        module, (recipe, silu, wide) = self.module.clone(), candidate
-        if wide:
-            widen_start(main_function(module))
+        module, (recipe, silu) = self.module.clone(), candidate
         quantize = QuantizePass(self.calibration, self.samples, recipe=recipe, silu=silu)
         quantize.apply(self.ctx, module)
         return ratio_of(self.expected, outputs_of(module, self.judged))
@@ -193,27 +198,14 @@ def _without_last_softmax(op: ModuleOp) -> ModuleOp:
     return network
 
 
-def widen_start(main: FuncOp) -> None:
-    """Have inputs and the results of the first layers stored in 16 bits."""
-    for value in main.body.block.args:
-        if isinstance(tensor_type(value).element_type, Float32Type):
-            set_width(value, WIDE)
-    layers = [op for op in main.body.block.ops if isinstance(op, graph.LinearOperation)]
-    for op in layers[:START]:
-        set_width(op.result, WIDE)
-
-
 def _choose(main: FuncOp, candidate: Candidate) -> None:
-    recipe, silu, wide = candidate
+    recipe, silu = candidate
     set_recipe(main, recipe)
     main.attributes.pop(SILU, None)
     if silu == "table16":
         main.attributes[SILU] = StringAttr(silu)
-    if wide:
-        widen_start(main)
 
 
 def _name(candidate: Candidate, free: bool) -> str:
-    recipe, silu, wide = candidate
-    name = f"{recipe} with {silu}" if free and recipe != TRIED[0] else recipe
-    return f"{name} and its start in 16 bits" if wide else name
+    recipe, silu = candidate
+    return f"{recipe} with {silu}" if free and recipe != TRIED[0] else recipe

@@ -16,6 +16,7 @@ from ceras_ir.analysis.output_noise import outputs_of, ratio_of
 from ceras_ir.analysis.precision import keep_in_float, widen
 from ceras_ir.analysis.ranges import exponent
 from ceras_ir.analysis.rounded_weights import nearest, roundable_layers
+from ceras_ir.analysis.scale_classes import value_storage
 from ceras_ir.analysis.sensitivity import InInt8
 from ceras_ir.dialects import graph
 from ceras_ir.transforms.correct_bias import CorrectBiasPass
@@ -50,7 +51,7 @@ def in_int8(ctx: Context, module: ModuleOp, calibration: str, samples: int) -> I
     aligned = _until(UnfuseResidualPass, steps)
     for step in aligned:
         step.apply(ctx, copy)
-    exponents = {v: e for v, new in copies.items() if (e := exponent(new)) is not None}
+    storages = {v: value_storage(new) for v, new in copies.items() if exponent(new) is not None}
     for step in steps[len(aligned) :]:
         # Biases do not matter.
         if not isinstance(step, CorrectBiasPass):
@@ -63,7 +64,7 @@ def in_int8(ctx: Context, module: ModuleOp, calibration: str, samples: int) -> I
             rows = weights.astype(np.float64).reshape(len(weights), -1)
             stored = nearest(rows, steps_by_row(counterpart)).astype(np.float32)
             found[op] = stored.reshape(weights.shape)
-    return InInt8(found, exponents)
+    return InInt8(found, storages)
 
 
 def _until(last: type[ModulePass], passes: Sequence[ModulePass]) -> Sequence[ModulePass]:

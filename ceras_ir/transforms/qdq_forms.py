@@ -306,18 +306,6 @@ def _average(op: graph.Pool2dOp, target: UniformType) -> list[GraphOperation] | 
     if not shifts and _has_lost_ties(op, source.scale / target.scale):
         return None
     new = with_operands(op, [input], target)
-    if shifts:
-        ends = exponent_of(source), exponent_of(target)
-        bits = target.storage.width.data
-        new.properties["requant"] = average_rescaling(op, input, *ends, bits)
-        return [new]
-    plain = graph.reciprocal_requant(prod(op.kernel.get_values()), input, target.scale)
-    new.properties["requant"] = RequantAttr(
-        plain.shift.data,
-        multiplier=plain.multiplier.data,
-        rounding=Rounding.HALF_EVEN,
-        zero_point=target.zero_point,
-        low=target.low,
-        high=target.high,
-    )
+    rounding = Rounding.HALF_UP if shifts else Rounding.HALF_EVEN
+    new.properties["requant"] = average_rescaling(op, input, target, rounding)
     return [new]

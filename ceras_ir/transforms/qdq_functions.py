@@ -8,17 +8,14 @@ around it powers of two for the channels, as products with constants.
 from __future__ import annotations
 
 import numpy as np
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, i8
+from xdsl.dialects.builtin import i8
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.qdq import exponent_of, only_shifts
 from ceras_ir.analysis.quantized_constants import lookup_table, lookup_tables
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, LookupOp
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.interpreters.float_functions import apply_function
-from ceras_ir.interpreters.integer import dequantize, quantize
 from ceras_ir.transforms.quantized_functions import FUNCTION, set_exponents
 
 NARROW = 256
@@ -50,15 +47,8 @@ def function_form(op: GraphOperation, target: UniformType) -> LookupOp | None:
     entries = _entries(source, bounds)
     if entries is None:
         return None
-    if not only_shifts((source, target)):
-        if source.storage != i8 or any(exponents is not None for exponents in (before, after)):
-            return None
-        made = LookupOp(stored, function_table(function, source, target), target)
-        made.attributes[FUNCTION] = function
-        return made
-    ends = exponent_of(source), exponent_of(target)
     if before is None and after is None:
-        made = LookupOp(stored, lookup_table(function, *ends, entries), target)
+        made = LookupOp(stored, lookup_table(function, source, target, entries), target)
     else:
         channels = graph.shape_of(stored)[-1]
         lists = [[0] * channels if e is None else _each(e, channels) for e in (before, after)]
@@ -66,22 +56,11 @@ def function_form(op: GraphOperation, target: UniformType) -> LookupOp | None:
             return None
         pairs = [(a, -b) for a, b in zip(*lists, strict=True)]
         distinct = sorted(set(pairs))
-        tables = lookup_tables(function, [(ends[0] + a, ends[1] + b) for a, b in distinct], entries)
+        tables = lookup_tables(function, source, target, distinct, entries)
         made = LookupOp(stored, tables, target, [distinct.index(pair) for pair in pairs])
         set_exponents(made, [a for a, _ in pairs], [b for _, b in pairs])
     made.attributes[FUNCTION] = function
     return made
-
-
-def function_table(
-    function: graph.FunctionAttr, source: UniformType, target: UniformType
-) -> DenseIntOrFPElementsAttr:
-    """`quantize(function(dequantize(i)))` for i from -128 to 127, bit for bit."""
-    # A function may overflow far outside what the network computes; infinity saturates.
-    with np.errstate(all="ignore"):
-        values = apply_function(function, dequantize(np.arange(-128, 128), source))
-    table = quantize(values.astype(np.float32), target).astype(np.int8)
-    return DenseIntOrFPElementsAttr(TensorType(i8, [NARROW]), BytesAttr(table.tobytes()))
 
 
 def _entries(source: UniformType, bounds: tuple[float, ...] | None) -> int | None:
@@ -92,6 +71,8 @@ def _entries(source: UniformType, bounds: tuple[float, ...] | None) -> int | Non
         return NARROW if bounds is None else None
     if bounds is None or source.storage.width.data != 16 or not source.is_signed:
         return None
+    if source.zero_point:
+        return None  # A table on 16 bits has zero in its middle.
     low, high = bounds[0] / source.scale, bounds[1] / source.scale
     if not np.isfinite([low, high]).all():
         return None

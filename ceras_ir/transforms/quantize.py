@@ -9,12 +9,14 @@ from ceras_ir.diagnostics import UsageError
 from ceras_ir.transforms.align_scales import AlignScalesPass
 from ceras_ir.transforms.calibrate import CalibratePass
 from ceras_ir.transforms.check_scales import CheckScalesPass
-from ceras_ir.transforms.choose_precision import ChoosePrecisionPass, Mixed
+from ceras_ir.transforms.choose_precision import FEW, FEWER, ChoosePrecisionPass, Mixed
 from ceras_ir.transforms.choose_recipe import ChooseRecipePass
 from ceras_ir.transforms.choose_row_exponents import ChooseRowExponentsPass
 from ceras_ir.transforms.choose_weight_exponents import ChooseWeightExponentsPass
+from ceras_ir.transforms.choose_zero_points import ChooseZeroPointsPass
 from ceras_ir.transforms.correct_bias import CorrectBiasPass
 from ceras_ir.transforms.drop_tie_breakers import DropTieBreakersPass
+from ceras_ir.transforms.fit_inputs import FitInputsPass
 from ceras_ir.transforms.fold_dequantized_constants import FoldDequantizedConstantsPass
 from ceras_ir.transforms.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.fuse_pad import FusePadPass
@@ -91,8 +93,10 @@ class QuantizePass(PipelinePass):
             FusePadPass(),
             FoldDequantizedConstantsPass(),
             self._recipe(),
+            FitInputsPass(self.calibration, self.samples, when_chosen=True),
             CalibratePass(self.calibration, self.samples, self.seed, self.silu, self.observer),
             SetPrecisionPass(self.int16, self.float),
+            ChooseZeroPointsPass(when_chosen=True),
             *self._mixed(),
             *finish(self.calibration, self.samples),
         )
@@ -101,13 +105,19 @@ class QuantizePass(PipelinePass):
         if self.mixed is None:
             if self.budget is not None or self.target_sqnr is not None:
                 raise UsageError("budget and target-sqnr bound mixed=auto, int16 or float: add it")
-            return ()
+            if self.recipe != AUTO:
+                return ()
+            few = FEWER if self.one_shift else FEW
+            return (ChoosePrecisionPass("int16", self.calibration, few, when_chosen=True),)
         options = (self.calibration, self.budget, self.target_sqnr)
         return (ChoosePrecisionPass(self.mixed, *options),)
 
     def _recipe(self) -> ModulePass:
         if self.recipe == AUTO:
-            return ChooseRecipePass(self.calibration, self.samples, self.silu, self.one_shift)
+            mixed = self.mixed is None
+            return ChooseRecipePass(
+                self.calibration, self.samples, self.silu, self.one_shift, mixed
+            )
         return SetRecipePass(self.recipe)
 
 

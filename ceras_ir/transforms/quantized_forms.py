@@ -7,13 +7,14 @@ sums are exact in 32 bits, then one requantization rounds half up and clamps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ldexp, prod
 
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.precision import FINER, NARROW, WIDE, factor_exponents, limits, width
-from ceras_ir.analysis.quantized_constants import bias_constant, stored_constant, stored_type
+from ceras_ir.analysis.precision import FINER, NARROW, WIDE, factor_exponents, width
+from ceras_ir.analysis.quantized_constants import bias_constant, stored_constant
 from ceras_ir.analysis.ranges import (
     ROW_EXPONENTS,
     WEIGHT_EXPONENT,
@@ -21,12 +22,13 @@ from ceras_ir.analysis.ranges import (
     row_exponents,
     weight_exponent,
 )
-from ceras_ir.analysis.rescaling import MAX_RIGHT, clamp_range, rescaling
+from ceras_ir.analysis.rescaling import MAX_RIGHT, clamp_range, rescaling, rounding_of
+from ceras_ir.analysis.storage import Storage
 from ceras_ir.diagnostics import Finding, InputError, node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.transforms.quantized_functions import unary_form
 from ceras_ir.transforms.quantized_values import QuantizedValues
 from ceras_ir.transforms.rebuilding import rebuild_linear, with_operands
@@ -54,18 +56,17 @@ def quantized_form(op: GraphOperation, values: QuantizedValues) -> list[GraphOpe
         case graph.Pool2dOp() if op.function is graph.Pool.AVERAGE:
             return [_average(op, values)]
         case _:
-            target = values.exponent(op.output)
-            bits = width(op.output)
-            operands = [values.get(v, target, bits) for v in op.operands]
-            new = with_operands(op, operands, stored_type(target, bits))
+            target = values.storage(op.output)
+            operands = [values.get_as(v, target) for v in op.operands]
+            new = with_operands(op, operands, target.element)
             if isinstance(new, graph.PadOp):
-                new.value = IntegerAttr(0, i64)
+                new.value = IntegerAttr(target.zero_point, i64)
             return [new]
 
 
 def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOperation]:
     source, weights = factor_exponents(op, values.exponent)
-    target, bits = values.exponent(op.result), width(op.result)
+    target = values.storage(op.result)
     accumulator, rows = source + weights, row_exponents(op) or ()
     new: list[GraphOperation] = []
     bias = None
@@ -78,7 +79,7 @@ def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOpe
         bias = stored.result
     if rows and isinstance(op.weights.owner, graph.ConstantOp):
         owner = op.weights.owner
-        new.append(stored_constant(owner.array(), weights, owner.location, rows=rows))
+        new.append(stored_constant(owner.array(), Storage(weights), owner.location, rows))
         kernel = new[-1].output
     else:
         kernel = values.get(op.weights, weights, NARROW)
@@ -97,11 +98,15 @@ def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOpe
         kernel,
         bias,
         None if op.residual is None else values.get(op.residual),
-        graph.type_with_element(op.result, stored_type(target, bits)),
+        graph.type_with_element(op.result, target.element),
         {
             "activation": None,
             "requant": rescaling(
-                accumulator, target, clamp_range(op.activation, target, bits), rows
+                accumulator,
+                target.exponent,
+                clamp_range(op.activation, target),
+                rows,
+                target.zero_point,
             ),
             "residual_shift": IntegerAttr(shift, i64) if op.residual is not None else None,
         },
@@ -114,57 +119,84 @@ def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOpe
 
 def _binary(op: graph.BinaryOp, values: QuantizedValues) -> GraphOperation:
     lhs, rhs, target = (values.exponent(v) for v in (op.lhs, op.rhs, op.result))
-    bits = width(op.result)
-    clamp = clamp_range(op.activation, target, bits)
+    shifts = 0, 0
     if op.function is graph.Binary.MUL:
         # What a shift of 31 would all but drop loses its last bits first: 2^30 and a half fit.
-        sources, shifts = (max(lhs, target - rhs - MAX_RIGHT + 1), rhs), (0, 0)
-        requant = rescaling(sources[0] + rhs, target, clamp)
+        sources = max(lhs, target - rhs - MAX_RIGHT + 1), rhs
+        accumulator = sources[0] + rhs
     else:
-        # An operand too fine to be aligned is rounded first; its rest is below 2^-22 of the sum,
-        # or 2^-14 where the other one has 16 bits, because a sum has 32.
-        coarser = width(op.lhs if lhs >= rhs else op.rhs)
-        least = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT + coarser - NARROW
+        # An operand too fine to be aligned is rounded first; its rest is below 2^-21 of the sum,
+        # or 2^-13 where the other one has 16 bits, because a sum has 32.
+        coarser = op.lhs if lhs >= rhs else op.rhs
+        reach = (values.storage(coarser).element.reach - 1).bit_length()
+        least = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT + reach - NARROW + 1
         sources = max(lhs, least), max(rhs, least)
-        finest = min(sources)
-        shifts = sources[0] - finest, sources[1] - finest
-        requant = rescaling(finest, target, clamp)
+        accumulator = min(sources)
+        shifts = sources[0] - accumulator, sources[1] - accumulator
+    operands = values.get(op.lhs, sources[0]), values.get(op.rhs, sources[1])
     new = graph.BinaryOp(
         op.function,
-        values.get(op.lhs, sources[0]),
-        values.get(op.rhs, sources[1]),
-        result_element=stored_type(target, bits),
+        *operands,
+        result_element=values.storage(op.result).element,
         shifts=shifts,
-        requant=requant,
+        requant=_between(operands, accumulator, values.storage(op.result), op.activation),
     )
     new.location = op.location
     return new
 
 
+def _between(
+    operands: Sequence[SSAValue],
+    accumulator: int,
+    target: Storage,
+    activation: graph.FunctionAttr | None,
+) -> RequantAttr:
+    """From a sum or product of stored values to another stored value."""
+    elements = [graph.quantized_element(value) for value in operands]
+    points = [element.zero_point for element in elements if element is not None]
+    return rescaling(
+        accumulator,
+        target.exponent,
+        clamp_range(activation, target),
+        zero_point=target.zero_point,
+        rounding=rounding_of(*points, target.zero_point),
+    )
+
+
 def _average(op: graph.Pool2dOp, values: QuantizedValues) -> GraphOperation:
-    source, target = values.exponent(op.input), values.exponent(op.result)
-    bits, narrow = width(op.result), prod(op.kernel.get_values()) >= MAX_WIDE_WINDOW
+    source, target = values.exponent(op.input), values.storage(op.result).element
+    narrow = prod(op.kernel.get_values()) >= MAX_WIDE_WINDOW
     if width(op.input) == WIDE and narrow:
         source += FINER
     input = values.get(op.input, source, NARROW if narrow else None)
-    new = with_operands(op, [input], stored_type(target, bits))
-    new.properties["requant"] = average_rescaling(op, input, source, target, bits)
+    new = with_operands(op, [input], target)
+    points = values.storage(op.input).zero_point, target.zero_point
+    new.properties["requant"] = average_rescaling(op, input, target, rounding_of(*points))
     return new
 
 
 def average_rescaling(
-    op: graph.Pool2dOp, input: SSAValue, source: int, target: int, bits: int = NARROW
+    op: graph.Pool2dOp, input: SSAValue, target: UniformType, rounding: Rounding
 ) -> RequantAttr:
-    """Division by the size of the window, from exponent `source` to `target`, half up."""
-    bounded = min(max(target, source - POOL_OCTAVES), source + POOL_OCTAVES)
-    window, (low, high) = prod(op.kernel.get_values()), limits(bits)
-    requant = graph.reciprocal_requant(window, input, ldexp(1.0, bounded), low=low, high=high)
-    factor, shift = requant.multiplier.data, requant.shift.data
+    """Division by the size of the window, from one scale to another."""
+    element = graph.quantized_element(input)
+    assert element is not None
+    nearest = max(target.scale, ldexp(element.scale, -POOL_OCTAVES))
+    bounded = min(nearest, ldexp(element.scale, POOL_OCTAVES))
+    reciprocal = graph.reciprocal_requant(prod(op.kernel.get_values()), input, bounded)
+    factor, shift = reciprocal.multiplier.data, reciprocal.shift.data
     log2 = factor.bit_length() - 1
     if not any(op.padding.get_values()) and factor == 1 << log2 and 0 <= shift - log2 <= MAX_RIGHT:
         # Every window is full, so that the factor is the same for all, and a shift does it.
-        return RequantAttr(shift - log2, low=low, high=high)
-    return requant
+        factor, shift = 1, shift - log2
+    return RequantAttr(
+        shift,
+        multiplier=factor,
+        rounding=rounding,
+        zero_point=target.zero_point,
+        low=target.low,
+        high=target.high,
+    )
 
 
 def _refused(op: GraphOperation, message: str) -> InputError:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.ir import SSAValue
 
 from ceras_ir.analysis.function_forms import ENTRIES, Form, form_of
-from ceras_ir.analysis.precision import FINER, NARROW, WIDE, limits, width
-from ceras_ir.analysis.quantized_constants import lookup_table, lookup_tables, stored_type
-from ceras_ir.analysis.rescaling import clamp_range, rescaling
+from ceras_ir.analysis.precision import FINER, NARROW, WIDE, limits
+from ceras_ir.analysis.quantized_constants import lookup_table, lookup_tables
+from ceras_ir.analysis.rescaling import clamp_range, rescaling, rounding_of
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -43,38 +44,41 @@ def exponents_of(op: graph.LookupOp) -> tuple[tuple[int, ...], tuple[int, ...]] 
 
 def unary_form(op: graph.UnaryOp, values: QuantizedValues) -> list[GraphOperation]:
     """The operations that replace a function; the last has its result."""
-    source, target = values.exponent(op.input), values.exponent(op.result)
-    bits, argument = width(op.result), width(op.input)
-    element = stored_type(target, bits)
+    argument, result = values.storage(op.input), values.storage(op.result)
+    element, narrow = result.element, result.bits == NARROW
     if op.function.clip_range is not None:
-        requant = rescaling(source, target, clamp_range(op.function, target, bits))
+        requant = rescaling(
+            argument.exponent,
+            result.exponent,
+            clamp_range(op.function, result),
+            zero_point=result.zero_point,
+            rounding=rounding_of(argument.zero_point, result.zero_point),
+        )
         made: GraphOperation = graph.RequantizeOp(values.get(op.input), element, requant)
-    elif bits == NARROW and argument == WIDE and form_of(op) is Form.SHIFTS:
-        made = _shifts(op, values, source, element)
-    elif bits == NARROW and (argument == NARROW or form_of(op) is Form.TABLE16):
-        made = _tables(op, values, source, target, 256 if argument == NARROW else ENTRIES)
-    elif bits == NARROW and form_of(op) is not Form.FLOAT:
+    elif narrow and argument.bits == WIDE and form_of(op) is Form.SHIFTS:
+        made = _shifts(op, values, argument.exponent, element)
+    elif narrow and (argument.bits == NARROW or form_of(op) is Form.TABLE16):
+        made = _tables(op, values.get(op.input), element)
+    elif narrow and form_of(op) is not Form.FLOAT:
         # The argument has more bits than a table takes: those that it takes, rounded.
-        made = _tables(op, values, source + FINER - TABLE_BITS, target, ENTRIES)
+        made = _tables(op, values.get(op.input, argument.exponent + FINER - TABLE_BITS), element)
     else:
         return _in_float(op, values, element)
     made.location = op.location
     return [made]
 
 
-def _tables(
-    op: graph.UnaryOp, values: QuantizedValues, source: int, target: int, entries: int
-) -> graph.LookupOp:
+def _tables(op: graph.UnaryOp, input: SSAValue, element: UniformType) -> graph.LookupOp:
     """One table, or one for each pair of exponents that channels have."""
-    input, element = values.get(op.input, source), stored_type(target)
+    source = graph.quantized_element(input)
+    assert source is not None
+    entries = 256 if source.storage.width.data == NARROW else ENTRIES
     if (exponents := op.channel_exponents) is None:
-        made = graph.LookupOp(input, lookup_table(op.function, source, target, entries), element)
+        made = graph.LookupOp(input, lookup_table(op.function, source, element, entries), element)
     else:
         pairs = list(zip(*exponents, strict=True))
         distinct = sorted(set(pairs))
-        tables = lookup_tables(
-            op.function, [(source + a, target + b) for a, b in distinct], entries
-        )
+        tables = lookup_tables(op.function, source, element, distinct, entries)
         rows = [distinct.index(pair) for pair in pairs]
         made = graph.LookupOp(input, tables, element, rows)
         set_exponents(made, *exponents)

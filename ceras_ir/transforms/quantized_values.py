@@ -1,8 +1,8 @@
 """
 The quantized counterparts of the values of a float network, made where they are asked for.
 
-Each value has one exponent, one width and one counterpart; a reader that asks for others gets
-a `graph.requantize`, one per value and form. Constants are quantized for their readers.
+Each value has one storage and one counterpart; a reader that asks for another gets
+a `graph.requantize`, one per value and storage. Constants are quantized for their readers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.analysis.network import NAME
-from ceras_ir.analysis.precision import limits, width
-from ceras_ir.analysis.quantized_constants import stored_constant, stored_type
+from ceras_ir.analysis.quantized_constants import stored_constant
 from ceras_ir.analysis.ranges import attributes_of
-from ceras_ir.analysis.rescaling import rescaling
-from ceras_ir.analysis.scale_classes import value_exponent
+from ceras_ir.analysis.rescaling import rescaling, rounding_of
+from ceras_ir.analysis.scale_classes import value_storage
+from ceras_ir.analysis.storage import Storage
 from ceras_ir.dialects import graph
 
 
@@ -25,45 +25,62 @@ class QuantizedValues:
 
     def __init__(self, block: Block):
         self.first_op = block.first_op
-        self.known: dict[tuple[SSAValue, int, int], SSAValue] = {}
+        self.known: dict[tuple[SSAValue, Storage], SSAValue] = {}
         self.replaced: dict[SSAValue, SSAValue] = {}
         self.floats: dict[SSAValue, SSAValue] = {}
-        self.exponents: dict[SSAValue, int] = {}
+        self.storages: dict[SSAValue, Storage] = {}
+
+    def storage(self, value: SSAValue) -> Storage:
+        """How a value of the float network is stored."""
+        if value not in self.storages:
+            self.storages[value] = value_storage(value)
+        return self.storages[value]
 
     def exponent(self, value: SSAValue) -> int:
         """The exponent of a value of the float network."""
-        if value not in self.exponents:
-            self.exponents[value] = value_exponent(value)
-        return self.exponents[value]
+        return self.storage(value).exponent
 
     def define(self, value: SSAValue, quantized: SSAValue) -> None:
         """`quantized` takes the place of `value`, whose operation goes."""
         quantized.name_hint = value.name_hint
-        self.known[value, self.exponent(value), width(value)] = quantized
+        self.known[value, self.storage(value)] = quantized
         self.replaced[value] = quantized
 
     def get(
         self, value: SSAValue, exponent: int | None = None, bits: int | None = None
     ) -> SSAValue:
-        """The counterpart of `value`, of another exponent or width than its own if one is given."""
-        own = self.exponent(value), width(value)
-        wanted = own[0] if exponent is None else exponent, bits or own[1]
-        if (value, *wanted) not in self.known:
-            self.known[value, *wanted] = self._made(value, own, wanted)
-        return self.known[value, *wanted]
+        """
+        The counterpart of `value`; of another exponent or width than its own if one is given,
+        and then without zero point.
+        """
+        own = self.storage(value)
+        exponent, bits = own.exponent if exponent is None else exponent, bits or own.bits
+        same = (exponent, bits) == (own.exponent, own.bits)
+        return self.get_as(value, own if same else Storage(exponent, bits))
 
-    def _made(self, value: SSAValue, own: tuple[int, int], wanted: tuple[int, int]) -> SSAValue:
-        owner, (exponent, bits) = value.owner, wanted
+    def get_as(self, value: SSAValue, wanted: Storage) -> SSAValue:
+        """The counterpart of `value`, stored as `wanted`."""
+        if (value, wanted) not in self.known:
+            self.known[value, wanted] = self._made(value, self.storage(value), wanted)
+        return self.known[value, wanted]
+
+    def _made(self, value: SSAValue, own: Storage, wanted: Storage) -> SSAValue:
+        owner, element = value.owner, wanted.element
         if isinstance(owner, graph.ConstantOp):
-            constant = stored_constant(owner.array(), exponent, owner.location, bits)
+            constant = stored_constant(owner.array(), wanted, owner.location)
             Rewriter.insert_op(constant, InsertPoint.after(owner))
             return constant.result
         if own == wanted:
-            return self._insert(graph.QuantizeOp(value, stored_type(*own)), value)
-        source = self.get(value)
-        requant = rescaling(own[0], exponent, limits(bits))
-        op = graph.RequantizeOp(source, stored_type(*wanted), requant)
-        return self._insert(op, source)
+            return self._insert(graph.QuantizeOp(value, element), value)
+        source = self.get_as(value, own)
+        requant = rescaling(
+            own.exponent,
+            wanted.exponent,
+            (element.low, element.high),
+            zero_point=wanted.zero_point,
+            rounding=rounding_of(own.zero_point, wanted.zero_point),
+        )
+        return self._insert(graph.RequantizeOp(source, element, requant), source)
 
     def real(self, value: SSAValue, reader: Operation) -> SSAValue:
         """The float value for an operation that stays float, made before the first of those."""

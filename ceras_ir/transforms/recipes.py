@@ -13,8 +13,9 @@ RECIPE = "graph.recipe"
 
 _CHANNELS, _ROWS = "equalize-channels", "choose-row-exponents"
 _ROUNDING, BIAS = "round-weights", "correct-bias"
+_ZERO_POINTS, _INPUTS = "choose-zero-points", "fit-inputs"
 
-RECIPES: dict[str, tuple[str, ...]] = {
+SYMMETRIC: dict[str, tuple[str, ...]] = {
     "plain": (),
     "bias": (BIAS,),
     "channels": (_CHANNELS,),
@@ -30,7 +31,17 @@ RECIPES: dict[str, tuple[str, ...]] = {
     "rows-channels-rounding": (_CHANNELS, _ROWS, _ROUNDING),
     "rows-channels-rounding-bias": (_CHANNELS, _ROWS, _ROUNDING, BIAS),
 }
+
+ASYMMETRIC = "asymmetric-"
+"""Before the name of a recipe: with zero points, and inputs in steps that fit them, besides."""
+
+RECIPES = SYMMETRIC | {
+    ASYMMETRIC + name: (*passes, _INPUTS, _ZERO_POINTS) for name, passes in SYMMETRIC.items()
+}
 """Name of a recipe -> the optional passes in it."""
+
+MIXED = "graph.mixed"
+"""Set on the function by `choose-recipe` where `choose-precision` is to find a few values."""
 
 AUTO = "auto"
 """Try `TRIED` on the calibration data and keep the best."""

@@ -2,10 +2,12 @@
 
 from ceras_ir.analysis.layer_noise import LayerNoise
 from ceras_ir.analysis.remedies import remedies, remedies_of_all, worst_layers
+from ceras_ir.dialects.quant import UniformType
 
 
 def layer(noise: float, scale: float | None = 0.5) -> LayerNoise:
-    return LayerNoise("dense", "matmul", 3, scale, signal=1000.0, accumulated=noise)
+    element = None if scale is None else UniformType(scale)
+    return LayerNoise("dense", "matmul", 3, element, signal=1000.0, accumulated=noise)
 
 
 def test_ten_decibels_above_what_was_measured() -> None:

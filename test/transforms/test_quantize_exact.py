@@ -21,6 +21,8 @@ from ceras_ir.transforms.quantize import QuantizePass
 
 Floats = npt.NDArray[np.float32]
 
+RECIPES = ("plain", "asymmetric-plain")
+
 MOVES = (
     graph.ConstantOp,
     graph.ReshapeOp,
@@ -32,11 +34,11 @@ MOVES = (
 )
 
 
-def quantized(module: ModuleOp, *, fuse: bool = True) -> ModuleOp:
+def quantized(module: ModuleOp, recipe: str, *, fuse: bool = True) -> ModuleOp:
     ctx = load_context()
     if fuse:
         FusePass().apply(ctx, module)
-    QuantizePass().apply(ctx, module)
+    QuantizePass(recipe=recipe).apply(ctx, module)
     verify_module(module)
     return module
 
@@ -64,11 +66,11 @@ def check(module: ModuleOp, seed: int, count: int) -> int:
     return checked
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("fuse", [True, False])
-def test_random_networks(seed: int, fuse: bool) -> None:
+def test_random_networks(seed: int, recipe: str) -> None:
     module = import_model(random_network(seed))
-    check(quantized(module, fuse=fuse), seed, 12)
+    check(quantized(module, recipe, fuse=seed % 2 == 0), seed, 12)
 
 
 EVERYTHING = """
@@ -111,9 +113,10 @@ func.func @main(%x: !map {graph.input_range = array<f32: -2.0, 2.0>},
 """
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("seed", range(3))
-def test_every_operation(seed: int) -> None:
-    module = quantized(parse_text(load_context(), EVERYTHING, "everything.mlir"))
+def test_every_operation(seed: int, recipe: str) -> None:
+    module = quantized(parse_text(load_context(), EVERYTHING, "everything.mlir"), recipe)
     assert check(module, seed, 40) == 3 * 14
     names = {op.name for op in main_function(module).body.block.ops}
     assert {"graph.requantize", "graph.lookup", "graph.softmax"} <= names

@@ -18,9 +18,9 @@ from ceras_ir.analysis.quantized_constants import (
     bias_constant,
     lookup_table,
     stored_constant,
-    stored_type,
 )
 from ceras_ir.analysis.rescaling import clamp_range, rescaling
+from ceras_ir.analysis.storage import Storage
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.interpreters.integer import requantize
 
@@ -35,7 +35,7 @@ def rescaled(values: Sequence[int], source: int, target: int) -> list[int]:
     requant = rescaling(source, target)
     assert requant.shift.data <= 31
     assert requant.multiplier.data == 1 or requant.shift.data == 0
-    stored = requantize(np.array(values, np.int64), requant, stored_type(target))
+    stored = requantize(np.array(values, np.int64), requant, Storage(target).element)
     return [int(v) for v in stored.tolist()]
 
 
@@ -59,23 +59,28 @@ def test_shifts_that_do_not_exist_give_what_they_would() -> None:
     assert rescaled([-3, -1, 0, 1, 3], 50, 0) == [-128, -128, 0, 127, 127]
 
 
+@pytest.mark.parametrize("point", [0, -128, 37])
 @pytest.mark.parametrize("exponent", [-9, -4, -1, 0, 1, 5])
 @pytest.mark.parametrize(
     "bounds", [(0.0, 6.0), (-1.0, 1.0), (-0.4, 0.9), (3.0, 3.0), (-1e30, 1e30), (200.0, 300.0)]
 )
-def test_clamping_commutes_with_rounding(exponent: int, bounds: tuple[float, float]) -> None:
-    low, high = clamp_range(FunctionAttr(Function.CLIP, bounds), exponent)
+def test_clamping_commutes_with_rounding(
+    point: int, exponent: int, bounds: tuple[float, float]
+) -> None:
+    storage = Storage(exponent, zero_point=point)
+    low, high = clamp_range(FunctionAttr(Function.CLIP, bounds), storage)
     assert -128 <= low <= high <= 127
     step = Fraction(2) ** exponent
     for eighths in range(-1200, 1200, 7):
         real = Fraction(eighths, 8) * step
         clipped = min(max(real, Fraction(bounds[0])), Fraction(bounds[1]))
-        assert half_up(real / step, low, high) == half_up(clipped / step)
+        assert half_up(real / step + point, low, high) == half_up(clipped / step + point)
 
 
 def test_clamp_of_relu() -> None:
-    assert clamp_range(FunctionAttr(Function.RELU), -3) == (0, 127)
-    assert clamp_range(None, -3) == (-128, 127)
+    assert clamp_range(FunctionAttr(Function.RELU), Storage(-3)) == (0, 127)
+    assert clamp_range(FunctionAttr(Function.RELU), Storage(-3, 8, -100)) == (-100, 127)
+    assert clamp_range(None, Storage(-3)) == (-128, 127)
 
 
 def test_fitting_exponent() -> None:
@@ -124,7 +129,7 @@ def test_observer_of_growing_data_reaches_the_coarsest_exponent() -> None:
 
 def test_weights_leave_the_least_integer_out() -> None:
     values = np.array([-1.0, 1.0, 0.5 / 128, 1.5 / 128, -0.5 / 128, 0.0], np.float32)
-    constant = stored_constant(values, -7, UnknownLoc())
+    constant = stored_constant(values, Storage(-7), UnknownLoc())
     # Rounded half to even: the ties go to 0, 2 and 0.
     assert constant.array().tolist() == [-127, 127, 0, 2, 0, 0]
 
@@ -138,7 +143,10 @@ def test_a_bias_is_not_clipped() -> None:
 
 @pytest.mark.parametrize("function", [Function.SIGMOID, Function.TANH, Function.SWISH])
 def test_tables_are_within_half_a_step(function: Function) -> None:
-    table = np.frombuffer(lookup_table(FunctionAttr(function), -4, -6).data.data, np.int8)
+    table = np.frombuffer(
+        lookup_table(FunctionAttr(function), Storage(-4).element, Storage(-6).element).data.data,
+        np.int8,
+    )
     x = np.arange(-128, 128) * 2.0**-4
     sigmoid = 1 / (1 + np.exp(-x))
     exact = {"sigmoid": sigmoid, "tanh": np.tanh(x), "swish": x * sigmoid}[function.value]

@@ -13,13 +13,12 @@ import numpy as np
 from xdsl.ir import Operation
 
 from ceras_ir.analysis.fixed_point import fixed_point
-from ceras_ir.analysis.qdq import exponent_of, only_shifts
-from ceras_ir.analysis.quantized_constants import lookup_table
+from ceras_ir.analysis.qdq import only_shifts
+from ceras_ir.analysis.quantized_constants import lookup_table, lookup_tables
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.transforms.qdq_forms import addend_multipliers
-from ceras_ir.transforms.qdq_functions import function_table
 from ceras_ir.transforms.quantized_functions import FUNCTION, INPUT_EXPONENTS, exponents_of
 
 SAME_FACTOR = 2.0**-20
@@ -95,18 +94,15 @@ def _table_reason(op: graph.LookupOp) -> str | None:
         return f"its channels have tables of their own, and no attribute {INPUT_EXPONENTS} says why"
     if exponents is not None and op.channel_rows is None:
         return f"it has attributes {INPUT_EXPONENTS}, but one table"
-    if not only_shifts((source, target)):
-        good = exponents is None and function_table(function, source, target) == op.table
-        return None if good else _other_table(function)
-    ends, entries = (exponent_of(source), exponent_of(target)), op.tables.shape[1]
+    entries = op.tables.shape[1]
     if exponents is None:
-        good = lookup_table(function, *ends, entries) == op.table
+        good = lookup_table(function, source, target, entries) == op.table
         return None if good else _other_table(function)
     if any(len(e) != channels[0] for e in exponents):
         return f"{channels[0]} exponents expected, got {len(exponents[0])} and {len(exponents[1])}"
     pairs = list(zip(*exponents, strict=True))
     for pair in sorted(set(pairs)):
-        wanted = lookup_table(function, ends[0] + pair[0], ends[1] + pair[1], entries)
+        wanted = lookup_tables(function, source, target, [pair], entries)
         rows = zip(op.channel_rows or (), pairs, strict=True)
         if any(op.tables[r].tobytes() != wanted.data.data for r, p in rows if p == pair):
             return _other_table(function)

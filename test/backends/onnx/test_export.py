@@ -120,7 +120,7 @@ def check(path: Path, tmp_path: Path, options: BuildOptions, count: int = 3, apa
     return differing
 
 
-@pytest.mark.parametrize("recipe", ["plain", "channels-bias"])
+@pytest.mark.parametrize("recipe", ["plain", "channels-bias", "asymmetric-channels-bias"])
 @pytest.mark.parametrize("io", ["model", "int8"])
 def test_residuals_and_concatenations(recipe: str, io: str, tmp_path: Path) -> None:
     path = residual_network(tmp_path / "n.mlir")
@@ -137,8 +137,10 @@ def test_residuals_and_concatenations(recipe: str, io: str, tmp_path: Path) -> N
         BuildOptions("interp", "int8", recipe="plain", precision=PrecisionOptions((), ("wide*",))),
         BuildOptions("interp", "int8", recipe="rows-channels-bias", silu="table16"),
         BuildOptions("interp", "int8", recipe="plain", silu="hardswish"),
+        BuildOptions("interp", "int8", recipe="asymmetric-plain", silu="table"),
+        BuildOptions("interp", "int8", recipe="asymmetric-rows-channels-bias", silu="table16"),
     ],
-    ids=["int16", "float", "rows", "hardswish"],
+    ids=["int16", "float", "rows", "hardswish", "asymmetric", "asymmetric-rows"],
 )
 def test_schemes(options: BuildOptions, tmp_path: Path) -> None:
     calibration = str(DIGITS / "digits_calibration.npz")

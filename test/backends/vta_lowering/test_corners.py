@@ -27,7 +27,7 @@ def test_multiplier_is_a_left_shift(exponent: int):
     layer = Layer(
         rng.integers(-2, 3, (4, 8)).astype(np.int8),
         rng.integers(-2, 3, (9, 8)).astype(np.int8),
-        requant=RequantAttr.power_of_two(exponent),
+        requant=RequantAttr(max(-exponent, 0), multiplier=1 << max(exponent, 0)),
     )
     check(layer)
 

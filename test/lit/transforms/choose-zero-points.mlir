@@ -1,0 +1,34 @@
+// RUN: ceras-opt %s --choose-zero-points | filecheck %s
+// RUN: ceras-opt %s --choose-zero-points --choose-zero-points | filecheck %s
+
+// The image is never negative: steps half as long, and zero is the least number.
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME: graph.exponent = -8 : i64, graph.zero_point = -128 : i64
+func.func @main(%x: tensor<1x12x12x1xf32> {graph.range = array<f32: 0.0, 0.99>, graph.exponent = -7 : i64}) {
+  // As far below zero as above: nothing to gain.
+  %w = graph.constant dense<1.0> : tensor<1x1x1x1xf32> : tensor<1x1x1x1xf32>
+  // CHECK: %0 = {{.*}}graph.exponent = -5 : i64}
+  %0 = graph.conv2d %x, %w {graph.range = array<f32: -3.5, 3.5>, graph.exponent = -5 : i64} : (tensor<1x12x12x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x12x12x1xf32>
+  // SiLU leaves little: 18 steps of 2^-6 hold it.
+  // CHECK: %1 = {{.*}}graph.exponent = -6 : i64, graph.zero_point = -110 : i64}
+  %1 = graph.unary <swish> %0 {graph.range = array<f32: -0.278, 3.5>, graph.exponent = -5 : i64} : tensor<1x12x12x1xf32>
+  // What was to be clipped stays clipped, at [0, 4).
+  // CHECK: %2 = {{.*}}graph.exponent = -6 : i64, graph.zero_point = -128 : i64,
+  %2 = graph.conv2d %1, %w {activation = #graph.function<relu>, graph.range = array<f32: 0.0, 9.0>, graph.exponent = -5 : i64} : (tensor<1x12x12x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x12x12x1xf32>
+  // 16 bits have no need of one.
+  // CHECK: %3 = {{.*}}graph.exponent = -12 : i64, graph.precision = "i16"}
+  %3 = graph.unary <relu> %2 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -12 : i64, graph.precision = "i16"} : tensor<1x12x12x1xf32>
+  // Two thirds below zero would take too much from above, where something is; not here.
+  // CHECK: %4 = {{.*}}graph.exponent = -5 : i64}
+  %4 = graph.unary <relu> %0 {graph.range = array<f32: -2.0, 3.5>, graph.exponent = -5 : i64} : tensor<1x12x12x1xf32>
+  // CHECK: %5 = {{.*}}graph.exponent = -6 : i64}
+  %5 = graph.unary <relu> %0 {graph.range = array<f32: -2.0, 1.9>, graph.exponent = -5 : i64} : tensor<1x12x12x1xf32>
+  // CHECK: %6 = {{.*}}graph.exponent = -6 : i64, graph.zero_point = -64 : i64}
+  %6 = graph.unary <relu> %0 {graph.range = array<f32: -1.0, 2.4>, graph.exponent = -5 : i64} : tensor<1x12x12x1xf32>
+  // A mean of 36 would lose its ties: neither it nor what it reads.
+  // CHECK: %7 = {{.*}}graph.exponent = -5 : i64}
+  %7 = graph.unary <relu> %0 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : tensor<1x12x12x1xf32>
+  // CHECK: %8 = {{.*}}graph.exponent = -5 : i64, kernel
+  %8 = graph.pool2d "average" %7 {kernel = array<i64: 6, 6>, strides = array<i64: 6, 6>, graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x12x12x1xf32>) -> tensor<1x2x2x1xf32>
+  func.return
+}
