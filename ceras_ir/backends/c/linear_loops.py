@@ -48,12 +48,7 @@ class Loops:
 
     @classmethod
     def of(cls, nest: Nest) -> "Loops":
-        # Positions that are as far apart as input rows: of a matrix product, or like those of one.
-        is_direct = (
-            (nest.columns, nest.width, nest.kernel, nest.stride) == (1, 1, (1, 1), (1, 1))
-            and nest.images == 1
-            and nest.rows == nest.height
-        )
+        is_direct = nest.is_product and nest.images == 1
         k = prod(nest.kernel) * nest.channels
         length = -(-k // WHOLE) * WHOLE if k > WHOLE // 2 else k
         width = nest.tile.width

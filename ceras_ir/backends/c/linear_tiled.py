@@ -161,7 +161,7 @@ def _fill(layer: Layer, nest: Nest, x: str, types: tuple[str, str], border: int)
         WHAT="moved by 128" if is_signed else "as it is",
     )
     image = nest.image_at(x)
-    if nest.columns == 1 and nest.kernel == (1, 1) and nest.width == 1:
+    if nest.is_product:
         k, count = nest.channels, "count" if nest.has_rest else nest.strip
         return f"{halo}(strip, {image} + first * {k}, 1, 0, 0, {count}, 1, {count}, {k}, 0);"
     return (

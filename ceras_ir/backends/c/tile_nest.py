@@ -91,6 +91,13 @@ class Nest:
         return replace(self, strip=strip)
 
     @property
+    def is_product(self) -> bool:
+        """Whether positions are as far apart as input rows: of a matrix product, or like those."""
+        return (self.columns, self.width, self.kernel, self.stride, self.rows) == (
+            1, 1, (1, 1), (1, 1), self.height,
+        )  # fmt: skip
+
+    @property
     def cycles(self) -> float:
         """Of the products of float tiles, one in a step."""
         steps = self.images * self.kernel[0] * self.taps

@@ -4,8 +4,9 @@ MODEL_COPY void halo_@NAME@(@TO@ *restrict to, const @IN@ *restrict x, int32_t r
                             int32_t first, int32_t left, int32_t columns, int32_t height,
                             int32_t width, int32_t channels, @TO@ border)
 {
-  const int32_t inside = left + width < columns ? width : columns - left;
-  const int32_t before = left * channels, run = inside * channels, pitch = columns * channels;
+  const int32_t outside = left < columns ? left : columns;
+  const int32_t inside = left + width < columns ? width : columns - outside;
+  const int32_t before = outside * channels, run = inside * channels, pitch = columns * channels;
   for (int32_t r = 0; r < rows; ++r, to += pitch) {
     const int32_t y = first + r;
     int32_t i = 0;
