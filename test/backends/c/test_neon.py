@@ -50,11 +50,13 @@ def network(element: UniformType) -> ModuleOp:
 
 
 UNSIGNED = UniformType(1.0, 77, storage=IntegerType(8, Signedness.UNSIGNED))
+WORDS = UniformType(1.0, 3000, storage=IntegerType(16))
 
 
 @needs_aarch64
-def test_unsigned_inputs(tmp_path: Path):
-    compare(network(UNSIGNED), "dotprod", tmp_path)
+@pytest.mark.parametrize("element", (UNSIGNED, WORDS), ids=("unsigned", "words"))
+def test_other_inputs(element: UniformType, tmp_path: Path):
+    compare(network(element), "dotprod", tmp_path)
 
 
 @needs_aarch64
