@@ -1,6 +1,6 @@
 """What to try for a layer that loses much, from what was measured of it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import ceil, isfinite
 
 from ceras_ir.analysis.layer_noise import LayerNoise
@@ -26,15 +26,15 @@ def worst_layers(layers: Iterable[LayerNoise], count: int = 3) -> list[LayerNois
     return sorted(lossy, key=lambda v: (-(v.share or 0.0), v.isolated_ratio, v.name))[:count]
 
 
-def remedies(layer: LayerNoise) -> list[str]:
-    """Sentences, the most promising first."""
+def remedies(layer: LayerNoise, recipe: Collection[str] = ()) -> list[str]:
+    """Sentences, the most promising first, but what the passes of `recipe` did already."""
     found: list[str] = []
     used = layer.magnitudes[layer.magnitudes > 0]
     if layer.scale is None:
         return ["it is computed in float: its error comes from its operands"]
     if layer.isolated_ratio >= GOOD and (layer.share or 0.0) < NOTABLE:
         return ["its own rounding is small: look at the layers before it"]
-    if layer.imbalance > IMBALANCED:
+    if layer.imbalance > IMBALANCED and "equalize-channels" not in recipe:
         found.append(
             f"its largest channel is {2**layer.imbalance:.0f} times the median one: "
             "--recipe channels-rounding gives channels their own powers of two"
@@ -42,9 +42,15 @@ def remedies(layer: LayerNoise) -> list[str]:
     if layer.clipped_share > CLIPPED:
         found.append(
             f"{layer.clipped_share:.1%} of its elements are clipped: more samples, "
-            "--observer minmax, or --recipe channels-rounding"
+            "or --observer minmax"
         )
-    if "conv2d" in layer.operator or layer.operator == "matmul":
+    if layer.bits == 8 and layer.low >= 0 and "choose-zero-points" not in recipe:
+        found.append(
+            "it is never negative: a --recipe with asymmetric- before it halves its steps, for "
+            "targets that take zero points"
+        )
+    linear = "conv2d" in layer.operator or layer.operator == "matmul"
+    if linear and "correct-bias" not in recipe:
         found.append("--recipe bias takes the mean error of its weights out of its bias")
     if used.size < layer.magnitudes.size:
         dead = layer.magnitudes.size - used.size

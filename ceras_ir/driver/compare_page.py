@@ -1,6 +1,6 @@
 """The page that `ceras-compare --html` writes: one file, no scripts, nothing to load."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -104,6 +104,7 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
     many = "sample" if samples == 1 else "samples"
     key_a = f"accumulated, {first.name}" if second else "accumulated"
     key_b = f"accumulated, {second.name}" if second else "each layer alone"
+    worst = "".join(_worst(layer, first.recipe) for layer in worst_layers(first.layers))
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -117,7 +118,7 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
         '<a href="#histograms">Histograms</a></nav>',
         f'<h2 id="result">Result</h2>{_results(first, second)}',
         '<h2 id="worst">The layers that add most noise</h2>',
-        f'<div class="cards worst">{"".join(_worst(v) for v in worst_layers(first.layers))}</div>',
+        f'<div class="cards worst">{worst}</div>',
         *(f"<p>{escape(text)}</p>" for text in remedies_of_all(first.layers, first.ratio)),
         '<h2 id="plot">Signal to noise, layer by layer</h2>',
         f'<p class="soft"><span class="key a"></span>{escape(key_a)}: '
@@ -162,8 +163,8 @@ def _result(
     )
 
 
-def _worst(layer: LayerNoise) -> str:
-    hints = "".join(f"<li>{escape(text)}</li>" for text in remedies(layer))
+def _worst(layer: LayerNoise, recipe: Collection[str]) -> str:
+    hints = "".join(f"<li>{escape(text)}</li>" for text in remedies(layer, recipe))
     return (
         f'<div class="card"><h3>{named(layer.name)}</h3><div class="soft">{escape(layer.operator)}'
         f", {layer.channels} channels, step {step(layer.scale)}</div>"

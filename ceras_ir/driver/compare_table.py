@@ -29,7 +29,7 @@ def print_table(variants: Sequence[Variant], samples: int) -> None:
         ratio = decimal(layer.isolated_ratio)
         share = "" if layer.share is None else f", {layer.share:.0%} of the noise at the outputs"
         console.print(f"\n{layer.name} ({layer.operator}), {ratio} dB alone{share}:", markup=False)
-        for text in remedies(layer):
+        for text in remedies(layer, first.recipe):
             console.print(f"  - {text}", markup=False)
     for text in remedies_of_all(first.layers, first.ratio):
         console.print(f"\n{text}", markup=False)

@@ -28,6 +28,7 @@ from ceras_ir.driver.instrumentation import PassRunner
 from ceras_ir.driver.stages import BuildOptions, quantize_pass
 from ceras_ir.progress import progress
 from ceras_ir.samples import Samples, join
+from ceras_ir.transforms.recipes import passes_of
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Variant:
     """Signal to noise of all outputs, each with the same weight, in decibels."""
     rescalings: tuple[int, int] | None = None
     """At run time, before and after scales were aligned."""
+    recipe: tuple[str, ...] = ()
+    """The optional passes that ran."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,16 @@ class Task:
             expected, actual = ({k: v[None] for k, v in o.items()} for o in (expected, actual))
         labels = None if self.labels is None else self.labels.astype(np.int64)
         metrics = end_metrics(expected, actual, labels, self.hook)
-        rescalings = alignment(main_function(meter.quantized))
-        return Variant(name, reference, list(meter.layers.values()), metrics, ratio, rescalings)
+        main = main_function(meter.quantized)
+        return Variant(
+            name,
+            reference,
+            list(meter.layers.values()),
+            metrics,
+            ratio,
+            alignment(main),
+            passes_of(main),
+        )
 
 
 def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, str]:

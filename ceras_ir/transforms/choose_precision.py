@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 JUDGE, LEAST = 8, 3
 """On how many samples choices are judged, at most, and of large networks."""
 
-FEW, FEWER = 10, 4
-"""
-How many values get 16 bits where nobody gave a budget but `choose-recipe` asked for it, and where
-an accelerator loses the layers that make and read them to the CPU.
-"""
+FEW = 10
+"""How many values get 16 bits where nobody gave a budget but `choose-recipe` asked for it."""
 
 NEGLIGIBLE = 0.01
 """Share of the noise that is left below which a layer is not worth another precision."""

@@ -68,8 +68,8 @@ class ChooseRecipePass(ModulePass):
     and where there are less than 30 the best with zero points. Both are finer in every layer, so
     that they are taken unless they lose a decibel: few samples know no better. Not with
     `one-shift`, for targets that would leave such layers to the CPU. Where all is less than 20, and
-    `mixed` is not forbidden, `graph.mixed` has `choose-precision` find a few values for 16 bits:
-    10, or 4 with `one-shift`.
+    `mixed` is not forbidden, `graph.mixed` has `choose-precision` find ten values for 16 bits;
+    accelerators leave their layers to the CPU.
 
     Trials calibrate on the first 16 samples, less of networks with more than 250 million
     multiplications or where there are fewer, and are judged on half as many that follow. From

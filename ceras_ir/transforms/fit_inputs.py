@@ -88,8 +88,11 @@ class FitInputsPass(ModulePass):
 
 def fitting_step(low: float, high: float) -> float | None:
     """The step at which 256 numbers hold a range around zero; None if a power of two serves."""
+    from ceras_ir.analysis.exponents import GREATEST, LEAST
+
     extent = high - low
-    if not 0 < extent < inf:
+    # Beyond them neither a step nor one over it is a normal float32 number.
+    if not ldexp(STEPS, LEAST) < extent < ldexp(1.0, GREATEST):
         return None
     below = -low / extent * STEPS
     step = min(max(_part(-low, n), _part(high, STEPS - n)) for n in (floor(below), ceil(below)))

@@ -9,7 +9,7 @@ from ceras_ir.diagnostics import UsageError
 from ceras_ir.transforms.align_scales import AlignScalesPass
 from ceras_ir.transforms.calibrate import CalibratePass
 from ceras_ir.transforms.check_scales import CheckScalesPass
-from ceras_ir.transforms.choose_precision import FEW, FEWER, ChoosePrecisionPass, Mixed
+from ceras_ir.transforms.choose_precision import FEW, ChoosePrecisionPass, Mixed
 from ceras_ir.transforms.choose_recipe import ChooseRecipePass
 from ceras_ir.transforms.choose_row_exponents import ChooseRowExponentsPass
 from ceras_ir.transforms.choose_weight_exponents import ChooseWeightExponentsPass
@@ -107,8 +107,7 @@ class QuantizePass(PipelinePass):
                 raise UsageError("budget and target-sqnr bound mixed=auto, int16 or float: add it")
             if self.recipe != AUTO:
                 return ()
-            few = FEWER if self.one_shift else FEW
-            return (ChoosePrecisionPass("int16", self.calibration, few, when_chosen=True),)
+            return (ChoosePrecisionPass("int16", self.calibration, FEW, when_chosen=True),)
         options = (self.calibration, self.budget, self.target_sqnr)
         return (ChoosePrecisionPass(self.mixed, *options),)
 

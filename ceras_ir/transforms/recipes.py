@@ -67,12 +67,17 @@ def set_recipe(main: FuncOp, recipe: str) -> None:
     main.attributes[RECIPE] = ArrayAttr([StringAttr(name) for name in RECIPES[recipe]])
 
 
+def passes_of(main: FuncOp) -> tuple[str, ...]:
+    """The optional passes of the recipe that was set; none without one."""
+    names = main.attributes.get(RECIPE)
+    return tuple(name.data for name in names) if isa(names, ArrayAttr[StringAttr]) else ()
+
+
 def recipe_of(main: FuncOp) -> str | None:
     """The name of the recipe that was set."""
-    names = main.attributes.get(RECIPE)
-    if not isa(names, ArrayAttr[StringAttr]):
+    if RECIPE not in main.attributes:
         return None
-    passes = tuple(name.data for name in names)
+    passes = passes_of(main)
     return next((name for name, inside in RECIPES.items() if inside == passes), None)
 
 

@@ -26,6 +26,18 @@ def test_layers_are_ranked_by_what_reaches_the_outputs() -> None:
     assert text == "1 of 3 layers make half of the noise at the outputs, the worst 70%"
 
 
+def test_what_the_recipe_did_is_not_proposed() -> None:
+    noisy = layer(0.0)
+    noisy.isolated, noisy.low, noisy.high = 100.0, 0.0, 1.0
+    texts = {
+        "--recipe bias": "correct-bias",
+        "a --recipe with asymmetric-": "choose-zero-points",
+    }
+    for text, name in texts.items():
+        assert text in " ".join(remedies(noisy))
+        assert text not in " ".join(remedies(noisy, (name,)))
+
+
 def test_good_networks_need_nothing() -> None:
     assert remedies_of_all([layer(500.0), layer(1.0)], 30.0) == []
     assert remedies_of_all([layer(500.0, None)], 3.0) == []

@@ -32,7 +32,8 @@ def test_range_and_zero_take_all_numbers(sides: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "range_", [(0, 1), (0, 255), (-1, 1), (-128, 127), (0, 0), (0, inf), (-2, 2)]
+    "range_",
+    [(0, 1), (0, 255), (-1, 1), (-128, 127), (0, 0), (0, inf), (-2, 2), (0, 1e-38), (0, 1e38)],
 )
 def test_ranges_of_powers_of_two_stay(range_: tuple[float, float]) -> None:
     assert fitting_step(*range_) is None
