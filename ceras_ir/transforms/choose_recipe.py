@@ -30,7 +30,7 @@ from ceras_ir.transforms.set_silu import SILU, Silu
 if TYPE_CHECKING:
     from ceras_ir.analysis.output_noise import Array, Outputs
 
-CALIBRATE, LEAST = 16, 4
+CALIBRATE, LEAST = 42, 4
 """On how many samples a trial is calibrated, at most and at least; half as many others judge."""
 
 TRIAL = 4_000_000_000
@@ -71,7 +71,7 @@ class ChooseRecipePass(ModulePass):
     `mixed` is not forbidden, `graph.mixed` has `choose-precision` find ten values for 16 bits;
     accelerators leave their layers to the CPU.
 
-    Trials calibrate on the first 16 samples, less of networks with more than 250 million
+    Trials calibrate on the first 42 samples, less of networks with more than 250 million
     multiplications or where there are fewer, and are judged on half as many that follow. From
     10^9 multiplications on nothing is tried: it is channels-rounding, with tables of int8, which
     take a fifth less of a host's time, and stderr says so. Without data nothing is done. Changes
@@ -157,9 +157,12 @@ class ChooseRecipePass(ModulePass):
         count = min(max(count, LEAST), CALIBRATE)
         limit = min(self.samples, count + count // 2)
         samples = list(calibration_samples(op, self.calibration, limit, "reading"))
-        # Judging on what was calibrated on flatters; where there is little data it must do.
-        judged = samples[count:] or samples[-(count // 2) :]
-        calibrated = min(count, self.samples)
+        if len(samples) < LEAST + LEAST // 2:
+            # Judging on what was calibrated on flatters; where there is little data it must do.
+            calibrated, judged = len(samples), samples
+        else:
+            calibrated = min(count, len(samples) * 2 // 3)
+            judged = samples[calibrated:]
         network = _without_last_softmax(op)
         expected = outputs_of(network, judged)
         return _Trials(ctx, network, self.calibration, calibrated, judged, expected)

@@ -83,7 +83,12 @@ def test_results_go_through_links(model: Path, data: Path, tmp_path: Path) -> No
 def test_signals_leave_nothing(number: int, status: int, tmp_path: Path) -> None:
     command = [Path(sys.executable).with_name("ceras-opt"), "-", "-o", "out.mlir"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+        command,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        # Where tests run in the background, SIGINT is ignored and stays so in children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         for _ in range(1000):
             # It has opened its output and waits for its input.

@@ -3,7 +3,7 @@
 // RUN: filecheck %s --check-prefix=NOTE < %t.err
 // RUN: ceras-opt %s --choose-recipe | filecheck %s --check-prefix=SAME
 
-// NOTE: choose-recipe: note: recipe channels-{{bias|rounding}}, {{.*}} dB above plain
+// NOTE: choose-recipe: note: recipe channels-{{bias|rounding|rounding-bias}}, {{.*}} dB above plain
 // CHECK: graph.recipe = ["equalize-channels"
 // SAME-NOT: graph.recipe
 func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
