@@ -44,7 +44,7 @@ RECIPES = (
     "rounding",
     "channels-rounding",
     "channels-rounding-bias",
-    "auto",
+    "auto zero-points=true",
     "auto one-shift=true",
 )
 PEERS = ("MinMax per-channel", "MinMax per-tensor")

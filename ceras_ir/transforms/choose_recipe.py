@@ -65,11 +65,11 @@ class ChooseRecipePass(ModulePass):
     Recipes that correct biases are not tried on such networks: means are those of the many
     positions where nothing is; detectors lose what is at the few others, which no decibels show.
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
-    and where there are less than 30 the best with zero points. Both are finer in every layer, so
-    that they are taken unless they lose a decibel: few samples know no better. Not with
-    `one-shift`, for targets that would leave such layers to the CPU. Where all is less than 20, and
-    `mixed` is not forbidden, `graph.mixed` has `choose-precision` find ten values for 16 bits;
-    accelerators leave their layers to the CPU.
+    but with `one-shift`, for targets that would leave such layers to the CPU. Where there are less
+    than 30, the best is tried with zero points, if `zero-points` says that the target takes them.
+    Both are finer in every layer, so that they are taken unless they lose a decibel: few samples
+    know no better. Where all is less than 20, and `mixed` is not forbidden, `graph.mixed` has
+    `choose-precision` find ten values for 16 bits; accelerators leave their layers to the CPU.
 
     Trials calibrate on the first 42 samples, less of networks with more than 250 million
     multiplications or where there are fewer, and are judged on half as many that follow. From
@@ -84,6 +84,7 @@ class ChooseRecipePass(ModulePass):
     samples: int = 64
     silu: Silu = "auto"
     one_shift: bool = False
+    zero_points: bool = False
     mixed: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -141,11 +142,11 @@ class ChooseRecipePass(ModulePass):
 
         best(tried[1:])
         found = max(ratios, key=lambda key: ratios[key])
-        if self.one_shift or ratios[found] >= EXCELLENT:
-            return found
-        if ratios[found] < GOOD:
+        if not self.one_shift and ratios[found] < GOOD:
             found = finer(best(tried_rows), found)
-        return finer(best([ASYMMETRIC + found.recipe]), found)
+        if self.zero_points and ratios[found] < EXCELLENT:
+            found = finer(best([ASYMMETRIC + found.recipe]), found)
+        return found
 
     def _trials(self, ctx: Context, op: ModuleOp) -> "_Trials":
         from ceras_ir.analysis.calibration import calibration_samples

@@ -52,7 +52,8 @@ class QuantizePass(PipelinePass):
     channels-rounding, or channels-rounding-bias; auto tries some of them on the data and keeps the
     best. Those with rows- give every channel's weights a scale of its own, which costs a
     multiplication for each result; `one-shift` has auto leave them out, for accelerators that
-    shift all channels alike.
+    shift all channels alike. With asymmetric- before its name a recipe has zero points besides;
+    `zero-points` has auto try the best one so, for targets that take them.
     `silu` says how SiLU is computed, see `set-silu`; `observer` how scales are found, see
     `observe-ranges`.
 
@@ -68,6 +69,7 @@ class QuantizePass(PipelinePass):
     recipe: str = DEFAULT_RECIPE
     silu: Silu = "auto"
     one_shift: bool = False
+    zero_points: bool = False
     observer: ObserverName = "mse"
     mixed: Mixed | None = None
     budget: float | None = None
@@ -114,9 +116,8 @@ class QuantizePass(PipelinePass):
     def _recipe(self) -> ModulePass:
         if self.recipe == AUTO:
             mixed = self.mixed is None
-            return ChooseRecipePass(
-                self.calibration, self.samples, self.silu, self.one_shift, mixed
-            )
+            targets = (self.one_shift, self.zero_points)
+            return ChooseRecipePass(self.calibration, self.samples, self.silu, *targets, mixed)
         return SetRecipePass(self.recipe)
 
 
