@@ -145,28 +145,45 @@ class Table:
         print("  ".join(cells), flush=True)
 
 
-def main() -> None:
+def task_parser(description: str | None) -> argparse.ArgumentParser:
+    """A parser of the arguments that say what is measured on what."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name in ("model", "calibration", "test"):
         parser.add_argument(name)
     parser.add_argument("--labels")
+    return parser
+
+
+def open_task(model: str, test: str, labels: str | None) -> tuple[ModuleOp, Samples, Table]:
+    """The fused float network, the samples that judge, and a table that begins with float."""
+    logging.disable()
+    floats = read_network(model)
+    samples: Samples = list(load_samples(test, floats))
+    known = None if labels is None else load_labels(labels, len(samples))
+    table = Table(of_runtime(Path(model).read_bytes(), samples), known)
+    table.show("float", table.expected)
+    FusePass().apply(load_context(), floats)
+    return floats, samples, table
+
+
+def quantized(floats: ModuleOp, options: str) -> tuple[ModuleOp, float]:
+    """A quantized copy, and the processor time that it took."""
+    module, started = floats.clone(), time.process_time()
+    build(QuantizePass, options).apply(load_context(), module)
+    return module, time.process_time() - started
+
+
+def main() -> None:
+    parser = task_parser(__doc__)
     parser.add_argument("--variants", nargs="*", default=[f"recipe={r}" for r in RECIPES])
     parser.add_argument("--peers", nargs="*", default=PEERS)
     arguments = parser.parse_args()
-    logging.disable()
-    floats = read_network(arguments.model)
-    samples: Samples = list(load_samples(arguments.test, floats))
-    labels = None if arguments.labels is None else load_labels(arguments.labels, len(samples))
-    table = Table(of_runtime(Path(arguments.model).read_bytes(), samples), labels)
-    table.show("float", table.expected)
-    FusePass().apply(load_context(), floats)
+    floats, samples, table = open_task(arguments.model, arguments.test, arguments.labels)
     for variant in arguments.variants:
-        module, started = floats.clone(), time.process_time()
         options = f"calibration={arguments.calibration} {variant}"
-        build(QuantizePass, options).apply(load_context(), module)
-        seconds = time.process_time() - started
+        module, seconds = quantized(floats, options)
         table.show(variant, of_target(module, samples), seconds)
     for kind in arguments.peers:
         started = time.process_time()

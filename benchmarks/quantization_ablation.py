@@ -9,21 +9,8 @@ is clipped; improvements are exponents of least squared error, scales of channel
 rounding of weights, and correction of biases. `--extra` are options of `quantize` for all variants.
 """
 
-import argparse
-import logging
-import time
-from pathlib import Path
+from quantization import of_target, open_task, quantized, task_parser
 
-from quantization import Samples, Table, of_runtime, of_target
-from xdsl.dialects.builtin import ModuleOp
-
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.end_metrics import load_labels
-from ceras_ir.driver.pass_options import build
-from ceras_ir.driver.stages import read_network
-from ceras_ir.samples import load_samples
-from ceras_ir.transforms.fuse import FusePass
-from ceras_ir.transforms.quantize import QuantizePass
 from ceras_ir.transforms.recipes import RECIPES
 
 SQUARES = "least squares"
@@ -51,29 +38,11 @@ def variants() -> dict[str, str]:
     return found | {f"all but {name}": options(set(names) - {name}) for name in names}
 
 
-def quantized(floats: ModuleOp, text: str) -> tuple[ModuleOp, float]:
-    """A quantized copy, and the processor time that it took."""
-    module, started = floats.clone(), time.process_time()
-    build(QuantizePass, text).apply(load_context(), module)
-    return module, time.process_time() - started
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name in ("model", "calibration", "test"):
-        parser.add_argument(name)
-    parser.add_argument("--labels")
+    parser = task_parser(__doc__)
     parser.add_argument("--extra", default="")
     arguments = parser.parse_args()
-    logging.disable()
-    floats = read_network(arguments.model)
-    samples: Samples = list(load_samples(arguments.test, floats))
-    labels = None if arguments.labels is None else load_labels(arguments.labels, len(samples))
-    table = Table(of_runtime(Path(arguments.model).read_bytes(), samples), labels)
-    table.show("float", table.expected)
-    FusePass().apply(load_context(), floats)
+    floats, samples, table = open_task(arguments.model, arguments.test, arguments.labels)
     for title, text in variants().items():
         common = f"calibration={arguments.calibration} {arguments.extra}"
         module, seconds = quantized(floats, f"{common} {text}")
