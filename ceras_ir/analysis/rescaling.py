@@ -49,6 +49,25 @@ def rounding_of(*zero_points: int) -> Rounding:
     return Rounding.HALF_EVEN if any(zero_points) else Rounding.HALF_UP
 
 
+def rescaling_to(
+    target: Storage,
+    accumulator: int,
+    points: Sequence[int],
+    activation: FunctionAttr | None = None,
+) -> RequantAttr:
+    """
+    From integers at exponent `accumulator`, made of values with these zero points by anything
+    but sums of many products, to ones stored as `target`.
+    """
+    return rescaling(
+        accumulator,
+        target.exponent,
+        clamp_range(activation, target),
+        zero_point=target.zero_point,
+        rounding=rounding_of(*points, target.zero_point),
+    )
+
+
 def rescaling(
     source: int,
     target: int,

@@ -7,7 +7,6 @@ sums are exact in 32 bits, then one requantization rounds half up and clamps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ldexp, prod
 
 from xdsl.dialects.builtin import IntegerAttr, i64
@@ -22,7 +21,13 @@ from ceras_ir.analysis.ranges import (
     row_exponents,
     weight_exponent,
 )
-from ceras_ir.analysis.rescaling import MAX_RIGHT, clamp_range, rescaling, rounding_of
+from ceras_ir.analysis.rescaling import (
+    MAX_RIGHT,
+    clamp_range,
+    rescaling,
+    rescaling_to,
+    rounding_of,
+)
 from ceras_ir.analysis.storage import Storage
 from ceras_ir.diagnostics import Finding, InputError, node_name
 from ceras_ir.dialects import graph
@@ -134,33 +139,17 @@ def _binary(op: graph.BinaryOp, values: QuantizedValues) -> GraphOperation:
         accumulator = min(sources)
         shifts = sources[0] - accumulator, sources[1] - accumulator
     operands = values.get(op.lhs, sources[0]), values.get(op.rhs, sources[1])
+    elements = [graph.quantized_element(value) for value in operands]
+    points = [element.zero_point for element in elements if element is not None]
     new = graph.BinaryOp(
         op.function,
         *operands,
         result_element=values.storage(op.result).element,
         shifts=shifts,
-        requant=_between(operands, accumulator, values.storage(op.result), op.activation),
+        requant=rescaling_to(values.storage(op.result), accumulator, points, op.activation),
     )
     new.location = op.location
     return new
-
-
-def _between(
-    operands: Sequence[SSAValue],
-    accumulator: int,
-    target: Storage,
-    activation: graph.FunctionAttr | None,
-) -> RequantAttr:
-    """From a sum or product of stored values to another stored value."""
-    elements = [graph.quantized_element(value) for value in operands]
-    points = [element.zero_point for element in elements if element is not None]
-    return rescaling(
-        accumulator,
-        target.exponent,
-        clamp_range(activation, target),
-        zero_point=target.zero_point,
-        rounding=rounding_of(*points, target.zero_point),
-    )
 
 
 def _average(op: graph.Pool2dOp, values: QuantizedValues) -> GraphOperation:

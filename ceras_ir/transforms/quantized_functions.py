@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.analysis.function_forms import ENTRIES, Form, form_of
 from ceras_ir.analysis.precision import FINER, NARROW, WIDE, limits
 from ceras_ir.analysis.quantized_constants import lookup_table, lookup_tables
-from ceras_ir.analysis.rescaling import clamp_range, rescaling, rounding_of
+from ceras_ir.analysis.rescaling import rescaling, rescaling_to
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -47,13 +47,7 @@ def unary_form(op: graph.UnaryOp, values: QuantizedValues) -> list[GraphOperatio
     argument, result = values.storage(op.input), values.storage(op.result)
     element, narrow = result.element, result.bits == NARROW
     if op.function.clip_range is not None:
-        requant = rescaling(
-            argument.exponent,
-            result.exponent,
-            clamp_range(op.function, result),
-            zero_point=result.zero_point,
-            rounding=rounding_of(argument.zero_point, result.zero_point),
-        )
+        requant = rescaling_to(result, argument.exponent, (argument.zero_point,), op.function)
         made: GraphOperation = graph.RequantizeOp(values.get(op.input), element, requant)
     elif narrow and argument.bits == WIDE and form_of(op) is Form.SHIFTS:
         made = _shifts(op, values, argument.exponent, element)

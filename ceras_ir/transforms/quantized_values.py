@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.analysis.network import NAME
 from ceras_ir.analysis.quantized_constants import stored_constant
 from ceras_ir.analysis.ranges import attributes_of
-from ceras_ir.analysis.rescaling import rescaling, rounding_of
+from ceras_ir.analysis.rescaling import rescaling_to
 from ceras_ir.analysis.scale_classes import value_storage
 from ceras_ir.analysis.storage import Storage
 from ceras_ir.dialects import graph
@@ -73,13 +73,7 @@ class QuantizedValues:
         if own == wanted:
             return self._insert(graph.QuantizeOp(value, element), value)
         source = self.get_as(value, own)
-        requant = rescaling(
-            own.exponent,
-            wanted.exponent,
-            (element.low, element.high),
-            zero_point=wanted.zero_point,
-            rounding=rounding_of(own.zero_point, wanted.zero_point),
-        )
+        requant = rescaling_to(wanted, own.exponent, (own.zero_point,))
         return self._insert(graph.RequantizeOp(source, element, requant), source)
 
     def real(self, value: SSAValue, reader: Operation) -> SSAValue:
