@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
-from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.ranges import LAYER, row_exponents
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.recipes import LARGE, runs
+from ceras_ir.transforms.recipe_pass import RecipePass
+from ceras_ir.transforms.recipes import LARGE
 
 if TYPE_CHECKING:
     from ceras_ir.analysis.stepwise import Stepwise
@@ -22,7 +22,7 @@ SAMPLES, SAMPLES_LARGE = 16, 4
 
 
 @dataclass(frozen=True)
-class CorrectBiasPass(ModulePass):
+class CorrectBiasPass(RecipePass):
     """
     Rounding moves the mean of every output channel: weights by their rounding error times the
     mean input, inputs by what clipping and rounding took from them in all layers before. One
@@ -38,23 +38,15 @@ class CorrectBiasPass(ModulePass):
 
     name = "correct-bias"
 
-    calibration: str | None = None
-    samples: int = 64
-    when_chosen: bool = False
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if self.calibration is None or not runs(main, self.name, when_chosen=self.when_chosen):
-            return
-        from ceras_ir.analysis.calibration import calibration_samples
+    def improve(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.analysis.rounded_weights import roundable_layers
         from ceras_ir.analysis.sensitivity import multiplications
         from ceras_ir.analysis.stepwise import Stepwise
         from ceras_ir.transforms.quantize_graph import QuantizeGraphPass
 
-        limit = SAMPLES_LARGE if multiplications(main) > LARGE else SAMPLES
-        limit = min(limit, self.samples)
-        samples = list(calibration_samples(op, self.calibration, limit, "correcting biases"))
+        main = main_function(op)
+        most = SAMPLES_LARGE if multiplications(main) > LARGE else SAMPLES
+        samples = list(self.data(op, "correcting biases", most))
         chosen = roundable_layers(main)
         numbers = {layer: i for i, layer in enumerate(main.body.block.ops)}
         layers = {numbers[layer]: layer for layer in chosen}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
 from ceras_ir.transforms.choose_row_exponents import ChooseRowExponentsPass
+from ceras_ir.transforms.recipe_pass import RecipePass
 from ceras_ir.transforms.recipes import runs
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ EXPONENTS = "input_exponents", "result_exponents"
 
 
 @dataclass(frozen=True)
-class EqualizeChannelsPass(ModulePass):
+class EqualizeChannelsPass(RecipePass):
     """
     Multiply channels by powers of two between layers, so that one scale per tensor serves
     large and small channels alike: what the rows of one layer's weights and its bias are
@@ -41,21 +41,14 @@ class EqualizeChannelsPass(ModulePass):
 
     name = "equalize-channels"
 
-    calibration: str | None = None
-    samples: int = 64
-    when_chosen: bool = False
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if self.calibration is None or not runs(main, self.name, when_chosen=self.when_chosen):
-            return
-        from ceras_ir.analysis.calibration import calibration_samples, channel_statistics
+    def improve(self, ctx: Context, op: ModuleOp) -> None:
+        from ceras_ir.analysis.calibration import channel_statistics
         from ceras_ir.analysis.channel_factors import ChannelFactors
         from ceras_ir.analysis.channel_slots import ChannelSlots
 
+        main = main_function(op)
         slots = ChannelSlots(main)
-        samples = calibration_samples(op, self.calibration, self.samples)
-        statistics = channel_statistics(op, samples, slots.ids)
+        statistics = channel_statistics(op, self.data(op), slots.ids)
         factors = ChannelFactors(main, slots, statistics)
         rows = runs(main, ChooseRowExponentsPass.name, when_chosen=True)
         _apply(factors, factors.choose(rows=rows))

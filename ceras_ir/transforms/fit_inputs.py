@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.analysis.channel_slots import absorbs
@@ -25,7 +24,7 @@ from ceras_ir.analysis.precision import FLOAT, NARROW, PRECISION, width
 from ceras_ir.analysis.qdq import only_moves
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
-from ceras_ir.transforms.recipes import runs
+from ceras_ir.transforms.recipe_pass import RecipePass
 
 STEPS = 255
 """Between the least and the greatest number of int8."""
@@ -41,7 +40,7 @@ MARGIN = 1 + 1e-5
 
 
 @dataclass(frozen=True)
-class FitInputsPass(ModulePass):
+class FitInputsPass(RecipePass):
     """
     Divide inputs by a step at which what calibration saw of them, and zero, takes all 256
     numbers of int8, and multiply the weights of the layers that read them by it. Scales stay powers
@@ -56,14 +55,8 @@ class FitInputsPass(ModulePass):
 
     name = "fit-inputs"
 
-    calibration: str | None = None
-    samples: int = 64
-    when_chosen: bool = False
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def improve(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        if self.calibration is None or not runs(main, self.name, when_chosen=self.when_chosen):
-            return
         names = dict(zip(main.body.block.args, input_names(main), strict=True))
         readers = {
             value: layers
@@ -72,10 +65,8 @@ class FitInputsPass(ModulePass):
         }
         if not readers:
             return
-        from ceras_ir.analysis.calibration import calibration_samples
-
         low, high = dict.fromkeys(readers, 0.0), dict.fromkeys(readers, 0.0)
-        for sample in calibration_samples(op, self.calibration, self.samples):
+        for sample in self.data(op):
             for value in readers:
                 seen = sample[names[value]]
                 low[value] = min(low[value], float(seen.min()))

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.transforms.recipes import runs
+from ceras_ir.transforms.recipe_pass import RecipePass
 
 
 @dataclass(frozen=True)
-class RoundWeightsPass(ModulePass):
+class RoundWeightsPass(RecipePass):
     """
     Replace constant weights by multiples of their step, `2**graph.weight_exponent`, that change
     the layer's output least on the data: one weight after the other is rounded, and what that
@@ -25,22 +24,14 @@ class RoundWeightsPass(ModulePass):
 
     name = "round-weights"
 
-    calibration: str | None = None
-    samples: int = 64
-    when_chosen: bool = False
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        main = main_function(op)
-        if self.calibration is None or not runs(main, self.name, when_chosen=self.when_chosen):
-            return
-        from ceras_ir.analysis.calibration import calibration_samples
+    def improve(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.analysis.input_moments import input_moments
         from ceras_ir.analysis.rounded_weights import roundable_layers
         from ceras_ir.progress import progress
         from ceras_ir.transforms.rounded_layers import round_weights
 
-        samples = calibration_samples(op, self.calibration, self.samples, "measuring inputs")
-        found = input_moments(op, samples, roundable_layers(main))
+        layers = roundable_layers(main_function(op))
+        found = input_moments(op, self.data(op, "measuring inputs"), layers)
         for moments in progress(found, "rounding weights"):
             round_weights(moments)
             moments.pairs = None
