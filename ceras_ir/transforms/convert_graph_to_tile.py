@@ -11,13 +11,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.addition_rules import addition_plane, terms_of
+from ceras_ir.backends.vta.addition_rules import addition_plane, constant_of, terms_of
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.channel_groups import block_groups
 from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
-from ceras_ir.backends.vta.rescaling import net_shift, rounding_constant
-from ceras_ir.backends.vta.rules import bias_with_rounding, swish_after, why_not
+from ceras_ir.backends.vta.rescaling import net_shift
+from ceras_ir.backends.vta.rules import folded_bias, swish_after, why_not
 from ceras_ir.diagnostics import Finding, UnsupportedError, node_name
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.graph.pooling import Pool
@@ -142,7 +142,7 @@ def _launch_linear(
         ending["swish"] = (last.shift.data, last.low.data, last.high.data)
         if len(swish.channel_bends) == 1:
             ending["uniform_bends"] = tuple(constants.array()[:, 0, 0].tolist())
-    left, bias = op.residual_left_shift, bias_with_rounding(op)
+    left, bias = op.residual_left_shift, folded_bias(op)
     windows: _Geometry = {}
     if isinstance(op, graph.Conv2dOp):
         windows = {
@@ -183,17 +183,17 @@ def _launch_addition(op: graph.BinaryOp, kernels: Kernels, plane: tuple[int, int
     terms = terms_of(op)
     assert op.requant is not None and terms is not None
     first, second = terms
-    rounding, bits = rounding_constant(op.requant), min(second.bits, RESIDUAL_WEIGHT_BITS)
+    constant, bits = constant_of(op, terms), min(second.bits, RESIDUAL_WEIGHT_BITS)
     launch = Launch(op)
     launch.pack(first.value)
     launch.constant(diagonal(first.sign << first.bits))
-    launch.constant(one_number(rounding, 1, mem.LANES))
+    launch.constant(one_number(constant, 1, mem.LANES))
     launch.pack(second.value)
     launch.constant(diagonal(second.sign << bits))
     numbers: _Epilogue = {
         "groups": 1,
         "residual_shift": second.bits - bits,
-        "uniform_bias": rounding,
+        "uniform_bias": constant,
         **_rescaling(op.requant),
     }
 

@@ -10,8 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.selection import Pad
-from ceras_ir.transforms.reshaped_convolution import inserting_before, replace_convolution
+from ceras_ir.transforms.reshaped_convolution import (
+    inserting_before,
+    padded_input,
+    replace_convolution,
+)
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class Im2colPass(ModulePass):
     takes to make and to pack the matrix, says that it is less; `im2col` takes all. It pays where
     few channels leave lanes of the multipliers empty, because the matrix has none but at its end.
 
-    Exact: the same products are added; rows of the matrix have what the taps read, zeros for
-    padding.
+    Exact: the same products are added; rows of the matrix have what the taps read, zeros, or the
+    zero point, for padding.
     """
 
     name = "im2col"
@@ -47,11 +50,11 @@ class Im2colPass(ModulePass):
 
 
 def _has_matrix(op: graph.Conv2dOp) -> bool:
-    """Whether `op` is quantized, with zeros for padding, and its window is not 1x1 already."""
+    """Whether `op` is quantized, and its window is not 1x1 already."""
     weights, element = graph.constant_array(op.weights), graph.quantized_element(op.input)
-    if weights is None or element is None or not op.is_quantized or op.group_count != 1:
+    if weights is None or element is None or element.is_per_axis or op.group_count != 1:
         return False
-    return prod(weights.shape[1:3]) > 1 and not any(p.data for p in element.zero_points)
+    return prod(weights.shape[1:3]) > 1
 
 
 def _rewrite(op: graph.Conv2dOp) -> None:
@@ -63,7 +66,7 @@ def _rewrite(op: graph.Conv2dOp) -> None:
     (sh, sw), (dh, dw) = op.strides.get_values(), op.dilations.get_values()
     top, left, bottom, right = op.padding.get_values()
     if any((top, left, bottom, right)):
-        value = insert(graph.PadOp(Pad.CONSTANT, value, (0, top, left, 0), (0, bottom, right, 0)))
+        value = insert(padded_input(op))
     width = graph.shape_of(value)[2]
     down = [y * sh + i * dh for y, i in product(range(rows), range(kh))]
     value = insert(graph.GatherOp(value, 1, down))

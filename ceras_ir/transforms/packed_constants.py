@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.averaging import Averaging
 from ceras_ir.backends.vta.channel_groups import widened
-from ceras_ir.backends.vta.rules import bias_with_rounding
+from ceras_ir.backends.vta.rules import folded_bias
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
@@ -34,8 +34,8 @@ def packed_weights(op: graph.LinearOperation) -> graph.ConstantOp:
 
 
 def packed_bias(op: graph.LinearOperation) -> graph.ConstantOp:
-    """The bias with the rounding constant as [O/16, 16]; added lanes repeat the last channel."""
-    bias = bias_with_rounding(op)
+    """The bias with all constants in it as [O/16, 16]; added lanes repeat the last channel."""
+    bias = folded_bias(op).astype(np.int32)
     padded = np.pad(bias, (0, -len(bias) % mem.LANES), mode="edge").reshape(-1, mem.LANES)
     scale = _scale(op.input) * _scale(op.weights)
     return graph.ConstantOp.from_array(padded, UniformType(scale, storage=i32))

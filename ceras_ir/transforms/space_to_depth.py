@@ -25,7 +25,7 @@ class SpaceToDepthPass(ModulePass):
 
     Exact: with `p = ceil(top / sh)`, output row y reads rows y*sh + i - top, which is new row
     y - p + (i + p*sh - top) // sh at new channel (i + p*sh - top) % sh; columns likewise. Every
-    product is there once, every new one has a weight of zero.
+    product is there once, every new one has a weight of zero. Zero points stay what they are.
     """
 
     name = "space-to-depth"
@@ -65,10 +65,8 @@ def _axes(op: graph.Conv2dOp) -> tuple[_Axis, _Axis] | None:
     if prod(strides) == 1 or op.group_count != 1 or prod(op.dilations.get_values()) != 1:
         return None
     weights = graph.constant_array(op.weights)
-    if weights is None or not op.is_quantized:
-        return None
     element = graph.quantized_element(op.input)
-    if element is None or any(point.data for point in element.zero_points):
+    if weights is None or element is None or element.is_per_axis:
         return None
     _, h, w, c = graph.shape_of(op.input)
     _, rows, columns, _ = graph.shape_of(op.result)

@@ -15,9 +15,10 @@ from ceras_ir.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.rescaling import (
     net_shift,
-    rounding_constant,
+    rescaling_constant,
     why_not_int8,
     why_not_shift,
+    zero_point,
 )
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
@@ -46,6 +47,13 @@ def terms_of(op: graph.BinaryOp) -> tuple[Term, Term] | None:
     return first, second
 
 
+def constant_of(op: graph.BinaryOp, terms: tuple[Term, Term]) -> int:
+    """What is added to the sum of both terms: half a unit and what zero points contribute."""
+    assert op.requant is not None
+    points = sum(term.sign * zero_point(term.value) << term.bits for term in terms)
+    return rescaling_constant(op.requant) - points
+
+
 def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
     """Sums and differences are of two tensors of one shape, int8, aligned by shifts."""
     if op.function not in (Binary.ADD, Binary.SUB):
@@ -64,7 +72,7 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
     terms = terms_of(op)
     if terms is None or terms[0].bits > RESIDUAL_WEIGHT_BITS:
         return f"VTA aligns operands by shifts of one another, got factors {list(op.factors)}"
-    bound = sum(128 << term.bits for term in terms) + rounding_constant(op.requant)
+    bound = sum(128 << term.bits for term in terms) + abs(constant_of(op, terms))
     if bound << max(0, -net_shift(op.requant)) >= 1 << 31:
         return "VTA accumulates in 32 bits, which the sum may exceed: align the scales"
     contraction = addition_contraction(op, board)
@@ -77,13 +85,14 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
 
 def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
     """All vectors as positions of one channel block: in one row, or one row for each block."""
-    assert op.requant is not None
+    terms = terms_of(op)
+    assert op.requant is not None and terms is not None
     rows, columns = addition_plane(op, board)
     return Contraction(
         *(1, 1, rows, columns, 1, rows, columns),
         residual=True,
         shifts=int(net_shift(op.requant) != 0),
-        bias_cycles=_immediate_cycles(rounding_constant(op.requant)),
+        bias_cycles=_immediate_cycles(constant_of(op, terms)),
     )
 
 
@@ -99,4 +108,4 @@ def addition_plane(op: graph.BinaryOp, board: VtaBoard) -> tuple[int, int]:
 
 def _immediate_cycles(constant: int) -> int:
     """Of adding a number to every vector: one too large for an immediate is loaded."""
-    return 2 if constant >= 1 << 15 else int(constant != 0)
+    return int(constant != 0) if -(1 << 15) <= constant < 1 << 15 else 2

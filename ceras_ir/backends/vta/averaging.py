@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ceras_ir.backends.vta.rescaling import zero_point
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.integer import requantize
@@ -37,12 +38,15 @@ class Averaging:
         return (self.multiplier >> LOW_BITS, self.multiplier & 127)
 
 
-def averaging(window: int, requant: RequantAttr) -> Averaging | None:
-    """What gives the same as `requant` for every sum of `window` int8 numbers; None if nothing."""
+def averaging(window: int, requant: RequantAttr, point: int = 0) -> Averaging | None:
+    """
+    What gives the same as `requant` of numbers less their zero point for every sum of `window`
+    int8 numbers; None if nothing.
+    """
     if requant.is_per_channel or window * 255 > MOST_SUMS:
         return None
     sums = np.arange(-128 * window, 127 * window + 1, dtype=np.int64)
-    wanted = requantize(sums, requant, UniformType(1.0)).astype(np.int64)
+    wanted = requantize(sums - window * point, requant, UniformType(1.0)).astype(np.int64)
     # Where the result is clamped, one side is free.
     bounded_below, bounded_above = wanted > requant.low.data, wanted < requant.high.data
     ratio = requant.multiplier.data / 2.0**requant.shift.data
@@ -69,4 +73,4 @@ def averaging_of(op: graph.Pool2dOp) -> Averaging | None:
     """That of an average pooling whose windows all have the same divisor."""
     assert op.requant is not None
     kh, kw = op.kernel.get_values()
-    return averaging(kh * kw, op.requant)
+    return averaging(kh * kw, op.requant, zero_point(op.input))

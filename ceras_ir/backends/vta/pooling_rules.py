@@ -4,7 +4,7 @@ from ceras_ir.analysis.blocks import longest_row
 from ceras_ir.analysis.pooling_blocks import Pooling, averaging_blocks, pooling_blocks
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.rescaling import why_not_int8
+from ceras_ir.backends.vta.rescaling import why_not_int8, zero_point
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.mem import LANES
@@ -32,6 +32,10 @@ def why_not_average(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str 
         return (
             "VTA divides by one number, but windows at the border have fewer elements: count the "
             "padding, or pool without"
+        )
+    if any(shape.padding) and (point := zero_point(op.input)):
+        return (
+            f"VTA pads with zeros, but the input has the zero point {point}: pool without padding"
         )
     average = averaging_of(op)
     if average is None:

@@ -1,4 +1,9 @@
-"""What of a rescaling VTA's shifter can do: sums go right by a number of bits, rounding half up."""
+"""
+What of a rescaling VTA's shifter can do: sums go right by a number of bits, rounding half up.
+
+Zero points of operands and result are constants of a sum, which is what its bias is for:
+`(sum >> s) + z` is `(sum + (z << s)) >> s`, floored, without exception.
+"""
 
 from xdsl.ir import SSAValue
 
@@ -12,9 +17,18 @@ def why_not_int8(**values: SSAValue) -> str | None:
         element = graph.quantized_element(value)
         if element is None or element.storage.width.data != 8 or not element.is_signed:
             return f"VTA needs int8, but the {name} is {graph.element_of(value)}: quantize to i8"
-        if any(point.data for point in element.zero_points):
-            return f"VTA has no zero points, but the {name} has one: quantize symmetrically"
+        if len({point.data for point in element.zero_points}) > 1:
+            return (
+                f"VTA folds one zero point, but the {name} has one per channel: quantize with one"
+            )
     return None
+
+
+def zero_point(value: SSAValue) -> int:
+    """The stored number that stands for zero in what `why_not_int8` has admitted."""
+    element = graph.quantized_element(value)
+    assert element is not None
+    return element.zero_points.data[0].data
 
 
 def why_not_shift(requant: RequantAttr) -> str | None:
@@ -25,7 +39,7 @@ def why_not_shift(requant: RequantAttr) -> str | None:
             "VTA rescales all channels by one shift, got a multiplier per channel: "
             "run --snap-scales"
         )
-    if multiplier & (multiplier - 1) or requant.zero_point.data:
+    if multiplier & (multiplier - 1):
         return (
             f"VTA rescales by shifts only, got a multiplier of {multiplier}: "
             "quantize with power-of-two scales (--snap-scales)"
@@ -35,6 +49,11 @@ def why_not_shift(requant: RequantAttr) -> str | None:
         return f"VTA shifts 32-bit sums by at most 31, got {amount}"
     if amount > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
         return f"VTA rounds half up or floors, got {requant.mode.value}: quantize with half_up"
+    if amount < 0 and requant.zero_point.data % (1 << -amount):
+        return (
+            f"VTA adds before it shifts left by {-amount}, of which the zero point "
+            f"{requant.zero_point.data} is no multiple: run it on the CPU"
+        )
     return None
 
 
@@ -43,7 +62,13 @@ def net_shift(requant: RequantAttr) -> int:
     return requant.shift.data - (requant.multiplier.data.bit_length() - 1)
 
 
-def rounding_constant(requant: RequantAttr) -> int:
-    """What must be added before a floor shift, so that it rounds as `requant` says."""
-    shift = net_shift(requant)
-    return 1 << (shift - 1) if shift > 0 and requant.mode is Rounding.HALF_UP else 0
+def rescaling_constant(requant: RequantAttr) -> int:
+    """
+    What must be added before a floor shift, so that it rounds as `requant` says and its zero
+    point is in the result.
+    """
+    shift, point = net_shift(requant), requant.zero_point.data
+    if shift <= 0:
+        return point >> -shift
+    half = 1 << (shift - 1) if requant.mode is Rounding.HALF_UP else 0
+    return half + (point << shift)

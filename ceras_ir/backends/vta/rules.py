@@ -21,9 +21,10 @@ from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.pooling_rules import why_not_average, why_not_max, why_not_pool
 from ceras_ir.backends.vta.rescaling import (
     net_shift,
-    rounding_constant,
+    rescaling_constant,
     why_not_int8,
     why_not_shift,
+    zero_point,
 )
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LANES
@@ -57,14 +58,18 @@ def quantized(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 def int8(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """
-    Input, weights, residual and result are signed int8 with zero point 0; the sum may be of 16
-    bits where nothing but a swish of shifts reads it.
+    Input, weights, residual and result are signed int8, all but the weights with any zero point;
+    the sum may be of 16 bits where nothing but a swish of shifts reads it.
     """
     named = {"input": op.input, "weights": op.weights}
     if op.residual is not None:
         named["residual"] = op.residual
     swish = swish_after(op)
-    return why_not_int8(**named, result=op.result if swish is None else swish.result)
+    if reason := why_not_int8(**named, result=op.result if swish is None else swish.result):
+        return reason
+    if point := zero_point(op.weights):
+        return f"VTA has no zero point of weights, got {point}: quantize them symmetrically"
+    return None
 
 
 def constant_weights(op: graph.LinearOperation, board: VtaBoard) -> str | None:
@@ -82,7 +87,7 @@ def shifted(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 
 def bounded(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """The sum, with bias, residual and rounding, fits 32 bits for every input."""
+    """The sum, with bias, residual, rounding and zero points, fits 32 bits for every input."""
     if accumulator_bound(op) >= 1 << 31:
         return "VTA accumulates in 32 bits, which the sum may exceed: quantize with finer weights"
     return None
@@ -98,6 +103,16 @@ def fits(op: graph.LinearOperation, board: VtaBoard) -> str | None:
         return f"VTA steps over rows of at most {most} vectors: use a smaller input or window"
     if reason := misfit(shape, Blocks(1, 1, 1, 1), board):
         return f"VTA cannot hold it, {reason}: use a smaller window, dilation or layer"
+    return None
+
+
+def pads_with_zero(op: graph.LinearOperation, board: VtaBoard) -> str | None:
+    """What is around the input stands for zero, and is the number zero, which loads put there."""
+    if _is_padded(op) and (point := zero_point(op.input)):
+        return (
+            f"VTA pads with zeros, but the input has the zero point {point}: put it around the "
+            "input before (--expand-padding)"
+        )
     return None
 
 
@@ -136,7 +151,14 @@ RULES: tuple[Rule, ...] = (
     bounded,
     swished,
     fits,
+    pads_with_zero,
 )
+
+
+def needs_expanded_padding(op: graph.LinearOperation, board: VtaBoard) -> bool:
+    """Whether padding with something else than zeros is all that keeps VTA from running `op`."""
+    broken = (rule for rule in RULES if rule(op, board) is not None)
+    return next(broken, None) is pads_with_zero
 
 
 OTHER_RULES: tuple[Callable[..., str | None], ...] = (
@@ -148,24 +170,28 @@ OTHER_RULES: tuple[Callable[..., str | None], ...] = (
 """Those of operations that are no products, a function for each kind."""
 
 
-def bias_with_rounding(op: graph.LinearOperation) -> NDArray[np.int32]:
-    """What is added to the sum of every output channel before a floor shift."""
+def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
+    """
+    What is added to the sum of products of stored numbers, for every output channel, before a
+    floor shift: the bias, half a unit for rounding, and what zero points contribute.
+    """
     assert op.requant is not None
-    channels = graph.shape_of(op.result)[-1]
-    bias = np.full(channels, rounding_constant(op.requant), np.int32)
+    weights = _integers(op.weights)
+    bias = np.full(len(weights), rescaling_constant(op.requant), np.int64)
+    bias -= zero_point(op.input) * weights.reshape(len(weights), -1).sum(axis=1)
+    if op.residual is not None:
+        bias -= zero_point(op.residual) << op.residual_left_shift
     if op.bias is not None:
-        bias += _integers(op.bias).astype(np.int32)
+        bias += _integers(op.bias)
     return bias
 
 
 def accumulator_bound(op: graph.LinearOperation) -> int:
-    """No partial sum, in any order, with rounding and left shift, exceeds this in magnitude."""
+    """No partial sum, in any order, with folded bias and left shift, exceeds this in magnitude."""
     assert op.requant is not None
     weights = _integers(op.weights)
-    most = np.abs(weights).reshape(weights.shape[0], -1).sum(axis=1) * 128
-    if op.bias is not None:
-        most = most + np.abs(_integers(op.bias))
-    bound = int(most.max()) + rounding_constant(op.requant)
+    most = np.abs(weights).reshape(len(weights), -1).sum(axis=1) * 128 + np.abs(folded_bias(op))
+    bound = int(most.max())
     if op.residual is not None:
         bound += 128 << op.residual_left_shift
     return bound << max(0, -net_shift(op.requant))
@@ -178,7 +204,10 @@ def _integers(value: SSAValue) -> NDArray[np.int64]:
 
 
 def graph_contraction(op: graph.LinearOperation) -> Contraction:
-    """The shape of `op` on packed tensors."""
+    """
+    The shape of `op` on packed tensors; padding with another number than zero is part of the
+    input, as *expand-padding* makes it.
+    """
     assert op.requant is not None
     has_residual, shifts = op.residual is not None, int(net_shift(op.requant) != 0)
     swish = _swish_vectors(op)
@@ -195,6 +224,9 @@ def graph_contraction(op: graph.LinearOperation) -> Contraction:
     _, rows, columns, _ = graph.shape_of(op.result)
     (sh, sw), (dh, dw) = op.strides.get_values(), op.dilations.get_values()
     top, left, bottom, right = op.padding.get_values()
+    if zero_point(op.input):
+        height, width = height + top + bottom, width + left + right
+        top = left = bottom = right = 0
     together, groups = groups_together(op), block_groups(op)
     kblocks, nblocks = _blocks(channels * together), _blocks(outputs) // groups
     return Contraction(
@@ -208,6 +240,10 @@ def graph_contraction(op: graph.LinearOperation) -> Contraction:
         groups=groups,
         swish=swish,
     )
+
+
+def _is_padded(op: graph.LinearOperation) -> bool:
+    return isinstance(op, graph.Conv2dOp) and any(op.padding.get_values())
 
 
 def _swish_vectors(op: graph.LinearOperation) -> int:

@@ -1,6 +1,6 @@
 """Quantized layers for VTA, their expected integers in plain numpy, and all ways to run them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -25,6 +25,7 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
+from ceras_ir.transforms.expand_padding import ExpandPaddingPass
 from ceras_ir.transforms.fold_packing import FoldPackingPass
 from ceras_ir.transforms.tile import TilePass
 
@@ -32,6 +33,11 @@ INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 BOARD = "zcu102"
 
 Array = NDArray[np.generic]
+
+
+def stored(point: int) -> UniformType:
+    """int8 with a zero point."""
+    return UniformType(INT8.scale, point)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +54,12 @@ class Layer:
     residual_shift: int = 0
     requant: RequantAttr = field(default_factory=lambda: RequantAttr(8))
     groups: int = 1
+    points: tuple[int, int] = (0, 0)
+    """Zero points of input and residual; the result's is in `requant`."""
 
     def expected(self) -> NDArray[np.int64]:
         """The result as the graph dialect documents it."""
-        x, w = self.input.astype(np.int64), self.weights.astype(np.int64)
+        x, w = self.input.astype(np.int64) - self.points[0], self.weights.astype(np.int64)
         if x.ndim == 2:
             acc = x @ w.T
         else:
@@ -71,12 +79,12 @@ class Layer:
         if self.bias is not None:
             acc = acc + self.bias
         if self.residual is not None:
-            acc = acc + (self.residual.astype(np.int64) << self.residual_shift)
+            acc = acc + ((self.residual.astype(np.int64) - self.points[1]) << self.residual_shift)
         r = self.requant
         acc = acc * r.multiplier.data
         if (shift := r.shift.data) and r.rounding.data == "half_up":
             acc = acc + (1 << (shift - 1))
-        return np.clip(acc >> shift, r.low.data, r.high.data)
+        return np.clip((acc >> shift) + r.zero_point.data, r.low.data, r.high.data)
 
     def add_to(self, block: Block, x: SSAValue, residual: SSAValue | None) -> SSAValue:
         """The operation on `x` at the end of `block`."""
@@ -91,14 +99,14 @@ class Layer:
         if self.input.ndim == 2:
             op = graph.MatmulOp(
                 *(x, weights.result, bias, residual),
-                result_element=INT8,
+                result_element=self.element,
                 requant=self.requant,
                 residual_shift=shift,
             )
         else:
             op = graph.Conv2dOp(
                 *(x, weights.result, bias, residual),
-                result_element=INT8,
+                result_element=self.element,
                 strides=self.strides,
                 padding=self.padding,
                 dilations=self.dilations,
@@ -111,12 +119,17 @@ class Layer:
 
     def module(self) -> ModuleOp:
         """A network of this layer alone; its inputs are `input0` and the residual, `input1`."""
-        types = [TensorType(INT8, self.input.shape)]
+        types = [TensorType(stored(self.points[0]), self.input.shape)]
         if self.residual is not None:
-            types.append(TensorType(INT8, self.residual.shape))
+            types.append(TensorType(stored(self.points[1]), self.residual.shape))
         block = Block(arg_types=types)
         residual = None if self.residual is None else block.args[1]
         return network(block, self.add_to(block, block.args[0], residual))
+
+    @property
+    def element(self) -> UniformType:
+        """How the result is stored."""
+        return stored(self.requant.zero_point.data)
 
     @property
     def inputs(self) -> dict[str, Array]:
@@ -160,6 +173,7 @@ def check_all_levels(
 
     same("graph", run(module, inputs))
     tile = tile or TilePass(board=BOARD)
+    apply(module, ExpandPaddingPass(tile.board))
     place(module, load_board(tile.board))
     apply(module, ConvertGraphToTilePass(tile.board), FoldPackingPass())
     same("untiled kernels", run(module, inputs))
@@ -213,7 +227,7 @@ def random_layer(seed: int) -> Layer:
         weight_shape = (outputs, kh, kw, c)
     low, high = ((-128, 127), (0, 127), (-50, 60), (3, 90))[pick(0, 3)]
     has_bias, has_residual = rng.random() < 0.8, rng.random() < 0.4
-    return Layer(
+    layer = Layer(
         random_array(rng, input_shape, extremes=extremes),
         random_array(rng, weight_shape, extremes=extremes),
         rng.integers(-2000, 2000, outputs).astype(np.int32) if has_bias else None,
@@ -224,3 +238,20 @@ def random_layer(seed: int) -> Layer:
         pick(0, 9),
         RequantAttr(pick(0, 20), low=low, high=high),
     )
+    return with_zero_points(layer, rng) if rng.random() < 0.4 else layer
+
+
+def with_zero_points(layer: Layer, rng: np.random.Generator) -> Layer:
+    """The same with zero points of input, residual and result, some of them at the extremes."""
+    drawn = [-128, 127, 1, 0, *rng.integers(-128, 128, 2).tolist()]
+    first, second, last = (int(point) for point in rng.choice(drawn, 3))
+    r = layer.requant
+    requant = RequantAttr(
+        r.shift.data,
+        multiplier=r.multiplier.data,
+        rounding=r.mode,
+        zero_point=last,
+        low=r.low.data,
+        high=r.high.data,
+    )
+    return replace(layer, points=(first, second), requant=requant)

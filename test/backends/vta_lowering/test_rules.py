@@ -24,6 +24,7 @@ def linear(module: ModuleOp) -> graph.LinearOperation:
 def conv(
     *,
     element: UniformType = INT8,
+    weights: UniformType = INT8,
     groups: int = 1,
     requant: RequantAttr | None = None,
     padding: tuple[int, int, int, int] = (0, 0, 0, 0),
@@ -32,13 +33,13 @@ def conv(
     dilation: int = 1,
     constant: bool = True,
 ) -> ModuleOp:
-    weights_type = TensorType(INT8, (4, window, window, 4 // groups))
+    weights_type = TensorType(weights, (4, window, window, 4 // groups))
     block = Block(arg_types=[TensorType(element, (1, size, size, 4)), weights_type])
-    weights = graph.ConstantOp.from_array(random_array(RNG, weights_type.get_shape()), INT8)
-    block.add_op(weights)
+    stored = graph.ConstantOp.from_array(random_array(RNG, weights_type.get_shape()), weights)
+    block.add_op(stored)
     op = graph.Conv2dOp(
         block.args[0],
-        weights.result if constant else block.args[1],
+        stored.result if constant else block.args[1],
         result_element=INT8,
         groups=groups,
         padding=padding,
@@ -56,7 +57,8 @@ def test_allowed():
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (conv(element=UniformType(0.5, 3)), "no zero points, but the input has one"),
+        (conv(element=UniformType(0.5, 3), padding=(0, 1, 0, 0)), "the zero point 3"),
+        (conv(weights=UniformType(0.5, 3)), "no zero point of weights, got 3"),
         (conv(constant=False), "needs constant weights"),
         (conv(requant=RequantAttr(7, multiplier=3)), "multiplier of 3"),
         (conv(requant=RequantAttr(40)), "by at most 31, got 40"),

@@ -122,3 +122,18 @@ func.func @swish(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!qua
   %y = graph.shift_swish %s {bends = array<i64: 1, 2, 3, 4, 5>, requant = #graph.requant<shift = 5, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x2x!quant.uniform<i16:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<3x2x!quant.uniform<i8:f32, 0.5>>
 }
+
+// -----
+
+// Zero points of input, residual and result are in the bias: 5 - (-8) * (2 + 1) - (10 << 3) +
+// half a unit of 2^4 + (3 << 4) = 5 + 24 - 80 + 8 + 48.
+// CHECK-LABEL: func.func @zero_points(
+// CHECK:         graph.constant dense<5> : tensor<1x16xi32>
+// CHECK:       func.func @matmul_0(
+// CHECK:         tile.conv2d {{.*}}shift = 4 : i64, low = 3 : i64, high = 127 : i64, uniform_bias = 5 : i64
+func.func @zero_points(%x: tensor<3x2x!quant.uniform<i8:f32, 0.5:-8>>, %r: tensor<3x1x!quant.uniform<i8:f32, 0.5:10>>) -> tensor<3x1x!quant.uniform<i8:f32, 0.5:3>> {
+  %w = graph.constant dense<[[2, 1]]> : tensor<1x2xi8> : tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+  %b = graph.constant dense<5> : tensor<1xi32> : tensor<1x!quant.uniform<i32:f32, 0.25>>
+  %y = graph.matmul %x, %w bias %b : tensor<1x!quant.uniform<i32:f32, 0.25>> residual %r : tensor<3x1x!quant.uniform<i8:f32, 0.5:10>> {residual_shift = 3, requant = #graph.requant<shift = 4, rounding = half_up, zero_point = 3, low = 3, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x2x!quant.uniform<i8:f32, 0.5:-8>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x1x!quant.uniform<i8:f32, 0.5:3>>
+  func.return %y : tensor<3x1x!quant.uniform<i8:f32, 0.5:3>>
+}

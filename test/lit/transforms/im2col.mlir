@@ -36,3 +36,15 @@ func.func @others(%x: tensor<1x3x3x2x!quant.uniform<i8:f32, 0.5>>, %f: tensor<1x
   %g = graph.conv2d %f, %u : (tensor<1x3x3x2xf32>, tensor<1x2x2x2xf32>) -> tensor<1x2x2x1xf32>
   func.return %y, %z, %g : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1xf32>
 }
+
+// -----
+
+// Padding in the matrix is the zero point.
+// CHECK-LABEL: func.func @zero_point(
+// ALL:           graph.pad "constant" {{.*}}value = -9 : i64
+// ALL:           graph.gather
+func.func @zero_point(%x: tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<[[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]]> : tensor<1x2x2x2xi8> : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, padding = array<i64: 1, 0, 0, 0>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5:-9>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+}

@@ -26,3 +26,15 @@ func.func @odd(%x: tensor<1x5x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x
   %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x5x4x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
 }
+
+// -----
+
+// A zero point moves with its numbers; padding stays padding, which contributes nothing.
+// CHECK-LABEL: func.func @zero_point(
+// CHECK:         graph.transpose
+// CHECK:         graph.conv2d {{.*}}padding = array<i64: 1, 0, 0, 0>{{.*}} : (tensor<1x2x2x4x!quant.uniform<i8:f32, 0.5:-9>>
+func.func @zero_point(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x3x2x1x!quant.uniform<i8:f32, 0.5:2>> {
+  %w = graph.constant dense<[[[[1], [2]], [[3], [4]]]]> : tensor<1x2x2x1xi8> : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, padding = array<i64: 2, 0, 0, 0>, requant = #graph.requant<shift = 7, rounding = half_up, zero_point = 2, low = 0, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5:-9>>, tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x2x1x!quant.uniform<i8:f32, 0.5:2>>
+  func.return %y : tensor<1x3x2x1x!quant.uniform<i8:f32, 0.5:2>>
+}
