@@ -30,17 +30,34 @@ def exp(x: Floats) -> Floats:
     With `n = floor(x * LOG2_E + 0.5)`, `r = (x - n * LN2_HIGH) - n * LN2_LOW` and `p` the
     polynomial in `r` by Horner's rule: `((p * (r * r) + r) + 1) * 2**n`. NaN gives NaN.
     """
+    if x.ndim and x.size and x.min() >= EXP_LOW and x.max() <= EXP_HIGH:
+        return _exp_inside(x)
     inside = (x >= EXP_LOW) & (x <= EXP_HIGH)
-    safe = np.where(inside, x, np.float32(0))
-    n = np.floor(safe * LOG2_E + np.float32(0.5))
-    r = (safe - n * LN2_HIGH) - n * LN2_LOW
-    p = np.full_like(r, EXP_COEFFICIENTS[0])
-    for c in EXP_COEFFICIENTS[1:]:
-        p = p * r + c
-    scale = ((n.astype(np.int32) + 127) << 23).view(np.float32)
-    y = ((p * (r * r) + r) + np.float32(1)) * scale
+    safe = np.atleast_1d(np.where(inside, x, np.float32(0)))
     outside = np.where(x > EXP_HIGH, np.float32(np.inf), np.where(x < EXP_LOW, np.float32(0), x))
-    return np.where(inside, y, outside)
+    return np.where(inside, _exp_inside(safe).reshape(x.shape), outside)
+
+
+def _exp_inside(x: Floats) -> Floats:
+    """The same from EXP_LOW to EXP_HIGH; in place, which takes half the time."""
+    n = x * LOG2_E
+    n += np.float32(0.5)
+    np.floor(n, out=n)
+    r = x - n * LN2_HIGH
+    r -= n * LN2_LOW
+    p: Floats = np.multiply(r, EXP_COEFFICIENTS[0])
+    for c in EXP_COEFFICIENTS[1:-1]:
+        p += c
+        p *= r
+    p += EXP_COEFFICIENTS[-1]
+    p *= r * r
+    p += r
+    p += np.float32(1)
+    scale = n.astype(np.int32)
+    scale += 127
+    scale <<= 23
+    p *= scale.view(np.float32)
+    return p
 
 
 EXP_MINUS_ONE_NEAR = np.float32(11 / 32)
@@ -178,8 +195,23 @@ def power(x: Floats, y: Floats) -> Floats:
     return np.where(y == 0, one, result)
 
 
+PIECE = 1 << 14
+"""Elements that are computed at once, so that what is in between stays in the cache."""
+
+
 def apply_function(function: FunctionAttr, x: Floats) -> Floats:
     """The elementwise function of a `graph.unary` or of a fused activation."""
+    if x.size <= PIECE:
+        return _apply(function, x)
+    flat = x.reshape(-1)
+    result = np.empty(x.size, np.float32)
+    for start in range(0, x.size, PIECE):
+        piece = slice(start, start + PIECE)
+        result[piece] = _apply(function, flat[piece])
+    return result.reshape(x.shape)
+
+
+def _apply(function: FunctionAttr, x: Floats) -> Floats:
     p = [np.float32(v) for v in function.values]
     zero, one, six = np.float32(0), np.float32(1), np.float32(6)
     match function.kind:

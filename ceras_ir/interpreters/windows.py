@@ -72,10 +72,13 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
     taps = list(window.taps(window.padded(x, 0)))
     n, oh, ow, c = taps[0][2].shape
     if groups == 1:
-        columns = np.empty((n, oh, ow, kh * kw, c), x.dtype)
-        for k, (_, _, tap) in enumerate(taps):
-            columns[:, :, :, k] = tap
-        rows = columns.reshape(n * oh * ow, kh * kw * c)
+        if len(taps) == 1:
+            rows = taps[0][2].reshape(n * oh * ow, c)
+        else:
+            columns = np.empty((n, oh, ow, kh * kw, c), x.dtype)
+            for k, (_, _, tap) in enumerate(taps):
+                columns[:, :, :, k] = tap
+            rows = columns.reshape(n * oh * ow, kh * kw * c)
         return (rows @ weights.reshape(o, -1).T).reshape(n, oh, ow, o)
     per_output = o // groups
     result = np.zeros((n, oh, ow, groups, per_output), x.dtype)
@@ -90,21 +93,37 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
     return result.reshape(n, oh, ow, o)
 
 
+IN_ORDER, LONG = 1 << 13, 1 << 9
+"""Sums that are added to at once, so that they stay in the cache, and how many of one channel."""
+
+
 def convolve_in_order(
     x: NDArray[np.float32], weights: NDArray[np.float32], window: Window, groups: int
 ) -> NDArray[np.float32]:
     """The same in float32, products added one after the other as the weights lie in memory."""
     o, kh, kw, per_group = weights.shape
-    split = weights.reshape(groups, o // groups, kh, kw, per_group)
-    result: NDArray[np.float32] | None = None
-    for i, j, tap in window.taps(window.padded(x, 0)):
-        lanes = tap.reshape(*tap.shape[:3], groups, per_group, 1)
-        for c in range(per_group):
-            product = lanes[:, :, :, :, c] * split[:, :, i, j, c]
+    # [K, groups, O/groups, 1] and, below, [K, groups, 1, positions]: both in the order of sums.
+    split = weights.reshape(groups, o // groups, kh * kw, per_group)
+    factors = np.ascontiguousarray(split.transpose(2, 3, 0, 1)).reshape(-1, groups, o // groups, 1)
+    taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
+    flat = [tap.reshape(-1, groups, per_group) for tap in taps]
+    positions = len(flat[0])
+    result = np.empty((positions, groups, o // groups), np.float32)
+    lanes = max(1, IN_ORDER // min(positions, LONG) // groups)
+    for start in range(0, positions, LONG):
+        piece = np.stack([tap[start : start + LONG] for tap in flat])
+        columns = np.ascontiguousarray(piece.transpose(0, 3, 2, 1))[:, :, :, None]
+        columns = columns.reshape(len(factors), groups, 1, -1)
+        for first in range(0, o // groups, lanes):
+            chosen = np.ascontiguousarray(factors[:, :, first : first + lanes])
             # The first sum is 0 + product, which turns -0 into 0.
-            result = np.add(product, np.float32(0) if result is None else result, out=product)
-    assert result is not None
-    return result.reshape(*result.shape[:3], o)
+            total = np.zeros((groups, chosen.shape[2], columns.shape[3]), np.float32)
+            product = np.empty_like(total)
+            for column, factor in zip(columns, chosen, strict=True):
+                np.multiply(column, factor, out=product)
+                np.add(product, total, out=total)
+            result[start : start + LONG, :, first : first + lanes] = total.transpose(2, 0, 1)
+    return result.reshape(*taps[0].shape[:3], o)
 
 
 def exact_type(weights: NDArray[np.generic], input_bound: int) -> type[np.floating]:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph import Function, FunctionAttr
-from ceras_ir.interpreters.float_functions import apply_function, exp, softmax
+from ceras_ir.interpreters.float_functions import PIECE, apply_function, exp, softmax
 
 Doubles: TypeAlias = NDArray[np.float64]
 
@@ -106,3 +106,19 @@ def test_softmax_adds_in_order():
         total = np.float32(total + value)
     assert result[1].tolist() == (e[1] / total).tolist()
     assert np.allclose(result.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(
+    "kind", [Function.SWISH, Function.EXP, Function.TANH, Function.ERF, Function.MISH]
+)
+def test_large_arrays_are_computed_in_pieces(kind: Function) -> None:
+    # The second piece has what exp cannot hold, the last is short.
+    x = np.random.default_rng(0).normal(size=(3, PIECE - 5)).astype(np.float32)
+    x[1, : len(SPECIAL)] = SPECIAL
+    x[1, len(SPECIAL) :: 7] *= 100
+    function = FunctionAttr(kind)
+    with np.errstate(all="ignore"):
+        whole = apply_function(function, x)
+        rows = [apply_function(function, row[:, None])[:, 0] for row in x]
+    assert whole.shape == x.shape
+    assert np.array_equal(whole, np.stack(rows), equal_nan=True)
