@@ -12,6 +12,7 @@ from functools import partial
 from importlib.resources import files
 from typing import BinaryIO
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
@@ -21,7 +22,7 @@ from ceras_ir.analysis.slices import row_count
 from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.nnet.hls_registers import step
 from ceras_ir.diagnostics import InputError, node_name
-from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array, shape_of
 from ceras_ir.dialects.mem import Device, arena_of, block_of, device_of
 from ceras_ir.interpreters.network import Array, run
 
@@ -41,8 +42,6 @@ def emit(module: ModuleOp, sample: Mapping[str, Array]) -> list[Artefact]:
     if not order:
         raise InputError("--emit-hls: no operation of the network runs on the FPGA")
     linear = [op for op in order if isinstance(op, LinearOperation)]
-    weights = [op.weights for op in linear]
-    biases = [op.bias for op in linear if op.bias is not None]
     package = files("ceras_ir.backends.nnet")
     copied = [("runtime", name) for name in CIRCUITS] + [("hls", name) for name in PROJECT]
     project = [
@@ -54,8 +53,8 @@ def emit(module: ModuleOp, sample: Mapping[str, Array]) -> list[Artefact]:
         for folder, name in copied
     ]
     made: list[tuple[str, str, Callable[[BinaryIO], None]]] = [
-        ("weights.bin", "int8 weights", partial(_write_constants, weights)),
-        ("biases.bin", "int32 biases", partial(_write_constants, biases)),
+        ("weights.bin", "int8 weights", partial(_write_weights, linear)),
+        ("biases.bin", "int32 biases", partial(_write_biases, linear)),
         ("golden.bin", "writes and results in shared memory", partial(_golden, module, sample)),
     ]
     network = Artefact.of_text(
@@ -90,11 +89,20 @@ def _quoted(text: str) -> str:
     return f'"{"".join(plain)}"'
 
 
-def _write_constants(values: Sequence[SSAValue], stream: BinaryIO) -> None:
-    for value in values:
-        array = constant_array(value)
+def _write_weights(layers: Sequence[LinearOperation], stream: BinaryIO) -> None:
+    for op in layers:
+        array = constant_array(op.weights)
         assert array is not None
-        stream.write(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        stream.write(array.tobytes())
+
+
+def _write_biases(layers: Sequence[LinearOperation], stream: BinaryIO) -> None:
+    """One for each output channel; zeros where a layer has none."""
+    for op in layers:
+        array = None if op.bias is None else constant_array(op.bias)
+        if array is None:
+            array = np.zeros(shape_of(op.weights)[0], np.int32)
+        stream.write(array.astype("<i4").tobytes())
 
 
 def _golden(module: ModuleOp, sample: Mapping[str, Array], stream: BinaryIO) -> None:

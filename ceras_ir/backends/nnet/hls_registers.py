@@ -13,9 +13,9 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.analysis.liveness import byte_size
 from ceras_ir.backends.nnet.rules import is_product
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import shape_of
+from ceras_ir.dialects.graph import quantized_element, shape_of
 from ceras_ir.dialects.mem import block_of
-from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 
 def step(op: Operation) -> str:
@@ -25,12 +25,12 @@ def step(op: Operation) -> str:
             products = prod(shape_of(op.weights)[1:])
             fields = [
                 "Circuit::Linear", _linear(op), "{}", "{}", _offset(op.input),
-                _offset(op.residual), _offset(op.result), products, op.bias is not None,
+                _offset(op.residual), _offset(op.result), products,
             ]  # fmt: skip
         case graph.Pool2dOp():
             fields = [
                 "Circuit::Pool", "{}", _pool(op), "{}", _offset(op.input), -1,
-                _offset(op.result), 0, False,
+                _offset(op.result), 0,
             ]  # fmt: skip
         case graph.BinaryOp():
             assert op.requant is not None
@@ -38,10 +38,11 @@ def step(op: Operation) -> str:
             length = shape_of(op.result)[-1] if any(map(_has_gaps, operands)) else None
             length = length or byte_size(op.result)
             rows = [byte_size(op.result) // length, length, *map(_pitch, operands)]
-            registers = [*op.shifts, _rescale(op.requant), *rows]
+            zeros = map(_zero_point, operands[:2])
+            registers = [*zeros, *op.shifts, _rescale(op.requant), *rows]
             fields = [
                 "Circuit::Add", "{}", "{}", _list(registers), _offset(op.lhs),
-                _offset(op.rhs), _offset(op.result), 0, False,
+                _offset(op.rhs), _offset(op.result), 0,
             ]  # fmt: skip
         case _:
             raise AssertionError(f"no circuit for {op.name}")
@@ -59,13 +60,15 @@ def _linear(op: graph.LinearOperation) -> str:
     else:
         channels = prod(shape_of(op.weights)[1:])
         fields = [_list([0, 0, channels, *[0] * 10]), 1, pixels, True]
+    zeros = map(_zero_point, (op.input, op.residual))
     pitches = map(_pitch, (op.input, op.residual, op.result))
-    return _list([*fields, outputs, op.residual_left_shift, _rescale(op.requant), *pitches])
+    rescale = _rescale(op.requant)
+    return _list([*fields, outputs, *zeros, op.residual_left_shift, rescale, *pitches])
 
 
 def _pool(op: graph.Pool2dOp) -> str:
     requant = op.requant or RequantAttr(0)
-    numbers = [requant.multiplier.data, requant.shift.data, requant.low.data, requant.high.data]
+    numbers = [_zero_point(op.input), requant.multiplier.data, requant.shift.data, *_end(requant)]
     window = _window(op, op.kernel.get_values())
     is_average = op.function is graph.Pool.AVERAGE
     pitches = map(_pitch, (op.input, op.result))
@@ -82,7 +85,18 @@ def _window(op: graph.Conv2dOp | graph.Pool2dOp, kernel: tuple[int, ...]) -> str
 
 def _rescale(requant: RequantAttr) -> str:
     shift = requant.shift.data - (requant.multiplier.data.bit_length() - 1)
-    return _list([max(-shift, 0), max(shift, 0), requant.low.data, requant.high.data])
+    return _list([max(-shift, 0), max(shift, 0), *_end(requant)])
+
+
+def _end(requant: RequantAttr) -> list[object]:
+    """How it rounds, what it adds then, and where it clamps."""
+    numbers = (requant.zero_point.data, requant.low.data, requant.high.data)
+    return [requant.mode is Rounding.HALF_EVEN, *numbers]
+
+
+def _zero_point(value: SSAValue | None) -> int:
+    element = None if value is None else quantized_element(value)
+    return 0 if element is None else element.zero_point
 
 
 def _offset(value: SSAValue | None) -> int:

@@ -12,7 +12,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Pool, element_of, shape_of
+from ceras_ir.dialects.graph import Binary, Pool, element_of, quantized_element, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 MAX_PATCH = 65536
@@ -34,7 +34,7 @@ def has_a_circuit(op: Operation) -> str | None:
 
 
 def numbers_are_int8(op: Operation) -> str | None:
-    """Every operand but the bias, and the result, is stored as int8 without zero point."""
+    """Every operand but the bias, and the result, is stored as int8 with one scale."""
     for value in (*op.operands, *op.results):
         if isinstance(op, graph.LinearOperation) and value is op.bias:
             continue
@@ -43,8 +43,17 @@ def numbers_are_int8(op: Operation) -> str | None:
             return "the FPGA computes on int8, got float"
         if element.storage.width.data != 8 or not element.is_signed or element.is_per_axis:
             return f"the FPGA computes on int8 with one scale, got {element}"
-        if element.zero_point:
-            return f"the FPGA takes no zero point, got {element.zero_point}"
+    return None
+
+
+def weights_have_no_zero_point(op: Operation) -> str | None:
+    """Weights have no zero point; all else may have one."""
+    if not isinstance(op, graph.LinearOperation):
+        return None
+    element = quantized_element(op.weights)
+    points = [] if element is None else [point.data for point in element.zero_points]
+    if any(points):
+        return f"the FPGA takes weights without zero point, got {next(filter(None, points))}"
     return None
 
 
@@ -56,15 +65,22 @@ def extents_fit(op: Operation) -> str | None:
     return None
 
 
-def rounds_half_up(op: Operation) -> str | None:
-    """A requantization rounds half up, by a shift of at most 47, without zero point."""
+def rounds_to_nearest(op: Operation) -> str | None:
+    """A requantization rounds half up or to even, by a shift of at most 47."""
     if (requant := _requant(op)) is None:
         return None
-    if requant.mode is not Rounding.HALF_UP:
-        return f"the FPGA rounds half up, got {requant.mode.value}"
+    if requant.mode not in (Rounding.HALF_UP, Rounding.HALF_EVEN):
+        return f"the FPGA rounds half up or to even, got {requant.mode.value}"
     if requant.shift.data > MAX_SHIFT:
         return f"the FPGA shifts by at most {MAX_SHIFT}, got {requant.shift.data}"
-    return "the FPGA adds no zero point" if requant.zero_point.data else None
+    return None
+
+
+def adds_a_zero_point(op: Operation) -> str | None:
+    """The zero point that a requantization adds is an int8."""
+    if (requant := _requant(op)) is None or -128 <= requant.zero_point.data <= 127:
+        return None
+    return f"the FPGA adds a zero point of int8, got {requant.zero_point.data}"
 
 
 def rescales_by_a_shift(op: Operation) -> str | None:
@@ -157,8 +173,10 @@ def adds_equal_shapes(op: Operation) -> str | None:
 RULES: tuple[Rule, ...] = (
     has_a_circuit,
     numbers_are_int8,
+    weights_have_no_zero_point,
     extents_fit,
-    rounds_half_up,
+    rounds_to_nearest,
+    adds_a_zero_point,
     rescales_by_a_shift,
     is_not_grouped,
     weights_are_constant,

@@ -18,7 +18,7 @@ from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, shape_of
 from ceras_ir.dialects.mem import Device, block_of
-from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.driver.compile import main
 from ceras_ir.driver.output_folder import write_artefacts
 
@@ -32,27 +32,32 @@ FPGA = Device.FPGA
 
 
 def every_circuit(folder: Path) -> Path:
-    """A project with each circuit, a residual, columns of wider values, and the CPU in between."""
-    net = Network([((2, 9, 11, 20), INT8)])
+    """
+    A project with each circuit, a residual, zero points, columns of wider values, and the CPU in
+    between.
+    """
+    net = Network([((2, 9, 11, 20), UniformType(0.5, -128))])
     (x,) = net.inputs
 
-    def convolve(x: SSAValue, size: int, residual: SSAValue | None = None) -> SSAValue:
+    def convolve(x: SSAValue, size: int, point: int, residual: SSAValue | None = None) -> SSAValue:
         weights = net.constant(random_array((20, size, size, 20), INT8, size), INT8)
         bias = net.constant(np.arange(-10, 10, dtype=np.int32) * 99, INT32)
         op = graph.Conv2dOp(
-            x, weights, bias, residual, result_element=INT8, padding=(size // 2,) * 4,
-            requant=RequantAttr(10), residual_shift=None if residual is None else 4,
+            x, weights, bias, residual, result_element=UniformType(0.5, point),
+            padding=(size // 2,) * 4, requant=RequantAttr(10, zero_point=point),
+            residual_shift=None if residual is None else 4,
         )  # fmt: skip
         return net.add(op, FPGA)
 
-    requant = RequantAttr(0, multiplier=2)
-    a = convolve(convolve(x, 1, x), 5)
-    b = net.add(graph.RequantizeOp(a, INT8, RequantAttr(1)))
-    c = convolve(b, 3, a)
+    to_even = RequantAttr(2, rounding=Rounding.HALF_EVEN, zero_point=-60)
+    a = convolve(convolve(x, 1, 127, x), 5, 0)
+    b = net.add(graph.RequantizeOp(a, UniformType(0.5, 33), RequantAttr(1)))
+    c = convolve(b, 3, 33, a)
+    sums = UniformType(0.5, -60)
     d = net.add(
-        graph.BinaryOp(Binary.ADD, b, c, result_element=INT8, shifts=(0, 3), requant=requant), FPGA
+        graph.BinaryOp(Binary.ADD, b, c, result_element=sums, shifts=(0, 3), requant=to_even), FPGA
     )
-    e = net.add(graph.Pool2dOp(Pool.MAX, d, (3, 3), result_element=INT8, strides=(2, 2)), FPGA)
+    e = net.add(graph.Pool2dOp(Pool.MAX, d, (3, 3), result_element=sums, strides=(2, 2)), FPGA)
     mean = RequantAttr(20, multiplier=(1 << 20) // 20)
     f = net.add(graph.Pool2dOp(Pool.AVERAGE, e, (4, 5), result_element=INT8, requant=mean), FPGA)
     flat = net.add(graph.ReshapeOp(f, (2, 20)))

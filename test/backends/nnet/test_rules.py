@@ -17,6 +17,9 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 INT8 = UniformType(0.5)
 DOCUMENT = Path(__file__).parents[3] / "docs" / "nnet-format.md"
 SHIFT = RequantAttr(4)
+MEAN = RequantAttr(20, multiplier=1 << 18)
+SHIFTED = UniformType(0.5, -128)
+TO_EVEN = RequantAttr(20, multiplier=1 << 18, rounding=Rounding.HALF_EVEN, zero_point=-3)
 
 
 def owner(value: SSAValue) -> Operation:
@@ -26,20 +29,22 @@ def owner(value: SSAValue) -> Operation:
 
 def convolution(
     *, element: UniformType = INT8, requant: RequantAttr = SHIFT, groups: int = 1,
-    channels: int = 4, width: int = 8,
+    channels: int = 4, width: int = 8, weight_type: UniformType = INT8,
 ) -> Operation:  # fmt: skip
     net = Network([((1, 8, width, channels), element)])
     shape = (4, 3, 3, channels // groups)
-    weights = net.constant(random_array(shape, INT8), INT8)
+    weights = net.constant(random_array(shape, weight_type), weight_type)
     op = graph.Conv2dOp(net.inputs[0], weights, result_element=INT8, requant=requant, groups=groups)
     return owner(net.add(op))
 
 
-def pool(kind: Pool, element: UniformType = INT8, padding: int = 0) -> Operation:
+def pool(
+    kind: Pool, element: UniformType = INT8, padding: int = 0, requant: RequantAttr = MEAN
+) -> Operation:
     net = Network([((1, 8, 8, 4), element)])
     op = graph.Pool2dOp(
         kind, net.inputs[0], (2, 2), result_element=element, padding=(padding,) * 4,
-        requant=None if kind is Pool.MAX else RequantAttr(20, multiplier=1 << 18),
+        requant=None if kind is Pool.MAX else requant,
     )  # fmt: skip
     return owner(net.add(op))
 
@@ -73,6 +78,10 @@ def float_add() -> Operation:
         pool(Pool.MAX, padding=1),
         pool(Pool.AVERAGE),
         binary(Binary.ADD),
+        convolution(element=SHIFTED, requant=RequantAttr(4, zero_point=127)),
+        pool(Pool.MAX, SHIFTED, padding=1),
+        pool(Pool.AVERAGE, SHIFTED, requant=TO_EVEN),
+        binary(Binary.ADD, requant=RequantAttr(4, rounding=Rounding.HALF_EVEN, zero_point=-128)),
     ],
 )
 def test_what_the_circuits_take(op: Operation):
@@ -85,10 +94,10 @@ def test_what_the_circuits_take(op: Operation):
         (softmax(), "no circuit for graph.softmax"),
         (float_add(), "computes on int8, got float"),
         (convolution(element=UniformType(0.5, storage=i16)), "computes on int8 with one scale"),
-        (convolution(element=UniformType(0.5, 3)), "takes no zero point, got 3"),
-        (convolution(requant=RequantAttr(4, rounding=Rounding.HALF_EVEN)), "rounds half up"),
+        (convolution(weight_type=UniformType(0.5, 3)), "weights without zero point, got 3"),
+        (convolution(requant=RequantAttr(4, rounding=Rounding.FLOOR)), "half up or to even, got f"),
         (convolution(requant=RequantAttr(48)), "shifts by at most 47, got 48"),
-        (convolution(requant=RequantAttr(4, zero_point=1)), "adds no zero point"),
+        (convolution(requant=RequantAttr(4, zero_point=128)), "a zero point of int8, got 128"),
         (convolution(requant=RequantAttr(9, multiplier=3)), "by a shift, got the multiplier 3"),
         (convolution(requant=RequantAttr(0, multiplier=512)), "left by at most 8, got 9"),
         (convolution(groups=2), "no grouped convolution, got 2 groups"),

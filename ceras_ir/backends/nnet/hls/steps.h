@@ -19,7 +19,6 @@ struct Step {
   int64_t other;  // the residual, or the second operand of a sum; -1 without one
   int64_t result;
   int64_t products;  // of each output of a linear layer
-  bool has_bias;
 };
 
 extern const int STEP_COUNT;
@@ -29,5 +28,7 @@ extern const char* const STEP_NAMES[];
 
 }  // namespace ceras
 
-// Run one step. `weights` is in the order of the array (fpga_pack_weights), both are this step's own.
-extern "C" void ceras_fpga(int step, int8_t* memory, const int8_t* weights, const int32_t* bias);
+// Run one step. Of a linear layer, `weights` is in the order of the array (fpga_pack_weights), and
+// `constants` is what its channels add to their sums (fpga_channel_constants).
+extern "C" void ceras_fpga(int step, int8_t* memory, const int8_t* weights,
+                           const int32_t* constants);

@@ -40,10 +40,10 @@ bool read_values(std::FILE* file, size_t count, std::vector<Value>& values) {
   return std::fread(values.data(), sizeof(Value), count, file) == count;
 }
 
-// The constants of one step.
+// The constants of one step, as the circuit takes them.
 struct Constants {
   std::vector<int8_t> weights;
-  std::vector<int32_t> bias;
+  std::vector<int32_t> channels;
 };
 
 bool read_constants(const std::string& folder, std::vector<Constants>& all) {
@@ -56,12 +56,15 @@ bool read_constants(const std::string& folder, std::vector<Constants>& all) {
     if (step.circuit != ceras::Circuit::Linear) continue;
     const int64_t outputs = step.linear.outputs;
     std::vector<int8_t> plain;
-    if (!read_values(weights.get(), static_cast<size_t>(outputs * step.products), plain))
+    std::vector<int32_t> bias;
+    if (!read_values(weights.get(), static_cast<size_t>(outputs * step.products), plain) ||
+        !read_values(biases.get(), static_cast<size_t>(outputs), bias))
       return false;
     own.weights.assign(static_cast<size_t>(ceras::fpga_weight_bytes(outputs, step.products)), 0);
     ceras::fpga_pack_weights(plain.data(), outputs, step.products, own.weights.data());
-    if (step.has_bias && !read_values(biases.get(), static_cast<size_t>(outputs), own.bias))
-      return false;
+    own.channels.assign(bias.size(), 0);
+    ceras::fpga_channel_constants(plain.data(), outputs, step.products, bias.data(),
+                                  step.linear.input_zero, own.channels.data());
   }
   return std::fgetc(weights.get()) == EOF && std::fgetc(biases.get()) == EOF;
 }
@@ -99,7 +102,7 @@ int main(int argc, char** argv) {
     if (static_cast<int>(record.step) != done || done >= ceras::STEP_COUNT)
       return fail("golden.bin has its steps out of order");
     const Constants& own = constants[record.step];
-    ceras_fpga(done, memory.data(), own.weights.data(), own.bias.data());
+    ceras_fpga(done, memory.data(), own.weights.data(), own.channels.data());
     for (size_t i = 0; i < bytes.size(); ++i)
       if (at[place(i)] != bytes[i])
         return fail("step " + std::to_string(done) + " '" + ceras::STEP_NAMES[done] +

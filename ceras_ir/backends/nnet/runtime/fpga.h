@@ -23,10 +23,13 @@ constexpr int FPGA_MAX_LEFT_SHIFT = 8;
 constexpr int FPGA_MAX_TAPS = 65536;    // of a pooling window
 constexpr int FPGA_MAX_EXTENT = 32768;  // of each dimension of a feature map
 
-// clamp(acc << left) or clamp(acc >> right), rounding half up; one of the two is zero.
+// clamp((acc << left) + zero_point) or clamp((acc >> right) + zero_point), of whose shifts one is
+// zero; rounding half up, or `to_even`.
 struct FpgaRescale {
   int left;
   int right;
+  bool to_even;
+  int zero_point;
   int low;
   int high;
 };
@@ -48,6 +51,8 @@ struct FpgaLinear {
   int64_t pixels;  // of one image
   bool product;
   int outputs;
+  int input_zero;  // what surrounds the input
+  int residual_zero;
   int residual_shift;
   FpgaRescale rescale;
   // Bytes from one pixel to the next: more than its channels where other values lie between.
@@ -59,9 +64,12 @@ struct FpgaLinear {
 struct FpgaPool {
   FpgaWindow window;
   int images;
-  bool average;
-  int multiplier;  // fixed-point reciprocal of the average
+  bool average;  // what follows up to `high` is of averages
+  int input_zero;
+  int multiplier;  // fixed-point reciprocal
   int shift;
+  bool to_even;
+  int zero_point;
   int low;
   int high;
   int64_t input_pitch;
@@ -70,6 +78,8 @@ struct FpgaPool {
 
 // Of numbers without gaps there is one row.
 struct FpgaAdd {
+  int lhs_zero;
+  int rhs_zero;
   int lhs_shift;
   int rhs_shift;
   FpgaRescale rescale;
@@ -104,35 +114,54 @@ inline void fpga_pack_weights(const int8_t* weights, int64_t outputs, int64_t pr
   }
 }
 
-// `weights` in the order of the array. `bias` and `residual` may be null; `residual` and `result`
-// may be the same bytes.
+// What the circuit adds to the sum of each output channel: the bias, or 0 where that is null, less
+// the input's zero point in all products, padding's too. It has 32 bits where sums of numbers less
+// their zero points have, and so have they all on the way: a zero point, and a number, is never
+// further from zero than the farther end of the range is from the zero point.
+inline void fpga_channel_constants(const int8_t* weights, int64_t outputs, int64_t products,
+                                   const int32_t* bias, int input_zero, int32_t* constants) {
+  for (int64_t o = 0; o < outputs; ++o) {
+    int64_t sum = 0;
+    for (int64_t k = 0; input_zero != 0 && k < products; ++k) sum += weights[o * products + k];
+    constants[o] = static_cast<int32_t>((bias != nullptr ? bias[o] : 0) - input_zero * sum);
+  }
+}
+
+// `weights` in the order of the array, `constants` of each output channel. `residual` may be null;
+// it and `result` may be the same bytes.
 void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
-                         const int32_t* bias, const int8_t* residual, int8_t* result,
+                         const int32_t* constants, const int8_t* residual, int8_t* result,
                          FpgaBuffers& buffers);
 void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* result);
 // `result` may be the bytes of `lhs` or `rhs`.
 void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result);
 
-// The registers of a rescaling by 2^-shift; a negative shift is to the left.
-inline FpgaRescale fpga_rescale(int shift, int low, int high) {
-  return {shift < 0 ? -shift : 0, shift > 0 ? shift : 0, low, high};
-}
-
 // `count` sums of 32 bits, rescaled in 32 bits and clamped.
-inline void fpga_rescale_all(int32_t* acc, int count, const FpgaRescale& r) {
+inline void fpga_rescale_all(int32_t* acc, int count, const FpgaRescale& registers) {
+  // Of its own: sums that are written might be the registers'.
+  const FpgaRescale r = registers;
   if (r.right > 0) {
     // floor((acc + half) / 2^right) without that sum, which might need 33 bits.
     const int floor = r.right < 31 ? r.right : 31, last = r.right < 32 ? r.right - 1 : 31;
-    for (int i = 0; i < count; ++i)
-      acc[i] = (acc[i] >> floor) + ((acc[i] >> last) & 1);
+    if (r.to_even) {
+      // A half goes up from odd numbers only.
+      const int32_t below = static_cast<int32_t>((uint32_t{1} << last) - 1);
+      for (int i = 0; i < count; ++i)
+        acc[i] = (acc[i] >> floor) +
+                 ((acc[i] >> last) & ((acc[i] & below) != 0 ? 1 : acc[i] >> floor) & 1);
+    } else {
+      for (int i = 0; i < count; ++i) acc[i] = (acc[i] >> floor) + ((acc[i] >> last) & 1);
+    }
   } else {
     // What is beyond 15 bits ends at the clamp whatever the shift.
     constexpr int32_t WIDE = 1 << 15;
     for (int i = 0; i < count; ++i)
       acc[i] = (acc[i] < -WIDE ? -WIDE : acc[i] > WIDE ? WIDE : acc[i]) * (1 << r.left);
   }
-  for (int i = 0; i < count; ++i)
-    acc[i] = acc[i] < r.low ? r.low : acc[i] > r.high ? r.high : acc[i];
+  for (int i = 0; i < count; ++i) {
+    const int32_t moved = acc[i] + r.zero_point;
+    acc[i] = moved < r.low ? r.low : moved > r.high ? r.high : moved;
+  }
 }
 
 }  // namespace ceras

@@ -6,7 +6,11 @@ namespace {
 
 int8_t averaged(int32_t sum, const FpgaPool& p) {
   const int64_t half = p.shift > 0 ? int64_t{1} << (p.shift - 1) : 0;
-  const int64_t mean = (int64_t{sum} * p.multiplier + half) >> p.shift;
+  const int64_t product = int64_t{sum} * p.multiplier;
+  int64_t mean = (product + half) >> p.shift;
+  // A half that went up to an odd number.
+  if (p.to_even && (product & (2 * half - 1)) == half) mean -= mean & 1;
+  mean += p.zero_point;
   return static_cast<int8_t>(mean < p.low ? p.low : mean > p.high ? p.high : mean);
 }
 
@@ -33,7 +37,7 @@ void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* resul
                   first;
               for (int lane = 0; lane < lanes; ++lane) {
                 const int32_t v = from[lane];
-                acc[lane] = layer.average ? acc[lane] + v : v > acc[lane] ? v : acc[lane];
+                acc[lane] = layer.average ? acc[lane] + v - layer.input_zero : v > acc[lane] ? v : acc[lane];
               }
             }
           int8_t* to = result + pixel * layer.result_pitch + first;
@@ -44,8 +48,9 @@ void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* resul
 }
 
 void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result) {
-  // Shifts are at most 22, so that a sum has 31 bits.
+  // Shifts are at most 22, so that a sum of numbers less zero points has 32 bits.
   const int32_t left = 1 << layer.lhs_shift, right = 1 << layer.rhs_shift;
+  const int32_t zero = layer.lhs_zero * left + layer.rhs_zero * right;
   for (int64_t row = 0; row < layer.rows; ++row) {
     const int8_t* a = lhs + row * layer.lhs_pitch;
     const int8_t* b = rhs + row * layer.rhs_pitch;
@@ -54,7 +59,7 @@ void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs
       const int64_t rest = layer.length - at;
       const int count = rest < FPGA_BURST ? static_cast<int>(rest) : FPGA_BURST;
       int32_t acc[FPGA_BURST];
-      for (int i = 0; i < count; ++i) acc[i] = a[at + i] * left + b[at + i] * right;
+      for (int i = 0; i < count; ++i) acc[i] = a[at + i] * left + b[at + i] * right - zero;
       fpga_rescale_all(acc, count, layer.rescale);
       for (int i = 0; i < count; ++i) to[at + i] = static_cast<int8_t>(acc[i]);
     }

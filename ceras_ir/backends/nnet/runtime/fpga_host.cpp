@@ -23,9 +23,16 @@ const int8_t* bytes_at(const Tensor& tensor) {
 int8_t* result_of(const Layer& layer) { return reinterpret_cast<int8_t*>(layer.output().target); }
 
 FpgaRescale rescale_of(const Requant& r) {
-  return fpga_rescale(r.shift - log2_of(r.multiplier), static_cast<int>(r.low),
-                      static_cast<int>(r.high));
+  const int shift = r.shift - log2_of(r.multiplier);
+  return {std::max(-shift, 0),
+          std::max(shift, 0),
+          r.rounding == Rounding::HalfEven,
+          static_cast<int>(r.zero_point),
+          static_cast<int>(r.low),
+          static_cast<int>(r.high)};
 }
+
+int zero_of(const Tensor& tensor) { return static_cast<int>(tensor.zero_point); }
 
 int64_t products_of(const Layer& layer) {
   return layer.weights().elements / layer.weights().dims[0];
@@ -65,6 +72,8 @@ bool is_product(const Layer& layer) {
 FpgaLinear registers_of(const Layer& layer) {
   FpgaLinear r{};
   r.outputs = static_cast<int>(layer.weights().dims[0]);
+  r.input_zero = zero_of(layer.input());
+  r.residual_zero = layer.residual != nullptr ? zero_of(*layer.residual) : 0;
   r.residual_shift = layer.residual_shift;
   r.rescale = rescale_of(layer.requant);
   r.product = is_product(layer);
@@ -86,12 +95,10 @@ FpgaLinear registers_of(const Layer& layer) {
 const char* check_numbers(const Layer& layer) {
   for (const Tensor* operand : layer.operands) {
     if (operand == layer.bias) continue;
-    if (operand->storage != Storage::I8 || operand->zero_point != 0)
-      return "the FPGA takes int8 without zero point";
+    if (operand->storage != Storage::I8) return "the FPGA takes int8";
   }
   const Tensor& out = layer.output();
-  if (out.storage != Storage::I8 || out.zero_point != 0)
-    return "the FPGA gives int8 without zero point";
+  if (out.storage != Storage::I8) return "the FPGA gives int8";
   for (const Tensor* tensor : {&layer.input(), &out})
     if (std::any_of(tensor->dims, tensor->dims + MAX_RANK,
                     [](int64_t extent) { return extent > FPGA_MAX_EXTENT; }))
@@ -100,8 +107,11 @@ const char* check_numbers(const Layer& layer) {
     return "the FPGA shifts the operands of a sum";
   if (!layer.has_requant) return nullptr;
   const Requant& r = layer.requant;
-  if (r.zero_point != 0 || r.rounding != Rounding::HalfUp || r.shift > FPGA_MAX_SHIFT)
-    return "the FPGA rounds half up in a shift of at most 47";
+  if ((r.rounding != Rounding::HalfUp && r.rounding != Rounding::HalfEven) ||
+      r.shift > FPGA_MAX_SHIFT)
+    return "the FPGA rounds half up or to even in a shift of at most 47";
+  if (r.zero_point < low_of(Storage::I8) || r.zero_point > high_of(Storage::I8))
+    return "the FPGA adds a zero point of int8";
   const bool average = layer.opcode == Opcode::Pool2d;
   if (!average &&
       (!is_power_of_two(r.multiplier) || r.multiplier > int64_t{1} << FPGA_MAX_LEFT_SHIFT))
@@ -119,6 +129,7 @@ const char* check_fpga_layer(const Layer& layer) {
     case Opcode::Matmul:
       if (layer.groups != 1) return "the FPGA has no grouped convolution";
       if (!layer.weights().constant()) return "the FPGA takes constant weights";
+      if (layer.weights().zero_point != 0) return "the FPGA takes weights without zero point";
       if (layer.weights().dims[0] > FPGA_MAX_EXTENT || products_of(layer) > FPGA_MAX_PATCH)
         return "its weights exceed the FPGA's counters";
       if (!is_product(layer) && ((w.kernel[0] - 1) * w.dilations[0] + 1) * layer.input().dims[2] *
@@ -152,10 +163,16 @@ void fpga_pack(const Layer& layer, int8_t* packed) {
   fpga_pack_weights(bytes_at(layer.weights()), layer.weights().dims[0], products_of(layer), packed);
 }
 
+void fpga_fold(const Layer& layer, int32_t* constants) {
+  fpga_channel_constants(
+      bytes_at(layer.weights()), layer.weights().dims[0], products_of(layer),
+      layer.bias != nullptr ? reinterpret_cast<const int32_t*>(layer.bias->data) : nullptr,
+      zero_of(layer.input()), constants);
+}
+
 void fpga_linear(const Layer& layer, Scratch& scratch) {
   fpga_linear_circuit(
-      registers_of(layer), bytes_at(layer.input()), layer.packed,
-      layer.bias != nullptr ? reinterpret_cast<const int32_t*>(layer.bias->data) : nullptr,
+      registers_of(layer), bytes_at(layer.input()), layer.packed, layer.constants,
       layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
       *scratch.fpga);
 }
@@ -165,8 +182,11 @@ void fpga_pool2d(const Layer& layer, Scratch&) {
   const FpgaPool registers{window_of(layer),
                            static_cast<int>(layer.input().dims[0]),
                            layer.attributes[0] == POOL_AVERAGE,
+                           zero_of(layer.input()),
                            static_cast<int>(r.multiplier),
                            r.shift,
+                           r.rounding == Rounding::HalfEven,
+                           static_cast<int>(r.zero_point),
                            static_cast<int>(r.low),
                            static_cast<int>(r.high),
                            layer.input().pitch,
@@ -178,7 +198,9 @@ void fpga_add(const Layer& layer, Scratch&) {
   const Tensor &lhs = *layer.operands[0], &rhs = *layer.operands[1], &out = layer.output();
   const bool gaps = lhs.has_gaps() || rhs.has_gaps() || out.has_gaps();
   const int64_t length = gaps ? out.row : out.elements;
-  const FpgaAdd registers{static_cast<int>(layer.attributes[1]),
+  const FpgaAdd registers{zero_of(lhs),
+                          zero_of(rhs),
+                          static_cast<int>(layer.attributes[1]),
                           static_cast<int>(layer.attributes[2]),
                           rescale_of(layer.requant),
                           out.elements / length,

@@ -45,18 +45,19 @@ void load_lines(Lines& lines, const FpgaWindow& w, const int8_t* image, int64_t 
   if (until > lines.next) lines.next = until;
 }
 
-// Numbers [start, start + count) of a row on chip, zeros outside it.
-void copy_part(const int8_t* row, int length, int start, int count, Number* to) {
-  const int zeros = start < 0 ? at_most(-start, count) : 0;
+// Numbers [start, start + count) of a row on chip, `outside` beyond its ends.
+void copy_part(const int8_t* row, int length, int start, int count, Number outside, Number* to) {
+  const int before = start < 0 ? at_most(-start, count) : 0;
   const int end = length - start < count ? length - start : count;
-  for (int i = 0; i < zeros; ++i) to[i] = number(0);
-  for (int i = zeros; i < end; ++i) to[i] = number(row[start + i]);
-  for (int i = end > zeros ? end : zeros; i < count; ++i) to[i] = number(0);
+  for (int i = 0; i < before; ++i) to[i] = outside;
+  for (int i = before; i < end; ++i) to[i] = number(row[start + i]);
+  for (int i = end > before ? end : before; i < count; ++i) to[i] = outside;
 }
 
-// Products [first, first + count) of the window of one output pixel.
+// Products [first, first + count) of the window of one output pixel, `outside` where it leaves
+// the input.
 void load_patch(const FpgaWindow& w, const Lines& lines, const int8_t* buffer, int row, int column,
-                int first, int count, Number* patch) {
+                int first, int count, Number outside, Number* patch) {
   // Taps side by side lie side by side in memory too.
   const bool dense = w.dilation_x == 1;
   const int run = dense ? w.kernel_width * w.channels : w.channels;
@@ -67,10 +68,10 @@ void load_patch(const FpgaWindow& w, const Lines& lines, const int8_t* buffer, i
     const int y = top + (dense ? tap : tap / w.kernel_width) * w.dilation_y;
     const int x = left + (dense ? 0 : tap % w.kernel_width * w.dilation_x);
     if (y < 0 || y >= w.height)
-      for (int i = 0; i < part; ++i) patch[done + i] = number(0);
+      for (int i = 0; i < part; ++i) patch[done + i] = outside;
     else
       copy_part(buffer + y % lines.slots * lines.row_bytes, lines.row_bytes,
-                x * w.channels + inside, part, patch + done);
+                x * w.channels + inside, part, outside, patch + done);
     done += part;
   }
 }
@@ -83,14 +84,14 @@ void load_weights(const int8_t* weights, int groups, Weight* tile) {
   }
 }
 
-// Bias, residual and rescaling of up to 16 output channels of all pixels of a block.
-void finish(const FpgaLinear& layer, int pixels, int outputs, const int32_t* bias,
+// Constants, residual and rescaling of up to 16 output channels of all pixels of a block.
+void finish(const FpgaLinear& layer, int pixels, int outputs, const int32_t* constants,
             const int8_t* residual, int8_t* result, int32_t* sums) {
   // Of its own: bytes that are written through `result` might be the registers'.
   const int64_t from = layer.residual_pitch, to = layer.result_pitch;
+  const int32_t residual_constant = layer.residual_zero * (1 << layer.residual_shift);
   int32_t offsets[LANES] = {};
-  if (bias != nullptr)
-    for (int lane = 0; lane < outputs; ++lane) offsets[lane] = bias[lane];
+  for (int lane = 0; lane < outputs; ++lane) offsets[lane] = constants[lane] - residual_constant;
   for (int p = 0; p < pixels; ++p)
     for (int lane = 0; lane < LANES; ++lane) sums[p * LANES + lane] += offsets[lane];
   if (residual != nullptr)
@@ -110,6 +111,7 @@ void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& bl
   const FpgaWindow& w = layer.window;
   const int length = layer.product ? w.channels : w.kernel_height * w.kernel_width * w.channels;
   const int tiles = (channels + LANES - 1) / LANES, sums = block.pixels * LANES;
+  const Number outside = number(static_cast<int8_t>(layer.input_zero));
   for (int tile = 0; tile < tiles; ++tile)
     for (int i = 0; i < sums; ++i) b.sums[tile][i] = 0;
   for (int k = 0; k < length; k += FPGA_KBLOCK) {
@@ -118,10 +120,10 @@ void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& bl
     for (int p = 0; p < block.pixels; ++p) {
       Number* patch = b.input + p * FPGA_KBLOCK;
       if (layer.product)
-        copy_part(image + (block.first + p) * layer.input_pitch, length, k, count, patch);
+        copy_part(image + (block.first + p) * layer.input_pitch, length, k, count, outside, patch);
       else
         load_patch(w, lines, b.lines, block.row + p / block.columns,
-                   block.column + p % block.columns, k, count, patch);
+                   block.column + p % block.columns, k, count, outside, patch);
     }
     for (int tile = 0; tile < tiles; ++tile) {
       load_weights(weights + fpga_weight_bytes(first + tile * LANES, length) + k * LANES, groups,
@@ -133,7 +135,7 @@ void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& bl
 
 // One block for all output channels.
 void run_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
-               const int8_t* image, const int8_t* weights, const int32_t* bias,
+               const int8_t* image, const int8_t* weights, const int32_t* constants,
                const int8_t* residual, int8_t* result, FpgaBuffers& b) {
   for (int first = 0; first < layer.outputs; first += FPGA_NBLOCK) {
     const int channels = at_most(layer.outputs - first, FPGA_NBLOCK);
@@ -141,7 +143,7 @@ void run_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
     for (int o = 0; o < channels; o += LANES) {
       const int channel = first + o;
       finish(layer, block.pixels, at_most(channels - o, LANES),
-             bias != nullptr ? bias + channel : nullptr,
+             constants + channel,
              residual != nullptr ? residual + block.first * layer.residual_pitch + channel : nullptr,
              result + block.first * layer.result_pitch + channel, b.sums[o / LANES]);
     }
@@ -151,15 +153,15 @@ void run_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
 }  // namespace
 
 void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
-                         const int32_t* bias, const int8_t* residual, int8_t* result,
+                         const int32_t* constants, const int8_t* residual, int8_t* result,
                          FpgaBuffers& b) {
   const FpgaWindow& w = layer.window;
   if (layer.product) {
     for (int64_t pixel = 0; pixel < layer.pixels; pixel += FPGA_MBLOCK) {
       const int64_t left = layer.pixels - pixel;
       const int pixels = left < FPGA_MBLOCK ? static_cast<int>(left) : FPGA_MBLOCK;
-      run_block(layer, {1, 0, 0}, {0, 0, pixels, pixel, pixels}, input, weights, bias, residual,
-                result, b);
+      run_block(layer, {1, 0, 0}, {0, 0, pixels, pixel, pixels}, input, weights, constants,
+                residual, result, b);
     }
     return;
   }
@@ -181,8 +183,8 @@ void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int
         const int columns = at_most(w.columns - column, FPGA_MBLOCK);
         const int64_t first =
             (static_cast<int64_t>(image) * w.rows + row) * w.columns + column;
-        run_block(layer, lines, {row, column, columns, first, whole * columns}, at, weights, bias,
-                  residual, result, b);
+        run_block(layer, lines, {row, column, columns, first, whole * columns}, at, weights,
+                  constants, residual, result, b);
       }
     }
   }

@@ -136,6 +136,7 @@ struct Layer {
   int64_t factors[2] = {1, 1};  // of the operands of `binary`
   const uint8_t* table = nullptr;
   const int8_t* packed = nullptr;  // weights in the order of the FPGA's array
+  const int32_t* constants = nullptr;  // of each output channel on the FPGA
   std::vector<const uint8_t*> tables;  // of a lookup's channels: where index 0 is
   Run run = nullptr;
 
@@ -158,6 +159,7 @@ struct Model {
   std::unique_ptr<uint8_t, void (*)(void*)> arena{nullptr, nullptr};
   const uint8_t* base = nullptr;  // first byte of the arena, aligned
   std::unique_ptr<int8_t[]> packed;  // the weights of all layers on the FPGA
+  std::unique_ptr<int32_t[]> constants;
   Scratch scratch;
 };
 
@@ -180,8 +182,10 @@ Run operator_of(const Layer& layer);
 int64_t scratch_bytes(const Layer& layer);
 double work_of(const Layer& layer);
 
-// Weights of a checked layer on the FPGA, in the order of its array.
+// Weights of a checked layer on the FPGA, in the order of its array, and what it adds to the sums of
+// each output channel.
 int64_t fpga_packed_bytes(const Layer& layer);
 void fpga_pack(const Layer& layer, int8_t* packed);
+void fpga_fold(const Layer& layer, int32_t* constants);
 
 }  // namespace ceras
