@@ -1,9 +1,9 @@
 """
 How a function of one argument becomes integers, and which part of its argument matters.
 
-`graph.form` on a `graph.unary` says it: absent, a table of 256 entries on int8; "table16", a table
+`graph.form` on a `graph.unary` says it: "table", a table of 256 entries on int8; "table16", a table
 of `ENTRIES` on the argument in 16 bits; "shifts", `graph.shift_swish` on 16 bits; "float", the
-function itself on the argument in 16 bits.
+function itself on the argument in 16 bits. One without is a table on int8, unless a pass decides.
 """
 
 from enum import StrEnum
@@ -15,8 +15,12 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.analysis.precision import FINER, stays_float
+from ceras_ir.analysis.exponents import fitting_exponent
+from ceras_ir.analysis.precision import FINER, NARROW, stays_float, width
+from ceras_ir.analysis.quantizable import computes
+from ceras_ir.analysis.ranges import exponent, interval
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.swish import BENDS
 from ceras_ir.interpreters.float_functions import apply_function
 
 FORM = "graph.form"
@@ -31,6 +35,7 @@ REACH, STEP, FLAT = 64.0, 1 / 16, 2.0**-9
 class Form(StrEnum):
     """What a function of one argument is made of; a table on int8 if nothing else is said."""
 
+    TABLE = "table"
     TABLE16 = "table16"
     SHIFTS = "shifts"
     FLOAT = "float"
@@ -52,6 +57,19 @@ def is_table(op: Operation) -> bool:
     return isinstance(op, graph.UnaryOp) and op.function.clip_range is None and not stays_float(op)
 
 
+def reads_sum(op: graph.UnaryOp) -> bool:
+    """
+    Whether the argument is a sum of products that nothing else reads, so that it can be kept in
+    more than 8 bits.
+    """
+    producer = op.input.owner
+    return (
+        isinstance(producer, graph.LinearOperation)
+        and computes(producer)
+        and op.input.has_one_use()
+    )
+
+
 def has_sums(main: FuncOp) -> bool:
     """Whether some function other than a clip is of a sum of products, fused into it or not."""
     for op in main.body.block.ops:
@@ -71,13 +89,37 @@ def separates(op: Operation) -> bool:
 
 def finer_argument(op: Operation) -> int:
     """By how many bits the argument of a function is finer than it would be in int8."""
-    match form_of(op):
+    return finer_bits(form_of(op))
+
+
+def finer_bits(form: Form | None) -> int:
+    """By how many bits a form reads its argument finer than int8 would have it."""
+    match form:
         case Form.TABLE16:
             return (ENTRIES // 256).bit_length() - 1
         case Form.SHIFTS | Form.FLOAT:
             return FINER
-        case None:
+        case Form.TABLE | None:
             return 0
+
+
+def argument_exponent(op: graph.UnaryOp, form: Form) -> int | None:
+    """
+    The exponent at which `form` reads the argument of a function: that of int8 as it was chosen,
+    or one that makes the most of the bits there are for what was seen.
+    """
+    seen = interval(op.input)
+    if form is Form.TABLE and width(op.input) == NARROW:
+        return exponent(op.input)
+    return None if seen is None else fitting_exponent(max(-seen[0], seen[1])) - finer_bits(form)
+
+
+def shift_bends(op: graph.UnaryOp, source: int) -> list[int]:
+    """Bends in steps of the argument; one out of reach may as well be at the greatest number."""
+    exponents = op.channel_exponents or ((0,), (0,))
+    assert exponents[0] == exponents[1], "shifts keep factors as they are"
+    most = graph.ShiftSwishOp.MAX_BEND
+    return [min(round(b * 2.0 ** -(source + e)), most) for e in exponents[0] for b in BENDS]
 
 
 @cache

@@ -8,7 +8,7 @@ the rounding of the value; what float saves is the rounding of weights, because 
 reads integers again. Noises of several layers are taken to add, which independent ones do.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,8 @@ WORK = 20_000_000_000
 
 Array = NDArray[np.generic]
 Sample = Mapping[str, Array]
+Change = Callable[[SSAValue, Array, Mapping[SSAValue, Array]], Array]
+"""What becomes of a value, given those before it."""
 
 
 @dataclass
@@ -132,13 +134,16 @@ class SensitivityMeter:
             layer.noise /= max(count, 1)
         return count
 
-    def forward(self, sample: Sample) -> dict[SSAValue, Array]:
-        """Every value of the network on a sample."""
+    def forward(self, sample: Sample, change: Change | None = None) -> dict[SSAValue, Array]:
+        """Every value of the network on a sample, each what `change` makes of it."""
         known: dict[SSAValue, Array] = {}
         for name, argument in zip(input_names(self.main), self.main.body.block.args, strict=True):
             known[argument] = np.asarray(sample[name])
+            if change is not None:
+                known[argument] = change(argument, known[argument], known)
         for op in self.ops:
-            known.update(self._run(op, [known[v] for v in op.operands]))
+            for value, array in self._run(op, [known[v] for v in op.operands]).items():
+                known[value] = array if change is None else change(value, array, known)
         return known
 
     def _run(self, op: Operation, operands: Sequence[Array]) -> dict[SSAValue, Array]:

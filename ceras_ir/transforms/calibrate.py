@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.observer_names import ObserverName
+from ceras_ir.transforms.choose_forms import ChooseFormsPass
 from ceras_ir.transforms.equalize_channels import EqualizeChannelsPass
 from ceras_ir.transforms.fit_functions import FitFunctionsPass
 from ceras_ir.transforms.keep_heads_apart import KeepHeadsApartPass
@@ -43,6 +44,7 @@ class CalibratePass(PipelinePass):
             SetSiluPass(self.silu, self.calibration),
             EqualizeChannelsPass(self.calibration, self.samples, when_chosen=True),
             ObserveRangesPass(self.calibration, self.samples, self.seed, self.observer),
+            ChooseFormsPass(self.calibration, when_chosen=True),
             FitFunctionsPass(),
             KeepHeadsApartPass(),
         )

@@ -25,7 +25,7 @@ from ceras_ir.transforms.recipes import (
     UNTRIED,
     set_recipe,
 )
-from ceras_ir.transforms.set_silu import SILU, Silu
+from ceras_ir.transforms.set_silu import LAYERS, SILU, Silu
 
 if TYPE_CHECKING:
     from ceras_ir.analysis.output_noise import Array, Outputs
@@ -37,7 +37,7 @@ TRIAL = 4_000_000_000
 """About how many multiplications a trial's calibration may take in one pass over its samples."""
 
 WORTHWHILE = 1.0
-"""Decibels that are no chance: tables on 16 bits are worth their memory where they gain them."""
+"""Decibels that are no chance."""
 
 GOOD, EXCELLENT = 20.0, 30.0
 """Decibels from which nothing is tried that costs time; nothing that accelerators cannot take."""
@@ -60,8 +60,7 @@ class ChooseRecipePass(ModulePass):
     gave, is said on stderr.
 
     Where `silu` is auto and the network has functions that need tables, recipes are tried with
-    tables on 16 bits; `graph.silu = "table16"` is written where that gains a decibel over int8,
-    or where there are less than 20.
+    tables on 16 bits; `graph.silu = "layers"` has `choose-forms` find those that need them.
     Recipes that correct biases are not tried on such networks: means are those of the many
     positions where nothing is; detectors lose what is at the few others, which no decibels show.
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
@@ -98,7 +97,7 @@ class ChooseRecipePass(ModulePass):
         free = self.silu == "auto" and curved
         if multiplications(main) > LARGE:
             untried = Candidate(UNTRIED, "table" if free else self.silu)
-            _choose(main, untried)
+            _choose(main, untried, free=free)
             print(
                 f"{self.name}: note: recipe {_name(untried, free)}, untried because of the "
                 "network's size",
@@ -109,11 +108,7 @@ class ChooseRecipePass(ModulePass):
         plain = Candidate(TRIED[0], "table" if free else self.silu)
         ratios: dict[Candidate, float] = {plain: trials.ratio(plain)}
         best = self._best(trials, ratios, "table16" if free else self.silu, curved)
-        if free and best != plain and ratios[best] >= GOOD:
-            narrow = best._replace(silu="table")
-            ratios[narrow] = trials.ratio(narrow)
-            best = narrow if ratios[narrow] + WORTHWHILE > ratios[best] else best
-        _choose(main, best)
+        _choose(main, best, free=free)
         if self.mixed and ratios[best] < GOOD:
             main.attributes[MIXED] = UnitAttr()
         text = ", ".join(f"{_name(key, free)} {ratio:.1f} dB" for key, ratio in ratios.items())
@@ -202,12 +197,12 @@ def _without_last_softmax(op: ModuleOp) -> ModuleOp:
     return network
 
 
-def _choose(main: FuncOp, candidate: Candidate) -> None:
+def _choose(main: FuncOp, candidate: Candidate, *, free: bool) -> None:
     recipe, silu = candidate
     set_recipe(main, recipe)
     main.attributes.pop(SILU, None)
     if silu == "table16":
-        main.attributes[SILU] = StringAttr(silu)
+        main.attributes[SILU] = StringAttr(LAYERS if free else silu)
 
 
 def _name(candidate: Candidate, free: bool) -> str:

@@ -9,15 +9,16 @@ from xdsl.passes import ModulePass
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.precision import WIDE, set_width
 from ceras_ir.analysis.quantizable import is_quantized
-from ceras_ir.analysis.ranges import interval, set_exponent
+from ceras_ir.analysis.ranges import set_exponent
 from ceras_ir.dialects import graph
 
 
 @dataclass(frozen=True)
 class FitFunctionsPass(ModulePass):
     """
-    Give the argument of every function that has a `graph.form` 16 bits, and an exponent that
-    makes the most of them: "table16" has 1024 entries, "shifts" uses one bit less than there is.
+    Give the argument of every function whose `graph.form` reads more than int8 16 bits, and an
+    exponent that makes the most of them: "table16" has 1024 entries, "shifts" uses one bit less
+    than there is.
     Needs `graph.range`; changes no value.
     """
 
@@ -27,13 +28,12 @@ class FitFunctionsPass(ModulePass):
         main = main_function(op)
         if is_quantized(main):
             return
-        from ceras_ir.analysis.exponents import fitting_exponent
-        from ceras_ir.analysis.function_forms import finer_argument
+        from ceras_ir.analysis.function_forms import argument_exponent, finer_bits, form_of
 
         for unary in main.body.block.ops:
-            if not isinstance(unary, graph.UnaryOp) or not (finer := finer_argument(unary)):
+            if not isinstance(unary, graph.UnaryOp) or (form := form_of(unary)) is None:
                 continue
-            seen = interval(unary.input)
-            if seen is not None:
+            exponent = argument_exponent(unary, form)
+            if finer_bits(form) and exponent is not None:
                 set_width(unary.input, WIDE)
-                set_exponent(unary.input, fitting_exponent(max(-seen[0], seen[1])) - finer)
+                set_exponent(unary.input, exponent)

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.function_forms import ENTRIES, Form, form_of
+from ceras_ir.analysis.function_forms import ENTRIES, Form, form_of, shift_bends
 from ceras_ir.analysis.precision import FINER, NARROW, WIDE, limits
 from ceras_ir.analysis.quantized_constants import lookup_table, lookup_tables
 from ceras_ir.analysis.rescaling import rescaling, rescaling_to
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.dialects.graph.swish import BENDS
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.transforms.quantized_values import QuantizedValues
 
@@ -83,13 +82,8 @@ def _tables(op: graph.UnaryOp, input: SSAValue, element: UniformType) -> graph.L
 def _shifts(
     op: graph.UnaryOp, values: QuantizedValues, source: int, element: UniformType
 ) -> graph.ShiftSwishOp:
-    """Bends in steps of the argument; one out of reach may as well be at the greatest number."""
-    exponents = op.channel_exponents or ((0,), (0,))
-    assert exponents[0] == exponents[1], "shifts keep factors as they are"
-    most = graph.ShiftSwishOp.MAX_BEND
-    bends = [min(round(b * 2.0 ** -(source + e)), most) for e in exponents[0] for b in BENDS]
     requant = rescaling(source, values.exponent(op.result), limits(NARROW))
-    return graph.ShiftSwishOp(values.get(op.input), bends, element, requant)
+    return graph.ShiftSwishOp(values.get(op.input), shift_bends(op, source), element, requant)
 
 
 def _in_float(

@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -11,13 +11,16 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.precision import FLOAT, PRECISION
-from ceras_ir.analysis.quantizable import computes, is_quantized
+from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.dialects import graph
 
 Silu = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
 
 SILU = "graph.silu"
 """Attribute of the function: what `choose-recipe` chose, which `auto` obeys."""
+
+LAYERS = "layers"
+"""Its value where each function is to have the form that `choose-forms` finds for it."""
 
 MEASURED = 8
 """Samples on which HardSwish is compared with SiLU, at most."""
@@ -28,6 +31,7 @@ class SetSiluPass(ModulePass):
     """
     Choose how SiLU (`swish`) is computed in a network that will be quantized. Runs after
     `split-activation`; what was chosen stands as `graph.form` or `graph.precision` on functions.
+    One that has a `graph.form` keeps it.
 
     table: 256 entries, indexed by the int8 argument. table16: 1024 entries, indexed by the sum of
     the convolution before it in 16 bits; other functions that need tables get these too.
@@ -35,7 +39,7 @@ class SetSiluPass(ModulePass):
     float: on float32, from the sum in 16 bits. hardswish: another function, of which a table is
     made; without retraining a network may lose its accuracy, so stderr says what it costs on the
     first samples of `calibration=FILE.npz`. auto: what `graph.silu` on the function says, which
-    `choose-recipe` writes, else table.
+    `choose-recipe` writes, else table; "layers" is table16 until `choose-forms` has measured it.
     """
 
     name = "set-silu"
@@ -47,7 +51,9 @@ class SetSiluPass(ModulePass):
         main = main_function(op)
         if is_quantized(main):
             return
-        silu = chosen_silu(main) if self.silu == "auto" else self.silu
+        silu: str = self.silu
+        if silu == "auto":
+            silu = "table16" if (chosen := chosen_silu(main)) == LAYERS else chosen
         if silu == "hardswish":
             _harden(op, self.calibration)
             return
@@ -56,20 +62,19 @@ class SetSiluPass(ModulePass):
                 _set(unary, silu)
 
 
-def chosen_silu(main: FuncOp) -> Silu:
-    """What was chosen for the network."""
+def chosen_silu(main: FuncOp) -> str:
+    """What was chosen for the network: one of `Silu`, or `LAYERS`."""
     known = main.attributes.get(SILU)
-    chosen = known.data if isinstance(known, StringAttr) else "table"
-    return next((silu for silu in get_args(Silu) if silu == chosen), "table")
+    return known.data if isinstance(known, StringAttr) else "table"
 
 
-def _set(op: graph.UnaryOp, silu: Silu) -> None:
-    from ceras_ir.analysis.function_forms import Form, is_table, set_form
+def _set(op: graph.UnaryOp, silu: str) -> None:
+    from ceras_ir.analysis.function_forms import Form, form_of, is_table, reads_sum, set_form
 
     is_swish = op.function.kind is graph.Function.SWISH
-    if not is_table(op):
+    if not is_table(op) or form_of(op) is not None:
         return
-    if not _reads_sum(op):
+    if not reads_sum(op):
         # There is no sum to keep in 16 bits; int8 it is, or float.
         if silu == "float" and is_swish:
             op.attributes[PRECISION] = StringAttr(FLOAT)
@@ -80,16 +85,6 @@ def _set(op: graph.UnaryOp, silu: Silu) -> None:
         set_form(op, Form.SHIFTS)
     elif silu == "float" and is_swish:
         set_form(op, Form.FLOAT)
-
-
-def _reads_sum(op: graph.UnaryOp) -> bool:
-    """Whether the argument is a sum of products that nothing else reads."""
-    producer = op.input.owner
-    return (
-        isinstance(producer, graph.LinearOperation)
-        and computes(producer)
-        and op.input.has_one_use()
-    )
 
 
 def _harden(module: ModuleOp, calibration: str | None) -> None:
