@@ -63,6 +63,7 @@ PASSES: tuple[str, ...] = (
     "keep-heads-apart",
     "make-signed",
     "observe-ranges",
+    "offer-forms",
     "place",
     "print-liveness",
     "prove-accumulators",

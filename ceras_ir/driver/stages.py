@@ -97,21 +97,6 @@ class BuildOptions:
             return self.calibrate is not None or self.target in INTEGER_TARGETS
         return self.quantize == "int8"
 
-    @property
-    def silu_of_target(self) -> "Silu":
-        """
-        An accelerator that takes 8 bits only would leave sums of 16 to the CPU; VTA computes SiLU
-        itself where its ALU takes less time than a table on the host with both transfers.
-        """
-        if self.silu != "auto" or self.target not in INTEGER_TARGETS:
-            return self.silu
-        if self.target == "vta" and self.board is not None:
-            from ceras_ir.backends.vta.board import load_board
-            from ceras_ir.backends.vta.placement import swish_pays
-
-            return "piecewise" if swish_pays(load_board(self.board)) else "table"
-        return "table"
-
     def resolved(self, module: ModuleOp) -> "BuildOptions":
         """What `auto` means for this network: int8 if it comes with Q/DQ."""
         if self.quantize != "auto" or self.is_quantized:
@@ -227,7 +212,7 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
     return QuantizePass(
         options.calibrate,
         recipe=options.recipe,
-        silu=options.silu_of_target,
+        silu=options.silu,
         one_shift=one_shift,
         zero_points=not one_shift,
         observer=options.observer,
@@ -237,6 +222,26 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
         int16=kept.int16,
         float=kept.in_float,
     )
+
+
+def offers(options: BuildOptions) -> tuple[ModulePass, ...]:
+    """
+    What says which forms of functions an accelerator leaves room for, where `silu` leaves it open:
+    shifts by their time, finer tables where measuring will choose among them.
+    """
+    if options.silu != "auto":
+        return ()
+    from ceras_ir.transforms.offer_forms import OfferFormsPass
+    from ceras_ir.transforms.recipes import AUTO
+
+    measured = options.calibrate is not None and options.recipe == AUTO
+    match options.target:
+        case "nnet" if measured:
+            return (OfferFormsPass("nnet", options.board),)
+        case "vta":
+            return (OfferFormsPass("vta", options.board),)
+        case _:
+            return ()
 
 
 def front_stages(options: BuildOptions) -> list[Stage]:
@@ -258,7 +263,7 @@ def front_stages(options: BuildOptions) -> list[Stage]:
         snap: tuple[ModulePass, ...] = ()
         if options.target in SHIFTING_TARGETS:
             snap = DropTieBreakersPass(), SnapScalesPass()
-        stages.append(Stage("quantized graph", (*snap, quantize_pass(options))))
+        stages.append(Stage("quantized graph", (*snap, *offers(options), quantize_pass(options))))
         if options.io == "int8":
             from ceras_ir.transforms.strip_border_quantization import StripBorderQuantizationPass
 

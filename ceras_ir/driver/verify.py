@@ -95,7 +95,7 @@ def _verify(argv: Sequence[str]) -> int:
             encoding=arguments.encoding,
         )
         narrow = _narrow_targets(module, carried, arguments.silu)
-        groups = _groups(arguments.targets, narrow, options)
+        groups = _groups(module, arguments.targets, narrow, options)
         good = True
         for i, (front_target, targets) in enumerate(groups.items()):
             network = module if i == len(groups) - 1 else module.clone()
@@ -125,17 +125,32 @@ def _narrow_targets(module: "ModuleOp", carries_quantization: bool, silu: str) -
     return INTEGER_TARGETS if silu == "auto" and has_tables else frozenset()
 
 
+def _offered(module: "ModuleOp", options: "BuildOptions") -> list[str]:
+    """Which forms of functions the target leaves open, function by function."""
+    from ceras_ir.analysis.function_forms import Form, form_of
+    from ceras_ir.dialects import graph
+    from ceras_ir.driver.context import load_context
+    from ceras_ir.driver.stages import offers
+    from ceras_ir.transforms.fuse import FusePass
+
+    network, ctx = module.clone(), load_context()
+    for step in (FusePass(), *offers(options)):
+        step.apply(ctx, network)
+    functions = [op for op in network.walk() if isinstance(op, graph.UnaryOp)]
+    return [form for op in functions if (form := form_of(op)) not in (None, Form.TABLE)]
+
+
 def _groups(
-    targets: Sequence[str], narrow: frozenset[str], options: "BuildOptions"
+    module: "ModuleOp", targets: Sequence[str], narrow: frozenset[str], options: "BuildOptions"
 ) -> dict[str, list[str]]:
     """The target whose quantized graph some targets share -> these."""
     groups: dict[str, list[str]] = {}
-    silu = {t: replace(options, target=t).silu_of_target for t in targets if t in narrow}
+    offered = {t: _offered(module, replace(options, target=t)) for t in targets if t in narrow}
     for target in targets:
         # Target arduino encodes weights, which orders the sums of floats.
         front = "arduino" if target == "arduino" else "c"
         if target in narrow:
-            alike = (other for other in reversed(targets) if silu.get(other) == silu[target])
+            alike = (other for other in reversed(targets) if offered.get(other) == offered[target])
             front = next(alike)
         groups.setdefault(front, []).append(target)
     return groups

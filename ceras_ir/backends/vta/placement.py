@@ -5,7 +5,7 @@ VTA's times are those of the schedules that will be chosen; the host's are its r
 file. A value that changes sides is packed or unpacked by the host.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -71,13 +71,15 @@ def swish_microseconds(vectors: int, size: int, board: VtaBoard) -> tuple[float,
     return cycles / board.clock, 4 * size / board.host_bytes_per_us
 
 
-def swish_pays(board: VtaBoard) -> bool:
+def swish_pays(shape: Sequence[int], board: VtaBoard) -> bool:
     """
-    Whether the ALU is the faster one. Both times grow with the vectors, so that the answer is the
-    same for every layer whose channels fill them.
+    Whether the ALU is the faster one for a result of this shape. Both times grow with its
+    positions, so that the answer depends on the channels, which may fill their vectors or not.
     """
-    alu, table = swish_microseconds(board.acc, board.acc * LANES, board)
-    return alu < table
+    positions, channels = prod(shape[:-1]), shape[-1]
+    vectors = positions * -(-channels // LANES)
+    alu, table = swish_microseconds(vectors, positions * channels, board)
+    return alu <= table
 
 
 def _is_swish(op: graph.LookupOp | graph.ShiftSwishOp) -> bool:
