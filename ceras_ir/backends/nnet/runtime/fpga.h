@@ -136,31 +136,35 @@ void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* resul
 // `result` may be the bytes of `lhs` or `rhs`.
 void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result);
 
+// What a rescaling does after its shift.
+inline int32_t fpga_clamp(int32_t value, const FpgaRescale& r) {
+  const int32_t moved = value + r.zero_point;
+  return moved < r.low ? r.low : moved > r.high ? r.high : moved;
+}
+
 // `count` sums of 32 bits, rescaled in 32 bits and clamped.
 inline void fpga_rescale_all(int32_t* acc, int count, const FpgaRescale& registers) {
   // Of its own: sums that are written might be the registers'.
   const FpgaRescale r = registers;
-  if (r.right > 0) {
-    // floor((acc + half) / 2^right) without that sum, which might need 33 bits.
-    const int floor = r.right < 31 ? r.right : 31, last = r.right < 32 ? r.right - 1 : 31;
-    if (r.to_even) {
-      // A half goes up from odd numbers only.
-      const int32_t below = static_cast<int32_t>((uint32_t{1} << last) - 1);
-      for (int i = 0; i < count; ++i)
-        acc[i] = (acc[i] >> floor) +
-                 ((acc[i] >> last) & ((acc[i] & below) != 0 ? 1 : acc[i] >> floor) & 1);
-    } else {
-      for (int i = 0; i < count; ++i) acc[i] = (acc[i] >> floor) + ((acc[i] >> last) & 1);
-    }
-  } else {
+  // floor((acc + half) / 2^right) without that sum, which might need 33 bits.
+  const int floor = r.right < 31 ? r.right : 31, last = r.right < 32 ? r.right - 1 : 31;
+  if (r.right == 0) {
     // What is beyond 15 bits ends at the clamp whatever the shift.
     constexpr int32_t WIDE = 1 << 15;
+    for (int i = 0; i < count; ++i) {
+      const int32_t near = acc[i] < -WIDE ? -WIDE : acc[i] > WIDE ? WIDE : acc[i];
+      acc[i] = fpga_clamp(near * (1 << r.left), r);
+    }
+  } else if (r.to_even) {
+    // A half goes up from odd numbers only.
+    const int32_t below = static_cast<int32_t>((uint32_t{1} << last) - 1);
+    for (int i = 0; i < count; ++i) {
+      const int32_t whole = acc[i] >> floor, up = (acc[i] & below) != 0 ? 1 : whole;
+      acc[i] = fpga_clamp(whole + ((acc[i] >> last) & up & 1), r);
+    }
+  } else {
     for (int i = 0; i < count; ++i)
-      acc[i] = (acc[i] < -WIDE ? -WIDE : acc[i] > WIDE ? WIDE : acc[i]) * (1 << r.left);
-  }
-  for (int i = 0; i < count; ++i) {
-    const int32_t moved = acc[i] + r.zero_point;
-    acc[i] = moved < r.low ? r.low : moved > r.high ? r.high : moved;
+      acc[i] = fpga_clamp((acc[i] >> floor) + ((acc[i] >> last) & 1), r);
   }
 }
 
