@@ -52,6 +52,19 @@ def set_form(op: Operation, form: Form) -> None:
     op.attributes[FORM] = StringAttr(form.value)
 
 
+def quantized_form(op: Operation) -> Form | None:
+    """What a function became in a quantized network; None for other operations."""
+    match op:
+        case graph.LookupOp():
+            return Form.TABLE16 if op.tables.shape[-1] == ENTRIES else Form.TABLE
+        case graph.ShiftSwishOp():
+            return Form.SHIFTS
+        case graph.UnaryOp() if isinstance(op.input.owner, graph.DequantizeOp):
+            return Form.FLOAT
+        case _:
+            return None
+
+
 def is_table(op: Operation) -> bool:
     """Whether a float operation becomes a table, or shifts, so that it can take any factors."""
     return isinstance(op, graph.UnaryOp) and op.function.clip_range is None and not stays_float(op)

@@ -14,6 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ceras_ir.analysis.copies import bytes_copied_by, copied_bytes, fewest_copied_bytes
+from ceras_ir.analysis.function_forms import quantized_form
 from ceras_ir.analysis.liveness import analyse, byte_size, steps
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.slices import slices_of_plan
@@ -64,6 +65,8 @@ class Layer:
     """Operands, constants included, and result: what one inference moves at least once."""
     cost: str | None = None
     """What each device would take, where that decided."""
+    form: str | None = None
+    """Of a quantized function: what it is made of, see `function_forms`."""
 
     def to_json(self) -> dict[str, object]:
         result: dict[str, object] = {
@@ -73,7 +76,7 @@ class Layer:
             "macs": self.macs,
             "bytes": self.bytes,
         }
-        texts = {"reason": self.reason, "modelled": self.cost}
+        texts = {"form": self.form, "reason": self.reason, "modelled": self.cost}
         return result | {key: text for key, text in texts.items() if text is not None}
 
 
@@ -105,6 +108,7 @@ def layers(placed: ModuleOp) -> list[Layer]:
                 op.macs if isinstance(op, LinearOperation | EncodedMatmulOp) else 0,
                 sum(map(byte_size, {*op.operands, *op.results})),
                 cost.data if isinstance(cost, StringAttr) else None,
+                quantized_form(op),
             )
         )
     return result

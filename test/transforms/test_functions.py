@@ -10,7 +10,7 @@ import pytest
 from c_harness import check, place
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.analysis.function_forms import flat_ends
+from ceras_ir.analysis.function_forms import Form, flat_ends, quantized_form
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.output_noise import output_ratio
 from ceras_ir.dialects import graph
@@ -173,6 +173,6 @@ def test_forms_are_measured(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     save_arrays(str(tmp_path / "c.npz"), {"input0": data()[:16]})
     QuantizePass(str(tmp_path / "c.npz")).apply(load_context(), module)
     assert "choose-forms: note: table for 1, table16 for 1 of 2 fun" in capfd.readouterr().err
-    tables = [op for op in main_function(module).body.block.ops if isinstance(op, graph.LookupOp)]
-    assert [op.table.get_shape()[-1] for op in tables] == [1024, 256]
+    forms = [quantized_form(op) for op in main_function(module).body.block.ops]
+    assert [form for form in forms if form] == [Form.TABLE16, Form.TABLE]
     check(place(module), {"input0": data()[:1]})
