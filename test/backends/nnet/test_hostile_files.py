@@ -20,33 +20,38 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 pytestmark = pytest.mark.slow
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
+SHIFTED = UniformType(0.5, -7)
 
 
 def every_operator() -> bytes:
     """A file with each opcode, quantized and float, on both devices."""
-    net = Network([((1, 4, 4, 6), f32), ((1, 4, 4, 6), INT8)])
+    net = Network([((1, 4, 4, 6), f32), ((1, 4, 4, 6), SHIFTED)])
     x, y = net.inputs
 
     def convolve(x: SSAValue, groups: int, device: Device) -> SSAValue:
         weights = net.constant(random_array((6, 3, 3, 6 // groups), INT8, 1), INT8)
         bias = net.constant(np.arange(6, dtype=np.int32), INT32)
         op = graph.Conv2dOp(
-            x, weights, bias, x, result_element=INT8, padding=(1, 1, 1, 1), groups=groups,
-            requant=RequantAttr(8), residual_shift=2,
+            x, weights, bias, x, result_element=SHIFTED, padding=(1, 1, 1, 1), groups=groups,
+            requant=RequantAttr(8, zero_point=-7), residual_shift=2,
         )  # fmt: skip
         return net.add(op, device)
 
-    q = net.add(graph.QuantizeOp(x, INT8))
+    q = net.add(graph.QuantizeOp(x, SHIFTED))
     a = convolve(convolve(convolve(q, 1, Device.FPGA), 2, Device.CPU), 6, Device.CPU)
-    requant = RequantAttr(2)
+    requant = RequantAttr(2, zero_point=-7)
     for device in (Device.CPU, Device.FPGA):
-        a = net.add(graph.Pool2dOp(Pool.MAX, a, (2, 2), result_element=INT8), device)
-        y = net.add(graph.Pool2dOp(Pool.AVERAGE, y, (2, 2), result_element=INT8, requant=requant))
-        op = graph.BinaryOp(Binary.ADD, a, y, result_element=INT8, shifts=(1, 0), requant=requant)
+        a = net.add(graph.Pool2dOp(Pool.MAX, a, (2, 2), result_element=SHIFTED), device)
+        y = net.add(
+            graph.Pool2dOp(Pool.AVERAGE, y, (2, 2), result_element=SHIFTED, requant=requant)
+        )
+        op = graph.BinaryOp(
+            Binary.ADD, a, y, result_element=SHIFTED, shifts=(1, 0), requant=requant
+        )
         a = net.add(op, device)
     table = DenseIntOrFPElementsAttr(TensorType(i8, (256,)), BytesAttr(bytes(range(256))))
-    b = net.add(graph.ConcatOp([a, net.add(graph.LookupOp(a, table, INT8))], 3))
-    b = net.add(graph.RequantizeOp(b, INT8, requant))
+    b = net.add(graph.ConcatOp([a, net.add(graph.LookupOp(a, table, SHIFTED))], 3))
+    b = net.add(graph.RequantizeOp(b, SHIFTED, requant))
     b = net.add(graph.ResizeOp(Resize.NEAREST, b, (3, 5), (1.5, 2.5)))
     b = net.add(graph.PadOp(Pad.CONSTANT, b, (0, 1, 0, 0), (0, 0, 2, 0), interior=(0, 0, 1, 0)))
     b = net.add(graph.SliceOp(b, (0, 3, 0, 0), (1, 3, 5, 12), (1, -1, 2, 1)))
