@@ -42,7 +42,6 @@ PASSES: tuple[str, ...] = (
     "eliminate-transposes",
     "encode-weights",
     "equalize-channels",
-    "expand-padding",
     "expand-tiles",
     "explain",
     "fit-functions",

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.analysis.borders import borders_of
 from ceras_ir.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import field_limits
@@ -151,7 +152,8 @@ class Schedules:
         k_tiles = -(-c.kblocks // self.kblock)
         inp_blocks = self.kblock * np.where(self.resident & self.inputs_stay, k_tiles, 1)
         wgt_blocks = self.kblock * np.where(self.resident & ~self.inputs_stay, k_tiles, 1)
-        constants = (0 if c.bias_is_uniform else c.nblocks * c.groups) + c.swish * (c.swish > 1)
+        kinds = (not c.bias_is_uniform) + borders_of(c).constants
+        constants = kinds * c.nblocks * c.groups + c.swish * (c.swish > 1)
         return {
             "inp": self.inp_stages * inp_blocks * ih * iw + residual,
             "wgt": self.wgt_stages * self.nblock * wgt_blocks * c.taps + c.residual,

@@ -45,6 +45,8 @@ class Contraction:
     """Vectors of constants of a swish in the epilogue: 0 without, 1 where they are immediates."""
     spread: tuple[int, int] = (1, 1)
     """The window that `by_taps` took apart."""
+    outside: bool = False
+    """Whether what is around the input is something else than zeros; see `borders_of`."""
 
     @property
     def bias_is_uniform(self) -> bool:
@@ -147,5 +149,6 @@ def contraction_of(op: tile.Conv2dOp) -> Contraction:
         shifts=int(op.shift.value.data != 0),
         groups=groups,
         swish=0 if op.swish is None else 1 if op.uniform_bends is not None else SWISH_ROWS * o,
+        outside=op.border is not None,
         bias_cycles=2 if (immediate := op.bias_immediate) is None else int(immediate != 0),
     )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.analysis.blocks import MERGE_FROM, Schedules
+from ceras_ir.analysis.borders import borders_of
 from ceras_ir.analysis.contraction import SWISH_PASSES
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
@@ -36,6 +37,7 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
         * (c.kblocks * c.taps + 3 + c.bias_cycles + c.shifts + c.residual + c.swish_cycles)
     )
     passes = s.nblock * (c.residual + SWISH_PASSES * (c.swish > 0))
+    compute += 2.0 * c.batch * c.nblocks * borders_of(c).additions(c.rows, c.columns)
     compute += tiles * timing.pipeline * (steps + 4 + c.shifts + passes)
     overflow = s.micro_ops > board.portable_uops
     reload = start + s.nblock * s.kblock * c.taps * 4 / timing.bus_bytes

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ceras_ir.analysis.blocks import MERGE_FROM, Blocks, Schedules
+from ceras_ir.analysis.borders import borders_of
 from ceras_ir.analysis.contraction import SWISH_PASSES, Contraction
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
@@ -56,6 +57,7 @@ class _Walk:
         single = Schedules.single(c, b)
         self.weight_loads = int(single.weight_loads[0])
         uops = int(single.micro_ops[0]) + 2 * b.nblock
+        self.border = self._border(m_tiles // c.batch)
         self.load = self.compute = timing.read_latency + 2 * timing.fetch_batch
         self.compute += self.start + min(uops, self.most_uops) / 2
         self.reload = self.start + self.most_uops / 2 if uops > self.most_uops else 0
@@ -93,6 +95,8 @@ class _Walk:
         self.compute += self.reload
         if c.residual:
             self._residual(nblock)
+        if c.outside:
+            self.compute += nblock * self.border[0] + self.border[1]
         for k, kblock in enumerate(self.k_sizes):
             self._step(k, kblock, nblock, first)
         drain = b.drain or nblock
@@ -103,6 +107,17 @@ class _Walk:
             self.compute += passes[0] * pipeline + count * (passes[1] + swish)
             self.store = max(self.store, self.compute) + self._store_cycles(count)
         self.acc_free[acc] = self.store
+
+    def _border(self, m_tiles: int) -> tuple[float, float]:
+        """Cycles of an output vector and of instructions, on average over the blocks of a map."""
+        c, borders = self.c, borders_of(self.c)
+        down, across = len(borders.rows), len(borders.columns)
+        row_tiles, column_tiles = (
+            len(_sizes(*pair)) for pair in ((c.rows, self.b.rows), (c.columns, self.b.columns))
+        )
+        passes = down * column_tiles + across * row_tiles + down * across
+        vectors = 2 * borders.additions(c.rows, c.columns)
+        return vectors / m_tiles, passes * self.timing.pipeline / m_tiles
 
     def _residual(self, nblock: int) -> None:
         b = self.b

@@ -298,20 +298,13 @@ def target_stages(options: BuildOptions) -> list[Stage]:
         case "vta":
             from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
             from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
-            from ceras_ir.transforms.expand_padding import ExpandPaddingPass
             from ceras_ir.transforms.fold_packing import FoldPackingPass
-            from ceras_ir.transforms.fuse_pad import FusePadPass
             from ceras_ir.transforms.im2col import Im2colPass
             from ceras_ir.transforms.space_to_depth import SpaceToDepthPass
             from ceras_ir.transforms.tile import TilePass
 
             board = options.board or DEFAULT_BOARD_NAME
-            # Padding that is part of the input again where the CPU runs the layer after all.
-            placing = (
-                ExpandPaddingPass(board),
-                PlacePass(target="vta", board=board, jobs=options.jobs),
-                FusePadPass(),
-            )
+            placing = PlacePass(target="vta", board=board, jobs=options.jobs)
             match asked := options.convolution:
                 case "im2col":
                     reshaping, windows = (Im2colPass("im2col", board),), "auto"
@@ -320,7 +313,7 @@ def target_stages(options: BuildOptions) -> list[Stage]:
                 case _:
                     reshaping, windows = (SpaceToDepthPass(),), asked
             return [
-                Stage("placed graph", (*reshaping, *placing)),
+                Stage("placed graph", (*reshaping, placing)),
                 Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
                 Stage("tile", (TilePass(board=board, convolution=windows, jobs=options.jobs),)),
                 Stage("memory", (AllocateBlocksPass(alignment=256),)),

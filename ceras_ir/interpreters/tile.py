@@ -5,6 +5,7 @@ Buffers in DRAM are arrays, written in place. Scratchpads begin as garbage, so t
 that reads what it never loaded differs from the network.
 """
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -139,11 +140,13 @@ class TileFunctions(InterpreterFunctions):
         plain = unpack(x, (n, h, w, x.shape[1] * tile.LANES)).astype(np.int64)
         filters = weights.transpose(0, 4, 2, 3, 1, 5).reshape(blocks * tile.LANES, kh, kw, -1)
         real = exact_type(filters, 128)
+        groups = op.groups.value.data
         window = Window.of(
             (kh, kw), op.strides.get_values(), op.padding.get_values(), op.dilations.get_values()
         )
+        padded = window.padded(plain.astype(real), op.outside.value.data)
         acc = convolve(
-            plain.astype(real), filters.astype(real), window, op.groups.value.data
+            padded, filters.astype(real), replace(window, padding=(0, 0, 0, 0)), groups
         ).astype(np.int64)
         acc += bias.reshape(-1)
         if op.residual is not None:
@@ -155,7 +158,7 @@ class TileFunctions(InterpreterFunctions):
         acc = np.clip(acc, op.low.value.data, op.high.value.data)
         if op.swish is not None:
             shift, low, high = op.swish.get_values()
-            bends = -rest[-2][:5].astype(np.int64)
+            bends = -rest[2 * (op.residual is not None)][:5].astype(np.int64)
             acc = shift_swish(acc, bends.reshape(5, -1).T.tolist())
             acc = np.clip(round_shift(acc, shift, Rounding.HALF_UP), low, high)
         rest[-1][...] = pack(acc.astype(np.int8))

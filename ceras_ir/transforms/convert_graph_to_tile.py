@@ -11,13 +11,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
+from ceras_ir.analysis.borders import borders_of
 from ceras_ir.backends.vta.addition_rules import addition_plane, constant_of, terms_of
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.channel_groups import block_groups
 from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
-from ceras_ir.backends.vta.rescaling import net_shift
-from ceras_ir.backends.vta.rules import folded_bias, swish_after, why_not
+from ceras_ir.backends.vta.rescaling import net_shift, zero_point
+from ceras_ir.backends.vta.rules import folded_bias, graph_contraction, swish_after, why_not
 from ceras_ir.diagnostics import Finding, UnsupportedError, node_name
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.graph.pooling import Pool
@@ -26,6 +27,7 @@ from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
 from ceras_ir.transforms.kernel_launch import Kernels, Launch
 from ceras_ir.transforms.packed_constants import (
     averaging_weights,
+    border_sums,
     diagonal,
     one_number,
     packed_bias,
@@ -43,10 +45,12 @@ class ConvertGraphToTilePass(ModulePass):
 
     Exact: lanes past the last channel of an input meet zero weights, so whatever they hold adds
     nothing, or stay in their lane; those of a result are dropped by `mem.unpack` or meet zero
-    weights in turn. A residual is multiplied by a diagonal of 2^b and then moved left by what is
-    missing; an addition is a residual on a convolution by such a diagonal. Rounding half up is a
-    floor after adding half, which is in the bias and proven not to overflow. The multiplier of an
-    average is one of which every possible sum was tried.
+    weights in turn. Zero points are in the bias; what one around the input contributes to sums at
+    the edge has constants of its own, because loads pad with zeros. A residual is multiplied by a
+    diagonal of 2^b and then moved left by what is missing; an addition is a residual on a
+    convolution by such a diagonal. Rounding half up is a floor after adding half, which is in the
+    bias and proven not to overflow. The multiplier of an average is one of which every possible
+    sum was tried.
     """
 
     name = "convert-graph-to-tile"
@@ -98,6 +102,7 @@ class _Epilogue(_Rescaling):
 
     groups: int
     residual_shift: int
+    outside: int
     uniform_bias: int | None
 
 
@@ -142,6 +147,10 @@ def _launch_linear(
         ending["swish"] = (last.shift.data, last.low.data, last.high.data)
         if len(swish.channel_bends) == 1:
             ending["uniform_bends"] = tuple(constants.array()[:, 0, 0].tolist())
+    outside = 0
+    if borders_of(graph_contraction(op)).constants:
+        launch.constant(border_sums(op))
+        outside = zero_point(op.input)
     left, bias = op.residual_left_shift, folded_bias(op)
     windows: _Geometry = {}
     if isinstance(op, graph.Conv2dOp):
@@ -153,18 +162,27 @@ def _launch_linear(
     numbers: _Epilogue = {
         "groups": block_groups(op),
         "residual_shift": left - min(left, RESIDUAL_WEIGHT_BITS),
+        "outside": outside,
         "uniform_bias": int(bias[0]) if bool(np.all(bias == bias[0])) else None,
         **_rescaling(op.requant),
     }
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
         x, weights, added, *rest, y = args
+        border = rest.pop() if outside else None
         bends = rest.pop() if ending else None
         x = _as_image(builder, x)
         pair = (_as_image(builder, rest[0]), rest[1]) if rest else None
         y = _as_image(builder, y)
         builder.insert(
-            tile.Conv2dOp(x, weights, added, pair, y, bends=bends, **windows, **numbers, **ending)
+            tile.Conv2dOp(
+                *(x, weights, added, pair, y),
+                bends=bends,
+                border=border,
+                **windows,
+                **numbers,
+                **ending,
+            )
         )
 
     properties = {**windows, **numbers, **ending}
@@ -193,6 +211,7 @@ def _launch_addition(op: graph.BinaryOp, kernels: Kernels, plane: tuple[int, int
     numbers: _Epilogue = {
         "groups": 1,
         "residual_shift": second.bits - bits,
+        "outside": 0,
         "uniform_bias": constant,
         **_rescaling(op.requant),
     }

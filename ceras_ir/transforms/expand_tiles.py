@@ -19,6 +19,7 @@ from ceras_ir.backends.vta.board import load_board
 from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC, INP, WGT, buffer_type
+from ceras_ir.transforms.border import Border
 from ceras_ir.transforms.epilogue import Epilogue
 from ceras_ir.transforms.expand_pool import AverageExpansion, MaxExpansion, pooling_of
 from ceras_ir.transforms.expand_s3 import S3Expansion
@@ -135,6 +136,7 @@ class _Expansion:
         inp_shape = (self.window[1],) if self.c.is_flat else self.window
         acc_shape = (b.columns,) if self.c.is_flat else (b.rows, b.columns)
         self.epilogue = Epilogue(self.op, self.at, self.c, b.positions)
+        self.border = Border(self.op, self.at, self.c, b) if self.c.outside else None
         k_tiles = -(-self.c.kblocks // b.kblock)
         inp_tiles, wgt_tiles = (k_tiles, 1) if b.order is tile.Order.MNK else (1, k_tiles)
         inp_blocks = b.kblock * (inp_tiles if b.resident else 1)
@@ -151,6 +153,8 @@ class _Expansion:
         at, c = self.at, self.c
         zero = at.value(0)
         self.epilogue.load_bias()
+        if self.border is not None:
+            self.border.load()
         if self.op.residual_weights is not None:
             one = self._view(self.op.residual_weights, (1, tile.LANES, tile.LANES))
             at.add(tile.LoadOp(one, [zero], self.residual_tile, [], (1, 1)))
@@ -254,6 +258,8 @@ class _Expansion:
         at.add(tile.ClearOp(acc, [], nblock * b.positions))
         if self.residual is not None:
             self._add_residual(self.residual, acc, batch, y, x, n, nblock)
+        if self.border is not None:
+            self.border.add(acc, self._channel(n), nblock, y, x)
         for part in self._reductions():
             inp, inp_at = (inputs, part.at) if inputs else (self._rotate(self.inp_ring), 0)
             wgt, wgt_at = (weights, part.at) if weights else (self._rotate(self.wgt_ring), 0)

@@ -12,23 +12,20 @@ from xdsl.pattern_rewriter import (
     op_type_rewrite_pattern,
 )
 
-from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import integers
 
 
 class FusePad(RewritePattern):
     """
     `conv2d(pad(x))` becomes `conv2d(x)` with more padding, where `pad` puts zeros, or zero
-    points, around height and width; a transpose may stand between. What has been placed on VTA
-    stays: its loads pad with zeros only.
+    points, around height and width; a transpose may stand between.
 
     Exact, because padding of a convolution contributes nothing, as those elements do.
     """
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: graph.Conv2dOp, rewriter: PatternRewriter, /):
-        if mem.device_of(op) is mem.Device.VTA:
-            return
         pad, transpose = op.input.owner, None
         # At the border of a network the model's own layout is padded before it is transposed.
         if isinstance(pad, graph.TransposeOp):
@@ -49,7 +46,6 @@ class FusePad(RewritePattern):
         if transpose is not None:
             above = graph.TransposeOp(source, order)
             above.location = transpose.location
-            above.attributes.update(transpose.attributes)
             rewriter.insert(above)
             source = above.result
         op.operands[0] = source

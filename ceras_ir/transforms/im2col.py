@@ -6,15 +6,11 @@ from math import prod
 from typing import Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.reshaped_convolution import (
-    inserting_before,
-    padded_input,
-    replace_convolution,
-)
+from ceras_ir.transforms.reshaped_convolution import inserting_before, replace_convolution
 
 
 @dataclass(frozen=True)
@@ -57,6 +53,13 @@ def _has_matrix(op: graph.Conv2dOp) -> bool:
     return prod(weights.shape[1:3]) > 1
 
 
+def _outside(op: graph.Conv2dOp) -> IntegerAttr[IntegerType]:
+    """The stored number that stands for zero in the input."""
+    element = graph.quantized_element(op.input)
+    assert element is not None
+    return IntegerAttr(element.zero_point, i64)
+
+
 def _rewrite(op: graph.Conv2dOp) -> None:
     weights = graph.constant_array(op.weights)
     assert weights is not None
@@ -66,7 +69,8 @@ def _rewrite(op: graph.Conv2dOp) -> None:
     (sh, sw), (dh, dw) = op.strides.get_values(), op.dilations.get_values()
     top, left, bottom, right = op.padding.get_values()
     if any((top, left, bottom, right)):
-        value = insert(padded_input(op))
+        low, high = (0, top, left, 0), (0, bottom, right, 0)
+        value = insert(graph.PadOp(graph.Pad.CONSTANT, value, low, high, value=_outside(op)))
     width = graph.shape_of(value)[2]
     down = [y * sh + i * dh for y, i in product(range(rows), range(kh))]
     value = insert(graph.GatherOp(value, 1, down))

@@ -101,11 +101,24 @@ class IndexBuilder:
         total: Index = computed[0]
         for index in computed[1:]:
             total = self.sum(total, index)
-        zero = arith.CmpiOp(self.value(total), self.value(0), "eq")
-        self._builder.insert(zero)
+        with self._when_equal(total, 0):
+            yield
+
+    def where(self, index: Index, value: int) -> Iterator[None]:
+        """Build what runs only where `index` is `value`; nothing if that cannot be."""
+        if isinstance(index, SSAValue):
+            with self._when_equal(index, value):
+                yield
+        elif index == value:
+            yield
+
+    @contextmanager
+    def _when_equal(self, index: Index, value: int) -> Generator[None]:
+        equal = arith.CmpiOp(self.value(index), self.value(value), "eq")
+        self._builder.insert(equal)
         body = Block()
         otherwise = Region(Block([scf.YieldOp()]))
-        self._builder.insert(scf.IfOp(zero.result, [], Region(body), otherwise))
+        self._builder.insert(scf.IfOp(equal.result, [], Region(body), otherwise))
         outer = self._builder
         self._builder = Builder(InsertPoint.at_end(body))
         yield

@@ -5,9 +5,11 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
+from ceras_ir.analysis.borders import borders_of
 from ceras_ir.backends.vta.averaging import Averaging
 from ceras_ir.backends.vta.channel_groups import widened
-from ceras_ir.backends.vta.rules import folded_bias
+from ceras_ir.backends.vta.rescaling import zero_point
+from ceras_ir.backends.vta.rules import folded_bias, graph_contraction
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
@@ -39,6 +41,23 @@ def packed_bias(op: graph.LinearOperation) -> graph.ConstantOp:
     padded = np.pad(bias, (0, -len(bias) % mem.LANES), mode="edge").reshape(-1, mem.LANES)
     scale = _scale(op.input) * _scale(op.weights)
     return graph.ConstantOp.from_array(padded, UniformType(scale, storage=i32))
+
+
+def border_sums(op: graph.LinearOperation) -> graph.ConstantOp:
+    """
+    What the zero point around the input contributes to sums at the edge, as [n, O/16, 16]: for
+    runs of rows, for runs of columns, and, because it is in both, negated for where they meet.
+    """
+    borders = borders_of(graph_contraction(op))
+    taps = _constant(op.weights).astype(np.int64).sum(axis=3) * zero_point(op.input)
+    down = [taps[:, list(run.taps)] for run in borders.rows]
+    across = [list(run.taps) for run in borders.columns]
+    kinds = [*down, *(taps[:, :, run] for run in across)]
+    kinds += [-rows[:, :, run] for rows in down for run in across]
+    sums = np.stack([kind.sum(axis=(1, 2)) for kind in kinds]).astype(np.int32)
+    padded = np.pad(sums, ((0, 0), (0, -sums.shape[1] % mem.LANES)))
+    packed = padded.reshape(len(kinds), -1, mem.LANES)
+    return graph.ConstantOp.from_array(packed, UniformType(1.0, storage=i32))
 
 
 def one_number(value: int, *shape: int) -> graph.ConstantOp:

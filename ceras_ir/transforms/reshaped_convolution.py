@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -24,17 +23,6 @@ def inserting_before(op: graph.GraphOperation) -> Insert:
         return new.output
 
     return insert
-
-
-def padded_input(op: graph.Conv2dOp) -> graph.PadOp:
-    """The input of a quantized convolution in its padding, which is the one zero point."""
-    element = graph.quantized_element(op.input)
-    assert element is not None
-    top, left, bottom, right = op.padding.get_values()
-    point = IntegerAttr(element.zero_points.data[0].data, i64)
-    return graph.PadOp(
-        graph.Pad.CONSTANT, op.input, (0, top, left, 0), (0, bottom, right, 0), value=point
-    )
 
 
 def replace_convolution(

@@ -14,7 +14,7 @@ from ceras_ir.analysis.tile_timeline import estimate
 from ceras_ir.analysis.tiling import best_blocks
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.placement import cycles_of, transfer
-from ceras_ir.backends.vta.rules import graph_contraction, needs_expanded_padding, why_not
+from ceras_ir.backends.vta.rules import graph_contraction, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LANES
 
@@ -22,8 +22,7 @@ from ceras_ir.dialects.mem import LANES
 def im2col_pays(op: graph.Conv2dOp, board: VtaBoard) -> bool:
     """Whether the matrix takes less time, the host's work on it included."""
     _, kh, kw, channels = graph.shape_of(op.weights)
-    expanded = needs_expanded_padding(op, board)
-    if not expanded and why_not(op, board) is not None:
+    if why_not(op, board) is not None:
         return False
     if -(-kh * kw * channels // LANES) >= kh * kw * -(-channels // LANES):
         # No fewer products than before, and a matrix to make.
@@ -33,12 +32,8 @@ def im2col_pays(op: graph.Conv2dOp, board: VtaBoard) -> bool:
         return False
     producer = op.input.owner
     here = isinstance(producer, Operation) and why_not(producer, board) is None
-    moved = transfer(op.input, board)
-    matrix += host_microseconds(op, board) + here * moved
-    direct = cycles_of(op, board) / board.clock + (not here) * moved
-    if expanded:
-        # The host puts the padding around the input, which VTA may have made.
-        direct += _padding_microseconds(op, board) + here * 2 * moved
+    matrix += host_microseconds(op, board) + here * transfer(op.input, board)
+    direct = cycles_of(op, board) / board.clock + (not here) * transfer(op.input, board)
     return matrix < direct
 
 
@@ -55,6 +50,7 @@ def product_microseconds(op: graph.Conv2dOp, board: VtaBoard) -> float | None:
         strides=(1, 1),
         padding=(0, 0, 0, 0),
         dilations=(1, 1),
+        outside=False,
     ).flattened(longest_row(board))
     blocks = best_blocks(shape, board)
     return None if blocks is None else estimate(shape, blocks, board) / board.clock
@@ -69,13 +65,8 @@ def host_microseconds(op: graph.Conv2dOp, board: VtaBoard) -> float:
     _, kh, kw, _ = graph.shape_of(op.weights)
     _, rows, columns, _ = graph.shape_of(op.result)
     _, left, _, right = op.padding.get_values()
+    padded = any(op.padding.get_values()) * 2 * byte_size(op.input)
     gathered = n * rows * kh * (width + left + right) * channels
     matrix = n * rows * columns * kh * kw * channels
     packed = prod((n, rows, columns, -(-kh * kw * channels // LANES), LANES))
-    moved = 2 * gathered + 4 * matrix + packed
-    return _padding_microseconds(op, board) + moved / board.host_bytes_per_us
-
-
-def _padding_microseconds(op: graph.Conv2dOp, board: VtaBoard) -> float:
-    """Of putting padding around the input, if there is any."""
-    return any(op.padding.get_values()) * 2 * byte_size(op.input) / board.host_bytes_per_us
+    return (padded + 2 * gathered + 4 * matrix + packed) / board.host_bytes_per_us

@@ -106,16 +106,6 @@ def fits(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     return None
 
 
-def pads_with_zero(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """What is around the input stands for zero, and is the number zero, which loads put there."""
-    if _is_padded(op) and (point := zero_point(op.input)):
-        return (
-            f"VTA pads with zeros, but the input has the zero point {point}: put it around the "
-            "input before (--expand-padding)"
-        )
-    return None
-
-
 def swish_after(op: graph.LinearOperation) -> graph.ShiftSwishOp | None:
     """The swish of shifts that is the only reader of the result, which has 16 bits."""
     element = graph.quantized_element(op.result)
@@ -151,14 +141,7 @@ RULES: tuple[Rule, ...] = (
     bounded,
     swished,
     fits,
-    pads_with_zero,
 )
-
-
-def needs_expanded_padding(op: graph.LinearOperation, board: VtaBoard) -> bool:
-    """Whether padding with something else than zeros is all that keeps VTA from running `op`."""
-    broken = (rule for rule in RULES if rule(op, board) is not None)
-    return next(broken, None) is pads_with_zero
 
 
 OTHER_RULES: tuple[Callable[..., str | None], ...] = (
@@ -190,7 +173,9 @@ def accumulator_bound(op: graph.LinearOperation) -> int:
     """No partial sum, in any order, with folded bias and left shift, exceeds this in magnitude."""
     assert op.requant is not None
     weights = _integers(op.weights)
-    most = np.abs(weights).reshape(len(weights), -1).sum(axis=1) * 128 + np.abs(folded_bias(op))
+    # What is around the input comes in three parts: rows, columns and corners.
+    reach = 128 + is_bordered(op) * 3 * abs(zero_point(op.input))
+    most = np.abs(weights).reshape(len(weights), -1).sum(axis=1) * reach + np.abs(folded_bias(op))
     bound = int(most.max())
     if op.residual is not None:
         bound += 128 << op.residual_left_shift
@@ -204,10 +189,7 @@ def _integers(value: SSAValue) -> NDArray[np.int64]:
 
 
 def graph_contraction(op: graph.LinearOperation) -> Contraction:
-    """
-    The shape of `op` on packed tensors; padding with another number than zero is part of the
-    input, as *expand-padding* makes it.
-    """
+    """The shape of `op` on packed tensors."""
     assert op.requant is not None
     has_residual, shifts = op.residual is not None, int(net_shift(op.requant) != 0)
     swish = _swish_vectors(op)
@@ -224,9 +206,6 @@ def graph_contraction(op: graph.LinearOperation) -> Contraction:
     _, rows, columns, _ = graph.shape_of(op.result)
     (sh, sw), (dh, dw) = op.strides.get_values(), op.dilations.get_values()
     top, left, bottom, right = op.padding.get_values()
-    if zero_point(op.input):
-        height, width = height + top + bottom, width + left + right
-        top = left = bottom = right = 0
     together, groups = groups_together(op), block_groups(op)
     kblocks, nblocks = _blocks(channels * together), _blocks(outputs) // groups
     return Contraction(
@@ -239,11 +218,14 @@ def graph_contraction(op: graph.LinearOperation) -> Contraction:
         shifts=shifts,
         groups=groups,
         swish=swish,
+        outside=is_bordered(op),
     )
 
 
-def _is_padded(op: graph.LinearOperation) -> bool:
-    return isinstance(op, graph.Conv2dOp) and any(op.padding.get_values())
+def is_bordered(op: graph.LinearOperation) -> bool:
+    """Whether the number around the input is not zero, with which loads pad."""
+    padded = isinstance(op, graph.Conv2dOp) and any(op.padding.get_values())
+    return padded and zero_point(op.input) != 0
 
 
 def _swish_vectors(op: graph.LinearOperation) -> int:

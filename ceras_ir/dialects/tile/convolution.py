@@ -44,12 +44,14 @@ class Conv2dOp(IRDLOperation):
     `output = q`, or the int8 result of `graph.shift_swish` for `q` and its constants, rescaled half
        up by `swish = [shift, low, high]`
 
-    where positions outside `input` contribute zero and `>>` is a floor shift: rounding is in
-    `bias`. The sums must be proven to fit 32 bits. Blocks of channels are in `groups` groups, and
-    g(o) is the first input block of the group of block o. Types: input and residual
-    [N, C/16, H, W, 16], weights [O/16, C/16/groups, KH, KW, 16 out, 16 in], residual_weights
-    [16, 16], bias [O/16, 16], bends [7, O/16, 16]: the constants -k0 to -k4, then k2 and k3. A
-    matrix product is the convolution of an image of one row.
+    where positions outside `input` contribute `outside` in every lane and `>>` is a floor shift:
+    rounding is in `bias`. The sums must be proven to fit 32 bits. Blocks of channels are in
+    `groups` groups, and g(o) is the first input block of the group of block o. Types: input and
+    residual [N, C/16, H, W, 16], weights [O/16, C/16/groups, KH, KW, 16 out, 16 in],
+    residual_weights [16, 16], bias [O/16, 16], bends [7, O/16, 16]: the constants -k0 to -k4, then
+    k2 and k3. A matrix product is the convolution of an image of one row. `border` [n, O/16, 16]
+    goes with an `outside` that is not zero: what that adds to the sums at the edge, as
+    `analysis/borders.py` has them in order.
     Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers.
     """
 
@@ -61,11 +63,13 @@ class Conv2dOp(IRDLOperation):
     residual = opt_operand_def(MemRefType)
     residual_weights = opt_operand_def(MemRefType)
     bends = opt_operand_def(MemRefType)
+    border = opt_operand_def(MemRefType)
     output = operand_def(MemRefType)
     strides = prop_def(DenseArrayBase.constr(i64))
     padding = prop_def(DenseArrayBase.constr(i64))
     dilations = prop_def(DenseArrayBase.constr(i64))
     groups = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(1, i64))
+    outside = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(0, i64))
     residual_shift = prop_def(IntegerAttr[IntegerType], default_value=IntegerAttr(0, i64))
     shift = prop_def(IntegerAttr[IntegerType])
     low = prop_def(IntegerAttr[IntegerType])
@@ -80,6 +84,7 @@ class Conv2dOp(IRDLOperation):
         "$input `,` $weights `,` $bias "
         "(`residual` $residual^ `,` $residual_weights `:` type($residual) `,` "
         "type($residual_weights))? (`swish` $bends^ `:` type($bends))? "
+        "(`border` $border^ `:` type($border))? "
         "`to` $output attr-dict `:` type($input) `,` type($weights) `,` type($bias) `to` "
         "type($output)"
     )
@@ -96,6 +101,8 @@ class Conv2dOp(IRDLOperation):
         padding: Sequence[int] = (0, 0, 0, 0),
         dilations: Sequence[int] = (1, 1),
         groups: int = 1,
+        border: SSAValue | None = None,
+        outside: int = 0,
         residual_shift: int = 0,
         shift: int = 0,
         low: int = -128,
@@ -110,6 +117,7 @@ class Conv2dOp(IRDLOperation):
             "padding": DenseArrayBase.from_list(i64, list(padding)),
             "dilations": DenseArrayBase.from_list(i64, list(dilations)),
             "groups": IntegerAttr(groups, i64),
+            "outside": IntegerAttr(outside, i64),
             "residual_shift": IntegerAttr(residual_shift, i64),
             "shift": IntegerAttr(shift, i64),
             "low": IntegerAttr(low, i64),
@@ -121,7 +129,7 @@ class Conv2dOp(IRDLOperation):
             else DenseArrayBase.from_list(i64, list(uniform_bends)),
         }
         super().__init__(
-            operands=[input, weights, bias, *(residual or (None, None)), bends, output],
+            operands=[input, weights, bias, *(residual or (None, None)), bends, border, output],
             properties=properties,
         )
 
@@ -137,7 +145,7 @@ class Conv2dOp(IRDLOperation):
         for value in self.operands:
             if space_of(value) != DRAM:
                 raise VerifyException(f"operands must be in memory dram, got {value.type}")
-            expected = i32 if value in (self.bias, self.bends) else i8
+            expected = i32 if value in (self.bias, self.bends, self.border) else i8
             if memref_type(value).element_type != expected:
                 raise VerifyException(f"elements must be {expected}, got {value.type}")
         if len(memref_type(self.input).get_shape()) != 5:
@@ -178,6 +186,13 @@ class Conv2dOp(IRDLOperation):
             shapes.append(("bends", self.bends, (7, o, LANES)))
             if len(self.swish) != 3:
                 raise VerifyException(f"swish must be shift, low, high, got {self.swish}")
+        if not -128 <= (outside := self.outside.value.data) <= 127:
+            raise VerifyException(f"outside must be int8, got {outside}")
+        if (self.border is None) != (outside == 0):
+            raise VerifyException("a border and an 'outside' other than 0 belong together")
+        if self.border is not None:
+            kinds = memref_type(self.border).get_shape()[0]
+            shapes.append(("border", self.border, (kinds, o, LANES)))
         for name, value, shape in shapes:
             if (got := memref_type(value).get_shape()) != shape:
                 raise VerifyException(f"{name} must have shape {shape}, got {got}")

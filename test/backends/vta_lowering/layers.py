@@ -25,7 +25,6 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.transforms.expand_padding import ExpandPaddingPass
 from ceras_ir.transforms.fold_packing import FoldPackingPass
 from ceras_ir.transforms.tile import TilePass
 
@@ -173,7 +172,6 @@ def check_all_levels(
 
     same("graph", run(module, inputs))
     tile = tile or TilePass(board=BOARD)
-    apply(module, ExpandPaddingPass(tile.board))
     place(module, load_board(tile.board))
     apply(module, ConvertGraphToTilePass(tile.board), FoldPackingPass())
     same("untiled kernels", run(module, inputs))

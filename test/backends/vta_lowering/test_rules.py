@@ -57,7 +57,6 @@ def test_allowed():
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (conv(element=UniformType(0.5, 3), padding=(0, 1, 0, 0)), "the zero point 3"),
         (conv(weights=UniformType(0.5, 3)), "no zero point of weights, got 3"),
         (conv(constant=False), "needs constant weights"),
         (conv(requant=RequantAttr(7, multiplier=3)), "multiplier of 3"),

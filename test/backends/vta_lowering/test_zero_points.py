@@ -12,6 +12,7 @@ from backends.vta_lowering.layers import (
     apply,
     check_all_levels,
     network,
+    place,
     random_array,
     random_layer,
     stored,
@@ -20,18 +21,21 @@ from backends.vta_lowering.layers import (
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
+from ceras_ir.analysis.borders import Borders, Run, borders_of
+from ceras_ir.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.backends.vta.placement import cycles_of
 from ceras_ir.backends.vta.rules import accumulator_bound, folded_bias, why_not
 from ceras_ir.backends.vta.timed_simulator import simulate_time
-from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, reciprocal_requant
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.transforms.expand_padding import ExpandPaddingPass
-from ceras_ir.transforms.fuse_pad import FusePadPass
+from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
+from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.transforms.im2col import Im2colPass
-from ceras_ir.transforms.place import PlacePass
 from ceras_ir.transforms.space_to_depth import SpaceToDepthPass
+from ceras_ir.transforms.tile import TilePass
 
 POINTS = (-128, 127, 1, -37)
 
@@ -169,59 +173,6 @@ def test_no_cycle_more():
     assert len(set(cycles)) == 1
 
 
-def padded_layer() -> Layer:
-    rng = np.random.default_rng(5)
-    return Layer(
-        random_array(rng, (1, 9, 8, 16)),
-        random_array(rng, (16, 3, 3, 16)),
-        padding=(1, 1, 1, 1),
-        points=(-37, 0),
-    )
-
-
-def test_padding_is_refused_until_it_is_expanded():
-    module = padded_layer().module()
-    reason = why_not(convolution(module))
-    assert reason is not None and "zero point -37" in reason and "--expand-padding" in reason
-    apply(module, ExpandPaddingPass())
-    assert why_not(convolution(module)) is None
-    (pad,) = (op for op in module.walk() if isinstance(op, graph.PadOp))
-    assert pad.stored_value == -37
-
-
-def test_one_border_for_all_that_read_it():
-    rng = np.random.default_rng(0)
-    layer = padded_layer()
-    block = Block(arg_types=[TensorType(stored(-37), layer.input.shape)])
-    both = [
-        replace(layer, weights=random_array(rng, (8, 3, 3, 16))).add_to(block, block.args[0], None)
-        for _ in range(2)
-    ]
-    module = network(block, *both)
-    apply(module, ExpandPaddingPass())
-    assert sum(isinstance(op, graph.PadOp) for op in module.walk()) == 1
-
-
-def test_padding_goes_back_where_the_cpu_runs_the_layer():
-    """A depthwise convolution of one position alone does not pay; a dense one stays."""
-    rng = np.random.default_rng(0)
-    for groups, device in ((16, mem.Device.CPU), (1, mem.Device.VTA)):
-        layer = Layer(
-            random_array(rng, (1, 1, 1, 16)),
-            random_array(rng, (16, 3, 3, 16 // groups)),
-            padding=(1, 1, 1, 1),
-            groups=groups,
-            points=(-37, 0),
-        )
-        module = layer.module()
-        apply(module, ExpandPaddingPass(), PlacePass("vta", BOARD), FusePadPass())
-        conv = convolution(module)
-        assert mem.device_of(conv) is device
-        pads = [op for op in module.walk() if isinstance(op, graph.PadOp)]
-        assert bool(pads) == (device is mem.Device.VTA)
-        assert all(mem.DEVICE in pad.attributes for pad in pads)
-
-
 @pytest.mark.parametrize("reshaping", [SpaceToDepthPass(), Im2colPass("im2col")])
 @pytest.mark.parametrize("point", POINTS)
 def test_reshaped_stems(reshaping: SpaceToDepthPass | Im2colPass, point: int):
@@ -335,3 +286,82 @@ def test_per_channel_zero_points_are_refused():
         "VTA folds one zero point, but the input has one per channel: quantize with one"
     )
     network(block, op.result)
+
+
+WINDOWS = [
+    # size, kernel, strides, padding, dilations
+    ((9, 8), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    ((9, 8), (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
+    ((7, 7), (5, 5), (1, 1), (2, 2, 2, 2), (1, 1)),
+    ((6, 11), (4, 7), (1, 2), (3, 0, 0, 5), (1, 1)),
+    ((12, 10), (3, 3), (1, 1), (4, 3, 4, 3), (4, 3)),
+    ((3, 2), (3, 3), (1, 1), (4, 4, 4, 4), (3, 3)),
+    ((1, 9), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_borders(window: tuple[tuple[int, ...], ...]):
+    """The number around the input stands for zero: whole maps, cut ones, and tap by tap."""
+    (h, w), (kh, kw), strides, padding, dilations = window
+    rng = np.random.default_rng(h * w)
+    layer = Layer(
+        random_array(rng, (2, h, w, 20)),
+        random_array(rng, (50, kh, kw, 20), extremes=True),
+        strides=(strides[0], strides[1]),
+        padding=(padding[0], padding[1], padding[2], padding[3]),
+        dilations=(dilations[0], dilations[1]),
+        requant=RequantAttr(8, zero_point=3),
+        points=(-128, 0),
+    )
+    tiles = [
+        TilePass(board=BOARD),
+        TilePass("auto", 7, 16, 32, BOARD),
+        TilePass("serial", 12, 32, 64, BOARD),
+        TilePass(board=BOARD, convolution="kn2row"),
+    ]
+    for tile in tiles:
+        module = layer.module()
+        image = check_all_levels(module, layer.inputs, layer.expected(), tile)
+        assert len(image.launches) == 1
+
+
+def test_borders_by_hand():
+    """3x3 around four rows of six: one run on each side, and a corner where both meet."""
+    borders = borders_of(
+        Contraction(1, 1, 4, 6, 1, 4, 6, (3, 3), (1, 1), (1, 1, 1, 1), outside=True)
+    )
+    assert borders.rows == (Run(0, 1, (0,)), Run(3, 1, (2,)))
+    assert borders.columns == (Run(0, 1, (0,)), Run(5, 1, (2,)))
+    assert borders.constants == 2 + 2 + 4
+    assert borders.additions(4, 6) == 2 * 6 + 2 * 4 + 4
+    # With a stride of two nothing is below: rows 1 to 4 are the last.
+    strided = Contraction(1, 1, 4, 6, 1, 2, 3, (3, 3), (2, 2), (1, 1, 1, 1), outside=True)
+    assert borders_of(strided).rows == (Run(0, 1, (0,)),)
+    assert borders_of(replace(strided, outside=False)) == Borders()
+    # Far taps: three rows each way see one of them outside.
+    dilated = Contraction(1, 1, 9, 9, 1, 9, 9, (3, 3), (1, 1), (3, 3, 3, 3), (3, 3), outside=True)
+    assert borders_of(dilated).rows == (Run(0, 3, (0,)), Run(6, 3, (2,)))
+
+
+def test_borders_cost_little():
+    """Of a layer of ResNet, 3x3 on 64 channels at 56 x 56; and the model knows it."""
+    rng = np.random.default_rng(0)
+    layer = Layer(
+        random_array(rng, (1, 56, 56, 64)),
+        random_array(rng, (64, 3, 3, 64)),
+        rng.integers(-100, 100, 64).astype(np.int32),
+        padding=(1, 1, 1, 1),
+        requant=RequantAttr(9),
+    )
+    board, cycles = load_board("pynq"), list[int]()
+    for point in (0, -128):
+        module = replace(layer, points=(point, 0)).module()
+        modelled = cycles_of(convolution(module), board)
+        place(module, board)
+        apply(module, ConvertGraphToTilePass("pynq"), TilePass(board="pynq"))
+        apply(module, AllocateBlocksPass(alignment=256))
+        (launch,) = build_image(module, board).launches
+        cycles.append(simulate_time(launch.program.instructions, board).cycles)
+        assert modelled == pytest.approx(cycles[-1], rel=0.01)
+    assert cycles[0] < cycles[1] < 1.02 * cycles[0]

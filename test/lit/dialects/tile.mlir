@@ -57,6 +57,13 @@ func.func @average_pool(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<1x16x16xi8
   func.return
 }
 
+// CHECK-LABEL: func.func @border(
+func.func @border(%x: memref<1x1x2x3x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %e: memref<8x1x16xi32, "dram">, %y: memref<1x1x2x3x16xi8, "dram">) {
+  // CHECK: tile.conv2d %{{.*}}, %{{.*}}, %{{.*}} border %{{.*}} : memref<8x1x16xi32, "dram"> to %{{.*}} {outside = -5 : i64, {{.*}}padding = array<i64: 1, 1, 1, 1>
+  tile.conv2d %x, %w, %b border %e : memref<8x1x16xi32, "dram"> to %y {outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x2x3x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x2x3x16xi8, "dram">
+  func.return
+}
+
 // CHECK-LABEL: func.func @grouped_swish(
 func.func @grouped_swish(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<2x2x1x1x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %k: memref<7x2x16xi32, "dram">, %y: memref<1x2x1x9x16xi8, "dram">) {
   // CHECK: tile.conv2d %{{.*}}, %{{.*}}, %{{.*}} swish %{{.*}} : memref<7x2x16xi32, "dram"> to %{{.*}} {groups = 2 : i64, {{.*}}, low = -300 : i64, high = 300 : i64, swish = array<i64: 4, -128, 127>}

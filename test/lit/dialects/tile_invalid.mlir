@@ -364,3 +364,27 @@ func.func @border_above_zero(%x: memref<1x1x2x2x16xi8, "dram">, %i: memref<16x16
   tile.max_pool %x, %i to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>, least = 1} : memref<1x1x2x2x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x1x1x1x16xi8, "dram">
   func.return
 }
+
+// -----
+
+func.func @no_border(%x: memref<1x1x2x3x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x2x3x16xi8, "dram">) {
+  // expected-error@+1 {{a border and an 'outside' other than 0 belong together}}
+  tile.conv2d %x, %w, %b to %y {outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x2x3x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x2x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @outside(%x: memref<1x1x2x3x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x2x3x16xi8, "dram">) {
+  // expected-error@+1 {{outside must be int8, got 128}}
+  tile.conv2d %x, %w, %b to %y {outside = 128, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x2x3x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x2x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @narrow_border(%x: memref<1x1x2x3x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %e: memref<8x2x16xi32, "dram">, %y: memref<1x1x2x3x16xi8, "dram">) {
+  // expected-error@+1 {{border must have shape (8, 1, 16), got (8, 2, 16)}}
+  tile.conv2d %x, %w, %b border %e : memref<8x2x16xi32, "dram"> to %y {outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x2x3x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x2x3x16xi8, "dram">
+  func.return
+}

@@ -137,3 +137,18 @@ func.func @zero_points(%x: tensor<3x2x!quant.uniform<i8:f32, 0.5:-8>>, %r: tenso
   %y = graph.matmul %x, %w bias %b : tensor<1x!quant.uniform<i32:f32, 0.25>> residual %r : tensor<3x1x!quant.uniform<i8:f32, 0.5:10>> {residual_shift = 3, requant = #graph.requant<shift = 4, rounding = half_up, zero_point = 3, low = 3, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x2x!quant.uniform<i8:f32, 0.5:-8>>, tensor<1x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x1x!quant.uniform<i8:f32, 0.5:3>>
   func.return %y : tensor<3x1x!quant.uniform<i8:f32, 0.5:3>>
 }
+
+// -----
+
+// Loads pad with the number zero: what the zero point -2 contributes to sums at the edge is added
+// there, -2 * 1 where the left of the taps 1 2 4 is outside, -2 * 4 where the right one is.
+// CHECK-LABEL: func.func @border(
+// CHECK:         %[[B:.*]] = graph.constant dense<"0xFEFFFFFF{{(00)*}}F8FFFFFF{{(00)*}}"> : tensor<2x1x16xi32>
+// CHECK-NEXT:    mem.launch @conv2d_0(%{{.*}}, %{{.*}}, %{{.*}}, %[[B]])
+// CHECK:       func.func @conv2d_0(
+// CHECK-NEXT:    tile.conv2d {{.*}} border %{{.*}} : memref<2x1x16xi32, "dram"> {{.*}}outside = -2
+func.func @border(%x: tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5:-2>>) -> tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<[[[[1], [2], [4]]]]> : tensor<1x1x3x1xi8> : tensor<1x1x3x1x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {padding = array<i64: 0, 1, 0, 1>, requant = #graph.requant<shift = 4, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5:-2>>, tensor<1x1x3x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5>>
+}

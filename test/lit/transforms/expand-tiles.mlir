@@ -220,3 +220,32 @@ func.func @border(%x: memref<1x1x4x4x16xi8, "dram">, %i: memref<16x16xi8, "dram"
   tile.max_pool %x, %i to %y {kernel = array<i64: 5, 5>, strides = array<i64: 1, 1>, padding = array<i64: 2, 2, 2, 2>, least = -128} : memref<1x1x4x4x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x1x4x4x16xi8, "dram">
   func.return
 }
+
+// -----
+
+// What is around the input instead of zeros: 2 rows, 2 columns and 4 corners have constants, which are
+// added before the products. In blocks of 3 of 6 rows the first and the last have a row at the edge.
+// CHECK-LABEL: func.func @border(
+// CHECK:         %[[EDGE:.*]] = memref.alloc() : memref<8x1x16xi32, "acc">
+// CHECK:         tile.load %{{.*}} to %[[EDGE]][] {box = array<i64: 8, 1>}
+// CHECK:         scf.for %[[Y:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
+// CHECK:           tile.clear %[[ACC:[a-z0-9_]*]]
+// CHECK-NEXT:      %[[TOP:.*]] = arith.cmpi eq, %[[Y]], %{{.*}} : index
+// CHECK-NEXT:      scf.if %[[TOP]] {
+// CHECK-NEXT:        tile.alu "add" %[[ACC]][] with %[[EDGE]][] : {{.*}} {extents = array<i64: 1, 8>, target_strides = array<i64: 24, 1>, source_strides = array<i64: 1, 0>}
+// CHECK-NEXT:        tile.alu "add" %[[ACC]][] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 1>
+// CHECK-NEXT:        tile.alu "add" %[[ACC]][%{{.*}}] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 1>
+// CHECK-NEXT:      } else {
+// CHECK-NEXT:      }
+// CHECK-NEXT:      %[[BOTTOM:.*]] = arith.cmpi eq, %[[Y]], %{{.*}} : index
+// CHECK-NEXT:      scf.if %[[BOTTOM]] {
+// CHECK-COUNT-3:     tile.alu "add" %[[ACC]][%{{.*}}] with %[[EDGE]]
+// CHECK-NEXT:      } else {
+// CHECK-NEXT:      }
+// CHECK-NEXT:      tile.alu "add" %[[ACC]][] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 3>, target_strides = array<i64: 24, 8>
+// CHECK-NEXT:      tile.alu "add" %[[ACC]][%{{.*}}] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 3>, target_strides = array<i64: 24, 8>
+// CHECK-NEXT:      tile.rotate
+func.func @border(%x: memref<1x1x6x8x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %e: memref<8x1x16xi32, "dram">, %y: memref<1x1x6x8x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b border %e : memref<8x1x16xi32, "dram"> to %y {schedule = #tile.schedule<rows = 3, columns = 8, kblock = 1, nblock = 1, inp_stages = 2, wgt_stages = 2, acc_stages = 2, order = nmk>, outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x6x8x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x6x8x16xi8, "dram">
+  func.return
+}

@@ -38,16 +38,3 @@ func.func @main(%x: tensor<1x2x2x1xf32>, %w: tensor<1x2x2x1xf32>) -> tensor<1x3x
 // CHECK-NEXT: %{{.*}} = graph.pad "constant" %{{.*}} {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 1, 1, 0>, interior = array<i64: 0, 0, 0, 0>, value = 1.000000e+00 : f32} : (tensor<1x2x2x1xf32>) -> tensor<1x4x3x1xf32>
 // CHECK-NEXT: %{{.*}} = graph.conv2d %{{.*}}, %{{.*}} : (tensor<1x4x3x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x3x2x1xf32>
 // CHECK-NEXT: func.return %{{.*}} : tensor<1x3x2x1xf32>
-
-// -----
-
-// VTA pads with the number zero, not with a zero point: what is placed there stays.
-func.func @main(%x: tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5:-5>>, %w: tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x2x1x!quant.uniform<i8:f32, 0.5>> {
-  %p = graph.pad "constant" %x {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 1, 1, 0>, interior = array<i64: 0, 0, 0, 0>, value = -5 : i64} : (tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5:-5>>) -> tensor<1x4x3x1x!quant.uniform<i8:f32, 0.5:-5>>
-  %y = graph.conv2d %p, %w {requant = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x4x3x1x!quant.uniform<i8:f32, 0.5:-5>>, tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x2x1x!quant.uniform<i8:f32, 0.5>>
-  func.return %y : tensor<1x3x2x1x!quant.uniform<i8:f32, 0.5>>
-}
-
-// CHECK-LABEL: func.func @main
-// CHECK-NEXT: %[[P:.*]] = graph.pad
-// CHECK-NEXT: graph.conv2d %[[P]]
