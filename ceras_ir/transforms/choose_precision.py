@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ceras_ir.analysis.sensitivity import Sensitivity
     from ceras_ir.transforms.precision_trials import PrecisionTrials
 
-JUDGE, LEAST = 8, 3
-"""On how many samples choices are judged, at most, and of large networks."""
+JUDGE = 8
+"""On how many samples choices are judged at most."""
 
 FEW = 10
 """How many values get 16 bits where nobody gave a budget but `choose-recipe` asked for it."""
@@ -58,10 +58,12 @@ class ChoosePrecisionPass(ModulePass):
 
     `budget` bounds them: below 1 the share of the network's multiplications that may change,
     from 1 on the number of layers. With `target-sqnr` there are no more than it takes to reach
-    that many decibels, measured on the quantized network; without either, budget=0.1. Layers
-    that add less than a hundredth of what noise is left are not taken. Which were, and what
-    the signal to noise was before and is now, is said on stderr. With `when-chosen` it runs only
-    if the function has `graph.mixed`, which it takes away. Changes no value.
+    that many decibels, measured on the quantized network: those that save most noise for the
+    multiplications that they change come first, and what turns out to be too much is given back.
+    Without either, budget=0.1. Layers that add less than a hundredth of what noise is left are not
+    taken. Which were, and what the signal to noise was before and is now, is said on stderr. With
+    `when-chosen` it runs only if the function has `graph.mixed`, which it takes away. Changes no
+    value.
     """
 
     name = "choose-precision"
@@ -92,17 +94,20 @@ class ChoosePrecisionPass(ModulePass):
             candidates,
             multiplications,
         )
-        from ceras_ir.transforms.precision_trials import PrecisionTrials, in_int8, keep
+        from ceras_ir.transforms.precision_trials import PrecisionTrials, keep
 
         total = multiplications(main)
         kinds = {"int16": (False,), "float": (True,), "auto": (False, True)}[self.mixed]
         layers = [s for kind in kinds for s in candidates(main, in_float=kind)]
         count = affordable_samples(main, len(layers))
         samples = list(calibration_samples(op, self.calibration, MEASURE + JUDGE, "reading"))
-        stored = in_int8(ctx, op, self.calibration, MEASURE)
-        SensitivityMeter(op, stored).measure(layers, samples[:count])
-        judged = (samples[MEASURE:] or samples)[: max(count, LEAST)]
-        trials = PrecisionTrials(ctx, op, self.calibration, judged, stored.weights)
+        judged = samples[MEASURE:] or samples
+        # Where 16 bits come first, nearly all have them before a layer is taken into float.
+        wide = [s.value for s in layers if not s.in_float and self.mixed == "auto"]
+        trials = PrecisionTrials(ctx, op, self.calibration, MEASURE, judged, wide)
+        # Weights are rounded on the first samples; what that costs, others know better.
+        measured = samples if self.mixed == "int16" else judged
+        SensitivityMeter(op, trials.in_int8).measure(layers, measured[:count])
         chosen, before, after = self._chosen(self._affordable(self._ranked(layers), total), trials)
         for layer in chosen:
             keep(layer.value, in_float=layer.in_float)
@@ -110,18 +115,22 @@ class ChoosePrecisionPass(ModulePass):
         self._say(chosen, layers, (before, after), len(judged))
 
     def _ranked(self, layers: list[Sensitivity]) -> list[Sensitivity]:
-        """The layers in the order in which they are taken."""
+        """The layers in the order in which they are taken: with a target, cheap ones first."""
+        from ceras_ir.analysis.precision_search import costs
+
+        left, wanted, gain = sum(s.noise for s in layers), None, {id(s): s.noise for s in layers}
+        if self.target_sqnr is not None:
+            wanted, cost = 10 ** (-self.target_sqnr / 10), costs(layers)
+            gain = {key: noise / cost[key] for key, noise in gain.items()}
         if self.mixed != "auto":
-            return sorted(layers, key=lambda s: -s.noise)
+            return sorted(layers, key=lambda s: -gain[id(s)])
         # Float is dearest, so that it comes last; after it only what makes no noise to speak of.
-        left = sum(s.noise for s in layers)
-        wanted = left if self.target_sqnr is None else 10 ** (-self.target_sqnr / 10)
-        ignored, last = LEFT * min(wanted, left), set[int]()
+        ignored, last = LEFT * min(left if wanted is None else wanted, left), set[int]()
         for layer in sorted(layers, key=lambda s: s.noise):
             ignored -= layer.noise
             if ignored >= 0:
                 last.add(id(layer))
-        return sorted(layers, key=lambda s: (id(s) in last, s.in_float, -s.noise))
+        return sorted(layers, key=lambda s: (id(s) in last, s.in_float, -gain[id(s)]))
 
     def _affordable(self, ranked: list[Sensitivity], total: int) -> list[Sensitivity]:
         """The layers with most noise that the budget has room for."""
@@ -156,15 +165,14 @@ class ChoosePrecisionPass(ModulePass):
         wanted = 10 ** (-self.target_sqnr / 10)
         if before <= wanted:
             return [], before, before
-        # With all of them in float any target is reached; what few layers reach takes less time.
-        after = None if self.mixed == "auto" else trials.noise(ranked)
-        # Noise falls with every layer but for chance, so that the first prefix is found by halves.
-        low, high = 0, len(ranked)
-        while high - low > 1 and (after is None or after <= wanted):
-            middle = (low + high) // 2
-            noise = trials.noise(ranked[:middle])
-            low, high, after = (low, middle, noise) if noise <= wanted else (middle, high, after)
-        return ranked[:high], before, trials.noise(ranked[:high]) if after is None else after
+        from ceras_ir.analysis.precision_search import enough_layers, give_back
+
+        # 16 bits for all, where they come first: they are enough, or the search goes on from there.
+        first = next((i for i, s in enumerate(ranked) if s.in_float), 0)
+        chosen, after = enough_layers(ranked, first, before, wanted, trials.noise)
+        if after <= wanted:
+            chosen, after = give_back(chosen, ranked, after, wanted, trials.noise)
+        return chosen, before, after
 
     def _say(
         self,
@@ -191,6 +199,10 @@ class ChoosePrecisionPass(ModulePass):
             count = sum(s.in_float for s in layers)
             text = f"int16 for {len(chosen) - floats} of {len(layers) - count} values, "
             text += f"float for {floats} of {count} layers"
+        if floats:
+            real = [s for s in layers if s.in_float]
+            share = sum(s.macs for s in chosen if s.in_float) / max(sum(s.macs for s in real), 1)
+            text += f" ({share:.0%} of the multiplications)"
         print(
             f"{self.name}: note: {text}, {before:.1f} dB -> {after:.1f} dB on {samples} samples: "
             + (", ".join(names) or (NONE_HELPS[self.mixed] if missed else "none is needed")),

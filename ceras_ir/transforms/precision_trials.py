@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,19 +19,19 @@ from ceras_ir.analysis.rounded_weights import nearest, roundable_layers
 from ceras_ir.analysis.scale_classes import value_storage
 from ceras_ir.analysis.sensitivity import InInt8
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.correct_bias import CorrectBiasPass
+from ceras_ir.transforms.align_scales import AlignScalesPass
 from ceras_ir.transforms.quantize import finish
 from ceras_ir.transforms.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.rebuilding import replace_constant
 from ceras_ir.transforms.round_weights import RoundWeightsPass
 from ceras_ir.transforms.rounded_layers import steps_by_row
 from ceras_ir.transforms.set_precision import spread
-from ceras_ir.transforms.unfuse_residual import UnfuseResidualPass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ceras_ir.analysis.sensitivity import Sample, Sensitivity
+    from ceras_ir.analysis.storage import Storage
 
 
 def keep(value: SSAValue, *, in_float: bool) -> None:
@@ -43,68 +43,95 @@ def keep(value: SSAValue, *, in_float: bool) -> None:
     keep_in_float(value.owner)
 
 
-def in_int8(ctx: Context, module: ModuleOp, calibration: str, samples: int) -> InInt8:
-    """What the recipe makes of a calibrated network where all is in int8."""
-    copies: dict[SSAValue, SSAValue] = {}
-    copy = module.clone(copies)
-    steps = _until(QuantizeGraphPass, finish(calibration, samples))
-    aligned = _until(UnfuseResidualPass, steps)
-    for step in aligned:
-        step.apply(ctx, copy)
-    storages = {v: value_storage(new) for v, new in copies.items() if exponent(new) is not None}
-    for step in steps[len(aligned) :]:
-        # Biases do not matter.
-        if not isinstance(step, CorrectBiasPass):
-            step.apply(ctx, copy)
-    found: dict[Operation, NDArray[np.float32]] = {}
-    chosen = dict.fromkeys(roundable_layers(main_function(copy)))
-    for op, counterpart in zip(_linear(module), _linear(copy), strict=True):
-        weights = graph.constant_array(counterpart.weights)
-        if counterpart in chosen and weights is not None:
-            rows = weights.astype(np.float64).reshape(len(weights), -1)
-            stored = nearest(rows, steps_by_row(counterpart)).astype(np.float32)
-            found[op] = stored.reshape(weights.shape)
-    return InInt8(found, storages)
-
-
-def _until(last: type[ModulePass], passes: Sequence[ModulePass]) -> Sequence[ModulePass]:
-    return passes[: next(i for i, step in enumerate(passes) if isinstance(step, last))]
-
-
-def _linear(module: ModuleOp) -> list[graph.LinearOperation]:
-    ops = main_function(module).body.block.ops
-    return [op for op in ops if isinstance(op, graph.LinearOperation)]
-
-
 class PrecisionTrials:
-    """Quantizes copies of a network and compares them with it."""
+    """
+    Quantizes copies of a network and compares them with it. What all trials share is done once:
+    the exponents of weights, and their rounding on `samples` samples, which takes longest. It
+    depends on the rest only where long sums of 16 bits need coarser weights: all trials have those
+    that leave room for 16 bits in `wide` values.
+    """
 
     def __init__(
         self,
         ctx: Context,
         module: ModuleOp,
         calibration: str,
-        samples: Sequence[Sample],
-        weights: Mapping[Operation, NDArray[np.float32]],
+        samples: int,
+        judged: Sequence[Sample],
+        wide: Iterable[SSAValue] = (),
     ):
-        self.ctx, self.module, self.samples, self.weights = ctx, module, samples, weights
-        # Weights are rounded once and for all: that takes longest, and depends little on the rest.
-        steps = finish(calibration, len(samples))
-        self.steps = [step for step in steps if not isinstance(step, RoundWeightsPass)]
-        self.expected = outputs_of(module, samples)
+        self.ctx, self.module, self.judged = ctx, module, judged
+        steps = finish(calibration, samples)
+        first, last = _at(steps, AlignScalesPass), _at(steps, QuantizeGraphPass)
+        rounding = _at(steps, RoundWeightsPass)
+        self.steps = (*steps[first:rounding], *steps[rounding + 1 : last + 1])
+        self.copies: dict[SSAValue, SSAValue] = {}
+        self.base = module.clone(self.copies)
+        for step in steps[:first]:
+            step.apply(ctx, self.base)
+        storages = self._storages()
+        self.in_int8 = InInt8(self._round(steps[first : rounding + 1], wide), storages)
+        """What the recipe makes of the network where all is in int8."""
+        self.expected = outputs_of(module, judged)
+
+    def _storages(self) -> dict[SSAValue, Storage]:
+        """Of all values that have a scale, after alignment."""
+        module, copies = self._copy()
+        AlignScalesPass().apply(self.ctx, module)
+        return {v: value_storage(copy) for v, copy in copies.items() if exponent(copy) is not None}
+
+    def _round(
+        self, steps: Iterable[ModulePass], wide: Iterable[SSAValue]
+    ) -> dict[Operation, NDArray[np.float32]]:
+        """Round the weights of all layers that have constant ones, for all trials."""
+        module, copies = self._copy()
+        for value in wide:
+            widen(copies[value])
+        spread(main_function(module))
+        for step in steps:
+            step.apply(self.ctx, module)
+        chosen = dict.fromkeys(roundable_layers(main_function(module)))
+        found: dict[Operation, NDArray[np.float32]] = {}
+        layers = zip(*map(_linear, (self.module, self.base, module)), strict=True)
+        for op, shared, counterpart in layers:
+            weights = graph.constant_array(counterpart.weights)
+            if counterpart in chosen and weights is not None:
+                rows = weights.astype(np.float64).reshape(len(weights), -1)
+                stored = nearest(rows, steps_by_row(counterpart)).astype(np.float32)
+                found[op] = stored.reshape(weights.shape)
+                replace_constant(shared, shared.weights, found[op])
+        return found
+
+    def _copy(self) -> tuple[ModuleOp, Mapping[SSAValue, SSAValue]]:
+        """A copy of the network, and its values by those of the module."""
+        copies: dict[SSAValue, SSAValue] = {}
+        module = self.base.clone(copies)
+        return module, {v: copies[shared] for v, shared in self.copies.items() if shared in copies}
 
     def noise(self, layers: Sequence[Sensitivity]) -> float:
         """Noise over signal of all outputs with these layers kept."""
-        copies: dict[SSAValue, SSAValue] = {}
-        module = self.module.clone(copies)
-        floats = {layer.value for layer in layers if layer.in_float}
+        module, copies = self._copy()
         for layer in layers:
             keep(copies[layer.value], in_float=layer.in_float)
-        for op, stored in self.weights.items():
-            owner = copies[op.results[0]].owner
-            if op.results[0] not in floats and isinstance(owner, graph.LinearOperation):
-                replace_constant(owner, owner.weights, stored)
+            op, copy = layer.value.owner, copies[layer.value].owner
+            if layer.in_float and isinstance(op, graph.LinearOperation):
+                assert isinstance(copy, graph.LinearOperation)
+                real = graph.constant_array(op.weights)
+                if real is not None:
+                    replace_constant(copy, copy.weights, real.astype(np.float32, copy=False))
         spread(main_function(module))
         for step in self.steps:
             step.apply(self.ctx, module)
-        return 10 ** (-ratio_of(self.expected, outputs_of(module, self.samples)) / 10)
+        # No target is held to these sums, and in any order they take a tenth of the time.
+        for op in _linear(module):
+            op.ordered = None
+        return 10 ** (-ratio_of(self.expected, outputs_of(module, self.judged)) / 10)
+
+
+def _at(passes: Sequence[ModulePass], kind: type[ModulePass]) -> int:
+    return next(i for i, step in enumerate(passes) if isinstance(step, kind))
+
+
+def _linear(module: ModuleOp) -> list[graph.LinearOperation]:
+    ops = main_function(module).body.block.ops
+    return [op for op in ops if isinstance(op, graph.LinearOperation)]

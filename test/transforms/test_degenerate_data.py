@@ -50,6 +50,7 @@ DATA: dict[str, NDArray[np.float32]] = {
     "ordinary": np.random.default_rng(0).normal(size=SHAPE).astype(np.float32),
 }
 OPTIONS = [*(f"recipe={recipe}" for recipe in (*RECIPES, "auto")), "mixed=int16", "mixed=float"]
+OPTIONS.append("mixed=auto target-sqnr=25")
 
 
 def network(bias: str) -> str:
