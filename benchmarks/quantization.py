@@ -44,7 +44,7 @@ RECIPES = (
     "rounding",
     "channels-rounding",
     "channels-rounding-bias",
-    "auto zero-points=true",
+    "auto",
     "auto one-shift=true",
 )
 PEERS = ("MinMax per-channel", "MinMax per-tensor")

@@ -208,13 +208,11 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
     from ceras_ir.transforms.quantize import QuantizePass
 
     kept = options.precision
-    one_shift = options.one_shift or options.target in INTEGER_TARGETS
     return QuantizePass(
         options.calibrate,
         recipe=options.recipe,
         silu=options.silu,
-        one_shift=one_shift,
-        zero_points=not one_shift,
+        one_shift=options.one_shift or options.target in INTEGER_TARGETS,
         observer=options.observer,
         mixed=kept.mixed,
         budget=kept.budget,

@@ -40,7 +40,7 @@ WORTHWHILE = 1.0
 """Decibels that are no chance."""
 
 GOOD, EXCELLENT = 20.0, 30.0
-"""Decibels from which nothing is tried that costs time; nothing that accelerators cannot take."""
+"""Decibels from which nothing is tried that costs time; no zero points either."""
 
 
 class Candidate(NamedTuple):
@@ -65,10 +65,10 @@ class ChooseRecipePass(ModulePass):
     positions where nothing is; detectors lose what is at the few others, which no decibels show.
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
     but with `one-shift`, for targets that would leave such layers to the CPU. Where there are less
-    than 30, the best is tried with zero points, if `zero-points` says that the target takes them.
-    Both are finer in every layer, so that they are taken unless they lose a decibel: few samples
-    know no better. Where all is less than 20, and `mixed` is not forbidden, `graph.mixed` has
-    `choose-precision` find ten values for 16 bits; accelerators leave their layers to the CPU.
+    than 30, the best is tried with zero points. Both are finer in every layer, so that they are
+    taken unless they lose a decibel: few samples know no better. Where all is less than 20, and
+    `mixed` is not forbidden, `graph.mixed` has `choose-precision` find ten values for 16 bits;
+    accelerators leave their layers to the CPU.
 
     Trials calibrate on the first 42 samples, less of networks with more than 250 million
     multiplications or where there are fewer, and are judged on half as many that follow. From
@@ -83,7 +83,6 @@ class ChooseRecipePass(ModulePass):
     samples: int = 64
     silu: Silu = "auto"
     one_shift: bool = False
-    zero_points: bool = False
     mixed: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -139,7 +138,7 @@ class ChooseRecipePass(ModulePass):
         found = max(ratios, key=lambda key: ratios[key])
         if not self.one_shift and ratios[found] < GOOD:
             found = finer(best(tried_rows), found)
-        if self.zero_points and ratios[found] < EXCELLENT:
+        if ratios[found] < EXCELLENT:
             found = finer(best([ASYMMETRIC + found.recipe]), found)
         return found
 
@@ -161,7 +160,8 @@ class ChooseRecipePass(ModulePass):
             judged = samples[calibrated:]
         network = _without_last_softmax(op)
         expected = outputs_of(network, judged)
-        return _Trials(ctx, network, self.calibration, calibrated, judged, expected)
+        data = (self.calibration, calibrated)
+        return _Trials(ctx, network, *data, self.one_shift, judged, expected)
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,7 @@ class _Trials:
     module: ModuleOp
     calibration: str
     samples: int
+    one_shift: bool
     judged: "list[Mapping[str, Array]]"
     expected: "list[Outputs]"
 
@@ -181,7 +182,8 @@ class _Trials:
         from ceras_ir.transforms.quantize import QuantizePass
 
         module, (recipe, silu) = self.module.clone(), candidate
-        quantize = QuantizePass(self.calibration, self.samples, recipe=recipe, silu=silu)
+        data, one_shift = (self.calibration, self.samples), self.one_shift
+        quantize = QuantizePass(*data, recipe=recipe, silu=silu, one_shift=one_shift)
         quantize.apply(self.ctx, module)
         return ratio_of(self.expected, outputs_of(module, self.judged))
 

@@ -5,7 +5,7 @@ from math import ldexp, prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.function_forms import Form, form_of
@@ -30,13 +30,17 @@ class ChooseZeroPointsPass(ModulePass):
     less than an eighth of what its exponent holds above. Scales stay powers of two.
 
     Values in 16 bits, and what meets shift-only functions or averages whose ties would be lost by
-    a reciprocal, stay symmetric. Targets that only shift cannot take zero points and leave such
-    layers to the CPU. With `when-chosen` it runs only if the network's `graph.recipe` has it.
-    Needs `graph.range` and `graph.exponent`; changes no value.
+    a reciprocal, stay symmetric. Accelerators put the zero points of convolutions and products into
+    their biases, but round half up, where sums of few and averages of what has a zero point round
+    to even: with `half-up` what those read and make stays symmetric too, for their sake.
+
+    With `when-chosen` it runs only if the network's `graph.recipe` has it. Needs `graph.range` and
+    `graph.exponent`; changes no value.
     """
 
     name = "choose-zero-points"
 
+    half_up: bool = False
     when_chosen: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -48,18 +52,34 @@ class ChooseZeroPointsPass(ModulePass):
         for inner in quantized_operations(main):
             ends = [*data_operands(inner), *inner.results]
             values |= dict.fromkeys(ends)
-            match inner:
-                case graph.UnaryOp() if form_of(inner) is Form.SHIFTS:
-                    refused |= dict.fromkeys(ends)
-                case graph.Pool2dOp() if _loses_ties(inner):
-                    refused |= dict.fromkeys(ends)
-                case graph.LinearOperation() if inner.weights in values:
-                    refused[inner.weights] = None
-                case _:
-                    pass
+            if _stays_symmetric(inner) or (self.half_up and _rounds_to_even(inner)):
+                refused |= dict.fromkeys(ends)
+            elif isinstance(inner, graph.LinearOperation) and inner.weights in values:
+                refused[inner.weights] = None
         for value in values:
             if value not in refused:
                 _choose(value)
+
+
+def _stays_symmetric(op: Operation) -> bool:
+    match op:
+        case graph.UnaryOp():
+            return form_of(op) is Form.SHIFTS
+        case graph.Pool2dOp():
+            return _loses_ties(op)
+        case _:
+            return False
+
+
+def _rounds_to_even(op: Operation) -> bool:
+    """Whether a requantization of the operation rounds to even where a zero point takes part."""
+    match op:
+        case graph.BinaryOp():
+            return op.function in (graph.Binary.ADD, graph.Binary.SUB)
+        case graph.Pool2dOp():
+            return op.function is graph.Pool.AVERAGE
+        case _:
+            return False
 
 
 def _loses_ties(op: graph.Pool2dOp) -> bool:

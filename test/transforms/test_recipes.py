@@ -64,7 +64,7 @@ def noise(recipe: str, folder: Path) -> float:
     module = parse_text(load_context(), text, "uneven.mlir")
     expected = [run(module, {"input0": x})["output0"] for x in data]
     save_arrays(str(folder / "cal.npz"), {"input0": np.concatenate(data[:24])})
-    quantize = QuantizePass(str(folder / "cal.npz"), recipe=recipe, zero_points=True)
+    quantize = QuantizePass(str(folder / "cal.npz"), recipe=recipe)
     quantize.apply(load_context(), module)
     verify_module(module)
     actual = [run(module, {"input0": x})["output0"] for x in data]

@@ -1,5 +1,6 @@
-// RUN: ceras-opt %s --choose-zero-points | filecheck %s
-// RUN: ceras-opt %s --choose-zero-points --choose-zero-points | filecheck %s
+// RUN: ceras-opt %s --split-input-file --choose-zero-points | filecheck %s
+// RUN: ceras-opt %s --split-input-file --choose-zero-points --choose-zero-points | filecheck %s
+// RUN: ceras-opt %s --split-input-file --choose-zero-points="half-up=true" | filecheck %s --check-prefix HALF-UP
 
 // The image is never negative: steps half as long, and zero is the least number.
 // CHECK-LABEL: func.func @main(
@@ -30,5 +31,30 @@ func.func @main(%x: tensor<1x12x12x1xf32> {graph.range = array<f32: 0.0, 0.99>, 
   %7 = graph.unary <relu> %0 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : tensor<1x12x12x1xf32>
   // CHECK: %8 = {{.*}}graph.exponent = -5 : i64, kernel
   %8 = graph.pool2d "average" %7 {kernel = array<i64: 6, 6>, strides = array<i64: 6, 6>, graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x12x12x1xf32>) -> tensor<1x2x2x1xf32>
+  func.return
+}
+
+// -----
+
+// Accelerators round half up: sums of few stay symmetric, with what they read.
+// CHECK-LABEL: func.func @main(%{{.*}}tensor<1x4x4x1xf32>
+// CHECK-SAME: graph.zero_point = -128 : i64
+// HALF-UP-LABEL: func.func @main(%{{.*}}tensor<1x4x4x1xf32>
+// HALF-UP-SAME: graph.zero_point = -128 : i64
+func.func @main(%x: tensor<1x4x4x1xf32> {graph.range = array<f32: 0.0, 0.99>, graph.exponent = -7 : i64}) {
+  %w = graph.constant dense<1.0> : tensor<1x3x3x1xf32> : tensor<1x3x3x1xf32>
+  %v = graph.constant dense<1.0> : tensor<1x1x1x1xf32> : tensor<1x1x1x1xf32>
+  // CHECK: %0 = {{.*}}graph.zero_point = -128 : i64
+  // HALF-UP: %0 = {{.*}}graph.zero_point = -128 : i64
+  %0 = graph.conv2d %x, %w {padding = array<i64: 1, 1, 1, 1>, activation = #graph.function<relu>, graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x3x3x1xf32>) -> tensor<1x4x4x1xf32>
+  // CHECK: %1 = {{.*}}graph.zero_point = -128 : i64
+  // HALF-UP: %1 = {{.*}}graph.zero_point = -128 : i64
+  %1 = graph.conv2d %0, %w {padding = array<i64: 1, 1, 1, 1>, activation = #graph.function<relu>, graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x3x3x1xf32>) -> tensor<1x4x4x1xf32>
+  // CHECK: %2 = {{.*}}graph.zero_point = -128 : i64
+  // HALF-UP: %2 = {{.*}}graph.exponent = -5 : i64,
+  %2 = graph.conv2d %1, %v {activation = #graph.function<relu>, graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32>
+  // CHECK: %3 = {{.*}}graph.zero_point = -128 : i64
+  // HALF-UP: %3 = {{.*}}graph.exponent = -5 : i64}
+  %3 = graph.binary "add" %2, %2 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32>
   func.return
 }
