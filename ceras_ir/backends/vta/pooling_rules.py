@@ -39,8 +39,9 @@ def why_not_average(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str 
         )
     average = averaging_of(op)
     if average is None:
-        kh, kw = shape.kernel
-        return f"VTA has no multiplier that divides exactly for a window of {kh}x{kw}"
+        assert op.requant is not None
+        window, mode = "x".join(map(str, shape.kernel)), op.requant.mode.value
+        return f"VTA has no multiplier that divides exactly for a window of {window}, {mode}"
     if averaging_blocks(shape, len(average.weights), board) is None:
         return "VTA cannot hold a window in its buffers: use a smaller one"
     return None

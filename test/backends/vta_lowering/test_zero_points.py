@@ -18,6 +18,8 @@ from backends.vta_lowering.layers import (
     stored,
     with_zero_points,
 )
+from backends.vta_lowering.test_swish import WIDE
+from backends.vta_lowering.test_swish import expected as swish_of
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
@@ -365,3 +367,36 @@ def test_borders_cost_little():
         cycles.append(simulate_time(launch.program.instructions, board).cycles)
         assert modelled == pytest.approx(cycles[-1], rel=0.01)
     assert cycles[0] < cycles[1] < 1.02 * cycles[0]
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_borders_before_a_swish(rows: int):
+    """Constants of residual, swish and border together; only the swish itself is symmetric."""
+    rng = np.random.default_rng(rows)
+    layer = Layer(
+        random_array(rng, (1, 5, 6, 24)),
+        random_array(rng, (20, 3, 3, 24)),
+        residual=random_array(rng, (1, 5, 6, 20)),
+        padding=(1, 1, 1, 1),
+        residual_shift=5,
+        requant=RequantAttr(4, low=-9000, high=9000),
+        points=(-128, 33),
+    )
+    shapes = [value.shape for value in layer.inputs.values()]
+    kinds = [TensorType(stored(p), n) for p, n in zip(layer.points, shapes, strict=True)]
+    block = Block(arg_types=kinds)
+    block.add_op(weights := graph.ConstantOp.from_array(layer.weights, INT8))
+    conv = graph.Conv2dOp(
+        *(block.args[0], weights.result, None, block.args[1]),
+        result_element=WIDE,
+        padding=layer.padding,
+        requant=layer.requant,
+        residual_shift=layer.residual_shift,
+    )
+    block.add_op(conv)
+    bends, last = rng.integers(0, 3000, (rows, 5)), RequantAttr(6)
+    swish = graph.ShiftSwishOp(conv.result, bends.reshape(-1).tolist(), INT8, last)
+    block.add_op(swish)
+    module = network(block, swish.result)
+    image = check_all_levels(module, layer.inputs, swish_of(layer.expected(), bends, last))
+    assert len(image.launches) == 1
