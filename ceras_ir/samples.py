@@ -48,6 +48,13 @@ class Samples:
     def __iter__(self) -> Iterator[dict[str, Array]]:
         return (self[i] for i in range(self.count))
 
+    def require_finite(self, path: str) -> None:
+        """Refuse what no result can be compared on: NaN and infinities."""
+        for name, array in self.arrays.items():
+            for i, sample in enumerate(array):
+                if not np.isfinite(sample).all():
+                    raise InputError(f"sample {i} of '{name}' has NaN or infinite elements", path)
+
 
 def load_arrays(path: str) -> dict[str, Array]:
     """All arrays of an `.npz` file, by name."""

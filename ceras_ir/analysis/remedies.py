@@ -64,10 +64,13 @@ def remedies(layer: LayerNoise, recipe: Collection[str] = ()) -> list[str]:
     return found
 
 
-def remedies_of_all(layers: Iterable[LayerNoise], ratio: float) -> list[str]:
+def remedies_of_all(
+    layers: Iterable[LayerNoise], ratio: float, command: str | None, recipe: str | None = None
+) -> list[str]:
     """
     Sentences for the network with so many decibels at its outputs: where the noise comes from, and
-    what gains ten decibels, if it needs them.
+    what gains ten decibels, if it needs them. `command` is what measured it, without options that
+    say how precise layers are; `recipe` is kept where it rounds weights already.
     """
     quantized = [layer for layer in layers if layer.scale is not None]
     if not quantized or ratio >= GOOD or not isfinite(ratio):
@@ -80,9 +83,12 @@ def remedies_of_all(layers: Iterable[LayerNoise], ratio: float) -> list[str]:
             f"{half} of {len(shares)} layers make half of the noise at the outputs, "
             f"the worst {shares[0]:.0%}"
         )
-    found.append(
-        f"for {GAIN} dB more at the outputs: --recipe rows-rounding --mixed auto --target-sqnr "
-        f"{ceil(ratio + GAIN + SPARE)}, which rounds weights by rows so that errors cancel, and "
-        "measures what then needs 16 bits, or float, at least cost; --recipe auto alone costs less"
-    )
+    if command is not None:
+        chosen = recipe if recipe is not None and "rounding" in recipe else "rows-rounding"
+        found.append(
+            f"for {GAIN} dB more at the outputs:\n\n{command} --recipe {chosen} --mixed auto "
+            f"--target-sqnr {ceil(ratio + GAIN + SPARE)}\n\nrounds weights so that errors cancel, "
+            "measures what then needs 16 bits, or float, at least cost, and says what that is; "
+            "--recipe auto alone costs less"
+        )
     return found

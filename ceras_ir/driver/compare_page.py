@@ -6,7 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from ceras_ir.analysis.layer_noise import LayerNoise
-from ceras_ir.analysis.remedies import CLIPPED, GOOD, remedies, remedies_of_all, worst_layers
+from ceras_ir.analysis.remedies import CLIPPED, GOOD, remedies, worst_layers
 from ceras_ir.driver.compare_plots import histogram, ratios
 from ceras_ir.driver.end_metrics import Metric
 
@@ -63,6 +63,7 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
 .key.c { background: var(--bad); opacity: .35 }
 .key.a { background: var(--first) } .key.b { background: var(--second) }
 details { margin-top: 1em } summary { cursor: pointer; color: var(--first) }
+.said { white-space: pre-line; overflow-wrap: anywhere }
 .small { grid-template-columns: repeat(auto-fill, minmax(17em, 1fr)); margin-top: 1em }
 .small .card { padding: .7em } :target { outline: 2px solid var(--second) }
 @media print { .scroll { max-height: none } details > * { display: block } }
@@ -119,7 +120,7 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
         f'<h2 id="result">Result</h2>{_results(first, second)}',
         '<h2 id="worst">The layers that add most noise</h2>',
         f'<div class="cards worst">{worst}</div>',
-        *(f"<p>{escape(text)}</p>" for text in remedies_of_all(first.layers, first.ratio)),
+        *(f'<p class="said">{escape(text)}</p>' for text in first.remedies),
         '<h2 id="plot">Signal to noise, layer by layer</h2>',
         f'<p class="soft"><span class="key a"></span>{escape(key_a)}: '
         "with the errors of all layers before"

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ceras_ir.analysis.remedies import remedies, remedies_of_all, worst_layers
+from ceras_ir.analysis.remedies import remedies, worst_layers
 from ceras_ir.driver.compare_page import decimal, number, step
 from ceras_ir.driver.compare_variants import Variant
 
@@ -31,8 +31,9 @@ def print_table(variants: Sequence[Variant], samples: int) -> None:
         console.print(f"\n{layer.name} ({layer.operator}), {ratio} dB alone{share}:", markup=False)
         for text in remedies(layer, first.recipe):
             console.print(f"  - {text}", markup=False)
-    for text in remedies_of_all(first.layers, first.ratio):
-        console.print(f"\n{text}", markup=False)
+    for text in first.remedies:
+        # A command that is to be copied stays one line.
+        console.print(f"\n{text}", markup=False, soft_wrap=True)
 
 
 def _layers(first: Variant, rest: Sequence[Variant]) -> Table:

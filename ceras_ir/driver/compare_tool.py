@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING
 
 from ceras_ir.diagnostics import UsageError
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from ceras_ir.driver.compare_variants import Task, Variant
+
+
+REPLACED = ("--recipe", "--against", "--mixed", "--budget", "--target-sqnr", "--html")
+"""Options that a proposal of more precision comes without, but for those that it gives."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,9 +87,11 @@ def _compare(argv: Sequence[str]) -> int:
     module = _read(arguments, arguments.model)
     everything = load_samples(arguments.inputs, module)
     samples, labels = everything.first(arguments.samples), None
+    samples.require_finite(arguments.inputs)
     if arguments.labels is not None:
         labels = load_labels(arguments.labels, len(everything))[: len(samples)]
-    task = Task(samples, labels, hook)
+    alone = arguments.other is None and arguments.calibrate
+    task = Task(samples, labels, hook, _without_precision(argv) if alone else None)
     with ExitStack() as stack:
         # Opened first: what cannot be written is said before minutes of work.
         stream = None
@@ -98,6 +105,16 @@ def _compare(argv: Sequence[str]) -> int:
             stream.write(compare_page(title_of(arguments.model), variants, len(samples)))
         print_table(variants, len(samples))
     return 0
+
+
+def _without_precision(argv: Sequence[str]) -> str:
+    """The command line without what says how precise layers are."""
+    kept, skipped = ["ceras-compare"], False
+    for word in argv:
+        if not skipped and word.partition("=")[0] not in REPLACED:
+            kept.append(word)
+        skipped = not skipped and word in REPLACED
+    return join(kept)
 
 
 def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":

@@ -17,6 +17,7 @@ from ceras_ir.analysis.network import input_names, main_function, output_names, 
 from ceras_ir.analysis.output_noise import ratio_of
 from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.analysis.ranges import LAYER, exponent
+from ceras_ir.analysis.remedies import remedies_of_all
 from ceras_ir.analysis.requantizations import alignment
 from ceras_ir.analysis.sensitivity import affordable_samples
 from ceras_ir.diagnostics import InputError, node_name
@@ -28,7 +29,7 @@ from ceras_ir.driver.instrumentation import PassRunner
 from ceras_ir.driver.stages import BuildOptions, quantize_pass
 from ceras_ir.progress import progress
 from ceras_ir.samples import Samples, join
-from ceras_ir.transforms.recipes import passes_of
+from ceras_ir.transforms.recipes import RECIPES, passes_of
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ class Variant:
     """At run time, before and after scales were aligned."""
     recipe: tuple[str, ...] = ()
     """The optional passes that ran."""
+    command: str | None = None
+    """That measured it, without options that say how precise layers are."""
+
+    @property
+    def remedies(self) -> list[str]:
+        """What to try for the whole network; see `remedies_of_all`."""
+        name = next((n for n, inside in RECIPES.items() if inside == self.recipe), None)
+        return remedies_of_all(self.layers, self.ratio, self.command, name)
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,7 @@ class Task:
     samples: Samples
     labels: Array | None
     hook: Hook | None
+    command: str | None = None
 
     def measure(self, meter: NoiseMeter, name: str, reference: str) -> Variant:
         """Run both networks of `meter` on all samples."""
@@ -77,6 +87,7 @@ class Task:
             ratio,
             alignment(main),
             passes_of(main),
+            self.command,
         )
 
 

@@ -85,8 +85,9 @@ def end_metrics(
     for name, expected in real.items():
         actual = quantized[name]
         prefix = f"{name}: " if len(real) > 1 else ""
-        difference = actual.astype(np.float64) - expected.astype(np.float64)
-        noise, signal = float(np.square(difference).sum()), float(np.square(expected).sum())
+        exact = expected.astype(np.float64)
+        difference = actual.astype(np.float64) - exact
+        noise, signal = float(np.square(difference).sum()), float(np.square(exact).sum())
         found.append(Metric(f"{prefix}signal to noise (dB)", None, decibels(signal, noise)))
         found.append(Metric(f"{prefix}mean squared error", None, noise / max(expected.size, 1)))
         axis = _class_axis(expected, labels)

@@ -11,8 +11,16 @@ def layer(noise: float, scale: float | None = 0.5) -> LayerNoise:
 
 
 def test_ten_decibels_above_what_was_measured() -> None:
-    (text,) = remedies_of_all([layer(0.01), layer(10.0), layer(100.0, None)], 19.7)
-    assert "--recipe rows-rounding --mixed auto --target-sqnr 31," in text
+    layers = [layer(0.01), layer(10.0), layer(100.0, None)]
+    for recipe, better in (
+        (None, "rows-rounding"),
+        ("channels-bias", "rows-rounding"),
+        ("asymmetric-rows-rounding-bias", "asymmetric-rows-rounding-bias"),
+    ):
+        (text,) = remedies_of_all(layers, 19.7, "compare a.onnx", recipe)
+        command = f"compare a.onnx --recipe {better} --mixed auto --target-sqnr 31"
+        assert command in text.splitlines()
+    assert remedies_of_all(layers, 19.7, None) == []
 
 
 def test_layers_are_ranked_by_what_reaches_the_outputs() -> None:
@@ -22,7 +30,7 @@ def test_layers_are_ranked_by_what_reaches_the_outputs() -> None:
     first.share, second.share, third.share = 0.1, 0.7, 0.2
     assert worst_layers([first, second, third]) == [second, third, first]
     assert "its own rounding is small" not in " ".join(remedies(second))
-    text, _ = remedies_of_all([first, second, third], 10.0)
+    text, _ = remedies_of_all([first, second, third], 10.0, "compare")
     assert text == "1 of 3 layers make half of the noise at the outputs, the worst 70%"
 
 
@@ -39,7 +47,7 @@ def test_what_the_recipe_did_is_not_proposed() -> None:
 
 
 def test_good_networks_need_nothing() -> None:
-    assert remedies_of_all([layer(500.0), layer(1.0)], 30.0) == []
-    assert remedies_of_all([layer(500.0, None)], 3.0) == []
-    assert remedies_of_all([layer(0.0)], float("inf")) == []
-    assert remedies_of_all([], 3.0) == []
+    assert remedies_of_all([layer(500.0), layer(1.0)], 30.0, "compare") == []
+    assert remedies_of_all([layer(500.0, None)], 3.0, "compare") == []
+    assert remedies_of_all([layer(0.0)], float("inf"), "compare") == []
+    assert remedies_of_all([], 3.0, "compare") == []

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Tool
+from transforms.test_precision import CHAIN
 
 from ceras_ir.driver.end_metrics import end_metrics
 
@@ -54,6 +55,47 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
     assert page.count("<svg") == 5 and "http" not in page and "<script" not in page
     assert "channels-bias dB" in page and 'id="layer1"' in page
     assert "of the noise at the outputs" in done.stdout and 'class="share"' in page
+
+
+def test_the_proposal_is_a_command(tool: Tool, tmp_path: Path) -> None:
+    """What is printed can be run as it is, and reaches what it says."""
+    (tmp_path / "n.mlir").write_text(CHAIN.replace("SMALL", "0.003").replace("LARGE", "64.0"))
+    data = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", input0=data)
+    common = ("ceras-compare", "n.mlir", "--calibrate=d.npz", "--inputs", "d.npz")
+    options = ("--recipe", "plain", "--observer", "minmax", "--against=bias", "--html", "o.html")
+    done = tool(*common, *options)
+    assert (done.status, done.stderr) == (0, "")
+    (command,) = (s for s in done.stdout.splitlines() if s.startswith("ceras-compare "))
+    before, rest = command.split(" --recipe ")
+    assert before == " ".join((*common, "--observer", "minmax"))
+    assert rest.startswith("rows-rounding --mixed auto --target-sqnr ")
+    assert (tmp_path / "o.html").read_text().count(command) == 1
+    was = float(rows(done.stdout)["signal"][-2])
+    done = tool(*command.split())
+    assert done.status == 0 and "of the multiplications)" in done.stderr
+    assert float(rows(done.stdout)["signal"][-1]) >= was + 10
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("func.return %x : !t", "signal to noise"),
+        ('%y = graph.softmax %x {axis = 1 : i64} : !t loc("end")\n func.return %y : !t', "float"),
+        ('%y = graph.unary <relu> %x : !t loc("one")\n func.return %y : !t', "one"),
+    ],
+)
+def test_networks_with_hardly_a_layer(tool: Tool, tmp_path: Path, text: str, words: str) -> None:
+    head = '!t = tensor<1x4xf32>\nfunc.func @main(%x: !t {graph.name = "x"}) -> '
+    (tmp_path / "n.mlir").write_text(f'{head}(!t {{graph.name = "y"}}) {{\n  {text}\n}}\n')
+    data = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", x=data)
+    common = ("ceras-compare", "n.mlir", "--calibrate", "d.npz", "--inputs", "d.npz")
+    for options in ((), ("--recipe", "rows-rounding", "--mixed", "auto", "--target-sqnr", "60")):
+        done = tool(*common, *options, "--html", "o.html")
+        assert done.status == 0, done.stderr
+        assert words in done.stdout and "Traceback" not in done.stderr
+        assert "</html>" in (tmp_path / "o.html").read_text()
 
 
 def test_hook(tool: Tool, files: Path) -> None:
@@ -143,6 +185,15 @@ def test_mistakes_are_said_before_the_work(tool: Tool, files: Path) -> None:
     np.savez(files / "empty.npz", image=np.zeros((0, 4, 4, 2), np.float32))
     done = tool("ceras-compare", "n.mlir", "--inputs", "empty.npz", "--html", "o.html")
     assert done.status == 1 and "no samples" in done.stderr
+    image = np.zeros((3, 4, 4, 2), np.float32)
+    image[2, 1, 1, 1] = np.nan
+    np.savez(files / "nan.npz", image=image)
+    done = tool(*COMMON[:-1], "nan.npz", "--html", "o.html")
+    assert (done.status, done.stdout) == (1, "")
+    assert done.stderr == "nan.npz: error: sample 2 of 'image' has NaN or infinite elements\n"
+    assert not (files / "o.html").exists()
+    # What is not compared is not looked at.
+    assert tool(*COMMON[:-1], "nan.npz", "--samples", "2").status == 0
     (files / "slow.py").write_text(
         "def metric(outputs, labels):\n    raise KeyboardInterrupt  # what Ctrl-C does\n"
     )
