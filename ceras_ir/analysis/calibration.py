@@ -83,9 +83,10 @@ def watch(
                 see(value, array.astype(np.float32, copy=False))
 
     for sample in samples:
-        for name, argument in zip(input_names(main), main.body.block.args, strict=True):
-            see(argument, sample[name].astype(np.float32, copy=False))
+        # What overflows, as squares do, is the observer's matter.
         with np.errstate(all="ignore"):
+            for name, argument in zip(input_names(main), main.body.block.args, strict=True):
+                see(argument, sample[name].astype(np.float32, copy=False))
             run(module, sample, look)
 
 

@@ -26,6 +26,8 @@ SWEEPS = 3
 """How often all layers are looked at: residuals make one slot of several producers."""
 CANDIDATES = 12
 """How many scales of the weights are tried in each layer."""
+LARGEST = float(np.finfo(np.float32).max)
+"""The mean square of what is so large that squares overflow."""
 NEVER = -1000.0
 """The exponent of what is always zero."""
 
@@ -44,7 +46,7 @@ class ChannelStatistics:
     def see(self, array: NDArray[np.float32]) -> None:
         rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
         self.peak = np.maximum(self.peak, np.abs(rows).max(axis=0))
-        power = np.einsum("ij,ij->j", rows, rows) / len(rows)
+        power = np.minimum(np.einsum("ij,ij->j", rows, rows) / len(rows), LARGEST)
         self.power = self.power + (power - self.power) / self.count
         self.count += 1
 

@@ -98,7 +98,8 @@ def round_weights(moments: InputMoments) -> None:
     """Replace the weights by rounded ones that change the output least."""
     op = moments.op
     weights = _by_group(moments)
-    if moments.pairs is None:
+    # Squares of numbers above 10^19 are infinite in float32, and say nothing.
+    if moments.pairs is None or not np.isfinite(moments.pairs).all():
         rounded = nearest(weights, _steps(moments))
     else:
         pairs = moments.pairs.astype(np.float64) / max(moments.patches, 1)

@@ -79,6 +79,20 @@ def test_what_is_constant_or_dead_is_quantized(data: str, bias: str, tmp_path: P
         assert np.abs(live - real).max() <= np.abs(real).max() * 3 / 64, options
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("recipe", ["channels-rounding-bias", "asymmetric-rows-rounding", "auto"])
+def test_squares_may_overflow(recipe: str, tmp_path: Path) -> None:
+    data = (DATA["ordinary"] * 1e30).astype(np.float32)
+    save_arrays(str(tmp_path / "c.npz"), {"image": data})
+    reference = parse_text(load_context(), network("0.5"), "network.mlir")
+    module = reference.clone()
+    QuantizePass(str(tmp_path / "c.npz"), recipe=recipe).apply(load_context(), module)
+    for sample in data:
+        expected, got = (run(m, {"image": sample[None]})["live"] for m in (reference, module))
+        real = np.asarray(expected, float)
+        assert np.abs(np.asarray(got, float) - real).max() <= np.abs(data).max() * 3 / 64
+
+
 EMPTY: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
     "no arrays": ({}, "no array for input 'image'"),
     "no samples": ({"image": np.zeros((0, 4, 4, 2), np.float32)}, "there are no samples in it"),
