@@ -37,7 +37,9 @@ void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* resul
                   first;
               for (int lane = 0; lane < lanes; ++lane) {
                 const int32_t v = from[lane];
-                acc[lane] = layer.average ? acc[lane] + v - layer.input_zero : v > acc[lane] ? v : acc[lane];
+                acc[lane] = layer.average ? acc[lane] + v - layer.input_zero
+                            : v > acc[lane] ? v
+                                            : acc[lane];
               }
             }
           int8_t* to = result + pixel * layer.result_pitch + first;
