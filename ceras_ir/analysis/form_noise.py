@@ -49,6 +49,10 @@ class FormMeter(SensitivityMeter):
 
     def __init__(self, module: ModuleOp, samples: Sequence[Sample]):
         super().__init__(module)
+        # Scores instead: probabilities near 0 and 1 forgive any error.
+        self.outputs = [
+            v.owner.input if isinstance(v.owner, graph.SoftmaxOp) else v for v in self.outputs
+        ]
         found = (layer.value for layer in candidates(self.main, in_float=False))
         self.storages = {v: Storage(e) for v in found if (e := exponent(v)) is not None}
         self.samples = samples

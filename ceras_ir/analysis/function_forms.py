@@ -83,14 +83,18 @@ def reads_sum(op: graph.UnaryOp) -> bool:
     )
 
 
-def has_sums(main: FuncOp) -> bool:
-    """Whether some function other than a clip is of a sum of products, fused into it or not."""
+def has_sums(main: FuncOp, *, undecided: bool = False) -> bool:
+    """
+    Whether some function other than a clip is of a sum of products, fused into it or not; with
+    `undecided` one that may have another form than a table on int8.
+    """
     for op in main.body.block.ops:
         if isinstance(op, graph.LinearOperation) and not stays_float(op):
             function = op.activation
             if function is not None and function.clip_range is None:
                 return True
-        if is_table(op) and isinstance(op.operands[0].owner, graph.LinearOperation):
+        of_sum = is_table(op) and isinstance(op.operands[0].owner, graph.LinearOperation)
+        if of_sum and not (undecided and form_of(op) is Form.TABLE):
             return True
     return False
 

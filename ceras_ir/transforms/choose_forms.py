@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 SHARE = 0.05
 """Of the noise without them: what tables on int8 may add to it together."""
 
-HALVINGS = 4
-"""How often less is taken where noises add up to more than their sum."""
-
 
 @dataclass(frozen=True)
 class ChooseFormsPass(ModulePass):
@@ -117,9 +114,4 @@ def _cheapest(meter: FormMeter, offered: Forms) -> Forms:
     least = meter.together(ours) if worse else least
     fine.sort(key=lambda op: alone[op].table / prod(graph.shape_of(op.result)))
     sums = list(accumulate(alone[op].table for op in fine))
-    for halved in range(HALVINGS):
-        count = bisect_right(sums, SHARE * least / 2**halved)
-        tables = dict.fromkeys(fine[:count], Form.TABLE)
-        if not tables or meter.together(ours | tables) <= (1 + SHARE) * least:
-            return ours | tables
-    return ours
+    return ours | dict.fromkeys(fine[: bisect_right(sums, SHARE * least)], Form.TABLE)

@@ -93,7 +93,7 @@ class ChooseRecipePass(ModulePass):
         from ceras_ir.analysis.sensitivity import multiplications
 
         curved = has_sums(main)
-        free = self.silu == "auto" and curved
+        free = self.silu == "auto" and has_sums(main, undecided=True)
         if multiplications(main) > LARGE:
             untried = Candidate(UNTRIED, "table" if free else self.silu)
             _choose(main, untried, free=free)
