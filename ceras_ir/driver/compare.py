@@ -39,20 +39,27 @@ def first_difference(actual: Array, expected: Array) -> tuple[tuple[int, ...], s
 
 
 def relative_difference(actual: Array, expected: Array) -> float:
-    """Largest difference relative to the largest expected magnitude."""
+    """
+    Largest difference relative to the largest finite magnitude that is expected; infinite where
+    one is NaN or infinite and the other is not the same.
+    """
     a, e = actual.astype(np.float64), expected.astype(np.float64)
-    scale = float(np.abs(e).max(initial=0.0)) or 1.0
-    return float(np.abs(a - e).max(initial=0.0)) / scale
+    differs = (a != e) & ~(np.isnan(a) & np.isnan(e))
+    scale = float(np.abs(e[np.isfinite(e)]).max(initial=0.0)) or 1.0
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(a[differs] - e[differs])
+    return float(np.nan_to_num(difference, nan=np.inf, posinf=np.inf).max(initial=0.0)) / scale
 
 
 def signal_to_noise(actual: Sequence[Array], expected: Sequence[Array]) -> float:
     """Power of the signal over that of the error, in decibels."""
-    signal = sum(float(np.square(e.astype(np.float64)).sum()) for e in expected)
-    noise = sum(
-        float(np.square(a.astype(np.float64) - e.astype(np.float64)).sum())
-        for a, e in zip(actual, expected, strict=True)
-    )
-    return float("inf") if noise == 0 else 10 * float(np.log10(max(signal, 1e-300) / noise))
+    with np.errstate(invalid="ignore"):  # Of infinities: the ratio is no number either.
+        signal = sum(float(np.square(e.astype(np.float64)).sum()) for e in expected)
+        noise = sum(
+            float(np.square(a.astype(np.float64) - e.astype(np.float64)).sum())
+            for a, e in zip(actual, expected, strict=True)
+        )
+        return float("inf") if noise == 0 else 10 * float(np.log10(max(signal, 1e-300) / noise))
 
 
 def compare_outputs(

@@ -1,0 +1,37 @@
+"""When two levels count as equal."""
+
+from math import inf, isnan, nan
+
+import numpy as np
+import pytest
+
+from ceras_ir.driver.compare import compare_outputs, relative_difference, signal_to_noise
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("actual", "expected", "difference"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([1.0, 2.5], [1.0, 2.0], 0.25),
+        ([nan, inf, -inf, 2.0], [nan, inf, -inf, 1.0], 1.0),
+        ([nan, 1.0], [1.0, 1.0], inf),
+        ([1.0, 1.0], [1.0, nan], inf),
+        ([inf, 1.0], [-inf, 1.0], inf),
+        ([1e30, 1.0], [inf, 1.0], inf),
+        ([], [], 0.0),
+    ],
+)
+def test_floats(actual: list[float], expected: list[float], difference: float) -> None:
+    a, e = (np.array(v, np.float32) for v in (actual, expected))
+    assert relative_difference(a, e) == difference
+    found = compare_outputs({"y": a}, {"y": e}, exact=False)
+    assert (found is None) == (difference == 0.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_ratios() -> None:
+    one, many = np.ones(1, np.float32), np.array([1.0, inf], np.float32)
+    assert signal_to_noise([one], [one]) == inf
+    assert signal_to_noise([one * 11], [one * 10]) == pytest.approx(20)
+    assert isnan(signal_to_noise([many], [many]))
