@@ -243,13 +243,16 @@ def with_zero_points(layer: Layer, rng: np.random.Generator) -> Layer:
     """The same with zero points of input, residual and result, some of them at the extremes."""
     drawn = [-128, 127, 1, 0, *rng.integers(-128, 128, 2).tolist()]
     first, second, last = (int(point) for point in rng.choice(drawn, 3))
-    r = layer.requant
-    requant = RequantAttr(
-        r.shift.data,
-        multiplier=r.multiplier.data,
-        rounding=r.mode,
-        zero_point=last,
-        low=r.low.data,
-        high=r.high.data,
+    return replace(layer, points=(first, second), requant=moved(layer.requant, last))
+
+
+def moved(requant: RequantAttr, point: int) -> RequantAttr:
+    """The same to a zero point."""
+    return RequantAttr(
+        requant.shift.data,
+        multiplier=requant.multiplier.data,
+        rounding=requant.mode,
+        zero_point=point,
+        low=requant.low.data,
+        high=requant.high.data,
     )
-    return replace(layer, points=(first, second), requant=requant)

@@ -3,12 +3,20 @@
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from backends.vta_lowering.layers import INT8, Layer, network, random_array
+from backends.vta_lowering.layers import (
+    INT8,
+    Layer,
+    moved,
+    network,
+    random_array,
+    stored,
+)
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp, TensorType, i16
 from xdsl.ir import Block, SSAValue
 
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.rescaling import zero_point
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, reciprocal_requant
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -23,14 +31,18 @@ class Chain:
 
     rng: np.random.Generator
     block: Block
+    asymmetric: bool
+    """Whether values have zero points."""
     values: list[tuple[SSAValue, Int8]] = field(default_factory=list[tuple[SSAValue, Int8]])
 
     @classmethod
     def start(cls, rng: np.random.Generator) -> "Chain":
         shape = (cls.pick(rng, 1, 2), cls.pick(rng, 4, 20), cls.pick(rng, 4, 20), 0)
         x = random_array(rng, (*shape[:3], cls.pick(rng, 1, 50)), extremes=rng.random() < 0.3)
-        block = Block(arg_types=[TensorType(INT8, x.shape)])
-        return cls(rng, block, [(block.args[0], x)])
+        chain = cls(rng, Block(), bool(rng.random() < 0.4))
+        kind = TensorType(stored(chain.point()), x.shape)
+        chain.values.append((chain.block.insert_arg(kind, 0), x))
+        return chain
 
     @staticmethod
     def pick(rng: np.random.Generator, low: int, high: int) -> int:
@@ -52,13 +64,15 @@ class Chain:
             strides=(stride, stride),
             padding=(pad, pad, pad, pad),
             requant=self.requant(),
+            points=(zero_point(value), 0),
         )
         shape = layer.expected().shape
         fitting = [pair for pair in self.values if pair[1].shape == shape]
         if fitting and rng.random() < 0.6:
             residual, added = fitting[self.pick(rng, 0, len(fitting) - 1)]
             shift = self.pick(rng, 0, 9)
-            layer = replace(layer, residual=added, residual_shift=shift)
+            points = layer.points[0], zero_point(residual)
+            layer = replace(layer, residual=added, residual_shift=shift, points=points)
             self.append(layer.add_to(self.block, value, residual), layer.expected())
         else:
             self.append(layer.add_to(self.block, value, None), layer.expected())
@@ -68,7 +82,8 @@ class Chain:
         value, x = self.values[-1]
         k = self.pick(self.rng, 1, min(3, *x.shape[1:3]))
         s = self.pick(self.rng, max(1, k - 1), k)
-        op = graph.Pool2dOp(Pool.MAX, value, (k, k), strides=(s, s), result_element=INT8)
+        element = graph.element_of(value)
+        op = graph.Pool2dOp(Pool.MAX, value, (k, k), strides=(s, s), result_element=element)
         self.block.add_op(op)
         windows = np.lib.stride_tricks.sliding_window_view(x, (k, k), axis=(1, 2))
         self.append(op.result, windows[:, ::s, ::s].max(axis=(-2, -1)))
@@ -90,6 +105,7 @@ class Chain:
             padding=(before, before, after, after),
             groups=groups,
             requant=self.requant(),
+            points=(zero_point(value), 0),
         )
         self.append(layer.add_to(self.block, value, None), layer.expected())
 
@@ -99,15 +115,19 @@ class Chain:
         whole = rng.random() < 0.5
         k = x.shape[1:3] if whole else (self.pick(rng, 1, min(4, *x.shape[1:3])),) * 2
         s = self.pick(rng, 1, 3)
-        requant = reciprocal_requant(k[0] * k[1], value, 0.5 * 2.0 ** self.pick(rng, -2, 1))
+        point = self.point()
+        requant = moved(
+            reciprocal_requant(k[0] * k[1], value, 0.5 * 2.0 ** self.pick(rng, -2, 1)), point
+        )
         op = graph.Pool2dOp(
-            Pool.AVERAGE, value, k, strides=(s, s), requant=requant, result_element=INT8
+            Pool.AVERAGE, value, k, strides=(s, s), requant=requant, result_element=stored(point)
         )
         self.block.add_op(op)
-        windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), k, axis=(1, 2))
+        centred = x.astype(np.int64) - zero_point(value)
+        windows = np.lib.stride_tricks.sliding_window_view(centred, k, axis=(1, 2))
         total = windows[:, ::s, ::s].sum(axis=(-2, -1)) * requant.multiplier.data
         half, shift = 1 << (requant.shift.data - 1), requant.shift.data
-        self.append(op.result, np.clip((total + half) >> shift, -128, 127))
+        self.append(op.result, np.clip((total + half >> shift) + point, -128, 127))
 
     def swish(self) -> None:
         """A pointwise product into 16 bits, and the swish of shifts of it."""
@@ -127,7 +147,8 @@ class Chain:
         swish = graph.ShiftSwishOp(conv.result, bends.reshape(-1).tolist(), INT8, last)
         block.add_op(swish)
         half = 1 << wide.shift.data >> 1
-        total = x.astype(np.int64) @ weights[:, 0, 0].astype(np.int64).T + half
+        centred = x.astype(np.int64) - zero_point(value)
+        total = centred @ weights[:, 0, 0].astype(np.int64).T + half
         q = np.clip(total >> wide.shift.data, low, high)
         m, (k0, k1, k2, k3, k4) = -np.abs(q), bends.T
         tail = np.minimum.reduce([(-m >> 3) - k2, (-m >> 4) - k3, (-m >> 6) - k4, 0 * m])
@@ -143,20 +164,31 @@ class Chain:
         kind = graph.Binary.ADD if rng.random() < 0.7 else graph.Binary.SUB
         shifts = sorted((self.pick(rng, 0, 6), self.pick(rng, 0, 14)))
         left, right = shifts if rng.random() < 0.5 else shifts[::-1]
-        requant = RequantAttr(self.pick(rng, 0, 12), low=-128 + self.pick(rng, 0, 200))
+        point, low = self.point(), -128 + self.pick(rng, 0, 200)
+        requant = moved(RequantAttr(self.pick(rng, 0, 12), low=low), point)
         op = graph.BinaryOp(
-            *(kind, value, other), result_element=INT8, shifts=(left, right), requant=requant
+            *(kind, value, other),
+            result_element=stored(point),
+            shifts=(left, right),
+            requant=requant,
         )
         self.block.add_op(op)
-        second = y.astype(np.int64) << right
-        total = (x.astype(np.int64) << left) + (-second if kind is graph.Binary.SUB else second)
+        first = x.astype(np.int64) - zero_point(value) << left
+        second = y.astype(np.int64) - zero_point(other) << right
+        total = first + (-second if kind is graph.Binary.SUB else second)
         half = 1 << requant.shift.data >> 1
-        result = (total + half) >> requant.shift.data
+        result = (total + half >> requant.shift.data) + point
         self.append(op.result, np.clip(result, requant.low.data, requant.high.data))
 
     def requant(self) -> RequantAttr:
         low, high = ((-128, 127), (0, 127), (-50, 60), (3, 90))[self.pick(self.rng, 0, 3)]
-        return RequantAttr(self.pick(self.rng, 4, 14), low=low, high=high)
+        return moved(RequantAttr(self.pick(self.rng, 4, 14), low=low, high=high), self.point())
+
+    def point(self) -> int:
+        """A zero point, often an extreme one."""
+        if not self.asymmetric:
+            return 0
+        return int(self.rng.choice([-128, 127, 0, self.pick(self.rng, -128, 127)]))
 
     def append(self, value: SSAValue, array: Array) -> None:
         self.values.append((value, array.astype(np.int8)))
