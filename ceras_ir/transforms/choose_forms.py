@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 SHARE = 0.05
 """Of the noise without them: what tables on int8 may add to it together."""
 
+MOST = 1_000_000_000_000
+"""Multiplications that measuring may take, about a minute: with more, tables are on int8."""
+
 
 @dataclass(frozen=True)
 class ChooseFormsPass(ModulePass):
@@ -36,7 +39,8 @@ class ChooseFormsPass(ModulePass):
     Measure, function by function, the noise that its `graph.form` and that a table on int8 in its
     place put on the outputs of a calibrated float network, on the first samples of
     `calibration=FILE.npz` (8, fewer of large networks), and write "table" on those where that
-    does not matter. Runs before `fit-functions`, while exponents are those of int8.
+    does not matter; where measuring would take minutes, on all. Runs before `fit-functions`,
+    while exponents are those of int8.
 
     Tables take less time than tables on 16 bits, as much less as the function has elements; so
     those that save most for their noise are taken, until all together add a twentieth to the noise
@@ -64,7 +68,7 @@ class ChooseFormsPass(ModulePass):
             raise UsageError("choose-forms needs data to measure on: add calibration=FILE.npz")
         from ceras_ir.analysis.calibration import calibration_samples
         from ceras_ir.analysis.form_noise import FormMeter
-        from ceras_ir.analysis.sensitivity import affordable_samples
+        from ceras_ir.analysis.sensitivity import affordable_samples, multiplications
 
         functions = [f for f in main.body.block.ops if isinstance(f, graph.UnaryOp)]
         forms = {f: form for f in functions if (form := form_of(f)) is not None}
@@ -74,7 +78,8 @@ class ChooseFormsPass(ModulePass):
         count = affordable_samples(main, len(offered))
         samples = list(calibration_samples(op, self.calibration, count, "reading"))
         meter = FormMeter(op, samples)
-        ours = _cheapest(meter, offered)
+        measurable = multiplications(main) * len(offered) // 2 <= MOST
+        ours = _cheapest(meter, offered, measurable=measurable)
         for function, form in ours.items():
             set_form(function, form)
             exponent = argument_exponent(function, form)
@@ -101,10 +106,12 @@ class ChooseFormsPass(ModulePass):
         )
 
 
-def _cheapest(meter: FormMeter, offered: Forms) -> Forms:
+def _cheapest(meter: FormMeter, offered: Forms, *, measurable: bool) -> Forms:
     """The form of every function, a table on int8 where that does not matter."""
     fine = [op for op, form in offered.items() if form is Form.TABLE16]
     tables = dict.fromkeys(fine, Form.TABLE)
+    if not measurable:
+        return {**offered, **tables}
     least = meter.together(offered)
     if len(fine) == len(offered) and meter.together(tables) <= (1 + SHARE) * least:
         return tables

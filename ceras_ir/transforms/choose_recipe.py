@@ -72,9 +72,8 @@ class ChooseRecipePass(ModulePass):
 
     Trials calibrate on the first 42 samples, less of networks with more than 250 million
     multiplications or where there are fewer, and are judged on half as many that follow. From
-    10^9 multiplications on nothing is tried: it is channels-rounding, with tables of int8, which
-    take a fifth less of a host's time, and stderr says so. Without data nothing is done. Changes
-    no value.
+    10^9 multiplications on nothing is tried: it is channels-rounding, and stderr says so. Without
+    data nothing is done. Changes no value.
     """
 
     name = "choose-recipe"
@@ -95,7 +94,7 @@ class ChooseRecipePass(ModulePass):
         curved = has_sums(main)
         free = self.silu == "auto" and has_sums(main, undecided=True)
         if multiplications(main) > LARGE:
-            untried = Candidate(UNTRIED, "table" if free else self.silu)
+            untried = Candidate(UNTRIED, "table16" if free else self.silu)
             _choose(main, untried, free=free)
             print(
                 f"{self.name}: note: recipe {_name(untried, free)}, untried because of the "

@@ -12,7 +12,6 @@ from ceras_ir.analysis.function_forms import Form, form_of, is_table, reads_sum,
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.quantizable import is_quantized
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.recipes import LARGE
 from ceras_ir.transforms.split_activation import SplitActivationPass
 
 Offer: TypeAlias = Callable[[graph.UnaryOp, graph.LinearOperation], Form]
@@ -27,10 +26,9 @@ class OfferFormsPass(ModulePass):
     alone, and `choose-forms` takes tables on int8 instead where that is as good.
 
     nnet: "table16" where the sum is the CPU's in any case, because no circuit takes such a layer,
-    as those with groups; nothing on networks that are too large to measure it. vta: "shifts" for
-    SiLU where the model of `board` says that the ALU takes no longer than a table on the host
-    with both transfers. "table" everywhere else. Functions are split off first, as
-    `split-activation` does. Changes no value.
+    as those with groups. vta: "shifts" for SiLU where the model of `board` says that the ALU
+    takes no longer than a table on the host with both transfers. "table" everywhere else.
+    Functions are split off first, as `split-activation` does. Changes no value.
     """
 
     name = "offer-forms"
@@ -43,12 +41,7 @@ class OfferFormsPass(ModulePass):
         if is_quantized(main):
             return
         SplitActivationPass().apply(ctx, op)
-        from ceras_ir.analysis.sensitivity import multiplications
-
-        if self.target == "vta":
-            offer = _by_vta(self.board)
-        else:
-            offer = _beside_fpga(self.board, measurable=multiplications(main) <= LARGE)
+        offer = (_by_vta if self.target == "vta" else _beside_fpga)(self.board)
         for function in main.body.block.ops:
             if not isinstance(function, graph.UnaryOp) or not is_table(function):
                 continue
@@ -76,7 +69,7 @@ def _by_vta(name: str | None) -> Offer:
     return offer
 
 
-def _beside_fpga(name: str | None, *, measurable: bool) -> Offer:
+def _beside_fpga(name: str | None) -> Offer:
     """Tables on 16 bits behind what the circuits cannot compute in any number format."""
     from ceras_ir.analysis.placement import circuit_limit
     from ceras_ir.backends.nnet.board import load_board
@@ -96,6 +89,6 @@ def _beside_fpga(name: str | None, *, measurable: bool) -> Offer:
     def offer(op: graph.UnaryOp, linear: graph.LinearOperation) -> Form:
         # A residual may become an addition, whose sum the FPGA would take.
         alone = linear.residual is None and any(rule(linear) for rule in rules)
-        return Form.TABLE16 if measurable and alone else Form.TABLE
+        return Form.TABLE16 if alone else Form.TABLE
 
     return offer

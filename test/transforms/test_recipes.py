@@ -107,7 +107,7 @@ def save_large_pairs(path: Path) -> None:
 def test_large_networks_are_not_tried(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large: of more than one multiplication. No trial, no table on 16 bits unless it is named."""
+    """Large: of more than one multiplication. No trial; what form functions have is measured."""
     monkeypatch.setattr(choose_recipe, "LARGE", 1)
     save_large_pairs(tmp_path / "c.npz")
     silu: tuple[Silu, ...] = ("auto", "table16")
@@ -117,6 +117,7 @@ def test_large_networks_are_not_tried(
         verify_module(module)
         said = capfd.readouterr().err
         assert "note: recipe channels-rounding" in said and "untried" in said
+        assert ("choose-forms: note:" in said) == (form == "auto")
         assert ("tensor<1x1x!quant.uniform<i16" in str(module)) == (form == "table16")
 
 
