@@ -22,6 +22,9 @@ Vector = NDArray[np.float64]
 
 SPREAD = 8
 """Octaves that channels of one value may be apart."""
+HEADROOM = 1
+"""Bits that a channel keeps free when it is raised: what calibration saw little of, other data may
+hold more of."""
 SWEEPS = 3
 """How often all layers are looked at: residuals make one slot of several producers."""
 CANDIDATES = 12
@@ -95,7 +98,8 @@ class ChannelFactors:
             bounded = np.where(
                 np.isfinite(self.slots.cap), np.ceil(np.log2(peak / self.slots.cap)), NEVER
             )
-        own = np.maximum(fitting_exponents(peak) - offset, np.maximum(bounded, -SPREAD))
+        seen = np.maximum(fitting_exponents(peak) - offset, bounded)
+        own = np.maximum(seen + HEADROOM, -SPREAD)
         self.least = np.where(self.slots.pinned, 0.0, np.minimum(own, 0.0))
         self.fixed = self.slots.pinned | np.isfinite(self.slots.cap)
         self.exponents = self.least.copy()

@@ -31,8 +31,8 @@ class ChooseZeroPointsPass(ModulePass):
 
     Values in 16 bits, and what meets shift-only functions or averages whose ties would be lost by
     a reciprocal, stay symmetric. Accelerators put the zero points of convolutions and products into
-    their biases, but round half up, where sums of few and averages of what has a zero point round
-    to even: with `half-up` what those read and make stays symmetric too, for their sake.
+    their biases, but VTA rounds half up, where sums of few and averages of what has a zero point
+    round to even: with `half-up` what those read and make stays symmetric too, for its sake.
 
     With `when-chosen` it runs only if the network's `graph.recipe` has it. Needs `graph.range` and
     `graph.exponent`; changes no value.

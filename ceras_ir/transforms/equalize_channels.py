@@ -29,14 +29,15 @@ class EqualizeChannelsPass(RecipePass):
     divided by, the columns of the next layer's are multiplied by.
 
     How large channels are is seen on the first `samples` samples of `calibration=FILE.npz`,
-    without which nothing is done. With `when-chosen` it runs only if the network's
-    `graph.recipe` has it. Ranges of values that change are forgotten.
+    without which nothing is done; a channel that is raised keeps a bit free for data that has more
+    in it. With `when-chosen` it runs only if the network's `graph.recipe` has it. Ranges of values
+    that change are forgotten.
 
     Other functions get `input_exponents` and `result_exponents`, which tables take in.
 
     Exact, because powers of two are, and relu, pooling, addition and moves commute with positive
     factors. A clip from 0 to a bound stays where it is: a channel is only raised so far
-    that what was seen of it stays below; what exceeds that is clipped earlier, as int8 would.
+    that twice what was seen of it stays below; what exceeds that is clipped earlier, as int8 would.
     """
 
     name = "equalize-channels"
