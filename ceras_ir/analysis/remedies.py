@@ -77,7 +77,7 @@ def remedies_of_all(
         return []
     found: list[str] = []
     shares = sorted((layer.share or 0.0 for layer in quantized), reverse=True)
-    if shares[0] > 0:
+    if shares[0] > 0 and len(shares) > 1:
         half = next(i for i in range(len(shares)) if sum(shares[: i + 1]) >= sum(shares) / 2) + 1
         found.append(
             f"{half} of {len(shares)} layers make half of the noise at the outputs, "

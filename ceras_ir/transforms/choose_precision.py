@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 JUDGE = 8
 """On how many samples choices are judged at most."""
 
+MOST = 300
+"""Decibels of a network that is exact."""
+
 FEW = 10
 """How many values get 16 bits where nobody gave a budget but `choose-recipe` asked for it."""
 
@@ -51,7 +54,7 @@ Mixed: TypeAlias = Literal["int16", "float", "auto"]
 class ChoosePrecisionPass(ModulePass):
     """
     Measure, layer by layer, the noise that int8 alone puts on the outputs of a calibrated float
-    network, on the first 8 samples of `calibration=FILE.npz` (fewer for large networks), and
+    network, on up to 8 samples of `calibration=FILE.npz` (fewer for large networks), and
     write `graph.precision` on those with most: `mixed=int16` stores their results in 16 bits,
     `mixed=float` computes them in float on the CPU. `mixed=auto` takes 16 bits first and
     then, where that is not enough, float. Weights are measured as the recipe rounds them.
@@ -77,6 +80,11 @@ class ChoosePrecisionPass(ModulePass):
     def __post_init__(self) -> None:
         if self.budget is not None and not self.budget > 0:
             raise UsageError(f"option 'budget' of pass '{self.name}' must be above 0")
+        if self.target_sqnr is not None and not 0 < self.target_sqnr <= MOST:
+            raise UsageError(
+                f"option 'target-sqnr' of pass '{self.name}' must be above 0 and at most {MOST} "
+                f"decibels, got {self.target_sqnr:g}"
+            )
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
@@ -205,7 +213,7 @@ class ChoosePrecisionPass(ModulePass):
             text += f" ({share:.0%} of the multiplications)"
         print(
             f"{self.name}: note: {text}, {before:.1f} dB -> {after:.1f} dB on {samples} samples: "
-            + (", ".join(names) or (NONE_HELPS[self.mixed] if missed else "none is needed")),
+            + (", ".join(names) or (self._none(layers) if missed else "none is needed")),
             file=sys.stderr,
         )
         if self.target_sqnr is not None and missed:
@@ -215,6 +223,9 @@ class ChoosePrecisionPass(ModulePass):
                 "another recipe is what is left to try",
                 file=sys.stderr,
             )
+
+    def _none(self, layers: Sequence[Sensitivity]) -> str:
+        return NONE_HELPS[self.mixed] if layers else "nothing is left that could have it"
 
     def _kind(self, layer: Sensitivity) -> str:
         return "" if self.mixed != "auto" else "float " if layer.in_float else "int16 "

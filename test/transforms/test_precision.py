@@ -85,7 +85,7 @@ def test_one_rounding_at_most(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_targets_are_exact(seed: int) -> None:
     verification = Verification(marked(seed), BuildOptions("c", quantize="int8"), None, 2)
-    verdicts = list(verification.run(("c", "nnet", "vta"), "c"))
+    verdicts = list(verification.run(("c", "nnet", "vta"), {}))
     assert [v.text for v in verdicts if not v.good] == []
     assert sum(v.text == "exact" for v in verdicts) >= 8
 
