@@ -225,6 +225,8 @@ def test_weights_are_those_that_wide_values_leave_room_for(tmp_path: Path) -> No
         (("--int16", "frist"), "no layer is named 'frist'; did you mean 'first'?"),
         (("--mixed", "int16"), "mixed needs data to measure on"),
         (("--budget", "2"), "budget and target-sqnr bound mixed"),
+        (("--mixed", "auto", "--target-sqnr", "nan"), "must be above 0 and at most 300"),
+        (("--mixed", "auto", "--target-sqnr", "1e9"), "must be above 0 and at most 300"),
         (("--quantize", "none", "--int16", "first"), "add --quantize int8"),
     ],
 )
