@@ -44,8 +44,8 @@ class ChooseFormsPass(ModulePass):
 
     Tables take less time than tables on 16 bits, as much less as the function has elements; so
     those that save most for their noise are taken, until all together add a twentieth to the noise
-    of the network whose values, but for arguments of functions, are in int8. Shifts are only kept
-    where a table is not less noisy: who offered them knows that they take no more time.
+    of the network whose values, but for arguments of functions, are in int8. Shifts take no more
+    time than tables where they are offered: they stay unless tables save as much noise.
 
     What came out, and the signal to noise with it and without, before weights are rounded, is
     said on stderr. With `when-chosen` it runs only if `graph.silu` on the function is "layers".
@@ -116,7 +116,8 @@ def _cheapest(meter: FormMeter, offered: Forms, *, measurable: bool) -> Forms:
     if len(fine) == len(offered) and meter.together(tables) <= (1 + SHARE) * least:
         return tables
     alone = meter.alone(offered)
-    worse = [op for op, noise in alone.items() if noise.offered > noise.table]
+    enough = SHARE * least / len(offered)
+    worse = [op for op, noise in alone.items() if noise.offered - noise.table > enough]
     ours = {**offered, **dict.fromkeys(worse, Form.TABLE)}
     least = meter.together(ours) if worse else least
     fine.sort(key=lambda op: alone[op].table / prod(graph.shape_of(op.result)))

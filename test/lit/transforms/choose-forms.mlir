@@ -15,6 +15,7 @@ func.func @main(%x: tensor<1x8xf32>) -> tensor<1x2xf32> {
   %b = graph.constant dense<16.0> : tensor<8x8xf32> : tensor<8x8xf32>
   %n = graph.constant dense<0.25> : tensor<8x8xf32> : tensor<8x8xf32>
   %u = graph.constant dense<1.0> : tensor<2x8xf32> : tensor<2x8xf32>
+  %q = graph.constant dense<0.01> : tensor<2x8xf32> : tensor<2x8xf32>
   %v = graph.constant dense<0.001> : tensor<2x8xf32> : tensor<2x8xf32>
   // Steps of 2^-4, where the result has steps of 2^-7.
   // CHECK: graph.matmul %x, %w {{{.*}}graph.precision = "i16"}
@@ -34,7 +35,7 @@ func.func @main(%x: tensor<1x8xf32>) -> tensor<1x2xf32> {
   %5 = graph.unary <swish> %4 : tensor<1x8xf32>
   %6 = graph.matmul %1, %u {graph.precision = "i16"} : (tensor<1x8xf32>, tensor<2x8xf32>) -> tensor<1x2xf32>
   %7 = graph.matmul %3, %v {graph.precision = "i16"} : (tensor<1x8xf32>, tensor<2x8xf32>) -> tensor<1x2xf32>
-  %8 = graph.matmul %5, %v {graph.precision = "i16"} : (tensor<1x8xf32>, tensor<2x8xf32>) -> tensor<1x2xf32>
+  %8 = graph.matmul %5, %q {graph.precision = "i16"} : (tensor<1x8xf32>, tensor<2x8xf32>) -> tensor<1x2xf32>
   %9 = graph.binary "add" %6, %7 {graph.precision = "i16"} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
   %10 = graph.binary "add" %9, %8 {graph.precision = "i16"} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
   func.return %10 : tensor<1x2xf32>
