@@ -66,11 +66,11 @@ class Verification:
         runner = run_in_arena if arena_of(main_function(module)) is not None else run
         return [runner(module, sample) for sample in progress(self.samples, level)]
 
-    def run(self, targets: Sequence[str], board_of: str) -> Iterator[Verdict]:
-        """One verdict per level, as it is reached; the board is that of target `board_of`."""
+    def run(self, targets: Sequence[str], boards: Mapping[str, str | None]) -> Iterator[Verdict]:
+        """One verdict per level, as it is reached; targets without a board have their own."""
         yield from self.front()
         for target in targets:
-            yield from self.target(target, self.options.board if target == board_of else None)
+            yield from self.target(target, boards.get(target))
 
     def front(self) -> Iterator[Verdict]:
         """Import, fusion and quantization."""

@@ -1,7 +1,7 @@
 """`ceras-verify`: every level and every target on the same inputs, integers equal to integers."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -83,23 +83,22 @@ def _verify(argv: Sequence[str]) -> int:
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
         carried = carries_quantization(module)
         # Of several targets VTA is the one whose boards differ most.
-        board_of = "vta" if "vta" in arguments.targets else arguments.targets[0]
+        boards = {"vta" if "vta" in arguments.targets else arguments.targets[0]: arguments.board}
         options = replace(
             scheme_of(arguments, "c"),
             quantize="none" if arguments.quantize == "none" else "int8",
             one_shift=not INTEGER_TARGETS.isdisjoint(arguments.targets),
-            board=arguments.board,
             convolution=arguments.convolution,
             jobs=arguments.jobs,
             prune=arguments.prune,
             encoding=arguments.encoding,
         )
         narrow = _narrow_targets(module, carried, arguments.silu)
-        groups = _groups(module, arguments.targets, narrow, options)
+        groups = _groups(module, arguments.targets, narrow, options, boards)
         good = True
         for i, (front_target, targets) in enumerate(groups.items()):
             network = module if i == len(groups) - 1 else module.clone()
-            front = replace(options, target=front_target)
+            front = replace(options, target=front_target, board=boards.get(front_target))
             verification = Verification(network, front, arguments.inputs, arguments.samples)
             if i == 0:
                 print(
@@ -107,7 +106,7 @@ def _verify(argv: Sequence[str]) -> int:
                     f"{verification.elements:,} output elements",
                     flush=True,
                 )
-            for verdict in verification.run(targets, board_of):
+            for verdict in verification.run(targets, boards):
                 _print(verdict)
                 good &= verdict.good
     return 0 if good else 1
@@ -141,11 +140,19 @@ def _offered(module: "ModuleOp", options: "BuildOptions") -> list[str]:
 
 
 def _groups(
-    module: "ModuleOp", targets: Sequence[str], narrow: frozenset[str], options: "BuildOptions"
+    module: "ModuleOp",
+    targets: Sequence[str],
+    narrow: frozenset[str],
+    options: "BuildOptions",
+    boards: Mapping[str, str | None],
 ) -> dict[str, list[str]]:
     """The target whose quantized graph some targets share -> these."""
     groups: dict[str, list[str]] = {}
-    offered = {t: _offered(module, replace(options, target=t)) for t in targets if t in narrow}
+    offered = {
+        target: _offered(module, replace(options, target=target, board=boards.get(target)))
+        for target in targets
+        if target in narrow
+    }
     for target in targets:
         # Target arduino encodes weights, which orders the sums of floats.
         front = "arduino" if target == "arduino" else "c"

@@ -85,6 +85,16 @@ def test_the_model_chooses(model: Path):
     assert verify_main(arguments(model, *options)) == 0
 
 
+def test_each_target_is_offered_its_own(model: Path, capfd: pytest.CaptureFixture[str]):
+    """With a recipe to be chosen: VTA's board says nothing of the FPGA, whose layers are others."""
+    data, slow = str(model.parent / "samples.npz"), slow_host(model.parent)
+    options = ["--calibrate", data, "--targets", "nnet,vta", "--board", slow, "--samples", "1"]
+    assert verify_main([str(model), *options]) == 0
+    notes = [line for line in capfd.readouterr().err.splitlines() if "choose-forms: note" in line]
+    assert ["of 1 functions" in line for line in notes] == [True, False]
+    assert "shifts for" in notes[1]
+
+
 @pytest.mark.parametrize("way", ["im2col", "kn2row"])
 def test_convolutions_at_every_level(model: Path, way: str, capsys: pytest.CaptureFixture[str]):
     options = ["--targets", "vta", "--board", "pynq", "--samples", "1", "--convolution", way]
