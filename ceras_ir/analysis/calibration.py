@@ -63,7 +63,11 @@ def calibration_samples(
     """The first samples of a file, or of several, one at a time, with a progress bar."""
     count, samples = stream_samples(path, network_inputs(main_function(module)), limit)
     try:
-        yield from progress(samples, what, count)
+        for sample in progress(samples, what, count):
+            for name, array in sample.items():
+                if not np.isfinite(array).all():
+                    raise not_finite(name)
+            yield sample
     except InputError as error:
         error.file = error.file or path
         raise

@@ -7,10 +7,14 @@ import pytest
 from conftest import Tool
 from numpy.typing import NDArray
 
+from ceras_ir.driver.compare_tool import main as compare_main
+from ceras_ir.driver.compile import main as compile_main
 from ceras_ir.driver.context import load_context
 from ceras_ir.driver.parsing import parse_text
 from ceras_ir.driver.pass_options import build
+from ceras_ir.driver.run import main as run_main
 from ceras_ir.driver.verification import verify_module
+from ceras_ir.driver.verify import main as verify_main
 from ceras_ir.interpreters.network import run
 from ceras_ir.samples import save_arrays
 from ceras_ir.transforms.quantize import QuantizePass
@@ -116,3 +120,58 @@ def test_what_is_no_data_is_refused(tool: Tool, tmp_path: Path, case: str) -> No
     assert "bad.npz: error: " in done.stderr and message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "o.mlir").exists()
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "compile": ("ceras-compile", "n.mlir", "-o", "out", "--target", "nnet", "--calibrate", "BAD"),
+    "run": ("ceras-run", "n.mlir", "--outputs", "out", "--inputs", "BAD"),
+    "calibrated run": (
+        *("ceras-run", "n.mlir", "--outputs", "out", "--inputs", "good.npz"),
+        *("--quantize", "int8", "--calibrate", "BAD"),
+    ),
+    "verify": ("ceras-verify", "n.mlir", "--calibrate", "BAD"),
+    "compare": ("ceras-compare", "n.mlir", "--inputs", "BAD", "--html", "out"),
+    "calibrated compare": (
+        *("ceras-compare", "n.mlir", "--inputs", "good.npz", "--html", "out"),
+        *("--calibrate", "good.npz,BAD"),
+    ),
+}
+
+
+MAINS = {
+    "ceras-compile": compile_main,
+    "ceras-run": run_main,
+    "ceras-verify": verify_main,
+    "ceras-compare": compare_main,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("n.mlir").write_text(network("0.5"))
+    save_arrays("good.npz", {"image": DATA["ordinary"]})
+    cases = {f"{name}.npz": EMPTY[name] for name in ("no samples", "one NaN", "layout", "text")}
+    for name, (arrays, _) in cases.items():
+        save_arrays(name, arrays)
+    Path("no images").mkdir()
+    Path("nothing.npz").write_bytes(b"")
+    messages = {name: message for name, (_, message) in cases.items()}
+    messages |= {"nothing.npz": "not a readable .npz file", "missing.npz": "no such file"}
+    calibrates = "--calibrate" in COMMANDS[command]
+    messages["no images"] = "no images in it" if calibrates else "Is a directory"
+    if command == "run":
+        del messages["one NaN.npz"]  # A network may be run on NaN.
+    for name, message in messages.items():
+        tool, *words = (word.replace("BAD", name) for word in COMMANDS[command])
+        assert MAINS[tool](words) == 1, name
+        said = capsys.readouterr()
+        # Levels before the quantized ones are said as they are done.
+        assert said.out == "" or command == "verify"
+        assert message in said.err and name in said.err and said.err.count("\n") == 1
+        assert not Path("out").exists()
