@@ -71,8 +71,8 @@ class BuildOptions:
     """What the network is called, in comments and as a sketch."""
     recipe: str = "auto"
     """Which passes make better numbers; see the pass `quantize`."""
-    one_shift: bool = False
-    """Whether recipes must do with one shift per layer, as on targets that have no more."""
+    beside: frozenset[str] = frozenset()
+    """Other targets that are to compute the same integers."""
     silu: "Silu" = "auto"
     """How SiLU is computed; see the pass `set-silu`."""
     observer: "ObserverName" = "mse"
@@ -207,12 +207,13 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
     """Quantization as the user asked for it."""
     from ceras_ir.transforms.quantize import QuantizePass
 
-    kept = options.precision
+    kept, targets = options.precision, options.beside | {options.target}
     return QuantizePass(
         options.calibrate,
         recipe=options.recipe,
         silu=options.silu,
-        one_shift=options.one_shift or options.target in INTEGER_TARGETS,
+        one_shift=not INTEGER_TARGETS.isdisjoint(targets),
+        half_up=not SHIFTING_TARGETS.isdisjoint(targets),
         observer=options.observer,
         mixed=kept.mixed,
         budget=kept.budget,

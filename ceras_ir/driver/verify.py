@@ -77,7 +77,7 @@ def _verify(argv: Sequence[str]) -> int:
     from ceras_ir.analysis.qdq import carries_quantization
     from ceras_ir.driver.levels import Verification
     from ceras_ir.driver.named_file import naming
-    from ceras_ir.driver.stages import INTEGER_TARGETS, read_network
+    from ceras_ir.driver.stages import read_network
 
     with naming(arguments.model):
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
@@ -87,7 +87,7 @@ def _verify(argv: Sequence[str]) -> int:
         options = replace(
             scheme_of(arguments, "c"),
             quantize="none" if arguments.quantize == "none" else "int8",
-            one_shift=not INTEGER_TARGETS.isdisjoint(arguments.targets),
+            beside=frozenset(arguments.targets),
             convolution=arguments.convolution,
             jobs=arguments.jobs,
             prune=arguments.prune,

@@ -39,6 +39,9 @@ TRIAL = 4_000_000_000
 WORTHWHILE = 1.0
 """Decibels that are no chance."""
 
+MEANS = 2.0
+"""Decibels that correcting biases may cost: means move all samples alike, and their classes."""
+
 GOOD, EXCELLENT = 20.0, 30.0
 """Decibels from which nothing is tried that costs time; no zero points either."""
 
@@ -63,6 +66,7 @@ class ChooseRecipePass(ModulePass):
     tables on 16 bits; `graph.silu = "layers"` has `choose-forms` find those that need them.
     Recipes that correct biases are not tried on such networks: means are those of the many
     positions where nothing is; detectors lose what is at the few others, which no decibels show.
+    On others they are preferred to the same without, unless they lose two decibels.
     Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
     but with `one-shift`, for targets that would leave such layers to the CPU. Where there are less
     than 30, the best is tried with zero points. Both are finer in every layer, so that they are
@@ -82,6 +86,7 @@ class ChooseRecipePass(ModulePass):
     samples: int = 64
     silu: Silu = "auto"
     one_shift: bool = False
+    half_up: bool = False
     mixed: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -128,13 +133,13 @@ class ChooseRecipePass(ModulePass):
         def best(recipes: Sequence[str]) -> Candidate:
             more = [Candidate(recipe, silu) for recipe in recipes]
             ratios.update((key, trials.ratio(key)) for key in more)
-            return max(more, key=lambda key: ratios[key])
+            return max(more, key=lambda key: ratios[key] + MEANS * (BIAS in RECIPES[key.recipe]))
 
         def finer(candidate: Candidate, than: Candidate) -> Candidate:
             return candidate if ratios[candidate] + WORTHWHILE > ratios[than] else than
 
-        best(tried[1:])
-        found = max(ratios, key=lambda key: ratios[key])
+        plain = next(iter(ratios))
+        found = max(plain, best(tried[1:]), key=lambda key: ratios[key])
         if not self.one_shift and ratios[found] < GOOD:
             found = finer(best(tried_rows), found)
         if ratios[found] < EXCELLENT:
@@ -159,8 +164,8 @@ class ChooseRecipePass(ModulePass):
             judged = samples[calibrated:]
         network = _without_last_softmax(op)
         expected = outputs_of(network, judged)
-        data = (self.calibration, calibrated)
-        return _Trials(ctx, network, *data, self.one_shift, judged, expected)
+        data, half_up = (self.calibration, calibrated), self.half_up
+        return _Trials(ctx, network, *data, half_up, judged, expected)
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ class _Trials:
     module: ModuleOp
     calibration: str
     samples: int
-    one_shift: bool
+    half_up: bool
     judged: "list[Mapping[str, Array]]"
     expected: "list[Outputs]"
 
@@ -181,8 +186,8 @@ class _Trials:
         from ceras_ir.transforms.quantize import QuantizePass
 
         module, (recipe, silu) = self.module.clone(), candidate
-        data, one_shift = (self.calibration, self.samples), self.one_shift
-        quantize = QuantizePass(*data, recipe=recipe, silu=silu, one_shift=one_shift)
+        data, half_up = (self.calibration, self.samples), self.half_up
+        quantize = QuantizePass(*data, recipe=recipe, silu=silu, half_up=half_up)
         quantize.apply(self.ctx, module)
         return ratio_of(self.expected, outputs_of(module, self.judged))
 
