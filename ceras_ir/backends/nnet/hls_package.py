@@ -20,7 +20,7 @@ from ceras_ir.analysis.liveness import steps
 from ceras_ir.analysis.network import input_names, main_function
 from ceras_ir.analysis.slices import row_count
 from ceras_ir.backends.artefacts import Artefact
-from ceras_ir.backends.nnet.hls_registers import step
+from ceras_ir.backends.nnet.hls_registers import channel_shifts, step
 from ceras_ir.diagnostics import InputError, node_name
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array, shape_of
 from ceras_ir.dialects.mem import Device, arena_of, block_of, device_of
@@ -55,6 +55,7 @@ def emit(module: ModuleOp, sample: Mapping[str, Array]) -> list[Artefact]:
     made: list[tuple[str, str, Callable[[BinaryIO], None]]] = [
         ("weights.bin", "int8 weights", partial(_write_weights, linear)),
         ("biases.bin", "int32 biases", partial(_write_biases, linear)),
+        ("shifts.bin", "int8 shifts", partial(_write_shifts, linear)),
         ("golden.bin", "writes and results in shared memory", partial(_golden, module, sample)),
     ]
     network = Artefact.of_text(
@@ -103,6 +104,12 @@ def _write_biases(layers: Sequence[LinearOperation], stream: BinaryIO) -> None:
         if array is None:
             array = np.zeros(shape_of(op.weights)[0], np.int32)
         stream.write(array.astype("<i4").tobytes())
+
+
+def _write_shifts(layers: Sequence[LinearOperation], stream: BinaryIO) -> None:
+    """One for each output channel, of layers where they differ."""
+    for op in layers:
+        stream.write(np.array(channel_shifts(op), np.int8).tobytes())
 
 
 def _golden(module: ModuleOp, sample: Mapping[str, Array], stream: BinaryIO) -> None:

@@ -11,7 +11,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.liveness import byte_size
-from ceras_ir.backends.nnet.rules import is_product
+from ceras_ir.backends.nnet.rules import is_product, right_shifts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element, shape_of
 from ceras_ir.dialects.mem import block_of
@@ -25,12 +25,12 @@ def step(op: Operation) -> str:
             products = prod(shape_of(op.weights)[1:])
             fields = [
                 "Circuit::Linear", _linear(op), "{}", "{}", _offset(op.input),
-                _offset(op.residual), _offset(op.result), products,
+                _offset(op.residual), _offset(op.result), products, bool(channel_shifts(op)),
             ]  # fmt: skip
         case graph.Pool2dOp():
             fields = [
                 "Circuit::Pool", "{}", _pool(op), "{}", _offset(op.input), -1,
-                _offset(op.result), 0,
+                _offset(op.result), 0, False,
             ]  # fmt: skip
         case graph.BinaryOp():
             assert op.requant is not None
@@ -42,11 +42,18 @@ def step(op: Operation) -> str:
             registers = [*zeros, *op.shifts, _rescale(op.requant), *rows]
             fields = [
                 "Circuit::Add", "{}", "{}", _list(registers), _offset(op.lhs),
-                _offset(op.rhs), _offset(op.result), 0,
+                _offset(op.rhs), _offset(op.result), 0, False,
             ]  # fmt: skip
         case _:
             raise AssertionError(f"no circuit for {op.name}")
     return _list(fields)
+
+
+def channel_shifts(op: graph.LinearOperation) -> tuple[int, ...]:
+    """What each output channel is shifted by to the right; none where one register says it."""
+    assert op.requant is not None
+    shifts = right_shifts(op.requant)
+    return shifts if len(set(shifts)) > 1 else ()
 
 
 def _linear(op: graph.LinearOperation) -> str:
@@ -84,7 +91,7 @@ def _window(op: graph.Conv2dOp | graph.Pool2dOp, kernel: tuple[int, ...]) -> str
 
 
 def _rescale(requant: RequantAttr) -> str:
-    shift = requant.shift.data - (requant.multiplier.data.bit_length() - 1)
+    shift = min(right_shifts(requant))
     return _list([max(-shift, 0), max(shift, 0), *_end(requant)])
 
 

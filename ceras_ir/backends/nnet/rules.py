@@ -34,14 +34,19 @@ def has_a_circuit(op: Operation) -> str | None:
 
 
 def numbers_are_int8(op: Operation) -> str | None:
-    """Every operand but the bias, and the result, is stored as int8 with one scale."""
+    """
+    Every operand but the bias, and the result, is stored as int8 with one scale; weights may have
+    one for each output channel.
+    """
+    linear = op if isinstance(op, graph.LinearOperation) else None
     for value in (*op.operands, *op.results):
-        if isinstance(op, graph.LinearOperation) and value is op.bias:
+        if linear is not None and value is linear.bias:
             continue
         element = element_of(value)
         if not isinstance(element, UniformType):
             return "the FPGA computes on int8, got float"
-        if element.storage.width.data != 8 or not element.is_signed or element.is_per_axis:
+        by_axis = element.is_per_axis and (linear is None or value is not linear.weights)
+        if element.storage.width.data != 8 or not element.is_signed or by_axis:
             return f"the FPGA computes on int8 with one scale, got {element}"
     return None
 
@@ -84,22 +89,26 @@ def adds_a_zero_point(op: Operation) -> str | None:
 
 
 def rescales_by_a_shift(op: Operation) -> str | None:
-    """Except in an average, the multiplier is a power of two of at most 256: a shifter."""
+    """
+    Except in an average, multipliers are powers of two, so that each output channel has a shift
+    of its own, to the left by at most 8.
+    """
     requant = _requant(op)
     if requant is None or isinstance(op, graph.Pool2dOp):
         return None
-    if requant.is_per_channel:
-        return "the FPGA rescales by one shift, got a multiplier per output channel"
     if isinstance(op, graph.BinaryOp) and op.multipliers != (1, 1):
         return f"the FPGA shifts operands, got the multipliers {list(op.multipliers)}"
-    multiplier = requant.multiplier.data
-    if multiplier & (multiplier - 1):
-        return f"the FPGA rescales by a shift, got the multiplier {multiplier}"
-    if multiplier > 1 << MAX_LEFT_SHIFT:
-        return (
-            f"the FPGA shifts left by at most {MAX_LEFT_SHIFT}, got {multiplier.bit_length() - 1}"
-        )
+    for multiplier in requant.multipliers:
+        if multiplier & (multiplier - 1):
+            return f"the FPGA rescales by a shift, got the multiplier {multiplier}"
+    if (left := -min(right_shifts(requant))) > MAX_LEFT_SHIFT:
+        return f"the FPGA shifts left by at most {MAX_LEFT_SHIFT}, got {left}"
     return None
+
+
+def right_shifts(requant: RequantAttr) -> tuple[int, ...]:
+    """What output channels are shifted by to the right where multipliers are powers of two."""
+    return tuple(requant.shift.data - (m.bit_length() - 1) for m in requant.multipliers)
 
 
 def is_not_grouped(op: Operation) -> str | None:

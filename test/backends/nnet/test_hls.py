@@ -33,8 +33,8 @@ FPGA = Device.FPGA
 
 def every_circuit(folder: Path) -> Path:
     """
-    A project with each circuit, a residual, zero points, columns of wider values, and the CPU in
-    between.
+    A project with each circuit, residuals, zero points, shifts by channel, columns of wider values,
+    and the CPU in between.
     """
     net = Network([((2, 9, 11, 20), UniformType(0.5, -128))])
     (x,) = net.inputs
@@ -42,9 +42,14 @@ def every_circuit(folder: Path) -> Path:
     def convolve(x: SSAValue, size: int, point: int, residual: SSAValue | None = None) -> SSAValue:
         weights = net.constant(random_array((20, size, size, 20), INT8, size), INT8)
         bias = net.constant(np.arange(-10, 10, dtype=np.int32) * 99, INT32)
+        requant = RequantAttr(10, zero_point=point)
+        if size == 3:
+            by_channel = [1 << i % 13 for i in range(20)]
+            mode = Rounding.HALF_EVEN
+            requant = RequantAttr(11, multiplier=by_channel, rounding=mode, zero_point=point)
         op = graph.Conv2dOp(
             x, weights, bias, residual, result_element=UniformType(0.5, point),
-            padding=(size // 2,) * 4, requant=RequantAttr(10, zero_point=point),
+            padding=(size // 2,) * 4, requant=requant,
             residual_shift=None if residual is None else 4,
         )  # fmt: skip
         return net.add(op, FPGA)
@@ -62,7 +67,8 @@ def every_circuit(folder: Path) -> Path:
     f = net.add(graph.Pool2dOp(Pool.AVERAGE, e, (4, 5), result_element=INT8, requant=mean), FPGA)
     flat = net.add(graph.ReshapeOp(f, (2, 20)))
     weights = net.constant(random_array((33, 20), INT8, 7), INT8)
-    g = graph.MatmulOp(flat, weights, result_element=INT8, requant=RequantAttr(8))
+    shifted = RequantAttr(8, multiplier=[1 << i % 17 for i in range(33)])
+    g = graph.MatmulOp(flat, weights, result_element=INT8, requant=shifted)
     # Both lie in the columns of this one.
     joined = net.add(graph.ConcatOp([b, c], 3))
     module = net.module(net.add(g, FPGA), joined, strategy="slices")

@@ -75,6 +75,7 @@ def float_add() -> Operation:
     [
         convolution(),
         convolution(requant=RequantAttr(0, multiplier=256, low=0)),
+        convolution(requant=RequantAttr(20, multiplier=[1, 1 << 28, 1 << 20, 4])),
         pool(Pool.MAX, padding=1),
         pool(Pool.AVERAGE),
         binary(Binary.ADD),
@@ -100,6 +101,8 @@ def test_what_the_circuits_take(op: Operation):
         (convolution(requant=RequantAttr(4, zero_point=128)), "a zero point of int8, got 128"),
         (convolution(requant=RequantAttr(9, multiplier=3)), "by a shift, got the multiplier 3"),
         (convolution(requant=RequantAttr(0, multiplier=512)), "left by at most 8, got 9"),
+        (convolution(requant=RequantAttr(9, multiplier=[1, 2, 6, 4])), "got the multiplier 6"),
+        (convolution(requant=RequantAttr(7, multiplier=[1, 1 << 16, 1, 1])), "most 8, got 9"),
         (convolution(groups=2), "no grouped convolution, got 2 groups"),
         (convolution(channels=8192), "73728 products per output exceed the 65536"),
         (convolution(width=100, channels=1024), "rows of 307200 bytes exceed the 262144"),

@@ -19,6 +19,7 @@ struct Step {
   int64_t other;  // the residual, or the second operand of a sum; -1 without one
   int64_t result;
   int64_t products;  // of each output of a linear layer
+  bool has_shifts;   // one for each output channel
 };
 
 extern const int STEP_COUNT;
@@ -28,7 +29,8 @@ extern const char* const STEP_NAMES[];
 
 }  // namespace ceras
 
-// Run one step. Of a linear layer, `weights` is in the order of the array (fpga_pack_weights), and
-// `constants` is what its channels add to their sums (fpga_channel_constants).
+// Run one step. Of a linear layer, `weights` is in the order of the array (fpga_pack_weights),
+// `constants` is what its channels add to their sums (fpga_channel_constants), and `shifts`, read
+// where they differ, what those are shifted by.
 extern "C" void ceras_fpga(int step, int8_t* memory, const int8_t* weights,
-                           const int32_t* constants);
+                           const int32_t* constants, const int8_t* shifts);

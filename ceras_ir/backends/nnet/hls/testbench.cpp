@@ -1,6 +1,6 @@
 // Run the FPGA side of the network on golden data, in one memory image that both sides share.
 //
-//   testbench FOLDER    with weights.bin, biases.bin and golden.bin
+//   testbench FOLDER    with weights.bin, biases.bin, shifts.bin and golden.bin
 //
 // golden.bin is what happens to that memory, in order: `write` is what the CPU puts there for
 // the FPGA; `step` runs a step, whose result must be these bytes. Status 1 if one differs.
@@ -44,12 +44,14 @@ bool read_values(std::FILE* file, size_t count, std::vector<Value>& values) {
 struct Constants {
   std::vector<int8_t> weights;
   std::vector<int32_t> channels;
+  std::vector<int8_t> shifts;
 };
 
 bool read_constants(const std::string& folder, std::vector<Constants>& all) {
   const File weights(std::fopen((folder + "/weights.bin").c_str(), "rb"));
   const File biases(std::fopen((folder + "/biases.bin").c_str(), "rb"));
-  if (!weights || !biases) return false;
+  const File shifts(std::fopen((folder + "/shifts.bin").c_str(), "rb"));
+  if (!weights || !biases || !shifts) return false;
   for (int i = 0; i < ceras::STEP_COUNT; ++i) {
     const ceras::Step& step = ceras::STEPS[i];
     Constants& own = all[static_cast<size_t>(i)];
@@ -58,7 +60,8 @@ bool read_constants(const std::string& folder, std::vector<Constants>& all) {
     std::vector<int8_t> plain;
     std::vector<int32_t> bias;
     if (!read_values(weights.get(), static_cast<size_t>(outputs * step.products), plain) ||
-        !read_values(biases.get(), static_cast<size_t>(outputs), bias))
+        !read_values(biases.get(), static_cast<size_t>(outputs), bias) ||
+        !read_values(shifts.get(), step.has_shifts ? static_cast<size_t>(outputs) : 0, own.shifts))
       return false;
     own.weights.assign(static_cast<size_t>(ceras::fpga_weight_bytes(outputs, step.products)), 0);
     ceras::fpga_pack_weights(plain.data(), outputs, step.products, own.weights.data());
@@ -66,7 +69,8 @@ bool read_constants(const std::string& folder, std::vector<Constants>& all) {
     ceras::fpga_channel_constants(plain.data(), outputs, step.products, bias.data(),
                                   step.linear.input_zero, own.channels.data());
   }
-  return std::fgetc(weights.get()) == EOF && std::fgetc(biases.get()) == EOF;
+  return std::fgetc(weights.get()) == EOF && std::fgetc(biases.get()) == EOF &&
+         std::fgetc(shifts.get()) == EOF;
 }
 
 }  // namespace
@@ -74,7 +78,7 @@ bool read_constants(const std::string& folder, std::vector<Constants>& all) {
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : ".";
   std::vector<Constants> constants(static_cast<size_t>(ceras::STEP_COUNT));
-  if (!read_constants(folder, constants)) return fail("weights.bin or biases.bin is not whole");
+  if (!read_constants(folder, constants)) return fail("constants are not whole");
   const File golden(std::fopen((folder + "/golden.bin").c_str(), "rb"));
   if (!golden) return fail("golden.bin cannot be read");
   // Garbage at first, so that a step that reads what nobody wrote shows.
@@ -102,7 +106,8 @@ int main(int argc, char** argv) {
     if (static_cast<int>(record.step) != done || done >= ceras::STEP_COUNT)
       return fail("golden.bin has its steps out of order");
     const Constants& own = constants[record.step];
-    ceras_fpga(done, memory.data(), own.weights.data(), own.channels.data());
+    ceras_fpga(done, memory.data(), own.weights.data(), own.channels.data(),
+               own.shifts.data());
     for (size_t i = 0; i < bytes.size(); ++i)
       if (at[place(i)] != bytes[i])
         return fail("step " + std::to_string(done) + " '" + ceras::STEP_NAMES[done] +

@@ -127,14 +127,19 @@ inline void fpga_channel_constants(const int8_t* weights, int64_t outputs, int64
   }
 }
 
-// `weights` in the order of the array, `constants` of each output channel. `residual` may be null;
-// it and `result` may be the same bytes.
+// `weights` in the order of the array, `constants` of each output channel. `shifts` may be null;
+// otherwise they are what each output channel is shifted by to the right, to the left where less
+// than zero, and not what the rescaling says. `residual` may be null; it and `result` may be the
+// same bytes.
 void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
-                         const int32_t* constants, const int8_t* residual, int8_t* result,
-                         FpgaBuffers& buffers);
+                         const int32_t* constants, const int8_t* shifts, const int8_t* residual,
+                         int8_t* result, FpgaBuffers& buffers);
 void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* result);
 // `result` may be the bytes of `lhs` or `rhs`.
 void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result);
+
+// What is beyond 15 bits ends at the clamp whatever the shift, to the right by one bit at most.
+constexpr int32_t FPGA_WIDE = 1 << 15;
 
 // What a rescaling does after its shift.
 inline int32_t fpga_clamp(int32_t value, const FpgaRescale& r) {
@@ -149,10 +154,9 @@ inline void fpga_rescale_all(int32_t* acc, int count, const FpgaRescale& registe
   // floor((acc + half) / 2^right) without that sum, which might need 33 bits.
   const int floor = r.right < 31 ? r.right : 31, last = r.right < 32 ? r.right - 1 : 31;
   if (r.right == 0) {
-    // What is beyond 15 bits ends at the clamp whatever the shift.
-    constexpr int32_t WIDE = 1 << 15;
     for (int i = 0; i < count; ++i) {
-      const int32_t near = acc[i] < -WIDE ? -WIDE : acc[i] > WIDE ? WIDE : acc[i];
+      const int32_t near =
+          acc[i] < -FPGA_WIDE ? -FPGA_WIDE : acc[i] > FPGA_WIDE ? FPGA_WIDE : acc[i];
       acc[i] = fpga_clamp(near * (1 << r.left), r);
     }
   } else if (r.to_even) {

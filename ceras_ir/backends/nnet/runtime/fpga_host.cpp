@@ -2,6 +2,7 @@
 #include "fpga.h"
 
 #include <algorithm>
+#include <map>
 
 #include "operators.h"
 
@@ -33,6 +34,17 @@ FpgaRescale rescale_of(const Requant& r) {
 }
 
 int zero_of(const Tensor& tensor) { return static_cast<int>(tensor.zero_point); }
+
+bool takes_weights(const Layer& layer) {
+  return layer.device == Device::Fpga &&
+         (layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul);
+}
+
+// What an output channel is multiplied by before all are shifted alike.
+int64_t multiplier_of(const Layer& layer, int64_t channel) {
+  if (layer.multipliers == nullptr) return layer.requant.multiplier;
+  return reinterpret_cast<const int32_t*>(layer.multipliers->data)[channel];
+}
 
 int64_t products_of(const Layer& layer) {
   return layer.weights().elements / layer.weights().dims[0];
@@ -94,7 +106,7 @@ FpgaLinear registers_of(const Layer& layer) {
 
 const char* check_numbers(const Layer& layer) {
   for (const Tensor* operand : layer.operands) {
-    if (operand == layer.bias) continue;
+    if (operand == layer.bias || operand == layer.multipliers) continue;
     if (operand->storage != Storage::I8) return "the FPGA takes int8";
   }
   const Tensor& out = layer.output();
@@ -113,9 +125,13 @@ const char* check_numbers(const Layer& layer) {
   if (r.zero_point < low_of(Storage::I8) || r.zero_point > high_of(Storage::I8))
     return "the FPGA adds a zero point of int8";
   const bool average = layer.opcode == Opcode::Pool2d;
-  if (!average &&
-      (!is_power_of_two(r.multiplier) || r.multiplier > int64_t{1} << FPGA_MAX_LEFT_SHIFT))
-    return "the FPGA rescales by a shift";
+  if (average) return nullptr;
+  const int64_t channels = layer.multipliers != nullptr ? layer.multipliers->elements : 1;
+  for (int64_t o = 0; o < channels; ++o) {
+    const int64_t multiplier = multiplier_of(layer, o);
+    if (!is_power_of_two(multiplier) || log2_of(multiplier) - r.shift > FPGA_MAX_LEFT_SHIFT)
+      return "the FPGA rescales by a shift";
+  }
   return nullptr;
 }
 
@@ -155,24 +171,48 @@ const char* check_fpga_layer(const Layer& layer) {
   }
 }
 
-int64_t fpga_packed_bytes(const Layer& layer) {
-  return fpga_weight_bytes(layer.weights().dims[0], products_of(layer));
-}
-
-void fpga_pack(const Layer& layer, int8_t* packed) {
-  fpga_pack_weights(bytes_at(layer.weights()), layer.weights().dims[0], products_of(layer), packed);
-}
-
-void fpga_fold(const Layer& layer, int32_t* constants) {
-  fpga_channel_constants(
-      bytes_at(layer.weights()), layer.weights().dims[0], products_of(layer),
-      layer.bias != nullptr ? reinterpret_cast<const int32_t*>(layer.bias->data) : nullptr,
-      zero_of(layer.input()), constants);
+bool fpga_pack(Model& model) {
+  constexpr int64_t CHANNEL_BYTES = sizeof(int32_t) + sizeof(int8_t);
+  std::map<const Tensor*, int64_t> places;
+  int64_t bytes = 0, channels = 0;
+  for (const Layer& layer : model.layers) {
+    if (!takes_weights(layer)) continue;
+    const Tensor& weights = layer.weights();
+    channels += weights.dims[0];
+    if (places.emplace(&weights, bytes).second)
+      bytes += fpga_weight_bytes(weights.dims[0], products_of(layer));
+    if (bytes + channels * CHANNEL_BYTES > MAX_PACKED_BYTES) return false;
+  }
+  model.packed.reset(new int8_t[static_cast<size_t>(bytes)]());
+  model.constants.reset(new int32_t[static_cast<size_t>(channels)]);
+  model.shifts.reset(new int8_t[static_cast<size_t>(channels)]);
+  int64_t at = 0;
+  for (Layer& layer : model.layers) {
+    if (!takes_weights(layer)) continue;
+    const int64_t outputs = layer.weights().dims[0], products = products_of(layer);
+    const int8_t* weights = bytes_at(layer.weights());
+    const uint8_t* bias = layer.bias != nullptr ? layer.bias->data : nullptr;
+    int8_t* packed = model.packed.get() + places.at(&layer.weights());
+    int32_t* constants = model.constants.get() + at;
+    int8_t* shifts = model.shifts.get() + at;
+    fpga_pack_weights(weights, outputs, products, packed);
+    fpga_channel_constants(weights, outputs, products, reinterpret_cast<const int32_t*>(bias),
+                           zero_of(layer.input()), constants);
+    for (int64_t o = 0; o < outputs; ++o)
+      shifts[o] = static_cast<int8_t>(layer.requant.shift - log2_of(multiplier_of(layer, o)));
+    layer.packed = packed;
+    layer.constants = constants;
+    // Where all channels are alike one register says it.
+    if (std::any_of(shifts, shifts + outputs, [&](int8_t shift) { return shift != *shifts; }))
+      layer.shifts = shifts;
+    at += outputs;
+  }
+  return true;
 }
 
 void fpga_linear(const Layer& layer, Scratch& scratch) {
   fpga_linear_circuit(
-      registers_of(layer), bytes_at(layer.input()), layer.packed, layer.constants,
+      registers_of(layer), bytes_at(layer.input()), layer.packed, layer.constants, layer.shifts,
       layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
       *scratch.fpga);
 }

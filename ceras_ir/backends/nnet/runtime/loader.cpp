@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <new>
 
 #include "container.h"
@@ -309,40 +308,7 @@ struct Loader {
     const uintptr_t address = reinterpret_cast<uintptr_t>(model.scratch.storage.get());
     model.scratch.base = model.scratch.storage.get() + (64 - address % 64) % 64;
     if (fpga) model.scratch.fpga = std::make_unique<FpgaBuffers>();
-    return pack_weights();
-  }
-
-  // Weights of the FPGA's layers in the order of its array, which layers may share, and the
-  // constants of each layer.
-  bool pack_weights() {
-    constexpr int64_t CONSTANT_BYTES = sizeof(int32_t);
-    std::map<const Tensor*, int64_t> places;
-    int64_t bytes = 0, constants = 0;
-    for (const Layer& layer : model.layers) {
-      if (!takes_packed(layer)) continue;
-      constants += layer.weights().dims[0];
-      if (places.emplace(&layer.weights(), bytes).second) bytes += fpga_packed_bytes(layer);
-      if (bytes + constants * CONSTANT_BYTES > MAX_PACKED_BYTES)
-        return fail("its weights need more memory than there is");
-    }
-    model.packed.reset(new int8_t[static_cast<size_t>(bytes)]());
-    model.constants.reset(new int32_t[static_cast<size_t>(constants)]);
-    int32_t* next = model.constants.get();
-    for (Layer& layer : model.layers) {
-      if (!takes_packed(layer)) continue;
-      int8_t* place = model.packed.get() + places.at(&layer.weights());
-      fpga_pack(layer, place);
-      fpga_fold(layer, next);
-      layer.packed = place;
-      layer.constants = next;
-      next += layer.weights().dims[0];
-    }
-    return true;
-  }
-
-  static bool takes_packed(const Layer& layer) {
-    return layer.device == Device::Fpga &&
-           (layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul);
+    return fpga_pack(model) || fail("its weights need more memory than there is");
   }
 
   // Operands of a quantized sum are multiplied and shifted.

@@ -137,6 +137,7 @@ struct Layer {
   const uint8_t* table = nullptr;
   const int8_t* packed = nullptr;  // weights in the order of the FPGA's array
   const int32_t* constants = nullptr;  // of each output channel on the FPGA
+  const int8_t* shifts = nullptr;      // the same, where they differ
   std::vector<const uint8_t*> tables;  // of a lookup's channels: where index 0 is
   Run run = nullptr;
 
@@ -160,6 +161,7 @@ struct Model {
   const uint8_t* base = nullptr;  // first byte of the arena, aligned
   std::unique_ptr<int8_t[]> packed;  // the weights of all layers on the FPGA
   std::unique_ptr<int32_t[]> constants;
+  std::unique_ptr<int8_t[]> shifts;
   Scratch scratch;
 };
 
@@ -182,10 +184,8 @@ Run operator_of(const Layer& layer);
 int64_t scratch_bytes(const Layer& layer);
 double work_of(const Layer& layer);
 
-// Weights of a checked layer on the FPGA, in the order of its array, and what it adds to the sums of
-// each output channel.
-int64_t fpga_packed_bytes(const Layer& layer);
-void fpga_pack(const Layer& layer, int8_t* packed);
-void fpga_fold(const Layer& layer, int32_t* constants);
+// Give checked layers on the FPGA what its circuits take: weights in the order of the array, which
+// layers may share, and the constants and shifts of output channels. False where that is too much.
+bool fpga_pack(Model& model);
 
 }  // namespace ceras

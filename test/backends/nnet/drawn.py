@@ -1,0 +1,165 @@
+"""Random layers for the FPGA's circuits: zero points, shifts, windows, residuals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from backends.nnet.networks import Network, random_array
+from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.nnet import rules
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, GraphOperation, Pool, window_output
+from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+
+INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
+POINTS = (-128, 127, 0, -1, 77)
+Window = tuple[tuple[int, int], tuple[int, int, int, int], tuple[int, int]]
+"""Strides, padding, dilations."""
+
+
+@dataclass
+class Drawn:
+    """
+    Layers that share nothing but their inputs, drawn with one generator; of convolutions and
+    products `by_channel` have a shift for each output channel.
+    """
+
+    seed: int
+    by_channel: float = 0.0
+    shape: tuple[int, int, int, int] = (2, 9, 10, 19)
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self.types = [UniformType(0.5, point) for point in POINTS]
+        self.net = Network([(self.shape, element) for element in self.types])
+
+    def module(self, count: int) -> ModuleOp:
+        for _ in range(count):
+            draw = [self.convolution, self.product, self.average, self.maximum, self.addition]
+            op = draw[int(self.rng.choice(5, p=[0.4, 0.2, 0.2, 0.1, 0.1]))]()
+            self.net.add(op, Device.FPGA)
+            assert rules.why_not(op) is None, str(op)
+        return self.net.module(*self.outputs())
+
+    def outputs(self) -> list[SSAValue]:
+        def is_layer(op: Operation) -> bool:
+            return not isinstance(op, graph.ConstantOp | graph.ReshapeOp)
+
+        return [op.results[0] for op in self.net.block.ops if is_layer(op)]
+
+    def pick(self, *choices: int) -> int:
+        return int(self.rng.choice(choices))
+
+    def input(self) -> SSAValue:
+        return self.net.inputs[self.pick(*range(len(POINTS)))]
+
+    def result(self) -> UniformType:
+        return UniformType(0.5, self.pick(*POINTS))
+
+    def requant(
+        self, element: UniformType, shift: int, multiplier: int | list[int] = 1
+    ) -> RequantAttr:
+        low, high = (-128, 127) if self.rng.random() < 0.7 else (-100, 50)
+        mode = Rounding.HALF_UP if self.rng.random() < 0.6 else Rounding.HALF_EVEN
+        point = element.zero_point
+        return RequantAttr(
+            shift, multiplier=multiplier, rounding=mode, zero_point=point, low=low, high=high
+        )
+
+    def rescaling(self, element: UniformType, outputs: int) -> RequantAttr:
+        """To the right mostly, from ties to what nothing is left of; and to the left."""
+        if self.rng.random() < self.by_channel:
+            return self.channel_shifts(element, outputs)
+        shift = self.pick(1, 2, 3, 5, 7, 9, 11, 13, 31, 32, 47, 0)
+        return self.requant(
+            element, shift, self.pick(1, 1, 1, 4) if shift else self.pick(1, 8, 256)
+        )
+
+    def channel_shifts(self, element: UniformType, outputs: int) -> RequantAttr:
+        """Equal, eight octaves apart, to both sides, or as far apart as multipliers admit."""
+        base = self.pick(1, 3, 6, 9, 24, 39)
+        low, high = ((base, base), (base, base + 8), (-8, 7), (-8, 21), (17, 47))[
+            self.pick(*range(5))
+        ]
+        shifts = self.rng.integers(low, high + 1, outputs)
+        shifts[self.rng.random(outputs) < 0.1] = low
+        shifts[self.rng.random(outputs) < 0.1] = high
+        shift = max(0, int(shifts.max())) + self.pick(0, 0, 0 if high == 47 else 1)
+        return self.requant(element, shift, [1 << shift - int(s) for s in shifts])
+
+    def weights(self, shape: Sequence[int]) -> tuple[SSAValue, SSAValue | None]:
+        small = self.rng.integers(-3, 4, shape).astype(np.int8)
+        chosen = small if self.rng.random() < 0.6 else random_array(shape, INT8, self.seed)
+        bias = self.rng.integers(-3000, 3000, shape[0]).astype(np.int32)
+        weights = self.net.constant(chosen, INT8)
+        return weights, None if self.rng.random() < 0.3 else self.net.constant(bias, INT32)
+
+    def residual(self, shape: Sequence[int]) -> tuple[SSAValue, int] | tuple[None, None]:
+        if self.rng.random() < 0.5:
+            return None, None
+        kind = UniformType(0.25, self.pick(*POINTS))
+        value = random_array(shape, kind, self.pick(1, 2, 3))
+        return self.net.constant(value, kind), self.pick(0, 3, 8)
+
+    def window(self, *paddings: int) -> Window:
+        """Wholly in the padding only where `paddings` are large, which pools refuse."""
+        top, left, bottom, right = (self.pick(*paddings) for _ in range(4))
+        strides = (self.pick(1, 2), self.pick(1, 2, 3))
+        return strides, (top, left, bottom, right), (self.pick(1, 1, 2), self.pick(1, 2))
+
+    def convolution(self) -> GraphOperation:
+        element, outputs = self.result(), self.pick(1, 5, 16, 21)
+        kernel = (outputs, self.pick(1, 2, 3), self.pick(1, 2, 3), self.shape[3])
+        weights, bias = self.weights(kernel)
+        s, p, d = self.window(0, 1) if self.rng.random() < 0.6 else self.window(0, 3, 4, 9)
+        rows, columns = (
+            window_output(self.shape[1 + i], p[i], p[2 + i], kernel[1 + i], s[i], d[i])
+            for i in range(2)
+        )
+        residual, shift = self.residual((self.shape[0], rows, columns, outputs))
+        return graph.Conv2dOp(
+            self.input(), weights, bias, residual, result_element=element,
+            requant=self.rescaling(element, outputs), residual_shift=shift, strides=s,
+            padding=p, dilations=d,
+        )  # fmt: skip
+
+    def product(self) -> GraphOperation:
+        element, rows = self.result(), self.shape[0] * self.shape[1] * self.shape[2]
+        flat = self.net.add(graph.ReshapeOp(self.input(), (rows, self.shape[3])))
+        outputs = self.pick(3, 40)
+        weights, bias = self.weights((outputs, self.shape[3]))
+        residual, shift = self.residual((rows, outputs))
+        return graph.MatmulOp(
+            flat, weights, bias, residual, result_element=element,
+            requant=self.rescaling(element, outputs), residual_shift=shift,
+        )  # fmt: skip
+
+    def average(self) -> GraphOperation:
+        element, kernel = self.result(), (self.pick(2, 3), self.pick(2, 4))
+        taps = kernel[0] * kernel[1]
+        shift = self.pick(3, 20)
+        multiplier = 1 if shift == 3 else (1 << shift) // taps
+        s, p, d = self.window(0, 0, 1)
+        return graph.Pool2dOp(
+            Pool.AVERAGE, self.input(), kernel, result_element=element, count_include_pad=True,
+            requant=self.requant(element, shift, multiplier), strides=s, padding=p, dilations=d,
+        )  # fmt: skip
+
+    def maximum(self) -> GraphOperation:
+        x = self.input()
+        s, p, d = self.window(0, 0, 1)
+        return graph.Pool2dOp(
+            Pool.MAX, x, (3, 2), result_element=graph.element_of(x), strides=s, padding=p,
+            dilations=d,
+        )  # fmt: skip
+
+    def addition(self) -> GraphOperation:
+        element = self.result()
+        shifts = (self.pick(0, 3, 22), self.pick(0, 1, 22))
+        return graph.BinaryOp(
+            Binary.ADD, self.input(), self.input(), result_element=element, shifts=shifts,
+            requant=self.requant(element, max(0, max(shifts) + self.pick(-1, 0, 1))),
+        )  # fmt: skip

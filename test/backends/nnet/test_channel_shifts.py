@@ -1,0 +1,65 @@
+"""A shift for each output channel in the FPGA's circuits, against the interpreter, bit for bit."""
+
+import numpy as np
+import pytest
+from backends.nnet.drawn import INT8, INT32, Drawn
+from backends.nnet.networks import Network, agree
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.quant import RequantAttr, Rounding
+
+SHIFTS = (-8, -1, 0, 1, 2, 7, 8, 9, 15, 16, 22)
+"""Left, none and right, of neighbours in one tile of 16 channels and over its end."""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_layers(seed: int):
+    agree(Drawn(seed, by_channel=0.8).module(30))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-D__SYNTHESIS__"])
+def test_random_layers_on_other_processors(flags: str):
+    """Shifts of vectors are other instructions with each set of them."""
+    for seed in range(4, 8):
+        module = Drawn(seed, by_channel=0.9).module(40)
+        agree(module, flags=("-O1", "-Wno-unknown-pragmas", flags))
+
+
+def sums(requant: RequantAttr, bias: list[int]) -> ModuleOp:
+    """Channels whose sums are `bias` alone, whatever the input."""
+    net = Network([((3, 5), INT8)])
+    weights = net.constant(np.zeros((len(bias), 5), np.int8), INT8)
+    op = graph.MatmulOp(
+        net.inputs[0], weights, net.constant(np.array(bias, np.int32), INT32),
+        result_element=INT8, requant=requant,
+    )  # fmt: skip
+    return net.module(net.add(op, Device.FPGA))
+
+
+@pytest.mark.parametrize("mode", [Rounding.HALF_UP, Rounding.HALF_EVEN])
+def test_ties_and_their_neighbours(mode: Rounding):
+    """Around odd and even halves of every shift, and around what saturates on the left."""
+    drawn = [
+        (shift, sign * number + near)
+        for shift in SHIFTS
+        for half in (1 << shift - 1 if shift > 0 else 1,)
+        for number in (0, half, 3 * half, 5 * half, 1 << 15, 1 << 16, 1 << 23)
+        for sign in (-1, 1)
+        for near in (-1, 0, 1)
+    ]
+    np.random.default_rng(0).shuffle(drawn)
+    multipliers = [1 << 22 - int(shift) for shift, _ in drawn]
+    requant = RequantAttr(22, multiplier=multipliers, rounding=mode, zero_point=-3)
+    agree(sums(requant, [int(number) for _, number in drawn]))
+
+
+@pytest.mark.parametrize("mode", [Rounding.HALF_UP, Rounding.HALF_EVEN])
+def test_the_longest_shifts_of_the_greatest_sums(mode: Rounding):
+    """Of 31 bits and more nothing is left but a half or less."""
+    extremes = (-(1 << 31) + 1, -(1 << 30) - 1, -(1 << 30), -1, 1, 1 << 30, (1 << 31) - 1)
+    drawn = [(shift, number) for shift in (20, 30, 31, 32, 33, 46, 47) for number in extremes]
+    multipliers = [1 << 47 - shift for shift, _ in drawn]
+    agree(sums(RequantAttr(47, multiplier=multipliers, rounding=mode), [n for _, n in drawn]))
