@@ -212,7 +212,7 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
         options.calibrate,
         recipe=options.recipe,
         silu=options.silu,
-        one_shift=not INTEGER_TARGETS.isdisjoint(targets),
+        one_shift=not SHIFTING_TARGETS.isdisjoint(targets),
         half_up=not SHIFTING_TARGETS.isdisjoint(targets),
         observer=options.observer,
         mixed=kept.mixed,

@@ -67,12 +67,12 @@ class ChooseRecipePass(ModulePass):
     Recipes that correct biases are not tried on such networks: means are those of the many
     positions where nothing is; detectors lose what is at the few others, which no decibels show.
     On others they are preferred to the same without, unless they lose two decibels.
-    Where all that gives less than 20 decibels, recipes are tried whose channels have multipliers,
-    but with `one-shift`, for targets that would leave such layers to the CPU. Where there are less
-    than 30, the best is tried with zero points. Both are finer in every layer, so that they are
-    taken unless they lose a decibel: few samples know no better. Where all is less than 20, and
-    `mixed` is not forbidden, `graph.mixed` has `choose-precision` find ten values for 16 bits;
-    accelerators leave their layers to the CPU.
+    Where all that gives less than 20 decibels, recipes are tried whose channels have shifts of
+    their own, but with `one-shift`, for accelerators that would leave such layers to the CPU. Where
+    there are less than 30, the best is tried with zero points. Both are finer in every layer, so
+    that they are taken unless they lose a decibel: few samples know no better. Where all is less
+    than 20, and `mixed` is not forbidden, `graph.mixed` has `choose-precision` find ten values for
+    16 bits; accelerators leave their layers to the CPU.
 
     Trials calibrate on the first 42 samples, less of networks with more than 250 million
     multiplications or where there are fewer, and are judged on half as many that follow. From

@@ -21,8 +21,8 @@ class ChooseRowExponentsPass(ModulePass):
     """
     Give the weights of every output channel a power of two of their own, the one with the least
     squared error: `graph.weight_exponent` is the greatest, `graph.row_exponents` the differences.
-    The requantization then has a multiplier for each channel, a power of two, which accelerators
-    with one shift per layer leave to the CPU.
+    The requantization then has a multiplier for each channel, a power of two: a shift for each,
+    which accelerators with one shift per layer leave to the CPU.
 
     With `when-chosen` it runs only if the network's `graph.recipe` has it. Changes no value.
     """

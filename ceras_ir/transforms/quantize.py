@@ -50,12 +50,12 @@ class QuantizePass(PipelinePass):
     `recipe` says which of the passes run that make better numbers at no cost at run time, all of
     which need `calibration`: plain (none), bias, channels, channels-bias, rounding,
     channels-rounding, or channels-rounding-bias; auto tries some of them on the data and keeps the
-    best. Those with rows- give every channel's weights a scale of its own, which costs a
-    multiplication for each result; `one-shift` has auto leave them out, for accelerators that
-    shift all channels alike. With asymmetric- before its name a recipe has zero points besides;
-    `half-up` keeps them where accelerators that round so lose no layer, see `choose-zero-points`.
-    `silu` says how SiLU is computed, see `set-silu`; `observer` how scales are found, see
-    `observe-ranges`.
+    best. Those with rows- give every channel's weights a scale of its own, which costs CPUs a
+    multiplication for each result, and accelerators with a shift for each channel nothing;
+    `one-shift` has auto leave them out, for those that shift all channels alike. With asymmetric-
+    before its name a recipe has zero points besides; `half-up` keeps them where accelerators that
+    round so lose no layer, see `choose-zero-points`. `silu` says how SiLU is computed, see
+    `set-silu`; `observer` how scales are found, see `observe-ranges`.
 
     `int16` and `float` name layers that keep more precision, see `set-precision`; with `mixed` some
     more are found by measuring, see `choose-precision`, which has `budget` and `target-sqnr`.

@@ -50,7 +50,7 @@ TRIED: tuple[str, ...] = ("plain", "channels-rounding", "channels-rounding-bias"
 """What `auto` tries; on a tie the first stays."""
 
 TRIED_ROWS = ("rows-channels-rounding", "rows-channels-rounding-bias")
-"""What it tries besides, for targets that rescale each channel by itself."""
+"""What it tries besides, for targets that shift each channel by itself."""
 
 LARGE = 1_000_000_000
 """Multiplications per inference from which trials, or many samples at once, would take minutes."""

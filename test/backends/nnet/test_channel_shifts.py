@@ -1,5 +1,8 @@
 """A shift for each output channel in the FPGA's circuits, against the interpreter, bit for bit."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from backends.nnet.drawn import INT8, INT32, Drawn
@@ -9,7 +12,10 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.driver.compile import main
+from ceras_ir.driver.stages import BuildOptions, quantize_pass
 
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 SHIFTS = (-8, -1, 0, 1, 2, 7, 8, 9, 15, 16, 22)
 """Left, none and right, of neighbours in one tile of 16 channels and over its end."""
 
@@ -63,3 +69,16 @@ def test_the_longest_shifts_of_the_greatest_sums(mode: Rounding):
     drawn = [(shift, number) for shift in (20, 30, 31, 32, 33, 46, 47) for number in extremes]
     multipliers = [1 << 47 - shift for shift, _ in drawn]
     agree(sums(RequantAttr(47, multiplier=multipliers, rounding=mode), [n for _, n in drawn]))
+
+
+def test_a_network_with_rows_runs_on_the_fpga(tmp_path: Path):
+    """All its convolutions and products, shifted by channel; nothing of that asks for one shift."""
+    data = str(DIGITS / "digits_calibration.npz")
+    options = ("--calibrate", data, "--recipe", "asymmetric-rows")
+    model = str(DIGITS / "digits.onnx")
+    assert main([model, "--target", "nnet", *options, "-o", str(tmp_path / "n")]) == 0
+    layers = json.loads((tmp_path / "n" / "report.json").read_text(encoding="utf-8"))["layers"]
+    devices = [layer["device"] for layer in layers if layer["op"] in ("conv2d", "matmul")]
+    assert devices and set(devices) == {"fpga"}
+    shifts = {target: quantize_pass(BuildOptions(target)).one_shift for target in ("nnet", "vta")}
+    assert shifts == {"nnet": False, "vta": True}
