@@ -46,7 +46,6 @@ RECIPES = (
     "channels-rounding-bias",
     "auto",
     "auto one-shift=true",
-    "auto one-shift=true half-up=true",
 )
 PEERS = ("MinMax per-channel", "MinMax per-tensor")
 TASK = ("top-1", "mean IoU")

@@ -6,7 +6,8 @@ What each improvement of `quantize` is worth: alone, and what is lost when it al
 
 One line per variant, as of `quantization.py`. The start is one scale per tensor at which nothing
 is clipped; improvements are exponents of least squared error, scales of channels, scales of rows,
-rounding of weights, and correction of biases. `--extra` are options of `quantize` for all variants.
+rounding of weights, correction of biases, and zero points. `--extra` are options of `quantize` for
+all variants.
 """
 
 from quantization import of_target, open_task, quantized, task_parser
@@ -15,16 +16,17 @@ from ceras_ir.transforms.recipes import RECIPES
 
 SQUARES = "least squares"
 IMPROVEMENTS = {
-    "scales of channels": "equalize-channels",
-    "scales of rows": "choose-row-exponents",
-    "rounding of weights": "round-weights",
-    "correction of biases": "correct-bias",
+    "scales of channels": {"equalize-channels"},
+    "scales of rows": {"choose-row-exponents"},
+    "rounding of weights": {"round-weights"},
+    "correction of biases": {"correct-bias"},
+    "zero points": {"choose-zero-points", "fit-inputs"},
 }
 
 
 def options(chosen: set[str]) -> str:
     """What has `quantize` do these improvements and no others."""
-    passes = {IMPROVEMENTS[name] for name in chosen - {SQUARES}}
+    passes = {step for name in chosen - {SQUARES} for step in IMPROVEMENTS[name]}
     recipe = next(name for name, inside in RECIPES.items() if set(inside) == passes)
     return f"recipe={recipe} observer={'mse' if SQUARES in chosen else 'minmax'}"
 

@@ -48,11 +48,7 @@ class FormMeter(SensitivityMeter):
     """Runs a float network whose functions have the forms that they might have in integers."""
 
     def __init__(self, module: ModuleOp, samples: Sequence[Sample]):
-        super().__init__(module)
-        # Scores instead: probabilities near 0 and 1 forgive any error.
-        self.outputs = [
-            v.owner.input if isinstance(v.owner, graph.SoftmaxOp) else v for v in self.outputs
-        ]
+        super().__init__(module, scores=True)
         found = (layer.value for layer in candidates(self.main, in_float=False))
         self.storages = {v: Storage(e) for v in found if (e := exponent(v)) is not None}
         self.samples = samples

@@ -19,6 +19,7 @@ from xdsl.interpreter import Interpreter
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.network import input_names, main_function, result_values
+from ceras_ir.analysis.output_noise import score
 from ceras_ir.analysis.precision import WIDE, width
 from ceras_ir.analysis.quantizable import computes, keeps_scale, quantized_operations
 from ceras_ir.analysis.ranges import exponent
@@ -113,11 +114,13 @@ class InInt8:
 class SensitivityMeter:
     """Runs a float network with single values changed, to what int8 makes of them or else."""
 
-    def __init__(self, module: ModuleOp, stored: InInt8 | None = None):
+    def __init__(self, module: ModuleOp, stored: InInt8 | None = None, *, scores: bool = False):
         self.main = main_function(module)
         self.stored = stored or InInt8({}, {})
         self.ops = [op for op in self.main.body.block.ops if op.results]
         self.outputs = result_values(self.main)
+        if scores:
+            self.outputs = [score(value) for value in self.outputs]
         self.interpreter = Interpreter(module)
         for functions in network_functions():
             self.interpreter.register_implementations(functions)

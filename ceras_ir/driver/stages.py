@@ -213,7 +213,6 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
         recipe=options.recipe,
         silu=options.silu,
         one_shift=not SHIFTING_TARGETS.isdisjoint(targets),
-        half_up=not SHIFTING_TARGETS.isdisjoint(targets),
         observer=options.observer,
         mixed=kept.mixed,
         budget=kept.budget,

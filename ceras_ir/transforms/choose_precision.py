@@ -63,7 +63,8 @@ class ChoosePrecisionPass(ModulePass):
     from 1 on the number of layers. With `target-sqnr` there are no more than it takes to reach
     that many decibels, measured on the quantized network: those that save most noise for the
     multiplications that they change come first, and what turns out to be too much is given back.
-    Without either, budget=0.1. Layers that add less than a hundredth of what noise is left are not
+    Without either, budget=0.1. Without a target, what a softmax at the end reads is measured
+    instead of its result. Layers that add less than a hundredth of what noise is left are not
     taken. Which were, and what the signal to noise was before and is now, is said on stderr. With
     `when-chosen` it runs only if the function has `graph.mixed`, which it takes away. Changes no
     value.
@@ -112,10 +113,13 @@ class ChoosePrecisionPass(ModulePass):
         judged = samples[MEASURE:] or samples
         # Where 16 bits come first, nearly all have them before a layer is taken into float.
         wide = [s.value for s in layers if not s.in_float and self.mixed == "auto"]
-        trials = PrecisionTrials(ctx, op, self.calibration, MEASURE, judged, wide)
+        # Probabilities of few samples say little; but a target is one of the outputs as they are.
+        scores = self.target_sqnr is None
+        trials = PrecisionTrials(ctx, op, self.calibration, MEASURE, judged, wide, scores=scores)
         # Weights are rounded on the first samples; what that costs, others know better.
         measured = samples if self.mixed == "int16" else judged
-        SensitivityMeter(op, trials.in_int8).measure(layers, measured[:count])
+        meter = SensitivityMeter(op, trials.in_int8, scores=scores)
+        meter.measure(layers, measured[:count])
         chosen, before, after = self._chosen(self._affordable(self._ranked(layers), total), trials)
         for layer in chosen:
             keep(layer.value, in_float=layer.in_float)

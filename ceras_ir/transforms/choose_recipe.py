@@ -12,7 +12,6 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
 from ceras_ir.analysis.quantizable import is_quantized
-from ceras_ir.dialects import graph
 from ceras_ir.transforms.recipes import (
     ASYMMETRIC,
     BIAS,
@@ -86,7 +85,6 @@ class ChooseRecipePass(ModulePass):
     samples: int = 64
     silu: Silu = "auto"
     one_shift: bool = False
-    half_up: bool = False
     mixed: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -148,7 +146,7 @@ class ChooseRecipePass(ModulePass):
 
     def _trials(self, ctx: Context, op: ModuleOp) -> "_Trials":
         from ceras_ir.analysis.calibration import calibration_samples
-        from ceras_ir.analysis.output_noise import outputs_of
+        from ceras_ir.analysis.output_noise import outputs_of, returning_scores
         from ceras_ir.analysis.sensitivity import multiplications
 
         assert self.calibration is not None
@@ -162,10 +160,10 @@ class ChooseRecipePass(ModulePass):
         else:
             calibrated = min(count, len(samples) * 2 // 3)
             judged = samples[calibrated:]
-        network = _without_last_softmax(op)
+        network = returning_scores(op)
         expected = outputs_of(network, judged)
-        data, half_up = (self.calibration, calibrated), self.half_up
-        return _Trials(ctx, network, *data, half_up, judged, expected)
+        data, one_shift = (self.calibration, calibrated), self.one_shift
+        return _Trials(ctx, network, *data, one_shift, judged, expected)
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ class _Trials:
     module: ModuleOp
     calibration: str
     samples: int
-    half_up: bool
+    one_shift: bool
     judged: "list[Mapping[str, Array]]"
     expected: "list[Outputs]"
 
@@ -186,21 +184,10 @@ class _Trials:
         from ceras_ir.transforms.quantize import QuantizePass
 
         module, (recipe, silu) = self.module.clone(), candidate
-        data, half_up = (self.calibration, self.samples), self.half_up
-        quantize = QuantizePass(*data, recipe=recipe, silu=silu, half_up=half_up)
+        data, one_shift = (self.calibration, self.samples), self.one_shift
+        quantize = QuantizePass(*data, recipe=recipe, silu=silu, one_shift=one_shift)
         quantize.apply(self.ctx, module)
         return ratio_of(self.expected, outputs_of(module, self.judged))
-
-
-def _without_last_softmax(op: ModuleOp) -> ModuleOp:
-    """A copy that returns scores instead: probabilities near 0 and 1 forgive any error."""
-    network = op.clone()
-    end = main_function(network).body.block.last_op
-    assert end is not None
-    for i, value in enumerate(end.operands):
-        if isinstance(value.owner, graph.SoftmaxOp):
-            end.operands[i] = value.owner.input
-    return network
 
 
 def _choose(main: FuncOp, candidate: Candidate, *, free: bool) -> None:

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.output_noise import outputs_of, ratio_of
+from ceras_ir.analysis.output_noise import outputs_of, ratio_of, returning_scores
 from ceras_ir.analysis.precision import keep_in_float, widen
 from ceras_ir.analysis.ranges import exponent
 from ceras_ir.analysis.rounded_weights import nearest, roundable_layers
@@ -48,7 +48,7 @@ class PrecisionTrials:
     Quantizes copies of a network and compares them with it. What all trials share is done once:
     the exponents of weights, and their rounding on `samples` samples, which takes longest. It
     depends on the rest only where long sums of 16 bits need coarser weights: all trials have those
-    that leave room for 16 bits in `wide` values.
+    that leave room for 16 bits in `wide` values. With `scores` a softmax at the end is left out.
     """
 
     def __init__(
@@ -59,6 +59,8 @@ class PrecisionTrials:
         samples: int,
         judged: Sequence[Sample],
         wide: Iterable[SSAValue] = (),
+        *,
+        scores: bool = False,
     ):
         self.ctx, self.module, self.judged = ctx, module, judged
         steps = finish(calibration, samples)
@@ -72,7 +74,8 @@ class PrecisionTrials:
         storages = self._storages()
         self.in_int8 = InInt8(self._round(steps[first : rounding + 1], wide), storages)
         """What the recipe makes of the network where all is in int8."""
-        self.expected = outputs_of(module, judged)
+        self.scores = scores
+        self.expected = outputs_of(returning_scores(module) if scores else module, judged)
 
     def _storages(self) -> dict[SSAValue, Storage]:
         """Of all values that have a scale, after alignment."""
@@ -109,7 +112,7 @@ class PrecisionTrials:
         return module, {v: copies[shared] for v, shared in self.copies.items() if shared in copies}
 
     def noise(self, layers: Sequence[Sensitivity]) -> float:
-        """Noise over signal of all outputs with these layers kept."""
+        """Noise over signal of all outputs, or scores, with these layers kept."""
         module, copies = self._copy()
         for layer in layers:
             keep(copies[layer.value], in_float=layer.in_float)
@@ -125,7 +128,8 @@ class PrecisionTrials:
         # No target is held to these sums, and in any order they take a tenth of the time.
         for op in _linear(module):
             op.ordered = None
-        return 10 ** (-ratio_of(self.expected, outputs_of(module, self.judged)) / 10)
+        judged = returning_scores(module) if self.scores else module
+        return 10 ** (-ratio_of(self.expected, outputs_of(judged, self.judged)) / 10)
 
 
 def _at(passes: Sequence[ModulePass], kind: type[ModulePass]) -> int:

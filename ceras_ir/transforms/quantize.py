@@ -51,10 +51,10 @@ class QuantizePass(PipelinePass):
     which need `calibration`: plain (none), bias, channels, channels-bias, rounding,
     channels-rounding, or channels-rounding-bias; auto tries some of them on the data and keeps the
     best. Those with rows- give every channel's weights a scale of its own, which costs CPUs a
-    multiplication for each result, and accelerators with a shift for each channel nothing;
-    `one-shift` has auto leave them out, for those that shift all channels alike. With asymmetric-
-    before its name a recipe has zero points besides; `half-up` keeps them where accelerators that
-    round so lose no layer, see `choose-zero-points`. `silu` says how SiLU is computed, see
+    multiplication for each result, and accelerators with a shift for each channel nothing. With
+    asymmetric- before its name a recipe has zero points besides. For accelerators that shift all
+    channels alike and round half up, `one-shift` has auto leave out rows-, and keeps zero points
+    where no layer is lost by them, see `choose-zero-points`. `silu` says how SiLU is computed, see
     `set-silu`; `observer` how scales are found, see `observe-ranges`.
 
     `int16` and `float` name layers that keep more precision, see `set-precision`; with `mixed` some
@@ -69,7 +69,6 @@ class QuantizePass(PipelinePass):
     recipe: str = DEFAULT_RECIPE
     silu: Silu = "auto"
     one_shift: bool = False
-    half_up: bool = False
     observer: ObserverName = "mse"
     mixed: Mixed | None = None
     budget: float | None = None
@@ -98,7 +97,7 @@ class QuantizePass(PipelinePass):
             FitInputsPass(self.calibration, self.samples, when_chosen=True),
             CalibratePass(self.calibration, self.samples, self.seed, self.silu, self.observer),
             SetPrecisionPass(self.int16, self.float),
-            ChooseZeroPointsPass(self.half_up, when_chosen=True),
+            ChooseZeroPointsPass(self.one_shift, when_chosen=True),
             *self._mixed(),
             *finish(self.calibration, self.samples),
         )
@@ -116,8 +115,8 @@ class QuantizePass(PipelinePass):
     def _recipe(self) -> ModulePass:
         if self.recipe == AUTO:
             mixed = self.mixed is None
-            targets = (self.one_shift, self.half_up)
-            return ChooseRecipePass(self.calibration, self.samples, self.silu, *targets, mixed)
+            data, one_shift = (self.calibration, self.samples), self.one_shift
+            return ChooseRecipePass(*data, self.silu, one_shift, mixed)
         return SetRecipePass(self.recipe)
 
 
