@@ -73,6 +73,7 @@ def noise(recipe: str, folder: Path) -> float:
     return float(np.square(error).sum() / np.square(real).sum())
 
 
+@pytest.mark.slow
 def test_recipes_help_uneven_channels(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = {recipe: noise(recipe, tmp_path) for recipe in RECIPES}
     print(found)
