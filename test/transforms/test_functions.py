@@ -120,6 +120,7 @@ func.func @main(%x: tensor<1x6x6x4xf32>) -> !map {{
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forms", "recipe", "targets"),
     [

@@ -21,6 +21,7 @@ def test_chain(seed: int):
     check_all_levels(*random_chain(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_other_buffers(tmp_path: Path, seed: int):
     """From an eighth to four times the usual, in any proportion that the encoding takes."""

@@ -294,10 +294,10 @@ WINDOWS = [
     # size, kernel, strides, padding, dilations
     ((9, 8), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((9, 8), (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
+]
+MORE_WINDOWS = [
     ((3, 2), (3, 3), (1, 1), (4, 4, 4, 4), (3, 3)),
     ((1, 9), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
-]
-LARGE_WINDOWS = [
     ((7, 7), (5, 5), (1, 1), (2, 2, 2, 2), (1, 1)),
     ((6, 11), (4, 7), (1, 2), (3, 0, 0, 5), (1, 1)),
     ((12, 10), (3, 3), (1, 1), (4, 3, 4, 3), (4, 3)),
@@ -305,7 +305,7 @@ LARGE_WINDOWS = [
 
 
 @pytest.mark.parametrize(
-    "window", [*WINDOWS, *(pytest.param(w, marks=pytest.mark.slow) for w in LARGE_WINDOWS)]
+    "window", [*WINDOWS, *(pytest.param(w, marks=pytest.mark.slow) for w in MORE_WINDOWS)]
 )
 def test_borders(window: tuple[tuple[int, ...], ...]):
     """The number around the input stands for zero: whole maps, cut ones, and tap by tap."""
