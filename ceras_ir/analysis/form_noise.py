@@ -53,6 +53,7 @@ class FormMeter(SensitivityMeter):
         self.storages = {v: Storage(e) for v in found if (e := exponent(v)) is not None}
         self.samples = samples
         self.expected = [self._outputs(sample) for sample in samples]
+        self.measured: dict[frozenset[tuple[graph.UnaryOp, Form]], float] = {}
 
     def alone(self, forms: Forms) -> dict[graph.UnaryOp, FormNoise]:
         """The noise of every function by itself, in the form it was offered and as a table."""
@@ -68,6 +69,12 @@ class FormMeter(SensitivityMeter):
 
     def together(self, forms: Forms) -> float:
         """The noise of all functions in these forms, where all other values are in int8."""
+        key = frozenset(forms.items())
+        if key not in self.measured:
+            self.measured[key] = self._together(forms)
+        return self.measured[key]
+
+    def _together(self, forms: Forms) -> float:
         arguments = {op.input for op in forms}
 
         def change(value: SSAValue, array: Array, known: Mapping[SSAValue, Array]) -> Array:

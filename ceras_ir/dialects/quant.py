@@ -264,6 +264,11 @@ class RequantAttr(ParametrizedAttribute):
         return tuple(m.data for m in self.channels)
 
     @property
+    def net_shifts(self) -> tuple[int, ...]:
+        """How far numbers go right, one for each multiplier, where those are powers of two."""
+        return tuple(self.shift.data - (m.bit_length() - 1) for m in self.multipliers)
+
+    @property
     def mode(self) -> Rounding:
         return Rounding(self.rounding.data)
 

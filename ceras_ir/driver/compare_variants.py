@@ -29,7 +29,7 @@ from ceras_ir.driver.instrumentation import PassRunner
 from ceras_ir.driver.stages import BuildOptions, quantize_pass
 from ceras_ir.progress import progress
 from ceras_ir.samples import Samples, join
-from ceras_ir.transforms.recipes import RECIPES, passes_of
+from ceras_ir.transforms.recipes import name_of, passes_of
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,7 @@ class Variant:
     @property
     def remedies(self) -> list[str]:
         """What to try for the whole network; see `remedies_of_all`."""
-        name = next((n for n, inside in RECIPES.items() if inside == self.recipe), None)
-        return remedies_of_all(self.layers, self.ratio, self.command, name)
+        return remedies_of_all(self.layers, self.ratio, self.command, name_of(self.recipe))
 
 
 @dataclass(frozen=True)

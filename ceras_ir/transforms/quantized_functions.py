@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.function_forms import ENTRIES, Form, form_of, shift_bends
+from ceras_ir.analysis.function_forms import ENTRIES, Form, finer_bits, form_of, shift_bends
 from ceras_ir.analysis.precision import FINER, NARROW, WIDE, limits
 from ceras_ir.analysis.quantized_constants import lookup_table, lookup_tables
 from ceras_ir.analysis.rescaling import rescaling, rescaling_to
@@ -17,7 +17,7 @@ from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.transforms.quantized_values import QuantizedValues
 
-TABLE_BITS = (ENTRIES // 256).bit_length() - 1
+TABLE_BITS = finer_bits(Form.TABLE16)
 """By how many bits a table on 16 bits is finer than one on int8."""
 
 FUNCTION = "graph.function"

@@ -77,7 +77,11 @@ def recipe_of(main: FuncOp) -> str | None:
     """The name of the recipe that was set."""
     if RECIPE not in main.attributes:
         return None
-    passes = passes_of(main)
+    return name_of(passes_of(main))
+
+
+def name_of(passes: tuple[str, ...]) -> str | None:
+    """The name of the recipe that has exactly these passes."""
     return next((name for name, inside in RECIPES.items() if inside == passes), None)
 
 

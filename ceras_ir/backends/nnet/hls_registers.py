@@ -11,7 +11,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.analysis.liveness import byte_size
-from ceras_ir.backends.nnet.rules import is_product, right_shifts
+from ceras_ir.backends.nnet.rules import is_product
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element, shape_of
 from ceras_ir.dialects.mem import block_of
@@ -52,7 +52,7 @@ def step(op: Operation) -> str:
 def channel_shifts(op: graph.LinearOperation) -> tuple[int, ...]:
     """What each output channel is shifted by to the right; none where one register says it."""
     assert op.requant is not None
-    shifts = right_shifts(op.requant)
+    shifts = op.requant.net_shifts
     return shifts if len(set(shifts)) > 1 else ()
 
 
@@ -91,7 +91,7 @@ def _window(op: graph.Conv2dOp | graph.Pool2dOp, kernel: tuple[int, ...]) -> str
 
 
 def _rescale(requant: RequantAttr) -> str:
-    shift = min(right_shifts(requant))
+    shift = min(requant.net_shifts)
     return _list([max(-shift, 0), max(shift, 0), *_end(requant)])
 
 

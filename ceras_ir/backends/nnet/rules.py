@@ -101,14 +101,9 @@ def rescales_by_a_shift(op: Operation) -> str | None:
     for multiplier in requant.multipliers:
         if multiplier & (multiplier - 1):
             return f"the FPGA rescales by a shift, got the multiplier {multiplier}"
-    if (left := -min(right_shifts(requant))) > MAX_LEFT_SHIFT:
+    if (left := -min(requant.net_shifts)) > MAX_LEFT_SHIFT:
         return f"the FPGA shifts left by at most {MAX_LEFT_SHIFT}, got {left}"
     return None
-
-
-def right_shifts(requant: RequantAttr) -> tuple[int, ...]:
-    """What output channels are shifted by to the right where multipliers are powers of two."""
-    return tuple(requant.shift.data - (m.bit_length() - 1) for m in requant.multipliers)
 
 
 def is_not_grouped(op: Operation) -> str | None:

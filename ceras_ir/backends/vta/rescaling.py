@@ -59,7 +59,7 @@ def why_not_shift(requant: RequantAttr) -> str | None:
 
 def net_shift(requant: RequantAttr) -> int:
     """By how many bits the sum goes right, for a multiplier that is a power of two."""
-    return requant.shift.data - (requant.multiplier.data.bit_length() - 1)
+    return min(requant.net_shifts)
 
 
 def rescaling_constant(requant: RequantAttr) -> int:
