@@ -15,9 +15,6 @@ from cortex_m4 import Case, layer_of, network
 from rich.console import Console
 from rich.table import Table
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.backends.arduino.emulator import write_files
-from ceras_ir.backends.artefacts import network_inputs, network_outputs
 from ceras_ir.backends.c.aarch64 import (
     ARCHITECTURES,
     QEMU,
@@ -26,7 +23,10 @@ from ceras_ir.backends.c.aarch64 import (
     run_program,
 )
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
 
 PLUGIN = Path(__file__).with_name("qemu_count.c")
 

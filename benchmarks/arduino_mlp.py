@@ -22,17 +22,17 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.backends.arduino.board import Board, load_board
-from ceras_ir.backends.arduino.emulator import EmulatedModel, available, build_elf, sizes
-from ceras_ir.backends.artefacts import network_inputs, network_outputs
-from ceras_ir.diagnostics import InputError, UnsupportedError
-from ceras_ir.driver.build import Build, build
-from ceras_ir.driver.execute import open_folder
-from ceras_ir.driver.output_folder import write_artefacts
-from ceras_ir.driver.stages import BuildOptions, read_network
-from ceras_ir.progress import progress
-from ceras_ir.transforms.encode_weights import EncodingChoice
+from ceras_ir.backends.c.board import Board, load_board
+from ceras_ir.backends.c.emulator import EmulatedModel, available, build_elf, sizes
+from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
+from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.driver.pipeline.build import Build, build
+from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
+from ceras_ir.driver.run.execute import open_folder
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
+from ceras_ir.support.progress import progress
 
 Floats: TypeAlias = NDArray[np.float32]
 Layers: TypeAlias = list[tuple[Floats, Floats]]

@@ -25,18 +25,18 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.backends.arduino.board import load_board
-from ceras_ir.backends.arduino.emulator import EmulatedModel, available, sizes, write_files
-from ceras_ir.backends.artefacts import network_inputs, network_outputs
+from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emulator import EmulatedModel, available, sizes, write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.driver.build import build
-from ceras_ir.driver.stages import BuildOptions, read_network
+from ceras_ir.driver.pipeline.build import build
+from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
 from ceras_ir.interpreters.network import run
-from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 BOARD = "nano_33_ble"
 """Room enough for every layer; the core is that of the Uno R4."""

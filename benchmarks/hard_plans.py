@@ -13,8 +13,8 @@ import random
 import resource
 from pathlib import Path
 
-from ceras_ir.analysis.exact_offsets import place_quickly
-from ceras_ir.analysis.spans import Span, most_alive
+from ceras_ir.transforms.memory.analysis.exact_offsets import place_quickly
+from ceras_ir.transforms.memory.analysis.spans import Span, most_alive
 
 UNIT = 1024
 SIDE = 1024

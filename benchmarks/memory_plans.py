@@ -14,15 +14,15 @@ from pathlib import Path
 
 from xdsl.context import Context
 
-from ceras_ir.analysis.liveness import Liveness, analyse, steps
-from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.offsets import by_size
-from ceras_ir.analysis.spans import gap
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.report import memory_totals
-from ceras_ir.driver.stages import BuildOptions, front_stages, read_network, run_stages
-from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass, coloured_plan
-from ceras_ir.transforms.reorder_for_memory import ReorderForMemoryPass
+from ceras_ir.driver.compile.report import memory_totals
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, read_network, run_stages
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass, coloured_plan
+from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, steps
+from ceras_ir.transforms.memory.analysis.offsets import by_size
+from ceras_ir.transforms.memory.analysis.spans import gap
+from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
 
 ALIGNMENT = 64
 HEAD = (

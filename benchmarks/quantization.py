@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.onnx.export import export_model
-from ceras_ir.driver.build import build_target
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.end_metrics import end_metrics, load_labels
-from ceras_ir.driver.execute import open_folder
-from ceras_ir.driver.output_folder import write_artefacts
-from ceras_ir.driver.pass_options import build
-from ceras_ir.driver.stages import BuildOptions, read_network
-from ceras_ir.samples import Array, load_samples
-from ceras_ir.transforms.fuse import FusePass
-from ceras_ir.transforms.quantize import QuantizePass
+from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.data.samples import Array, load_samples
+from ceras_ir.driver.compare.end_metrics import end_metrics, load_labels
+from ceras_ir.driver.pipeline.build import build_target
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.pass_options import build
+from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
+from ceras_ir.driver.run.execute import open_folder
+from ceras_ir.transforms.graph.fuse import FusePass
+from ceras_ir.transforms.quantization.quantize import QuantizePass
 
 RECIPES = (
     "plain",

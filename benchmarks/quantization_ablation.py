@@ -12,7 +12,7 @@ all variants.
 
 from quantization import of_target, open_task, quantized, task_parser
 
-from ceras_ir.transforms.recipes import RECIPES
+from ceras_ir.transforms.quantization.rewrites.recipes import RECIPES
 
 SQUARES = "least squares"
 IMPROVEMENTS = {

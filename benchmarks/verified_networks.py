@@ -24,7 +24,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from ceras_ir.samples import save_arrays
+from ceras_ir.data.samples import save_arrays
 
 BIN = Path(sys.executable).parent
 SQNR = re.compile(r"signal to noise (\S+) dB")

@@ -11,14 +11,14 @@ from vta_layers import convolution, lowered
 from xdsl.context import Context
 from xdsl.passes import ModulePass
 
-from ceras_ir.analysis.tiling import Convolution
+from ceras_ir.backends.vta.analysis.tiling import Convolution
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.convolution_costs import host_microseconds, im2col_pays
+from ceras_ir.backends.vta.passes.im2col import Im2colPass
+from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
+from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.dialects import graph
-from ceras_ir.transforms.im2col import Im2colPass
-from ceras_ir.transforms.space_to_depth import SpaceToDepthPass
-from ceras_ir.transforms.tile import TilePass
 
 LAYERS = (
     (224, (3, 64), 7, 2, 1),

@@ -15,10 +15,10 @@ from vta_layers import S3_GEMMS, gemm, lowered
 from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.cosimulation import run_on_vta
 from ceras_ir.backends.vta.isa import Instruction
+from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
+from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.timed_simulator import TimedRun, simulate_time
 from ceras_ir.backends.vta.timeline import svg
-from ceras_ir.transforms.schedule_tiles import Schedule
-from ceras_ir.transforms.tile import TilePass
 
 BOARD, BUS_BYTES, MACS_A_CYCLE = "pynq", 8, 256
 REACHED = (14.7, 85.3, 597, 4469, 662, 629, 160, 612, 308, 604)

@@ -9,13 +9,13 @@ from xdsl.ir import Block, Region
 
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
+from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
+from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.transforms.fold_packing import FoldPackingPass
-from ceras_ir.transforms.place import PlacePass
-from ceras_ir.transforms.tile import TilePass
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+from ceras_ir.transforms.placement.place import PlacePass
 
 S3_GEMMS = (
     (128, 128, 128),

@@ -14,8 +14,8 @@ from networks import resnet18
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.timing import BLOCK_MACS
-from ceras_ir.driver.build import build
-from ceras_ir.driver.stages import BuildOptions, read_network
+from ceras_ir.driver.pipeline.build import build
+from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
 
 MEGAHERTZ = 333
 S3_GOPS = (

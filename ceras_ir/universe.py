@@ -1,8 +1,8 @@
 """
 What this project adds to xDSL: names of dialects, passes and targets, and where they live.
 
-Nothing is imported until it is asked for, so that a tool pays only for what it uses. A pass
-`fold-batch-norm` is the class `FoldBatchNormPass` in `ceras_ir/transforms/fold_batch_norm.py`:
+Nothing is imported until it is asked for, so that a tool pays only for what it uses. The
+pass `fold-batch-norm` is the class `FoldBatchNormPass` in `transforms/graph/fold_batch_norm.py`:
 to add one, write the file and add its name here. `xdsl.universe` in `pyproject.toml` points
 at `CERAS_UNIVERSE`, which is how `ceras-opt` and plain `xdsl-opt` both find it all.
 """
@@ -20,71 +20,81 @@ DIALECTS = {
     "mem": "ceras_ir.dialects.mem:Mem",
     "quant": "ceras_ir.dialects.quant:Quant",
     "tile": "ceras_ir.dialects.tile:Tile",
-    "vta": "ceras_ir.dialects.vta:Vta",
+    "vta": "ceras_ir.backends.vta.dialect.operations:Vta",
 }
 """Dialect name -> `module:attribute`."""
 
-PASSES: tuple[str, ...] = (
-    "align-scales",
-    "allocate-blocks",
-    "calibrate",
-    "check-scales",
-    "choose-forms",
-    "choose-precision",
-    "choose-recipe",
-    "choose-row-exponents",
-    "choose-weight-exponents",
-    "choose-zero-points",
-    "convert-graph-to-tile",
-    "convert-tile-to-vta",
-    "correct-bias",
-    "drop-tie-breakers",
-    "eliminate-transposes",
-    "encode-weights",
-    "equalize-channels",
-    "expand-tiles",
-    "explain",
-    "fit-functions",
-    "fit-inputs",
-    "fold-batch-norm",
-    "fold-dequantized-constants",
-    "fold-packing",
-    "fold-qdq",
-    "fuse",
-    "fuse-activation",
-    "fuse-bias",
-    "fuse-mean",
-    "fuse-pad",
-    "fuse-residual",
-    "fuse-swish",
-    "hoist-quantize",
-    "im2col",
-    "keep-heads-apart",
-    "make-signed",
-    "observe-ranges",
-    "offer-forms",
-    "place",
-    "print-liveness",
-    "prove-accumulators",
-    "prune",
-    "quantize",
-    "quantize-graph",
-    "reorder-for-memory",
-    "round-weights",
-    "schedule-tiles",
-    "set-precision",
-    "set-recipe",
-    "set-silu",
-    "sink-dequantize",
-    "snap-scales",
-    "space-to-depth",
-    "split-activation",
-    "strip-border-quantization",
-    "swish-to-hard-swish",
-    "tile",
-    "unfuse-residual",
-)
-"""Names of all passes and pipelines of `ceras_ir/transforms`, sorted."""
+PASSES: dict[str, tuple[str, ...]] = {
+    "ceras_ir.backends.c.passes": ("encode-weights",),
+    "ceras_ir.backends.vta.passes": (
+        "convert-graph-to-tile",
+        "convert-tile-to-vta",
+        "expand-tiles",
+        "fold-packing",
+        "im2col",
+        "schedule-tiles",
+        "space-to-depth",
+        "tile",
+    ),
+    "ceras_ir.transforms.graph": (
+        "eliminate-transposes",
+        "fold-batch-norm",
+        "fuse",
+        "fuse-activation",
+        "fuse-bias",
+        "fuse-mean",
+        "fuse-pad",
+        "fuse-residual",
+        "fuse-swish",
+        "prune",
+        "split-activation",
+        "swish-to-hard-swish",
+    ),
+    "ceras_ir.transforms.memory": (
+        "allocate-blocks",
+        "print-liveness",
+        "reorder-for-memory",
+    ),
+    "ceras_ir.transforms.placement": (
+        "explain",
+        "place",
+    ),
+    "ceras_ir.transforms.quantization": (
+        "align-scales",
+        "calibrate",
+        "check-scales",
+        "choose-forms",
+        "choose-precision",
+        "choose-recipe",
+        "choose-row-exponents",
+        "choose-weight-exponents",
+        "choose-zero-points",
+        "correct-bias",
+        "drop-tie-breakers",
+        "equalize-channels",
+        "fit-functions",
+        "fit-inputs",
+        "fold-dequantized-constants",
+        "fold-qdq",
+        "hoist-quantize",
+        "keep-heads-apart",
+        "make-signed",
+        "observe-ranges",
+        "offer-forms",
+        "prove-accumulators",
+        "quantize",
+        "quantize-graph",
+        "round-weights",
+        "set-precision",
+        "set-recipe",
+        "set-silu",
+        "sink-dequantize",
+        "snap-scales",
+        "strip-border-quantization",
+        "unfuse-residual",
+    ),
+}
+"""Package -> names of its passes and pipelines, sorted."""
 
 TARGETS: dict[str, str] = {
     "c": "ceras_ir.backends.c.target:CTarget",
@@ -93,10 +103,10 @@ TARGETS: dict[str, str] = {
 """Name of a text target of `ceras-opt -t` -> `module:class`."""
 
 
-def pass_path(name: str) -> str:
-    """`module:class` of the pass called `name`, by convention."""
+def pass_path(package: str, name: str) -> str:
+    """`module:class` of the pass called `name` in `package`, by convention."""
     class_name = "".join(part.capitalize() for part in name.split("-")) + "Pass"
-    return f"ceras_ir.transforms.{name.replace('-', '_')}:{class_name}"
+    return f"{package}.{name.replace('-', '_')}:{class_name}"
 
 
 def load(path: str) -> object:
@@ -114,9 +124,9 @@ def _dialect(path: str) -> Callable[[], Dialect]:
     return factory
 
 
-def _pass(name: str) -> Callable[[], type[ModulePass]]:
+def _pass(package: str, name: str) -> Callable[[], type[ModulePass]]:
     def factory() -> type[ModulePass]:
-        cls = load(pass_path(name))
+        cls = load(pass_path(package, name))
         assert isinstance(cls, type) and issubclass(cls, ModulePass), name
         assert cls.name == name, f"{cls} is named {cls.name}, expected {name}"
         return cls
@@ -135,6 +145,6 @@ def _target(path: str) -> Callable[[], type[Target]]:
 
 CERAS_UNIVERSE = Universe(
     all_dialects={name: _dialect(path) for name, path in DIALECTS.items()},
-    all_passes={name: _pass(name) for name in PASSES},
+    all_passes={name: _pass(package, name) for package, names in PASSES.items() for name in names},
     all_targets={name: _target(path) for name, path in TARGETS.items()},
 )

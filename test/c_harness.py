@@ -12,15 +12,14 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from ceras_ir.backends.arduino import emulator
-from ceras_ir.backends.artefacts import network_inputs, network_outputs
-from ceras_ir.backends.c import aarch64
+from ceras_ir.backends.c import aarch64, emulator
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.runner import CModel, Launch, Trace
 from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, shape_of, tensor_type
 from ceras_ir.interpreters import network
-from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]
 

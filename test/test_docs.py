@@ -10,7 +10,7 @@ import pytest
 from generate import PRINTED, WITH_EXAMPLES
 from run_examples import ExampleFailedError, refresh
 
-from ceras_ir.driver.stages import BuildOptions, front_stages, target_stages
+from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, target_stages
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

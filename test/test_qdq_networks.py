@@ -13,11 +13,11 @@ from onnx_models import run_onnxruntime
 from qdq_layers import layers
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.analysis.qdq import carries_quantization
 from ceras_ir.dialects import graph
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.stages import BuildOptions, front_stages, read_network, run_stages
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, read_network, run_stages
 from ceras_ir.interpreters.network import run
+from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 
 SHARED = Path(__file__).parents[2] / "shared"
 NETWORKS = ("resnet8", "vww", "mobilenet_v2", "mcunet_vww")

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.utils.hints import isa
 
-from ceras_ir.driver.build import build
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.execute import open_folder
-from ceras_ir.driver.output_folder import write_artefacts
-from ceras_ir.driver.stages import BuildOptions, front_stages, read_network, run_stages
+from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.driver.pipeline.build import build
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, read_network, run_stages
+from ceras_ir.driver.run.execute import open_folder
 from ceras_ir.frontends.onnx.folding import Evaluator
 from ceras_ir.interpreters.network import run
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    from ceras_ir.driver.compare_tool import main
+    from ceras_ir.driver.compare.tool import main
 
     return main(argv)
 

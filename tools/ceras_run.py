@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    from ceras_ir.driver.run import main
+    from ceras_ir.driver.run.tool import main
 
     return main(argv)
 

@@ -3,9 +3,9 @@
 import argparse
 from typing import get_args
 
-from ceras_ir.analysis.observer_names import ObserverName
-from ceras_ir.diagnostics import UsageError
-from ceras_ir.driver.tool_parser import ArgumentContainer
+from ceras_ir.command.tool_parser import ArgumentContainer
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 
 IMAGES = {
     "size": ("HxW", "size that images are resized to (default: the input's)"),
@@ -21,7 +21,7 @@ IMAGES = {
     ),
     "pad": ("P", "what pads a letterboxed image (default: 114)"),
 }
-"""Options of an image folder, as `--image-NAME`; see `ceras_ir.image_folder`."""
+"""Options of an image folder, as `--image-NAME`; see `ceras_ir.data.image_folder`."""
 
 
 def add_calibration(group: ArgumentContainer) -> None:
@@ -55,7 +55,7 @@ def calibration_of(arguments: argparse.Namespace) -> str | None:
     paths: list[str] = arguments.calibrate
     if not options:
         return ",".join(paths) or None
-    from ceras_ir.image_folder import ImageOptions, is_folder
+    from ceras_ir.data.image_folder import ImageOptions, is_folder
 
     ImageOptions.parse(options)
     names = [name for path in paths for name in ([path] if is_folder(path) else path.split(","))]

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from ceras_ir.command.tool_parser import ArgumentContainer
 from ceras_ir.driver.calibration_options import add_calibration, calibration_of
-from ceras_ir.driver.stages import TARGETS, BuildOptions, Convolution, PrecisionOptions
-from ceras_ir.driver.tool_parser import ArgumentContainer
-from ceras_ir.transforms.recipes import ASYMMETRIC, AUTO, RECIPES, SYMMETRIC
+from ceras_ir.driver.pipeline.stages import TARGETS, BuildOptions, Convolution, PrecisionOptions
+from ceras_ir.transforms.quantization.rewrites.recipes import ASYMMETRIC, AUTO, RECIPES, SYMMETRIC
 
 EXIT_STATUS = (
     "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported."

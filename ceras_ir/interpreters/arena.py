@@ -17,11 +17,11 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.interpreter import Interpreter
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.network import main_function, output_names
-from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects.graph import numpy_dtype, shape_of, tensor_type
 from ceras_ir.dialects.mem import arena_of, block_of, regions_of
 from ceras_ir.interpreters.network import Array, Tracer, check_inputs, network_functions
+from ceras_ir.network.function import main_function, output_names
+from ceras_ir.support.diagnostics import InputError
 
 GARBAGE = 0xA5
 

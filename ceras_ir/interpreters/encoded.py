@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.analysis.weight_encoding import stored_weights
 from ceras_ir.dialects.graph.encoded import EncodedMatmulOp
 from ceras_ir.interpreters.float_functions import apply_function
+from ceras_ir.network.weight_encoding import stored_weights
 
 Floats = NDArray[np.float32]
 

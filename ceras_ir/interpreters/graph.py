@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, average_requant
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.interpreters import integer, resampling
+from ceras_ir.interpreters import resampling
 from ceras_ir.interpreters.arithmetic import combine
 from ceras_ir.interpreters.encoded import encoded_matmul
 from ceras_ir.interpreters.float_functions import apply_function, softmax
@@ -28,6 +28,7 @@ from ceras_ir.interpreters.windows import (
     exact_type,
     window_sum,
 )
+from ceras_ir.network import integer
 
 Array = NDArray[np.generic]
 

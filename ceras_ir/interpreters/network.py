@@ -16,9 +16,9 @@ from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues
 from xdsl.interpreters.func import FuncFunctions
 from xdsl.ir import Operation
 
-from ceras_ir.analysis.network import input_names, main_function, output_names
-from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects.graph import numpy_dtype, tensor_type
+from ceras_ir.network.function import input_names, main_function, output_names
+from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
 Tracer: TypeAlias = Callable[[Operation, tuple[Array, ...]], None]

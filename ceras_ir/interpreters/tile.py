@@ -24,11 +24,11 @@ from xdsl.interpreters.scf import ScfFunctions
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph import numpy_dtype
 from ceras_ir.dialects.quant import Rounding
-from ceras_ir.interpreters.integer import round_shift
 from ceras_ir.interpreters.mem import pack, unpack
 from ceras_ir.interpreters.scratchpads import Scratchpad, accumulate
 from ceras_ir.interpreters.swish import shift_swish
 from ceras_ir.interpreters.windows import Window, convolve, exact_type
+from ceras_ir.network.integer import round_shift
 
 Array = NDArray[np.generic]
 

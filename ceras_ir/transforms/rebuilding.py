@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from ceras_ir.analysis.ranges import drop_statistics
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import Tensor
+from ceras_ir.network.ranges import drop_statistics
 
 if TYPE_CHECKING:
     import numpy as np

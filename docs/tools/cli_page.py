@@ -3,7 +3,13 @@
 import argparse
 from collections.abc import Callable, Iterable
 
-from ceras_ir.driver import argv, compare_tool, compile, nnet, plan, run, verify
+from ceras_ir.backends.nnet import tool as nnet
+from ceras_ir.driver.compare import tool as compare_tool
+from ceras_ir.driver.compile import tool as compile
+from ceras_ir.driver.opt import argv
+from ceras_ir.driver.plan import tool as plan
+from ceras_ir.driver.run import tool as run
+from ceras_ir.driver.verify import tool as verify
 
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-opt": argv.make_parser,

@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ceras_ir.driver.run import main as ceras_run
+from ceras_ir.driver.run.tool import main as ceras_run
 
 PAGE = Path(__file__).resolve().parent.parent / "conformance.md"
 ENGINES = ("interp", "c")

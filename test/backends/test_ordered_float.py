@@ -9,10 +9,10 @@ from c_harness import check
 from xdsl.dialects.builtin import UnitAttr, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.network import main_function
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.function import main_function
 
 Build = Callable[[Network, SSAValue, SSAValue], graph.LinearOperation]
 

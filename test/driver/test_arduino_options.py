@@ -61,7 +61,7 @@ def test_contradictions_are_refused_before_any_work(
 
 
 def test_what_does_not_fit_leaves_nothing_behind(tool: Tool, tmp_path: Path):
-    board = (Path(__file__).parents[2] / "ceras_ir/boards/uno_r4_wifi.toml").read_text()
+    board = (Path(__file__).parents[2] / "ceras_ir/backends/c/boards/uno_r4_wifi.toml").read_text()
     (tmp_path / "tiny.toml").write_text(
         board.replace("flash_bytes = 262144", "flash_bytes = 6000", 1)
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ceras_ir.driver import opt
+from ceras_ir.driver.opt import tool as opt
 
 GOOD = "func.func @f() {\n  func.return\n}\n"
 

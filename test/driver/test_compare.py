@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Tool
-from transforms.test_precision import CHAIN
+from transforms.quantization.test_precision import CHAIN
 
-from ceras_ir.driver.end_metrics import end_metrics
+from ceras_ir.driver.compare.end_metrics import end_metrics
 
 pytestmark = pytest.mark.slow
 

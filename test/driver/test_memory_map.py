@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from ceras_ir.driver.compile import main
+from ceras_ir.driver.compile.tool import main
 
 NETWORK = """
 func.func @main(%x: tensor<4xf32>) -> tensor<16xf32> {

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ceras_ir.driver.compare_tool import main as compare
-from ceras_ir.driver.opt import main as opt
-from ceras_ir.driver.run import main as run
+from ceras_ir.driver.compare.tool import main as compare
+from ceras_ir.driver.opt.tool import main as opt
+from ceras_ir.driver.run.tool import main as run
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 Captured = pytest.CaptureFixture[str]

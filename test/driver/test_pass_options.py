@@ -8,10 +8,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.diagnostics import UsageError
-from ceras_ir.driver.argv import parse_arguments
-from ceras_ir.driver.pass_options import build
-from ceras_ir.driver.pipeline_text import PassRequest, parse_pipeline
+from ceras_ir.driver.opt.argv import parse_arguments
+from ceras_ir.driver.opt.pipeline_text import PassRequest, parse_pipeline
+from ceras_ir.driver.pipeline.pass_options import build
+from ceras_ir.support.diagnostics import UsageError
 
 
 @dataclass(frozen=True)

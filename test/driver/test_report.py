@@ -2,7 +2,7 @@
 
 import pytest
 
-from ceras_ir.driver.report import Layer, explanations, print_table, report
+from ceras_ir.driver.compile.report import Layer, explanations, print_table, report
 
 
 def layer(name: str, reason: str | None, device: str = "cpu") -> Layer:

@@ -4,9 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from ceras_ir.diagnostics import UsageError
-from ceras_ir.driver import compare_tool, compile, nnet, opt, plan, run, verify
-from ceras_ir.driver.tool_parser import ToolParser
+from ceras_ir.backends.nnet import tool as nnet
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.compare import tool as compare_tool
+from ceras_ir.driver.compile import tool as compile
+from ceras_ir.driver.opt import tool as opt
+from ceras_ir.driver.plan import tool as plan
+from ceras_ir.driver.run import tool as run
+from ceras_ir.driver.verify import tool as verify
+from ceras_ir.support.diagnostics import UsageError
 
 Main = Callable[[list[str]], int]
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from c_harness import needs_arm
 
-from ceras_ir.backends.arduino.board import Board
-from ceras_ir.backends.arduino.emulator import available
-from ceras_ir.driver import levels
-from ceras_ir.driver.emulated import emulated_board, run_emulated
-from ceras_ir.driver.execute import Array, Sample
-from ceras_ir.driver.verify import main
+from ceras_ir.backends.arduino.emulated import emulated_board, run_emulated
+from ceras_ir.backends.c.board import Board
+from ceras_ir.backends.c.emulator import available
+from ceras_ir.driver.run.execute import Array, Sample
+from ceras_ir.driver.verify import levels
+from ceras_ir.driver.verify.tool import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLOUR = str(EXAMPLES / "colour/colour.onnx")
@@ -50,7 +50,7 @@ def test_what_does_not_fit_is_a_level_that_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     board = tmp_path / "tiny.toml"
-    text = (Path(levels.__file__).parents[1] / "boards/uno_r4_wifi.toml").read_text()
+    text = (Path(levels.__file__).parents[2] / "backends/c/boards/uno_r4_wifi.toml").read_text()
     board.write_text(text.replace("262144", "4096"))
     assert main([COLOUR, "--targets", "arduino", "--board", str(board), *PRUNED]) == 1
     assert "unsupported size" in lines(capsys)["arduino: machine"]
@@ -64,7 +64,7 @@ def test_a_core_that_differs_is_reported(
         for outputs in run_emulated(folder, board, samples):
             yield {name: np.asarray(array, np.float32) + 1 for name, array in outputs.items()}
 
-    monkeypatch.setattr("ceras_ir.driver.emulated.run_emulated", broken)
+    monkeypatch.setattr("ceras_ir.backends.arduino.emulated.run_emulated", broken)
     assert main([COLOUR, "--targets", "arduino", *PRUNED]) == 1
     assert "differs on sample 0" in lines(capsys)["arduino: cortex-m4"]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx_random import random_network
 
-from ceras_ir.driver.verify import main
-from ceras_ir.samples import save_arrays
+from ceras_ir.data.samples import save_arrays
+from ceras_ir.driver.verify.tool import main
 
 DIGITS = Path(__file__).parents[2] / "examples/digits"
 

@@ -10,9 +10,9 @@ from onnx import TensorProto, helper
 from onnx_compare import agree
 from onnx_models import model, node
 
-from ceras_ir.diagnostics import InputError, UnsupportedError
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 

@@ -14,12 +14,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Array, conv_model, gemm_model, model, node, run_onnxruntime
 
+from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.dialects import graph
-from ceras_ir.driver.build import build
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.execute import open_folder
-from ceras_ir.driver.output_folder import write_artefacts
-from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.driver.pipeline.build import build
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.driver.run.execute import open_folder
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 

@@ -20,12 +20,12 @@ from onnx_compare import SHARED
 from onnx_models import Array, run_onnxruntime
 from qdq_layers import layers
 
-from ceras_ir.diagnostics import UnsupportedError
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.run import main
-from ceras_ir.driver.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.driver.run.tool import main
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import UnsupportedError
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
 FIRST, LAST = map(int, os.environ.get("CERAS_FUZZ_SEEDS", "500:516").split(":"))

@@ -14,7 +14,7 @@ from xdsl.context import Context
 from ceras_ir.dialects.graph import BinaryOp, Conv2dOp
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
-from ceras_ir.transforms.fold_batch_norm import FoldBatchNormPass
+from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 

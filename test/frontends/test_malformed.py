@@ -13,9 +13,9 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_models import Attribute, Shape, conv_model, mlp, model, node, residual_block
 
-from ceras_ir.diagnostics import InputError
-from ceras_ir.driver.compile import main as compile_main
+from ceras_ir.driver.compile.tool import main as compile_main
 from ceras_ir.frontends.onnx import import_file, import_model
+from ceras_ir.support.diagnostics import InputError
 
 
 def wrong(

@@ -19,7 +19,7 @@ from ceras_ir.dialects.graph import BinaryOp, ConcatOp, GraphOperation, SliceOp
 from ceras_ir.frontends.onnx import import_file, import_model
 from ceras_ir.frontends.onnx.model_file import read_model
 from ceras_ir.interpreters.network import run
-from ceras_ir.transforms.fold_batch_norm import FoldBatchNormPass
+from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
 
 MODELS = SHARED / "models"
 MADE = Path(os.environ.get("CERAS_MODELS", SHARED / "models"))

@@ -12,8 +12,8 @@ from conftest import Tool
 from onnx import TensorProto, helper
 from onnx_models import Attribute, Shape, model, node
 
-from ceras_ir.diagnostics import InputError, UnsupportedError
 from ceras_ir.frontends.onnx import import_model
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 
 def one(

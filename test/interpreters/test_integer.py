@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.interpreters.integer import dequantize, quantize, requantize
+from ceras_ir.network.integer import dequantize, quantize, requantize
 
 CORNERS = [-(2**31), -1025, -1024, -1023, -3, -2, -1, 0, 1, 2, 3, 511, 512, 513, 2**31 - 1]
 

@@ -23,7 +23,7 @@ from select import select
 COMMANDS = {"ceras-opt": "ceras_ir.tools.ceras_opt", "filecheck": "filecheck.main"}
 """Which module has the `main` of a command."""
 
-PRELOADED = ("numpy", "ceras_ir.driver.opt", "ceras_ir.universe", "xdsl.dialects.builtin")
+PRELOADED = ("numpy", "ceras_ir.driver.opt.tool", "ceras_ir.universe", "xdsl.dialects.builtin")
 
 CLIENT = """#!{python} -IS
 import array, json, os, socket, sys

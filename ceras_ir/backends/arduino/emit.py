@@ -5,9 +5,6 @@ from itertools import product
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.arduino.board import Board, load_board
-from ceras_ir.backends.arduino.fit import check_fit, widest
-from ceras_ir.backends.arduino.sizes import Footprint
 from ceras_ir.backends.arduino.sketch import (
     can_scan,
     library_properties,
@@ -16,12 +13,15 @@ from ceras_ir.backends.arduino.sketch import (
     scan_sketch,
     sketch_name,
 )
-from ceras_ir.backends.arduino.stored_filters import stored_filters
-from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.c import emitter
+from ceras_ir.backends.c.board import Board, load_board
+from ceras_ir.backends.c.fit import check_fit, widest
 from ceras_ir.backends.c.machine import NATIVE, Machine
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.sizes import Footprint
+from ceras_ir.backends.c.stored_filters import stored_filters
+from ceras_ir.network.artefacts import Artefact
 
 HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "model.cmake", "CMakeLists.txt"})
 """What the C backend writes for hosts."""

@@ -2,10 +2,10 @@
 
 import re
 
-from ceras_ir.backends.arduino.board import Board
-from ceras_ir.backends.artefacts import TensorInfo
+from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.names import comment
+from ceras_ir.network.artefacts import TensorInfo
 
 SCAN_CHANNELS = 3
 """The scanner feeds red, green and blue, and wants them back."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.artefacts import TensorInfo
+from ceras_ir.network.artefacts import TensorInfo
 
 PREFIX = "aarch64-linux-gnu-"
 QEMU = "qemu-aarch64"

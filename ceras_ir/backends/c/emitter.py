@@ -11,7 +11,6 @@ from typing import TypeVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.c import (
     border,
     computed_weights,
@@ -39,8 +38,9 @@ from ceras_ir.backends.c.source import kernels_header, model_source
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.backends.c.weights_file import checksum, inclusions, write_file
 from ceras_ir.backends.c.weights_header import weights_header, weights_source_header
-from ceras_ir.diagnostics import Finding, UnsupportedError, node_name
 from ceras_ir.dialects import graph, mem
+from ceras_ir.network.artefacts import Artefact
+from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 
 OpT = TypeVar("OpT", bound=Operation)
 

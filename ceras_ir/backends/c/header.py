@@ -1,6 +1,5 @@
 """`model.h`: the documented interface."""
 
-from ceras_ir.backends.artefacts import TensorInfo
 from ceras_ir.backends.c.model import (
     ARENA_ALIGNMENT,
     Model,
@@ -11,6 +10,7 @@ from ceras_ir.backends.c.model import (
 from ceras_ir.backends.c.names import comment
 from ceras_ir.backends.c.types import float_literal
 from ceras_ir.backends.c.weights_file import file_bytes
+from ceras_ir.network.artefacts import TensorInfo
 
 ASSERT = """\
 /* MODEL_STATIC_ASSERT(condition, name) stops compilation unless the condition holds. */

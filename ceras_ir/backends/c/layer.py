@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.analysis.in_place import may_overwrite
 from ceras_ir.backends.c.constants import Array, ConstantPool
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.options import COptions
@@ -17,6 +16,7 @@ from ceras_ir.backends.c.types import value_type
 from ceras_ir.backends.c.workspace import ALIGNMENT
 from ceras_ir.dialects.graph import ConstantOp, shape_of
 from ceras_ir.dialects.mem import block_of
+from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 
 
 @dataclass

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.arduino.board import Board, board_names, load_board, parse_board
-from ceras_ir.diagnostics import InputError
-from ceras_ir.driver.suggestions import did_you_mean
-from ceras_ir.toml_text import parse_toml
+from ceras_ir.backends.c.board import Board, board_names, load_board, parse_board
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.support.toml_text import parse_toml
 
 FIELDS = ("title", "compiler", "flags")
 
@@ -61,7 +61,7 @@ def load_machine(name: str) -> Machine | Board:
         known = [*machine_names(), *board_names()]
         if name not in known:
             raise InputError(f"target c knows no board '{name}', but {', '.join(known)}")
-        text = (files("ceras_ir.boards") / f"{name}.toml").read_text(encoding="utf-8")
+        text = (files("ceras_ir.backends.c") / "boards" / f"{name}.toml").read_text("utf-8")
         return load_board(name) if name in board_names() else parse_machine(text, f"{name}.toml")
     try:
         text = Path(name).read_text(encoding="utf-8")
@@ -80,6 +80,6 @@ def machine_names() -> list[str]:
     """Machines that come with the compiler."""
     return sorted(
         f.name.removesuffix(".toml")
-        for f in files("ceras_ir.boards").iterdir()
+        for f in (files("ceras_ir.backends.c") / "boards").iterdir()
         if f.name.endswith(".toml") and "compiler" in parse_toml(f.read_text("utf-8"), f.name)
     )

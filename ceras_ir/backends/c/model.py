@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from ceras_ir.backends.artefacts import TensorInfo
 from ceras_ir.backends.c.constants import ConstantPool
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.layer import Layer
@@ -11,6 +10,7 @@ from ceras_ir.backends.c.names import identifiers
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.program import Arena, Program
 from ceras_ir.backends.c.workspace import place_workspaces
+from ceras_ir.network.artefacts import TensorInfo
 
 ARENA_ALIGNMENT = 8
 """What the widest element needs; more is for speed, and not demanded of the caller."""

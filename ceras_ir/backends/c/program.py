@@ -7,15 +7,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ceras_ir.analysis.in_place import may_overwrite
-from ceras_ir.analysis.network import main_function, result_values
-from ceras_ir.analysis.regions import refuse_regions
-from ceras_ir.analysis.slices import refuse_gaps
-from ceras_ir.backends.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.backends.c.types import value_type
-from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.dialects.graph import ConstantOp, ReshapeOp, numpy_dtype, tensor_type
 from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
+from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
+from ceras_ir.network.function import main_function, result_values
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
+from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
+from ceras_ir.transforms.memory.analysis.regions import refuse_regions
+from ceras_ir.transforms.memory.analysis.slices import refuse_gaps
 
 
 @dataclass(frozen=True)

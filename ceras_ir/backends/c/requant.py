@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ceras_ir.backends.c.types import int_literal
-from ceras_ir.diagnostics import Finding
 from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.support.diagnostics import Finding
 
 
 class Refused(Exception):

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.artefacts import Artefact, TensorInfo
-from ceras_ir.diagnostics import InputError
+from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
 Trace: TypeAlias = Callable[[int, bytes], None]

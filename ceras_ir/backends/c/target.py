@@ -10,7 +10,7 @@ from xdsl.utils.target import Target
 
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.diagnostics import UsageError
+from ceras_ir.support.diagnostics import UsageError
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from xdsl.ir import Operation
 
-from ceras_ir.analysis.liveness import byte_size
 from ceras_ir.backends.c.program import Arena, Program
-from ceras_ir.diagnostics import Finding, InputError, node_name
+from ceras_ir.support.diagnostics import Finding, InputError, node_name
+from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
 ALIGNMENT = 64
 

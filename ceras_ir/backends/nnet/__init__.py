@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from ceras_ir.backends.artefacts import Artefact
+    from ceras_ir.network.artefacts import Artefact
 
 
 def emit(module: ModuleOp) -> list[Artefact]:

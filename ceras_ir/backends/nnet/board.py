@@ -12,8 +12,8 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.diagnostics import InputError
-from ceras_ir.toml_text import parse_toml
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.toml_text import parse_toml
 
 Table = dict[str, object]
 
@@ -55,8 +55,8 @@ def load_board(name: str) -> FpgaBoard:
             raise InputError(f"cannot read the board: {error}", name) from None
     boards = {
         Path(entry.name).stem: entry
-        for entry in files("ceras_ir.boards").iterdir()
-        if entry.name.startswith("ceras_") and entry.name.endswith(".toml")
+        for entry in (files("ceras_ir.backends.nnet") / "boards").iterdir()
+        if entry.name.endswith(".toml")
     }
     if name not in boards:
         known = ", ".join(sorted(boards))

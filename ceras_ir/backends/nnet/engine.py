@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ceras_ir.native import build_program, host_flags
-from ceras_ir.native import compiler as native_compiler
+from ceras_ir.support.native import build_program, host_flags
+from ceras_ir.support.native import compiler as native_compiler
 
 SOURCES = Path(__file__).parent / "runtime"
 FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")

@@ -16,15 +16,15 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.analysis.liveness import steps
-from ceras_ir.analysis.network import input_names, main_function
-from ceras_ir.analysis.slices import row_count
-from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.nnet.hls_registers import channel_shifts, step
-from ceras_ir.diagnostics import InputError, node_name
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array, shape_of
 from ceras_ir.dialects.mem import Device, arena_of, block_of, device_of
 from ceras_ir.interpreters.network import Array, run
+from ceras_ir.network.artefacts import Artefact
+from ceras_ir.network.function import input_names, main_function
+from ceras_ir.support.diagnostics import InputError, node_name
+from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.memory.analysis.slices import row_count
 
 FOLDER = "hls"
 CIRCUITS = ("fpga.h", "lanes.h", "fpga_linear.cpp", "fpga_circuits.cpp")

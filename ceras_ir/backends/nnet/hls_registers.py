@@ -10,12 +10,12 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.analysis.liveness import byte_size
 from ceras_ir.backends.nnet.rules import is_product
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element, shape_of
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
 
 def step(op: Operation) -> str:

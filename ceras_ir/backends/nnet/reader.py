@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from math import isfinite, isnan, prod
 
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 MAGIC = b"NNET\r\n\x1a\n"
 SECTIONS = (

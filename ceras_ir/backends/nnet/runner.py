@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.reader import NnetFile, read
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
 DTYPES = {"f32": "<f4", "i8": "i1", "u8": "u1", "i16": "<i2", "u16": "<u2", "i32": "<i4"}

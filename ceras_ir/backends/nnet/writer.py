@@ -15,10 +15,6 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.analysis.liveness import steps
-from ceras_ir.analysis.network import input_names, main_function, output_names, result_values
-from ceras_ir.analysis.regions import refuse_regions
-from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.nnet.encoding import (
     DEVICES,
     MAX_RANK,
@@ -31,10 +27,14 @@ from ceras_ir.backends.nnet.engine_rules import why_refused
 from ceras_ir.backends.nnet.layers import LayerEncoder
 from ceras_ir.backends.nnet.rules import why_not
 from ceras_ir.backends.nnet.sections import Sections
-from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
 from ceras_ir.dialects.mem import BlockAttr, Device, arena_of, block_of, device_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.network.artefacts import Artefact
+from ceras_ir.network.function import input_names, main_function, output_names, result_values
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
+from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.memory.analysis.regions import refuse_regions
 
 MODEL = "model.nnet"
 

@@ -12,14 +12,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.analysis.network import input_names, main_function, output_names, result_values
-from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.onnx.model_builder import ModelBuilder, tensor_kind
 from ceras_ir.backends.onnx.operations import Operations
 from ceras_ir.backends.onnx.rules import rounds_otherwise, why_not
 from ceras_ir.backends.onnx.values import Side, Values, unchanged
-from ceras_ir.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.dialects import graph
+from ceras_ir.network.artefacts import Artefact
+from ceras_ir.network.function import input_names, main_function, output_names, result_values
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 
 MODEL = "model.onnx"
 """The file that target onnx writes."""

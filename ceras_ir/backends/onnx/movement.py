@@ -11,11 +11,11 @@ from ceras_ir.backends.onnx.functions import FLOAT
 from ceras_ir.backends.onnx.model_builder import Array, Attribute, ModelBuilder, tensor_kind
 from ceras_ir.backends.onnx.ties import tie_constants
 from ceras_ir.backends.onnx.values import FEATURES, Order, Values, broadcast, unchanged
-from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Coordinates, Pad, Resize
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.interpreters.integer import dequantize
+from ceras_ir.network.integer import dequantize
+from ceras_ir.support.diagnostics import node_name
 
 
 class Movement:

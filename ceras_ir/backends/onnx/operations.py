@@ -11,11 +11,11 @@ from ceras_ir.backends.onnx.functions import FLOAT, add_clamp, add_clip, add_fun
 from ceras_ir.backends.onnx.model_builder import Attribute
 from ceras_ir.backends.onnx.movement import Movement
 from ceras_ir.backends.onnx.values import FEATURES, Order, broadcast, unchanged
-from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, Reduce
 from ceras_ir.dialects.quant import RequantAttr
-from ceras_ir.transforms.quantized_functions import FUNCTION, exponents_of
+from ceras_ir.support.diagnostics import node_name
+from ceras_ir.transforms.quantization.rewrites.quantized_functions import FUNCTION, exponents_of
 
 BINARIES: dict[Binary, str] = {
     Binary.ADD: "Add",

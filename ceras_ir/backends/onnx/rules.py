@@ -12,14 +12,21 @@ from math import prod
 import numpy as np
 from xdsl.ir import Operation
 
-from ceras_ir.analysis.fixed_point import fixed_point
-from ceras_ir.analysis.qdq import only_shifts
-from ceras_ir.analysis.quantized_constants import lookup_table, lookup_tables
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.transforms.qdq_forms import addend_multipliers
-from ceras_ir.transforms.quantized_functions import FUNCTION, INPUT_EXPONENTS, exponents_of
+from ceras_ir.transforms.quantization.analysis.fixed_point import fixed_point
+from ceras_ir.transforms.quantization.analysis.qdq import only_shifts
+from ceras_ir.transforms.quantization.analysis.quantized_constants import (
+    lookup_table,
+    lookup_tables,
+)
+from ceras_ir.transforms.quantization.rewrites.qdq_forms import addend_multipliers
+from ceras_ir.transforms.quantization.rewrites.quantized_functions import (
+    FUNCTION,
+    INPUT_EXPONENTS,
+    exponents_of,
+)
 
 SAME_FACTOR = 2.0**-20
 """Relative; multipliers of fewer bits than a factor has differ from it by less."""

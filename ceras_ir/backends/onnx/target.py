@@ -7,7 +7,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.target import Target
 
-from ceras_ir.diagnostics import UsageError
+from ceras_ir.support.diagnostics import UsageError
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from ceras_ir.analysis.accumulator_unit import accumulator_units
-from ceras_ir.analysis.average_ties import tie_directions, tilt
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.transforms.quantization.analysis.accumulator_unit import accumulator_units
+from ceras_ir.transforms.quantization.analysis.average_ties import tie_directions, tilt
 
 TieConstant = tuple[str, NDArray[np.float32]]
 """An operator and what it gets besides, so that it broadcasts to the result."""

@@ -19,9 +19,9 @@ from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.onnx.model_builder import ModelBuilder
-from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.support.diagnostics import node_name
 
 Order: TypeAlias = tuple[int, ...]
 Side: TypeAlias = Literal["real", "stored"]

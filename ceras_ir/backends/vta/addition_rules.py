@@ -10,8 +10,8 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.blocks import Blocks, longest_row, misfit
-from ceras_ir.analysis.contraction import Contraction
+from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
+from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.rescaling import (
     net_shift,

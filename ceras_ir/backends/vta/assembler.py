@@ -24,7 +24,7 @@ from ceras_ir.backends.vta.isa import (
 )
 from ceras_ir.backends.vta.micro_ops import micro_ops
 from ceras_ir.backends.vta.program import VtaProgram
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 _FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 _TRANSFER = {

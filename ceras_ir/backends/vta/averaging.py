@@ -12,7 +12,7 @@ import numpy as np
 from ceras_ir.backends.vta.rescaling import zero_point
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.interpreters.integer import requantize
+from ceras_ir.network.integer import requantize
 
 LOW_BITS = 7
 """Bits of the multiplier that the second weight tile has; the first is moved left by them."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.isa import MemoryType
-from ceras_ir.diagnostics import InputError, UnsupportedError
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 BATCH = 1
 BLOCK = 16
@@ -218,15 +218,11 @@ def load_board(name: str | Path) -> VtaBoard:
             raise InputError(f"cannot read board: {e}", str(name)) from e
     if name not in (known := board_names()):
         raise InputError(f"unknown VTA board '{name}', known are {', '.join(known)}")
-    resource = files("ceras_ir.boards") / f"vta_{name}.json"
+    resource = files("ceras_ir.backends.vta") / "boards" / f"{name}.json"
     return parse_board(resource.read_text(encoding="utf-8"), resource.name)
 
 
 def board_names() -> list[str]:
     """Boards that come with the compiler."""
-    names = (f.name for f in files("ceras_ir.boards").iterdir())
-    return sorted(
-        n.removeprefix("vta_").removesuffix(".json")
-        for n in names
-        if n.startswith("vta_") and n.endswith(".json")
-    )
+    names = (f.name for f in (files("ceras_ir.backends.vta") / "boards").iterdir())
+    return sorted(n.removesuffix(".json") for n in names if n.endswith(".json"))

@@ -8,15 +8,15 @@ from math import prod
 
 from xdsl.ir import Operation
 
-from ceras_ir.analysis.blocks import longest_row
-from ceras_ir.analysis.liveness import byte_size
-from ceras_ir.analysis.tile_timeline import estimate
-from ceras_ir.analysis.tiling import best_blocks
+from ceras_ir.backends.vta.analysis.blocks import longest_row
+from ceras_ir.backends.vta.analysis.tile_timeline import estimate
+from ceras_ir.backends.vta.analysis.tiling import best_blocks
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.placement import cycles_of, transfer
 from ceras_ir.backends.vta.rules import graph_contraction, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LANES
+from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
 
 def im2col_pays(op: graph.Conv2dOp, board: VtaBoard) -> bool:

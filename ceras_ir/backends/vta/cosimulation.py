@@ -17,11 +17,11 @@ from xdsl.interpreter import (
 )
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.network import main_function, output_names
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.runner import VtaRunner
 from ceras_ir.dialects import graph, mem
 from ceras_ir.interpreters.network import Array, check_inputs, network_functions
+from ceras_ir.network.function import main_function, output_names
 
 
 @register_impls

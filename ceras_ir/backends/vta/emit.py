@@ -5,12 +5,12 @@ from typing import BinaryIO
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.artefacts import Artefact
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.image import build_image
 from ceras_ir.backends.vta.performance import measure, totals
-from ceras_ir.diagnostics import node_name
+from ceras_ir.network.artefacts import Artefact
+from ceras_ir.support.diagnostics import node_name
 
 DRAM_FILE, CONFIG_FILE = "dram.bin", "vta_config.json"
 

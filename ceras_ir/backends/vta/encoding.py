@@ -22,7 +22,7 @@ from ceras_ir.backends.vta.isa import (
     Store,
     describe,
 )
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 INSTRUCTION_BYTES = 16
 

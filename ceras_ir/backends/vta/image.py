@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.network import input_names, main_function, output_names, result_values
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.launches import LoweredLaunch, arena_size, lower_launches
-from ceras_ir.diagnostics import node_name
 from ceras_ir.dialects import graph, mem
+from ceras_ir.network.function import input_names, main_function, output_names, result_values
+from ceras_ir.support.diagnostics import node_name
 
 Dram = NDArray[np.uint8]
 

@@ -13,16 +13,16 @@ from xdsl.interpreters.arith import ArithFunctions
 from xdsl.interpreters.func import FuncFunctions
 from xdsl.interpreters.scf import ScfFunctions
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.regions import refuse_regions
-from ceras_ir.analysis.slices import refuse_gaps
 from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.lowering import DramBuffer, VtaFunctions
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.stream import StreamBuilder
-from ceras_ir.diagnostics import InputError, node_name
 from ceras_ir.dialects import mem
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import InputError, node_name
+from ceras_ir.transforms.memory.analysis.regions import refuse_regions
+from ceras_ir.transforms.memory.analysis.slices import refuse_gaps
 
 TABLE_ALIGNMENT = 64
 """Bytes; tables begin at a cache line, so that a read of one touches no other data."""

@@ -25,8 +25,8 @@ from ceras_ir.backends.vta.boxes import Clip, matrix_at, shift_steps, unrolled
 from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.micro_ops import MicroOps
 from ceras_ir.backends.vta.stream import StreamBuilder, dram_elements
-from ceras_ir.diagnostics import InputError, UnsupportedError
 from ceras_ir.dialects import tile
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 MEMORIES = {"inp": MemoryType.INP, "wgt": MemoryType.WGT, "acc": MemoryType.ACC}
 OPCODES = {

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.emit import CONFIG_FILE, DRAM_FILE, instruction_file
 from ceras_ir.backends.vta.runner import VtaRunner
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 
 def open_package(folder: Path, command: str | None) -> tuple[NDArray[np.uint8], VtaRunner]:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ceras_ir.analysis.liveness import byte_size
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.isa import Module
 from ceras_ir.backends.vta.launches import LoweredLaunch
 from ceras_ir.backends.vta.timed_simulator import TimedRun, simulate_time
 from ceras_ir.backends.vta.timing import BLOCK_MACS, INSTRUCTION_BYTES
-from ceras_ir.diagnostics import node_name
+from ceras_ir.support.diagnostics import node_name
+from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
 
 @dataclass(frozen=True, eq=False)

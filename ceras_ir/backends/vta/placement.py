@@ -10,19 +10,17 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.analysis.blocks import longest_row
-from ceras_ir.analysis.contraction import SWISH_CYCLES, SWISH_PASSES, Contraction
-from ceras_ir.analysis.liveness import byte_size
-from ceras_ir.analysis.placement import Cost
-from ceras_ir.analysis.pooling_blocks import (
+from ceras_ir.backends.vta.addition_rules import addition_contraction
+from ceras_ir.backends.vta.analysis.blocks import longest_row
+from ceras_ir.backends.vta.analysis.contraction import SWISH_CYCLES, SWISH_PASSES, Contraction
+from ceras_ir.backends.vta.analysis.pooling_blocks import (
     averaging_blocks,
     averaging_cycles,
     maximum_cycles,
     pooling_blocks,
 )
-from ceras_ir.analysis.tile_timeline import estimate
-from ceras_ir.analysis.tiling import best_blocks, search_all
-from ceras_ir.backends.vta.addition_rules import addition_contraction
+from ceras_ir.backends.vta.analysis.tile_timeline import estimate
+from ceras_ir.backends.vta.analysis.tiling import best_blocks, search_all
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.pooling_rules import graph_pooling
@@ -31,6 +29,8 @@ from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.mem import LANES
+from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.placement.analysis.placement import Cost
 
 NEVER = 1e9
 """Microseconds for a value that VTA can neither load nor store."""

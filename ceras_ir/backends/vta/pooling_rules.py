@@ -1,7 +1,7 @@
 """What pooling VTA can run: maxima by ALU operations, averages by GEMMs with a diagonal."""
 
-from ceras_ir.analysis.blocks import longest_row
-from ceras_ir.analysis.pooling_blocks import Pooling, averaging_blocks, pooling_blocks
+from ceras_ir.backends.vta.analysis.blocks import longest_row
+from ceras_ir.backends.vta.analysis.pooling_blocks import Pooling, averaging_blocks, pooling_blocks
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.rescaling import why_not_int8, zero_point

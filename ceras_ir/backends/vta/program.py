@@ -13,10 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.dialect import operations as vta
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, encode
 from ceras_ir.backends.vta.isa import Instruction, Load, MemoryType
 from ceras_ir.backends.vta.micro_ops import MicroOps, encode_micro_ops
-from ceras_ir.dialects import vta
 
 
 @dataclass(frozen=True, eq=False)

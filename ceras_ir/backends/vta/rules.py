@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.analysis.blocks import Blocks, longest_row, misfit
-from ceras_ir.analysis.contraction import SWISH_ROWS, Contraction
 from ceras_ir.backends.vta.addition_rules import why_not_add
+from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
+from ceras_ir.backends.vta.analysis.contraction import SWISH_ROWS, Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD

@@ -18,7 +18,7 @@ import numpy as np
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.image import Dram
 from ceras_ir.backends.vta.simulator import simulate
-from ceras_ir.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError
 
 PLACEHOLDERS = ("{config}", "{dram}", "{insns}", "{out}")
 NEEDED = PLACEHOLDERS[1:]

@@ -31,7 +31,7 @@ from ceras_ir.backends.vta.isa import (
     module_of,
 )
 from ceras_ir.backends.vta.micro_ops import MicroOps, decode_micro_ops
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 Dram = NDArray[np.uint8]
 

@@ -15,7 +15,7 @@ from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.simulator import simulate
 from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.backends.vta.timing import INSTRUCTION_BYTES
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from ceras_ir.backends.vta.isa import (
     module_of,
 )
 from ceras_ir.backends.vta.timing import INSTRUCTION_BYTES, Timing
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 QUEUE_LENGTH = 512
 """Instructions that wait in front of a module (`instQueueEntries`)."""

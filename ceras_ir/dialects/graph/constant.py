@@ -22,7 +22,6 @@ from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from ceras_ir.diagnostics import InputError, node_name
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     Tensor,
@@ -30,6 +29,7 @@ from ceras_ir.dialects.graph.operation import (
     tensor_type,
 )
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.support.diagnostics import InputError, node_name
 
 if TYPE_CHECKING:
     import numpy as np

@@ -52,7 +52,7 @@ def expect_same_element(op: GraphOperation) -> None:
 class LayoutPatterns(HasCanonicalizationPatternsTrait):
     @classmethod
     def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
-        from ceras_ir.transforms.canonicalization.layout import LAYOUT_PATTERNS
+        from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
 
         return LAYOUT_PATTERNS
 

@@ -51,7 +51,7 @@ class Conv2dOp(IRDLOperation):
     residual_weights [16, 16], bias [O/16, 16], bends [7, O/16, 16]: the constants -k0 to -k4, then
     k2 and k3. A matrix product is the convolution of an image of one row. `border` [n, O/16, 16]
     goes with an `outside` that is not zero: what that adds to the sums at the edge, as
-    `analysis/borders.py` has them in order.
+    `backends/vta/analysis/borders.py` has them in order.
     Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers.
     """
 

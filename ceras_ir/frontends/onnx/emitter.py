@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import IntegerType, NameLoc, NoneAttr, StringAttr
 from xdsl.ir import Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.analysis.precision import FLOAT, PRECISION
 from ceras_ir.dialects.graph import (
     Binary,
     BinaryOp,
@@ -39,6 +38,7 @@ from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, Array
 from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.network.precision import FLOAT, PRECISION
 
 TO_NHWC = (0, 2, 3, 1)
 TO_NCHW = (0, 3, 1, 2)

@@ -2,7 +2,7 @@
 
 import onnx
 
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 MAX_INLINED_NODES = 1 << 20
 """Nodes that calls may expand to; functions that call each other could multiply without end."""

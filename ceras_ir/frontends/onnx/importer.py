@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.frontends.onnx.emitter import Emitter, name_loc
 from ceras_ir.frontends.onnx.folding import FOLDABLE, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
@@ -32,7 +31,8 @@ from ceras_ir.frontends.onnx.tensors import (
     type_name,
 )
 from ceras_ir.frontends.onnx.values import Constant, Value
-from ceras_ir.transforms.eliminate_transposes import EliminateTransposesPass
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
+from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
 
 NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
 

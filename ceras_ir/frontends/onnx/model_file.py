@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import onnx
 from google.protobuf.message import DecodeError
 
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 MAX_FILE_BYTES = (1 << 31) - 1
 """What protobuf can hold in one message."""

@@ -8,8 +8,8 @@ from collections.abc import Container, Sequence
 
 import onnx
 
-from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.frontends.onnx.tensors import text
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 
 LIMIT = 1 << 31
 """Integers of attributes and shapes lie below this; no real network comes near it."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
-from ceras_ir.diagnostics import InputError
 from ceras_ir.frontends.onnx.folding import FOLDABLE
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.support.diagnostics import InputError
 
 VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
     "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "QuantizeLinear", "DequantizeLinear",

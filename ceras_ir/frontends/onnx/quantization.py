@@ -29,7 +29,7 @@ from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.tensors import Array
 from ceras_ir.frontends.onnx.values import Constant, Value
-from ceras_ir.interpreters import integer
+from ceras_ir.network import integer
 
 STORAGES = ("int8", "uint8", "int16", "uint16", "int32")
 """Integers that may stand for real numbers."""

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import IntAttr
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.tensors import Array
 from ceras_ir.frontends.onnx.values import Constant
-from ceras_ir.interpreters.integer import dequantize
+from ceras_ir.network.integer import dequantize
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TypeAlias
 
-from ceras_ir.diagnostics import Finding
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.support.diagnostics import Finding
 
 OperatorImporter: TypeAlias = Callable[[Node, Emitter], Value | Sequence[Value]]
 """Emits what a node computes and returns its first result, or all where there are several."""

@@ -8,10 +8,10 @@ import onnx
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr, f32
 from xdsl.ir import Attribute
 
-from ceras_ir.analysis.network import MODEL_TYPE, NAME
-from ceras_ir.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.dialects.graph import plain_element
 from ceras_ir.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS, text, type_name
+from ceras_ir.network.function import MODEL_TYPE, NAME
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 
 BORDER = "graph input"
 """What stands for the operator in diagnostics about inputs."""

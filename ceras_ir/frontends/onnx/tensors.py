@@ -13,8 +13,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from ceras_ir.diagnostics import InputError
 from ceras_ir.frontends.onnx.model_file import read_external
+from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
 

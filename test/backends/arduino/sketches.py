@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.arduino.board import load_board
-from ceras_ir.backends.arduino.emulator import build_elf, run_elf
+from ceras_ir.backends.c.board import load_board
+from ceras_ir.backends.c.emulator import build_elf, run_elf
 
 STUB = Path(__file__).with_name("stub")
 

@@ -10,24 +10,24 @@ from backends.arduino.networks import colour_mlp
 from c_harness import needs_arm
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.arduino import emulator
-from ceras_ir.backends.arduino.board import board_names, load_board
 from ceras_ir.backends.arduino.emit import printed_model
-from ceras_ir.backends.arduino.sizes import CODE_MARGIN, Footprint
+from ceras_ir.backends.c import emulator
+from ceras_ir.backends.c.board import board_names, load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.model import Model, tensor_c_type
-from ceras_ir.diagnostics import InputError, UnsupportedError
-from ceras_ir.driver.build import build
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.output_folder import write_artefacts
-from ceras_ir.driver.stages import (
+from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
+from ceras_ir.backends.c.sizes import CODE_MARGIN, Footprint
+from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.driver.pipeline.build import build
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.stages import (
     BuildOptions,
     front_stages,
     read_network,
     run_stages,
     target_stages,
 )
-from ceras_ir.transforms.encode_weights import EncodingChoice
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 pytestmark = pytest.mark.slow
 
@@ -163,7 +163,7 @@ def test_auto_compresses_only_as_far_as_the_board_asks_for():
 
 def test_the_board_is_a_file_too(tmp_path: Path):
     board = tmp_path / "tiny.toml"
-    text = (resources("ceras_ir.boards") / "uno_r4_wifi.toml").read_text()
+    text = (resources("ceras_ir.backends.c") / "boards" / "uno_r4_wifi.toml").read_text()
     board.write_text(text.replace("flash_bytes = 262144", "flash_bytes = 4096", 1))
     with pytest.raises(UnsupportedError, match=r"of 4,096 bytes"):
         build(colour_mlp(40), BuildOptions("arduino", board=str(board), encoding="dense"))

@@ -10,12 +10,12 @@ from backends.arduino.sketches import build_sketch, run_sketch
 from c_harness import needs_arm
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.diagnostics import InputError
-from ceras_ir.driver.build import Build, build
-from ceras_ir.driver.execute import open_folder
-from ceras_ir.driver.output_folder import write_artefacts
-from ceras_ir.driver.stages import BuildOptions
+from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.driver.pipeline.build import Build, build
+from ceras_ir.driver.pipeline.stages import BuildOptions
+from ceras_ir.driver.run.execute import open_folder
 from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import InputError
 
 
 def compiled(module: ModuleOp, folder: Path, title: str = "colour") -> Build:

@@ -8,15 +8,15 @@ from c_harness import Array, check, constant, make_network, needs_arm, place, ra
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.backends.arduino.board import load_board
-from ceras_ir.backends.arduino.emulator import EmulatedModel, write_files
-from ceras_ir.backends.artefacts import network_inputs, network_outputs
+from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import build, emit
+from ceras_ir.backends.c.emulator import EmulatedModel, write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import Conv2dOp, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
 
 ROUNDINGS = list(Rounding)
 

@@ -7,10 +7,10 @@ from c_harness import check, constant, make_network, random_inputs
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32
 
-from ceras_ir.analysis.weight_encoding import SparseRows, quantized_like_s4, stored_weights
 from ceras_ir.dialects.graph import EncodedMatmulOp, Encoding, Function, FunctionAttr
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.weight_encoding import SparseRows, quantized_like_s4, stored_weights
 
 Floats = NDArray[np.float32]
 SPARSE = (Encoding.CSR_DELTA8, Encoding.CSR_INDEX16)

@@ -35,17 +35,17 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from ceras_ir.backends.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
 from ceras_ir.backends.c.constants import literal
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.names import comment, identifiers
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.runner import CModel
-from ceras_ir.diagnostics import InputError, UnsupportedError
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters import network
+from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 pytestmark = pytest.mark.slow
 

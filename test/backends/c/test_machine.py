@@ -12,20 +12,20 @@ import pytest
 from backends.c.test_files import small_network
 from c_harness import Array, needs_aarch64, needs_arm, place, random_inputs
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.backends.arduino import emulator
-from ceras_ir.backends.arduino.board import Board
-from ceras_ir.backends.arduino.emulator import write_files
-from ceras_ir.backends.artefacts import network_inputs, network_outputs
+from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.aarch64 import has_instruction, run_program
+from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.machine import Machine, load_machine, machine_names
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.diagnostics import InputError, UsageError
-from ceras_ir.driver.build import build
-from ceras_ir.driver.output_folder import write_artefacts
-from ceras_ir.driver.stages import BuildOptions, read_network
+from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.driver.pipeline.build import build
+from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import InputError, UsageError
 
 pytestmark = pytest.mark.slow
 

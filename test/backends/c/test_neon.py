@@ -9,9 +9,6 @@ from c_harness import Values, make_network, needs_aarch64, place, random_inputs
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.backends.arduino.emulator import write_files
-from ceras_ir.backends.artefacts import network_inputs, network_outputs
 from ceras_ir.backends.c.aarch64 import (
     ARCHITECTURES,
     build_program,
@@ -19,9 +16,12 @@ from ceras_ir.backends.c.aarch64 import (
     run_program,
 )
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
 
 pytestmark = pytest.mark.slow
 

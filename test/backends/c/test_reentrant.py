@@ -13,14 +13,14 @@ from backends.c.test_tiles import FLAGS, SHAPES, layer
 from c_harness import Array, make_network, place, random_inputs
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.backends.arduino.emulator import write_files
-from ceras_ir.backends.artefacts import network_outputs
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.runner import aligned, build_library, compiler
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_outputs
+from ceras_ir.network.function import main_function
 
 WRITABLE = "bBdDC"
 """What nm calls symbols in memory that a program can write."""

@@ -22,8 +22,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.arduino.emulator import write_files
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.register_tiles import REGISTERS, choose_tile, strip_length
 from ceras_ir.backends.c.runner import compiler

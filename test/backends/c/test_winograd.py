@@ -19,11 +19,9 @@ from c_harness import (
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.backends.arduino.emulator import write_files
-from ceras_ir.backends.artefacts import network_inputs, network_outputs
 from ceras_ir.backends.c.aarch64 import ARCHITECTURES, build_program, has_instruction, run_program
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.float_winograd import Winograd
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.register_tiles import REGISTERS
@@ -32,6 +30,8 @@ from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Conv2dOp, Function, FunctionAttr
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
 
 pytestmark = pytest.mark.slow
 

@@ -6,12 +6,12 @@ from c_harness import Values, check, constant, make_network, place
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ceras_ir.analysis.liveness import analyse, steps
 from ceras_ir.backends.c.emitter import build
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import Conv2dOp
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.transforms.memory.analysis.liveness import analyse, steps
 
 Q = UniformType(0.5)
 

@@ -20,7 +20,7 @@ from ceras_ir.dialects.graph import ConstantOp, GraphOperation, element_of, shap
 from ceras_ir.dialects.mem import DEVICE, Device, DeviceAttr
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
-from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, Rounding
-from ceras_ir.driver.compile import main
-from ceras_ir.driver.stages import BuildOptions, quantize_pass
+from ceras_ir.driver.compile.tool import main
+from ceras_ir.driver.pipeline.stages import BuildOptions, quantize_pass
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 SHIFTS = (-8, -1, 0, 1, 2, 7, 8, 9, 15, 16, 22)

@@ -14,10 +14,10 @@ from ceras_ir.backends.nnet.annotate import annotate
 from ceras_ir.backends.nnet.dump import dump
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.reader import NnetFile, read
-from ceras_ir.diagnostics import InputError, UnsupportedError
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import ARENA, BLOCK, Device, PackOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 DOCUMENT = Path(__file__).parents[3] / "docs" / "nnet-format.md"

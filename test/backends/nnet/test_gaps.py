@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.analysis.plan_check import check_plan
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import (
@@ -38,6 +37,7 @@ from ceras_ir.dialects.mem import Device, block_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import run
+from ceras_ir.transforms.memory.analysis.plan_check import check_plan
 
 INT8 = UniformType(0.5)
 WIDE = UniformType(0.125, storage=i16)

@@ -14,13 +14,13 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.engine import compiler
 from ceras_ir.backends.nnet.hls_package import FOLDER, RECORD, emit
-from ceras_ir.diagnostics import InputError
+from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, shape_of
 from ceras_ir.dialects.mem import Device, block_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.driver.compile import main
-from ceras_ir.driver.output_folder import write_artefacts
+from ceras_ir.driver.compile.tool import main
+from ceras_ir.support.diagnostics import InputError
 
 pytestmark = pytest.mark.slow
 

@@ -11,11 +11,11 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, compiler
 from ceras_ir.backends.nnet.reader import read
-from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pad, Pool, Resize
 from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.support.diagnostics import InputError
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,6 @@ from xdsl.ir import Attribute
 from ceras_ir.backends.nnet import emit, engine_rules
 from ceras_ir.backends.nnet.engine import SOURCES
 from ceras_ir.backends.nnet.runner import NnetModel
-from ceras_ir.diagnostics import InputError, UnsupportedError
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import (
     Binary,
@@ -29,6 +28,7 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 DOCUMENT = Path(__file__).parents[3] / "docs/nnet-format.md"
 

@@ -12,12 +12,12 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.runner import NnetModel
-from ceras_ir.diagnostics import InputError
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
 from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import InputError
 
 
 def module() -> ModuleOp:

@@ -14,12 +14,11 @@ import pytest
 from conftest import Tool
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.analysis.network import main_function, result_values
-from ceras_ir.analysis.synthetic_samples import synthetic_samples
 from ceras_ir.backends.onnx.export import export_model, serialized
+from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects import graph
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.stages import (
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.stages import (
     BuildOptions,
     PrecisionOptions,
     front_stages,
@@ -27,6 +26,7 @@ from ceras_ir.driver.stages import (
     run_stages,
 )
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.function import main_function, result_values
 
 pytestmark = pytest.mark.slow
 

@@ -12,16 +12,16 @@ from onnx_models import Array, Attribute, model, node, run_onnxruntime
 from onnx_random import random_network
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.analysis.network import main_function
-from ceras_ir.analysis.synthetic_samples import synthetic_samples
 from ceras_ir.backends.onnx.export import export_model
-from ceras_ir.diagnostics import node_name
+from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects import graph
-from ceras_ir.driver.context import load_context
-from ceras_ir.driver.stages import BuildOptions, PrecisionOptions, front_stages, run_stages
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.stages import BuildOptions, PrecisionOptions, front_stages, run_stages
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
-from ceras_ir.transforms.fuse import FusePass
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import node_name
+from ceras_ir.transforms.graph.fuse import FusePass
 
 SCHEMES = {
     "plain": BuildOptions("interp", "int8", recipe="plain"),

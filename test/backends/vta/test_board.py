@@ -7,7 +7,7 @@ import pytest
 
 from ceras_ir.backends.vta.board import VtaBoard, board_names, load_board, parse_board
 from ceras_ir.backends.vta.isa import MemoryType
-from ceras_ir.diagnostics import InputError, UnsupportedError
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 PYNQ = load_board("pynq")
 

@@ -21,7 +21,7 @@ from ceras_ir.backends.vta.isa import (
 )
 from ceras_ir.backends.vta.micro_ops import decode_micro_ops, encode_micro_ops, micro_ops
 from ceras_ir.backends.vta.program import VtaProgram
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 SMALL = VtaBoard(log_uops=11, log_inp=10, log_wgt=8, log_acc=10)
 BOARDS = [VtaBoard(), SMALL]

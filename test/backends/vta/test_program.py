@@ -9,11 +9,11 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.backends.vta.assembler import assemble_program
+from ceras_ir.backends.vta.dialect.operations import Vta
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.program import VtaProgram, program_to_op, programs_in
 from ceras_ir.backends.vta.stream import StreamBuilder, dram_elements
-from ceras_ir.dialects.vta import Vta
 
 
 def context() -> Context:

@@ -24,7 +24,7 @@ from ceras_ir.backends.vta.isa import (
 )
 from ceras_ir.backends.vta.micro_ops import encode_micro_ops, micro_ops
 from ceras_ir.backends.vta.simulator import Machine, simulate
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 pytestmark = pytest.mark.slow
 

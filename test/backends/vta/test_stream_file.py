@@ -10,7 +10,7 @@ from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.stream import StreamBuilder
-from ceras_ir.driver.run import main
+from ceras_ir.driver.run.tool import main
 
 BOARD = VtaBoard()
 TABLE = 2048

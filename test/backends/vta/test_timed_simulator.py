@@ -19,7 +19,7 @@ from ceras_ir.backends.vta.isa import (
 from ceras_ir.backends.vta.stream import StreamBuilder
 from ceras_ir.backends.vta.timed_simulator import Stall, TimedRun, simulate_time
 from ceras_ir.backends.vta.timing import Timing
-from ceras_ir.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError
 
 BOARD = VtaBoard(bus_bytes=8)
 READ, WRITE = 50, 31

@@ -25,15 +25,15 @@ from backends.vta_lowering.test_pooling import expected, pooled
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.analysis.tiling import Convolution
+from ceras_ir.backends.vta.analysis.tiling import Convolution
 from ceras_ir.backends.vta.cosimulation import run_on_vta
 from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.passes.im2col import Im2colPass
+from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
+from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.rules import why_not
-from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.interpreters.network import Array
-from ceras_ir.transforms.im2col import Im2colPass
-from ceras_ir.transforms.schedule_tiles import Schedule
-from ceras_ir.transforms.tile import TilePass
+from ceras_ir.support.diagnostics import UnsupportedError
 
 Case = tuple[ModuleOp, dict[str, Array], Array]
 

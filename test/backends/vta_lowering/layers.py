@@ -11,22 +11,22 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.analysis.liveness import steps
-from ceras_ir.analysis.network import main_function
 from ceras_ir.backends.vta.assembler import assemble_program
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.cosimulation import run_on_vta
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
+from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
+from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.rules import why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
-from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.transforms.fold_packing import FoldPackingPass
-from ceras_ir.transforms.tile import TilePass
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+from ceras_ir.transforms.memory.analysis.liveness import steps
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 BOARD = "zcu102"

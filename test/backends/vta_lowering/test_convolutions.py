@@ -7,18 +7,18 @@ import pytest
 from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_array, random_layer
 from xdsl.context import Context
 
-from ceras_ir.analysis.blocks import Blocks, misfit
-from ceras_ir.analysis.contraction import Contraction
-from ceras_ir.analysis.tiling import Limits, best_blocks
+from ceras_ir.backends.vta.analysis.blocks import Blocks, misfit
+from ceras_ir.backends.vta.analysis.contraction import Contraction
+from ceras_ir.backends.vta.analysis.tiling import Limits, best_blocks
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.convolution_costs import host_microseconds, im2col_pays
 from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.passes.im2col import Im2colPass
+from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.dialects.tile import Order
-from ceras_ir.transforms.im2col import Im2colPass
-from ceras_ir.transforms.tile import TilePass
 
 WINDOWS = [seed for seed in range(40) if random_layer(seed).weights.shape[1:-1] > (1, 1)][:10]
 
@@ -92,7 +92,9 @@ def test_what_stays(blocks: Blocks, monkeypatch: pytest.MonkeyPatch):
     def fixed(self: object, shape: object, board: object) -> Blocks:
         return blocks
 
-    monkeypatch.setattr("ceras_ir.transforms.schedule_tiles.ScheduleTilesPass._blocks", fixed)
+    monkeypatch.setattr(
+        "ceras_ir.backends.vta.passes.schedule_tiles.ScheduleTilesPass._blocks", fixed
+    )
     layer = dilated(3)
     if blocks.order is Order.MNK:
         # All nine taps of all inputs at once fit with fewer positions.

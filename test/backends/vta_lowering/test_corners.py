@@ -5,8 +5,8 @@ import pytest
 from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_array
 
 from ceras_ir.backends.vta.isa import Load
+from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.dialects.quant import RequantAttr, Rounding
-from ceras_ir.transforms.tile import TilePass
 
 
 def check(layer: Layer, tile: TilePass | None = None):

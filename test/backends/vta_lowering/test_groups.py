@@ -8,7 +8,7 @@ from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
-from ceras_ir.transforms.place import PlacePass
+from ceras_ir.transforms.placement.place import PlacePass
 
 CASES = [
     # groups, input and output channels: convolution's groups that are one, groups of blocks

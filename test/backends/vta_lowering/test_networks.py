@@ -12,12 +12,12 @@ from backends.vta_lowering.layers import (
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
+from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
+from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.network import Array, run
-from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.transforms.fold_packing import FoldPackingPass
-from ceras_ir.transforms.place import PlacePass
+from ceras_ir.transforms.placement.place import PlacePass
 
 
 def residual_block(channels: int = 20) -> tuple[ModuleOp, dict[str, Array], Array]:

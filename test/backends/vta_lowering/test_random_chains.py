@@ -11,9 +11,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.diagnostics import UnsupportedError
-from ceras_ir.transforms.convert_tile_to_vta import ConvertTileToVtaPass
-from ceras_ir.transforms.tile import TilePass
+from ceras_ir.backends.vta.passes.convert_tile_to_vta import ConvertTileToVtaPass
+from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.support.diagnostics import UnsupportedError
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -7,12 +7,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import Block
 
+from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.rules import RULES, why_not
-from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.transforms.place import PlacePass
+from ceras_ir.support.diagnostics import UnsupportedError
+from ceras_ir.transforms.placement.place import PlacePass
 
 RNG = np.random.default_rng(0)
 

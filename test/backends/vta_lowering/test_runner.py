@@ -11,7 +11,7 @@ from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 from ceras_ir.backends.vta.cosimulation import run_on_vta
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.runner import VtaRunner
-from ceras_ir.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError
 
 SIMULATOR = """
 import sys, json

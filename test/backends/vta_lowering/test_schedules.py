@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
-from ceras_ir.analysis.blocks import Blocks
-from ceras_ir.analysis.contraction import Contraction
-from ceras_ir.analysis.tile_timeline import estimate
-from ceras_ir.analysis.tiling import best_blocks
+from ceras_ir.backends.vta.analysis.blocks import Blocks
+from ceras_ir.backends.vta.analysis.contraction import Contraction
+from ceras_ir.backends.vta.analysis.tile_timeline import estimate
+from ceras_ir.backends.vta.analysis.tiling import best_blocks
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
+from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.timed_simulator import simulate_time
-from ceras_ir.diagnostics import UnsupportedError
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.dialects.tile import Order
-from ceras_ir.transforms.schedule_tiles import Schedule
-from ceras_ir.transforms.tile import TilePass
+from ceras_ir.support.diagnostics import UnsupportedError
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,9 @@ def fix(monkeypatch: pytest.MonkeyPatch, blocks: Blocks) -> None:
     def fixed(self: object, shape: object, board: object) -> Blocks:
         return blocks
 
-    monkeypatch.setattr("ceras_ir.transforms.schedule_tiles.ScheduleTilesPass._blocks", fixed)
+    monkeypatch.setattr(
+        "ceras_ir.backends.vta.passes.schedule_tiles.ScheduleTilesPass._blocks", fixed
+    )
 
 
 HAND_MADE = [

@@ -23,21 +23,21 @@ from backends.vta_lowering.test_swish import expected as swish_of
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
-from ceras_ir.analysis.borders import Borders, Run, borders_of
-from ceras_ir.analysis.contraction import Contraction
+from ceras_ir.backends.vta.analysis.borders import Borders, Run, borders_of
+from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import VtaImage, build_image
+from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
+from ceras_ir.backends.vta.passes.im2col import Im2colPass
+from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
+from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.placement import cycles_of
 from ceras_ir.backends.vta.rules import accumulator_bound, folded_bias, why_not
 from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, reciprocal_requant
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.transforms.allocate_blocks import AllocateBlocksPass
-from ceras_ir.transforms.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.transforms.im2col import Im2colPass
-from ceras_ir.transforms.space_to_depth import SpaceToDepthPass
-from ceras_ir.transforms.tile import TilePass
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 POINTS = (-128, 127, 1, -37)
 

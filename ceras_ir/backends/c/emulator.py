@@ -1,0 +1,207 @@
+"""
+Build C for a board with arm-none-eabi-gcc, and run it under qemu: real sizes, real integers,
+and instruction counts.
+
+The linker script has the board's memories, so that what does not fit does not link. qemu runs
+its mps2-an386 (Cortex-M4) with `-icount shift=0`: one tick of SysTick is 40 instructions.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.backends.c.board import Board
+from ceras_ir.backends.c.names import identifiers
+from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.support.diagnostics import InputError
+
+Array: TypeAlias = NDArray[np.generic]
+
+PREFIX = "arm-none-eabi-"
+QEMU = "qemu-system-arm"
+INSTRUCTIONS_PER_TICK = 40
+FLAGS = ("-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-Wall", "-Wextra")
+C_FLAGS = ("-std=gnu11", "-Werror")
+CXX_FLAGS = ("-std=gnu++17", "-Werror", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics")
+DEFAULT = ("-O2",)
+
+
+def available() -> bool:
+    """Whether compiler and emulator are installed."""
+    return all(shutil.which(tool) for tool in (f"{PREFIX}g++", QEMU))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What an ELF file takes of the board's memories."""
+
+    flash: int
+    sram: int
+    """Without the stack."""
+
+
+def build_elf(
+    sources: Sequence[Path],
+    board: Board,
+    work: Path,
+    *,
+    include: Sequence[Path] = (),
+    flags: Sequence[str] = DEFAULT,
+) -> Path:
+    """Compile `sources` (.c, .cpp, .ino) and link them; an `InputError` if they do not fit."""
+    runtime = files("ceras_ir.backends.c") / "emulation"
+    for name in ("startup.c", "semihosting.h"):
+        (work / name).write_text((runtime / name).read_text("ascii"))
+    script = (runtime / "board.ld").read_text("ascii")
+    holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + board.stack_bytes}
+    for hole, value in {**holes, "STACK": board.stack_bytes}.items():
+        script = script.replace(f"@{hole}@", str(value))
+    (work / "board.ld").write_text(script)
+    objects: list[str] = []
+    for number, source in enumerate([work / "startup.c", *sources]):
+        is_c = source.suffix == ".c"
+        command = [f"{PREFIX}{'gcc' if is_c else 'g++'}", *board.flags, *FLAGS, *flags]
+        command += [*(C_FLAGS if is_c else CXX_FLAGS), f"-I{work}", *(f"-I{p}" for p in include)]
+        if source.suffix == ".ino":
+            command += ["-x", "c++", "-include", "Arduino.h"]
+        objects.append(str(work / f"{number}_{source.stem}.o"))
+        _run([*command, "-c", str(source), "-o", objects[-1]])
+    elf = work / "firmware.elf"
+    command = [f"{PREFIX}gcc", *board.flags, *flags, "-nostartfiles", "-specs=nano.specs"]
+    _run([*command, "-Wl,--gc-sections", f"-T{work / 'board.ld'}", *objects, "-lm", "-o", str(elf)])
+    return elf
+
+
+def _run(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise InputError(f"cannot run '{command[0]}': {error.strerror}; install it") from None
+    if done.returncode:
+        shown = "\n".join(done.stderr.splitlines()[:12])
+        raise InputError(f"'{command[0]}' failed:\n{shown}")
+    return done.stdout
+
+
+def sizes(elf: Path) -> Sizes:
+    """Flash and SRAM of a linked program."""
+    flash = sram = 0
+    for line in _run([f"{PREFIX}size", "-A", str(elf)]).splitlines():
+        name, *numbers = line.split() or [""]
+        if name in (".text", ".ARM.exidx", ".data"):
+            flash += int(numbers[0])
+        if name in (".data", ".bss"):
+            sram += int(numbers[0])
+    return Sizes(flash, sram)
+
+
+def run_elf(elf: Path, work: Path, *, timeout: float = 120) -> str:
+    """Run to the end; what it printed. Files that it opens are those of `work`."""
+    semihosting = ["-semihosting-config", "enable=on,target=native", "-icount", "shift=0"]
+    machine = ["-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none"]
+    command = [QEMU, *machine, *semihosting, "-kernel", str(elf)]
+    done = subprocess.run(
+        command, cwd=work, capture_output=True, text=True, check=False, timeout=timeout
+    )
+    assert done.returncode == 0, f"the program left with status {done.returncode}: {done.stderr}"
+    return done.stdout + done.stderr
+
+
+def write_files(artefacts: Sequence[Artefact], folder: Path) -> list[Path]:
+    """Write files of a model; returns the C sources of the model itself."""
+    for artefact in artefacts:
+        path = folder / artefact.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "wb") as stream:
+            artefact.write(stream)
+    return sorted(folder.glob("model*.c"))
+
+
+class EmulatedModel:
+    """A model in C on the emulated board; `run` also counts instructions."""
+
+    def __init__(
+        self,
+        sources: Sequence[Path],
+        inputs: Sequence[TensorInfo],
+        outputs: Sequence[TensorInfo],
+        board: Board,
+        work: Path,
+        *,
+        flags: Sequence[str] = DEFAULT,
+    ):
+        self.sources, self.board, self.work, self.flags = list(sources), board, work, flags
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.instructions: list[float] = []
+        """Of one inference, for each sample of the last run; off by at most 40 / repeat."""
+
+    def _harness(self, samples: int, repeat: int) -> Path:
+        text = (files("ceras_ir.backends.c") / "emulation" / "harness.c").read_text("ascii")
+        names = identifiers([t.name for t in (*self.inputs, *self.outputs)])
+        pairs = list(zip((*self.inputs, *self.outputs), names, strict=True))
+        buffers = [
+            f"static {'float' if t.dtype == 'float32' else t.dtype + '_t'} {n}_data[{t.size}];"
+            for t, n in pairs
+        ]
+        calls = [
+            f"if (transfer({code}, {file}, {n}_data, sizeof {n}_data) != 0) return {status};"
+            for (_, n), (code, file, status) in zip(
+                pairs,
+                [("0x06", "in", 4)] * len(self.inputs) + [("0x05", "out", 6)] * len(self.outputs),
+                strict=True,
+            )
+        ]
+        holes = {
+            "BUFFERS": "\n".join(buffers),
+            "SAMPLES": str(samples),
+            "REPEAT": str(repeat),
+            "ARGUMENTS": ", ".join(f"{n}_data" for _, n in pairs),
+            "READ": "\n    ".join(calls[: len(self.inputs)]),
+            "WRITE": "\n    ".join(calls[len(self.inputs) :]),
+        }
+        for hole, value in holes.items():
+            text = text.replace(f"@{hole}@", value)
+        path = self.work / "harness.c"
+        path.write_text(text)
+        return path
+
+    def build(self, samples: int = 1, repeat: int = 1) -> Path:
+        """The program with its harness, linked."""
+        harness = self._harness(samples, repeat)
+        include = [self.sources[0].parent]
+        return build_elf(
+            [harness, *self.sources], self.board, self.work, include=include, flags=self.flags
+        )
+
+    def run(
+        self, samples: Sequence[Mapping[str, Array]], *, repeat: int = 1
+    ) -> list[dict[str, Array]]:
+        """The outputs of each sample."""
+        elf = self.build(len(samples), repeat)
+        with open(self.work / "in.bin", "wb") as stream:
+            for sample in samples:
+                for info in self.inputs:
+                    array = np.asarray(sample[info.name], order="C").astype(info.dtype)
+                    stream.write(array.tobytes())
+        run_elf(elf, self.work)
+        data, at = (self.work / "out.bin").read_bytes(), 0
+        results: list[dict[str, Array]] = []
+        self.instructions = []
+        for _ in samples:
+            result: dict[str, Array] = {}
+            for info in self.outputs:
+                array = np.frombuffer(data, info.dtype, info.size, at)
+                result[info.name] = array.reshape(info.shape)
+                at += info.nbytes
+            ticks = int.from_bytes(data[at : at + 8], "little")
+            self.instructions.append(ticks * INSTRUCTIONS_PER_TICK / repeat)
+            at += 8
+            results.append(result)
+        return results

@@ -1,0 +1,76 @@
+"""`ceras-nnet`: look into nnet files. Every command checks the whole file first."""
+
+import difflib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.named_file import naming
+from ceras_ir.command.tool_parser import ToolParser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-nnet", _nnet, argv)
+
+
+def make_parser() -> ToolParser:
+    """The command line of `ceras-nnet`."""
+    parser = ToolParser(
+        "ceras-nnet",
+        description="Look into nnet files.",
+        epilog="Exit status: 0 done, 1 not a valid file, or the files differ; 2 wrong usage.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    dump = commands.add_parser("dump", help="print every table of a file")
+    dump.add_argument("file", metavar="MODEL.nnet")
+    dump.add_argument("--bytes", action="store_true", help="print it byte by byte instead")
+    check = commands.add_parser("check", help="check a file as the engine does when it loads it")
+    check.add_argument("file", metavar="MODEL.nnet")
+    diff = commands.add_parser("diff", help="print where two files differ; status 1 if they do")
+    diff.add_argument("file", metavar="A.nnet")
+    diff.add_argument("other", metavar="B.nnet")
+    return parser
+
+
+def _nnet(argv: Sequence[str]) -> int:
+    arguments = make_parser().read(argv)
+
+    from ceras_ir.backends.nnet.dump import dump
+
+    path: str = arguments.file
+    data = Path(path).read_bytes()
+    match arguments.command:
+        case "dump" if arguments.bytes:
+            from ceras_ir.backends.nnet.annotate import annotate
+
+            sys.stdout.write(_checked(annotate, data, path))
+        case "dump":
+            sys.stdout.write(_checked(dump, data, path))
+        case "check":
+            sys.stdout.write(_checked(_summary, data, path))
+        case _:
+            other: str = arguments.other
+            texts = [_checked(dump, data, path), _checked(dump, Path(other).read_bytes(), other)]
+            a, b = (text.splitlines(keepends=True) for text in texts)
+            found = list(difflib.unified_diff(a, b, path, other, n=0))
+            sys.stdout.writelines(found)
+            return 1 if found else 0
+    return 0
+
+
+def _summary(data: bytes) -> str:
+    from ceras_ir.backends.nnet.reader import read
+
+    file = read(data)
+    fpga = sum(layer.device == "fpga" for layer in file.layers)
+    return (
+        f"valid: {len(file.layers)} layers, {fpga} of them on the FPGA, "
+        f"arena {file.arena_size:,} bytes, file {len(data):,} bytes\n"
+    )
+
+
+def _checked(form: Callable[[bytes], str], data: bytes, path: str) -> str:
+    """`form` of a file, whose name goes into what is wrong with it."""
+    with naming(path):
+        return form(data)

@@ -1,0 +1,69 @@
+"""
+Block sizes of S3's Algorithms 1 to 3 (two-stage tiling of a matrix product), and what they need.
+
+They exist to be compared with: their loop nests are the paper's, not the search's.
+"""
+
+from dataclasses import dataclass
+
+from ceras_ir.backends.vta.analysis.blocks import Blocks, capacities
+from ceras_ir.backends.vta.analysis.contraction import Contraction
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.dialects.tile import LANES, Order
+
+
+@dataclass(frozen=True)
+class S3Blocks:
+    """What the user fixes, in positions and vectors; None is the default of the algorithm."""
+
+    order: Order
+    mblock: int | None = None
+    kblock: int | None = None
+    nblock: int | None = None
+
+    def blocks(self, shape: Contraction, board: VtaBoard) -> Blocks:
+        """
+        Algorithms 1 and 2 have blocks of 16 x 16, as S3's second stage. Algorithm 3 fills the
+        accumulators with an M-block of all N, and takes as much of K as two buffers hold.
+        """
+        rows = _whole(shape.columns)
+        if self.order is not Order.ALG3:
+            m = min(self.mblock or LANES, rows)
+            k, n = min(self.kblock or 1, shape.kblocks), min(self.nblock or 1, shape.nblocks)
+            return Blocks(1, _whole(m), k, n, (1, 1, 1), self.order)
+        free = board.acc - (0 if shape.bias_is_uniform else shape.nblocks)
+        most = max(LANES, free // shape.nblocks // LANES * LANES)
+        deepest = min(board.inp // (2 * LANES), board.wgt // 2, shape.kblocks)
+        m, k = min(self.mblock or most, rows), min(self.kblock or deepest, shape.kblocks)
+        return Blocks(1, _whole(m), k, 1, (2, 2, 1), self.order)
+
+
+def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
+    """Why an algorithm of S3 cannot run, or None."""
+    if shape.swish:
+        return "S3's algorithms have no swish; use schedule=auto"
+    if not shape.is_flat or shape.groups > 1:
+        return "S3's algorithms are for matrix products; use schedule=auto for convolutions"
+    if blocks.positions % LANES:
+        return f"its M-block must be a multiple of {LANES} positions, got {blocks.positions}"
+    if blocks.order is Order.ALG2 and (over := -shape.columns % blocks.positions) >= LANES:
+        return (
+            f"blocks of {blocks.positions} rows go {over} beyond the matrix, at most "
+            f"{LANES - 1} can be padded"
+        )
+    alg3 = blocks.order is Order.ALG3
+    rows = LANES if alg3 else blocks.positions
+    bias = 0 if shape.bias_is_uniform else shape.nblocks
+    needs = {
+        "inp": blocks.stages[0] * rows * blocks.kblock,
+        "wgt": blocks.stages[1] * blocks.nblock * blocks.kblock,
+        "acc": blocks.positions * shape.nblocks + bias,
+    }
+    for name, need in needs.items():
+        if need > (size := capacities(board)[name]):
+            return f"its blocks need {need} elements of {name}, the board has {size}"
+    return None
+
+
+def _whole(positions: int) -> int:
+    return -(-positions // LANES) * LANES

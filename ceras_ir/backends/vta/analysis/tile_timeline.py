@@ -1,0 +1,175 @@
+"""
+When the blocks of one schedule are loaded, computed and stored: the loops of `expand-tiles`
+walked block by block, each module at its own time, with the cycles of the hardware.
+
+More exact than `tile_cost` and thousands of times slower; the stream's own time is
+`timed_simulator`'s. Long walks stop early and are extrapolated.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ceras_ir.backends.vta.analysis.blocks import MERGE_FROM, Blocks, Schedules
+from ceras_ir.backends.vta.analysis.borders import borders_of
+from ceras_ir.backends.vta.analysis.contraction import SWISH_PASSES, Contraction
+from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.isa import MemoryType
+from ceras_ir.backends.vta.timing import STORE_BURST, Timing
+from ceras_ir.dialects.tile import Order
+
+MOST_STEPS = 300
+"""Blocks of K that are walked before extrapolation."""
+
+
+def estimate(shape: Contraction, blocks: Blocks, board: VtaBoard) -> float:
+    """Cycles of one schedule."""
+    return _Walk(blocks.view(shape), blocks, Timing.of(board), board.portable_uops).run()
+
+
+@dataclass
+class _Walk:
+    c: Contraction
+    b: Blocks
+    timing: Timing
+    most_uops: int
+    load: float = 0
+    """When the load module is free; likewise `compute` and `store`."""
+    compute: float = 0
+    store: float = 0
+    inp_free: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
+    """When the last GEMM has read a K-block of a buffer; weights likewise."""
+    wgt_free: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
+    inp_ready: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
+    wgt_ready: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
+    acc_free: dict[int, float] = field(default_factory=dict[int, float])
+    residual_free: dict[int, float] = field(default_factory=dict[int, float])
+    turns: list[int] = field(default_factory=lambda: [0, 0, 0])
+
+    def run(self) -> float:
+        c, b, timing = self.c, self.b, self.timing
+        self.start = timing.read_latency + timing.load
+        self.inp_beats = ELEMENT_BYTES[MemoryType.INP] / timing.bus_bytes
+        self.wgt_beats = ELEMENT_BYTES[MemoryType.WGT] / timing.bus_bytes
+        self.k_sizes = _sizes(c.kblocks, b.kblock)
+        n_sizes = _sizes(c.nblocks, b.nblock)
+        m_tiles = c.batch * len(_sizes(c.rows, b.rows)) * len(_sizes(c.columns, b.columns))
+        self.stays = b.resident or len(self.k_sizes) == 1
+        single = Schedules.single(c, b)
+        self.weight_loads = int(single.weight_loads[0])
+        uops = int(single.micro_ops[0]) + 2 * b.nblock
+        self.border = self._border(m_tiles // c.batch)
+        self.load = self.compute = timing.read_latency + 2 * timing.fetch_batch
+        self.compute += self.start + min(uops, self.most_uops) / 2
+        self.reload = self.start + self.most_uops / 2 if uops > self.most_uops else 0
+        tiles, marks = c.groups * m_tiles * len(n_sizes), list[tuple[int, float]]()
+        total = tiles * len(self.k_sizes)
+        walk = (tile for _ in range(c.groups) for tile in self._tiles(m_tiles, n_sizes))
+        for walked, (size, first) in enumerate(walk, 1):
+            self._tile(size, first)
+            if total > MOST_STEPS and walked * len(self.k_sizes) * 2 >= MOST_STEPS:
+                marks.append((walked, self.compute))
+                if walked * len(self.k_sizes) >= MOST_STEPS and len(marks) > 1:
+                    (a, then), (z, now) = marks[0], marks[-1]
+                    return max(self.store, now) + (tiles - walked) * (now - then) / (z - a)
+        return max(self.store, self.compute)
+
+    def _tiles(self, m_tiles: int, n_sizes: list[int]) -> Iterator[tuple[int, bool]]:
+        """The size of each N-block, and whether the operand that stays must be loaded."""
+        if self.b.order is Order.NMK:
+            for size in n_sizes:
+                self.turns[1] += self.stays
+                for m in range(m_tiles):
+                    yield size, m == 0
+        else:
+            for _ in range(m_tiles):
+                self.turns[0] += self.stays
+                for n, size in enumerate(n_sizes):
+                    yield size, n == 0
+
+    def _tile(self, nblock: int, first: bool) -> None:
+        c, b, pipeline = self.c, self.b, self.timing.pipeline
+        self.turns[2] += 1
+        acc = self.turns[2] % b.stages[2]
+        vectors = nblock * b.positions
+        self.compute = max(self.compute, self.acc_free.get(acc, 0)) + vectors + pipeline
+        self.compute += self.reload
+        if c.residual:
+            self._residual(nblock)
+        if c.outside:
+            self.compute += nblock * self.border[0] + self.border[1]
+        for k, kblock in enumerate(self.k_sizes):
+            self._step(k, kblock, nblock, first)
+        drain = b.drain or nblock
+        passes = (3 + c.shifts, b.positions * (2 + c.bias_cycles + c.shifts))
+        swish = c.swish_cycles * b.positions + SWISH_PASSES * pipeline * (c.swish > 0)
+        for i in range(0, nblock, drain):
+            count = min(drain, nblock - i)
+            self.compute += passes[0] * pipeline + count * (passes[1] + swish)
+            self.store = max(self.store, self.compute) + self._store_cycles(count)
+        self.acc_free[acc] = self.store
+
+    def _border(self, m_tiles: int) -> tuple[float, float]:
+        """Cycles of an output vector and of instructions, on average over the blocks of a map."""
+        c, borders = self.c, borders_of(self.c)
+        down, across = len(borders.rows), len(borders.columns)
+        row_tiles, column_tiles = (
+            len(_sizes(*pair)) for pair in ((c.rows, self.b.rows), (c.columns, self.b.columns))
+        )
+        passes = down * column_tiles + across * row_tiles + down * across
+        vectors = 2 * borders.additions(c.rows, c.columns)
+        return vectors / m_tiles, passes * self.timing.pipeline / m_tiles
+
+    def _residual(self, nblock: int) -> None:
+        b = self.b
+        for i in range(nblock):
+            at = max(self.load, self.residual_free.get(i, 0))
+            self.load = at + self.start + b.positions * self.inp_beats
+            self.compute = max(self.compute, self.load) + b.positions + self.timing.pipeline
+            self.residual_free[i] = self.compute
+
+    def _step(self, k: int, kblock: int, nblock: int, first: bool) -> None:
+        c, b = self.c, self.b
+        keeps_inp = self.stays and b.order is Order.MNK
+        keeps_wgt = self.stays and b.order is Order.NMK
+        if not keeps_inp:
+            self.turns[0] += 1
+        if not keeps_wgt:
+            self.turns[1] += 1
+        inp = (self.turns[0] % b.stages[0], k if keeps_inp else 0)
+        wgt = (self.turns[1] % b.stages[1], k if keeps_wgt else 0)
+        if first or not keeps_inp:
+            at = max(self.load, self.inp_free.get(inp, 0))
+            self.load = self.inp_ready[inp] = at + self._inp_cycles(kblock)
+        if first or not keeps_wgt:
+            at = max(self.load, self.wgt_free.get(wgt, 0))
+            beats = nblock * kblock * c.taps * self.wgt_beats
+            self.load = self.wgt_ready[wgt] = at + self.start * self.weight_loads + beats
+        ready = max(self.compute, self.inp_ready[inp], self.wgt_ready[wgt])
+        pipeline = self.timing.pipeline
+        products = nblock * b.positions * kblock * c.taps
+        instructions = 1 if nblock >= MERGE_FROM else kblock * c.taps
+        self.compute = ready + products + instructions * pipeline
+        self.inp_free[inp] = self.wgt_free[wgt] = self.compute
+
+    def _inp_cycles(self, kblock: int) -> float:
+        c, b, timing = self.c, self.b, self.timing
+        rows, columns = c.window(b.rows, b.columns)
+        if c.is_flat:
+            return self.start + kblock * max(columns * self.inp_beats, timing.command)
+        row = max(columns * self.inp_beats, timing.command, self.start / timing.outstanding)
+        return kblock * (self.start + rows * row)
+
+    def _store_cycles(self, count: int) -> float:
+        c, b, timing = self.c, self.b, self.timing
+        whole = b.columns == c.columns
+        runs, row = (1, b.positions) if whole else (b.rows, b.columns)
+        bursts = count * runs * -(-row // STORE_BURST)
+        return count * b.positions * timing.store_element + bursts * (
+            timing.write_latency + timing.burst
+        )
+
+
+def _sizes(extent: int, block: int) -> list[int]:
+    """Sizes of the blocks that cut `extent`."""
+    whole, rest = divmod(extent, block)
+    return [block] * whole + [rest] * (rest > 0)

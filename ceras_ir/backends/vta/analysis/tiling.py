@@ -1,0 +1,153 @@
+"""Search for the schedule of a contraction."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from ceras_ir.backends.vta.analysis.blocks import Blocks, Schedules, even_blocks
+from ceras_ir.backends.vta.analysis.contraction import Contraction
+from ceras_ir.backends.vta.analysis.tile_cost import cost
+from ceras_ir.backends.vta.analysis.tile_timeline import estimate
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.data.parallel import parallel
+
+Convolution: TypeAlias = Literal["auto", "direct", "kn2row"]
+"""
+How windows of several taps are computed: on inputs that all taps share, or with shifted inputs
+for every tap (`Contraction.by_taps`).
+"""
+
+STAGES = ((2, 2), (1, 2), (2, 1), (1, 1))
+"""Buffers of inputs and of weights that are tried."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user fixes of a schedule; None leaves it to the search."""
+
+    positions: int | None = None
+    """Output positions of an M-block, at most."""
+    kblock: int | None = None
+    nblock: int | None = None
+    serial: bool = False
+    """One buffer of each kind, so that nothing overlaps."""
+    convolution: Convolution = "auto"
+
+
+COMPARED, REFINED = 64, 8
+"""Schedules, the cheapest by rough cost, whose timelines are compared; those tried further."""
+
+
+_FOUND: dict[tuple[Contraction, VtaBoard, Limits], Blocks | None] = {}
+"""What was searched for in this process."""
+
+
+def best_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Blocks | None:
+    """
+    The cheapest schedule within `limits`, the first of equal ones; None if none fits. A window
+    that no kn2row schedule fits stays whole even if kn2row is asked for.
+    """
+    key = shape, board, limits
+    if key not in _FOUND:
+        _FOUND[key] = _search(*key)
+    return _FOUND[key]
+
+
+def search_all(
+    shapes: Iterable[Contraction], board: VtaBoard, limits: Limits = Limits(), jobs: int = 1
+) -> None:
+    """
+    Find `best_blocks` of all shapes, each once, in `jobs` processes of joblib, or on whatever
+    backend joblib is configured with. No search knows of another: `jobs` changes no result.
+    """
+    keys = [(shape, board, limits) for shape in dict.fromkeys(shapes)]
+    missing = [key for key in keys if key not in _FOUND]
+    if jobs != 1 and len(missing) > 1:
+        _FOUND.update(zip(missing, parallel(_search, missing, jobs), strict=True))
+
+
+def _search(shape: Contraction, board: VtaBoard, limits: Limits) -> Blocks | None:
+    found = _ranked(_views(shape, limits.convolution), board, limits)
+    if not found and limits.convolution == "kn2row":
+        found = _ranked([shape], board, limits)
+    if not found:
+        return None
+    if limits.serial:
+        return found[0]
+    found = sorted(found, key=lambda b: estimate(shape, b, board))[:REFINED]
+    variants = [replace(b, drain=drain) for b in found for drain in _drains(b.nblock)]
+    return min(variants, key=lambda b: estimate(shape, b, board))
+
+
+def _views(shape: Contraction, convolution: Convolution) -> list[Contraction]:
+    """What is scheduled: the contraction as it is, its taps one by one, or either."""
+    if shape.taps == 1 or convolution == "direct":
+        return [shape]
+    return [shape.by_taps()] if convolution == "kn2row" else [shape, shape.by_taps()]
+
+
+def _ranked(views: Sequence[Contraction], board: VtaBoard, limits: Limits) -> list[Blocks]:
+    """The cheapest schedules of all `views` by rough cost."""
+    tables = [candidates(view, board, limits) for view in views]
+    cycles = np.concatenate([np.where(t.fitting(board), cost(t, board), np.inf) for t in tables])
+    order = np.argsort(cycles, kind="stable")[:COMPARED]
+    found: list[Blocks] = []
+    for i in order[~np.isinf(cycles[order])].tolist():
+        for table in tables:
+            if i < len(table.rows):
+                found.append(table[i])
+                break
+            i -= len(table.rows)
+    return found
+
+
+def _drains(nblock: int) -> list[int]:
+    """Groups of output vectors that leave together."""
+    return [0, *(d for d in (1, 2, 4) if d < nblock)]
+
+
+def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules:
+    """All schedules that are tried: even cuts of each extent, both orders, one or two buffers."""
+    positions = np.array(_position_blocks(shape, limits.positions), np.int64)
+    positions = positions[positions.prod(axis=1) <= board.acc]
+    kblocks = _fixed(limits.kblock, shape.kblocks)
+    if shape.is_by_taps:
+        kblocks = _divisors(limits.kblock, shape.input_blocks)
+    nblocks = _fixed(limits.nblock, shape.nblocks)
+    stages = ((1, 1),) if limits.serial else STAGES
+    axes = (
+        positions,
+        np.array(kblocks)[:, None],
+        np.array(nblocks)[:, None],
+        np.array(stages),
+        np.array((1,) if limits.serial else (2, 1))[:, None],
+        np.array((0, 1))[:, None],
+        np.array((0,) if limits.serial else (0, 1))[:, None],
+    )
+    places = np.meshgrid(*(np.arange(len(a)) for a in axes), indexing="ij")
+    columns = [axis[place.reshape(-1)] for axis, place in zip(axes, places, strict=True)]
+    table = np.concatenate(columns, axis=1)
+    # Where K is one block, what stays on chip stays anyway.
+    return Schedules.of(shape, table[(table[:, -1] == 0) | (table[:, 2] < shape.kblocks)])
+
+
+def _fixed(value: int | None, extent: int) -> Sequence[int]:
+    return even_blocks(extent) if value is None else [min(value, extent)]
+
+
+def _divisors(most: int | None, extent: int) -> Sequence[int]:
+    """Sizes that cut `extent` into equal parts; the largest up to `most` where that is given."""
+    sizes = [size for size in range(extent, 0, -1) if extent % size == 0]
+    return sizes if most is None else [size for size in sizes if size <= most][:1]
+
+
+def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]:
+    """Rows and columns of M-blocks; with a limit, those that use more than half of it."""
+    sizes = [(r, s) for r in even_blocks(c.rows) for s in even_blocks(c.columns)]
+    if limit is None:
+        return sizes
+    allowed = [(r, s) for r, s in sizes if r * s <= limit]
+    most = max(r * s for r, s in allowed)
+    return [(r, s) for r, s in allowed if 2 * r * s > most]

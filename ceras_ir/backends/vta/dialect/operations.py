@@ -1,0 +1,374 @@
+"""
+The `vta` dialect: VTA's instructions, one operation each, in the order of the stream.
+
+A `vta.program` is what one launch fetches: straight-line, with the micro-op table that its
+UOP loads bring on chip. Fields have the names and ranges of `backends/vta/isa.py`, which says
+what they do bit for bit; verifiers hold each operation to the portable subset. The immediate
+of an ALU instruction that does not use it is not kept.
+"""
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    StringAttr,
+    SymbolNameConstraint,
+    TensorType,
+    UnitAttr,
+    i16,
+)
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    lazy_traits_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+)
+from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.backends.vta.dialect.properties import (
+    FLAGS,
+    INTEGER,
+    LOOP,
+    PAIR,
+    TOKENS,
+    AluOperator,
+    AluOperatorAttr,
+    Memory,
+    MemoryAttr,
+    array_property,
+    instruction_properties,
+    integer,
+    integers,
+    pair,
+    values,
+)
+from ceras_ir.backends.vta.encoding import field_limits
+from ceras_ir.backends.vta.isa import (
+    Alu,
+    AluOpcode,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemoryType,
+    Store,
+)
+from ceras_ir.backends.vta.portable import violations
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class _InstructionOp(IRDLOperation, ABC):
+    """What all instructions share: token flags, and verification of the value they spell."""
+
+    traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
+
+    pop_prev = opt_prop_def(UnitAttr)
+    pop_next = opt_prop_def(UnitAttr)
+    push_prev = opt_prop_def(UnitAttr)
+    push_next = opt_prop_def(UnitAttr)
+
+    @abstractmethod
+    def instruction(self) -> Instruction:
+        """The value of this operation."""
+
+    def flags(self) -> dict[str, bool]:
+        """The token flags, for the constructor of an instruction."""
+        return {name: name in self.properties for name in FLAGS}
+
+    def verify_(self) -> None:
+        instruction = self.instruction()
+        limits = field_limits(type(instruction))
+        for name, (low, high) in limits.items():
+            value: int = getattr(instruction, name)
+            if not low <= value <= high:
+                raise VerifyException(f"{name} must be in [{low}, {high}], got {value}")
+        for message in violations(instruction):
+            raise VerifyException(message)
+
+
+@irdl_op_definition
+class LoadOp(_InstructionOp):
+    """DRAM to `memory`, rows with zero padding `[top, bottom, left, right]` (`isa.Load`)."""
+
+    name = "vta.load"
+
+    memory = prop_def(MemoryAttr)
+    sram_base = prop_def(INTEGER)
+    dram_base = prop_def(INTEGER)
+    size = prop_def(PAIR)
+    """Rows and elements of a row."""
+    stride = prop_def(INTEGER)
+    pad = opt_prop_def(PAIR)
+
+    assembly_format = (
+        "$memory `sram` $sram_base `dram` $dram_base `size` $size `stride` $stride "
+        "(`pad` $pad^)? " + TOKENS
+    )
+
+    def __init__(self, i: Load):
+        super().__init__(
+            properties=instruction_properties(
+                i,
+                memory=MemoryAttr(Memory(i.memory.name.lower())),
+                sram_base=integer(i.sram_base),
+                dram_base=integer(i.dram_base),
+                size=array_property(i.y_size, i.x_size),
+                stride=integer(i.x_stride),
+                pad=integers(i.y_pad_top, i.y_pad_bottom, i.x_pad_left, i.x_pad_right),
+            )
+        )
+
+    def instruction(self) -> Load:
+        top, bottom, left, right = values(self.pad, "pad", 4)
+        return Load(
+            MemoryType[self.memory.data.name],
+            self.sram_base.value.data,
+            self.dram_base.value.data,
+            *pair(self.size, "size"),
+            self.stride.value.data,
+            *(top, bottom, left, right),
+            **self.flags(),
+        )
+
+
+@irdl_op_definition
+class StoreOp(_InstructionOp):
+    """OUT to DRAM, consecutive elements to rows `stride` apart (`isa.Store`)."""
+
+    name = "vta.store"
+
+    sram_base = prop_def(INTEGER)
+    dram_base = prop_def(INTEGER)
+    size = prop_def(PAIR)
+    """Rows and elements of a row."""
+    stride = prop_def(INTEGER)
+
+    assembly_format = "`sram` $sram_base `dram` $dram_base `size` $size `stride` $stride " + TOKENS
+
+    def __init__(self, i: Store):
+        super().__init__(
+            properties=instruction_properties(
+                i,
+                sram_base=integer(i.sram_base),
+                dram_base=integer(i.dram_base),
+                size=array_property(i.y_size, i.x_size),
+                stride=integer(i.x_stride),
+            )
+        )
+
+    def instruction(self) -> Store:
+        return Store(
+            self.sram_base.value.data,
+            self.dram_base.value.data,
+            *pair(self.size, "size"),
+            self.stride.value.data,
+            **self.flags(),
+        )
+
+
+class _LoopOp(_InstructionOp, ABC):
+    """The loop nest of GEMM and ALU; index pairs are `[outer, inner]`, zeros left out."""
+
+    uops = prop_def(PAIR)
+    """First micro-op and the one after the last."""
+    iter = prop_def(PAIR)
+    dst_factors = opt_prop_def(PAIR)
+    src_factors = opt_prop_def(PAIR)
+
+    def loop(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """The fields from `uop_bgn` to `src_factor_in`."""
+        return (
+            *pair(self.uops, "uops"),
+            *pair(self.iter, "iter"),
+            *pair(self.dst_factors, "dst"),
+            *pair(self.src_factors, "src"),
+        )
+
+
+def _loop_properties(i: Gemm | Alu, **properties: Attribute | None) -> dict[str, Attribute | None]:
+    return instruction_properties(
+        i,
+        uops=array_property(i.uop_bgn, i.uop_end),
+        iter=array_property(i.iter_out, i.iter_in),
+        dst_factors=integers(i.dst_factor_out, i.dst_factor_in),
+        src_factors=integers(i.src_factor_out, i.src_factor_in),
+        **properties,
+    )
+
+
+@irdl_op_definition
+class GemmOp(_LoopOp):
+    """Accumulate 16-vectors times transposed 16x16 tiles, or clear (`isa.Gemm`)."""
+
+    name = "vta.gemm"
+
+    reset = opt_prop_def(UnitAttr)
+    wgt_factors = opt_prop_def(PAIR)
+
+    assembly_format = "(`reset` $reset^)? " + LOOP + "(`wgt` $wgt_factors^)? " + TOKENS
+
+    def __init__(self, i: Gemm):
+        super().__init__(
+            properties=_loop_properties(
+                i,
+                reset=UnitAttr() if i.reset else None,
+                wgt_factors=integers(i.wgt_factor_out, i.wgt_factor_in),
+            )
+        )
+
+    def instruction(self) -> Gemm:
+        wgt = pair(self.wgt_factors, "wgt")
+        return Gemm(*self.loop(), *wgt, reset=self.reset is not None, **self.flags())
+
+
+@irdl_op_definition
+class AluOp(_LoopOp):
+    """Combine accumulators with an immediate or with other accumulators (`isa.Alu`)."""
+
+    name = "vta.alu"
+
+    operator = prop_def(AluOperatorAttr)
+    imm = opt_prop_def(INTEGER)
+
+    assembly_format = "$operator " + LOOP + "(`imm` $imm^)? " + TOKENS
+
+    def __init__(self, i: Alu):
+        super().__init__(
+            properties=_loop_properties(
+                i,
+                operator=AluOperatorAttr(AluOperator(i.opcode.name.lower())),
+                imm=integer(i.imm) if i.use_imm else None,
+            )
+        )
+
+    def instruction(self) -> Alu:
+        return Alu(
+            AluOpcode[self.operator.data.name],
+            *self.loop(),
+            use_imm=self.imm is not None,
+            imm=0 if self.imm is None else self.imm.value.data,
+            **self.flags(),
+        )
+
+
+@irdl_op_definition
+class FinishOp(_InstructionOp):
+    """Tell the host that the program is done (`isa.Finish`)."""
+
+    name = "vta.finish"
+
+    assembly_format = TOKENS
+
+    def __init__(self, i: Finish | None = None):
+        super().__init__(properties=instruction_properties(i or Finish()))
+
+    def instruction(self) -> Finish:
+        return Finish(**self.flags())
+
+
+@irdl_op_definition
+class ProgramOp(IRDLOperation):
+    """
+    One launch: instructions up to `vta.finish`, and the table of micro-ops (rows of dst, src,
+    wgt) that is in DRAM from 4-byte element `uop_base` on.
+    """
+
+    name = "vta.program"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    uop_base = prop_def(INTEGER)
+    micro_ops = prop_def(DenseIntOrFPElementsAttr)
+    body = region_def("single_block")
+
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
+    assembly_format = "$sym_name `uops` `at` $uop_base $micro_ops attr-dict-with-keyword $body"
+
+    def __init__(
+        self,
+        name: str,
+        micro_ops: "NDArray[np.integer]",
+        uop_base: int,
+        body: Sequence[Operation],
+    ):
+        table = TensorType(i16, (len(micro_ops), 3))
+        data = BytesAttr(micro_ops.astype("<i2").tobytes())
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "uop_base": integer(uop_base),
+                "micro_ops": DenseIntOrFPElementsAttr(table, data),
+            },
+            regions=[Region(Block(body))],
+        )
+
+    def micro_op_table(self) -> "NDArray[np.int16]":
+        """The micro-ops as `[n, 3]`."""
+        import numpy as np
+
+        attr = self.micro_ops
+        flat = np.frombuffer(attr.data.data, "<i2")
+        # A splat holds its value once.
+        return np.broadcast_to(
+            flat, (flat.size if flat.size > 1 else attr.type.get_shape()[0] * 3,)
+        ).reshape(-1, 3)
+
+    def verify_(self) -> None:
+        shape = self.micro_ops.type.get_shape()
+        if self.micro_ops.type.element_type != i16 or len(shape) != 2 or shape[1] != 3:
+            raise VerifyException(
+                f"micro-ops must be tensor<Nx3xi16> (dst, src, wgt), got {self.micro_ops.type}"
+            )
+        if not 0 <= (base := self.uop_base.value.data) < 2**32:
+            raise VerifyException(f"uops must be at an element in [0, 2**32), got {base}")
+        values = array("h", self.micro_ops.data.data)
+        for column, limit in enumerate((2048, 2048, 1024)):
+            for row, value in enumerate(values[column::3]):
+                if not 0 <= value < limit:
+                    raise VerifyException(
+                        f"micro-op {row}: index {column} must be in [0, {limit - 1}], got {value}"
+                    )
+        for op in self.body.block.ops:
+            if not isinstance(op, _InstructionOp):
+                raise VerifyException(f"a program holds vta instructions only, got '{op.name}'")
+            if isinstance(op, FinishOp) != (op.next_op is None):
+                raise VerifyException("vta.finish must be the last instruction, and only it")
+
+
+def from_instruction(instruction: Instruction) -> Operation:
+    """The operation of `instruction`."""
+    match instruction:
+        case Load():
+            return LoadOp(instruction)
+        case Store():
+            return StoreOp(instruction)
+        case Gemm():
+            return GemmOp(instruction)
+        case Alu():
+            return AluOp(instruction)
+        case Finish():
+            return FinishOp(instruction)
+
+
+def to_instruction(op: Operation) -> Instruction:
+    """The instruction that `op` spells."""
+    assert isinstance(op, _InstructionOp)
+    return op.instruction()
+
+
+Vta = Dialect(
+    "vta",
+    [ProgramOp, LoadOp, StoreOp, GemmOp, AluOp, FinishOp],
+    [MemoryAttr, AluOperatorAttr],
+)

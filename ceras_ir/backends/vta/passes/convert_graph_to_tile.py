@@ -1,0 +1,265 @@
+"""Turn what is placed on VTA into launches of kernels on packed tensors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.backends.vta.addition_rules import addition_plane, constant_of, terms_of
+from ceras_ir.backends.vta.analysis.borders import borders_of
+from ceras_ir.backends.vta.averaging import averaging_of
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.channel_groups import block_groups
+from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
+from ceras_ir.backends.vta.rescaling import net_shift, zero_point
+from ceras_ir.backends.vta.rewrites.kernel_launch import Kernels, Launch
+from ceras_ir.backends.vta.rewrites.packed_constants import (
+    averaging_weights,
+    border_sums,
+    diagonal,
+    one_number,
+    packed_bias,
+    packed_weights,
+    residual_weights,
+    swish_constants,
+)
+from ceras_ir.backends.vta.rules import folded_bias, graph_contraction, swish_after, why_not
+from ceras_ir.dialects import graph, mem, tile
+from ceras_ir.dialects.graph.pooling import Pool
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
+from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
+
+
+@dataclass(frozen=True)
+class ConvertGraphToTilePass(ModulePass):
+    """
+    Every operation on device vta becomes `mem.launch` of a kernel between `mem.pack` of its
+    inputs and `mem.unpack` of its result; its constants are packed here. Equal kernels are one.
+
+    Exact: lanes past the last channel of an input meet zero weights, so whatever they hold adds
+    nothing, or stay in their lane; those of a result are dropped by `mem.unpack` or meet zero
+    weights in turn. Zero points are in the bias; what one around the input contributes to sums at
+    the edge has constants of its own, because loads pad with zeros. A residual is multiplied by a
+    diagonal of 2^b and then moved left by what is missing; an addition is a residual on a
+    convolution by such a diagonal. Rounding half up is a floor after adding half, which is in the
+    bias and proven not to overflow. The multiplier of an average is one of which every possible
+    sum was tried.
+    """
+
+    name = "convert-graph-to-tile"
+
+    board: str = "zcu102"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        board = load_board(self.board)
+        placed = [o for o in op.walk() if mem.device_of(o) is mem.Device.VTA]
+        work = [o for o in placed if not isinstance(o, mem.LaunchOp)]
+        findings = [
+            Finding(node_name(o), o.name, f"unsupported on VTA: {reason}")
+            for o in work
+            if (reason := why_not(o, board))
+        ]
+        if findings:
+            raise UnsupportedError(findings)
+        kernels = Kernels(op)
+        # Asked now, while the producers that tell are still there.
+        pools = [o for o in work if isinstance(o, graph.Pool2dOp)]
+        least = {pool: padding_of_maxima(pool) for pool in pools}
+        for operation in work:
+            match operation:
+                case graph.LinearOperation():
+                    _launch_linear(operation, swish_after(operation), kernels)
+                case graph.ShiftSwishOp():
+                    # Went with the layer before it.
+                    pass
+                case graph.BinaryOp():
+                    _launch_addition(operation, kernels, addition_plane(operation, board))
+                case graph.Pool2dOp() if operation.function is Pool.AVERAGE:
+                    _launch_average(operation, kernels)
+                case graph.Pool2dOp():
+                    _launch_max(operation, kernels, least[operation])
+                case _:
+                    raise AssertionError(operation.name)
+
+
+class _Rescaling(TypedDict):
+    """The end of an epilogue."""
+
+    shift: int
+    low: int
+    high: int
+
+
+class _Epilogue(_Rescaling):
+    """What of a convolution its kernel must know besides types and windows."""
+
+    groups: int
+    residual_shift: int
+    outside: int
+    uniform_bias: int | None
+
+
+class _Geometry(TypedDict, total=False):
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+
+class _Swish(TypedDict, total=False):
+    """What follows the clamp, if there is a swish."""
+
+    swish: tuple[int, ...]
+    uniform_bends: tuple[int, ...]
+
+
+class _Windows(TypedDict):
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+
+
+def _rescaling(requant: RequantAttr) -> _Rescaling:
+    return {"shift": net_shift(requant), "low": requant.low.data, "high": requant.high.data}
+
+
+def _launch_linear(
+    op: graph.LinearOperation, swish: graph.ShiftSwishOp | None, kernels: Kernels
+) -> None:
+    assert op.requant is not None
+    launch = Launch(op) if swish is None else Launch(op, swish)
+    launch.pack(op.input)
+    launch.constant(packed_weights(op))
+    launch.constant(packed_bias(op))
+    if op.residual is not None:
+        launch.pack(op.residual)
+        launch.constant(residual_weights(op))
+    ending: _Swish = {}
+    if swish is not None:
+        launch.constant(constants := swish_constants(swish))
+        last = swish.requant
+        ending["swish"] = (last.shift.data, last.low.data, last.high.data)
+        if len(swish.channel_bends) == 1:
+            ending["uniform_bends"] = tuple(constants.array()[:, 0, 0].tolist())
+    outside = 0
+    if borders_of(graph_contraction(op)).constants:
+        launch.constant(border_sums(op))
+        outside = zero_point(op.input)
+    left, bias = op.residual_left_shift, folded_bias(op)
+    windows: _Geometry = {}
+    if isinstance(op, graph.Conv2dOp):
+        windows = {
+            "strides": tuple(op.strides.get_values()),
+            "padding": tuple(op.padding.get_values()),
+            "dilations": tuple(op.dilations.get_values()),
+        }
+    numbers: _Epilogue = {
+        "groups": block_groups(op),
+        "residual_shift": left - min(left, RESIDUAL_WEIGHT_BITS),
+        "outside": outside,
+        "uniform_bias": int(bias[0]) if bool(np.all(bias == bias[0])) else None,
+        **_rescaling(op.requant),
+    }
+
+    def body(builder: Builder, args: Sequence[SSAValue]) -> None:
+        x, weights, added, *rest, y = args
+        border = rest.pop() if outside else None
+        bends = rest.pop() if ending else None
+        x = _as_image(builder, x)
+        pair = (_as_image(builder, rest[0]), rest[1]) if rest else None
+        y = _as_image(builder, y)
+        builder.insert(
+            tile.Conv2dOp(
+                *(x, weights, added, pair, y),
+                bends=bends,
+                border=border,
+                **windows,
+                **numbers,
+                **ending,
+            )
+        )
+
+    properties = {**windows, **numbers, **ending}
+    launch.run(kernels, op.name.removeprefix("graph."), properties, body)
+
+
+def _as_image(builder: Builder, buffer: SSAValue) -> SSAValue:
+    """A matrix [K/16, M, 16] as an image of one row; anything else as it is."""
+    if len(shape := tile.memref_type(buffer).get_shape()) != 3:
+        return buffer
+    blocks, rows, lanes = shape
+    return builder.insert(tile.ViewOp(buffer, (1, blocks, 1, rows, lanes))).result
+
+
+def _launch_addition(op: graph.BinaryOp, kernels: Kernels, plane: tuple[int, int]) -> None:
+    terms = terms_of(op)
+    assert op.requant is not None and terms is not None
+    first, second = terms
+    constant, bits = constant_of(op, terms), min(second.bits, RESIDUAL_WEIGHT_BITS)
+    launch = Launch(op)
+    launch.pack(first.value)
+    launch.constant(diagonal(first.sign << first.bits))
+    launch.constant(one_number(constant, 1, mem.LANES))
+    launch.pack(second.value)
+    launch.constant(diagonal(second.sign << bits))
+    numbers: _Epilogue = {
+        "groups": 1,
+        "residual_shift": second.bits - bits,
+        "outside": 0,
+        "uniform_bias": constant,
+        **_rescaling(op.requant),
+    }
+
+    def body(builder: Builder, args: Sequence[SSAValue]) -> None:
+        x, weights, bias, residual, by, y = args
+        shape = (1, 1, *plane, mem.LANES)
+        x, residual, y = (
+            builder.insert(tile.ViewOp(value, shape)).result for value in (x, residual, y)
+        )
+        tiles = (1, 1, 1, 1, mem.LANES, mem.LANES)
+        weights = builder.insert(tile.ViewOp(weights, tiles)).result
+        builder.insert(tile.Conv2dOp(x, weights, bias, (residual, by), y, **numbers))
+
+    launch.run(kernels, op.function.value, {**numbers}, body)
+
+
+def _windows(op: graph.Pool2dOp) -> _Windows:
+    return {
+        "kernel": tuple(op.kernel.get_values()),
+        "strides": tuple(op.strides.get_values()),
+        "padding": tuple(op.padding.get_values()),
+    }
+
+
+def _launch_max(op: graph.Pool2dOp, kernels: Kernels, least: int) -> None:
+    launch, windows = Launch(op), _windows(op)
+    launch.pack(op.input)
+    launch.constant(diagonal(1))
+
+    def body(builder: Builder, args: Sequence[SSAValue]) -> None:
+        builder.insert(tile.MaxPoolOp(*args, **windows, least=least))
+
+    launch.run(kernels, "max_pool", {**windows, "least": least}, body)
+
+
+def _launch_average(op: graph.Pool2dOp, kernels: Kernels) -> None:
+    average, windows = averaging_of(op), _windows(op)
+    assert average is not None and op.requant is not None
+    launch = Launch(op)
+    launch.pack(op.input)
+    launch.constant(averaging_weights(average))
+    launch.constant(one_number(average.addend, mem.LANES))
+    numbers: _Rescaling = {**_rescaling(op.requant), "shift": average.shift}
+
+    def body(builder: Builder, args: Sequence[SSAValue]) -> None:
+        pool = tile.AveragePoolOp(*args, addend=average.addend, **windows, **numbers)
+        builder.insert(pool)
+
+    properties = {**windows, **numbers, "addend": average.addend}
+    launch.run(kernels, "average_pool", properties, body)

@@ -1,0 +1,90 @@
+"""Choose how each contraction is cut into blocks."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row
+from ceras_ir.backends.vta.analysis.contraction import Contraction, contraction_of
+from ceras_ir.backends.vta.analysis.s3 import S3Blocks, s3_misfit
+from ceras_ir.backends.vta.analysis.tiling import Convolution, Limits, best_blocks, search_all
+from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.dialects import tile
+from ceras_ir.support.diagnostics import UnsupportedError
+
+Schedule = Literal["auto", "serial", "alg1", "alg2", "alg3"]
+
+
+@dataclass(frozen=True)
+class ScheduleTilesPass(ModulePass):
+    """
+    Every `tile.conv2d` without a schedule gets the cheapest one whose blocks fit `board`.
+
+    `schedule=auto` overlaps transfers with computation; `serial` has one buffer of each kind;
+    `alg1`, `alg2` and `alg3` are S3's loop nests, for matrix products only.
+    `convolution=direct` loads what all taps of windows need, `kn2row` shifted inputs for one tap
+    after the other wherever a schedule of that kind fits; `auto` takes what is cheaper.
+    `mblock` (output positions, at most), `kblock` and `nblock` (channels) fix block sizes.
+    The search runs in `jobs` processes of joblib (-1: one for each core), which changes no result.
+    Changes no value: a schedule is a promise about order only.
+    """
+
+    name = "schedule-tiles"
+
+    schedule: Schedule = "auto"
+    mblock: int | None = None
+    kblock: int | None = None
+    nblock: int | None = None
+    board: str = "zcu102"
+    convolution: Convolution = "auto"
+    jobs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.jobs == 0 or self.jobs < -1:
+            raise ValueError(f"jobs must be at least 1, or -1 for all cores, got {self.jobs}")
+        for field in ("mblock", "kblock", "nblock"):
+            if (value := getattr(self, field)) is not None and value < 1:
+                raise ValueError(f"{field} must be at least 1, got {value}")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        board = load_board(self.board)
+        shapes = {
+            contraction: contraction_of(contraction).flattened(longest_row(board))
+            for contraction in op.walk()
+            if isinstance(contraction, tile.Conv2dOp) and contraction.schedule is None
+        }
+        if self.schedule in ("auto", "serial"):
+            search_all(shapes.values(), board, self._limits, self.jobs)
+        for contraction, shape in shapes.items():
+            blocks = self._blocks(shape, board)
+            if blocks is None:
+                raise UnsupportedError(
+                    f"unsupported block sizes: no schedule with mblock={self.mblock} "
+                    f"kblock={self.kblock} nblock={self.nblock} fits the buffers of "
+                    f"'{self.board}' for {contraction.weights.type}; leave some to the search"
+                )
+            contraction.schedule = blocks.attribute()
+
+    @property
+    def _sizes(self) -> tuple[int | None, int | None, int | None]:
+        return self.mblock, _vectors(self.kblock), _vectors(self.nblock)
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(*self._sizes, self.schedule == "serial", self.convolution)
+
+    def _blocks(self, shape: Contraction, board: VtaBoard) -> Blocks | None:
+        if self.schedule in ("auto", "serial"):
+            return best_blocks(shape, board, self._limits)
+        order, sizes = tile.Order(self.schedule), self._sizes
+        blocks = S3Blocks(order, *sizes).blocks(shape, board)
+        if reason := s3_misfit(shape, blocks, board):
+            raise UnsupportedError(f"unsupported schedule={self.schedule}: {reason}")
+        return blocks
+
+
+def _vectors(channels: int | None) -> int | None:
+    return None if channels is None else -(-channels // tile.LANES)

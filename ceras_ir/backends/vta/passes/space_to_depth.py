@@ -1,0 +1,102 @@
+"""Give strided convolutions of few channels more channels and no stride."""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
+    inserting_before,
+    replace_convolution,
+)
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.mem import LANES
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class SpaceToDepthPass(ModulePass):
+    """
+    An ungrouped convolution with strides `sh`, `sw` whose input is cut evenly by them becomes
+    one without strides on the input as [N, H/sh, W/sw, sh*sw*C]; its weights are sorted into
+    the new channels, zeros between them. Only where that needs fewer products of 16 x 16
+    channels, so where few channels leave lanes of the multipliers empty; a stem, mostly.
+
+    Exact: with `p = ceil(top / sh)`, output row y reads rows y*sh + i - top, which is new row
+    y - p + (i + p*sh - top) // sh at new channel (i + p*sh - top) % sh; columns likewise. Every
+    product is there once, every new one has a weight of zero. Zero points stay what they are.
+    """
+
+    name = "space-to-depth"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for conv in list(op.walk()):
+            if isinstance(conv, graph.Conv2dOp) and (axes := _axes(conv)) is not None:
+                _rewrite(conv, *axes)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One direction of a convolution without stride."""
+
+    stride: int
+    kernel: int
+    offset: int
+    """Zeros before the old kernel."""
+    before: int
+    after: int
+    """New padding."""
+
+    @classmethod
+    def of(cls, extent: int, result: int, kernel: int, stride: int, before: int) -> "_Axis | None":
+        new_before = -(-before // stride)
+        offset = new_before * stride - before
+        new_kernel = -(-(kernel + offset) // stride)
+        after = result - 1 + new_kernel - extent // stride - new_before
+        if extent % stride or after < 0:
+            return None
+        return cls(stride, new_kernel, offset, new_before, after)
+
+
+def _axes(op: graph.Conv2dOp) -> tuple[_Axis, _Axis] | None:
+    """The new convolution, or None where there is none or it is no better."""
+    sh, sw = strides = op.strides.get_values()
+    if prod(strides) == 1 or op.group_count != 1 or prod(op.dilations.get_values()) != 1:
+        return None
+    weights = graph.constant_array(op.weights)
+    element = graph.quantized_element(op.input)
+    if weights is None or element is None or element.is_per_axis:
+        return None
+    _, h, w, c = graph.shape_of(op.input)
+    _, rows, columns, _ = graph.shape_of(op.result)
+    _, kh, kw, _ = weights.shape
+    top, left, _, _ = op.padding.get_values()
+    y, x = _Axis.of(h, rows, kh, sh, top), _Axis.of(w, columns, kw, sw, left)
+    if y is None or x is None:
+        return None
+    old, new = kh * kw * -(-c // LANES), y.kernel * x.kernel * -(-c * sh * sw // LANES)
+    return (y, x) if new < old else None
+
+
+def _rewrite(op: graph.Conv2dOp, y: _Axis, x: _Axis) -> None:
+    n, h, w, c = graph.shape_of(op.input)
+    insert = inserting_before(op)
+    split = (n, h // y.stride, y.stride, w // x.stride, x.stride, c)
+    value = insert(graph.ReshapeOp(op.input, split))
+    value = insert(graph.TransposeOp(value, (0, 1, 3, 2, 4, 5)))
+    depth = y.stride * x.stride * c
+    value = insert(graph.ReshapeOp(value, (n, h // y.stride, w // x.stride, depth)))
+
+    weights = graph.constant_array(op.weights)
+    assert weights is not None
+    o, kh, kw, _ = weights.shape
+    wide = np.zeros((o, y.kernel * y.stride, x.kernel * x.stride, c), weights.dtype)
+    wide[:, y.offset : y.offset + kh, x.offset : x.offset + kw] = weights
+    tiles = wide.reshape(o, y.kernel, y.stride, x.kernel, x.stride, c)
+    sorted_weights = tiles.transpose(0, 1, 3, 2, 4, 5).reshape(o, y.kernel, x.kernel, depth)
+    padding = (y.before, x.before, y.after, x.after)
+    replace_convolution(op, insert, value, sorted_weights, padding)

@@ -1,0 +1,175 @@
+"""
+From exceptions to what a user reads: `FILE:LINE:COL: error: ...` and an exit status.
+
+`run_tool` wraps the main function of every command. A user's mistake becomes at most
+`MAX_LINES` lines on stderr; anything else is a mistake of ours and keeps its traceback.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import NoReturn
+
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
+from xdsl.utils.lexer import Span
+
+from ceras_ir.support.diagnostics import (
+    Finding,
+    InputError,
+    UnsupportedError,
+    UsageError,
+    printable,
+)
+
+MAX_LINES = 30
+"""How many lines one run prints about the user's mistakes."""
+
+MAX_SOURCE = 100
+"""How many characters of a source line are shown around an error: constants make long lines."""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One error, and where it is as far as that is known."""
+
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    source: tuple[str, ...] = ()
+    """The source line and the caret line below it, or nothing."""
+    severity: str = "error"
+
+    def lines(self, file: str) -> list[str]:
+        """As printed; `file` is where it is if the diagnostic does not know."""
+        place = [self.file or file]
+        if self.line is not None:
+            place += [str(self.line), str(self.column or 1)]
+        first, *rest = self.message.rstrip().split("\n")
+        return [f"{':'.join(place)}: {self.severity}: {first}", *rest, *self.source]
+
+
+class SourceError(InputError):
+    """One or more errors at known places of the input text. Exit status 1."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]):
+        super().__init__("\n".join(d.message for d in diagnostics))
+        self.diagnostics = tuple(diagnostics)
+
+    def lines(self, file: str) -> list[str]:
+        return [line for d in self.diagnostics for line in d.lines(file)]
+
+
+def _excerpt(span: Span[str] | Span[bytes]) -> tuple[str, ...]:
+    """The line that `span` starts on with carets below it, cut to a window around it."""
+    content = span.input.content
+    text = content if isinstance(content, str) else content.decode("utf-8", "replace")
+    position = min(span.start, len(text))
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    end = len(text) if end < 0 else end
+    first = max(start, position - MAX_SOURCE // 2)
+    line = text[first : min(end, first + MAX_SOURCE)].replace("\t", " ").rstrip("\r")
+    if not line.strip():
+        return ()
+    caret = min(position - first, len(line))
+    width = max(1, min(span.end - position, len(line) - caret))
+    return line, " " * caret + "^" * width
+
+
+def from_parse_error(error: ParseError) -> SourceError:
+    """What the parser found, with the line it found it on."""
+
+    def at(span: Span[str] | Span[bytes], message: str, severity: str) -> Diagnostic:
+        where = span.get_location()
+        return Diagnostic(message, where.file, where.line, where.col, _excerpt(span), severity)
+
+    found = [at(error.span, error.msg, "error")]
+    if isinstance(error, MultipleSpansParseError):
+        for span, message in error.refs:
+            found.append(at(span, message or error.ref_text or "see here", "note"))
+    return SourceError(found)
+
+
+def at_operation(op: Operation, message: str) -> Diagnostic:
+    """`message` about `op`: at its line if it was parsed, at its node if it was imported."""
+    match op.location:
+        case FileLineColLoc(filename=file, line=line, column=column):
+            return Diagnostic(f"'{op.name}' op {message}", file.data, line.data, column.data)
+        case NameLoc(desc=node):
+            return NodeDiagnostic(message, node=node.data, operator=op.name)
+        case _:
+            return Diagnostic(f"'{op.name}' op {message}")
+
+
+@dataclass(frozen=True)
+class NodeDiagnostic(Diagnostic):
+    """An error at a node of the imported network, which has a name but no line."""
+
+    node: str = ""
+    operator: str = ""
+
+    def lines(self, file: str) -> list[str]:
+        first, *rest = self.message.rstrip().split("\n")
+        return [f"{self.file or file}: {Finding(self.node, self.operator, first)}", *rest]
+
+
+def report(lines: Sequence[str]) -> None:
+    """Print diagnostics to stderr, at most a screenful."""
+    lines = [printable(part) for line in lines for part in line.split("\n")]
+    shown = lines if len(lines) <= MAX_LINES else lines[: MAX_LINES - 1]
+    for line in shown:
+        print(line, file=sys.stderr)
+    if more := len(lines) - len(shown):
+        print(f"... and {more} more lines", file=sys.stderr)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """Leave as an exception does, so that what is half written goes; say nothing."""
+    raise SystemExit(128 + number)
+
+
+def run_tool(
+    tool: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None = None
+) -> int:
+    """Run `main` on `argv` (default: the command line's) and return its exit status."""
+    if argv is None:
+        signal.signal(signal.SIGTERM, _end)
+    try:
+        status = main(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        report([*error.lines(tool), f"{tool}: try '{tool} --help'"])
+        return error.exit_status
+    except UnsupportedError as error:
+        report(error.lines(tool))
+        return error.exit_status
+    except InputError as error:
+        report(error.lines(tool))
+        return error.exit_status
+    except DiagnosticException as error:
+        report([f"{tool}: error: {line}" for line in str(error).splitlines()[:1]])
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): say nothing, and let the
+        # interpreter's last flush go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        # Without a file name it is no mistake in the command line.
+        if error.filename is None:
+            raise
+        report([f"{error.filename}: error: {error.strerror}"])
+        return 1
+    except MemoryError:
+        report([f"{tool}: error: out of memory; are the shapes of the network as they should be?"])
+        return 1
+    except KeyboardInterrupt:
+        print(f"{tool}: interrupted", file=sys.stderr)
+        return 130

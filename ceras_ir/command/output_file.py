@@ -1,0 +1,68 @@
+"""
+Output that is there completely or not at all.
+
+A file is written beside its destination under a temporary name and renamed when all went
+well, so that a failed run neither leaves a part nor destroys an earlier result.
+"""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import IO
+
+from ceras_ir.support.diagnostics import InputError, UsageError
+
+
+def refuse_overwriting(output: str | None, *sources: str | None) -> None:
+    """Refuse an output that is one of the files a command reads; lists have commas."""
+    if output is None or not os.path.isfile(output):
+        return
+    for source in (part for text in sources if text for part in (text, *text.split(","))):
+        if os.path.isfile(source) and os.path.samefile(source, output):
+            raise UsageError(f"'{output}' is read, and would be overwritten: name another output")
+
+
+@contextmanager
+def open_output(path: str) -> Generator[IO[str]]:
+    """A text stream to the file `path`, or to the standard output for `-`."""
+    if path == "-":
+        yield sys.stdout
+        return
+    try:
+        with _replacing(path) as stream:
+            yield stream
+    except OSError as error:
+        # With a name it is of another file; without a reader it is no file.
+        if error.filename is not None or isinstance(error, BrokenPipeError):
+            raise
+        raise InputError(f"cannot write: {error.strerror}", path) from None
+
+
+@contextmanager
+def _replacing(path: str) -> Generator[IO[str]]:
+    # Pipes and devices cannot be renamed onto.
+    if os.path.exists(path) and not os.path.isfile(path):
+        with _open(path, path) as stream:
+            yield stream
+        return
+    destination = os.path.realpath(path)
+    temporary = f"{destination}.{os.getpid()}.tmp"
+    try:
+        with _open(temporary, path) as stream:
+            yield stream
+        with suppress(FileNotFoundError):
+            os.chmod(temporary, os.stat(destination).st_mode)
+        os.replace(temporary, destination)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _open(path: str, shown: str) -> IO[str]:
+    """Open `path` for writing; errors call it `shown`."""
+    try:
+        return open(path, "w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise InputError(f"cannot write: {error.strerror}", shown) from None

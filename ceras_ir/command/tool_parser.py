@@ -1,0 +1,82 @@
+"""The command-line parser of every tool: wrong usage reads the same everywhere."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
+
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.suggestions import did_you_mean
+
+
+class ArgumentContainer(Protocol):
+    """A parser, or a group of its options."""
+
+    def add_argument(
+        self,
+        *names: str,
+        type: Callable[[str], object] = ...,
+        choices: Sequence[str] = ...,
+        default: object = ...,
+        metavar: str = ...,
+        help: str = ...,
+        action: str = ...,
+    ) -> object: ...
+
+
+class ToolParser(argparse.ArgumentParser):
+    """`argparse` with whole option names only, `--version`, and `UsageError` for mistakes."""
+
+    def __init__(self, prog: str, *, description: str | None = None, epilog: str | None = None):
+        super().__init__(prog, description=description, epilog=epilog, allow_abbrev=False)
+        self.add_argument(
+            "--version", action=_PrintVersions, nargs=0, help="print versions and exit"
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            near = did_you_mean(str(value), known)
+            message = f"invalid choice: '{value}'{near} (choose from {', '.join(known)})"
+            raise argparse.ArgumentError(action, message)
+
+    def read(self, argv: Sequence[str]) -> argparse.Namespace:
+        """
+        `argv` read.
+
+        A mistyped option is reported first, with the most similar one: what else is missing
+        is often missing because of it.
+        """
+        if self._subparsers is None:
+            self._refuse_unknown(argv)
+        arguments, rest = self.parse_known_args(argv)
+        self._refuse_unknown(rest)
+        if rest:
+            raise UsageError(f"one argument too many: '{rest[0]}'")
+        return arguments
+
+    def _refuse_unknown(self, argv: Sequence[str]) -> None:
+        for argument in argv:
+            if argument == "--":
+                return
+            flag = argument.partition("=")[0]
+            if flag.startswith("--") and flag not in self._option_string_actions:
+                known = self._option_string_actions
+                raise UsageError(f"unknown option '{flag}'{did_you_mean(flag, known)}")
+
+
+class _PrintVersions(argparse.Action):
+    """Looks versions up only when they are asked for, which takes some milliseconds."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(versions(parser.prog))
+        parser.exit()
+
+
+def versions(tool: str) -> str:
+    """`tool`, and the versions of what it is made of."""
+    from importlib.metadata import version
+
+    return f"{tool} {version('ceras-ir')} (xDSL {version('xdsl')})"

@@ -1,0 +1,213 @@
+"""
+Samples from a folder of images: `DIR/?size=32x32&mean=0.5&...`, read one at a time.
+
+Every pixel becomes `(value / scale - mean) / std`. Pillow reads the files and is loaded only
+for a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"))
+
+CHOICES = {
+    "channels": ("rgb", "bgr"),
+    "layout": ("auto", "nchw", "nhwc"),
+    "fit": ("stretch", "crop", "letterbox"),
+}
+"""Options that are words."""
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """How images become inputs; what is not given follows from the network's input."""
+
+    size: tuple[int, int] | None = None
+    """Height and width that an image is resized to; the input's, or what is cropped to it."""
+    scale: float = 255.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    channels: str = "rgb"
+    layout: str = "auto"
+    fit: str = "stretch"
+    pad: float = 114.0
+    """What surrounds a letterboxed image, before it is scaled."""
+
+    @classmethod
+    def parse(cls, text: str) -> ImageOptions:
+        """Of `key=value&key=value`; numbers of a list are separated by colons."""
+        options = cls()
+        for part in filter(None, text.split("&")):
+            key, _, value = part.partition("=")
+            options = options._with(key, value)
+        if options.scale == 0.0 or 0.0 in options.std:
+            raise UsageError("--image-scale and --image-std divide: they must not be 0")
+        return options
+
+    def _with(self, key: str, text: str) -> ImageOptions:
+        if key in CHOICES and text not in CHOICES[key]:
+            raise UsageError(f"--image-{key} must be one of {', '.join(CHOICES[key])}, got {text}")
+        match key:
+            case "size":
+                return replace(self, size=_size(text))
+            case "mean":
+                return replace(self, mean=_numbers(key, text))
+            case "std":
+                return replace(self, std=_numbers(key, text))
+            case "scale":
+                return replace(self, scale=_number(key, text))
+            case "pad":
+                return replace(self, pad=_number(key, text))
+            case "channels":
+                return replace(self, channels=text)
+            case "layout":
+                return replace(self, layout=text)
+            case "fit":
+                return replace(self, fit=text)
+            case _:
+                known = [field.name for field in fields(self)]
+                raise UsageError(f"unknown image option '{key}'{did_you_mean(key, known)}")
+
+
+def _size(text: str) -> tuple[int, int]:
+    height, _, width = text.partition("x")
+    if not all(v.isdecimal() and 1 <= int(v) < 1 << 16 for v in (height, width or height)):
+        raise UsageError(f"--image-size must be HxW, got {text}")
+    return int(height), int(width or height)
+
+
+def _numbers(key: str, text: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(v) for v in text.split(":"))
+    except ValueError:
+        numbers = (float("nan"),)
+    if not np.isfinite(numbers).all():
+        raise UsageError(f"--image-{key} must be numbers, got {text}")
+    return numbers
+
+
+def _number(key: str, text: str) -> float:
+    numbers = _numbers(key, text)
+    if len(numbers) != 1:
+        raise UsageError(f"--image-{key} must be one number, got {text}")
+    return numbers[0]
+
+
+def is_folder(path: str) -> bool:
+    """Whether samples come from images."""
+    return Path(path.partition("?")[0]).is_dir()
+
+
+class ImageFolder:
+    """The images below a folder, in the order of their names."""
+
+    def __init__(self, path: str, inputs: Sequence[TensorInfo]):
+        folder, _, options = path.partition("?")
+        self.folder, self.options = folder, ImageOptions.parse(options)
+        self.files = sorted(p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES)
+        if not self.files:
+            raise InputError(f"no images in it ({', '.join(sorted(SUFFIXES))})", folder)
+        if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].shape[0] != 1:
+            shapes = ", ".join(f"{t.name} {list(t.shape)}" for t in inputs)
+            raise InputError(
+                f"images are for one input of shape [1, C, H, W] or [1, H, W, C], not {shapes}; "
+                "give an .npz file",
+                folder,
+            )
+        (self.input,) = inputs
+        self.planar = self._is_planar()
+        _, *rest = self.input.shape
+        self.depth, self.height, self.width = rest if self.planar else (rest[2], *rest[:2])
+        if self.depth not in (1, 3):
+            raise InputError(
+                f"images have 1 or 3 channels, but '{self.input.name}' {self.depth}", folder
+            )
+        for name in ("mean", "std"):
+            count = len(getattr(self.options, name))
+            if count not in (1, self.depth):
+                raise UsageError(f"--image-{name} has {count} numbers for {self.depth} channels")
+        if self.options.size is not None and self.options.size != (self.height, self.width):
+            larger = self.options.size[0] >= self.height and self.options.size[1] >= self.width
+            if self.options.fit != "crop" or not larger:
+                raise UsageError(
+                    f"--image-size {self.options.size[0]}x{self.options.size[1]}, but the input is "
+                    f"{self.height}x{self.width}: that takes --image-fit crop of larger images"
+                )
+
+    def _is_planar(self) -> bool:
+        if self.options.layout != "auto":
+            return self.options.layout == "nchw"
+        shape = self.input.shape
+        # Channels are the dimension of 1 or 3; where both ends could be, as ONNX has it.
+        return shape[1] in (1, 3) or shape[3] not in (1, 3)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def samples(self, limit: int) -> Iterator[dict[str, NDArray[np.generic]]]:
+        """The first images, each as the network takes it."""
+        for file in self.files[:limit]:
+            yield {self.input.name: self.read(file)}
+
+    def read(self, file: Path) -> NDArray[np.generic]:
+        """One image as an input."""
+        try:
+            from PIL import Image, ImageOps, UnidentifiedImageError
+        except ImportError:
+            raise InputError(
+                "reading images needs Pillow: pip install 'ceras-ir[images]'", self.folder
+            ) from None
+        try:
+            with Image.open(file) as opened:
+                upright = ImageOps.exif_transpose(opened)
+                pixels = self._fitted(upright.convert("RGB" if self.depth == 3 else "L"))
+        except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            reason = str(error).splitlines()[0] if str(error) else "damaged"
+            raise InputError(f"not a readable image: {reason}", str(file)) from None
+        if self.options.channels == "bgr":
+            pixels = pixels[:, :, ::-1]
+        mean, std = (np.array(v, np.float32) for v in (self.options.mean, self.options.std))
+        values = (pixels / np.float32(self.options.scale) - mean) / std
+        array = values.transpose(2, 0, 1)[None] if self.planar else values[None]
+        dtype = np.dtype(self.input.dtype)
+        if dtype.kind in "iu":
+            bounds = np.iinfo(dtype.name)
+            return np.clip(np.rint(array), bounds.min, bounds.max).astype(dtype)
+        return np.ascontiguousarray(array, np.float32)
+
+    def _fitted(self, image: Image) -> NDArray[np.float32]:
+        """Height, width and channels of the input, as numbers from 0 to 255."""
+        height, width = self.height, self.width
+        if self.options.fit == "stretch":
+            return self._pixels(image.resize((width, height)))
+        goal = self.options.size or (height, width)
+        ratios = goal[0] / image.height, goal[1] / image.width
+        ratio = max(ratios) if self.options.fit == "crop" else min(ratios)
+        resized = image.resize(
+            (max(round(image.width * ratio), 1), max(round(image.height * ratio), 1))
+        )
+        if self.options.fit == "crop":
+            left, top = (resized.width - width) // 2, (resized.height - height) // 2
+            return self._pixels(resized.crop((left, top, left + width, top + height)))
+        # As detectors are fed: the image in the upper left corner.
+        result = np.full((height, width, self.depth), self.options.pad, np.float32)
+        pixels = self._pixels(resized)
+        result[: pixels.shape[0], : pixels.shape[1]] = pixels[:height, :width]
+        return result
+
+    def _pixels(self, image: Image) -> NDArray[np.float32]:
+        return np.asarray(image, np.float32).reshape(image.height, image.width, self.depth)

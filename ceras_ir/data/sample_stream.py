@@ -1,0 +1,112 @@
+"""
+Samples one after the other, straight from `.npz` files or a folder of images: memory does not
+grow with their number.
+
+What files hold is checked before the first sample is read, as `ceras_ir.data.samples` does.
+Several files, separated by commas, count as one.
+"""
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from math import prod
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from ceras_ir.data.image_folder import ImageFolder, is_folder
+from ceras_ir.data.samples import Array, load_samples
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.diagnostics import InputError
+
+
+def stream_samples(
+    paths: str, inputs: Sequence[TensorInfo], limit: int
+) -> tuple[int, Iterator[dict[str, Array]]]:
+    """How many samples there are, at most `limit`, and the samples."""
+    # A file whose name has a comma is one file.
+    names = [paths] if Path(paths).exists() else paths.split(",")
+    folders = {name: ImageFolder(name, inputs) for name in names if is_folder(name)}
+    counts = [len(folders[n]) if n in folders else _count(n, inputs) for n in names]
+
+    def samples() -> Iterator[dict[str, Array]]:
+        left = limit
+        for name, count in zip(names, counts, strict=True):
+            if name in folders:
+                yield from folders[name].samples(left)
+                left -= min(left, len(folders[name]))
+                continue
+            taken = min(left, len(load_samples(name, inputs)) if count is None else count)
+            yield from _read(name, inputs, taken, count is not None)
+            left -= taken
+
+    # Where a file cannot be streamed its samples are loaded to be counted.
+    total = sum(
+        len(load_samples(name, inputs)) if count is None else count
+        for name, count in zip(names, counts, strict=True)
+    )
+    return min(total, limit), samples()
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(stream)
+    return np.lib.format.read_array_header_2_0(stream)
+
+
+def _count(path: str, inputs: Sequence[TensorInfo]) -> int | None:
+    """
+    How many samples can be streamed; None where the file must be read as a whole: one sample
+    without an axis of samples, Fortran order, or anything wrong, which is reported then.
+    """
+    counts: set[int] = set()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sorted(archive.namelist()) != sorted(f"{t.name}.npy" for t in inputs):
+                return None
+            for tensor in inputs:
+                with archive.open(f"{tensor.name}.npy") as stream:
+                    shape, fortran, dtype = _header(stream)
+                kept = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
+                same = np.can_cast(dtype, np.dtype(tensor.dtype), "same_kind")
+                whole = shape == tensor.shape or shape[1:] != kept or not shape
+                if fortran or whole or not same or dtype.hasobject:
+                    return None
+                counts.add(shape[0])
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, NotImplementedError):
+        return None
+    count = counts.pop() if len(counts) == 1 else 0
+    return count or None
+
+
+def _read(
+    path: str, inputs: Sequence[TensorInfo], count: int, streamed: bool
+) -> Iterator[dict[str, Array]]:
+    if not streamed:
+        samples = load_samples(path, inputs)
+        yield from (samples[i] for i in range(count))
+        return
+    with ExitStack() as stack:
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        streams = [stack.enter_context(archive.open(f"{t.name}.npy")) for t in inputs]
+        types = [_header(stream)[2] for stream in streams]
+        for _ in range(count):
+            sample: dict[str, Array] = {}
+            for tensor, stream, dtype in zip(inputs, streams, types, strict=True):
+                data = _exactly(stream, prod(tensor.shape) * dtype.itemsize, path)
+                array = np.frombuffer(data, dtype).reshape(tensor.shape)
+                with np.errstate(over="ignore"):
+                    sample[tensor.name] = array.astype(tensor.dtype, copy=False)
+            yield sample
+
+
+def _exactly(stream: IO[bytes], size: int, path: str) -> bytes:
+    try:
+        data = stream.read(size)
+    except (EOFError, zipfile.BadZipFile, OSError) as error:
+        raise InputError(f"not a readable .npz file: {error}", path) from None
+    if len(data) != size:
+        raise InputError("not a readable .npz file: it ends within a sample", path)
+    return data

@@ -1,0 +1,174 @@
+"""
+Data for a network from `.npz` files: one array per graph input, the first axis samples.
+
+For an input whose first dimension is 1 the array is [N, *shape[1:]]; otherwise [N, *shape].
+An array of exactly the input's shape is one sample. Files are not trusted: no pickles, and
+every array's size is checked by numpy against the bytes that are there.
+"""
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import IO, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.network.artefacts import TensorInfo, network_inputs
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import InputError
+
+Array: TypeAlias = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Inputs of several inferences."""
+
+    arrays: Mapping[str, Array]
+    """By input name, [N, *shape of the input]."""
+    count: int
+    batched: bool = True
+    """Whether the file had an axis of samples; if not, results have none either."""
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, Array]:
+        return {name: array[index] for name, array in self.arrays.items()}
+
+    def first(self, limit: int | None) -> "Samples":
+        """At most `limit` samples, from the start."""
+        count = self.count if limit is None else min(limit, self.count)
+        return Samples({k: v[:count] for k, v in self.arrays.items()}, count, self.batched)
+
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        return (self[i] for i in range(self.count))
+
+    def require_finite(self, path: str) -> None:
+        """Refuse what no result can be compared on: NaN and infinities."""
+        for name, array in self.arrays.items():
+            for i, sample in enumerate(array):
+                if not np.isfinite(sample).all():
+                    raise InputError(f"sample {i} of '{name}' has NaN or infinite elements", path)
+
+
+def load_arrays(path: str) -> dict[str, Array]:
+    """All arrays of an `.npz` file, by name."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        # An array is no context manager, so that this is asked before `with`.
+        if isinstance(loaded, np.ndarray):
+            raise InputError("not an .npz file: it holds one array without a name", path)
+        with loaded as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise InputError("no such file", path) from None
+    except OSError as error:
+        raise InputError(f"cannot read: {error.strerror or 'not an .npz file'}", path) from None
+    except (ValueError, EOFError, zipfile.BadZipFile, KeyError, MemoryError) as error:
+        reason = str(error).splitlines()[0] if str(error) else "damaged"
+        if "pickle" in reason:
+            reason = "it holds Python objects, which are not loaded: they could run anything"
+        raise InputError(f"not a readable .npz file: {reason}", path) from None
+
+
+def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples:
+    """The samples in `path` for a network, all checked against its inputs."""
+    inputs = network_inputs(main_function(network)) if isinstance(network, ModuleOp) else network
+    arrays = load_arrays(path)
+    names = [tensor.name for tensor in inputs]
+    if unknown := sorted(set(arrays) - set(names)):
+        raise InputError(
+            f"no input is named '{unknown[0]}'; the network has {', '.join(names)}", path
+        )
+    result: dict[str, Array] = {}
+    batched = bool(inputs)
+    for tensor in inputs:
+        name, shape = tensor.name, tensor.shape
+        if name not in arrays:
+            found = ", ".join(arrays) or "none"
+            raise InputError(f"no array for input '{name}'; found {found}", path)
+        array = arrays[name]
+        if array.shape == shape:
+            result[name], batched = array[None], False
+        elif shape and shape[0] == 1 and array.shape[1:] == shape[1:] and array.ndim:
+            result[name] = array[:, None]
+        elif array.shape[1:] == shape and array.ndim:
+            result[name] = array
+        else:
+            wanted = ["N", *map(str, shape[1:] if shape and shape[0] == 1 else shape)]
+            raise InputError(
+                f"array '{name}' has shape {list(array.shape)}, expected [{', '.join(wanted)}]",
+                path,
+            )
+        dtype = np.dtype(tensor.dtype)
+        if not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise InputError(f"array '{name}' has type {array.dtype}, expected {dtype}", path)
+        # Doubles beyond float32 become infinities, which the next check names.
+        with np.errstate(over="ignore"):
+            result[name] = result[name].astype(dtype, copy=False)
+    lengths = {name: len(array) for name, array in result.items()}
+    if len(set(lengths.values())) > 1:
+        raise InputError(f"arrays hold different numbers of samples: {lengths}", path)
+    count = next(iter(lengths.values()), 1)
+    if count == 0:
+        raise InputError("there are no samples in it", path)
+    return Samples(result, count, batched)
+
+
+def join(results: Sequence[Mapping[str, Array]], samples: Samples) -> dict[str, Array]:
+    """Results of all samples as one array per output, by the rule that inputs follow."""
+    joined: dict[str, Array] = {}
+    for name, first in results[0].items():
+        parts = [result[name] for result in results]
+        if not samples.batched:
+            joined[name] = first
+        elif first.ndim and first.shape[0] == 1:
+            joined[name] = np.concatenate(parts)
+        else:
+            joined[name] = np.stack(parts)
+    return joined
+
+
+def as_declared(arrays: Mapping[str, Array], outputs: Sequence[TensorInfo]) -> dict[str, Array]:
+    """Results in the types that the model declares."""
+    types = {tensor.name: tensor.model_dtype for tensor in outputs}
+    with np.errstate(over="ignore"):  # A float16 beyond its range is infinite.
+        return {
+            name: array if (other := types.get(name)) is None else array.astype(other)
+            for name, array in arrays.items()
+        }
+
+
+def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
+    """Write an `.npz` file, completely or not at all."""
+    destination = Path(path).resolve()
+    temporary = destination.with_name(f".{destination.name}.partial")
+    try:
+        if destination.exists() and not destination.is_file():
+            # Pipes and devices cannot be renamed onto, nor archives written to them piece by piece.
+            buffer = BytesIO()
+            _write(buffer, arrays)
+            destination.write_bytes(buffer.getvalue())
+            return
+        with open(temporary, "wb") as stream:
+            _write(stream, arrays)
+        temporary.replace(destination)
+    except OSError as error:
+        raise InputError(f"cannot write: {error.strerror}", path) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """As `numpy.savez`, but for names that clash with its parameters."""
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            # A fixed date, so that equal results are equal files.
+            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            with archive.open(entry, "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

@@ -1,0 +1,50 @@
+"""
+Made-up inputs for a network that comes without data: seeded, in the declared input range.
+
+Pure noise would average out in the first convolution; real data has structure. So sample i
+is constant over blocks of `2**(i % 6)` elements per dimension, uniformly distributed.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.func import FuncOp
+
+from ceras_ir.dialects.graph import numpy_dtype, quantized_element, shape_of
+from ceras_ir.network.function import input_names
+from ceras_ir.network.ranges import INPUT_RANGE, interval
+
+DEFAULT_RANGE = (0.0, 1.0)
+"""Of an input without `graph.input_range`."""
+BLOCK_SIZES = 6
+"""Blocks measure 1, 2, ..., 32 elements in every dimension."""
+
+
+def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDArray[np.generic]]]:
+    """`count` inputs for the network, the same ones for the same seed."""
+    # PCG64 and the use of raw doubles are stable across numpy versions (NEP 19).
+    generator = np.random.Generator(np.random.PCG64(seed))
+    samples: list[dict[str, NDArray[np.generic]]] = []
+    for i in range(count):
+        sample: dict[str, NDArray[np.generic]] = {}
+        for name, argument in zip(input_names(main), main.body.block.args, strict=True):
+            unit = _blocks(shape_of(argument), 1 << i % BLOCK_SIZES, generator)
+            element = quantized_element(argument)
+            if element is not None:
+                # What is stored may be anything that its bits hold.
+                numbers = element.low + np.floor((element.high - element.low + 1) * unit)
+                sample[name] = numbers.astype(numpy_dtype(element))
+                continue
+            low, high = interval(argument, INPUT_RANGE) or DEFAULT_RANGE
+            sample[name] = (low + (high - low) * unit).astype(np.float32)
+        samples.append(sample)
+    return samples
+
+
+def _blocks(
+    shape: tuple[int, ...], size: int, generator: np.random.Generator
+) -> NDArray[np.float64]:
+    """Uniform numbers in [0, 1), equal within blocks of `size` elements per dimension."""
+    result = generator.random([-(-extent // size) for extent in shape])
+    for axis, extent in enumerate(shape):
+        result = np.repeat(result, size, axis).take(range(extent), axis)
+    return result

@@ -1,0 +1,247 @@
+"""The page that `ceras-compare --html` writes: one file, no scripts, nothing to load."""
+
+from collections.abc import Collection, Sequence
+from html import escape
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from ceras_ir.driver.compare.end_metrics import Metric
+from ceras_ir.driver.compare.plots import histogram, ratios
+from ceras_ir.driver.compare.remedies import CLIPPED, GOOD, remedies, worst_layers
+from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
+
+if TYPE_CHECKING:
+    from ceras_ir.driver.compare.variants import Variant
+
+POOR = 20.0
+"""Decibels below which a layer is marked as bad; up to `GOOD` as fair."""
+FULL = 60.0
+"""Decibels of a full bar."""
+LONGEST = 44
+"""Characters of a layer's name; converters join the names of all that they have fused."""
+
+STYLE = """
+:root { --ink: #1d2733; --soft: #5d6b7a; --line: #dde3ea; --paper: #fff; --panel: #f6f8fa;
+  --first: #2f6fb5; --second: #d9822b; --bad: #c43d3d; --fair: #c98a00; --good: #2e8b57 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaef; --soft: #9aa7b5; --line: #333d49;
+  --paper: #161b22; --panel: #1f262f; --first: #6aa9e9; --second: #f0a35e; --bad: #ef7575;
+  --fair: #e0b040; --good: #5fc08a } }
+* { box-sizing: border-box }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 2em 1.5em 4em;
+  max-width: 78em; color: var(--ink); background: var(--paper) }
+h1 { font-size: 1.7em; margin: 0 } h2 { font-size: 1.25em; margin: 2.2em 0 .6em }
+h3 { font-size: 1em; margin: 0 0 .4em; overflow-wrap: anywhere } .soft { color: var(--soft) }
+nav a { margin-right: 1.2em } a { color: var(--first); text-decoration: none }
+a:hover { text-decoration: underline }
+.cards { display: grid; gap: .8em; grid-template-columns: repeat(auto-fill, minmax(13em, 1fr)) }
+.card { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: 1em }
+.card b { font-size: 1.5em; font-variant-numeric: tabular-nums; display: block }
+.worst { grid-template-columns: repeat(auto-fit, minmax(21em, 1fr)) }
+.worst ul { padding-left: 1.2em; margin: .6em 0 0 } .worst li { margin: .25em 0;
+  overflow-wrap: anywhere }
+.scroll { overflow: auto; max-height: 46em; border: 1px solid var(--line); border-radius: 8px }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
+th { position: sticky; top: 0; background: var(--panel); font-weight: 600; z-index: 1 }
+td, th { padding: .3em .8em; text-align: right; border-bottom: 1px solid var(--line);
+  white-space: nowrap } td.name { text-align: left; min-width: 14em; max-width: 24em;
+  white-space: normal; overflow-wrap: anywhere } th.name { text-align: left }
+tr:hover td { background: var(--panel) }
+.bar { display: inline-block; width: 5em; height: .6em; background: var(--line);
+  border-radius: 3px; margin-left: .6em; overflow: hidden }
+.bar i { display: block; height: 100% } .bad { color: var(--bad) } .fair { color: var(--fair) }
+.bar .bad { background: var(--bad) } .bar .fair { background: var(--fair) }
+.bar .fine { background: var(--good) }
+figure { margin: 0 } svg { display: block; width: 100%; height: auto }
+svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
+.grid { stroke: var(--line) } .edge { stroke: var(--bad); stroke-dasharray: 4 3 }
+.count { fill: var(--first); opacity: .75 } .line { fill: none; stroke-width: 1.8 }
+.a { stroke: var(--first) } .b { stroke: var(--second) } .fa { fill: var(--first) }
+.fb { fill: var(--second) } .column { fill: transparent } g:hover > .column { fill: var(--line);
+  opacity: .6 } g .dot { opacity: 0 } g:hover > .dot { opacity: 1 }
+.key { display: inline-block; width: 1.2em; height: .25em; margin: 0 .4em 0 0;
+  vertical-align: middle } .share { fill: var(--bad); opacity: .35 }
+.key.c { background: var(--bad); opacity: .35 }
+.key.a { background: var(--first) } .key.b { background: var(--second) }
+details { margin-top: 1em } summary { cursor: pointer; color: var(--first) }
+.said { white-space: pre-line; overflow-wrap: anywhere }
+.small { grid-template-columns: repeat(auto-fill, minmax(17em, 1fr)); margin-top: 1em }
+.small .card { padding: .7em } :target { outline: 2px solid var(--second) }
+@media print { .scroll { max-height: none } details > * { display: block } }
+"""
+
+
+def decimal(value: float) -> str:
+    """One decimal, or a word."""
+    return f"{value:.1f}" if isfinite(value) else "exact"
+
+
+def number(value: float) -> str:
+    """Four digits, or a word."""
+    return f"{value:.4g}" if isfinite(value) else "exact"
+
+
+def step(scale: float | None) -> str:
+    """A scale, powers of two as such."""
+    if scale is None:
+        return "float"
+    mantissa, exponent = scale.hex().split("p")
+    return f"2^{int(exponent)}" if float.fromhex(mantissa) == 1.0 else f"{scale:.4g}"
+
+
+def named(name: str) -> str:
+    """A layer's name, of a long one its last part; the whole name where one points at it."""
+    *_, last = name.split(";")
+    shown = last if len(last) <= LONGEST else f"\N{HORIZONTAL ELLIPSIS}{last[1 - LONGEST :]}"
+    return f'<span title="{escape(name)}">{escape(shown)}</span>'
+
+
+def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str:
+    """The whole page as text: the first variant in full, of a second what differs."""
+    first = variants[0]
+    second = variants[1] if len(variants) > 1 else None
+    against = f"{first.name} against {first.reference}"
+    if second is not None:
+        against = f"{first.name}, and {second.name}, against {first.reference}"
+    many = "sample" if samples == 1 else "samples"
+    key_a = f"accumulated, {first.name}" if second else "accumulated"
+    key_b = f"accumulated, {second.name}" if second else "each layer alone"
+    worst = "".join(_worst(layer, first.recipe) for layer in worst_layers(first.layers))
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width">',
+        f"<title>{escape(title)}: where precision goes</title>",
+        f"<style>{STYLE}</style></head><body>",
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="soft">{escape(against)}; {samples} {many}, {len(first.layers)} layers</p>',
+        '<nav><a href="#result">Result</a><a href="#worst">Worst layers</a>'
+        '<a href="#plot">Plot</a><a href="#layers">All layers</a>'
+        '<a href="#histograms">Histograms</a></nav>',
+        f'<h2 id="result">Result</h2>{_results(first, second)}',
+        '<h2 id="worst">The layers that add most noise</h2>',
+        f'<div class="cards worst">{worst}</div>',
+        *(f'<p class="said">{escape(text)}</p>' for text in first.remedies),
+        '<h2 id="plot">Signal to noise, layer by layer</h2>',
+        f'<p class="soft"><span class="key a"></span>{escape(key_a)}: '
+        "with the errors of all layers before"
+        f'<br><span class="key b"></span>{escape(key_b)}<br>Higher is better; at the top a layer '
+        f"is exact. {_columns(first)}Point at a layer for its numbers.</p>",
+        f"<figure>{ratios(first.layers, second.layers if second else None)}</figure>",
+        f'<h2 id="layers">All layers</h2>{_layers(first, second)}',
+        '<h2 id="histograms">Histograms</h2>',
+        '<p class="soft">Values of the reference; the dashed lines are what the stored integers '
+        "reach. Heights are square roots of counts, so that tails show.</p>",
+        f"<details{' open' if len(first.layers) <= 24 else ''}><summary>{len(first.layers)} "
+        "layers</summary>",
+        '<div class="cards small">',
+        *(_small(i, layer) for i, layer in enumerate(first.layers)),
+        "</div></details></body></html>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _results(first: "Variant", second: "Variant | None") -> str:
+    cards: list[str] = []
+    for i, metric in enumerate(first.metrics):
+        other = None if second is None else second.metrics[i]
+        cards.append(_result(metric, first, other, second))
+    return f'<div class="cards">{"".join(cards)}</div>'
+
+
+def _result(
+    metric: Metric, first: "Variant", other: Metric | None, second: "Variant | None"
+) -> str:
+    lines: list[str] = []
+    if metric.real is not None:
+        change = metric.quantized - metric.real
+        lines.append(f"{escape(first.reference)}: {number(metric.real)} ({change:+.3g})")
+    if other is not None and second is not None:
+        lines.append(f"{escape(second.name)}: {number(other.quantized)}")
+    below = "".join(f'<div class="soft">{line}</div>' for line in lines)
+    return (
+        f'<div class="card"><div class="soft">{escape(metric.name)}</div>'
+        f"<b>{number(metric.quantized)}</b>{below}</div>"
+    )
+
+
+def _worst(layer: LayerNoise, recipe: Collection[str]) -> str:
+    hints = "".join(f"<li>{escape(text)}</li>" for text in remedies(layer, recipe))
+    return (
+        f'<div class="card"><h3>{named(layer.name)}</h3><div class="soft">{escape(layer.operator)}'
+        f", {layer.channels} channels, step {step(layer.scale)}</div>"
+        f"{_headline(layer)}{histogram(layer)}<ul>{hints}</ul></div>"
+    )
+
+
+def _small(index: int, layer: LayerNoise) -> str:
+    return (
+        f'<div class="card" id="layer{index}"><h3>{index + 1}. {named(layer.name)}</h3>'
+        f'<div class="soft">{escape(layer.operator)}, {decimal(layer.isolated_ratio)} dB alone'
+        f"</div>{histogram(layer)}</div>"
+    )
+
+
+def _columns(variant: "Variant") -> str:
+    """What the columns of the plot are, where there are any."""
+    largest = max((layer.share or 0.0 for layer in variant.layers), default=0.0)
+    if not largest:
+        return ""
+    return (
+        '<br><span class="key c"></span>What each layer alone adds to the noise at the outputs; '
+        f"the highest column is {largest:.1%}.<br>"
+    )
+
+
+def _headline(layer: LayerNoise) -> str:
+    """What is bad about a layer, in large letters: its share of the noise, where that is known."""
+    alone = f"{decimal(layer.isolated_ratio)} dB alone"
+    if layer.share is None:
+        return f'<b class="{_grade(layer.isolated_ratio)}">{alone}</b>'
+    return f'<b class="bad">{_share(layer)} of the noise</b><div class="soft">{alone}</div>'
+
+
+def _share(layer: LayerNoise) -> str:
+    """Of the noise at the outputs, where that is known."""
+    return "" if layer.share is None else f"{layer.share:.1%}"
+
+
+def _grade(ratio: float) -> str:
+    return "bad" if ratio < POOR else "fair" if ratio < GOOD else "fine"
+
+
+def _layers(first: "Variant", second: "Variant | None") -> str:
+    has_steps = any(layer.reference_scale is not None for layer in first.layers)
+    header = ["layer", "operation", *(["step before"] if has_steps else []), "step", "range"]
+    header += ["clipped", "of the noise", "alone dB", "accumulated dB"]
+    others: dict[tuple[str, str], LayerNoise] = {}
+    if second is not None:
+        header.append(f"{second.name} dB")
+        others = {(v.name, v.operator): v for v in second.layers}
+    head = "".join(
+        f"<th{' class=name' if i == 0 else ''}>{escape(cell)}</th>" for i, cell in enumerate(header)
+    )
+    rows: list[str] = []
+    for i, layer in enumerate(first.layers):
+        cells = [escape(layer.operator), *([step(layer.reference_scale)] if has_steps else [])]
+        clipped = f"{layer.clipped_share:.2%}"
+        if layer.clipped_share > CLIPPED:
+            clipped = f'<span class="fair">{clipped}</span>'
+        cells += [step(layer.scale), f"{layer.low:.3g} to {layer.high:.3g}", clipped]
+        cells += [_share(layer), _bar(layer.isolated_ratio), _bar(layer.accumulated_ratio)]
+        if second is not None:
+            other = others.get((layer.name, layer.operator))
+            cells.append("" if other is None else _bar(other.accumulated_ratio))
+        name = f'<td class="name">{i + 1}. <a href="#layer{i}">{named(layer.name)}</a></td>'
+        rows.append(f"<tr>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    body = "\n".join(rows)
+    return f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
+
+
+def _bar(ratio: float) -> str:
+    """Decibels and a bar as long."""
+    share = min(max(ratio, 0.0), FULL) / FULL
+    grade = _grade(ratio)
+    return (
+        f'<span class="{grade}">{decimal(ratio)}</span><span class="bar">'
+        f'<i class="{grade}" style="width:{share:.0%}"></i></span>'
+    )

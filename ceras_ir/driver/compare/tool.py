@@ -1,0 +1,158 @@
+"""`ceras-compare`: what quantization does to a network, layer by layer and at its end."""
+
+import argparse
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.options import EXIT_STATUS, add_scheme, add_shapes, scheme_of, title_of
+from ceras_ir.support.diagnostics import UsageError
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from ceras_ir.driver.compare.variants import Task, Variant
+
+
+REPLACED = ("--recipe", "--against", "--mixed", "--budget", "--target-sqnr", "--html")
+"""Options that a proposal of more precision comes without, but for those that it gives."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-compare", _compare, argv)
+
+
+def make_parser() -> ToolParser:
+    """The command line of `ceras-compare`."""
+    parser = ToolParser(
+        "ceras-compare",
+        description="Quantize a float network, run it beside the float one, and say where "
+        "precision goes: per layer the signal to noise of the layer alone and accumulated, what is "
+        "clipped, range and scale; the end metric; the worst layers and what to try. With two "
+        "models, compare them layer by layer, matched by name: the second against the first.",
+        epilog=EXIT_STATUS,
+    )
+    parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
+    parser.add_argument(
+        "other",
+        metavar="OTHER.onnx",
+        nargs="?",
+        help="a second model or text: quantized, or with Q/DQ, or with ranges; a float one is "
+        "quantized if there is --calibrate, and else compared as it is",
+    )
+    parser.add_argument("--inputs", metavar="B.npz", required=True, help="inputs to compare on")
+    parser.add_argument(
+        "--labels",
+        metavar="L.npz",
+        help="true classes, [N], or [N, H, W] for segmentation: then top-1, top-5 or IoU are "
+        "measured, of both networks",
+    )
+    parser.add_argument(
+        "--metric",
+        metavar="FILE.py:FUNCTION",
+        help="a function of (outputs by name, labels or None) that returns a number, or numbers by "
+        "name; called for the float and for the quantized outputs",
+    )
+    parser.add_argument("--html", metavar="OUT.html", help="write a page with plots, one file")
+    add_scheme(parser)
+    parser.add_argument(
+        "--against", metavar="R", help="compare with a second variant, quantized by this recipe"
+    )
+    parser.add_argument("--samples", type=int, metavar="N", help="compare on the first N only")
+    add_shapes(parser)
+    return parser
+
+
+def _compare(argv: Sequence[str]) -> int:
+    arguments = make_parser().read(argv)
+    if arguments.samples is not None and arguments.samples < 1:
+        raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
+    if arguments.other is not None and arguments.against is not None:
+        raise UsageError("--against is a second recipe of one model; there are two models")
+
+    from ceras_ir.command.output_file import open_output, refuse_overwriting
+    from ceras_ir.data.samples import load_samples
+    from ceras_ir.driver.compare.end_metrics import load_hook, load_labels
+    from ceras_ir.driver.compare.table import print_table
+    from ceras_ir.driver.compare.variants import Task
+
+    read = arguments.model, arguments.other, arguments.inputs, arguments.labels
+    refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))
+    hook = None if arguments.metric is None else load_hook(arguments.metric)
+    module = _read(arguments, arguments.model)
+    everything = load_samples(arguments.inputs, module)
+    samples, labels = everything.first(arguments.samples), None
+    samples.require_finite(arguments.inputs)
+    if arguments.labels is not None:
+        labels = load_labels(arguments.labels, len(everything))[: len(samples)]
+    alone = arguments.other is None and arguments.calibrate
+    task = Task(samples, labels, hook, _without_precision(argv) if alone else None)
+    with ExitStack() as stack:
+        # Opened first: what cannot be written is said before minutes of work.
+        stream = None
+        if arguments.html is not None:
+            stream = stack.enter_context(open_output(arguments.html))
+        measure = _two_models if arguments.other is not None else _one_model
+        variants = measure(arguments, module, task)
+        if stream is not None:
+            from ceras_ir.driver.compare.page import compare_page
+
+            stream.write(compare_page(title_of(arguments.model), variants, len(samples)))
+        print_table(variants, len(samples))
+    return 0
+
+
+def _without_precision(argv: Sequence[str]) -> str:
+    """The command line without what says how precise layers are."""
+    kept, skipped = ["ceras-compare"], False
+    for word in argv:
+        if not skipped and word.partition("=")[0] not in REPLACED:
+            kept.append(word)
+        skipped = not skipped and word in REPLACED
+    return join(kept)
+
+
+def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
+    from ceras_ir.command.named_file import naming
+    from ceras_ir.driver.pipeline.stages import read_network
+
+    with naming(path):
+        return read_network(path, batch=arguments.batch, shapes=dict(arguments.shape))
+
+
+def _one_model(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
+    """The model quantized by one recipe or two, each beside its float network."""
+    from ceras_ir.command.named_file import naming
+    from ceras_ir.driver.compare.variants import beside_float
+
+    options = replace(scheme_of(arguments, "interp"), quantize="int8")
+    options.check()
+    recipes = [options.recipe, *([arguments.against] if arguments.against else [])]
+    variants: list[Variant] = []
+    with naming(arguments.model):
+        for recipe in recipes:
+            meter, used = beside_float(module.clone(), replace(options, recipe=recipe))
+            variants.append(task.measure(meter, f"recipe {used}", "float"))
+    return variants
+
+
+def _two_models(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
+    """The second model beside the first."""
+    from ceras_ir.command.named_file import naming
+    from ceras_ir.driver.compare.variants import beside_another, variant_of
+
+    options = replace(scheme_of(arguments, "interp"), quantize="int8")
+    options.check()
+    other, names = _read(arguments, arguments.other), list[str]()
+    for path, network in ((arguments.model, module), (arguments.other, other)):
+        with naming(path):
+            kind = variant_of(network, options)
+        names.append(f"{Path(path).name} ({kind})")
+    with naming(arguments.other):
+        meter = beside_another(module, other)
+    return [task.measure(meter, names[1], names[0])]

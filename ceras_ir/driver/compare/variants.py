@@ -1,0 +1,209 @@
+"""
+What `ceras-compare` measures: a quantized network beside the float one that it was made from, or
+beside another variant of the same network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, NameLoc, i64
+from xdsl.ir import Operation
+
+from ceras_ir.data.samples import Samples, join
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.driver.compare.end_metrics import Array, Hook, Metric, end_metrics
+from ceras_ir.driver.compare.remedies import remedies_of_all
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.instrumentation import PassRunner
+from ceras_ir.driver.pipeline.stages import BuildOptions, quantize_pass
+from ceras_ir.network.function import input_names, main_function, output_names, result_values
+from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.ranges import LAYER, exponent
+from ceras_ir.support.diagnostics import InputError, node_name
+from ceras_ir.support.progress import progress
+from ceras_ir.transforms.quantization.analysis.layer_noise import (
+    LayerNoise,
+    NoiseMeter,
+    label_layers,
+)
+from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
+from ceras_ir.transforms.quantization.analysis.requantizations import alignment
+from ceras_ir.transforms.quantization.analysis.sensitivity import affordable_samples
+from ceras_ir.transforms.quantization.rewrites.recipes import name_of, passes_of
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One network beside its reference, and what was measured of it."""
+
+    name: str
+    reference: str
+    layers: list[LayerNoise]
+    metrics: list[Metric]
+    ratio: float
+    """Signal to noise of all outputs, each with the same weight, in decibels."""
+    rescalings: tuple[int, int] | None = None
+    """At run time, before and after scales were aligned."""
+    recipe: tuple[str, ...] = ()
+    """The optional passes that ran."""
+    command: str | None = None
+    """That measured it, without options that say how precise layers are."""
+
+    @property
+    def remedies(self) -> list[str]:
+        """What to try for the whole network; see `remedies_of_all`."""
+        return remedies_of_all(self.layers, self.ratio, self.command, name_of(self.recipe))
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all variants are measured on."""
+
+    samples: Samples
+    labels: Array | None
+    hook: Hook | None
+    command: str | None = None
+
+    def measure(self, meter: NoiseMeter, name: str, reference: str) -> Variant:
+        """Run both networks of `meter` on all samples."""
+        count = len(self.samples)
+        outputs = list(progress(meter.measure(self.samples), f"comparing {name}", count))
+        if not meter.aligned:
+            few = affordable_samples(main_function(meter.reference), len(meter.layers))
+            meter.measure_reach(list(self.samples.first(few)))
+        ratio = ratio_of([real for real, _ in outputs], [stored for _, stored in outputs])
+        expected, actual = (join([pair[i] for pair in outputs], self.samples) for i in (0, 1))
+        if not self.samples.batched:
+            expected, actual = ({k: v[None] for k, v in o.items()} for o in (expected, actual))
+        labels = None if self.labels is None else self.labels.astype(np.int64)
+        metrics = end_metrics(expected, actual, labels, self.hook)
+        main = main_function(meter.quantized)
+        return Variant(
+            name,
+            reference,
+            list(meter.layers.values()),
+            metrics,
+            ratio,
+            alignment(main),
+            passes_of(main),
+            self.command,
+        )
+
+
+def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, str]:
+    """Quantize `module`, keeping the float network as it was just before; and the recipe."""
+    from ceras_ir.transforms.graph.fuse import FusePass
+    from ceras_ir.transforms.pipeline import flatten
+    from ceras_ir.transforms.quantization.rewrites.recipes import recipe_of
+    from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
+
+    ctx, runner = load_context(), PassRunner()
+    runner.run(ctx, module, [FusePass()])
+    reference = None
+    for pass_ in flatten(quantize_pass(options)):
+        runner.run(ctx, module, [pass_])
+        if isinstance(pass_, UnfuseResidualPass):
+            if is_quantized(main_function(module)):
+                raise InputError(
+                    "it comes quantized: there is no float network to compare with; name one, or "
+                    "another variant, as a second model"
+                )
+            label_layers(module)
+            reference = module.clone()
+    assert reference is not None
+    return NoiseMeter(reference, module), recipe_of(main_function(module)) or "plain"
+
+
+def variant_of(module: ModuleOp, options: BuildOptions) -> str:
+    """
+    Make `module` the network to compare: quantized as it comes, or by its Q/DQ; a float one by
+    the calibration data or by the exponents in its text, else left in float. Says which.
+    """
+    from ceras_ir.transforms.graph.fuse import FusePass
+    from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+    from ceras_ir.transforms.quantization.quantize import QuantizePass
+    from ceras_ir.transforms.quantization.rewrites.recipes import recipe_of
+
+    ctx, runner, main = load_context(), PassRunner(), main_function(module)
+    if is_quantized(main) and not carries_floats(module):
+        return "quantized"
+    runner.run(ctx, module, [FusePass()])
+    if carries_quantization(module):
+        runner.run(ctx, module, [QuantizePass()])
+        return "Q/DQ"
+    calibrated = any(exponent(value) is not None for value in main.body.block.args)
+    if options.calibrate is None and not calibrated:
+        return "float"
+    runner.run(ctx, module, [quantize_pass(options)])
+    return f"recipe {recipe_of(main) or 'plain'}"
+
+
+def carries_floats(module: ModuleOp) -> bool:
+    """Whether a layer between Q/DQ is still computed in float."""
+    ops = main_function(module).body.block.ops
+    return any(isinstance(op, graph.LinearOperation) and not op.is_quantized for op in ops)
+
+
+def beside_another(first: ModuleOp, second: ModuleOp) -> NoiseMeter:
+    """`second` beside `first`; their layers are the ones of one name."""
+    _expect_same_ends(first, second)
+    pairs = list(_pairs(list(_named(first)), list(_named(second))))
+    if not pairs:
+        raise InputError(
+            "no layer of one model has the name, operator and shape of one of the other; text has "
+            "names if it was printed with --print-debuginfo"
+        )
+    for number, pair in enumerate(pairs):
+        for op in pair:
+            op.attributes[LAYER] = IntegerAttr(number, i64)
+    return NoiseMeter(first, second, aligned=True)
+
+
+def _named(module: ModuleOp) -> Iterator[Operation]:
+    """The operations that are layers."""
+    for op in main_function(module).body.block.ops:
+        op.attributes.pop(LAYER, None)
+        border = isinstance(op, graph.ConstantOp | graph.QuantizeOp | graph.DequantizeOp)
+        if isinstance(op, GraphOperation) and not border:
+            yield op
+
+
+def _pairs(
+    first: list[Operation], second: list[Operation]
+) -> Iterator[tuple[Operation, Operation]]:
+    """
+    The last operations of each name, which make what the node of the model made; without common
+    names operations in order, where both networks have the same ones.
+    """
+    others = {node_name(op): op for op in second if isinstance(op.location, NameLoc)}
+    last = {node_name(op): op for op in first if isinstance(op.location, NameLoc)}
+    common = [
+        (op, others[name])
+        for name, op in last.items()
+        if name in others and _shape(op) == _shape(others[name])
+    ]
+    if common:
+        yield from common
+    elif [(o.name, _shape(o)) for o in first] == [(o.name, _shape(o)) for o in second]:
+        yield from zip(first, second, strict=True)
+
+
+def _shape(op: Operation) -> tuple[int, ...]:
+    return graph.shape_of(op.results[0])
+
+
+def _expect_same_ends(first: ModuleOp, second: ModuleOp) -> None:
+    """Refuse networks that take or give different things."""
+    ends: list[list[tuple[str, str]]] = []
+    for module in (first, second):
+        main = main_function(module)
+        inputs = zip(input_names(main), main.body.block.args, strict=True)
+        outputs = zip(output_names(main), result_values(main), strict=True)
+        ends.append([(name, str(value.type)) for name, value in (*inputs, *outputs)])
+    if ends[0] != ends[1]:
+        texts = [", ".join(f"{name} {kind}" for name, kind in side) for side in ends]
+        raise InputError(f"inputs and outputs must be the same, got {texts[0]} and {texts[1]}")

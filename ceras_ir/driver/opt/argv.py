@@ -1,0 +1,182 @@
+"""
+The command line of `ceras-opt`: every pass is a flag, and passes run in the order written.
+
+`argparse` knows neither: `--fuse in.mlir` would take the file as the flag's value, and flags
+of different names lose their order. So each pass flag is first rewritten to one entry of a
+hidden option that `-p` shares its list with.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+from ceras_ir.driver.opt.pipeline_text import PassRequest, parse_pipeline
+from ceras_ir.driver.options import add_shapes
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.suggestions import did_you_mean
+
+_RUN = "--run-pass="
+
+
+class OptArguments(argparse.Namespace):
+    """What the command line says, after defaults."""
+
+    input: str
+    output: str
+    target: str
+    pipeline: list[list[PassRequest]]
+    load_pass_plugin: list[str]
+    load_dialect_plugin: list[str]
+    split_input_file: bool
+    verify_diagnostics: bool
+    allow_unregistered_dialect: bool
+    batch: int
+    shape: list[tuple[str, tuple[int, ...]]]
+    print_ir_after_all: bool
+    print_ir_after: list[str]
+    time_passes: bool
+    elide_constants: bool
+    print_debuginfo: bool
+    print_op_generic: bool
+    list_passes: bool
+    help: bool
+    help_pass: str | None
+    version: bool
+
+    @property
+    def requests(self) -> list[PassRequest]:
+        """All passes to run, in order."""
+        return [request for requests in self.pipeline for request in requests]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def plugin_files(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The pass and dialect plugins named in `argv`: they must be loaded to know its flags."""
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--load-pass-plugin", action="append", default=[])
+    parser.add_argument("--load-dialect-plugin", action="append", default=[])
+    found, _ = parser.parse_known_args(argv, OptArguments())
+    return found.load_pass_plugin, found.load_dialect_plugin
+
+
+def parse_arguments(argv: Sequence[str], passes: Iterable[str]) -> OptArguments:
+    """`argv` read with a flag for each name in `passes`."""
+    names = frozenset(passes)
+    parser = make_parser()
+    arguments, unknown = parser.parse_known_args(
+        [_rewrite(argument, names) for argument in argv], OptArguments()
+    )
+    if unknown:
+        flag = unknown[0].partition("=")[0]
+        if not flag.startswith("-"):
+            raise UsageError(f"more than one input file: '{flag}'")
+        options = [o for action in parser.visible_actions() for o in action.option_strings]
+        known = [*options, *(f"--{name}" for name in names)]
+        raise UsageError(f"unknown option '{flag}'{did_you_mean(flag, known)}")
+    return arguments
+
+
+def _rewrite(argument: str, passes: frozenset[str]) -> str:
+    flag, _, options = argument.partition("=")
+    if flag.startswith("--") and flag[2:] in passes:
+        return f"{_RUN}{flag[2:]} {options}"
+    return argument
+
+
+def _flag_request(text: str) -> list[PassRequest]:
+    name, _, options = text.partition(" ")
+    # A shell leaves the braces of mlir-opt's --pass="{x=1}" spelling in place.
+    if options.startswith("{") and options.endswith("}"):
+        options = options[1:-1]
+    return [PassRequest(name, options)]
+
+
+class _OptParser(_Parser):
+    def visible_actions(self) -> list[argparse.Action]:
+        """The options that the help shows."""
+        return [action for action in self._actions if action.help != argparse.SUPPRESS]
+
+
+def make_parser() -> _OptParser:
+    """The parser of everything but pass flags."""
+    parser = _OptParser(
+        prog="ceras-opt",
+        usage='ceras-opt [IN.mlir | IN.onnx | -] [--PASS[="opt=value ..."]]... [options]',
+        description="Run passes over a module, in the order of the command line.",
+        epilog="Passes: --list-passes names them, --help-pass=PASS describes one. Exit status: "
+        "0 done, 1 bad input, 2 wrong usage, 3 unsupported input.",
+        allow_abbrev=False,
+        add_help=False,
+    )
+    add = parser.add_argument
+    add("input", nargs="?", default="-", metavar="IN", help="IR text or an ONNX model; - is stdin")
+    add("-o", dest="output", default="-", metavar="OUT", help="write here instead of stdout")
+    add(
+        "-p",
+        "--passes",
+        dest="pipeline",
+        action="append",
+        type=parse_pipeline,
+        default=[],
+        metavar="PIPELINE",
+        help='passes to run, for example "canonicalize,my-pass{x=1 y=2}"; may be repeated '
+        "and mixed with pass flags",
+    )
+    add(
+        _RUN[:-1],
+        dest="pipeline",
+        action="append",
+        type=_flag_request,
+        help=argparse.SUPPRESS,
+    )
+    add("-t", "--target", default="mlir", help="what to print: mlir (default) or a text target")
+    group = parser.add_argument_group("plugins")
+    for what in ("pass", "dialect"):
+        group.add_argument(
+            f"--load-{what}-plugin",
+            action="append",
+            default=[],
+            metavar="F.py",
+            help=f"add every {what} that the Python file defines; may be repeated",
+        )
+    group = parser.add_argument_group("input")
+    switches = {
+        "--split-input-file": "process the parts between '// -----' lines one by one",
+        "--verify-diagnostics": "check '// expected-error@+1 {{...}}' comments instead of failing",
+        "--allow-unregistered-dialect": "accept operations of unknown dialects",
+    }
+    for name, text in switches.items():
+        group.add_argument(name, action="store_true", help=text)
+    add_shapes(group)
+    group = parser.add_argument_group("output")
+    switches = {
+        "--print-ir-after-all": "print the IR after each pass to stderr",
+        "--time-passes": "print the time of each pass to stderr",
+        "--elide-constants": "print large constants as dense_resource<__elided__>",
+        "--print-debuginfo": "print locations",
+    }
+    for name, text in switches.items():
+        group.add_argument(name, action="store_true", help=text)
+    group.add_argument(
+        "--print-ir-after",
+        action="append",
+        default=[],
+        metavar="PASS",
+        help="print the IR after this pass to stderr; may be repeated",
+    )
+    group.add_argument(
+        "--print-op-generic",
+        "--mlir-print-op-generic",
+        action="store_true",
+        help="print operations in the generic form",
+    )
+    group = parser.add_argument_group("information")
+    group.add_argument("-h", "--help", action="store_true", help="print this")
+    group.add_argument("--list-passes", action="store_true", help="list all passes")
+    group.add_argument("--help-pass", metavar="PASS", help="describe a pass and its options")
+    group.add_argument("--version", action="store_true", help="print versions")
+    return parser

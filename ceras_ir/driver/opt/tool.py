@@ -1,0 +1,190 @@
+"""
+`ceras-opt`: read a module, run passes over it, print it.
+
+The steps are here in order; each is a module of its own. Parts of a split input are
+independent: all of them are processed, and the worst exit status counts.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.universe import Universe
+
+from ceras_ir.command.exit_status import report, run_tool
+from ceras_ir.command.output_file import open_output, refuse_overwriting
+from ceras_ir.command.tool_parser import versions
+from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, plugin_files
+from ceras_ir.driver.opt.pipeline_text import build_pipeline, find_pass
+from ceras_ir.driver.pipeline.context import load_context, load_universe
+from ceras_ir.driver.pipeline.instrumentation import PassRunner
+from ceras_ir.driver.pipeline.parsing import (
+    display_name,
+    is_model,
+    load_module,
+    parse_text,
+    read_text,
+)
+from ceras_ir.driver.pipeline.plugins import load_plugins
+from ceras_ir.driver.pipeline.printing import print_module
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.suggestions import did_you_mean
+
+Emitter = Callable[[Context, ModuleOp, IO[str]], None]
+
+SPLIT_MARKER = re.compile(r"^// -----[ \t\r]*$", re.MULTILINE)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    return run_tool("ceras-opt", _run, argv)
+
+
+def _run(argv: Sequence[str]) -> int:
+    universe = load_universe()
+    pass_files, dialect_files = plugin_files(argv)
+    if pass_files or dialect_files:
+        universe = load_plugins(universe, pass_files, dialect_files)
+    arguments = parse_arguments(argv, universe.all_passes)
+    if text := _information(arguments, universe):
+        print(text)
+        return 0
+
+    for name in arguments.print_ir_after:
+        find_pass(name, universe.all_passes)
+    session = _Session(
+        arguments,
+        load_context(universe, allow_unregistered=arguments.allow_unregistered_dialect),
+        build_pipeline(arguments.requests, universe.all_passes),
+        _emitter(arguments, universe),
+        PassRunner(
+            print_after=frozenset(arguments.print_ir_after),
+            print_after_all=arguments.print_ir_after_all,
+            elide=arguments.elide_constants,
+            debuginfo=arguments.print_debuginfo,
+            generic=arguments.print_op_generic,
+        ),
+    )
+    return session.run()
+
+
+def _information(arguments: OptArguments, universe: Universe) -> str | None:
+    """The text that the command line asks for instead of a run."""
+    if arguments.help:
+        return make_parser().format_help().rstrip()
+    if arguments.version:
+        return versions("ceras-opt")
+    if arguments.list_passes:
+        from ceras_ir.driver.opt.pass_help import list_passes
+
+        return list_passes(universe.all_passes)
+    if arguments.help_pass is not None:
+        from ceras_ir.driver.opt.pass_help import describe_pass
+
+        return describe_pass(find_pass(arguments.help_pass, universe.all_passes))
+    return None
+
+
+def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
+    """What prints the result, from `-t`."""
+    name, brace, options = arguments.target.partition("{")
+    if name == "mlir":
+
+        def emit_mlir(ctx: Context, module: ModuleOp, stream: IO[str]) -> None:
+            print_module(
+                module,
+                stream,
+                elide=arguments.elide_constants,
+                debuginfo=arguments.print_debuginfo,
+                generic=arguments.print_op_generic,
+            )
+
+        return emit_mlir
+    if name not in universe.all_targets:
+        raise UsageError(f"unknown target '{name}'{did_you_mean(name, universe.all_targets)}")
+    if brace and not options.endswith("}"):
+        raise UsageError(f"missing '}}' in the target '{arguments.target}'")
+    from ceras_ir.driver.pipeline.pass_options import build
+
+    return build(universe.all_targets[name](), options[:-1]).emit
+
+
+class _PartsFailedError(Exception):
+    """Some part of the input failed and has been reported: no output file."""
+
+
+@dataclass
+class _Session:
+    arguments: OptArguments
+    ctx: Context
+    passes: list[ModulePass]
+    emit: Emitter
+    runner: PassRunner
+
+    def run(self) -> int:
+        """Process all parts of the input and return the exit status."""
+        status = 0
+        errors = list[str]()
+        if is_model(self.arguments.input):
+            # Text may be rewritten in place; a trained network does not come back.
+            refuse_overwriting(self.arguments.output, self.arguments.input)
+        try:
+            with open_output(self.arguments.output) as stream:
+                for index, text in enumerate(self._parts()):
+                    if index:
+                        stream.write("// -----\n")
+                    part_status, lines = self._process(text, stream)
+                    status = max(status, part_status)
+                    errors += lines
+                if status:
+                    raise _PartsFailedError
+        except _PartsFailedError:
+            report(errors)
+        if self.arguments.time_passes:
+            self.runner.stopwatch.report()
+        return status
+
+    def _parts(self) -> Iterator[str | None]:
+        """The parts of the input text, or None for a model that a frontend reads."""
+        if is_model(self.arguments.input):
+            yield None
+            return
+        text = read_text(self.arguments.input)
+        if not self.arguments.split_input_file:
+            yield text
+            return
+        start = 0
+        for marker in [*SPLIT_MARKER.finditer(text), None]:
+            end = marker.start() if marker else len(text)
+            # The lines before a part are left empty, so that its line numbers are the file's.
+            yield "\n" * text.count("\n", 0, start) + text[start:end]
+            start = marker.end() if marker else end
+
+    def _process(self, text: str | None, stream: IO[str]) -> tuple[int, list[str]]:
+        """Run the passes over one part and print it; the exit status, and what is wrong."""
+        file = display_name(self.arguments.input)
+        found: InputError | None = None
+        try:
+            if text is None:
+                shapes = dict(self.arguments.shape)
+                module = load_module(self.ctx, file, batch=self.arguments.batch, shapes=shapes)
+            else:
+                module = parse_text(self.ctx, text, file)
+            self.runner.stopwatch.lap("(read)")
+            self.runner.run(self.ctx, module, self.passes)
+            self.emit(self.ctx, module, stream)
+            self.runner.stopwatch.lap("(write)")
+        except InputError as error:
+            found = error
+        if self.arguments.verify_diagnostics:
+            from ceras_ir.driver.opt.expected_errors import check
+
+            problems = check(found, text or "", file)
+            return int(bool(problems)), problems
+        if found is None:
+            return 0, []
+        return found.exit_status, found.lines(file)

@@ -1,0 +1,154 @@
+"""
+Options of a pass or target, `opt=value opt=value`, read by the types of its dataclass fields.
+
+Unlike xDSL's own reader, which guesses types from the text: a float takes `8` and `1e-3`, a
+string takes `8` and `data/x.npz` without quotes, a tuple takes commas, a bool alone is true.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpecConvertible
+
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.suggestions import did_you_mean
+
+T = TypeVar("T", bound=ArgSpecConvertible)
+
+OptionValue = None | bool | int | float | str | tuple["OptionValue", ...]
+
+_BOOLEANS = {"": True, "true": True, "1": True, "false": False, "0": False}
+
+
+def split_outside_quotes(text: str, separators: str) -> Iterator[str]:
+    """The parts of `text` between separators that are not quoted or inside brackets."""
+    start, quoted, depth = 0, False, 0
+    for index, char in enumerate(text):
+        if char == '"' and text[index - 1 : index] != "\\":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif char in "{[":
+            depth += 1
+        elif char in "}]":
+            depth -= 1
+        elif depth == 0 and char in separators:
+            yield text[start:index]
+            start = index + 1
+    if quoted:
+        raise UsageError(f"missing closing quote in '{text}'")
+    yield text[start:]
+
+
+def build(cls: type[T], options: str) -> T:
+    """An instance of the pass or target `cls` with the options that `options` spells."""
+    owner = f"{'pass' if issubclass(cls, ModulePass) else 'target'} '{cls.name}'"
+    types = get_type_hints(cls)
+    fields = {
+        f.name.replace("_", "-"): f for f in dataclasses.fields(cls) if f.init and f.name != "name"
+    }
+    values: dict[str, OptionValue] = {}
+    for part in split_outside_quotes(options, " \t\n"):
+        if not part:
+            continue
+        key, equals, text = part.partition("=")
+        key = key.replace("_", "-")
+        if key not in fields:
+            known = f" (options: {', '.join(fields)})" if fields else " (it has no options)"
+            hint = did_you_mean(key, fields) or known
+            raise UsageError(f"{owner} has no option '{key}'{hint}")
+        field = fields[key]
+        try:
+            values[field.name] = _convert(text, types[field.name], given=bool(equals))
+        except ValueError:
+            expected = type_name(types[field.name])
+            raise UsageError(
+                f"option '{key}' of {owner} must be {expected}, got '{text}'"
+            ) from None
+    for key, field in fields.items():
+        if field.name not in values and not _has_default(field):
+            if NoneType in get_args(types[field.name]):
+                values[field.name] = None
+            else:
+                expected = type_name(types[field.name])
+                raise UsageError(f"{owner} needs the option '{key}' ({expected})")
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise UsageError(f"{owner}: {error}") from None
+
+
+def _has_default(field: "dataclasses.Field[object]") -> bool:
+    return (
+        field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+    )
+
+
+def _convert(text: str, hint: object, *, given: bool) -> OptionValue:
+    """`text` as a value of the type `hint`, or `ValueError`."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _convert_union(text, args, given=given)
+    if origin is tuple:
+        items = split_outside_quotes(text, ",") if text else ()
+        return tuple(_convert(item, args[0], given=True) for item in items)
+    if origin is Literal:
+        for choice in args:
+            if str(choice) == _unquote(text):
+                return choice
+        raise ValueError
+    if hint is bool:
+        if (given and not text) or text.lower() not in _BOOLEANS:
+            raise ValueError
+        return _BOOLEANS[text.lower()]
+    if not given:
+        raise ValueError
+    if hint is int:
+        return int(text, 0)
+    if hint is float:
+        return float(text)
+    if hint is str:
+        return _unquote(text)
+    raise AssertionError(f"no reader for pass options of type {hint}")
+
+
+def _convert_union(text: str, choices: tuple[object, ...], *, given: bool) -> OptionValue:
+    if NoneType in choices and (not given or text == "none"):
+        return None
+    # The narrowest type first: a string takes any text.
+    for choice in sorted(choices, key=_width):
+        if choice is NoneType:
+            continue
+        try:
+            return _convert(text, choice, given=given)
+        except ValueError:
+            continue
+    raise ValueError
+
+
+def _width(hint: object) -> int:
+    """How much text a type takes: `true` is a bool before it is a string."""
+    return next((i for i, t in enumerate((bool, int, float)) if hint is t), 3)
+
+
+def _unquote(text: str) -> str:
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        return text[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+    return text
+
+
+def type_name(hint: object) -> str:
+    """How the help spells the type of an option."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(type_name(a) for a in args)
+    if origin is tuple:
+        return f"{type_name(args[0])},..."
+    if origin is Literal:
+        return "|".join(str(a) for a in args)
+    if hint is NoneType:
+        return "none"
+    return hint.__name__ if isinstance(hint, type) else str(hint)

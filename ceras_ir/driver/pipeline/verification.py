@@ -1,0 +1,51 @@
+"""
+What must hold of a module between any two passes, and where it does not.
+
+xDSL's own verification, which stops at the first error and does not say where, and then the
+dominance that it leaves out. All operations that fail are reported at once.
+"""
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+from ceras_ir.command.exit_status import Diagnostic, SourceError, at_operation
+from ceras_ir.driver.pipeline.dominance import undominated_uses
+
+
+def verify_module(module: ModuleOp) -> None:
+    """Raise a `SourceError` that names every operation of `module` that is not valid."""
+    try:
+        module.verify()
+    except Exception as error:
+        if not _means_invalid(error):
+            raise
+        found = list(_invalid_operations(module))
+        raise SourceError(found or [Diagnostic(str(error))]) from None
+    if found := list(_bad_uses(module)):
+        raise SourceError(found)
+
+
+def _means_invalid(error: Exception) -> bool:
+    """Whether a verifier rejected the IR; xDSL's memref raises a plain `Exception` to say so."""
+    return isinstance(error, VerifyException) or type(error) is Exception
+
+
+def _invalid_operations(module: ModuleOp) -> Iterator[Diagnostic]:
+    """Verify operation by operation, inner ones first, to learn which of them failed."""
+    for op in module.walk(region_first=True):
+        try:
+            op.verify(verify_nested_ops=False)
+        except Exception as error:
+            if not _means_invalid(error):
+                raise
+            message = str(error).removeprefix("Operation does not verify: ").strip()
+            yield at_operation(op, message)
+
+
+def _bad_uses(module: ModuleOp) -> Iterator[Diagnostic]:
+    for op, index in undominated_uses(module):
+        name = op.operands[index].name_hint
+        value = f"operand #{index}" + (f" (%{name})" if name else "")
+        yield at_operation(op, f"{value} is used before its definition or outside its scope")

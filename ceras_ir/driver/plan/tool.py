@@ -1,0 +1,200 @@
+"""
+`ceras-plan`: a memory-planning instance to byte offsets, by exact search.
+
+The instance is a table of requests (`id,lower,upper,size`, alive during `[lower, upper)`); the
+result is the same table with an offset for each.
+"""
+
+import argparse
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.support.diagnostics import InputError
+
+if TYPE_CHECKING:
+    from ceras_ir.transforms.memory.analysis.spans import Span
+
+COLUMNS = ("id", "lower", "upper", "size")
+LARGEST = 1 << 62
+DEFAULT_SECONDS = 60.0
+UNSOLVED = 4
+"""Exit status where time ran out before there was a plan or a proof."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run_tool("ceras-plan", _plan, argv)
+
+
+def make_parser() -> ToolParser:
+    """The command line of `ceras-plan`."""
+    parser = ToolParser(
+        "ceras-plan",
+        description="Place memory requests below a capacity so that those that are alive at "
+        "the same time never overlap, or prove that it is impossible.",
+        epilog="Exit status: 0 solved, or nothing wrong under --check; 1 bad input, a wrong plan, "
+        f"or proven impossible; 2 wrong usage; {UNSOLVED} not solved in time.",
+    )
+    parser.add_argument(
+        "input", metavar="IN.csv", help="columns id,lower,upper,size; alive during [lower, upper)"
+    )
+    parser.add_argument(
+        "--capacity", metavar="BYTES", type=_bytes, required=True, help="bytes there are"
+    )
+    end = parser.add_mutually_exclusive_group(required=True)
+    end.add_argument("-o", dest="output", metavar="OUT.csv", help="IN.csv with a column offset")
+    end.add_argument(
+        "--check", action="store_true", help="check the offsets that IN.csv has; place nothing"
+    )
+    parser.add_argument(
+        "--time-limit",
+        metavar="S",
+        type=_seconds,
+        default=DEFAULT_SECONDS,
+        help="give up after so many seconds (default: %(default)s)",
+    )
+    return parser
+
+
+def _bytes(text: str) -> int:
+    if not 0 <= (value := int(text)) < LARGEST:
+        raise argparse.ArgumentTypeError(f"expected bytes in [0, 2^62), got {text}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    if not 0 < (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"expected seconds above 0, got {text}")
+    return value
+
+
+@dataclass(frozen=True)
+class Request:
+    """One row: integers, and the name that the user gave it."""
+
+    id: str
+    lower: int
+    upper: int
+    size: int
+    offset: int = 0
+
+
+def read_requests(path: str, *, placed: bool = False) -> list[Request]:
+    """The rows of a table, with offsets if they are `placed`."""
+    columns = (*COLUMNS, "offset") if placed else COLUMNS
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("not a text file", path) from None
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        table = [(rows.line_num, row) for row in rows]
+    except csv.Error as error:
+        raise InputError(f"not a table: {error}", f"{path}:{rows.line_num}") from None
+    header = [name.strip() for name in table[0][1]] if table else []
+    if sorted(header) != sorted(columns):
+        raise InputError(f"expected columns {','.join(columns)}, got '{','.join(header)}'", path)
+    found: dict[str, Request] = {}
+    for line, row in table[1:]:
+        where = f"{path}:{line}"
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise InputError(f"expected {len(header)} fields, got {len(row)}", where)
+        cells = dict(zip(header, row, strict=True))
+        name = cells["id"].strip()
+        request = Request(name, *(_integer(cells, field, where) for field in columns[1:]))
+        if request.lower >= request.upper:
+            raise InputError(f"id {name}: lower {request.lower} is not below upper", where)
+        if request.size < 0:
+            raise InputError(f"id {name}: size {request.size} is below 0", where)
+        if name in found:
+            raise InputError(f"id {name} is there twice", where)
+        found[name] = request
+    return list(found.values())
+
+
+def _integer(cells: dict[str, str], field: str, where: str) -> int:
+    try:
+        value = int(cells[field])
+    except ValueError:
+        raise InputError(f"{field} is no integer: '{cells[field][:40]}'", where) from None
+    if not -LARGEST < value < LARGEST:
+        raise InputError(f"{field} {value} is not within 2^62 of 0", where)
+    return value
+
+
+def _plan(argv: Sequence[str]) -> int:
+    arguments = make_parser().read(argv)
+
+    from ceras_ir.command.output_file import open_output
+    from ceras_ir.support.native import has_compiler
+    from ceras_ir.transforms.memory.analysis.exact_offsets import (
+        MAX_SEARCHED,
+        Outcome,
+        place_quickly,
+    )
+    from ceras_ir.transforms.memory.analysis.spans import Span, misplaced, most_alive
+
+    path: str = arguments.input
+    capacity: int = arguments.capacity
+    requests = read_requests(path, placed=arguments.check)
+    spans = [Span(r.size, r.lower, r.upper) for r in requests]
+    bound = most_alive(spans)
+    if arguments.check:
+        offsets = [request.offset for request in requests]
+        if wrong := misplaced([r.id for r in requests], spans, offsets, capacity):
+            raise InputError(f"{wrong[0]} ({len(wrong)} such findings)", path)
+        print(summary(spans, offsets, bound, capacity))
+        return 0
+    answer = place_quickly(spans, capacity, seconds=arguments.time_limit)
+    if answer.outcome is Outcome.IMPOSSIBLE:
+        reason = (
+            f"{bound:,} bytes are alive at one time" if bound > capacity else "search is complete"
+        )
+        raise InputError(f"impossible in {capacity:,} bytes: {reason}", path)
+    if answer.outcome is Outcome.STOPPED:
+        if not has_compiler():
+            raise UnsolvedError("greedy placement fails, and the search needs a C++ compiler", path)
+        if len(spans) > MAX_SEARCHED:
+            raise UnsolvedError(
+                f"greedy placement fails, and the search takes at most {MAX_SEARCHED:,} "
+                f"requests, got {len(spans):,}",
+                path,
+            )
+        raise UnsolvedError(
+            f"not solved in {arguments.time_limit:g} s at {capacity:,} bytes, where "
+            f"{bound:,} are alive at one time; raise --time-limit or --capacity",
+            path,
+        )
+    with open_output(arguments.output) as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow((*COLUMNS, "offset"))
+        for request, offset in zip(requests, answer.offsets, strict=True):
+            writer.writerow((request.id, request.lower, request.upper, request.size, offset))
+    if arguments.output != "-":
+        print(summary(spans, answer.offsets, bound, capacity))
+    return 0
+
+
+class UnsolvedError(InputError):
+    """Time ran out."""
+
+    exit_status = UNSOLVED
+
+
+def summary(spans: Sequence["Span"], offsets: Sequence[int], bound: int, capacity: int) -> str:
+    """Peak, lower bound and gap in one line."""
+    from ceras_ir.transforms.memory.analysis.spans import gap
+
+    peak = max((o + s.size for o, s in zip(offsets, spans, strict=True)), default=0)
+    return (
+        f"{len(spans)} requests, peak {peak:,} of {capacity:,} bytes, "
+        f"lower bound {bound:,}, gap {gap(peak, bound):.2%}"
+    )

@@ -1,0 +1,220 @@
+"""
+Walk a network down every level and target, comparing each with the reference above it.
+
+The reference is the quantized graph as the interpreter runs it (the fused float graph without
+quantization). Where outputs differ, the first operation that differs is looked for by the
+names of nodes, which survive every lowering.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.data.samples import load_samples
+from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.dialects.mem import arena_of
+from ceras_ir.driver.pipeline.build import build_target
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.driver.run.execute import open_folder
+from ceras_ir.driver.verify.differences import (
+    Array,
+    Verdict,
+    compare_outputs,
+    first_difference,
+    relative_difference,
+    signal_to_noise,
+)
+from ceras_ir.interpreters.arena import run_in_arena
+from ceras_ir.interpreters.network import Tracer, run
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import UnsupportedError, node_name
+from ceras_ir.support.progress import progress
+from ceras_ir.transforms.memory.analysis.liveness import steps
+
+Outputs = dict[str, Array]
+Trace = list[tuple[str, Array]]
+"""Results in the order they were computed, under the name of their node."""
+
+SYNTHETIC = 4
+"""How many samples are made up when none are given."""
+
+
+class Verification:
+    """One network, its samples, and what the reference makes of them."""
+
+    def __init__(
+        self, module: ModuleOp, options: BuildOptions, inputs: str | None, limit: int | None
+    ):
+        self.samples: Sequence[Mapping[str, Array]]
+        if inputs is None:
+            self.samples = synthetic_samples(main_function(module), limit or SYNTHETIC, seed=1)
+        else:
+            self.samples = list(load_samples(inputs, module).first(limit))
+        self.options = options
+        self.module = module
+        self.expected = self.interpret(module)
+        self.elements = sum(array.size for array in _flat(self.expected))
+
+    def interpret(self, module: ModuleOp, level: str = "float graph") -> list[Outputs]:
+        """All samples through the interpreter of whatever level `module` is at."""
+        runner = run_in_arena if arena_of(main_function(module)) is not None else run
+        return [runner(module, sample) for sample in progress(self.samples, level)]
+
+    def run(self, targets: Sequence[str], boards: Mapping[str, str | None]) -> Iterator[Verdict]:
+        """One verdict per level, as it is reached; targets without a board have their own."""
+        yield from self.front()
+        for target in targets:
+            yield from self.target(target, boards.get(target))
+
+    def front(self) -> Iterator[Verdict]:
+        """Import, fusion and quantization."""
+        ctx = load_context()
+        floats = self.expected
+        for stage in front_stages(self.options):
+            run_stages(ctx, self.module, [stage])
+            self.expected = self.interpret(self.module, stage.level)
+            if stage.level == "fused graph":
+                error = max(
+                    relative_difference(a[k], e[k])
+                    for a, e in zip(self.expected, floats, strict=True)
+                    for k in e
+                )
+                wrong = self.differs(floats, exact=False)
+                yield Verdict(
+                    stage.level, wrong is None, wrong or f"within {error:.1e} of the imported graph"
+                )
+            else:
+                ratio = signal_to_noise(_flat(self.expected), _flat(floats))
+                yield Verdict(
+                    stage.level, True, f"reference; signal to noise {ratio:.1f} dB against float"
+                )
+
+    def target(self, target: str, board: str | None) -> Iterator[Verdict]:
+        """The levels of one target, and the machine itself."""
+        given = self.options
+        options = BuildOptions(
+            target, given.quantize, None, board, convolution=given.convolution, jobs=given.jobs
+        )
+        exact = options.is_quantized
+        verdicts: list[Verdict] = []
+
+        def check(level: str, module: ModuleOp) -> None:
+            actual = self.interpret(module, f"{target}: {level}")
+            wrong = self.differs(actual, exact=exact)
+            if wrong is not None:
+                wrong += self.blame(module)
+            text = wrong or self.agrees(actual)
+            verdicts.append(Verdict(f"{target}: {level}", wrong is None, text))
+
+        module = self.module.clone()
+        try:
+            compiled = build_target(module, options, check)
+        except UnsupportedError as error:
+            yield from verdicts
+            yield Verdict(f"{target}: machine", False, f"unsupported: {error}")
+            return
+        yield from verdicts
+        with tempfile.TemporaryDirectory(prefix="ceras-verify-") as folder:
+            write_artefacts(Path(folder), compiled.files())
+            machine = open_folder(Path(folder))
+            count = len(self.samples)
+            actual = list(progress(machine.run(self.samples), f"{target}: machine", count))
+            wrong = self.differs(actual, exact=exact)
+            if wrong is not None:
+                traced: dict[int, bytes] = {}
+                machine.trace(self.samples[self.sample_of(actual)], traced.__setitem__)
+                if traced:
+                    wrong += self.blame_machine(module, traced, self.sample_of(actual))
+            yield Verdict(f"{target}: machine", wrong is None, wrong or self.agrees(actual))
+            if target == "arduino":
+                yield from self.on_board(Path(folder), options.arduino_board, exact=exact)
+
+    def on_board(self, folder: Path, name: str, *, exact: bool) -> Iterator[Verdict]:
+        """The same on the board's core, where it can be emulated here."""
+        from ceras_ir.backends.arduino.emulated import emulated_board, run_emulated
+
+        if (board := emulated_board(name)) is None:
+            return
+        actual = list(progress(run_emulated(folder, board, self.samples), name, len(self.samples)))
+        wrong = self.differs(actual, exact=exact)
+        yield Verdict(f"arduino: {board.core}", wrong is None, wrong or self.agrees(actual))
+
+    def agrees(self, actual: Sequence[Outputs]) -> str:
+        """How well: to the bit, or as floats do."""
+        return _agrees(self.differs(actual, exact=True) is None)
+
+    def differs(self, actual: Sequence[Outputs], *, exact: bool) -> str | None:
+        """Where `actual` leaves the reference, in words."""
+        for number, (a, e) in enumerate(zip(actual, self.expected, strict=True)):
+            if (found := compare_outputs(a, e, exact=exact)) is not None:
+                return f"differs on sample {number}: {found}"
+        return None
+
+    def sample_of(self, actual: Sequence[Outputs]) -> int:
+        """The first sample on which outputs differ."""
+        pairs = zip(actual, self.expected, strict=True)
+        return next(
+            i for i, (a, e) in enumerate(pairs) if compare_outputs(a, e, exact=True) is not None
+        )
+
+    def blame(self, module: ModuleOp) -> str:
+        """The first operation of `module` whose result the reference does not have."""
+        number = self.sample_of(self.interpret(module))
+        reference = dict(trace(self.module, self.samples[number]))
+        for name, array in trace(module, self.samples[number]):
+            expected = reference.get(name)
+            # Packed and unpacked forms of a value have no counterpart.
+            if expected is None or expected.size != array.size:
+                continue
+            found = first_difference(array.reshape(expected.shape), expected)
+            if found is not None:
+                return f"; first at node '{name}'{list(found[0])}: {found[1]}"
+        return ""
+
+    def blame_machine(self, module: ModuleOp, traced: dict[int, bytes], number: int) -> str:
+        """The first step whose bytes differ from those the interpreter leaves in the arena."""
+        order = {op: i for i, op in enumerate(steps(main_function(module)))}
+        found: list[str] = []
+
+        def compare(op: Operation, results: tuple[Array, ...]) -> None:
+            step = order.get(op)
+            if found or step is None or step not in traced or len(results) != 1:
+                return
+            actual = np.frombuffer(traced[step], results[0].dtype)
+            difference = first_difference(actual.reshape(results[0].shape), results[0])
+            if difference is not None:
+                index, values = difference
+                found.append(
+                    f"; first at node '{node_name(op)}' ({op.name}){list(index)}: {values}"
+                )
+
+        run_in_arena(module, self.samples[number], compare)
+        return found[0] if found else ""
+
+
+def trace(module: ModuleOp, sample: Mapping[str, Array]) -> Trace:
+    """Every result of one inference."""
+    results: Trace = []
+
+    def record(op: Operation, values: tuple[Array, ...]) -> None:
+        if op.operands:
+            results.append((node_name(op), values[0].copy()))
+
+    tracer: Tracer = record
+    placed = arena_of(main_function(module)) is not None
+    (run_in_arena if placed else run)(module, sample, tracer)
+    return results
+
+
+def _flat(outputs: Sequence[Outputs]) -> list[Array]:
+    return [array for output in outputs for array in output.values()]
+
+
+def _agrees(exact: bool) -> str:
+    return "exact" if exact else "within tolerance"

@@ -1,0 +1,59 @@
+"""
+Move transposes down until they meet their inverse, a constant, or the border of the network.
+
+The importer puts transposes around every NHWC operation; afterwards those are left that the
+model's own layout at its border asks for, and those that really permute (channel shuffles).
+"""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriteWalker,
+    RewritePattern,
+)
+
+from ceras_ir.dialects.graph import TransposeOp
+from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS, permutation_of
+from ceras_ir.transforms.graph.transposes.elementwise import ELEMENTWISE_PATTERNS
+from ceras_ir.transforms.graph.transposes.selection import SELECTION_PATTERNS
+from ceras_ir.transforms.graph.transposes.structure import STRUCTURE_PATTERNS
+
+PATTERNS: tuple[RewritePattern, ...] = (
+    *LAYOUT_PATTERNS,
+    *ELEMENTWISE_PATTERNS,
+    *STRUCTURE_PATTERNS,
+    *SELECTION_PATTERNS,
+)
+
+
+def merge_equal_transposes(module: ModuleOp) -> None:
+    """Keep the first of the transposes of one value that permute alike."""
+    first: dict[tuple[SSAValue, tuple[int, ...]], TransposeOp] = {}
+    for op in list(module.walk()):
+        if not isinstance(op, TransposeOp):
+            continue
+        known = first.setdefault((op.input, permutation_of(op)), op)
+        if known is not op and known.parent is op.parent:
+            op.result.replace_all_uses_with(known.result)
+            op.detach()
+            op.erase()
+
+
+@dataclass(frozen=True)
+class EliminateTransposesPass(ModulePass):
+    """
+    Remove transposes by moving them below other operations. Exact, but for matrix products
+    whose sums are added in another order; unused operations go as well.
+    """
+
+    name = "eliminate-transposes"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        patterns = GreedyRewritePatternApplier(list(PATTERNS))
+        PatternRewriteWalker(patterns).rewrite_module(op)
+        merge_equal_transposes(op)

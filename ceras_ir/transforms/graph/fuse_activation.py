@@ -1,0 +1,50 @@
+"""Make an elementwise function the last step of the operation that feeds it."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.ranges import copy_statistics
+
+
+class FuseActivation(RewritePattern):
+    """
+    `f(conv2d(x))` becomes `conv2d(x) {activation = f}`; so for `matmul` and `binary`.
+
+    Exact, because the epilogue applies the same function to the same number. The fused
+    operation keeps its own place, location and name.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.UnaryOp, rewriter: PatternRewriter, /):
+        producer = op.input.owner
+        if not isinstance(producer, graph.LinearOperation | graph.BinaryOp):
+            return
+        if op.channel_exponents is not None:
+            return
+        # There is one epilogue only, and another reader needs the value before the function.
+        if producer.activation is not None or not producer.result.has_one_use():
+            return
+        producer.activation = op.function
+        copy_statistics(op, producer)
+        rewriter.notify_op_modified(producer)
+        rewriter.replace(op, [], [producer.result])
+
+
+@dataclass(frozen=True)
+class FuseActivationPass(ModulePass):
+    """Fuse `graph.unary` into the convolution, matrix product or binary operation before it."""
+
+    name = "fuse-activation"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        PatternRewriteWalker(FuseActivation(), apply_recursively=False).rewrite_module(op)

@@ -1,0 +1,59 @@
+"""Take functions that a clamp cannot do out of epilogues, before ranges are measured."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+from xdsl.rewriter import InsertPoint
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.precision import PRECISION
+from ceras_ir.network.ranges import copy_statistics, drop_statistics
+
+
+class SplitActivation(RewritePattern):
+    """
+    `conv2d(x) {activation = f}` becomes `f(conv2d(x))` where f does more than clip.
+
+    Exact, because the epilogue applied the same function to the same number. The value
+    before the function becomes visible: it is what a lookup table is indexed by.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(
+        self, op: graph.Conv2dOp | graph.MatmulOp | graph.BinaryOp, rewriter: PatternRewriter, /
+    ):
+        function = op.activation
+        # A requantization clips by its clamp range.
+        if function is None or function.clip_range is not None:
+            return
+        unary = graph.UnaryOp(op.result, function)
+        unary.location = op.location
+        copy_statistics(op, unary)
+        if (precision := op.attributes.get(PRECISION)) is not None:
+            unary.attributes[PRECISION] = precision
+        drop_statistics(op)
+        op.activation = None
+        rewriter.notify_op_modified(op)
+        rewriter.insert(unary, InsertPoint.after(op))
+        op.result.replace_uses_with_if(unary.result, lambda use: use.operation is not unary)
+
+
+@dataclass(frozen=True)
+class SplitActivationPass(ModulePass):
+    """
+    Undo `fuse-activation` for functions other than relu and clip, so that the value before
+    the function gets a range, and the function becomes a `graph.lookup`.
+    """
+
+    name = "split-activation"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        PatternRewriteWalker(SplitActivation(), apply_recursively=False).rewrite_module(op)

@@ -1,0 +1,60 @@
+"""Approximate Swish by HardSwish, which needs no exponential (S1, section 3.1.3)."""
+
+import sys
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.ranges import drop_statistics
+
+LARGEST_ERROR = 0.142
+"""Of `|swish(x) - hard_swish(x)|` over all x, taken at x = -3 and x = 3: `3 / (1 + e^3)`."""
+
+
+@dataclass(frozen=True)
+class SwishToHardSwishPass(ModulePass):
+    """
+    Replace every swish, standing alone or fused, by hard_swish.
+
+    Not exact: a value may change by 0.142 (`3 / (1 + e^3)`, at x = -3 and x = 3), and a network
+    that was not trained for it may lose its accuracy. So no pipeline runs this by default,
+    and it says on stderr what it did. Recorded ranges are dropped: they no longer hold.
+    """
+
+    name = "swish-to-hard-swish"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if replaced := replace_swish(op):
+            print(
+                f"{self.name}: note: {replaced} swish became hard_swish, each off by up to "
+                f"{LARGEST_ERROR}; measure the accuracy, the network may need retraining",
+                file=sys.stderr,
+            )
+
+
+def replace_swish(module: ModuleOp) -> int:
+    """Replace every swish, and forget ranges, which no longer hold; how many there were."""
+    replaced = sum(_replace(inner) for inner in module.walk())
+    if replaced:
+        for inner in module.walk():
+            drop_statistics(inner)
+    return replaced
+
+
+def _replace(op: Operation) -> bool:
+    """Change the function of one operation in place, if it is swish."""
+    hard = graph.FunctionAttr(graph.Function.HARD_SWISH)
+    match op:
+        case graph.UnaryOp(function=function) if function.kind is graph.Function.SWISH:
+            op.function = hard
+        case graph.LinearOperation() | graph.BinaryOp() if (
+            op.activation is not None and op.activation.kind is graph.Function.SWISH
+        ):
+            op.activation = hard
+        case _:
+            return False
+    return True

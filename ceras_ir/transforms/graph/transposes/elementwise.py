@@ -1,0 +1,165 @@
+"""Transposes below elementwise operations and softmax, and reshapes below elementwise ones."""
+
+from math import prod
+
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from ceras_ir.dialects.graph import (
+    BinaryOp,
+    ConstantOp,
+    DequantizeOp,
+    LookupOp,
+    QuantizeOp,
+    RequantizeOp,
+    ReshapeOp,
+    SoftmaxOp,
+    TransposeOp,
+    UnaryOp,
+    constant_array,
+    element_of,
+    shape_of,
+)
+from ceras_ir.dialects.graph.canonicalization.layout import inverse, is_per_axis, permutation_of
+from ceras_ir.transforms.graph.transposes.order import (
+    common_order,
+    lifted_shape,
+    rebuilt,
+    replace_below,
+    without_transpose,
+)
+
+OneOperand = UnaryOp | LookupOp | QuantizeOp | DequantizeOp | RequantizeOp
+
+
+def _has_channels(op: OneOperand) -> bool:
+    """Whether what is computed depends on the index of the last dimension."""
+    if isinstance(op, UnaryOp):
+        return op.channel_exponents is not None
+    return is_per_axis(op.result) or (isinstance(op, LookupOp) and op.rows is not None)
+
+
+class SinkTransposeThroughUnary(RewritePattern):
+    """`f(transpose(x))` is `transpose(f(x))`: each element is computed from itself alone."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: OneOperand, rewriter: PatternRewriter, /):
+        transpose = op.input.owner
+        if not isinstance(transpose, TransposeOp) or _has_channels(op):
+            return
+        new = rebuilt(op, [transpose.input], shape_of(transpose.input))
+        replace_below(op, new, permutation_of(transpose), rewriter)
+
+
+class SinkReshapeThroughUnary(RewritePattern):
+    """`f(reshape(x))` is `reshape(f(x))`, for the same reason."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: OneOperand, rewriter: PatternRewriter, /):
+        reshape = op.input.owner
+        if not isinstance(reshape, ReshapeOp) or _has_channels(op):
+            return
+        new = rebuilt(op, [reshape.input], shape_of(reshape.input))
+        below = ReshapeOp(new.output, shape_of(op.result))
+        below.location = op.location
+        rewriter.replace(op, (new, below))
+
+
+class SinkTransposeThroughSoftmax(RewritePattern):
+    """The sum runs along the dimension that the axis was before the transpose, in its order."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SoftmaxOp, rewriter: PatternRewriter, /):
+        transpose = op.input.owner
+        if not isinstance(transpose, TransposeOp):
+            return
+        order = permutation_of(transpose)
+        axis = {"axis": IntegerAttr(order[op.axis.value.data], i64)}
+        new = rebuilt(op, [transpose.input], shape_of(transpose.input), axis)
+        replace_below(op, new, order, rewriter)
+
+
+class SinkTransposeThroughBinary(RewritePattern):
+    """Elements still meet the same elements: both operands, broadcast, are transposed alike."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter, /):
+        result = shape_of(op.result)
+        order = common_order([op.lhs, op.rhs], len(result))
+        if order is None or is_per_axis(op.result):
+            return
+        operands = [without_transpose(v, order, op, rewriter) for v in (op.lhs, op.rhs)]
+        shape = [result[p] for p in inverse(order)]
+        replace_below(op, rebuilt(op, operands, shape), order, rewriter)
+
+
+class SinkReshapeThroughBinary(RewritePattern):
+    """
+    `op(reshape(x), y)` is `reshape(op(x, z))` where `z` meets the same elements of `x`: `y` is
+    another reshape from the same shape, or a vector along a last dimension that stays.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter, /):
+        for value in (op.lhs, op.rhs):
+            reshape = value.owner
+            if not isinstance(reshape, ReshapeOp) or shape_of(value) != shape_of(op.result):
+                continue
+            source = shape_of(reshape.input)
+            operands = [_before(v, reshape) for v in (op.lhs, op.rhs)]
+            if operands[0] is None or operands[1] is None or is_per_axis(op.result):
+                continue
+            new = rebuilt(op, [operands[0], operands[1]], source)
+            below = ReshapeOp(new.output, shape_of(op.result))
+            below.location = op.location
+            rewriter.replace(op, (new, below))
+            return
+
+
+def _before(value: SSAValue, reshape: ReshapeOp) -> SSAValue | None:
+    """What meets the elements of the operand of `reshape` as `value` meets those of its result."""
+    source, target = shape_of(reshape.input), shape_of(reshape.result)
+    if isinstance(owner := value.owner, ReshapeOp) and shape_of(value) == target:
+        return owner.input if shape_of(owner.input) == source else None
+    shape = shape_of(value)
+    is_vector = len(shape) <= 1 and (prod(shape) == 1 or source[-1:] == target[-1:])
+    return value if is_vector and len(source) >= len(shape) else None
+
+
+class ShortenConstant(RewritePattern):
+    """
+    A constant operand has no leading ones that broadcasting would add, so that one value per
+    channel is a vector: `[1, 1, 1, C]` becomes `[C]`.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter, /):
+        rank = len(shape_of(op.result))
+        for i, (value, other) in enumerate(((op.lhs, op.rhs), (op.rhs, op.lhs))):
+            shape = shape_of(value)
+            if not isinstance(owner := value.owner, ConstantOp) or len(shape_of(other)) < rank:
+                continue
+            if len(shape) < 2 or shape[0] != 1 or is_per_axis(value):
+                continue
+            array = constant_array(value)
+            if array is None:
+                continue
+            first = next((d for d in range(len(shape) - 1) if shape[d] != 1), len(shape) - 1)
+            short = ConstantOp.from_array(
+                array.reshape(shape[first:]), element_of(value), location=owner.location
+            )
+            rewriter.insert(short)
+            operands = [short.result, other] if i == 0 else [other, short.result]
+            rewriter.replace(op, rebuilt(op, operands, lifted_shape(op.result, rank)))
+            return
+
+
+ELEMENTWISE_PATTERNS: tuple[RewritePattern, ...] = (
+    SinkTransposeThroughUnary(),
+    SinkReshapeThroughUnary(),
+    SinkTransposeThroughSoftmax(),
+    SinkTransposeThroughBinary(),
+    SinkReshapeThroughBinary(),
+    ShortenConstant(),
+)

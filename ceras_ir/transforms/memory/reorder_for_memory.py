@@ -1,0 +1,85 @@
+"""Run operations in the order that needs the least memory."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects.graph import ConstantOp, ReshapeOp
+from ceras_ir.dialects.mem import ARENA
+from ceras_ir.network.function import main_function, result_values
+from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
+from ceras_ir.transforms.memory.analysis.liveness import analyse, byte_size, steps
+from ceras_ir.transforms.memory.analysis.ordering import Job, Problem, best_order
+
+
+@dataclass(frozen=True)
+class ReorderForMemoryPass(ModulePass):
+    """
+    Operations in the order whose most bytes alive at one time are fewest: exact while the
+    search needs at most `states` sets of finished operations, greedy beyond. Keeps the order
+    there is unless the new one needs less. `io` counts arguments and results, as
+    `allocate-blocks` does. Changes no value: every operand is still computed before its users.
+    """
+
+    name = "reorder-for-memory"
+
+    states: int = 20_000
+    io: bool = False
+    alignment: int = 16
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if ARENA in main.attributes:
+            # Its blocks are right for the order they were made for.
+            return
+        before = steps(main)
+        peak = analyse(main, include_io=self.io).lower_bound(self.alignment)
+        order = best_order(problem_of(main, include_io=self.io), self.states)
+        if order == sorted(order):
+            return
+        end = main.body.block.last_op
+        assert end is not None
+        for number in order:
+            before[number].detach()
+            main.body.block.insert_op_before(before[number], end)
+        if analyse(main, include_io=self.io).lower_bound(self.alignment) >= peak:
+            for operation in before:
+                operation.detach()
+                main.body.block.insert_op_before(operation, end)
+
+
+def problem_of(main: FuncOp, *, include_io: bool) -> Problem:
+    """The operations of `main` as jobs, and the memory of its values as buffers."""
+    numbers: dict[SSAValue, int] = {}
+    sizes: list[int] = []
+    kept: set[int] = set()
+    outside: set[SSAValue] = set()
+    if not include_io:
+        outside.update(main.body.block.args, result_values(main))
+
+    def buffer(value: SSAValue) -> int:
+        if value not in numbers:
+            if isinstance(value.owner, ReshapeOp) and value not in outside:
+                # A view of its operand's bytes.
+                numbers[value] = buffer(value.owner.input)
+            else:
+                numbers[value] = len(sizes)
+                is_free = value in outside or isinstance(value.owner, ConstantOp)
+                sizes.append(0 if is_free else byte_size(value))
+        return numbers[value]
+
+    jobs = [
+        Job(
+            frozenset(map(buffer, op.operands)),
+            frozenset(map(buffer, op.results)),
+            frozenset(buffer(v) for v in op.operands if may_overwrite(op, v)),
+        )
+        for op in steps(main)
+    ]
+    kept.update(buffer(value) for value in result_values(main))
+    given = frozenset(map(buffer, main.body.block.args))
+    return Problem(jobs, sizes, given, frozenset(kept))

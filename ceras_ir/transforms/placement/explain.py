@@ -1,0 +1,48 @@
+"""Say where operations run, and why."""
+
+import sys
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects.mem import COST, REASON, device_of
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.transforms.memory.analysis.liveness import steps
+
+
+@dataclass(frozen=True)
+class ExplainPass(ModulePass):
+    """
+    One line per operation on stderr: its node, its device, what each device would take where
+    `place` had a board, and the reason where the accelerator does not run it. `node` limits it
+    to one node. Changes nothing.
+    """
+
+    name = "explain"
+
+    node: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        lines = explanation(op, self.node)
+        if not lines:
+            raise UsageError(f"explain: no node '{self.node}' in the network")
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+
+
+def explanation(module: ModuleOp, node: str | None = None) -> list[str]:
+    """The lines of a placed network, or of one of its nodes."""
+    found = [op for op in steps(main_function(module)) if node in (None, node_name(op))]
+    return [_line(op) for op in found]
+
+
+def _line(op: Operation) -> str:
+    text = f"{node_name(op)} ({op.name}) on the {device_of(op).value}"
+    for name in (COST, REASON):
+        attribute = op.attributes.get(name)
+        if isinstance(attribute, StringAttr):
+            text += f"; {attribute.data}"
+    return text

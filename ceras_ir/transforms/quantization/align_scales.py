@@ -1,0 +1,119 @@
+"""Bring the scales of a network together, so that only shifts remain (S1, section 3.1.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, i64
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import factor_exponents, set_width
+from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.network.ranges import (
+    WEIGHT_EXPONENT,
+    row_exponents,
+    set_exponent,
+    set_zero_point,
+    weight_exponent,
+)
+from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
+from ceras_ir.transforms.quantization.analysis.requantizations import REQUANTIZATIONS, alignment
+
+if TYPE_CHECKING:
+    from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes
+    from ceras_ir.transforms.quantization.analysis.scale_classes import ScaleClasses
+
+MAX_SHIFT = 31
+"""Of a shifter of 32-bit words."""
+
+
+@dataclass(frozen=True)
+class AlignScalesPass(ModulePass):
+    """
+    Choose the final `graph.exponent` of every value, so that as few values as possible must
+    be rescaled at run time; `graph.requantizations` on the function counts them.
+
+    A value whose only readers ask for another scale is made at that scale: the shift moves
+    into its producer's own. Then, until nothing changes: a result is no finer than the
+    accumulator it comes from, no shift exceeds 31, and no accumulator can exceed 32 bits;
+    exponents are raised where that fails. Changes no value of the float network.
+    """
+
+    name = "align-scales"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        from ceras_ir.transforms.quantization.analysis.scale_classes import (
+            ScaleClasses,
+            requantizations,
+        )
+
+        ops = quantized_operations(main)
+        # If it was aligned before, what was counted then is the truth.
+        known = alignment(main)
+        before = requantizations(ops) if known is None else known[0]
+        classes = ScaleClasses(ops)
+        for value in classes.root:
+            set_width(value, classes.storage(value).bits)
+            set_zero_point(value, classes.storage(value).zero_point)
+        _Alignment(classes).run()
+        for value in classes.root:
+            set_exponent(value, classes[value])
+        counts = {"before": before, "after": requantizations(ops)}
+        main.attributes[REQUANTIZATIONS] = DictionaryAttr(
+            {name: IntegerAttr(count, i64) for name, count in counts.items()}
+        )
+
+
+@dataclass
+class _Alignment:
+    """Raises exponents until every operation can be computed."""
+
+    classes: ScaleClasses
+    magnitudes: dict[Operation, Magnitudes] = field(default_factory=dict[Operation, "Magnitudes"])
+
+    def run(self) -> None:
+        # Exponents only grow and are bounded, so this ends.
+        while sum(self._adjust(op) for op in self.classes.ops):
+            pass
+
+    def _adjust(self, op: Operation) -> bool:
+        """Enforce the rules of one operation; whether an exponent changed."""
+        match op:
+            case graph.LinearOperation():
+                changed = self._adjust_weights(op)
+                accumulator = sum(factor_exponents(op, self.classes.__getitem__))
+                return self.classes.coarsen(op.result, accumulator) or changed
+            case graph.BinaryOp():
+                lhs, rhs = self.classes[op.lhs], self.classes[op.rhs]
+                finest = lhs + rhs if op.function is graph.Binary.MUL else min(lhs, rhs)
+                return self.classes.coarsen(op.result, finest)
+            case graph.UnaryOp() if form_of(op) is Form.SHIFTS:
+                return self.classes.coarsen(op.result, self.classes[op.input])
+            case _:
+                return False
+
+    def _adjust_weights(self, op: graph.LinearOperation) -> bool:
+        """Coarsen constant weights until the accumulator fits 32 bits and the shift is legal."""
+        from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
+
+        chosen = weight_exponent(op)
+        if chosen is None:
+            return False
+        if op not in self.magnitudes:
+            self.magnitudes[op] = Magnitudes.of(op)
+        magnitudes, source = self.magnitudes[op], self.classes[op.input]
+        target = self.classes[op.result]
+        finest = min(row_exponents(op) or (0,))
+        exponent = max(chosen, target - source - finest - MAX_SHIFT)
+        while not fits(magnitudes.bound(source, exponent), max(target - source - exponent, 0)):
+            exponent += 1
+        op.attributes[WEIGHT_EXPONENT] = IntegerAttr(exponent, i64)
+        return exponent != chosen

@@ -1,0 +1,75 @@
+"""
+How large an accumulator can get, from the float weights, before anything is quantized.
+
+Used to choose exponents at which nothing can overflow; whether nothing does is proven
+afterwards, on the integers, by `prove-accumulators`, which shares no code with this.
+"""
+
+from dataclasses import dataclass
+from math import ldexp, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.precision import NARROW, largest
+from ceras_ir.network.ranges import row_exponents
+
+LARGEST = (1 << 31) - 1
+"""What 32 bits hold."""
+LARGEST_WEIGHT = 127
+"""Magnitude of stored constant weights."""
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """What decides how large the accumulator of each output channel gets."""
+
+    taps: int
+    """Products per accumulator."""
+    weights: NDArray[np.float64] | None
+    """
+    Sum of the magnitudes of the weights, as if all had the greatest step; None where they are
+    computed.
+    """
+    bias: NDArray[np.float64]
+    """Magnitude of the bias."""
+    input: int
+    """Magnitude of a stored input."""
+
+    @classmethod
+    def of(cls, op: graph.LinearOperation) -> "Magnitudes":
+        shape = graph.shape_of(op.weights)
+        weights = graph.constant_array(op.weights)
+        bias = None if op.bias is None else graph.constant_array(op.bias)
+        steps = np.exp2(np.array(row_exponents(op) or (0,), np.float64))
+        return cls(
+            prod(shape[1:]),
+            None
+            if weights is None
+            else np.abs(weights.reshape(shape[0], -1)).sum(axis=1, dtype=np.float64) / steps,
+            np.zeros(shape[0]) if bias is None else np.abs(bias.astype(np.float64)) / steps,
+            1 << NARROW - 1 if weights is None else largest(op.input),
+        )
+
+    def bound(self, input_exponent: int, weight_exponent: int) -> float:
+        """
+        An upper bound of |bias + sum of products| at these exponents. A stored weight exceeds
+        the real one by at most a half, a stored bias too.
+        """
+        largest = LARGEST_WEIGHT * self.taps
+        if self.weights is None:
+            stored = np.full_like(self.bias, (LARGEST_WEIGHT + 1) * self.taps)
+        else:
+            stored = np.minimum(self.weights * ldexp(1, -weight_exponent) + self.taps / 2, largest)
+        bias = self.bias * ldexp(1, -input_exponent - weight_exponent) + 0.5
+        return float((stored * self.input + bias).max())
+
+
+def fits(bound: float, shift: int, residual: int = 0) -> bool:
+    """
+    Whether 32 bits hold everything: the sum of products and bias, a residual of magnitude up
+    to `residual` after it was moved left, and the half that is added before the right shift.
+    """
+    half = 1 << shift - 1 if shift > 0 else 0
+    return bound + residual + half <= LARGEST

@@ -1,0 +1,143 @@
+"""
+Calibration: run the float network on samples and record what its values were.
+
+The interpreter runs one sample after the other and an observer per value looks on; nothing
+of a sample is kept, so memory does not grow with their number.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.data.sample_stream import stream_samples
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import network_inputs
+from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.precision import WIDE, widen, width
+from ceras_ir.network.ranges import set_exponent, set_range
+from ceras_ir.support.diagnostics import Finding, InputError, node_name
+from ceras_ir.support.progress import progress
+from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
+from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
+from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+from ceras_ir.transforms.quantization.analysis.observers import Observer, make_observer
+
+Array = NDArray[np.generic]
+
+
+def calibrate(
+    module: ModuleOp,
+    samples: Iterable[Mapping[str, Array]],
+    values: Iterable[SSAValue],
+    observer: ObserverName = "mse",
+) -> None:
+    """Run the network on `samples` and record range and exponent of `values`."""
+    main = main_function(module)
+    observers: dict[SSAValue, Observer] = {v: make_observer(observer) for v in values}
+
+    def look(op: Operation, results: tuple[Array, ...]) -> None:
+        for value, array in zip(op.results, results, strict=True):
+            if value in observers:
+                _observe(observers[value], value, array, op)
+
+    for sample in samples:
+        for name, argument in zip(input_names(main), main.body.block.args, strict=True):
+            if argument in observers:
+                _observe(observers[argument], argument, sample[name], name)
+        # What overflows becomes an error that names the operation, not a warning.
+        with np.errstate(all="ignore"):
+            run(module, sample, look)
+    for value, found in observers.items():
+        set_range(value, found.low, found.high)
+        set_exponent(value, found.exponent())
+        if width(value) == WIDE:
+            widen(value)
+
+
+def calibration_samples(
+    module: ModuleOp, path: str, limit: int, what: str = "calibrating"
+) -> Iterator[Mapping[str, Array]]:
+    """The first samples of a file, or of several, one at a time, with a progress bar."""
+    count, samples = stream_samples(path, network_inputs(main_function(module)), limit)
+    try:
+        for sample in progress(samples, what, count):
+            for name, array in sample.items():
+                if not np.isfinite(array).all():
+                    raise not_finite(name)
+            yield sample
+    except InputError as error:
+        error.file = error.file or path
+        raise
+
+
+def watch(
+    module: ModuleOp,
+    samples: Iterable[Mapping[str, Array]],
+    see: Callable[[SSAValue, NDArray[np.float32]], None],
+) -> None:
+    """Show `see` every float value of the network, arguments included, on every sample."""
+    main = main_function(module)
+
+    def look(op: Operation, results: tuple[Array, ...]) -> None:
+        for value, array in zip(op.results, results, strict=True):
+            if array.dtype == np.float32:
+                see(value, array.astype(np.float32, copy=False))
+
+    for sample in samples:
+        # What overflows, as squares do, is the observer's matter.
+        with np.errstate(all="ignore"):
+            for name, argument in zip(input_names(main), main.body.block.args, strict=True):
+                see(argument, sample[name].astype(np.float32, copy=False))
+            run(module, sample, look)
+
+
+def channel_statistics(
+    module: ModuleOp, samples: Iterable[Mapping[str, Array]], values: Iterable[SSAValue]
+) -> dict[SSAValue, ChannelStatistics]:
+    """Magnitudes of the channels of `values`; what is not finite is an error."""
+    wanted = dict.fromkeys(values)
+    found: dict[SSAValue, ChannelStatistics] = {}
+
+    def see(value: SSAValue, array: NDArray[np.float32]) -> None:
+        if value not in wanted:
+            return
+        if value not in found:
+            channels = array.shape[-1] if array.ndim else 1
+            found[value] = ChannelStatistics(np.zeros(channels), np.zeros(channels))
+        found[value].see(trimmed(value, array))
+        if not np.isfinite(array).all():
+            raise not_finite(_where(value))
+
+    watch(module, samples, see)
+    return found
+
+
+def _where(value: SSAValue) -> Operation | str:
+    owner = value.owner
+    return owner if isinstance(owner, Operation) else value.name_hint or "input"
+
+
+def _observe(observer: Observer, value: SSAValue, array: Array, where: Operation | str) -> None:
+    values = array.astype(np.float32, copy=False)
+    observer.observe(trimmed(value, values))
+    # Extremes tell: a comparison with NaN is false, and an infinity is an extreme.
+    if not np.isfinite([values.min(), values.max()]).all():
+        raise not_finite(where)
+
+
+def not_finite(where: Operation | str) -> InputError:
+    """What is wrong when a value of the network, or the data, is not finite."""
+    if isinstance(where, str):
+        return InputError(f"the calibration data for input '{where}' has NaN or infinite elements")
+    return InputError(
+        [
+            Finding(
+                node_name(where),
+                where.name,
+                "the result is not finite on the calibration samples; check their scale and type",
+            )
+        ]
+    )

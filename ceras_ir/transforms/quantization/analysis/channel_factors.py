@@ -1,0 +1,192 @@
+"""
+Powers of two for channels: which ones let one scale per tensor serve all its channels best.
+
+Channel c of a value is stored as `x * 2**-e[c]`. Finer is better for everything, until the
+channel's values or its row of weights no longer fit the scale of its tensor. So per layer
+one number is left to choose, how fine the weights are; it is the one with the least
+noise behind the next layer, by the usual model of rounding as uniform noise.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots, absorbs
+from ceras_ir.transforms.quantization.analysis.function_forms import finer_argument, separates
+
+Vector = NDArray[np.float64]
+
+SPREAD = 8
+"""Octaves that channels of one value may be apart."""
+HEADROOM = 1
+"""Bits that a channel keeps free when it is raised: what calibration saw little of, other data may
+hold more of."""
+SWEEPS = 3
+"""How often all layers are looked at: residuals make one slot of several producers."""
+CANDIDATES = 12
+"""How many scales of the weights are tried in each layer."""
+LARGEST = float(np.finfo(np.float32).max)
+"""The mean square of what is so large that squares overflow."""
+NEVER = -1000.0
+"""The exponent of what is always zero."""
+
+
+@dataclass
+class ChannelStatistics:
+    """What was seen of the channels of one value."""
+
+    peak: Vector
+    """Largest magnitude."""
+    power: Vector
+    """Mean square."""
+    count: int = 1
+    """Of samples, and one."""
+
+    def see(self, array: NDArray[np.float32]) -> None:
+        rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
+        self.peak = np.maximum(self.peak, np.abs(rows).max(axis=0))
+        power = np.minimum(np.einsum("ij,ij->j", rows, rows) / len(rows), LARGEST)
+        self.power = self.power + (power - self.power) / self.count
+        self.count += 1
+
+
+def fitting_exponents(magnitudes: Vector) -> Vector:
+    """`fitting_exponent` of each; `NEVER` for zero."""
+    mantissa, exponent = np.frexp(magnitudes)
+    fits = exponent - 7.0 + (mantissa >= 127.5 / 128)
+    return np.where(magnitudes > 0, fits, NEVER)
+
+
+def spread_columns(op: graph.LinearOperation, channels: Vector) -> Vector:
+    """Numbers per input channel in the shape of the weights, or one that broadcasts to it."""
+    if not isinstance(op, graph.Conv2dOp):
+        return channels[None, :]
+    groups = op.group_count
+    outputs = graph.shape_of(op.weights)[0]
+    per_group = channels.reshape(groups, -1)
+    return np.repeat(per_group, outputs // groups, axis=0)[:, None, None, :]
+
+
+@dataclass
+class ChannelFactors:
+    """Chooses exponents for all slots of a network."""
+
+    main: FuncOp
+    slots: ChannelSlots
+    statistics: dict[SSAValue, ChannelStatistics]
+    exponents: Vector = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = len(self.slots)
+        peak, offset = np.zeros(count), np.full(count, NEVER)
+        for value, seen in self.statistics.items():
+            np.maximum.at(peak, self.slots[value], seen.peak * 2.0 ** -_spare_bits(value))
+        changed = True
+        while changed:
+            before = offset.copy()
+            for value in self.statistics:
+                ids = self.slots[value]
+                largest = max(fitting_exponents(peak[ids]).max(), offset[ids].max())
+                np.maximum.at(offset, ids, largest)
+            changed = bool((offset != before).any())
+        self.offset = offset
+        with np.errstate(divide="ignore"):
+            bounded = np.where(
+                np.isfinite(self.slots.cap), np.ceil(np.log2(peak / self.slots.cap)), NEVER
+            )
+        seen = np.maximum(fitting_exponents(peak) - offset, bounded)
+        own = np.maximum(seen + HEADROOM, -SPREAD)
+        self.least = np.where(self.slots.pinned, 0.0, np.minimum(own, 0.0))
+        self.fixed = self.slots.pinned | np.isfinite(self.slots.cap)
+        self.exponents = self.least.copy()
+        self.layers = [
+            op
+            for op in self.main.body.block.ops
+            if isinstance(op, graph.LinearOperation) and absorbs(op)
+        ]
+        self.sensitivity = self._sensitivity()
+
+    def choose(self, *, rows: bool = False) -> Vector:
+        """
+        The exponents, by slot; with `rows`, where every row of weights has a scale of its own, as
+        fine as what was seen of a channel allows, because weights ask for nothing then.
+        """
+        if rows:
+            return self.exponents
+        needs: dict[Operation, Vector] = {}
+        for _ in range(SWEEPS):
+            for op in self.layers:
+                needs[op] = self._need(op)
+                ids = self.slots[op.result]
+                raised = self.least.copy()
+                for other, need in needs.items():
+                    np.maximum.at(raised, self.slots[other.results[0]], need)
+                self.exponents[ids] = np.where(self.slots.pinned[ids], 0.0, raised[ids])
+        return self.exponents
+
+    def _sensitivity(self) -> Vector:
+        """How much noise power behind the readers one unit in a slot makes."""
+        total = np.zeros(len(self.slots))
+        for op in self.layers:
+            squares = np.square(_weights(op))
+            ids = self.slots[op.input]
+            if isinstance(op, graph.Conv2dOp):
+                groups = op.group_count
+                shape = (groups, squares.shape[0] // groups, -1, squares.shape[3])
+                per_channel = squares.reshape(shape).sum(axis=(1, 2)).reshape(-1)
+            else:
+                per_channel = squares.sum(axis=0)
+            np.add.at(total, ids, per_channel)
+        for op in reversed(list(self.main.body.block.ops)):
+            # Functions have slopes of about one, or less.
+            if isinstance(op, graph.UnaryOp) and separates(op):
+                np.add.at(total, self.slots[op.input], total[self.slots[op.result]])
+        return total
+
+    def _need(self, op: graph.LinearOperation) -> Vector:
+        """The exponents that the result's channels need for this layer's weights to be stored."""
+        inputs, ids = self.slots[op.input], self.slots[op.result]
+        columns = spread_columns(op, self.exponents[inputs])
+        weights = np.abs(_weights(op)) * np.exp2(columns)
+        rows = fitting_exponents(weights.reshape(len(weights), -1).max(axis=1))
+        least, fixed = self.least[ids], self.fixed[ids]
+        power = self.statistics[op.input].power * np.exp2(-2 * self.exponents[inputs])
+        taps = int(np.prod(weights.shape[1:-1]))
+        arriving = np.broadcast_to(spread_columns(op, power), (len(weights), *weights.shape[1:]))
+        arriving = arriving.reshape(len(weights), taps, -1)[:, 0].sum(axis=1) * taps
+        weight = self.sensitivity[ids]
+        weight = weight if weight.any() else np.ones_like(weight)
+        # A channel that cannot be made coarser must find room for its weights.
+        floor = float(np.where(fixed, rows, NEVER).max(initial=NEVER))
+        live = rows > NEVER
+        if not live.any():
+            return least
+        coarsest = float((rows - least)[live].max())
+        best, chosen = np.inf, least
+        for step in range(CANDIDATES):
+            scale = max(coarsest - step, floor)
+            exponents = np.where(live, np.maximum(least, rows - scale), least)
+            exponents = np.where(fixed, np.minimum(exponents, 0.0), exponents)
+            noise = (
+                np.exp2(2 * (self.offset[ids] + exponents))
+                + np.exp2(2 * (scale + exponents)) * arriving
+            )
+            total = float((weight * noise)[live].sum())
+            if total < best:
+                best, chosen = total, exponents
+        return chosen
+
+
+def _spare_bits(value: SSAValue) -> int:
+    """How many bits more than int8 has a value is stored in: the argument of a function."""
+    return max((finer_argument(use.operation) for use in value.uses), default=0)
+
+
+def _weights(op: graph.LinearOperation) -> Vector:
+    weights = graph.constant_array(op.weights)
+    assert weights is not None
+    return weights.astype(np.float64)

@@ -1,0 +1,173 @@
+"""
+How a function of one argument becomes integers, and which part of its argument matters.
+
+`graph.form` on a `graph.unary` says it: "table", a table of 256 entries on int8; "table16", a table
+of `ENTRIES` on the argument in 16 bits; "shifts", `graph.shift_swish` on 16 bits; "float", the
+function itself on the argument in 16 bits. One without is a table on int8, unless a pass decides.
+"""
+
+from enum import StrEnum
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.swish import BENDS
+from ceras_ir.interpreters.float_functions import apply_function
+from ceras_ir.network.exponents import fitting_exponent
+from ceras_ir.network.precision import FINER, NARROW, stays_float, width
+from ceras_ir.network.quantizable import computes
+from ceras_ir.network.ranges import exponent, interval
+
+FORM = "graph.form"
+
+ENTRIES = 1024
+"""Of a table on 16 bits: argument steps four times as fine as those of int8."""
+
+REACH, STEP, FLAT = 64.0, 1 / 16, 2.0**-9
+"""Where functions are searched for flat ends, how finely, and what counts as flat."""
+
+
+class Form(StrEnum):
+    """What a function of one argument is made of; a table on int8 if nothing else is said."""
+
+    TABLE = "table"
+    TABLE16 = "table16"
+    SHIFTS = "shifts"
+    FLOAT = "float"
+
+
+def form_of(op: Operation) -> Form | None:
+    """The form that was chosen for a function."""
+    form = op.attributes.get(FORM)
+    return Form(form.data) if isinstance(form, StringAttr) and form.data in set(Form) else None
+
+
+def set_form(op: Operation, form: Form) -> None:
+    """Have a function take `form`."""
+    op.attributes[FORM] = StringAttr(form.value)
+
+
+def quantized_form(op: Operation) -> Form | None:
+    """What a function became in a quantized network; None for other operations."""
+    match op:
+        case graph.LookupOp():
+            return Form.TABLE16 if op.tables.shape[-1] == ENTRIES else Form.TABLE
+        case graph.ShiftSwishOp():
+            return Form.SHIFTS
+        case graph.UnaryOp() if isinstance(op.input.owner, graph.DequantizeOp):
+            return Form.FLOAT
+        case _:
+            return None
+
+
+def is_table(op: Operation) -> bool:
+    """Whether a float operation becomes a table, or shifts, so that it can take any factors."""
+    return isinstance(op, graph.UnaryOp) and op.function.clip_range is None and not stays_float(op)
+
+
+def reads_sum(op: graph.UnaryOp) -> bool:
+    """
+    Whether the argument is a sum of products that nothing else reads, so that it can be kept in
+    more than 8 bits.
+    """
+    producer = op.input.owner
+    return (
+        isinstance(producer, graph.LinearOperation)
+        and computes(producer)
+        and op.input.has_one_use()
+    )
+
+
+def has_sums(main: FuncOp, *, undecided: bool = False) -> bool:
+    """
+    Whether some function other than a clip is of a sum of products, fused into it or not; with
+    `undecided` one that may have another form than a table on int8.
+    """
+    for op in main.body.block.ops:
+        if isinstance(op, graph.LinearOperation) and not stays_float(op):
+            function = op.activation
+            if function is not None and function.clip_range is None:
+                return True
+        of_sum = is_table(op) and isinstance(op.operands[0].owner, graph.LinearOperation)
+        if of_sum and not (undecided and form_of(op) is Form.TABLE):
+            return True
+    return False
+
+
+def separates(op: Operation) -> bool:
+    """Whether the factors of argument and result are free: a table takes in any, shifts one."""
+    return is_table(op) and form_of(op) is not Form.SHIFTS
+
+
+def finer_argument(op: Operation) -> int:
+    """By how many bits the argument of a function is finer than it would be in int8."""
+    return finer_bits(form_of(op))
+
+
+def finer_bits(form: Form | None) -> int:
+    """By how many bits a form reads its argument finer than int8 would have it."""
+    match form:
+        case Form.TABLE16:
+            return (ENTRIES // 256).bit_length() - 1
+        case Form.SHIFTS | Form.FLOAT:
+            return FINER
+        case Form.TABLE | None:
+            return 0
+
+
+def argument_exponent(op: graph.UnaryOp, form: Form) -> int | None:
+    """
+    The exponent at which `form` reads the argument of a function: that of int8 as it was chosen,
+    or one that makes the most of the bits there are for what was seen.
+    """
+    seen = interval(op.input)
+    if form is Form.TABLE and width(op.input) == NARROW:
+        return exponent(op.input)
+    return None if seen is None else fitting_exponent(max(-seen[0], seen[1])) - finer_bits(form)
+
+
+def shift_bends(op: graph.UnaryOp, source: int) -> list[int]:
+    """Bends in steps of the argument; one out of reach may as well be at the greatest number."""
+    exponents = op.channel_exponents or ((0,), (0,))
+    assert exponents[0] == exponents[1], "shifts keep factors as they are"
+    most = graph.ShiftSwishOp.MAX_BEND
+    return [min(round(b * 2.0 ** -(source + e)), most) for e in exponents[0] for b in BENDS]
+
+
+@cache
+def flat_ends(function: graph.FunctionAttr) -> tuple[float, float]:
+    """Bounds outside of which a function hardly changes; infinite where it does."""
+    x = np.arange(-REACH, REACH + STEP, STEP).astype(np.float32)
+    with np.errstate(all="ignore"):
+        y = apply_function(function, x).astype(np.float64)
+    if not np.isfinite(y).all():
+        return -np.inf, np.inf
+    below, above = (int((np.abs(v - v[0]) > FLAT).argmax()) for v in (y, y[::-1]))
+    wide = REACH / STEP / 4
+    return (
+        float(x[below - 1]) if below > wide else -np.inf,
+        float(x[len(x) - above]) if above > wide else np.inf,
+    )
+
+
+def trimmed(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """
+    What matters of a value that one function alone reads: without what lies where the function
+    is flat, channel by channel.
+    """
+    uses = list(value.uses)
+    if len(uses) != 1 or not is_table(op := uses[0].operation):
+        return array
+    assert isinstance(op, graph.UnaryOp)
+    low, high = flat_ends(op.function)
+    if np.isinf(low) and np.isinf(high):
+        return array
+    if (exponents := op.channel_exponents) is None:
+        return np.clip(array, np.float32(low), np.float32(high))
+    factors = np.exp2(-np.array(exponents[0], np.float32))
+    return np.clip(array, np.float32(low) * factors, np.float32(high) * factors)

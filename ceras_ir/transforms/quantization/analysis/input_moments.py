@@ -1,0 +1,110 @@
+"""
+What convolutions and matrix products see of their inputs: means, and products of pairs.
+
+A layer multiplies patches of K numbers (window position, then channel, as its weights lie)
+by its weights. With groups every group has patches of its own: all arrays lead with groups.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil, prod, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.windows import Window
+from ceras_ir.transforms.quantization.analysis.calibration import Array, watch
+
+POSITIONS = 512
+"""About how many patches of one sample are taken for products."""
+MAX_PATCH = 4608
+"""Longest patch whose products are kept: 81 MiB."""
+
+
+def patch_length(op: graph.LinearOperation) -> int:
+    """Products per accumulator."""
+    return prod(graph.shape_of(op.weights)[1:])
+
+
+@dataclass
+class InputMoments:
+    """Sums over everything that one layer saw."""
+
+    op: graph.LinearOperation
+    products: bool
+    """Whether products of pairs are wanted."""
+    total: NDArray[np.float64] = field(init=False)
+    pairs: NDArray[np.float32] | None = field(init=False)
+    patches: int = 0
+    samples: int = 0
+
+    def __post_init__(self) -> None:
+        length = patch_length(self.op)
+        wanted = self.products and length <= MAX_PATCH
+        self.total = np.zeros((self.groups, length))
+        self.pairs = np.zeros((self.groups, length, length), np.float32) if wanted else None
+
+    @property
+    def groups(self) -> int:
+        return self.op.group_count if isinstance(self.op, graph.Conv2dOp) else 1
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """The mean patch of each group, zeros of the padding included."""
+        return self.total / max(self.samples, 1)
+
+    def see(self, x: NDArray[np.float32]) -> None:
+        self.samples += 1
+        if not isinstance(self.op, graph.Conv2dOp):
+            self.total += x.mean(axis=0, dtype=np.float64)
+            self._multiply(x[None])
+            return
+        op = self.op
+        window = Window.of(
+            graph.shape_of(op.weights)[1:3],
+            op.strides.get_values(),
+            op.padding.get_values(),
+            op.dilations.get_values(),
+        )
+        taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
+        means = np.stack([tap.mean(axis=(0, 1, 2), dtype=np.float64) for tap in taps])
+        self.total += self._by_group(means[None])[:, 0]
+        if self.pairs is None:
+            return
+        _, rows, columns, channels = taps[0].shape
+        step = max(1, ceil(sqrt(rows * columns / POSITIONS)))
+        picked = np.stack([tap[:, ::step, ::step].reshape(-1, channels) for tap in taps], axis=1)
+        self._multiply(self._by_group(picked))
+
+    def _by_group(self, patches: NDArray[np.floating]) -> NDArray[np.floating]:
+        """[patches, taps, channels] as [groups, patches, taps * channels of the group]."""
+        count, taps, channels = patches.shape
+        split = patches.reshape(count, taps, self.groups, channels // self.groups)
+        return split.transpose(2, 0, 1, 3).reshape(self.groups, count, -1)
+
+    def _multiply(self, patches: NDArray[np.floating]) -> None:
+        if self.pairs is not None:
+            self.pairs += np.matmul(patches.transpose(0, 2, 1), patches)
+            self.patches += patches.shape[1]
+
+
+def input_moments(
+    module: ModuleOp,
+    samples: Iterable[Mapping[str, Array]],
+    layers: Iterable[graph.LinearOperation],
+) -> list[InputMoments]:
+    """The moments of `layers` over `samples`, with products of inputs."""
+    readers: dict[SSAValue, list[InputMoments]] = {}
+    found = [InputMoments(op, products=True) for op in layers]
+    for moments in found:
+        readers.setdefault(moments.op.input, []).append(moments)
+
+    def see(value: SSAValue, array: NDArray[np.float32]) -> None:
+        for moments in readers.get(value, ()):
+            moments.see(array)
+
+    watch(module, samples, see)
+    return found

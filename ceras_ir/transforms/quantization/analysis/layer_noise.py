@@ -1,0 +1,328 @@
+"""
+Where a quantized network loses precision: its layers beside the same layers in float.
+
+Both networks carry `graph.layer = N` on their operations. Errors are measured of what really
+arrives (accumulated); of one operation alone, fed with the float network's values rounded to its
+operands' types (isolated); and what of the latter gets to the outputs when all that follows is
+float (reaching). Where one function alone reads a value, what lies beyond its flat ends is cut
+off before: no one sees it. Nothing of a sample is kept.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.interpreter import Interpreter
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.interpreters.network import network_functions, run
+from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.integer import dequantize, quantize
+from ceras_ir.network.quantizable import is_alias
+from ceras_ir.network.ranges import LAYER, interval
+from ceras_ir.support.diagnostics import node_name
+from ceras_ir.support.progress import progress
+from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
+from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter
+
+Array: TypeAlias = NDArray[np.generic]
+
+BINS = 48
+"""Bars of a histogram."""
+
+
+def decibels(signal: float, noise: float) -> float:
+    """Power of a signal over that of its error; infinite where there is none."""
+    return float("inf") if noise == 0 else 10 * float(np.log10(max(signal, 1e-300) / noise))
+
+
+@dataclass
+class LayerNoise:
+    """What was seen of one layer; sums over all samples."""
+
+    name: str
+    operator: str
+    channels: int
+    element: UniformType | None
+    """Type of the quantized result's numbers; None where it stays float."""
+    reference_scale: float | None = None
+    """Step of the other network's result; None where that is float."""
+    low: float = np.inf
+    high: float = -np.inf
+    signal: float = 0.0
+    accumulated: float = 0.0
+    isolated: float = 0.0
+    reaching: float = 0.0
+    """Of the isolated error, power at the outputs over that of the signal there; a mean."""
+    share: float | None = None
+    """Of what reaches the outputs from all layers, if that was measured."""
+    clipped: int = 0
+    elements: int = 0
+    edges: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros(BINS, np.int64))
+    magnitudes: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    """Largest magnitude of each channel."""
+
+    @property
+    def scale(self) -> float | None:
+        """Step of the quantized result; None where it stays float."""
+        return None if self.element is None else self.element.scale
+
+    @property
+    def bits(self) -> int:
+        """Of the quantized result; 8 where it stays float."""
+        return 8 if self.element is None else self.element.storage.width.data
+
+    @property
+    def held(self) -> tuple[float, float] | None:
+        """The least and the greatest number that the quantized result can be."""
+        if (e := self.element) is None:
+            return None
+        return (e.low - e.zero_point) * e.scale, (e.high - e.zero_point) * e.scale
+
+    @property
+    def accumulated_ratio(self) -> float:
+        return decibels(self.signal, self.accumulated)
+
+    @property
+    def isolated_ratio(self) -> float:
+        return decibels(self.signal, self.isolated)
+
+    @property
+    def clipped_share(self) -> float:
+        return self.clipped / max(self.elements, 1)
+
+    @property
+    def imbalance(self) -> float:
+        """Octaves between the largest and the median channel that is ever non-zero."""
+        used = self.magnitudes[self.magnitudes > 0]
+        return float(np.log2(used.max() / np.median(used))) if used.size else 0.0
+
+    def see(
+        self,
+        real: NDArray[np.float32],
+        bounds: tuple[float, float] | None,
+        factors: NDArray[np.float32] | np.float32,
+    ) -> None:
+        """Take the reference's values of one sample into account, `factors` of what is stored."""
+        self.low, self.high = min(self.low, float(real.min())), max(self.high, float(real.max()))
+        if not self.edges.size:
+            low, high = bounds or (self.low, self.high)
+            self.edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
+        self.histogram += np.histogram(real, self.edges)[0]
+        peaks = np.abs(real).reshape(-1, real.shape[-1] if real.ndim else 1).max(axis=0)
+        self.magnitudes = np.maximum(self.magnitudes, peaks) if self.magnitudes.size else peaks
+        self.signal += _power(real)
+        self.elements += real.size
+        if self.element is not None:
+            # What rounds to a number that the storage holds is not clipped.
+            stored = real / (np.float32(self.element.scale) * factors) + self.element.zero_point
+            beyond = (stored >= self.element.high + 0.5) | (stored < self.element.low - 0.5)
+            self.clipped += int(beyond.sum())
+
+
+def _power(array: Array) -> float:
+    flat = array.reshape(-1).astype(np.float64)
+    return float(np.dot(flat, flat))
+
+
+def label_layers(module: ModuleOp) -> None:
+    """Number the operations whose values are compared, so that both networks name them alike."""
+    for number, op in enumerate(main_function(module).body.block.ops):
+        if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp):
+            op.attributes[LAYER] = IntegerAttr(number, i64)
+
+
+def layer_of(op: Operation) -> int | None:
+    """The number of a labelled operation."""
+    label = op.attributes.get(LAYER)
+    return label.value.data if isinstance(label, IntegerAttr) else None
+
+
+class NoiseMeter:
+    """
+    Measures a quantized network against the float one that it was made from, or one variant
+    against another. Then, `aligned`, channels may stand for powers of two of the other's, as
+    `equalize-channels` makes them: which ones, the first sample says.
+    """
+
+    def __init__(self, reference: ModuleOp, quantized: ModuleOp, *, aligned: bool = False):
+        self.reference, self.quantized = reference, quantized
+        self.aligned = aligned
+        self.factors: dict[int, NDArray[np.float32]] = {}
+        self.values: dict[int, SSAValue] = {}
+        self.names = input_names(main_function(quantized))
+        self.layers: dict[int, LayerNoise] = {}
+        self.ranges: dict[int, tuple[float, float] | None] = {}
+        steps: dict[int, float | None] = {}
+        for op in main_function(reference).body.block.ops:
+            if (number := layer_of(op)) is not None:
+                self.ranges[number] = interval(op.results[0])
+                self.values[number] = op.results[0]
+                element = graph.quantized_element(op.results[0])
+                steps[number] = None if element is None else element.scale
+        for op in main_function(quantized).body.block.ops:
+            number = layer_of(op)
+            if number is None or number not in self.ranges or is_alias(op):
+                continue
+            element = graph.quantized_element(op.results[0])
+            self.layers[number] = LayerNoise(
+                node_name(op),
+                _operator(op),
+                (graph.shape_of(op.results[0]) or (1,))[-1],
+                element,
+                steps[number],
+            )
+        self.interpreter = Interpreter(quantized)
+        for functions in network_functions():
+            self.interpreter.register_implementations(functions)
+
+    def measure(
+        self, samples: Iterable[Mapping[str, Array]]
+    ) -> Iterable[tuple[dict[str, Array], dict[str, Array]]]:
+        """Run both networks on every sample; yields float and quantized outputs."""
+        for sample in samples:
+            floats: dict[int, Array] = {}
+
+            def look(
+                op: Operation, results: tuple[Array, ...], floats: dict[int, Array] = floats
+            ) -> None:
+                if (number := layer_of(op)) is not None:
+                    floats[number] = _real(op.results[0], results[0])
+
+            expected = run(self.reference, sample, look)
+
+            def compare(
+                op: Operation,
+                results: tuple[Array, ...],
+                floats: dict[int, Array] = floats,
+                sample: Mapping[str, Array] = sample,
+            ) -> None:
+                number = layer_of(op)
+                if number is None or number not in self.ranges:
+                    return
+                real = floats[number].astype(np.float32, copy=False)
+                actual = _real(op.results[0], results[0])
+                if self.aligned and number not in self.factors:
+                    self.factors[number] = self._factors(op, real, actual)
+                if number not in self.layers:
+                    return
+                layer, factors = self.layers[number], self.factors.get(number, np.float32(1))
+                # What lies where the next function is flat does not matter to anybody.
+                value, alone = self.values[number], self._alone(op, floats, sample)
+                real = trimmed(value, real)
+                layer.accumulated += _power(trimmed(value, actual * factors) - real)
+                layer.isolated += _power(trimmed(value, alone * factors) - real)
+
+            actual = run(self.quantized, sample, compare)
+            for number, layer in self.layers.items():
+                real = trimmed(self.values[number], floats[number].astype(np.float32, copy=False))
+                layer.see(real, self.ranges[number], self.factors.get(number, np.float32(1)))
+            yield expected, actual
+
+    def measure_reach(self, samples: Sequence[Mapping[str, Array]]) -> None:
+        """See what of the error of every layer alone gets to the outputs of the float network."""
+        meter = SensitivityMeter(self.reference)
+        quantized = [
+            (op, number)
+            for op in main_function(self.quantized).body.block.ops
+            if (number := layer_of(op)) is not None and number in self.layers
+        ]
+        for sample in samples:
+            with np.errstate(all="ignore"):
+                known = meter.forward(sample)
+                floats = {number: known[value] for number, value in self.values.items()}
+                for op, number in progress(quantized, "what reaches the outputs"):
+                    alone = self._alone(op, floats, sample)
+                    self.layers[number].reaching += meter.reaching(
+                        self.values[number], alone, known
+                    ) / len(samples)
+        total = sum(layer.reaching for layer in self.layers.values())
+        for layer in self.layers.values():
+            layer.share = layer.reaching / total if total > 0 else 0.0
+
+    def _factors(
+        self, op: Operation, real: NDArray[np.float32], actual: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """What each channel of `actual` is to be multiplied by, a power of two."""
+        if isinstance(op, graph.ReshapeOp | graph.TransposeOp):
+            number = layer_of(op.input.owner) if isinstance(op.input.owner, Operation) else None
+            if number in self.factors:
+                moved = np.broadcast_to(self.factors[number], graph.shape_of(op.input))
+                if isinstance(op, graph.ReshapeOp):
+                    return moved.reshape(graph.shape_of(op.result))
+                return moved.transpose(op.permutation.get_values())
+        axes = tuple(range(real.ndim - 1))
+        mine = (actual.astype(np.float64) ** 2).sum(axis=axes)
+        both = (actual.astype(np.float64) * real).sum(axis=axes)
+        ratio = both / np.where(mine > 0, mine, 1)
+        known = (ratio > 0) & (mine > 0)
+        return np.exp2(np.where(known, np.rint(np.log2(np.where(known, ratio, 1))), 0)).astype(
+            np.float32
+        )
+
+    def _alone(
+        self, op: Operation, floats: Mapping[int, Array], sample: Mapping[str, Array]
+    ) -> NDArray[np.float32]:
+        """The result of one operation on the float network's values."""
+        operands = tuple(self._operand(v, floats, sample) for v in op.operands)
+        return _real(op.results[0], self.interpreter.run_op(op, operands)[0])
+
+    def _operand(
+        self, value: SSAValue, floats: Mapping[int, Array], sample: Mapping[str, Array]
+    ) -> Array:
+        source = value
+        while isinstance(
+            source.owner, graph.RequantizeOp | graph.QuantizeOp | graph.DequantizeOp
+        ) and (layer_of(source.owner) is None):
+            source = source.owner.operands[0]
+        if isinstance(source, BlockArgument):
+            real = np.asarray(sample[self.names[source.index]])
+            if (stored := graph.quantized_element(source)) is not None:
+                real = dequantize(real, stored)
+        elif isinstance(source.owner, graph.ConstantOp):
+            return source.owner.array()
+        else:
+            assert isinstance(source.owner, Operation)
+            if (number := layer_of(source.owner)) is None:
+                # In between, as a function of 16 bits is, which is computed on floats.
+                operands = [self._operand(v, floats, sample) for v in source.owner.operands]
+                made = self.interpreter.run_op(source.owner, tuple(operands))[0]
+                if value is source:
+                    return made
+                real = _real(source, made)
+            else:
+                real = floats[number]
+                if number in self.factors:
+                    real = real.astype(np.float32, copy=False) / self.factors[number]
+        element = graph.quantized_element(value)
+        return real if element is None else quantize(real.astype(np.float32), element)
+
+
+def _operator(op: Operation) -> str:
+    """The operation's name, with its function where it has one."""
+    function = op.properties.get("function") or op.attributes.get("graph.function")
+    name = op.name.removeprefix("graph.")
+    match op:
+        case graph.LookupOp() | graph.UnaryOp() if isinstance(function, graph.FunctionAttr):
+            return function.kind.value
+        case graph.Conv2dOp() if op.group_count > 1:
+            return "conv2d (grouped)"
+        case graph.BinaryOp() | graph.Pool2dOp():
+            return f"{op.function.value} {name}"
+        case _:
+            return name
+
+
+def _real(value: SSAValue, array: Array) -> NDArray[np.float32]:
+    """What an array stands for."""
+    element = graph.quantized_element(value)
+    if element is None:
+        return array.astype(np.float32, copy=False)
+    return dequantize(array, element)

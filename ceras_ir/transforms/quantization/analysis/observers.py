@@ -1,0 +1,151 @@
+"""
+Observers: what calibration keeps of all the arrays that one value takes.
+
+An observer sees one array at a time and keeps none, so that memory does not grow with the
+number of samples. To add one, implement `Observer` and give it a name in `make_observer`.
+"""
+
+from math import gcd
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.network.exponents import (
+    CANDIDATES,
+    GREATEST,
+    LEAST,
+    UNUSED,
+    fitting_exponent,
+    squared_error,
+)
+from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+
+
+def make_observer(name: ObserverName) -> "Observer":
+    """A new observer of one value."""
+    from ceras_ir.transforms.quantization.analysis.histogram_observers import (
+        EntropyObserver,
+        PercentileObserver,
+    )
+
+    match name:
+        case "mse":
+            return LeastSquaresObserver()
+        case "minmax":
+            return MinMaxObserver()
+        case "average":
+            return MovingAverageObserver()
+        case "percentile":
+            return PercentileObserver()
+        case "entropy":
+            return EntropyObserver()
+
+
+class Observer(Protocol):
+    """Statistics of one value."""
+
+    low: float
+    """The least element seen."""
+    high: float
+    """The greatest element seen."""
+
+    def observe(self, array: NDArray[np.float32]) -> None:
+        """Take one array into account; its elements are finite."""
+        ...
+
+    def exponent(self) -> int:
+        """The exponent to store the value at."""
+        ...
+
+
+class LeastSquaresObserver:
+    """
+    The exponent with the least sum of squared errors over everything seen.
+
+    Sums are kept for a few exponents around the one at which the first array fits. Where a
+    later array needs a coarser one, the sum that it has missed is taken as that of uniform
+    rounding noise, `4**e / 12` per element. Of large arrays every k-th element is taken.
+    """
+
+    SAMPLED = 1 << 16
+    """About how many elements of one array count."""
+    HEADROOM = 2
+    """How many exponents coarser than the first array needs are followed exactly."""
+
+    def __init__(self) -> None:
+        self.low, self.high = np.inf, -np.inf
+        self.seen = 0
+        self.errors: dict[int, float] = {}
+
+    def observe(self, array: NDArray[np.float32]) -> None:
+        self.low = min(self.low, float(array.min()))
+        self.high = max(self.high, float(array.max()))
+        if self.magnitude == 0.0:
+            return  # Zeros are exact at every exponent.
+        values = _sampled(array, self.SAMPLED)
+        fits = fitting_exponent(self.magnitude)
+        top = fits if self.errors else fits + self.HEADROOM
+        bottom = min(self.errors, default=max(fits - CANDIDATES + 1, LEAST))
+        for e in range(bottom, min(top, GREATEST) + 1):
+            self.errors.setdefault(e, self.seen * 4.0**e / 12)
+        for e in self.errors:
+            self.errors[e] += squared_error(values, e)
+        self.seen += values.size
+
+    @property
+    def magnitude(self) -> float:
+        return max(-self.low, self.high)
+
+    def exponent(self) -> int:
+        if not self.errors:
+            return UNUSED
+        first = fitting_exponent(self.magnitude)
+        tried = [e for e in self.errors if first - CANDIDATES < e <= first]
+        return min(tried, key=lambda e: (self.errors[e], -e))
+
+
+class MinMaxObserver:
+    """The exponent at which nothing that was seen is clipped."""
+
+    def __init__(self) -> None:
+        self.low, self.high = np.inf, -np.inf
+
+    def observe(self, array: NDArray[np.float32]) -> None:
+        self.low = min(self.low, float(array.min()))
+        self.high = max(self.high, float(array.max()))
+
+    def exponent(self) -> int:
+        return fitting_exponent(max(-self.low, self.high))
+
+
+class MovingAverageObserver(MinMaxObserver):
+    """
+    The exponent that holds a moving average of the extremes of each sample, in which a new one
+    counts for a tenth: one strange sample does not decide.
+    """
+
+    WEIGHT = 0.1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.average: float | None = None
+
+    def observe(self, array: NDArray[np.float32]) -> None:
+        super().observe(array)
+        peak = float(np.abs(array).max(initial=0.0))
+        if self.average is None:
+            self.average = peak
+        self.average += self.WEIGHT * (peak - self.average)
+
+    def exponent(self) -> int:
+        return fitting_exponent(self.average or 0.0)
+
+
+def _sampled(array: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    """Every k-th element of a large array; k is coprime to all extents, fair to all channels."""
+    flat = array.reshape(-1)
+    step = max(1, flat.size // count)
+    while gcd(step, flat.size) != 1:
+        step += 1
+    return flat[::step]

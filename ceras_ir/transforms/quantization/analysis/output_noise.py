@@ -1,0 +1,53 @@
+"""How far the outputs of one network are from those of another."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.function import main_function
+
+Array = NDArray[np.generic]
+Outputs = Mapping[str, Array]
+
+
+def score(result: SSAValue) -> SSAValue:
+    """What a softmax at the end reads: probabilities near 0 and 1 forgive any error."""
+    return result.owner.input if isinstance(result.owner, graph.SoftmaxOp) else result
+
+
+def returning_scores(module: ModuleOp) -> ModuleOp:
+    """A copy that returns scores instead of probabilities."""
+    network = module.clone()
+    end = main_function(network).body.block.last_op
+    assert end is not None
+    for i, value in enumerate(end.operands):
+        end.operands[i] = score(value)
+    return network
+
+
+def ratio_of(expected: Sequence[Outputs], actual: Sequence[Outputs]) -> float:
+    """Signal to noise in decibels of all outputs, each with the same weight."""
+    shares: list[float] = []
+    for name in expected[0]:
+        real = np.stack([e[name] for e in expected]).astype(np.float64)
+        error = np.stack([a[name] for a in actual]).astype(np.float64) - real
+        shares.append(float(np.square(error).sum() / max(np.square(real).sum(), 1e-300)))
+    return -10 * float(np.log10(max(np.mean(shares), 1e-30)))
+
+
+def outputs_of(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> list[Outputs]:
+    """The outputs of a network on samples; what overflows is somebody else's error."""
+    with np.errstate(all="ignore"):
+        return [run(module, sample) for sample in samples]
+
+
+def output_ratio(
+    reference: ModuleOp, module: ModuleOp, samples: Sequence[Mapping[str, Array]]
+) -> float:
+    """Signal to noise in decibels of the outputs of `module` against `reference` on samples."""
+    return ratio_of(outputs_of(reference, samples), outputs_of(module, samples))

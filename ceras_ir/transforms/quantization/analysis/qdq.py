@@ -1,0 +1,58 @@
+"""
+Q/DQ networks: whether one is, which operations integers pass as floats do, and how sums round.
+"""
+
+from collections.abc import Iterable
+from math import frexp
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.network.quantizable import keeps_scale
+
+HALF_EVEN = "graph.half_even"
+"""
+Attribute of a quantization whose ties go to even, in a network that says where its ties go; without
+it those between powers of two go up.
+"""
+
+
+def only_moves(op: GraphOperation) -> bool:
+    """Whether elements are moved, or the greatest taken; what puts others around is apart."""
+    return not isinstance(op, graph.PadOp) and keeps_scale(op)
+
+
+def carries_quantization(module: ModuleOp) -> bool:
+    """
+    Whether activations are quantized or dequantized anywhere; constants that are only stored
+    in integers say nothing about activations.
+    """
+    for op in module.walk():
+        if isinstance(op, GraphOperation) and not isinstance(op, graph.ConstantOp):
+            if op.is_quantized:
+                return True
+            if isinstance(op, graph.DequantizeOp) and not isinstance(
+                op.input.owner, graph.ConstantOp
+            ):
+                return True
+    return False
+
+
+def only_shifts(elements: Iterable[UniformType]) -> bool:
+    """
+    Whether numbers of these types are rescaled into each other by shifts alone: no zero points,
+    and powers of two for scales. Such networks are made for shifters, which round half up.
+    """
+    return all(
+        element.is_signed
+        and not any(point.data for point in element.zero_points)
+        and all(frexp(scale.data)[0] == 0.5 for scale in element.scales)
+        for element in elements
+    )
+
+
+def exponent_of(element: UniformType) -> int:
+    """The exponent of a power-of-two scale of a whole tensor."""
+    return frexp(element.scale)[1] - 1

@@ -1,0 +1,112 @@
+"""The integers of a quantized network: weights, biases and tables, from float constants."""
+
+from collections.abc import Sequence
+from math import ldexp
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerType,
+    LocationAttr,
+    TensorType,
+    i8,
+)
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.interpreters.float_functions import apply_function
+from ceras_ir.network.integer import dequantize, quantize
+from ceras_ir.network.precision import limits
+from ceras_ir.network.storage import Storage
+
+
+def stored_type(exponent: int, bits: int, rows: Sequence[int] = ()) -> UniformType:
+    """
+    Integers of so many bits in steps of `2**exponent`, no zero point; with `rows`, what to add
+    to the exponent for each index of the first dimension.
+    """
+    if not rows:
+        return Storage(exponent, bits).element
+    scales = [ldexp(1.0, exponent + row) for row in rows]
+    return UniformType(scales, storage=IntegerType(bits), axis=0)
+
+
+def stored_constant(
+    values: NDArray[np.generic], storage: Storage, location: LocationAttr, rows: Sequence[int] = ()
+) -> graph.ConstantOp:
+    """
+    Constants as integers, rounded half to even; the least one is left out, [-127, 127], where
+    there is no zero point. With `rows`, what to add to the exponent for each index of the first
+    dimension.
+    """
+    exponent, bits, point = storage
+    scaled = np.rint(values.astype(np.float32) * _reciprocals(exponent, rows, values.ndim))
+    low, high = limits(bits)
+    stored = np.clip(scaled + point, low if point else -high, high).astype(f"int{bits}")
+    element = stored_type(exponent, bits, rows) if rows else storage.element
+    return graph.ConstantOp.from_array(stored, element, location=location)
+
+
+def bias_constant(
+    values: NDArray[np.generic], exponent: int, location: LocationAttr, rows: Sequence[int] = ()
+) -> graph.ConstantOp | None:
+    """
+    A bias in 32 bits at the accumulator's exponent, rounded half to even; None where it does
+    not fit, because it is never clipped.
+    """
+    stored = np.rint(values.astype(np.float64) * _reciprocals(exponent, rows, 1))
+    if np.abs(stored).max(initial=0) >= 2.0**31:
+        return None
+    element = stored_type(exponent, 32, rows)
+    return graph.ConstantOp.from_array(stored.astype(np.int32), element, location=location)
+
+
+def _reciprocals(exponent: int, rows: Sequence[int], rank: int) -> NDArray[np.float32]:
+    """One over the step, of all numbers or of each index of the first dimension."""
+    steps = np.exp2(-(np.array(rows or (0,), np.float32) + np.float32(exponent)))
+    return steps.reshape(-1, *(1,) * (rank - 1)) if rows else steps.reshape(())
+
+
+def lookup_table(
+    function: graph.FunctionAttr, source: UniformType, target: UniformType, entries: int = 256
+) -> DenseIntOrFPElementsAttr:
+    """
+    `quantize(function(dequantize(i)))` for i from -entries/2 to entries/2 - 1: bit for bit what
+    the three operations `graph.dequantize`, `graph.unary` and `graph.quantize` would give.
+    """
+    table = _entries(function, source, target, entries)
+    return DenseIntOrFPElementsAttr(TensorType(i8, [entries]), BytesAttr(table.tobytes()))
+
+
+def lookup_tables(
+    function: graph.FunctionAttr,
+    source: UniformType,
+    target: UniformType,
+    exponents: Sequence[tuple[int, int]],
+    entries: int,
+) -> DenseIntOrFPElementsAttr:
+    """One row for each pair of what is added to the exponents of argument and result."""
+    rows = [
+        _entries(function, _scaled(source, before), _scaled(target, after), entries)
+        for before, after in exponents
+    ]
+    data = BytesAttr(np.stack(rows).tobytes())
+    return DenseIntOrFPElementsAttr(TensorType(i8, [len(rows), entries]), data)
+
+
+def _scaled(element: UniformType, exponent: int) -> UniformType:
+    """The same numbers in steps `2**exponent` times as long."""
+    scale = ldexp(element.scale, exponent)
+    return UniformType(scale, element.zero_point, storage=element.storage)
+
+
+def _entries(
+    function: graph.FunctionAttr, source: UniformType, target: UniformType, entries: int
+) -> NDArray[np.int8]:
+    stored = np.arange(-entries // 2, entries // 2).astype(np.int32)
+    # A function may overflow far outside what the network computes; infinity saturates.
+    with np.errstate(all="ignore"):
+        values = apply_function(function, dequantize(stored, source))
+    return quantize(values.astype(np.float32), target).astype(np.int8)

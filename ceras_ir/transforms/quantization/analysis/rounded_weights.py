@@ -1,0 +1,71 @@
+"""Weights as multiples of a power of two: to the nearest, or so that errors cancel."""
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.func import FuncOp
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.exponents import HIGH, WEIGHT_LOW
+from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.ranges import weight_exponent
+
+Real = NDArray[np.float64]
+
+DAMPING = 0.01
+"""Of the mean square input, added to every diagonal element so that nothing is singular."""
+BLOCK = 128
+"""Columns whose corrections are applied at once to the rest."""
+
+
+def roundable_layers(main: FuncOp) -> list[graph.LinearOperation]:
+    """Layers whose weights are constant and have an exponent."""
+    return [
+        op
+        for op in quantized_operations(main)
+        if isinstance(op, graph.LinearOperation)
+        and weight_exponent(op) is not None
+        and graph.constant_array(op.weights) is not None
+        and (op.bias is None or graph.constant_array(op.bias) is not None)
+    ]
+
+
+def nearest(weights: Real, step: Real | float) -> Real:
+    """Rounded half to even to multiples of `step` and clamped, as `quantize-graph` does it."""
+    return np.clip(np.rint(weights / step), WEIGHT_LOW, HIGH) * step
+
+
+def compensated(weights: Real, pairs: Real, steps: Real) -> Real:
+    """
+    `weights` [groups, outputs, K], of `steps` [groups, outputs, 1], rounded column by column, those
+    of the largest inputs first; the error of each, as far as inputs are correlated by `pairs`
+    [groups, K, K], is taken up by the columns that follow.
+    """
+    order = np.argsort(-np.einsum("gii->gi", pairs), axis=1, kind="stable")
+    groups = np.arange(len(order))[:, None, None]
+    sorted_pairs = pairs[groups, order[:, :, None], order[:, None, :]]
+    result = np.empty_like(weights)
+    rounded = _in_order(np.take_along_axis(weights, order[:, None], 2), sorted_pairs, steps)
+    np.put_along_axis(result, np.broadcast_to(order[:, None], result.shape), rounded, 2)
+    return result
+
+
+def _in_order(weights: Real, pairs: Real, steps: Real) -> Real:
+    """The same from the first column to the last."""
+    length = weights.shape[2]
+    diagonal = np.einsum("gii->gi", pairs)
+    mean = diagonal.mean(axis=1)
+    damping = np.where(mean > 0, DAMPING * mean, 1.0)
+    damped = pairs + damping[:, None, None] * np.eye(length)
+    upper = np.linalg.cholesky(np.linalg.inv(damped)).transpose(0, 2, 1)
+    rest, result = weights.copy(), np.empty_like(weights)
+    for start in range(0, length, BLOCK):
+        end = min(start + BLOCK, length)
+        errors = np.empty((*weights.shape[:2], end - start))
+        for i in range(start, end):
+            column = rest[:, :, i]
+            result[:, :, i] = nearest(column, steps[:, :, 0])
+            error = (column - result[:, :, i]) / upper[:, i, i][:, None]
+            errors[:, :, i - start] = error
+            rest[:, :, i + 1 : end] -= error[:, :, None] * upper[:, None, i, i + 1 : end]
+        rest[:, :, end:] -= np.matmul(errors, upper[:, start:end, end:])
+    return result

@@ -1,0 +1,112 @@
+"""Check the arithmetic of scales in a quantized network, apart from what chose them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TypeVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import scale_of
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.support.diagnostics import Finding, InputError, node_name
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+TOLERANCE = 2.0**-22
+"""Relative; a multiplier of 31 bits stays far below, and powers of two are exact."""
+
+
+@dataclass(frozen=True)
+class CheckScalesPass(ModulePass):
+    """
+    Refuse a quantized network whose shifts and multipliers contradict the scales of its
+    types: every requantization must turn the scale of its accumulator into that of its
+    result, biases and residuals must be at the accumulator's, addends at one. Changes nothing.
+    """
+
+    name = "check-scales"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        findings = [
+            Finding(node_name(inner), inner.name, message)
+            for inner in op.walk()
+            for message in _contradictions(inner)
+        ]
+        if findings:
+            raise InputError(findings)
+
+
+def _contradictions(op: Operation) -> Iterator[str]:
+    match op:
+        case graph.LinearOperation(requant=RequantAttr() as requant):
+            (input,) = _scales(op.input)
+            accumulators = [input * weights for weights in _scales(op.weights)]
+            if op.bias is not None:
+                for bias, accumulator in _pairs(_scales(op.bias), accumulators):
+                    yield from _differ("bias", bias, "the accumulator", accumulator)
+            if op.residual is not None:
+                aligned = scale_of(op.residual) / 2**op.residual_left_shift
+                for accumulator in accumulators:
+                    yield from _differ("shifted residual", aligned, "the accumulator", accumulator)
+        case graph.BinaryOp(requant=RequantAttr() as requant):
+            if op.function is not graph.Binary.MUL and op.multipliers != (1, 1):
+                yield from _misaligned(op, requant)
+                return
+            lhs, rhs = scale_of(op.lhs) / 2 ** op.shifts[0], scale_of(op.rhs) / 2 ** op.shifts[1]
+            if op.function is graph.Binary.MUL:
+                accumulators = [lhs * rhs]
+            else:
+                accumulators = [lhs]
+                yield from _differ("shifted lhs", lhs, "the shifted rhs", rhs)
+        case graph.Pool2dOp(requant=RequantAttr() as requant):
+            accumulators = [scale_of(op.input) / prod(op.kernel.get_values())]
+        case graph.RequantizeOp(requant=requant) | graph.ShiftSwishOp(requant=requant):
+            accumulators = [scale_of(op.input)]
+        case _:
+            return
+    unit = 2.0**-requant.shift.data
+    for multiplier, accumulator in _pairs(requant.multipliers, accumulators):
+        factor = multiplier * unit
+        made, result = accumulator / factor, scale_of(op.results[0])
+        # Integers below 2^30 vanish in a shift of 31, and so they would in a longer one; so
+        # does a factor of 2^30 saturate all but zero. Shifters have no more, multipliers one bit.
+        vanishes = requant.shift.data == 31 and not isinstance(op, graph.LinearOperation)
+        if (vanishes and made < result) or (factor >= 2**30 and made > result):
+            continue
+        # A multiplier is a whole number; channels of small scales have small ones.
+        slack = 0.0 if multiplier == 1 and not requant.is_per_channel else result * unit
+        yield from _differ("requantized accumulator", made, "the result", result, slack / factor)
+
+
+def _misaligned(op: graph.BinaryOp, requant: RequantAttr) -> Iterator[str]:
+    """Each addend has a multiplier of its own that takes it to the scale of the result."""
+    unit, result = requant.multiplier.data / 2.0**requant.shift.data, scale_of(op.result)
+    for name, value, factor in zip(("lhs", "rhs"), (op.lhs, op.rhs), op.factors, strict=True):
+        made = factor * unit * result
+        yield from _differ(
+            f"multiplied {name}", made, "the operand", scale_of(value), result * unit
+        )
+
+
+def _scales(value: SSAValue) -> list[float]:
+    """The scales of a quantized value: one, or one per channel."""
+    element = graph.quantized_element(value)
+    assert element is not None
+    return [scale.data for scale in element.scales]
+
+
+def _pairs(first: Sequence[T], second: Sequence[U]) -> Iterator[tuple[T, U]]:
+    """Entries that belong to the same channel, where one entry stands for all channels."""
+    count = max(len(first), len(second))
+    return ((first[i % len(first)], second[i % len(second)]) for i in range(count))
+
+
+def _differ(name: str, scale: float, of: str, expected: float, slack: float = 0.0) -> Iterator[str]:
+    if abs(scale - expected) > max(TOLERANCE * expected, slack):
+        yield f"the {name} has scale {scale}, but {of} has {expected}"

@@ -1,0 +1,106 @@
+"""Give values that hardly fall below zero all eight bits, by a zero point."""
+
+from dataclasses import dataclass
+from math import ldexp, prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import NARROW, limits, width
+from ceras_ir.network.quantizable import data_operands, is_quantized, quantized_operations
+from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point, zero_point
+from ceras_ir.network.storage import zero_point_of
+from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
+from ceras_ir.transforms.quantization.rewrites.recipes import runs
+
+LOST = 1 / 8
+"""Share of what int8 holds at its exponent that a zero point may move out of reach."""
+
+
+@dataclass(frozen=True)
+class ChooseZeroPointsPass(ModulePass):
+    """
+    Symmetric int8 spends half of its numbers below zero, where ReLU leaves nothing and SiLU
+    little. A value whose range, as calibration saw it, fits 255 steps half as long gets them and
+    a `graph.zero_point`, at which the least number stored is the least seen; so does one that loses
+    less than an eighth of what its exponent holds above. Scales stay powers of two.
+
+    Values in 16 bits, and what meets shift-only functions or averages whose ties would be lost by
+    a reciprocal, stay symmetric. Accelerators put the zero points of convolutions and products into
+    their biases, but VTA rounds half up, where sums of few and averages of what has a zero point
+    round to even: with `half-up` what those read and make stays symmetric too, for its sake.
+
+    With `when-chosen` it runs only if the network's `graph.recipe` has it. Needs `graph.range` and
+    `graph.exponent`; changes no value.
+    """
+
+    name = "choose-zero-points"
+
+    half_up: bool = False
+    when_chosen: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main) or not runs(main, self.name, when_chosen=self.when_chosen):
+            return
+        refused: dict[SSAValue, None] = {}
+        values: dict[SSAValue, None] = {}
+        for inner in quantized_operations(main):
+            ends = [*data_operands(inner), *inner.results]
+            values |= dict.fromkeys(ends)
+            if _stays_symmetric(inner) or (self.half_up and _rounds_to_even(inner)):
+                refused |= dict.fromkeys(ends)
+            elif isinstance(inner, graph.LinearOperation) and inner.weights in values:
+                refused[inner.weights] = None
+        for value in values:
+            if value not in refused:
+                _choose(value)
+
+
+def _stays_symmetric(op: Operation) -> bool:
+    match op:
+        case graph.UnaryOp():
+            return form_of(op) is Form.SHIFTS
+        case graph.Pool2dOp():
+            return _loses_ties(op)
+        case _:
+            return False
+
+
+def _rounds_to_even(op: Operation) -> bool:
+    """Whether a requantization of the operation rounds to even where a zero point takes part."""
+    match op:
+        case graph.BinaryOp():
+            return op.function in (graph.Binary.ADD, graph.Binary.SUB)
+        case graph.Pool2dOp():
+            return op.function is graph.Pool.AVERAGE
+        case _:
+            return False
+
+
+def _loses_ties(op: graph.Pool2dOp) -> bool:
+    """Whether windows of an average have an even number of elements, but no power of two."""
+    size = prod(op.kernel.get_values())
+    return op.function is graph.Pool.AVERAGE and (
+        any(op.padding.get_values()) or (size % 2 == 0 and size.bit_count() > 1)
+    )
+
+
+def _choose(value: SSAValue) -> None:
+    seen, known = interval(value), exponent(value)
+    if seen is None or known is None or width(value) != NARROW or zero_point(value):
+        return
+    # Zero is always stored exactly: padding is zero.
+    low, high = min(seen[0], 0.0), max(seen[1], 0.0)
+    point = zero_point_of(low, known - 1)
+    least, most = limits(NARROW)
+    if not least <= point <= most:
+        return
+    reach, kept = ldexp(most, known), ldexp(most - point, known - 1)
+    if high <= kept or -low <= LOST * reach:
+        set_exponent(value, known - 1)
+        set_zero_point(value, point)

@@ -1,0 +1,119 @@
+"""Take the mean error of rounding out of biases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.ranges import LAYER, row_exponents
+from ceras_ir.transforms.quantization.rewrites.recipe_pass import RecipePass
+from ceras_ir.transforms.quantization.rewrites.recipes import LARGE
+
+if TYPE_CHECKING:
+    from ceras_ir.transforms.memory.analysis.stepwise import Stepwise
+
+SAMPLES, SAMPLES_LARGE = 16, 4
+"""How many samples are kept in memory at most, and of large networks."""
+
+
+@dataclass(frozen=True)
+class CorrectBiasPass(RecipePass):
+    """
+    Rounding moves the mean of every output channel: weights by their rounding error times the
+    mean input, inputs by what clipping and rounding took from them in all layers before. One
+    layer after the other, subtract from the bias, made where there is none, what the quantized
+    network's sums have too much on average beside the float network's.
+
+    Means are taken over the first 16 of the first `samples` samples of
+    `calibration=FILE.npz`, 4 where an inference has 10^9 multiplications; without it nothing is
+    done. With `when-chosen` it runs only if the network's `graph.recipe` has it. Not exact: it
+    changes the float network so that the quantized one is right on average. A bias that 32 bits
+    could not hold stays.
+    """
+
+    name = "correct-bias"
+
+    def improve(self, ctx: Context, op: ModuleOp) -> None:
+        from ceras_ir.transforms.memory.analysis.stepwise import Stepwise
+        from ceras_ir.transforms.quantization.analysis.rounded_weights import roundable_layers
+        from ceras_ir.transforms.quantization.analysis.sensitivity import multiplications
+        from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
+
+        main = main_function(op)
+        most = SAMPLES_LARGE if multiplications(main) > LARGE else SAMPLES
+        samples = list(self.data(op, "correcting biases", most))
+        chosen = roundable_layers(main)
+        numbers = {layer: i for i, layer in enumerate(main.body.block.ops)}
+        layers = {numbers[layer]: layer for layer in chosen}
+        floats, integers = op.clone(), op.clone()
+        for i, copy in enumerate(main_function(integers).body.block.ops):
+            copy.attributes[LAYER] = IntegerAttr(i, i64)
+        QuantizeGraphPass().apply(ctx, integers)
+        _correct(layers, floats, Stepwise(floats, samples), integers, Stepwise(integers, samples))
+
+
+def _correct(
+    layers: dict[int, graph.LinearOperation],
+    floats: ModuleOp,
+    real: Stepwise,
+    integers: ModuleOp,
+    stored: Stepwise,
+) -> None:
+    """Walk through both networks together and correct `layers`, which a third one has."""
+    from ceras_ir.transforms.quantization.analysis.layer_noise import layer_of
+
+    references = enumerate(list(main_function(floats).body.block.ops))
+    for op in list(main_function(integers).body.block.ops):
+        number = layer_of(op)
+        if number in layers and isinstance(op, graph.LinearOperation):
+            for i, reference in references:
+                if i == number:
+                    assert isinstance(reference, graph.LinearOperation)
+                    op = _correct_layer(layers[number], reference, real, op, stored)
+                real.run(reference)
+                if i == number:
+                    break
+        stored.run(op)
+
+
+def _correct_layer(
+    layer: graph.LinearOperation,
+    reference: graph.LinearOperation,
+    real: Stepwise,
+    quantized: graph.LinearOperation,
+    stored: Stepwise,
+) -> graph.LinearOperation:
+    """Correct one layer, and its quantized form, which is returned."""
+    from ceras_ir.network.precision import factor_exponents
+    from ceras_ir.transforms.quantization.analysis.input_moments import InputMoments
+    from ceras_ir.transforms.quantization.analysis.quantized_constants import bias_constant
+    from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
+    from ceras_ir.transforms.quantization.rewrites.rounded_layers import (
+        correct_bias,
+        replace_layer,
+        with_bias,
+    )
+
+    moments = [InputMoments(layer, products=False) for _ in range(2)]
+    for seen, arrays in zip(
+        moments, (real.real(reference.input), stored.real(quantized.input)), strict=True
+    ):
+        for array in arrays:
+            seen.see(array)
+    corrected = correct_bias(*moments)
+    if corrected is layer or corrected.bias is None:
+        return quantized
+    values = graph.constant_array(corrected.bias)
+    assert values is not None
+    accumulator = sum(factor_exponents(corrected, value_exponent))
+    rows = row_exponents(corrected) or ()
+    bias = bias_constant(values, accumulator, corrected.location, rows)
+    assert bias is not None, "what fits the proof fits 32 bits"
+    new = with_bias(quantized, bias)
+    replace_layer(quantized, new)
+    return new

@@ -1,0 +1,96 @@
+"""Give every channel its own power of two, at no cost at run time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.quantization.choose_row_exponents import ChooseRowExponentsPass
+from ceras_ir.transforms.quantization.rewrites.recipe_pass import RecipePass
+from ceras_ir.transforms.quantization.rewrites.recipes import runs
+
+if TYPE_CHECKING:
+    from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors, Vector
+
+
+EXPONENTS = "input_exponents", "result_exponents"
+"""Of `graph.unary`."""
+
+
+@dataclass(frozen=True)
+class EqualizeChannelsPass(RecipePass):
+    """
+    Multiply channels by powers of two between layers, so that one scale per tensor serves
+    large and small channels alike: what the rows of one layer's weights and its bias are
+    divided by, the columns of the next layer's are multiplied by.
+
+    How large channels are is seen on the first `samples` samples of `calibration=FILE.npz`,
+    without which nothing is done; a channel that is raised keeps a bit free for data that has more
+    in it. With `when-chosen` it runs only if the network's `graph.recipe` has it. Ranges of values
+    that change are forgotten.
+
+    Other functions get `input_exponents` and `result_exponents`, which tables take in.
+
+    Exact, because powers of two are, and relu, pooling, addition and moves commute with positive
+    factors. A clip from 0 to a bound stays where it is: a channel is only raised so far
+    that twice what was seen of it stays below; what exceeds that is clipped earlier, as int8 would.
+    """
+
+    name = "equalize-channels"
+
+    def improve(self, ctx: Context, op: ModuleOp) -> None:
+        from ceras_ir.transforms.quantization.analysis.calibration import channel_statistics
+        from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors
+        from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots
+
+        main = main_function(op)
+        slots = ChannelSlots(main)
+        statistics = channel_statistics(op, self.data(op), slots.ids)
+        factors = ChannelFactors(main, slots, statistics)
+        rows = runs(main, ChooseRowExponentsPass.name, when_chosen=True)
+        _apply(factors, factors.choose(rows=rows))
+
+
+def _apply(factors: ChannelFactors, exponents: Vector) -> None:
+    import numpy as np
+
+    from ceras_ir.dialects import graph
+    from ceras_ir.network.ranges import ROW_EXPONENTS, STATISTICS, WEIGHT_EXPONENT, set_attribute
+    from ceras_ir.transforms.quantization.analysis.channel_factors import spread_columns
+    from ceras_ir.transforms.quantization.analysis.function_forms import is_table
+    from ceras_ir.transforms.rebuilding import replace_constant
+
+    slots = factors.slots
+    for op in factors.layers:
+        columns = spread_columns(op, exponents[slots[op.input]])
+        rows = exponents[slots[op.result]]
+        if not columns.any() and not rows.any():
+            continue
+        old = graph.constant_array(op.weights)
+        assert old is not None
+        across = rows.reshape(-1, *[1] * (old.ndim - 1))
+        scaled = old * np.exp2(columns - across)
+        replace_constant(op, op.weights, scaled.astype(np.float32))
+        for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
+            op.attributes.pop(name, None)
+        if op.bias is not None:
+            bias = graph.constant_array(op.bias)
+            assert bias is not None
+            replace_constant(op, op.bias, (bias * np.exp2(-rows)).astype(np.float32))
+    for op in factors.main.body.block.ops:
+        if isinstance(op, graph.UnaryOp) and is_table(op):
+            old = op.channel_exponents or ((0,), (0,))
+            pair = [
+                exponents[slots[v]] + e for v, e in zip((op.input, op.result), old, strict=True)
+            ]
+            if any(side.any() for side in pair):
+                for name, side in zip(EXPONENTS, pair, strict=True):
+                    op.properties[name] = graph.integers([int(e) for e in side])
+    for value, ids in slots.ids.items():
+        if exponents[ids].any():
+            for name in STATISTICS:
+                set_attribute(value, name, None)

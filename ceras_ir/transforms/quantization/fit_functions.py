@@ -1,0 +1,43 @@
+"""Store the arguments of functions as finely as the function's form reads them."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import WIDE, set_width
+from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.ranges import set_exponent
+
+
+@dataclass(frozen=True)
+class FitFunctionsPass(ModulePass):
+    """
+    Give the argument of every function whose `graph.form` reads more than int8 16 bits, and an
+    exponent that makes the most of them: "table16" has 1024 entries, "shifts" uses one bit less
+    than there is.
+    Needs `graph.range`; changes no value.
+    """
+
+    name = "fit-functions"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        from ceras_ir.transforms.quantization.analysis.function_forms import (
+            argument_exponent,
+            finer_bits,
+            form_of,
+        )
+
+        for unary in main.body.block.ops:
+            if not isinstance(unary, graph.UnaryOp) or (form := form_of(unary)) is None:
+                continue
+            exponent = argument_exponent(unary, form)
+            if finer_bits(form) and exponent is not None:
+                set_width(unary.input, WIDE)
+                set_exponent(unary.input, exponent)

@@ -1,0 +1,133 @@
+"""Let the steps of inputs fit their data: scale them in float, before they are quantized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor, inf, ldexp, log2
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import (
+    Float32Type,
+    ModuleOp,
+    NameLoc,
+    StringAttr,
+    UnknownLoc,
+    f32,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
+from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.precision import FLOAT, NARROW, PRECISION, width
+from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
+from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.rewrites.recipe_pass import RecipePass
+
+STEPS = 255
+"""Between the least and the greatest number of int8."""
+
+WORTHWHILE = 1.1
+"""How much shorter steps must become to be worth a multiplication for each element."""
+
+CLIPPED = 1 / 64
+"""Share of the range that may lie beyond the last number of a power of two that serves."""
+
+MARGIN = 1 + 1e-5
+"""What keeps the ends of the range inside after float has rounded them."""
+
+
+@dataclass(frozen=True)
+class FitInputsPass(RecipePass):
+    """
+    Divide inputs by a step at which what calibration saw of them, and zero, takes all 256
+    numbers of int8, and multiply the weights of the layers that read them by it. Scales stay powers
+    of two; data that came in 8 bits, as images and spectra do, are then stored as they were.
+
+    That is one multiplication in float for each element of an input, whose steps become shorter
+    by a tenth at least; others stay. So do inputs in 16 bits, and those that anything but
+    convolutions and matrix products with constant weights reads, moved at most. For
+    `choose-zero-points`, without which such an input would not fit. With `when-chosen` it
+    runs only if the network's `graph.recipe` has it; without `calibration` nothing is done.
+    """
+
+    name = "fit-inputs"
+
+    def improve(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        names = dict(zip(main.body.block.args, input_names(main), strict=True))
+        readers = {
+            value: layers
+            for value in names
+            if width(value) == NARROW and (layers := _layers(main, value))
+        }
+        if not readers:
+            return
+        low, high = dict.fromkeys(readers, 0.0), dict.fromkeys(readers, 0.0)
+        for sample in self.data(op):
+            for value in readers:
+                seen = sample[names[value]]
+                low[value] = min(low[value], float(seen.min()))
+                high[value] = max(high[value], float(seen.max()))
+        for value, layers in readers.items():
+            step = fitting_step(low[value], high[value])
+            if step is not None:
+                _divide(main, value, layers, step, names[value])
+
+
+def fitting_step(low: float, high: float) -> float | None:
+    """The step at which 256 numbers hold a range around zero; None if a power of two serves."""
+    from ceras_ir.network.exponents import GREATEST, LEAST
+
+    extent = high - low
+    # Beyond them neither a step nor one over it is a normal float32 number.
+    if not ldexp(STEPS, LEAST) < extent < ldexp(1.0, GREATEST):
+        return None
+    below = -low / extent * STEPS
+    step = min(max(_part(-low, n), _part(high, STEPS - n)) for n in (floor(below), ceil(below)))
+    power = ldexp(1.0, ceil(log2(step * (1 - CLIPPED))))
+    return step * MARGIN if power > WORTHWHILE * step else None
+
+
+def _part(extent: float, steps: int) -> float:
+    return extent / steps if steps > 0 else (inf if extent > 0 else 0.0)
+
+
+def _layers(main: FuncOp, argument: SSAValue) -> list[graph.LinearOperation]:
+    """The layers that read an input, moved at most; none if anything else does."""
+    found: list[graph.LinearOperation] = []
+    if not is_tensor(argument.type) or not isinstance(argument.type.element_type, Float32Type):
+        return found
+    moved = {argument}
+    for op in main.body.block.ops:
+        if moved.isdisjoint(op.operands):
+            continue
+        if isinstance(op, graph.LinearOperation) and absorbs(op) and op.residual not in moved:
+            found.append(op)
+        elif isinstance(op, GraphOperation) and only_moves(op) and moved.issuperset(op.operands):
+            moved.add(op.results[0])
+        else:
+            return []
+    return found
+
+
+def _divide(
+    main: FuncOp, value: SSAValue, layers: list[graph.LinearOperation], step: float, name: str
+) -> None:
+    import numpy as np
+
+    from ceras_ir.transforms.rebuilding import replace_constant
+
+    factor = graph.ConstantOp.from_array(np.array(1 / step, np.float32))
+    scaled = graph.BinaryOp(graph.Binary.MUL, value, factor.result, result_element=f32)
+    scaled.attributes[PRECISION] = StringAttr(FLOAT)
+    for op in (factor, scaled):
+        op.location = NameLoc(StringAttr(name), UnknownLoc())
+    value.replace_uses_with_if(scaled.result, lambda use: use.operation is not scaled)
+    Rewriter.insert_op((factor, scaled), InsertPoint.at_start(main.body.block))
+    for layer in layers:
+        weights = graph.constant_array(layer.weights)
+        assert weights is not None
+        replace_constant(layer, layer.weights, weights.astype(np.float32) * np.float32(step))

@@ -1,0 +1,56 @@
+"""Compute `graph.dequantize` and `graph.quantize` of constants."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+
+from ceras_ir.dialects import graph
+from ceras_ir.network import integer
+
+
+class FoldDequantize(RewritePattern):
+    """`dequantize(constant)` becomes a float constant."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.DequantizeOp, rewriter: PatternRewriter, /):
+        constant, element = op.input.owner, graph.quantized_element(op.input)
+        if isinstance(constant, graph.ConstantOp) and element is not None:
+            real = integer.dequantize(constant.array(), element)
+            rewriter.replace(op, graph.ConstantOp.from_array(real, location=op.location))
+
+
+class FoldQuantize(RewritePattern):
+    """`quantize(constant)` becomes a constant of integers."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
+        constant, element = op.input.owner, graph.quantized_element(op.result)
+        if isinstance(constant, graph.ConstantOp) and element is not None:
+            stored = integer.quantize(constant.array().astype("float32", copy=False), element)
+            new = graph.ConstantOp.from_array(stored, element, location=op.location)
+            rewriter.replace(op, new)
+
+
+@dataclass(frozen=True)
+class FoldDequantizedConstantsPass(ModulePass):
+    """
+    Dequantize and quantize constants at compile time, and drop those that nobody reads.
+
+    Exact: computed by the interpreter itself.
+    """
+
+    name = "fold-dequantized-constants"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        # The applier also erases the constants that nobody reads any more.
+        patterns = GreedyRewritePatternApplier([FoldDequantize(), FoldQuantize()])
+        PatternRewriteWalker(patterns).rewrite_module(op)

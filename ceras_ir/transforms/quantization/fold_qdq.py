@@ -1,0 +1,101 @@
+"""Make one quantized operation of a float one between Q/DQ, as quantizers write them."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import is_side_effect_free
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.network.function import main_function
+from ceras_ir.network.ranges import drop_statistics
+from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, only_shifts
+
+
+@dataclass(frozen=True)
+class FoldQdqPass(ModulePass):
+    """
+    `quantize(op(dequantize(x), ...))` becomes `op` on integers, with a requantization of
+    multiplier, shift, zero point and, for an activation that clips, clamp range; other
+    functions become tables. `quantize(dequantize(x))` is `x`, or `graph.requantize`.
+
+    A float result that anybody else reads, or that is quantized in two ways, stays float; so does
+    one whose `graph.half_even` quantization the operation on integers would not do.
+    Run `make-signed`, `sink-dequantize` and `hoist-quantize` before: this looks at neighbours
+    only. Off by at most one unit of the result against the float operations (see
+    `qdq_forms`); exact for the identity.
+    """
+
+    name = "fold-qdq"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
+        from ceras_ir.transforms.quantization.rewrites.qdq_forms import qdq_form
+
+        block = main_function(op).body.block
+        for quantize in list(block.ops):
+            if not isinstance(quantize, graph.QuantizeOp):
+                continue
+            source, target = quantize.input.owner, graph.quantized_element(quantize.result)
+            assert target is not None
+            if not isinstance(source, GraphOperation):
+                continue
+            if isinstance(source, graph.DequantizeOp):
+                if source.input.type == quantize.result.type:
+                    quantize.result.replace_all_uses_with(source.input)
+                    continue
+            elif not _only_quantized(quantize):
+                continue
+            new = qdq_form(source, target)
+            if new is None or (new := fitted(new)) is None:
+                continue
+            if HALF_EVEN in quantize.attributes and _takes_ties_up(new[-1]):
+                continue
+            drop_statistics(source)
+            for made in new:
+                if not isinstance(made, graph.ConstantOp):
+                    made.location = source.location
+            Rewriter.insert_op(new, InsertPoint.before(quantize))
+            new[-1].output.name_hint = quantize.result.name_hint
+            for use in list(quantize.input.uses):
+                reader = use.operation
+                if isinstance(reader, graph.QuantizeOp) and reader.result.type == (
+                    quantize.result.type
+                ):
+                    reader.result.replace_all_uses_with(new[-1].output)
+        for left in block.ops:
+            left.attributes.pop(HALF_EVEN, None)
+        erase_dead(block)
+
+
+def _takes_ties_up(op: GraphOperation) -> bool:
+    """Whether ties of a rescaling by shifts go up, other than in a product, which always does."""
+    requant = op.properties.get("requant")
+    if isinstance(op, graph.LinearOperation) or not isinstance(requant, RequantAttr):
+        return False
+    values = (*op.operands, *op.results)
+    elements = [e for e in (graph.quantized_element(v) for v in values) if e is not None]
+    return only_shifts(elements) and requant.mode is Rounding.HALF_UP and requant.shift.data > 0
+
+
+def _only_quantized(quantize: graph.QuantizeOp) -> bool:
+    """Whether every reader quantizes in the same way."""
+    readers = [use.operation for use in quantize.input.uses]
+    return all(
+        isinstance(r, graph.QuantizeOp) and r.result.type == quantize.result.type for r in readers
+    )
+
+
+def erase_dead(block: Block) -> None:
+    op: Operation | None = block.last_op
+    while op is not None:
+        before = op.prev_op
+        if op.results and is_side_effect_free(op) and all(not r.uses for r in op.results):
+            op.detach()
+            op.erase()
+        op = before

@@ -1,0 +1,71 @@
+"""Move `graph.quantize` above what only moves elements, to the operation that computes them."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import (
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.rewrites.repadding import repadded
+from ceras_ir.transforms.rebuilding import with_operands
+
+
+class HoistQuantize(RewritePattern):
+    """
+    `quantize(move(x, y))` becomes `move(quantize(x), quantize(y))`, where nobody else reads
+    the moved floats.
+
+    Exact: elements are quantized alike wherever they lie, by a function that does not fall, so
+    it commutes with a maximum too.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: graph.QuantizeOp, rewriter: PatternRewriter, /):
+        move = op.input.owner
+        if not isinstance(move, GraphOperation):
+            return
+        if not only_moves(move) and not isinstance(move, graph.PadOp):
+            return
+        element = graph.quantized_element(op.result)
+        assert element is not None
+        readers = [use.operation for use in op.input.uses]
+        if element.is_per_axis or any(
+            not isinstance(r, graph.QuantizeOp) or r.result.type != op.result.type for r in readers
+        ):
+            return
+        above = [graph.QuantizeOp(value, element) for value in move.operands]
+        for quantize in above:
+            quantize.location = op.location
+            quantize.attributes |= op.attributes
+        stored = [quantize.result for quantize in above]
+        if isinstance(move, graph.PadOp):
+            # The number around is quantized as it would be in place.
+            moved = repadded(move, stored[0], exactly=False)
+            assert moved is not None
+        else:
+            moved = with_operands(move, stored, element)
+        rewriter.replace(op, (*above, moved))
+        if move.output.first_use is None:
+            rewriter.erase(move)
+
+
+@dataclass(frozen=True)
+class HoistQuantizePass(ModulePass):
+    """
+    Move `graph.quantize` above reshapes, transposes, maxima and concatenations. Changes no
+    value.
+    """
+
+    name = "hoist-quantize"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        PatternRewriteWalker(HoistQuantize()).rewrite_module(op)

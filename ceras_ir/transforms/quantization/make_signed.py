@@ -1,0 +1,154 @@
+"""Store unsigned quantized numbers as signed ones: numbers and zero point 128 less, for 8 bits."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, i64
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import RequantizeOp
+from ceras_ir.dialects.graph.operation import is_tensor
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.network.function import main_function
+from ceras_ir.network.ranges import network_values
+
+
+@dataclass(frozen=True)
+class MakeSignedPass(ModulePass):
+    """
+    Every value inside the network that is stored in 8 or 16 unsigned bits is stored in signed
+    ones, so that accelerators and kernels meet int8 only; but for activations with a scale per
+    channel. Arguments and results of the function
+    keep their types; a `graph.requantize` of multiplier 1 stands at each.
+
+    Exact: stored numbers and zero points move by the same constant, of which `q - zero_point`
+    knows nothing, and clamp ranges move with them.
+    """
+
+    name = "make-signed"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        unsigned = [v for v in network_values(main.body.block) if _signed(v) is not None]
+        if not unsigned:
+            return
+        outside = [v for v in unsigned if not isinstance(v.owner, Operation)]
+        for value in unsigned:
+            if isinstance(value.owner, Operation) and not _is_border(value):
+                _convert(value)
+        for argument in outside:
+            _at_argument(main, argument)
+        _at_results(main)
+
+
+def _signed(value: SSAValue) -> UniformType | None:
+    """The signed type of an unsigned value, None for any other."""
+    if not is_tensor(value.type):
+        return None
+    element = value.type.element_type
+    if not isinstance(element, UniformType) or element.is_signed or element.high >= 1 << 16:
+        return None
+    # No requantization could bring activations with a scale per channel back at the border.
+    if element.is_per_axis and not isinstance(value.owner, graph.ConstantOp):
+        return None
+    half = element.high // 2 + 1
+    return UniformType(
+        [scale.data for scale in element.scales],
+        [point.data - half for point in element.zero_points],
+        storage=IntegerType(element.storage.width.data),
+        axis=None if not element.is_per_axis else _axis(element),
+    )
+
+
+def _axis(element: UniformType) -> int:
+    from xdsl.dialects.builtin import IntAttr
+
+    assert isinstance(element.axis, IntAttr)
+    return element.axis.data
+
+
+def _unsigned(element: UniformType) -> UniformType:
+    """The unsigned type of which `element` is the signed one, per tensor."""
+    from xdsl.dialects.builtin import Signedness
+
+    width = element.storage.width.data
+    storage = IntegerType(width, Signedness.UNSIGNED)
+    return UniformType(element.scale, element.zero_point + (1 << width - 1), storage=storage)
+
+
+def _is_border(value: SSAValue) -> bool:
+    """Whether this pass has made `value` for a result of the function."""
+    owner = value.owner
+    only_returned = all(isinstance(use.operation, ReturnOp) for use in value.uses)
+    return isinstance(owner, RequantizeOp) and only_returned and _moves(owner.requant)
+
+
+def _moves(requant: RequantAttr) -> bool:
+    return requant.multipliers == (1,) and requant.shift.data == 0
+
+
+def _convert(value: SSAValue) -> None:
+    """Let the operation that makes `value` make the signed numbers."""
+    op, element = value.owner, _signed(value)
+    assert isinstance(op, Operation) and element is not None
+    half = 1 << element.storage.width.data - 1
+    if isinstance(op, graph.ConstantOp):
+        stored = op.array()
+        moved = (stored.astype("int32") - half).astype(f"int{element.storage.width.data}")
+        new = graph.ConstantOp.from_array(moved, element, location=op.location)
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        value.replace_all_uses_with(new.result)
+        op.detach()
+        op.erase()
+        return
+    if isinstance(op, graph.PadOp) and op.function is graph.Pad.CONSTANT:
+        op.properties["value"] = IntegerAttr(int(op.stored_value) - half, i64)
+    requant: Attribute | None = op.properties.get("requant")
+    if isinstance(requant, RequantAttr):
+        op.properties["requant"] = RequantAttr(
+            requant.shift.data,
+            multiplier=requant.multipliers if requant.is_per_channel else requant.multiplier.data,
+            rounding=requant.mode,
+            zero_point=requant.zero_point.data - half,
+            low=requant.low.data - half,
+            high=requant.high.data - half,
+        )
+    Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))
+
+
+def _at_argument(main: FuncOp, argument: SSAValue) -> None:
+    readers = [use.operation for use in argument.uses]
+    if all(isinstance(r, RequantizeOp) and _moves(r.requant) for r in readers):
+        return
+    element, first = _signed(argument), main.body.block.first_op
+    assert element is not None and first is not None
+    op = RequantizeOp(argument, element, RequantAttr(0, zero_point=element.zero_point))
+    op.location = first.location
+    Rewriter.insert_op(op, InsertPoint.before(first))
+    argument.replace_uses_with_if(op.result, lambda use: use.operation is not op)
+
+
+def _at_results(main: FuncOp) -> None:
+    """Results are returned in the types that the function declares."""
+    last = main.body.block.last_op
+    assert isinstance(last, ReturnOp)
+    for i, (value, declared) in enumerate(
+        zip(tuple(last.operands), tuple(main.function_type.outputs), strict=True)
+    ):
+        if value.type == declared:
+            continue
+        element = graph.quantized_element(value)
+        assert element is not None
+        unsigned = _unsigned(element)
+        requant = RequantAttr(
+            0, zero_point=unsigned.zero_point, low=unsigned.low, high=unsigned.high
+        )
+        op = RequantizeOp(value, unsigned, requant)
+        if isinstance(value.owner, Operation):
+            op.location = value.owner.location
+        Rewriter.insert_op(op, InsertPoint.before(last))
+        last.operands[i] = op.result

@@ -1,0 +1,103 @@
+"""Record what the values of a float network were on sample data."""
+
+import sys
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.network.function import main_function
+from ceras_ir.network.quantizable import is_quantized, observed_values
+from ceras_ir.network.ranges import exponent, interval, set_exponent
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+
+SYNTHETIC_SAMPLES = 6
+"""Made-up samples say little, so that more of them would only take longer."""
+
+
+@dataclass(frozen=True)
+class ObserveRangesPass(ModulePass):
+    """
+    Record `graph.range` and `graph.exponent` of every value of a float network: least and
+    greatest element, and the power of two that stores it best, which `observer` decides: by the
+    least squared error (mse), so that nothing is clipped (minmax), or only what is above a
+    moving average of the samples' peaks (average), or one element of 10,000 (percentile), or so
+    that the distribution of magnitudes changes least (entropy, by Kullback-Leibler).
+
+    From the first `samples` samples of `calibration=FILE.npz` (one array per input, the first
+    axis samples; read one sample at a time, of several files if commas separate them); else
+    what the IR already holds is kept, and what is missing comes from made-up samples of
+    `graph.input_range` of the inputs, default [0, 1], drawn with `seed`, which a note on stderr
+    says. Changes no value. A quantized network is left alone.
+    """
+
+    name = "observe-ranges"
+
+    calibration: str | None = None
+    samples: int = 64
+    seed: int = 0
+    observer: ObserverName = "mse"
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise UsageError(f"option 'samples' of pass '{self.name}' must be at least 1")
+        if self.seed < 0:
+            raise UsageError(f"option 'seed' of pass '{self.name}' must not be negative")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        if self.calibration is not None:
+            self._from_file(op, self.calibration)
+        else:
+            self._from_ir(op)
+
+    def _from_file(self, module: ModuleOp, path: str) -> None:
+        from ceras_ir.support.diagnostics import InputError
+        from ceras_ir.transforms.quantization.analysis.calibration import (
+            calibrate,
+            calibration_samples,
+        )
+
+        samples = calibration_samples(module, path, self.samples)
+        try:
+            values = observed_values(main_function(module))
+            calibrate(module, samples, values, self.observer)
+        except InputError as error:
+            error.file = error.file or path
+            raise
+
+    def _from_ir(self, module: ModuleOp) -> None:
+        from ceras_ir.network.exponents import fitting_exponent
+
+        missing = list[SSAValue]()
+        for value in observed_values(main_function(module)):
+            known = interval(value)
+            if exponent(value) is not None:
+                continue
+            if known is None:
+                missing.append(value)
+            else:
+                set_exponent(value, fitting_exponent(max(-known[0], known[1])))
+        if missing:
+            self._synthetic(module, missing)
+
+    def _synthetic(self, module: ModuleOp, missing: list[SSAValue]) -> None:
+        # The interpreter is loaded only when something runs.
+        from ceras_ir.data.synthetic_samples import synthetic_samples
+        from ceras_ir.support.progress import progress
+        from ceras_ir.transforms.quantization.analysis.calibration import calibrate
+
+        count = min(self.samples, SYNTHETIC_SAMPLES)
+        print(
+            f"{self.name}: note: no calibration data for {len(missing)} values; their ranges "
+            f"come from {count} synthetic samples (seed {self.seed}) of the declared input "
+            f"range; give calibration=FILE.npz for real ones",
+            file=sys.stderr,
+        )
+        samples = synthetic_samples(main_function(module), count, self.seed)
+        calibrate(module, progress(samples, "calibrating"), missing, self.observer)

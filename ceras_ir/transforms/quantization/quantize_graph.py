@@ -1,0 +1,78 @@
+"""Turn a float network with chosen exponents into a quantized one."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import NARROW, set_width
+from ceras_ir.network.quantizable import SNAPPED, is_quantized, quantized_operations
+from ceras_ir.network.ranges import LAYER, STATISTICS, set_attribute
+
+
+@dataclass(frozen=True)
+class QuantizeGraphPass(ModulePass):
+    """
+    Replace every operation of a calibrated float network by its quantized form: symmetric
+    int8 with power-of-two scales, biases in 32 bits, every requantization a shift that rounds
+    half up. Values with `graph.precision = "i16"` have 16 bits. What has no such form, or
+    `graph.precision = "f32"`, stays float between `graph.dequantize` and `graph.quantize`, its
+    sums `ordered`, as do arguments and results of the function.
+
+    Needs `graph.exponent` on every value and `graph.weight_exponent` where weights are
+    constant; drops them. Not exact: this is where the network's values change.
+    """
+
+    name = "quantize-graph"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if not is_quantized(main):
+            _convert(main)
+            main.attributes.pop(SNAPPED, None)
+
+
+def _convert(main: FuncOp) -> None:
+    from ceras_ir.transforms.quantization.rewrites.quantized_forms import quantized_form
+    from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
+
+    block = main.body.block
+    chosen = quantized_operations(main)
+    values = QuantizedValues(block)
+    for op in list(block.ops):
+        if op not in chosen:
+            if isinstance(op, graph.LinearOperation):
+                op.ordered = UnitAttr()
+            for i, operand in enumerate(op.operands):
+                op.operands[i] = values.real(operand, op)
+            continue
+        assert isinstance(op, GraphOperation)
+        new = quantized_form(op, values)
+        if LAYER in op.attributes:
+            new[-1].attributes[LAYER] = op.attributes[LAYER]
+        Rewriter.insert_op(new, InsertPoint.before(op))
+        values.define(op.output, new[-1].output)
+    constants: dict[graph.ConstantOp, None] = {}
+    for op in reversed(chosen):
+        constants |= {v.owner: None for v in op.operands if isinstance(v.owner, graph.ConstantOp)}
+        op.detach()
+        op.erase()
+    for constant in constants:
+        if constant.result.first_use is None:
+            constant.detach()
+            constant.erase()
+    for op in block.ops:
+        for value in op.results:
+            set_width(value, NARROW)
+            for name in STATISTICS:
+                set_attribute(value, name, None)
+    for argument in block.args:
+        set_width(argument, NARROW)
+        for name in STATISTICS:
+            set_attribute(argument, name, None)

@@ -1,0 +1,51 @@
+"""What the optional passes of `quantize` that learn from calibration data have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.quantization.rewrites.recipes import runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ceras_ir.transforms.quantization.analysis.sensitivity import Sample
+
+
+@dataclass(frozen=True)
+class RecipePass(ModulePass):
+    """
+    Changes a float network so that its integers become better, as the first `samples` samples of
+    `calibration` show; without them it does nothing, nor with `when_chosen` unless the
+    network's recipe has it. `improve` is what a pass does.
+    """
+
+    calibration: str | None = None
+    samples: int = 64
+    when_chosen: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        chosen = runs(main_function(op), self.name, when_chosen=self.when_chosen)
+        if chosen and self.calibration is not None:
+            self.improve(ctx, op)
+
+    @abstractmethod
+    def improve(self, ctx: Context, op: ModuleOp) -> None:
+        """Change `op`, of which there is data."""
+
+    def data(
+        self, op: ModuleOp, what: str = "calibrating", most: int | None = None
+    ) -> Iterator[Sample]:
+        """The samples, `most` at most, one by one, with a progress bar that says `what` is done."""
+        from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
+
+        assert self.calibration is not None
+        limit = self.samples if most is None else min(most, self.samples)
+        return calibration_samples(op, self.calibration, limit, what)

@@ -1,0 +1,112 @@
+"""Write what data says about rounding back into one layer: its bias, or its weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import tensor_type
+from ceras_ir.network.precision import largest
+from ceras_ir.network.ranges import row_exponents, weight_exponent
+from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
+from ceras_ir.transforms.quantization.analysis.input_moments import InputMoments
+from ceras_ir.transforms.quantization.analysis.rounded_weights import Real, compensated, nearest
+from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
+from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear, replace_constant
+
+
+def _by_group(moments: InputMoments) -> Real:
+    """The weights as [groups, outputs of the group, K]."""
+    weights = graph.constant_array(moments.op.weights)
+    assert weights is not None
+    return weights.astype(np.float64).reshape(moments.groups, len(weights) // moments.groups, -1)
+
+
+def _exponent(op: graph.LinearOperation) -> int:
+    chosen = weight_exponent(op)
+    assert chosen is not None
+    return chosen
+
+
+def steps_by_row(op: graph.LinearOperation) -> Real:
+    """The steps of the weights as [outputs, 1]."""
+    rows = np.array(row_exponents(op) or (0,) * graph.shape_of(op.weights)[0])
+    return np.exp2(rows + float(_exponent(op)))[:, None]
+
+
+def _steps(moments: InputMoments) -> Real:
+    """The steps of the weights as [groups, outputs of the group, 1]."""
+    return steps_by_row(moments.op).reshape(moments.groups, -1, 1)
+
+
+def correct_bias(moments: InputMoments, stored: InputMoments) -> graph.LinearOperation:
+    """
+    Subtract from the bias what rounding adds to the sum on average: that of weights to nearest,
+    on the mean inputs `stored` that arrive instead of those of `moments`. Returns the layer.
+    """
+    op = moments.op
+    weights = _by_group(moments)
+    rounded = nearest(weights, _steps(moments))
+    shift = np.einsum("gok,gk->go", rounded, stored.mean)
+    shift -= np.einsum("gok,gk->go", weights, moments.mean)
+    old = np.zeros(shift.size) if op.bias is None else graph.constant_array(op.bias)
+    assert old is not None
+    corrected = (old - shift.reshape(-1)).astype(np.float32)
+    constant = graph.ConstantOp.from_array(corrected, location=op.location)
+    new = with_bias(op, constant)
+    if _fits(new):
+        replace_layer(op, new)
+        return new
+    erase_unused(new)
+    erase_unused(constant)
+    return op
+
+
+def with_bias(op: graph.LinearOperation, bias: graph.ConstantOp) -> graph.LinearOperation:
+    """A layer like `op` with another bias, both inserted before it."""
+    new = rebuild_linear(
+        op, op.input, op.weights, bias.result, op.residual, tensor_type(op.result), {}
+    )
+    new.result.name_hint = op.result.name_hint
+    Rewriter.insert_op([bias, new], InsertPoint.before(op))
+    return new
+
+
+def replace_layer(op: graph.LinearOperation, new: graph.LinearOperation) -> None:
+    """Have `new` stand for `op`, which goes, with its bias if nobody else reads that."""
+    op.result.replace_all_uses_with(new.result)
+    bias = None if op.bias is None else op.bias.owner
+    op.detach()
+    op.erase()
+    if isinstance(bias, graph.ConstantOp):
+        erase_unused(bias)
+
+
+def _fits(op: graph.LinearOperation) -> bool:
+    """Whether the accumulator still cannot overflow; see `align-scales`."""
+    source, weights = value_exponent(op.input), _exponent(op)
+    accumulator = source + weights
+    residual = 0
+    if op.residual is not None:
+        residual = largest(op.residual) << value_exponent(op.residual) - accumulator
+    bound = Magnitudes.of(op).bound(source, weights)
+    return fits(bound, max(value_exponent(op.result) - accumulator, 0), residual)
+
+
+def round_weights(moments: InputMoments) -> None:
+    """Replace the weights by rounded ones that change the output least."""
+    op = moments.op
+    weights = _by_group(moments)
+    # Squares of numbers above 10^19 are infinite in float32, and say nothing.
+    if moments.pairs is None or not np.isfinite(moments.pairs).all():
+        rounded = nearest(weights, _steps(moments))
+    else:
+        pairs = moments.pairs.astype(np.float64) / max(moments.patches, 1)
+        rounded = compensated(weights, pairs, _steps(moments))
+    shape = graph.shape_of(op.weights)
+    replace_constant(op, op.weights, rounded.reshape(shape).astype(np.float32))
+    if not _fits(op):
+        # Weights that were moved by more than a half may make larger sums than foreseen.
+        plain = nearest(weights, _steps(moments)).reshape(shape)
+        replace_constant(op, op.weights, plain.astype(np.float32))

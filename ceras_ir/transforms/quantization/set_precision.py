@@ -1,0 +1,125 @@
+"""Keep chosen layers of a calibrated network in 16 bits, or in float."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.network.function import input_names, main_function
+from ceras_ir.network.precision import WIDE, keep_in_float, widen, width
+from ceras_ir.network.quantizable import (
+    data_operands,
+    is_quantized,
+    keeps_scale,
+    quantized_operations,
+)
+from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
+
+Thing = TypeVar("Thing", Operation, SSAValue)
+
+
+@dataclass(frozen=True)
+class SetPrecisionPass(ModulePass):
+    """
+    Write `graph.precision`: results of the layers that `int16` names are stored in 16 bits, at a
+    scale that holds twice the range seen of them; layers that `float` names are computed in
+    float on the CPU; one that both name is read in 16 bits by what is quantized. Both are node
+    names of the model, with `*`, `?` and `[...]` as in file names; `int16` also takes names of
+    inputs. What is moved but not computed, by a maximum pooling or a reshape, keeps its operand's
+    width. Changes no value.
+    """
+
+    name = "set-precision"
+
+    int16: tuple[str, ...] = ()
+    float: tuple[str, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            if self.int16 or self.float:
+                raise UsageError("int16 and float choose layers of a float network; this one "
+                                 "comes quantized")  # fmt: skip
+            return
+        operations = [
+            o
+            for o in main.body.block.ops
+            if isinstance(o, GraphOperation) and not isinstance(o, graph.ConstantOp)
+        ]
+        names: dict[Operation, str] = {o: node_name(o) for o in operations}
+        for operation in _matching(names, self.float, "float"):
+            keep_in_float(operation)
+        self._widen(main, names)
+        spread(main)
+
+    def _widen(self, main: FuncOp, names: dict[Operation, str]) -> None:
+        arguments = dict(zip(main.body.block.args, input_names(main), strict=True))
+        known: dict[SSAValue, str] = {o.results[0]: name for o, name in names.items()}
+        known |= arguments
+        chosen = _matching(known, self.int16, "int16")
+        storable = stored_values(main)
+        for pattern in self.int16:
+            matched = [v for v in chosen if _names(known[v], pattern)]
+            if not any(v in storable for v in matched):
+                raise UsageError(f"layer '{pattern}' has no quantized form: it stays float")
+        for value in chosen:
+            # What has 16 bits already has a scale for them.
+            if value in storable and width(value) != WIDE:
+                widen(value)
+
+
+def stored_values(main: FuncOp) -> set[SSAValue]:
+    """What has integers: arguments, results of quantized operations, and what those read."""
+    found: set[SSAValue] = set(main.body.block.args)
+    for op in quantized_operations(main):
+        found |= {op.results[0], *(v for v in data_operands(op) if not is_constant(v))}
+    return found
+
+
+def _names(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatchcase(name, pattern)
+
+
+def _matching(names: dict[Thing, str], patterns: Iterable[str], option: str) -> list[Thing]:
+    """What the patterns name; one that names nothing is an error."""
+    found: dict[Thing, None] = {}
+    for pattern in patterns:
+        matched = [thing for thing, name in names.items() if _names(name, pattern)]
+        if not matched:
+            from ceras_ir.support.suggestions import did_you_mean
+
+            hint = (
+                did_you_mean(pattern, names.values())
+                or "; ceras-opt --fuse --print-debuginfo shows names"
+            )
+            raise UsageError(f"{option}: no layer is named '{pattern}'{hint}")
+        found |= dict.fromkeys(matched)
+    return list(found)
+
+
+def spread(main: FuncOp) -> None:
+    """Give operand and result of what only moves elements one width, the wider."""
+    movers = [
+        op
+        for op in quantized_operations(main)
+        if keeps_scale(op) and not isinstance(op, graph.ConcatOp)
+    ]
+    changed = True
+    while changed:
+        changed = False
+        for op in (*movers, *reversed(movers)):
+            ends = (op.operands[0], op.results[0])
+            if width(ends[0]) == width(ends[1]) or isinstance(ends[0].owner, graph.ConstantOp):
+                continue
+            for value in ends:
+                widen(value)
+            changed = True

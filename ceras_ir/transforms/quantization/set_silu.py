@@ -1,0 +1,117 @@
+"""Choose how SiLU, and with it other functions that need a table, is computed in integers."""
+
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import FLOAT, PRECISION
+from ceras_ir.network.quantizable import is_quantized
+
+Silu = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
+
+SILU = "graph.silu"
+"""Attribute of the function: what `choose-recipe` chose, which `auto` obeys."""
+
+LAYERS = "layers"
+"""Its value where each function is to have the form that `choose-forms` finds for it."""
+
+MEASURED = 8
+"""Samples on which HardSwish is compared with SiLU, at most."""
+
+
+@dataclass(frozen=True)
+class SetSiluPass(ModulePass):
+    """
+    Choose how SiLU (`swish`) is computed in a network that will be quantized. Runs after
+    `split-activation`; what was chosen stands as `graph.form` or `graph.precision` on functions.
+    One that has a `graph.form` keeps it.
+
+    table: 256 entries, indexed by the int8 argument. table16: 1024 entries, indexed by the sum of
+    the convolution before it in 16 bits; other functions that need tables get these too.
+    piecewise: `graph.shift_swish`, which is MIN, MAX, ADD and shifts of the sum in 16 bits.
+    float: on float32, from the sum in 16 bits. hardswish: another function, of which a table is
+    made; without retraining a network may lose its accuracy, so stderr says what it costs on the
+    first samples of `calibration=FILE.npz`. auto: what `graph.silu` on the function says, which
+    `choose-recipe` writes, else table; "layers" is table16 until `choose-forms` has measured it.
+    """
+
+    name = "set-silu"
+
+    silu: Silu = "table"
+    calibration: str | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        silu: str = self.silu
+        if silu == "auto":
+            silu = "table16" if (chosen := chosen_silu(main)) == LAYERS else chosen
+        if silu == "hardswish":
+            _harden(op, self.calibration)
+            return
+        for unary in main.body.block.ops:
+            if isinstance(unary, graph.UnaryOp):
+                _set(unary, silu)
+
+
+def chosen_silu(main: FuncOp) -> str:
+    """What was chosen for the network: one of `Silu`, or `LAYERS`."""
+    known = main.attributes.get(SILU)
+    return known.data if isinstance(known, StringAttr) else "table"
+
+
+def _set(op: graph.UnaryOp, silu: str) -> None:
+    from ceras_ir.transforms.quantization.analysis.function_forms import (
+        Form,
+        form_of,
+        is_table,
+        reads_sum,
+        set_form,
+    )
+
+    is_swish = op.function.kind is graph.Function.SWISH
+    if not is_table(op) or form_of(op) is not None:
+        return
+    if not reads_sum(op):
+        # There is no sum to keep in 16 bits; int8 it is, or float.
+        if silu == "float" and is_swish:
+            op.attributes[PRECISION] = StringAttr(FLOAT)
+        return
+    if silu == "table16":
+        set_form(op, Form.TABLE16)
+    elif silu == "piecewise" and is_swish:
+        set_form(op, Form.SHIFTS)
+    elif silu == "float" and is_swish:
+        set_form(op, Form.FLOAT)
+
+
+def _harden(module: ModuleOp, calibration: str | None) -> None:
+    """Replace SiLU by HardSwish, and say what it costs."""
+    from ceras_ir.transforms.graph.swish_to_hard_swish import replace_swish
+
+    before = module.clone() if calibration is not None else None
+    replaced = replace_swish(module)
+    if not replaced:
+        return
+    cost = "give calibration=FILE.npz to see by how much"
+    if before is not None and calibration is not None:
+        from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
+        from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
+
+        samples = list(calibration_samples(module, calibration, MEASURED, "measuring HardSwish"))
+        ratio = output_ratio(before, module, samples)
+        cost = f"in float, before any rounding, the outputs keep {ratio:.1f} dB of signal to noise"
+    print(
+        f"set-silu: WARNING: {replaced} SiLU became HardSwish, another function: a network that "
+        f"was not trained for it may lose its accuracy; {cost}. Without retraining take "
+        "silu=table, table16 or piecewise",
+        file=sys.stderr,
+    )

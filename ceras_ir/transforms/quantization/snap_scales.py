@@ -1,0 +1,193 @@
+"""Move the scales of a Q/DQ network to powers of two, for targets that cannot multiply."""
+
+import sys
+from dataclasses import dataclass
+from math import frexp, log2, log10
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.network.function import main_function
+from ceras_ir.network.quantizable import SNAPPED
+from ceras_ir.network.ranges import exponent, set_exponent
+from ceras_ir.support.diagnostics import Finding, InputError, node_name
+from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.rewrites.repadding import repadded
+from ceras_ir.transforms.rebuilding import with_operands
+
+WORST, LONGEST = 5, 40
+"""How many layers the note on stderr names, and in how many characters."""
+
+WIDEST = 16
+"""Bits of numbers whose storage says something of their range; sums in 32 bits never fill it."""
+
+
+@dataclass(frozen=True)
+class SnapScalesPass(ModulePass):
+    """
+    Take the Q/DQ pairs out of a network and keep what they say as `graph.exponent`: the least
+    power of two at which symmetric int8 holds the whole range. `quantize` then works with these.
+    Types of arguments and results stay. A network without Q/DQ stays as it is.
+
+    Not exact: steps become coarser, by a factor of 1 to 4. A note on stderr says what that
+    costs: decibels of signal to noise per activation, and the signal to noise ratio of
+    constant weights stored with one power of two against those of the model.
+    """
+
+    name = "snap-scales"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        block = main.body.block
+        computed = [
+            o
+            for o in block.ops
+            if isinstance(o, GraphOperation) and o.is_quantized and not _is_border(o)
+        ]
+        if any(not only_moves(o) and not isinstance(o, graph.PadOp) for o in computed):
+            return  # Quantized to the end already; there are no floats to snap.
+        if not any(isinstance(o, graph.QuantizeOp | graph.DequantizeOp) for o in block.ops):
+            return
+        costs = _Costs()
+        _unpaired(main, costs)
+        main.attributes[SNAPPED] = UnitAttr()
+        costs.note(self.name)
+
+
+def _is_border(op: Operation) -> bool:
+    return isinstance(op, graph.QuantizeOp | graph.DequantizeOp | graph.ConstantOp)
+
+
+class _Costs:
+    """What snapping takes from each layer, in decibels."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[float, str]] = []
+        self.weights: list[tuple[float, str]] = []
+
+    def step(self, op: Operation | None, old: float, new: int) -> None:
+        name = "input" if op is None else node_name(op)
+        self.steps.append((20 * log10(2) * (new - log2(old)), _short(name)))
+
+    def weight(self, op: graph.LinearOperation) -> None:
+        import numpy as np
+
+        from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent, squared_error
+
+        owner = op.weights.owner
+        if not isinstance(owner, graph.ConstantOp) or graph.quantized_element(op.weights):
+            return
+        real = owner.array().astype(np.float32, copy=False)
+        chosen = least_squares_exponent(real, WEIGHT_LOW)
+        error, power = squared_error(real, chosen, WEIGHT_LOW), float((real**2).sum())
+        if error > 0.0 < power:
+            self.weights.append((10 * log10(power / error), _short(node_name(op))))
+
+    def note(self, name: str) -> None:
+        if self.steps:
+            mean = sum(cost for cost, _ in self.steps) / len(self.steps)
+            worst = sorted(self.steps, key=lambda s: -s[0])[:WORST]
+            _say(name, f"{len(self.steps)} scales moved to powers of two; steps are coarser by "
+                 f"{mean:.1f} dB on average; most: {_listed(worst)}")  # fmt: skip
+        if self.weights:
+            worst = sorted(self.weights, key=lambda w: w[0])[:WORST]
+            _say(name, "signal to noise of weights with one power of two, least first: "
+                 f"{_listed(worst)}")  # fmt: skip
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else name[: LONGEST - 3] + "..."
+
+
+def _say(name: str, text: str) -> None:
+    print(f"{name}: note: {text}", file=sys.stderr)
+
+
+def _listed(entries: list[tuple[float, str]]) -> str:
+    return ", ".join(f"{name} {cost:.1f} dB" for cost, name in entries)
+
+
+def _unpaired(main: FuncOp, costs: _Costs) -> None:
+    """Replace what is read of stored integers by the floats that were stored."""
+    from ceras_ir.transforms.quantization.fold_qdq import erase_dead
+
+    block = main.body.block
+    floats: dict[SSAValue, SSAValue] = {}
+    for op in list(block.ops):
+        match op:
+            case graph.QuantizeOp():
+                floats[op.result] = op.input
+                if not isinstance(op.input.owner, graph.ConstantOp):
+                    _snap(op.input, _element(op.result), costs)
+            case graph.DequantizeOp() if op.input in floats:
+                op.result.replace_all_uses_with(floats[op.input])
+            case graph.DequantizeOp() if not isinstance(op.input.owner, graph.ConstantOp):
+                _snap(op.result, _element(op.input), costs)
+            case graph.PadOp() if op.input in floats:
+                padded = repadded(op, floats[op.input])
+                assert padded is not None
+                Rewriter.insert_op(padded, InsertPoint.before(op))
+                floats[op.result] = padded.result
+                _snap(padded.result, _element(op.result), None)
+            case GraphOperation() if op.is_quantized and only_moves(op):
+                if all(v in floats for v in op.operands):
+                    moved = with_operands(op, [floats[v] for v in op.operands], _float_type())
+                    Rewriter.insert_op(moved, InsertPoint.before(op))
+                    floats[op.output] = moved.output
+                    _snap(moved.output, _element(op.output), None)
+            case _:
+                pass
+    erase_dead(block)
+    _fold_constants(main)
+    for op in block.ops:
+        if isinstance(op, graph.LinearOperation):
+            costs.weight(op)
+
+
+def _float_type():
+    from xdsl.dialects.builtin import f32
+
+    return f32
+
+
+def _element(value: SSAValue) -> UniformType:
+    element = graph.quantized_element(value)
+    assert element is not None
+    if element.is_per_axis and not isinstance(value.owner, graph.ConstantOp):
+        owner = value.owner
+        name = node_name(owner) if isinstance(owner, Operation) else "input"
+        raise InputError([Finding(name, "snap-scales", "activations with a scale per channel")])
+    return element
+
+
+def _snap(value: SSAValue, element: UniformType, costs: _Costs | None) -> None:
+    """Record the least power of two that holds the range of `element` in int8."""
+    from ceras_ir.network.exponents import fitting_exponent
+
+    if element.storage.width.data > WIDEST:
+        return
+    point, scale = element.zero_point, element.scale
+    magnitude = max(element.high - point, point - element.low) * scale
+    chosen = fitting_exponent(magnitude)
+    # A power-of-two scale without zero point already is one; only -128 would not fit.
+    if point == 0 and frexp(scale)[0] == 0.5 and element.storage.width.data == 8:
+        chosen = frexp(scale)[1] - 1 if element.is_signed else chosen
+    known = exponent(value)
+    set_exponent(value, chosen if known is None else max(known, chosen))
+    if costs is not None:
+        costs.step(value.owner if isinstance(value.owner, Operation) else None, scale, chosen)
+
+
+def _fold_constants(main: FuncOp) -> None:
+    from xdsl.pattern_rewriter import GreedyRewritePatternApplier, PatternRewriteWalker
+
+    from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantize
+
+    PatternRewriteWalker(GreedyRewritePatternApplier([FoldDequantize()])).rewrite_region(main.body)

@@ -1,0 +1,113 @@
+"""Let the caller pass and receive stored integers instead of floats."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import FunctionType, IntAttr, ModuleOp
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.rebuilding import erase_unused
+
+
+@dataclass(frozen=True)
+class StripBorderQuantizationPass(ModulePass):
+    """
+    An argument that is only ever quantized to one type takes that type; a result that is
+    dequantized is returned as it is stored. Other arguments and results stay float.
+
+    Exact in the integers: the caller does what `graph.quantize` and `graph.dequantize` did. An
+    argument that `fit-inputs` scales gets the scale that its stored numbers have before that, and
+    what the layers that read them multiply them by one that makes up for it.
+    """
+
+    name = "strip-border-quantization"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        for argument in tuple(main.body.block.args):
+            _unscale(argument)
+            readers = [use.operation for use in argument.uses]
+            quantizers = [reader for reader in readers if isinstance(reader, QuantizeOp)]
+            types = {quantizer.result.type for quantizer in quantizers}
+            if len(quantizers) != len(readers) or len(types) != 1:
+                continue
+            stored = Rewriter.replace_value_with_new_type(argument, types.pop())
+            for quantizer in quantizers:
+                quantizer.result.replace_all_uses_with(stored)
+                quantizer.detach()
+                quantizer.erase()
+        last = main.body.block.last_op
+        assert isinstance(last, ReturnOp)
+        for index, value in enumerate(last.operands):
+            if isinstance(value.owner, DequantizeOp):
+                last.operands[index] = value.owner.input
+                if value.first_use is None:
+                    value.owner.detach()
+                    value.owner.erase()
+        main.function_type = FunctionType.from_lists(
+            [argument.type for argument in main.body.block.args],
+            [value.type for value in last.operands],
+        )
+
+
+def _unscale(argument: SSAValue) -> None:
+    """
+    Undo that in a quantized network, where the argument goes nowhere else: it is quantized in
+    steps of its own to the same numbers, and weights are stored in steps that make up for it.
+    """
+    scaled = argument.get_user_of_unique_use()
+    if not isinstance(scaled, graph.BinaryOp) or scaled.function is not graph.Binary.MUL:
+        return
+    factor = graph.constant_array(scaled.rhs)
+    quantize = scaled.result.get_user_of_unique_use()
+    if factor is None or factor.ndim or not isinstance(quantize, QuantizeOp):
+        return
+    values: list[SSAValue] = [quantize.result]
+    layers: dict[graph.LinearOperation, None] = {}
+    for value in values:  # Which grows on the way.
+        for reader in (use.operation for use in value.uses):
+            if isinstance(reader, graph.LinearOperation) and isinstance(
+                reader.weights.owner, graph.ConstantOp
+            ):
+                layers[reader] = None
+            elif isinstance(reader, GraphOperation) and only_moves(reader):
+                values.append(reader.results[0])
+            else:
+                return
+    movers = [value.owner for value in values[1:]]
+    if any(isinstance(op, Operation) and not set(values).issuperset(op.operands) for op in movers):
+        return
+    size = float(factor)
+    for value in values:
+        _multiply_scales(value, 1 / size)
+    for layer in layers:
+        weights = layer.weights.owner
+        assert isinstance(weights, graph.ConstantOp)
+        own = weights.clone()
+        Rewriter.insert_op(own, InsertPoint.before(layer))
+        _multiply_scales(own.result, size)
+        layer.operands[layer.operands.index(weights.result)] = own.result
+        erase_unused(weights)
+    quantize.operands[0] = argument
+    erase_unused(scaled)
+
+
+def _multiply_scales(value: SSAValue, factor: float) -> None:
+    old = graph.quantized_element(value)
+    assert old is not None
+    element = UniformType(
+        [scale.data * factor for scale in old.scales],
+        [point.data for point in old.zero_points],
+        storage=old.storage,
+        axis=old.axis.data if isinstance(old.axis, IntAttr) else None,
+    )
+    Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))

@@ -1,0 +1,139 @@
+"""The search for memory plans against all plans of small instances, and known hard ones."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from ceras_ir.driver.plan.tool import read_requests
+from ceras_ir.transforms.memory.analysis.exact_offsets import (
+    Outcome,
+    Plan,
+    improve,
+    place_within,
+    plan_offsets,
+)
+from ceras_ir.transforms.memory.analysis.offsets import first_fit
+from ceras_ir.transforms.memory.analysis.spans import Span, misplaced, most_alive
+
+INSTANCES = Path(__file__).parents[4] / "shared/minimalloc"
+CAPACITY = 1 << 20
+
+
+NO_PLAN_AT_THE_BOUND = [
+    (5, "1,3,5 1,3,4 2,0,3 2,5,6 2,1,2 3,4,6 1,2,5 2,0,1 1,0,4 1,2,4"),
+    (6, "3,0,1 3,5,6 1,1,4 2,1,5 2,4,6 3,0,3 1,3,6 1,3,5 1,3,4"),
+    (5, "3,5,6 2,3,5 1,1,2 3,0,3 2,4,6 2,0,1 1,2,5 1,1,4 1,3,4"),
+]
+"""Most bytes alive at one time, and size, lower, upper of each: the best plan needs one more."""
+
+
+def has_plan(spans: list[Span], capacity: int) -> bool:
+    """Every offset of every request is tried."""
+    offsets: list[int] = []
+
+    def place(i: int) -> bool:
+        if i == len(spans):
+            return True
+        for offset in range(capacity - spans[i].size + 1):
+            offsets.append(offset)
+            fits = not any(
+                spans[i].overlaps(spans[j])
+                and offset < offsets[j] + spans[j].size
+                and offsets[j] < offset + spans[i].size
+                for j in range(i)
+            )
+            if fits and place(i + 1):
+                return True
+            offsets.pop()
+        return False
+
+    return place(0)
+
+
+def dense_instance(seed: int) -> tuple[list[Span], int]:
+    """Requests until nothing fits below a capacity at any time."""
+    source = random.Random(seed)
+    capacity, times = source.randint(4, 7), 6
+    load, spans = [0] * times, list[Span]()
+    for _ in range(100):
+        lower = source.randrange(times)
+        span = Span(source.randint(1, 3), lower, min(times, lower + source.randint(1, 4)))
+        if max(load[lower : span.upper]) + span.size <= capacity:
+            spans.append(span)
+            for time in range(lower, span.upper):
+                load[time] += span.size
+    return spans, capacity
+
+
+@pytest.mark.parametrize("seed", range(0, 80, 10))
+def test_agrees_with_trying_everything(seed: int):
+    for s in range(seed, seed + 10):
+        spans, capacity = dense_instance(s)
+        if len(spans) > 9:
+            continue
+        found = place_within(spans, capacity)
+        assert (found.outcome is Outcome.FOUND) == has_plan(spans, capacity)
+        assert found.outcome is not Outcome.STOPPED
+
+
+@pytest.mark.parametrize("bound, text", NO_PLAN_AT_THE_BOUND)
+def test_proves_that_the_bound_cannot_be_reached(bound: int, text: str):
+    spans = [Span(*map(int, part.split(","))) for part in text.split()]
+    assert most_alive(spans) == bound and not has_plan(spans, bound) and has_plan(spans, bound + 1)
+    assert place_within(spans, bound).outcome is Outcome.IMPOSSIBLE
+    one_by_one = tuple(sum(s.size for s in spans[:i]) for i in range(len(spans)))
+    worst = Plan(one_by_one, sum(s.size for s in spans), bound)
+    best = improve(spans, worst, 1, 10**6)
+    assert best.peak == best.bound == bound + 1
+
+
+def test_offsets_are_aligned():
+    spans = [Span(5, 0, 2), Span(3, 1, 3), Span(7, 2, 4), Span(16, 3, 5), Span(1, 0, 5)]
+    plan = plan_offsets(spans, 16)
+    assert all(offset % 16 == 0 for offset in plan.offsets)
+    assert plan.peak == plan.bound == 48
+
+
+def test_requests_that_are_never_alive_need_nothing():
+    """No bytes, or no time: the search must not wait for a plan without them."""
+    spans = [Span(64, 0, 2), Span(100, 1, 1), Span(0, 0, 2), Span(64, 1, 3)]
+    assert first_fit(spans, 64)[1] == 128
+    plan = improve(spans, Plan((0, 0, 0, 64), 256, 128), 64, 1000)
+    assert plan.peak == plan.bound == 128
+
+
+def test_nothing_to_place():
+    assert plan_offsets([], 16).peak == 0
+    assert place_within([Span(0, 0, 3)], 0).offsets == (0,)
+
+
+def test_stops_at_its_limit():
+    spans, capacity = dense_instance(3)
+    assert place_within(spans, capacity, nodes=1).outcome is Outcome.STOPPED
+
+
+@pytest.mark.parametrize("name", "ABCDEF")
+def test_solves_the_minimalloc_instances(name: str):
+    """All at their capacity; the greedy orders solve none of them."""
+    path = INSTANCES / f"{name}.{CAPACITY}.csv"
+    if not path.exists():
+        pytest.skip("no instances beside the project")
+    spans = [Span(r.size, r.lower, r.upper) for r in read_requests(str(path))]
+    assert first_fit(spans, 1)[1] > CAPACITY
+    found = place_within(spans, CAPACITY, seconds=60)
+    assert found.outcome is Outcome.FOUND
+    assert not misplaced(range(len(spans)), spans, found.offsets, CAPACITY)
+    assert found == place_within(spans, CAPACITY, seconds=60)
+
+
+def test_the_validator_sees_every_kind_of_mistake():
+    spans = [Span(4, 0, 2), Span(4, 1, 3), Span(4, 2, 4)]
+    good = [0, 4, 0]
+    assert not misplaced("abc", spans, good, 8)
+    assert misplaced("abc", spans, [0, 3, 0], 8) == [
+        "ids a and b share bytes while both are alive",
+        "ids b and c share bytes while both are alive",
+    ]
+    assert misplaced("abc", spans, good, 7) == ["id b: bytes [4, 8) are not inside [0, 7)"]
+    assert misplaced("abc", spans, [-1, 4, 0], 8) == ["id a: bytes [-1, 3) are not inside [0, 8)"]

@@ -1,0 +1,96 @@
+"""Results that lie where an operand lay: every target computes what the graph says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.dialects.mem import BLOCK, BlockAttr, block_of
+from ceras_ir.driver.pipeline.build import build_target
+from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
+from ceras_ir.driver.run.execute import open_folder
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.memory.analysis.liveness import analyse
+from ceras_ir.transforms.memory.analysis.plan_check import check_plan
+
+FLOAT = """
+func.func @main(%x: tensor<2x37xf32> {graph.name = "x"})
+    -> (tensor<74x1xf32> {graph.name = "y"}) {
+  %a = graph.unary <tanh> %x : tensor<2x37xf32>
+  %b = graph.unary <sigmoid> %a : tensor<2x37xf32>
+  %c = graph.binary "sub" %b, %a
+      : (tensor<2x37xf32>, tensor<2x37xf32>) -> tensor<2x37xf32>
+  %d = graph.binary "mul" %c, %c
+      : (tensor<2x37xf32>, tensor<2x37xf32>) -> tensor<2x37xf32>
+  %r = graph.reshape %d : (tensor<2x37xf32>) -> tensor<74xf32>
+  %e = graph.unary <relu> %r : tensor<74xf32>
+  %s = graph.reshape %e : (tensor<74xf32>) -> tensor<74x1xf32>
+  %y = graph.unary <exp> %s : tensor<74x1xf32>
+  func.return %y : tensor<74x1xf32>
+}
+"""
+
+QUANTIZED = """
+func.func @main(%x: T {graph.name = "x"}) -> (T {graph.name = "y"}) {
+  %a = graph.lookup %x, TABLE : tensor<256xi8> : (T) -> T
+  %b = graph.lookup %a, TABLE : tensor<256xi8> : (T) -> T
+  %c = graph.binary "add" %b, %b {requant = R} : (T, T) -> T
+  %d = graph.binary "sub" %a, %c {lhs_shift = 2 : i64, requant = R} : (T, T) -> T
+  %e = graph.requantize %d {requant = R} : (T) -> T
+  %y = graph.binary "mul" %e, %a {requant = R} : (T, T) -> T
+  func.return %y : T
+}
+"""
+
+
+def quantized() -> str:
+    table = ", ".join(str((37 * i) % 256 - 128) for i in range(256))
+    requant = (
+        "#graph.requant<multiplier = 3, shift = 2, rounding = half_up, low = -128, high = 127>"
+    )
+    text = QUANTIZED.replace("TABLE", f"dense<[{table}]>").replace("= R}", f"= {requant}}}")
+    return text.replace("T", "tensor<3x29x!quant.uniform<i8:f32, 0.5>>")
+
+
+def network(folder: Path, text: str) -> ModuleOp:
+    path = folder / "network.mlir"
+    path.write_text(text)
+    return read_network(str(path))
+
+
+@pytest.mark.parametrize("target", ["c", "nnet"])
+@pytest.mark.parametrize("kind", ["float", "quantized"])
+def test_targets_are_exact_in_place(tmp_path: Path, target: str, kind: str):
+    module = network(tmp_path, FLOAT if kind == "float" else quantized())
+    source = np.random.default_rng(0)
+    if kind == "float":
+        x: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = source.normal(0, 3, (2, 37))
+        x = x.astype(np.float32)
+    else:
+        x = source.integers(-128, 128, (3, 29)).astype(np.int8)
+    expected = run(module.clone(), {"x": x})["y"]
+    compiled = build_target(module, BuildOptions(target))
+    main = main_function(compiled.module)
+    # Fewer buffers than values: something does lie in place.
+    liveness = analyse(main, include_io=target == "nnet")
+    assert any(len(buffer.values) > 2 for buffer in liveness.buffers)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    write_artefacts(folder, compiled.files())
+    (actual,) = open_folder(folder).run([{"x": x}])
+    assert actual["y"].dtype == expected.dtype
+    np.testing.assert_array_equal(actual["y"].view(np.uint8), expected.view(np.uint8))
+
+
+def test_the_check_sees_an_overwritten_operand(tmp_path: Path):
+    """`%c` still reads `%a` after `%b` has taken its place."""
+    module = network(tmp_path, FLOAT)
+    main = main_function(build_target(module, BuildOptions("nnet")).module)
+    a, b, *_ = main.body.block.ops
+    block = block_of(a.results[0])
+    assert block is not None and not check_plan(main)
+    b.attributes[BLOCK] = BlockAttr(block.id.data, block.offset.data, block.size.data)
+    assert any("overwritten before it was read" in finding for finding in check_plan(main))

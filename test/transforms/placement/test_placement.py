@@ -1,0 +1,110 @@
+"""The cheapest placement against all placements of a small network, on random boards."""
+
+import random
+from itertools import product
+from pathlib import Path
+
+import pytest
+from xdsl.ir import Operation
+
+from ceras_ir.backends.nnet.board import FpgaBoard, load_board, parse_board
+from ceras_ir.driver.pipeline.stages import read_network
+from ceras_ir.network.function import main_function, result_values
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
+from ceras_ir.transforms.placement.analysis.placement import Cost, cheapest, cost_of, transfer
+
+ELEMENT = "!quant.uniform<i8:f32, 0.5>"
+REQUANT = "#graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>"
+NETWORK = f"""
+func.func @main(%x: tensor<64x{ELEMENT}>, %y: tensor<64x{ELEMENT}>)
+    -> (tensor<64x{ELEMENT}>, tensor<8x8x{ELEMENT}>) {{
+  %a = ADD %x, %y
+  %b = ADD %a, %a
+  %c = ADD %a, %x
+  %r = graph.reshape %c : (tensor<64x{ELEMENT}>) -> tensor<8x8x{ELEMENT}>
+  %d = ADD %b, %c
+  %e = ADD %d, %b
+  func.return %e, %r : tensor<64x{ELEMENT}>, tensor<8x8x{ELEMENT}>
+}}
+"""
+TYPES = f"(tensor<64x{ELEMENT}>, tensor<64x{ELEMENT}>) -> tensor<64x{ELEMENT}>"
+
+
+def modelled(main_steps: list[Operation], fpga: set[Operation], board: FpgaBoard) -> float:
+    """Microseconds of a placement, counted value by value."""
+    total = 0.0
+    block = main_steps[0].parent
+    assert block is not None
+    for op in main_steps:
+        cost = cost_of(op, board, admitted=True)
+        assert cost.fpga is not None
+        total += cost.fpga if op in fpga else cost.cpu
+    returned = block.last_op
+    assert returned is not None
+    for value in [*block.args, *(r for op in main_steps for r in op.results)]:
+        made_there = value.owner in fpga
+        if any((use.operation in fpga) != made_there for use in value.uses):
+            total += board.bus_latency_us + byte_size(value) / board.bus_bytes_per_us
+    return total
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_placement_is_cheaper(tmp_path: Path, seed: int):
+    lines = [
+        f"{line} {{requant = {REQUANT}}} : {TYPES}" if "ADD" in line else line
+        for line in NETWORK.splitlines()
+    ]
+    path = tmp_path / "network.mlir"
+    path.write_text("\n".join(lines).replace("ADD", 'graph.binary "add"'))
+    main = main_function(read_network(str(path)))
+    order = steps(main)
+    assert len(result_values(main)) == 2
+    source = random.Random(seed)
+    board = parse_board(
+        f"""
+        title = "random"
+        clock_mhz = 1
+        cpu = {{macs_per_us = 1, bytes_per_us = {source.randint(5, 100)}}}
+        bus = {{bytes_per_us = {source.randint(5, 200)}, latency_us = {source.randint(0, 3)}}}
+        [circuits.binary]
+        bytes_per_cycle = {source.randint(5, 400)}
+        launch_us = {source.randint(0, 4)}
+        """,
+        "random",
+    )
+    costs: dict[Operation, Cost] = {op: cost_of(op, board, admitted=True) for op in order}
+    total, fpga = cheapest(main, costs, {}, lambda value: transfer(value, board))
+    assert total == pytest.approx(modelled(order, fpga, board), abs=0.01)
+    every = (
+        modelled(order, {op for op, there in zip(order, choice, strict=True) if there}, board)
+        for choice in product((False, True), repeat=len(order))
+    )
+    assert total == pytest.approx(min(every), abs=0.01)
+    pinned = {order[0]: True, order[-1]: False}
+    dearer, chosen = cheapest(main, costs, pinned, lambda value: transfer(value, board))
+    assert dearer >= total - 0.01 and order[0] in chosen and order[-1] not in chosen
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("clock_mhz = 200", "clock_mhz = 0"), "clock_mhz must be a number above 0, got 0"),
+        (("clock_mhz = 200", "clock_mhz = true"), "clock_mhz must be a number above 0, got True"),
+        (("[bus]", "[buss]"), "the board has no field 'buss'"),
+        (("lanes = 16", "lanes = 0"), "lanes must be an integer of at least 1, got 0"),
+        (("launch_us", "launch"), "has no field 'launch'"),
+        (("[cpu]", "[cpu"), "not TOML"),
+    ],
+)
+def test_a_wrong_board_is_refused(change: tuple[str, str], message: str):
+    from importlib.resources import files
+
+    text = (files("ceras_ir.backends.nnet") / "boards" / "ceras_zcu104.toml").read_text("utf-8")
+    assert change[0] in text
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        parse_board(text.replace(*change, 1), "board.toml")
+
+
+def test_the_board_of_this_package_loads():
+    assert load_board("ceras_zcu104").circuits["conv2d"].lanes == 16

@@ -1,0 +1,121 @@
+"""Calibration data as users give it: what is taken, what is refused, and how."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Tool
+
+from ceras_ir.data.samples import save_arrays
+
+pytestmark = pytest.mark.slow
+
+NETWORK = """
+func.func @main(%x: tensor<1x2x3xf32> {graph.name = "image"},
+                %y: tensor<2x3xf32> {graph.name = "gain"}) -> tensor<1x2x3xf32> {
+  %z = graph.binary "mul" %x, %y {activation = #graph.function<swish>}
+      : (tensor<1x2x3xf32>, tensor<2x3xf32>) -> tensor<1x2x3xf32>
+  func.return %z : tensor<1x2x3xf32>
+}
+"""
+
+IMAGE = np.arange(30, dtype=np.uint8).reshape(5, 2, 3)
+GAIN = np.full((5, 2, 3), 0.5, np.float32)
+
+
+def test_the_first_samples_count(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    np.savez(tmp_path / "data.npz", image=IMAGE, gain=GAIN)
+    for option, last in (("", 29), (" samples=2", 11)):
+        done = tool("ceras-opt", "n.mlir", f"--calibrate=calibration=data.npz{option}")
+        assert (done.status, done.stderr) == (0, "")
+        assert f"graph.range = array<f32: 0.000000e+00, {last:.6e}>" in done.stdout.replace(
+            f"{float(last)}", f"{last:.6e}"
+        )
+
+
+def test_ranges_in_the_text_need_no_data(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    np.savez(tmp_path / "data.npz", image=IMAGE, gain=GAIN)
+    direct = tool("ceras-opt", "n.mlir", "--quantize=calibration=data.npz")
+    calibrated = tool("ceras-opt", "n.mlir", "--calibrate=calibration=data.npz", "-o", "c.mlir")
+    again = tool("ceras-opt", "c.mlir", "--quantize")
+    assert (direct.status, calibrated.status, again.status) == (0, 0, 0)
+    assert again.stderr == ""
+    assert again.stdout == direct.stdout
+
+
+def test_synthetic_data_is_announced_and_repeatable(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    first, second, other = (
+        tool("ceras-opt", "n.mlir", f"--quantize=seed={seed}") for seed in (0, 0, 1)
+    )
+    assert "synthetic samples (seed 0)" in first.stderr
+    assert "synthetic samples (seed 1)" in other.stderr
+    assert first.stdout == second.stdout
+
+
+BROKEN = {
+    "missing input": ({"image": IMAGE}, "no array for input 'gain'"),
+    "unknown input": ({"image": IMAGE, "gain": GAIN, "z": GAIN}, "no input is named 'z'"),
+    "shape": ({"image": IMAGE[:, :1], "gain": GAIN}, "expected [N, 2, 3]"),
+    "NaN": ({"image": IMAGE, "gain": GAIN * np.float32("nan")}, "NaN or infinite"),
+    "infinite": ({"image": IMAGE, "gain": GAIN.astype(float) * 1e300}, "NaN or infinite"),
+    "empty": ({"image": IMAGE[:0], "gain": GAIN[:0]}, "no samples"),
+    "lengths": ({"image": IMAGE, "gain": GAIN[:3]}, "different numbers of samples"),
+    "type": ({"image": IMAGE.astype(complex), "gain": GAIN}, "complex"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_bad_data(tool: Tool, tmp_path: Path, case: str) -> None:
+    arrays, message = BROKEN[case]
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    save_arrays(str(tmp_path / "bad.npz"), arrays)
+    done = tool("ceras-opt", "n.mlir", "--quantize=calibration=bad.npz", "-o", "out.mlir")
+    assert done.status == 1
+    assert "bad.npz: error: " in done.stderr and message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out.mlir").exists()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 not a zip", b"text"])
+def test_bad_file(tool: Tool, tmp_path: Path, content: bytes | None) -> None:
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    if content is not None:
+        (tmp_path / "bad.npz").write_bytes(content)
+    done = tool("ceras-opt", "n.mlir", "--quantize=calibration=bad.npz")
+    assert (done.status, done.stdout) == (1, "")
+    assert done.stderr.startswith("bad.npz: error: ") and done.stderr.count("\n") == 1
+
+
+def test_one_array_without_a_name(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    np.save(tmp_path / "bad.npy", IMAGE)
+    done = tool("ceras-opt", "n.mlir", "--quantize=calibration=bad.npy")
+    assert (done.status, done.stdout) == (1, "")
+    assert done.stderr == "bad.npy: error: not an .npz file: it holds one array without a name\n"
+
+
+def test_an_overflowing_layer_is_named(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    np.savez(tmp_path / "data.npz", image=np.full((1, 2, 3), 3e38), gain=np.full((1, 2, 3), 3e38))
+    done = tool("ceras-opt", "n.mlir", "--quantize=calibration=data.npz")
+    assert done.status == 1
+    assert "graph.binary" in done.stderr and "not finite" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["samples=0", "seed=-1", "samples=many", "observer=best"])
+def test_bad_options(tool: Tool, tmp_path: Path, option: str) -> None:
+    (tmp_path / "n.mlir").write_text(NETWORK)
+    done = tool("ceras-opt", "n.mlir", f"--quantize={option}")
+    assert (done.status, done.stdout) == (2, "")
+    assert option.partition("=")[0] in done.stderr
+
+
+def test_a_module_without_a_network(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "n.mlir").write_text("func.func @other() {\n  func.return\n}\n")
+    done = tool("ceras-opt", "n.mlir", "--fuse", "--quantize")
+    assert done.status == 1
+    assert "no function @main" in done.stderr

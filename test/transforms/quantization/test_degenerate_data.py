@@ -1,0 +1,177 @@
+"""Data that says nothing, or is no data: what is refused, and what is quantized all the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Tool
+from numpy.typing import NDArray
+
+from ceras_ir.data.samples import save_arrays
+from ceras_ir.driver.compare.tool import main as compare_main
+from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.parsing import parse_text
+from ceras_ir.driver.pipeline.pass_options import build
+from ceras_ir.driver.pipeline.verification import verify_module
+from ceras_ir.driver.run.tool import main as run_main
+from ceras_ir.driver.verify.tool import main as verify_main
+from ceras_ir.interpreters.network import run
+from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.transforms.quantization.rewrites.recipes import RECIPES
+
+pytestmark = pytest.mark.slow
+
+NETWORK = """
+!map = tensor<1x4x4x2xf32>
+!weights = tensor<2x3x3x2xf32>
+!vector = tensor<2xf32>
+func.func @main(%x: !map {graph.name = "image"})
+    -> (!map {graph.name = "live"}, !map {graph.name = "dead"}) {
+  %w = graph.constant dense<WEIGHTS> : !weights : !weights
+  %b = graph.constant dense<[0.25, BIAS]> : !vector : !vector
+  %0 = graph.conv2d %x, %w bias %b : !vector
+      {padding = array<i64: 1, 1, 1, 1>, activation = #graph.function<relu>}
+      : (!map, !weights) -> !map
+  %1 = graph.conv2d %0, %w bias %b : !vector {padding = array<i64: 1, 1, 1, 1>}
+      : (!map, !weights) -> !map
+  %c = graph.constant dense<-1000.0> : !vector : !vector
+  %2 = graph.binary "add" %1, %c {activation = #graph.function<relu>} : (!map, !vector) -> !map
+  %3 = graph.conv2d %2, %w {padding = array<i64: 1, 1, 1, 1>} : (!map, !weights) -> !map
+  func.return %1, %3 : !map, !map
+}
+"""
+LIVE = np.random.default_rng(1).normal(0, 0.4, (3, 3, 2)).round(2)
+WEIGHTS = np.stack([LIVE, np.zeros_like(LIVE)]).tolist()
+"""Of two channels, the second of which sees nothing."""
+
+SHAPE = (6, 4, 4, 2)
+DATA: dict[str, NDArray[np.float32]] = {
+    "constant": np.full(SHAPE, 3.0, np.float32),
+    "zero": np.zeros(SHAPE, np.float32),
+    "one channel zero": np.stack([np.ones(SHAPE[:3]), np.zeros(SHAPE[:3])], 3).astype(np.float32),
+    "tiny": np.full(SHAPE, 1e-38, np.float32),
+    "ordinary": np.random.default_rng(0).normal(size=SHAPE).astype(np.float32),
+}
+OPTIONS = [*(f"recipe={recipe}" for recipe in (*RECIPES, "auto")), "mixed=int16", "mixed=float"]
+OPTIONS.append("mixed=auto target-sqnr=25")
+
+
+def network(bias: str) -> str:
+    return NETWORK.replace("WEIGHTS", str(WEIGHTS)).replace("BIAS", bias)
+
+
+@pytest.mark.parametrize(("data", "bias"), [*((d, "0.5") for d in DATA), ("constant", "0.0")])
+def test_what_is_constant_or_dead_is_quantized(data: str, bias: str, tmp_path: Path) -> None:
+    """
+    A channel without weights, a relu that never opens, a range of one number or of zero: every
+    recipe comes to valid integers; what was always zero stays exactly zero.
+    """
+    save_arrays(str(tmp_path / "c.npz"), {"image": DATA[data]})
+    reference = parse_text(load_context(), network(bias), "network.mlir")
+    sample = {"image": DATA[data][:1]}
+    expected = run(reference, sample)
+    for options in OPTIONS:
+        module = reference.clone()
+        quantize = build(QuantizePass, f"calibration={tmp_path / 'c.npz'} {options}")
+        quantize.apply(load_context(), module)
+        verify_module(module)
+        got = run(module, sample)
+        assert not np.asarray(got["dead"]).any(), options
+        live, real = np.asarray(got["live"], float), np.asarray(expected["live"], float)
+        # Three roundings of numbers up to the largest, to seven bits.
+        assert np.abs(live - real).max() <= np.abs(real).max() * 3 / 64, options
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("recipe", ["channels-rounding-bias", "asymmetric-rows-rounding", "auto"])
+def test_squares_may_overflow(recipe: str, tmp_path: Path) -> None:
+    data = (DATA["ordinary"] * 1e30).astype(np.float32)
+    save_arrays(str(tmp_path / "c.npz"), {"image": data})
+    reference = parse_text(load_context(), network("0.5"), "network.mlir")
+    module = reference.clone()
+    QuantizePass(str(tmp_path / "c.npz"), recipe=recipe).apply(load_context(), module)
+    for sample in data:
+        expected, got = (run(m, {"image": sample[None]})["live"] for m in (reference, module))
+        real = np.asarray(expected, float)
+        assert np.abs(np.asarray(got, float) - real).max() <= np.abs(data).max() * 3 / 64
+
+
+EMPTY: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
+    "no arrays": ({}, "no array for input 'image'"),
+    "no samples": ({"image": np.zeros((0, 4, 4, 2), np.float32)}, "there are no samples in it"),
+    "one NaN": ({"image": np.where(np.arange(32) == 5, np.nan, 1.0).reshape(1, 4, 4, 2)}, "NaN"),
+    "rank": ({"image": np.zeros((2, 32), np.float32)}, "expected [N, 4, 4, 2]"),
+    "layout": ({"image": np.zeros((2, 2, 4, 4), np.float32)}, "expected [N, 4, 4, 2]"),
+    "text": ({"image": np.full((2, 4, 4, 2), "a")}, "expected float32"),
+    "complex": ({"image": np.zeros((2, 4, 4, 2), complex)}, "expected float32"),
+    "times": ({"image": np.zeros((2, 4, 4, 2), "M8[s]")}, "expected float32"),
+}
+
+
+@pytest.mark.parametrize("case", EMPTY)
+def test_what_is_no_data_is_refused(tool: Tool, tmp_path: Path, case: str) -> None:
+    option = " recipe=auto mixed=int16" if len(case) % 2 else ""
+    arrays, message = EMPTY[case]
+    (tmp_path / "n.mlir").write_text(network("0.5"))
+    save_arrays(str(tmp_path / "bad.npz"), arrays)
+    done = tool("ceras-opt", "n.mlir", f"--quantize=calibration=bad.npz{option}", "-o", "o.mlir")
+    assert (done.status, done.stdout) == (1, "")
+    assert "bad.npz: error: " in done.stderr and message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "o.mlir").exists()
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "compile": ("ceras-compile", "n.mlir", "-o", "out", "--target", "nnet", "--calibrate", "BAD"),
+    "run": ("ceras-run", "n.mlir", "--outputs", "out", "--inputs", "BAD"),
+    "calibrated run": (
+        *("ceras-run", "n.mlir", "--outputs", "out", "--inputs", "good.npz"),
+        *("--quantize", "int8", "--calibrate", "BAD"),
+    ),
+    "verify": ("ceras-verify", "n.mlir", "--calibrate", "BAD"),
+    "compare": ("ceras-compare", "n.mlir", "--inputs", "BAD", "--html", "out"),
+    "calibrated compare": (
+        *("ceras-compare", "n.mlir", "--inputs", "good.npz", "--html", "out"),
+        *("--calibrate", "good.npz,BAD"),
+    ),
+}
+
+
+MAINS = {
+    "ceras-compile": compile_main,
+    "ceras-run": run_main,
+    "ceras-verify": verify_main,
+    "ceras-compare": compare_main,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("n.mlir").write_text(network("0.5"))
+    save_arrays("good.npz", {"image": DATA["ordinary"]})
+    cases = {f"{name}.npz": EMPTY[name] for name in ("no samples", "one NaN", "layout", "text")}
+    for name, (arrays, _) in cases.items():
+        save_arrays(name, arrays)
+    Path("no images").mkdir()
+    Path("nothing.npz").write_bytes(b"")
+    messages = {name: message for name, (_, message) in cases.items()}
+    messages |= {"nothing.npz": "not a readable .npz file", "missing.npz": "no such file"}
+    calibrates = "--calibrate" in COMMANDS[command]
+    messages["no images"] = "no images in it" if calibrates else "Is a directory"
+    if command == "run":
+        del messages["one NaN.npz"]  # A network may be run on NaN.
+    for name, message in messages.items():
+        tool, *words = (word.replace("BAD", name) for word in COMMANDS[command])
+        assert MAINS[tool](words) == 1, name
+        said = capsys.readouterr()
+        # Levels before the quantized ones are said as they are done.
+        assert said.out == "" or command == "verify"
+        assert message in said.err and name in said.err and said.err.count("\n") == 1
+        assert not Path("out").exists()

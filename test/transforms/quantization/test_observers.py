@@ -1,0 +1,75 @@
+"""Observers against what their docstrings say, computed from all elements at once."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ceras_ir.network.exponents import fitting_exponent, squared_error
+from ceras_ir.transforms.quantization.analysis.histogram_observers import Magnitudes
+from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+from ceras_ir.transforms.quantization.analysis.observers import make_observer
+
+NAMES: tuple[ObserverName, ...] = ("mse", "minmax", "average", "percentile", "entropy")
+
+
+def batches(seed: int, tail: float) -> list[NDArray[np.float32]]:
+    random = np.random.default_rng(seed)
+    made = [random.normal(0, 1, (4, 500)).astype(np.float32) for _ in range(8)]
+    made[5][0, 0] = tail
+    return made
+
+
+def chosen(name: ObserverName, arrays: list[NDArray[np.float32]]) -> int:
+    observer = make_observer(name)
+    for array in arrays:
+        observer.observe(array)
+    assert observer.low == min(float(a.min()) for a in arrays)
+    assert observer.high == max(float(a.max()) for a in arrays)
+    return observer.exponent()
+
+
+@pytest.mark.parametrize("tail", [3.0, 40.0, -900.0])
+def test_each_does_what_it_says(tail: float) -> None:
+    arrays = batches(7, tail)
+    everything = np.concatenate([a.reshape(-1) for a in arrays])
+    peaks = [float(np.abs(a).max()) for a in arrays]
+    assert chosen("minmax", arrays) == fitting_exponent(max(peaks))
+    average = peaks[0]
+    for peak in peaks:
+        average += 0.1 * (peak - average)
+    assert chosen("average", arrays) == fitting_exponent(average)
+    kept = np.quantile(np.abs(everything), 0.9999, method="inverted_cdf")
+    assert chosen("percentile", arrays) in {
+        fitting_exponent(kept), fitting_exponent(kept * (1 + 2.0**-10) + max(peaks) * 2.0**-11)
+    }  # fmt: skip
+    first = fitting_exponent(max(peaks))
+    errors = {e: squared_error(everything, e) for e in range(first, first - 5, -1)}
+    assert chosen("mse", arrays) == min(errors, key=lambda e: errors[e])
+
+
+def test_entropy_gives_up_an_outlier_and_nothing_else() -> None:
+    assert chosen("entropy", batches(3, 3.0)) <= chosen("minmax", batches(3, 3.0))
+    far = batches(3, 60.0)
+    assert chosen("entropy", far) < chosen("minmax", far)
+    flat = [np.linspace(-1, 1, 4001, dtype=np.float32)]
+    assert chosen("entropy", flat) == chosen("minmax", flat)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [0.0, 2.0**-90, -1e-30, 3e38])
+def test_constants_are_exact_or_at_the_edge(name: ObserverName, value: float) -> None:
+    array = np.full((2, 3), value, np.float32)
+    exponent = chosen(name, [array, array])
+    assert exponent == fitting_exponent(abs(float(array[0, 0])))
+
+
+def test_histogram_does_not_depend_on_the_order() -> None:
+    arrays = [np.array([2.0**i * 1.01, -(2.0**i)], np.float32) for i in range(-20, 12)]
+    counts: list[list[int]] = []
+    for order in (arrays, arrays[::-1]):
+        magnitudes = Magnitudes()
+        for array in order:
+            magnitudes.observe(array)
+        counts.append(magnitudes.counts.tolist())
+    assert counts[0] == counts[1]
+    assert sum(counts[0]) == 64

@@ -1,0 +1,182 @@
+"""Passes that make better numbers: exact where they say so, and better where they are not."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from onnx_random import random_network
+
+from ceras_ir.data.samples import save_arrays
+from ceras_ir.dialects import graph
+from ceras_ir.driver.pipeline.context import load_context
+from ceras_ir.driver.pipeline.parsing import parse_text
+from ceras_ir.driver.pipeline.verification import verify_module
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.function import input_names, main_function
+from ceras_ir.transforms.graph.fuse import FusePass
+from ceras_ir.transforms.graph.split_activation import SplitActivationPass
+from ceras_ir.transforms.quantization import choose_recipe
+from ceras_ir.transforms.quantization.analysis.rounded_weights import compensated, nearest
+from ceras_ir.transforms.quantization.equalize_channels import EqualizeChannelsPass
+from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.transforms.quantization.rewrites.recipes import RECIPES
+from ceras_ir.transforms.quantization.set_silu import Silu
+
+Floats = npt.NDArray[np.float32]
+
+UNEVEN = """
+!map = tensor<1x8x8x16xf32>
+func.func @main(%x: tensor<1x8x8x4xf32>) -> !map {{
+  %w0 = graph.constant dense<{first}> : tensor<16x1x1x4xf32> : tensor<16x1x1x4xf32>
+  %b0 = graph.constant dense<{bias}> : tensor<16xf32> : tensor<16xf32>
+  %w1 = graph.constant dense<{depthwise}> : tensor<16x3x3x1xf32> : tensor<16x3x3x1xf32>
+  %w2 = graph.constant dense<{last}> : tensor<16x1x1x16xf32> : tensor<16x1x1x16xf32>
+  %0 = graph.conv2d %x, %w0 bias %b0 : tensor<16xf32> {{activation = #graph.function<relu>}}
+      : (tensor<1x8x8x4xf32>, tensor<16x1x1x4xf32>) -> !map
+  %1 = graph.conv2d %0, %w1 {{activation = #graph.function<relu>, groups = 16 : i64,
+      padding = array<i64: 1, 1, 1, 1>}} : (!map, tensor<16x3x3x1xf32>) -> !map
+  %2 = graph.conv2d %1, %w2 : (!map, tensor<16x1x1x16xf32>) -> !map
+  func.return %2 : !map
+}}
+"""
+
+
+def uneven() -> tuple[str, list[Floats]]:
+    """A depthwise network whose channels are up to 2^9 apart, and its data."""
+    random = np.random.default_rng(11)
+    gains = 2.0 ** random.uniform(-6, 3, 16)
+    first = random.normal(0, 1, (16, 1, 1, 4)) * gains[:, None, None, None]
+    text = UNEVEN.format(
+        first=first.round(6).tolist(),
+        bias=(random.normal(0, 0.2, 16) * gains).round(6).tolist(),
+        depthwise=random.normal(0, 0.4, (16, 3, 3, 1)).round(6).tolist(),
+        last=(random.normal(0, 0.4, (16, 1, 1, 16)) / gains).round(6).tolist(),
+    )
+    data = random.uniform(-1, 1, (40, 8, 8, 4)).astype(np.float32)
+    return text, list(data[:, None])
+
+
+def noise(recipe: str, folder: Path) -> float:
+    """Noise power over signal power of the quantized network."""
+    text, data = uneven()
+    module = parse_text(load_context(), text, "uneven.mlir")
+    expected = [run(module, {"input0": x})["output0"] for x in data]
+    save_arrays(str(folder / "cal.npz"), {"input0": np.concatenate(data[:24])})
+    quantize = QuantizePass(str(folder / "cal.npz"), recipe=recipe)
+    quantize.apply(load_context(), module)
+    verify_module(module)
+    actual = [run(module, {"input0": x})["output0"] for x in data]
+    real = np.stack(expected).astype(np.float64)
+    error = np.stack(actual).astype(np.float64) - real
+    return float(np.square(error).sum() / np.square(real).sum())
+
+
+@pytest.mark.slow
+def test_recipes_help_uneven_channels(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = {recipe: noise(recipe, tmp_path) for recipe in RECIPES}
+    print(found)
+    assert found["channels"] < found["plain"] / 10
+    assert found["rounding"] < found["plain"]
+    assert found["channels-rounding"] <= min(found["channels"], found["rounding"])
+    # Channels behind ReLU use all eight bits.
+    assert found["asymmetric-channels-rounding"] < found["channels-rounding"]
+    capfd.readouterr()
+    assert noise("auto", tmp_path) <= found["plain"] / 10
+    assert "choose-recipe: note: recipe asymmetric-channels-" in capfd.readouterr().err
+
+
+DIFFERENCE = """
+func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
+  %w = graph.constant dense<[[1.0, -1.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
+  %0 = graph.matmul %x, %w {activation = #graph.function<swish>}
+      : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
+  func.return %0 : tensor<1x1xf32>
+}
+"""
+
+
+def save_large_pairs(path: Path) -> None:
+    """Pairs whose difference is small beside them."""
+    random = np.random.default_rng(5)
+    left = random.uniform(0, 255, (32, 1))
+    data = np.concatenate([left, left - random.uniform(-1, 1, (32, 1))], 1).astype(np.float32)
+    save_arrays(str(path), {"input0": data})
+
+
+def test_large_networks_are_not_tried(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large: of more than one multiplication. No trial; what form functions have is measured."""
+    monkeypatch.setattr(choose_recipe, "LARGE", 1)
+    save_large_pairs(tmp_path / "c.npz")
+    silu: tuple[Silu, ...] = ("auto", "table16")
+    for form in silu:
+        module = parse_text(load_context(), DIFFERENCE, "difference.mlir")
+        QuantizePass(str(tmp_path / "c.npz"), silu=form).apply(load_context(), module)
+        verify_module(module)
+        said = capfd.readouterr().err
+        assert "note: recipe channels-rounding" in said and "untried" in said
+        assert ("choose-forms: note:" in said) == (form == "auto")
+        assert ("tensor<1x1x!quant.uniform<i16" in str(module)) == (form == "table16")
+
+
+def test_inputs_that_int8_hurts_have_16_bits(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The difference of two large numbers: half a unit of int8 is as much as all that is left."""
+    save_large_pairs(tmp_path / "c.npz")
+    inputs: list[bool] = []
+    for one_shift in (False, True):
+        module = parse_text(load_context(), DIFFERENCE, "difference.mlir")
+        quantize = QuantizePass(str(tmp_path / "c.npz"), one_shift=one_shift)
+        quantize.apply(load_context(), module)
+        verify_module(module)
+        inputs.append("i16" in str(module))
+        assert "choose-precision: note: int16 for" in capfd.readouterr().err
+    assert inputs == [True, True]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_equalization_is_exact(seed: int, tmp_path: Path) -> None:
+    module = import_model(random_network(seed))
+    FusePass().apply(load_context(), module)
+    SplitActivationPass().apply(load_context(), module)
+    main = main_function(module)
+    random = np.random.default_rng(seed)
+    names = input_names(main)
+    data = {
+        name: random.uniform(-1, 1, (3, *graph.shape_of(value))).astype(np.float32)
+        for name, value in zip(names, main.body.block.args, strict=True)
+    }
+    save_arrays(
+        str(tmp_path / "c.npz"),
+        {n: a[:, 0] if a.shape[1] == 1 and a.ndim > 1 else a for n, a in data.items()},
+    )
+    samples = [{name: array[i] for name, array in data.items()} for i in range(3)]
+    before = [run(module, sample) for sample in samples]
+    EqualizeChannelsPass(str(tmp_path / "c.npz")).apply(load_context(), module)
+    verify_module(module)
+    for sample, expected in zip(samples, before, strict=True):
+        for name, array in run(module, sample).items():
+            np.testing.assert_array_equal(array, expected[name])
+
+
+def test_compensation_beats_rounding() -> None:
+    random = np.random.default_rng(2)
+    x = random.normal(0, 1, (400, 24)) @ random.normal(0, 1, (24, 24))
+    weights = random.normal(0, 0.3, (1, 10, 24))
+    pairs = (x.T @ x / len(x))[None]
+    rounded = compensated(weights, pairs, np.full((1, 10, 1), 1 / 16))
+    assert (rounded * 16 == np.rint(rounded * 16)).all() and np.abs(rounded * 16).max() <= 127
+    errors = [np.square(x @ (w - weights)[0].T).mean() for w in (rounded, nearest(weights, 1 / 16))]
+    assert errors[0] < errors[1] / 2
+
+
+def test_weights_without_inputs_stay_nearest() -> None:
+    weights = np.random.default_rng(3).normal(0, 0.3, (1, 5, 9))
+    np.testing.assert_array_equal(
+        compensated(weights, np.zeros((1, 9, 9)), np.full((1, 5, 1), 1 / 32)),
+        nearest(weights, 1 / 32),
+    )

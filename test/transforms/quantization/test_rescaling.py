@@ -1,0 +1,150 @@
+"""Corners of fixed-point rescaling: ties, saturation, extremes, against Python integers."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import UnknownLoc
+
+from ceras_ir.dialects.graph import Function, FunctionAttr
+from ceras_ir.network.exponents import fitting_exponent, least_squares_exponent, squared_error
+from ceras_ir.network.integer import requantize
+from ceras_ir.network.storage import Storage
+from ceras_ir.transforms.quantization.analysis.observers import LeastSquaresObserver
+from ceras_ir.transforms.quantization.analysis.quantized_constants import (
+    bias_constant,
+    lookup_table,
+    stored_constant,
+)
+from ceras_ir.transforms.quantization.analysis.rescaling import clamp_range, rescaling
+
+LARGEST = 2**31 - 1
+
+
+def half_up(value: Fraction, low: int = -128, high: int = 127) -> int:
+    return min(max(floor(value + Fraction(1, 2)), low), high)
+
+
+def rescaled(values: Sequence[int], source: int, target: int) -> list[int]:
+    requant = rescaling(source, target)
+    assert requant.shift.data <= 31
+    assert requant.multiplier.data == 1 or requant.shift.data == 0
+    stored = requantize(np.array(values, np.int64), requant, Storage(target).element)
+    return [int(v) for v in stored.tolist()]
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2, 7, 8, 15, 24, 30, 31])
+def test_right_shifts(shift: int) -> None:
+    step = 1 << shift
+    near = [k * step + d for k in (-129, -128, -1, 0, 1, 126, 127, 128) for d in (-1, 0, 1)]
+    ties = [k * step + step // 2 + d for k in (-129, -3, -2, -1, 0, 1, 126) for d in (-1, 0, 1)]
+    values = [v for v in (*near, *ties, LARGEST, -LARGEST, -LARGEST - 1) if abs(v) <= LARGEST + 1]
+    assert rescaled(values, -shift, 0) == [half_up(Fraction(v, step)) for v in values]
+
+
+@pytest.mark.parametrize("shift", [1, 3, 7, 30])
+def test_left_shifts_saturate(shift: int) -> None:
+    values = [-LARGEST, -129, -128, -64, -1, 0, 1, 63, 64, 127, 128, LARGEST]
+    assert rescaled(values, shift, 0) == [half_up(Fraction(v << shift)) for v in values]
+
+
+def test_shifts_that_do_not_exist_give_what_they_would() -> None:
+    assert rescaled([-(2**30) + 1, -1, 0, 1, 2**30 - 1], -50, 0) == [0, 0, 0, 0, 0]
+    assert rescaled([-3, -1, 0, 1, 3], 50, 0) == [-128, -128, 0, 127, 127]
+
+
+@pytest.mark.parametrize("point", [0, -128, 37])
+@pytest.mark.parametrize("exponent", [-9, -4, -1, 0, 1, 5])
+@pytest.mark.parametrize(
+    "bounds", [(0.0, 6.0), (-1.0, 1.0), (-0.4, 0.9), (3.0, 3.0), (-1e30, 1e30), (200.0, 300.0)]
+)
+def test_clamping_commutes_with_rounding(
+    point: int, exponent: int, bounds: tuple[float, float]
+) -> None:
+    storage = Storage(exponent, zero_point=point)
+    low, high = clamp_range(FunctionAttr(Function.CLIP, bounds), storage)
+    assert -128 <= low <= high <= 127
+    step = Fraction(2) ** exponent
+    for eighths in range(-1200, 1200, 7):
+        real = Fraction(eighths, 8) * step
+        clipped = min(max(real, Fraction(bounds[0])), Fraction(bounds[1]))
+        assert half_up(real / step + point, low, high) == half_up(clipped / step + point)
+
+
+def test_clamp_of_relu() -> None:
+    assert clamp_range(FunctionAttr(Function.RELU), Storage(-3)) == (0, 127)
+    assert clamp_range(FunctionAttr(Function.RELU), Storage(-3, 8, -100)) == (-100, 127)
+    assert clamp_range(None, Storage(-3)) == (-128, 127)
+
+
+def test_fitting_exponent() -> None:
+    for magnitude in (1e-20, 0.3, 1.0, 126.9, 127.0, 127.49, 127.5, 128.0, 255.0, 1e20):
+        e = fitting_exponent(magnitude)
+        assert half_up(Fraction(magnitude) / Fraction(2) ** e, high=10**9) <= 127
+        assert half_up(Fraction(magnitude) / Fraction(2) ** (e - 1), high=10**9) > 127
+    assert (fitting_exponent(127.49), fitting_exponent(127.5)) == (0, 1)
+
+
+def test_least_squares_is_the_least() -> None:
+    random = np.random.default_rng(1)
+    values = np.concatenate([random.normal(size=5000), [9.0]]).astype(np.float32)
+
+    def error(e: int) -> Fraction:
+        step = Fraction(2) ** e
+        total = Fraction(0)
+        for value in map(Fraction, values.tolist()):
+            total += (min(max(round(value / step), -128), 127) * step - value) ** 2
+        return total
+
+    exact = {e: error(e) for e in range(-8, 0)}
+    for e, total in exact.items():
+        assert squared_error(values, e) == pytest.approx(float(total), rel=1e-4)
+    chosen = least_squares_exponent(values)
+    assert chosen == min(exact, key=lambda e: exact[e]) == fitting_exponent(9.0) - 1
+
+
+def test_observer_agrees_with_all_at_once() -> None:
+    random = np.random.default_rng(2)
+    arrays = [(scale * random.normal(size=(2, 3, 5))).astype(np.float32) for scale in (1, 2, 0, 3)]
+    observer = LeastSquaresObserver()
+    for array in arrays:
+        observer.observe(array)
+    everything = np.concatenate([a.reshape(-1) for a in arrays])
+    assert (observer.low, observer.high) == (everything.min(), everything.max())
+    assert observer.exponent() == least_squares_exponent(everything)
+
+
+def test_observer_of_growing_data_reaches_the_coarsest_exponent() -> None:
+    observer = LeastSquaresObserver()
+    for magnitude in (0.01, 1.0, 1000.0):
+        observer.observe(np.linspace(-magnitude, magnitude, 1001, dtype=np.float32))
+    assert observer.exponent() == fitting_exponent(1000.0)
+
+
+def test_weights_leave_the_least_integer_out() -> None:
+    values = np.array([-1.0, 1.0, 0.5 / 128, 1.5 / 128, -0.5 / 128, 0.0], np.float32)
+    constant = stored_constant(values, Storage(-7), UnknownLoc())
+    # Rounded half to even: the ties go to 0, 2 and 0.
+    assert constant.array().tolist() == [-127, 127, 0, 2, 0, 0]
+
+
+def test_a_bias_is_not_clipped() -> None:
+    largest = np.array([2.0**31 - 1, -(2.0**31) + 1])
+    constant = bias_constant(largest, 0, UnknownLoc())
+    assert constant is not None and constant.array().tolist() == [LARGEST, -LARGEST]
+    assert bias_constant(np.array([2.0**31]), 0, UnknownLoc()) is None
+
+
+@pytest.mark.parametrize("function", [Function.SIGMOID, Function.TANH, Function.SWISH])
+def test_tables_are_within_half_a_step(function: Function) -> None:
+    table = np.frombuffer(
+        lookup_table(FunctionAttr(function), Storage(-4).element, Storage(-6).element).data.data,
+        np.int8,
+    )
+    x = np.arange(-128, 128) * 2.0**-4
+    sigmoid = 1 / (1 + np.exp(-x))
+    exact = {"sigmoid": sigmoid, "tanh": np.tanh(x), "swish": x * sigmoid}[function.value]
+    bounded = np.clip(exact * 64, -128, 127)
+    assert np.abs(table - bounded).max() <= 0.5 + 1e-4
