@@ -22,15 +22,16 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.board import Board, load_board
 from ceras_ir.backends.c.emulator import EmulatedModel, available, build_elf, sizes
 from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
 from ceras_ir.command.output_folder import write_artefacts
-from ceras_ir.driver.pipeline.build import Build, build
-from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
-from ceras_ir.driver.run.execute import open_folder
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.build import Build, build, open_folder
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.support.progress import progress
 
@@ -193,7 +194,9 @@ class Deployed:
 def compiled(layers: Layers, encoding: EncodingChoice, prune: str | None, folder: Path) -> Build:
     """The sketch in `folder`; raises what the compiler says of a network that is too large."""
     save_onnx(layers, folder / "colour.onnx")
-    options = BuildOptions("arduino", board=BOARD, prune=prune, encoding=encoding, title="colour")
+    options = BuildOptions(
+        ArduinoTarget(board=BOARD, encoding=encoding), prune=prune, title="colour"
+    )
     result = build(read_network(str(folder / "colour.onnx")), options)
     write_artefacts(folder, result.files())
     return result

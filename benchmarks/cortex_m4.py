@@ -24,18 +24,21 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
+from xdsl.utils.hints import isa
 
+from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel, available, sizes, write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
-from ceras_ir.driver.pipeline.build import build
-from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.build import build
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 BOARD = "nano_33_ble"
@@ -141,7 +144,9 @@ def measure(case: Case, options: COptions, flags: Sequence[str]) -> float:
 
 def whole_network(path: str, calibrate: str | None, board: str, flags: Sequence[str]) -> str:
     """Flash, SRAM and instructions of a network in int8; asserts that its results are right."""
-    options = BuildOptions("arduino", "int8", calibrate, board, io="int8", recipe="plain")
+    options = BuildOptions(
+        ArduinoTarget(board=board), quantize="int8", calibrate=calibrate, io="int8", recipe="plain"
+    )
     result = build(read_network(path), options)
     main = main_function(result.module)
     ends = network_inputs(main), network_outputs(main)
@@ -156,7 +161,10 @@ def whole_network(path: str, calibrate: str | None, board: str, flags: Sequence[
         for key, expected in run(result.module, sample).items():
             assert np.array_equal(got[key], expected), key
         size = sizes(work / "firmware.elf")
-    macs = sum(layer.macs for layer in result.layers)
+    totals = result.report["totals"]
+    assert isa(totals, dict[str, object])
+    macs = totals["macs"]
+    assert isinstance(macs, int)
     count = model.instructions[0]
     return (
         f"{Path(path).stem}: {count:,.0f} instructions, {count / macs:.2f} per MAC of {macs:,}; "

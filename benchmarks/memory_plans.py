@@ -14,10 +14,13 @@ from pathlib import Path
 
 from xdsl.context import Context
 
-from ceras_ir.driver.compile.report import memory_totals
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, read_network, run_stages
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.report import memory_totals
+from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass, coloured_plan
 from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, steps
 from ceras_ir.transforms.memory.analysis.offsets import by_size
@@ -44,7 +47,7 @@ def row(path: str, options: BuildOptions) -> str:
     plan = AllocateBlocksPass(io=True, alignment=ALIGNMENT, in_slices=True, target="nnet")
     plan.apply(Context(), module)
     seconds = _processor_seconds() - start
-    totals = memory_totals(module, include_io=True)
+    totals = memory_totals(module)
     liveness = analyse(main, include_io=True)
     peak, bound = totals["peak_bytes"], totals["lower_bound_bytes"]
     assert isinstance(peak, int) and isinstance(bound, int)
@@ -84,7 +87,7 @@ def main() -> None:
     parser.add_argument("--float", action="store_true", help="without quantization")
     parser.add_argument("models", nargs="+", metavar="MODEL.onnx")
     arguments = parser.parse_args()
-    options = BuildOptions("c" if arguments.float else "nnet")
+    options = BuildOptions(find_target("c" if arguments.float else "nnet")())
     print(HEAD)
     print("|---" + "|---:" * (HEAD.count("|") - 2) + "|")
     for path in arguments.models:

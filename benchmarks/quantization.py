@@ -25,15 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.backends.onnx.export import export_model
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.data.samples import Array, load_samples
 from ceras_ir.driver.compare.end_metrics import end_metrics, load_labels
-from ceras_ir.driver.pipeline.build import build_target
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.pass_options import build
-from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
-from ceras_ir.driver.run.execute import open_folder
+from ceras_ir.pipeline.build import build_target, open_folder
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.pass_options import build
+from ceras_ir.pipeline.reading import read_network
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 
@@ -109,7 +110,7 @@ def of_runtime(model: bytes, samples: Samples) -> Array:
 def of_target(module: ModuleOp, samples: Samples) -> Array:
     """The first output of every sample of a quantized network, compiled as C."""
     with tempfile.TemporaryDirectory() as folder:
-        compiled = build_target(module, BuildOptions("c", weights="file").for_host())
+        compiled = build_target(module, BuildOptions(CTarget(weights="file")))
         write_artefacts(Path(folder), compiled.files())
         results = open_folder(Path(folder)).run(samples)
         return np.stack([next(iter(result.values())) for result in results]).squeeze(1)

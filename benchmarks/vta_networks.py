@@ -13,9 +13,11 @@ from pathlib import Path
 from networks import resnet18
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.backends.vta.timing import BLOCK_MACS
-from ceras_ir.driver.pipeline.build import build
-from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
+from ceras_ir.pipeline.build import build
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
 
 MEGAHERTZ = 333
 S3_GOPS = (
@@ -36,7 +38,7 @@ def number(entry: Entry, key: str) -> int:
 def table(path: str, board: str) -> None:
     """Compile a network and print its layers on VTA."""
     start = time.perf_counter()
-    content = build(read_network(path), BuildOptions("vta", board=board)).report
+    content = build(read_network(path), BuildOptions(VtaTarget(board=board))).report
     seconds = time.perf_counter() - start
     layers, totals = content["layers"], content["totals"]
     assert isa(layers, list[Entry]) and isa(totals, Entry)

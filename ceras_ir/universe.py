@@ -3,8 +3,9 @@ What this project adds to xDSL: names of dialects, passes and targets, and where
 
 Nothing is imported until it is asked for, so that a tool pays only for what it uses. The
 pass `fold-batch-norm` is the class `FoldBatchNormPass` in `transforms/graph/fold_batch_norm.py`:
-to add one, write the file and add its name here. `xdsl.universe` in `pyproject.toml` points
-at `CERAS_UNIVERSE`, which is how `ceras-opt` and plain `xdsl-opt` both find it all.
+to add one, write the file and add its name here. What belongs to a target stands in its class.
+`xdsl.universe` in `pyproject.toml` points at `CERAS_UNIVERSE`, which is how `ceras-opt` and plain
+`xdsl-opt` both find it all.
 """
 
 from collections.abc import Callable
@@ -13,29 +14,20 @@ from importlib import import_module
 from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
-from xdsl.utils.target import Target
+from xdsl.utils.target import Target as TextTarget
+
+from ceras_ir.targets.protocol import Target, by_convention
+from ceras_ir.targets.registry import all_targets
 
 DIALECTS = {
     "graph": "ceras_ir.dialects.graph:Graph",
     "mem": "ceras_ir.dialects.mem:Mem",
     "quant": "ceras_ir.dialects.quant:Quant",
     "tile": "ceras_ir.dialects.tile:Tile",
-    "vta": "ceras_ir.backends.vta.dialect.operations:Vta",
 }
 """Dialect name -> `module:attribute`."""
 
 PASSES: dict[str, tuple[str, ...]] = {
-    "ceras_ir.backends.c.passes": ("encode-weights",),
-    "ceras_ir.backends.vta.passes": (
-        "convert-graph-to-tile",
-        "convert-tile-to-vta",
-        "expand-tiles",
-        "fold-packing",
-        "im2col",
-        "schedule-tiles",
-        "space-to-depth",
-        "tile",
-    ),
     "ceras_ir.transforms.graph": (
         "eliminate-transposes",
         "fold-batch-norm",
@@ -94,19 +86,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "unfuse-residual",
     ),
 }
-"""Package -> names of its passes and pipelines, sorted."""
-
-TARGETS: dict[str, str] = {
-    "c": "ceras_ir.backends.c.target:CTarget",
-    "onnx": "ceras_ir.backends.onnx.target:OnnxTarget",
-}
-"""Name of a text target of `ceras-opt -t` -> `module:class`."""
-
-
-def pass_path(package: str, name: str) -> str:
-    """`module:class` of the pass called `name` in `package`, by convention."""
-    class_name = "".join(part.capitalize() for part in name.split("-")) + "Pass"
-    return f"{package}.{name.replace('-', '_')}:{class_name}"
+"""Package -> names of its passes and pipelines, sorted; those of targets are theirs."""
 
 
 def load(path: str) -> object:
@@ -124,9 +104,9 @@ def _dialect(path: str) -> Callable[[], Dialect]:
     return factory
 
 
-def _pass(package: str, name: str) -> Callable[[], type[ModulePass]]:
+def _pass(name: str, path: str) -> Callable[[], type[ModulePass]]:
     def factory() -> type[ModulePass]:
-        cls = load(pass_path(package, name))
+        cls = load(path)
         assert isinstance(cls, type) and issubclass(cls, ModulePass), name
         assert cls.name == name, f"{cls} is named {cls.name}, expected {name}"
         return cls
@@ -134,17 +114,48 @@ def _pass(package: str, name: str) -> Callable[[], type[ModulePass]]:
     return factory
 
 
-def _target(path: str) -> Callable[[], type[Target]]:
-    def factory() -> type[Target]:
+def _text(path: str) -> Callable[[], type[TextTarget]]:
+    def factory() -> type[TextTarget]:
         cls = load(path)
-        assert isinstance(cls, type) and issubclass(cls, Target), path
+        assert isinstance(cls, type) and issubclass(cls, TextTarget), path
         return cls
 
     return factory
 
 
-CERAS_UNIVERSE = Universe(
-    all_dialects={name: _dialect(path) for name, path in DIALECTS.items()},
-    all_passes={name: _pass(package, name) for package, names in PASSES.items() for name in names},
-    all_targets={name: _target(path) for name, path in TARGETS.items()},
-)
+def universe_of(target: type[Target]) -> Universe:
+    """What a target brings along."""
+    return Universe(
+        all_dialects={name: _dialect(path) for name, path in target.dialects.items()},
+        all_passes={name: _pass(name, path) for name, path in target.passes.items()},
+        all_targets={} if target.text is None else {target.name: _text(target.text)},
+    )
+
+
+def dialect_paths() -> dict[str, str]:
+    """Every dialect -> `module:attribute`, those of installed targets too."""
+    paths = dict(DIALECTS)
+    for target in all_targets():
+        paths |= target.dialects
+    return paths
+
+
+def pass_paths() -> dict[str, str]:
+    """Every pass -> `module:class`, those of installed targets too."""
+    paths: dict[str, str] = {}
+    for package, names in PASSES.items():
+        paths |= by_convention(package, *names)
+    for target in all_targets():
+        paths |= target.passes
+    return paths
+
+
+def _ceras_universe() -> Universe:
+    return Universe(
+        all_dialects={name: _dialect(path) for name, path in dialect_paths().items()},
+        all_passes={name: _pass(name, path) for name, path in pass_paths().items()},
+        all_targets={t.name: _text(t.text) for t in all_targets() if t.text is not None},
+    )
+
+
+CERAS_UNIVERSE = _ceras_universe()

@@ -10,7 +10,9 @@ import pytest
 from generate import PRINTED, WITH_EXAMPLES
 from run_examples import ExampleFailedError, refresh
 
-from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, target_stages
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import front_stages, target_stages
+from ceras_ir.targets.registry import find_target
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -80,7 +82,7 @@ def test_every_command_is_described():
 def test_every_level_is_in_the_picture():
     picture = (ROOT / "docs/images/levels.svg").read_text(encoding="utf-8")
     for target in ("c", "nnet", "vta"):
-        options = BuildOptions(target, quantize="int8")
+        options = BuildOptions(find_target(target)(), quantize="int8")
         for stage in [*front_stages(options), *target_stages(options)]:
             assert f">{stage.level}<" in picture, f"draw {stage.level} in levels_picture.py"
 

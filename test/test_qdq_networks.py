@@ -13,10 +13,13 @@ from onnx_models import run_onnxruntime
 from qdq_layers import layers
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.dialects import graph
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, read_network, run_stages
 from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -28,7 +31,7 @@ MOST_LAYERS = 12
 
 def quantized(path: Path) -> ModuleOp:
     module = read_network(str(path))
-    run_stages(load_context(), module, front_stages(BuildOptions("c").resolved(module)))
+    run_stages(load_context(), module, front_stages(BuildOptions(CTarget()).resolved(module)))
     module.verify()
     return module
 

@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
-from ceras_ir.driver.pipeline.build import build
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, read_network, run_stages
-from ceras_ir.driver.run.execute import open_folder
 from ceras_ir.frontends.onnx.folding import Evaluator
 from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.build import build, open_folder
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.targets.registry import find_target
 
 Array = NDArray[np.generic]
 TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int32": TensorProto.INT32}
@@ -153,7 +156,7 @@ def test_against_onnxruntime(name: str, tmp_path: Path):
     path = tmp_path / "model.onnx"
     path.write_bytes(case.model(dtype).SerializeToString())
     module = read_network(str(path))
-    run_stages(load_context(), module, front_stages(BuildOptions("c").resolved(module)))
+    run_stages(load_context(), module, front_stages(BuildOptions(CTarget()).resolved(module)))
     actual = run(module, case.data)["y"]
     assert actual.dtype == np.dtype(dtype)
     if name in SIGNED_WEIGHTS:
@@ -176,7 +179,7 @@ def test_nothing_is_left_of_an_operation_that_stays_float(tmp_path: Path):
     path = tmp_path / "model.onnx"
     path.write_bytes(case.scale(0.037, 3, "int8").model("int8").SerializeToString())
     module = read_network(str(path))
-    run_stages(load_context(), module, front_stages(BuildOptions("c").resolved(module)))
+    run_stages(load_context(), module, front_stages(BuildOptions(CTarget()).resolved(module)))
     uses = [use for op in module.walk() for result in op.results for use in result.uses]
     assert uses and all(use.operation.parent is not None for use in uses)
 
@@ -190,7 +193,7 @@ def test_same_integers_on_targets(target: str, tmp_path: Path):
         path = tmp_path / f"{name}.onnx"
         path.write_bytes(case.model(dtype).SerializeToString())
         module = read_network(str(path))
-        options = BuildOptions(target).resolved(module)
+        options = BuildOptions(find_target(target)()).resolved(module)
         reference = module.clone()
         run_stages(load_context(), reference, front_stages(options))
         expected = run(reference, case.data)["y"]

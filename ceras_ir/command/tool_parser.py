@@ -28,6 +28,9 @@ class ToolParser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, *, description: str | None = None, epilog: str | None = None):
         super().__init__(prog, description=description, epilog=epilog, allow_abbrev=False)
+        self.explain: Callable[[str], str | None] | None = None
+        """Says of an option that the parser does not know why it does not, or None."""
+        self.set_defaults(tool=prog)
         self.add_argument(
             "--version", action=_PrintVersions, nargs=0, help="print versions and exit"
         )
@@ -64,6 +67,8 @@ class ToolParser(argparse.ArgumentParser):
             flag = argument.partition("=")[0]
             if flag.startswith("--") and flag not in self._option_string_actions:
                 known = self._option_string_actions
+                if self.explain is not None and (reason := self.explain(flag)) is not None:
+                    raise UsageError(reason)
                 raise UsageError(f"unknown option '{flag}'{did_you_mean(flag, known)}")
 
 

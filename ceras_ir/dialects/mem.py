@@ -8,7 +8,6 @@ happens at the border between two devices.
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -54,30 +53,24 @@ what each device would take, `mem.copied` why a concatenation copies operands.
 """
 
 
-class Device(StrEnum):
-    """A machine that computes."""
-
-    CPU = "cpu"
-    FPGA = "fpga"
-    VTA = "vta"
+CPU = "cpu"
+"""The device that every target has; others are named by the targets that bring them."""
 
 
 @irdl_attr_definition
 class DeviceAttr(ParametrizedAttribute):
-    """The device that runs an operation: `#mem.device<vta>`."""
+    """The device that runs an operation, as its target calls it: `#mem.device<cpu>`."""
 
     name = "mem.device"
 
     device: StringAttr
 
-    def __init__(self, device: Device):
-        super().__init__(StringAttr(device.value))
+    def __init__(self, device: str):
+        super().__init__(StringAttr(device))
 
     def verify(self) -> None:
-        if self.device.data not in set(Device):
-            raise VerifyException(
-                f"device must be one of {', '.join(Device)}, got {self.device.data}"
-            )
+        if not self.device.data.isidentifier():
+            raise VerifyException(f"a device is named by a word, got '{self.device.data}'")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
@@ -215,10 +208,10 @@ class RegionAttr(_IntegerFields):
             )
 
 
-def device_of(op: Operation) -> Device:
+def device_of(op: Operation) -> str:
     """Who runs `op`; the CPU where nothing is said."""
     attribute = op.attributes.get(DEVICE)
-    return Device(attribute.device.data) if isinstance(attribute, DeviceAttr) else Device.CPU
+    return attribute.device.data if isinstance(attribute, DeviceAttr) else CPU
 
 
 def block_of(value: SSAValue) -> BlockAttr | None:

@@ -3,11 +3,14 @@
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
-from ceras_ir.command.tool_parser import ArgumentContainer
+from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser
 from ceras_ir.driver.calibration_options import add_calibration, calibration_of
-from ceras_ir.driver.pipeline.stages import TARGETS, BuildOptions, Convolution, PrecisionOptions
+from ceras_ir.pipeline.context import load_universe
+from ceras_ir.pipeline.options import BuildOptions, Insertion, PrecisionOptions
+from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
+from ceras_ir.pipeline.plugins import add_plugins
+from ceras_ir.targets.protocol import Target
 from ceras_ir.transforms.quantization.rewrites.recipes import ASYMMETRIC, AUTO, RECIPES, SYMMETRIC
 
 EXIT_STATUS = (
@@ -15,12 +18,9 @@ EXIT_STATUS = (
 )
 
 
-def add_build_options(parser: argparse.ArgumentParser) -> None:
-    """Options that decide what is compiled."""
+def add_build_options(parser: ToolParser) -> None:
+    """Options that decide what is compiled, whatever the target."""
     group = parser.add_argument_group("compilation")
-    group.add_argument(
-        "--board", metavar="NAME|FILE", help="board description: a built-in name or a file"
-    )
     group.add_argument(
         "--quantize",
         choices=("auto", "int8", "none"),
@@ -35,55 +35,32 @@ def add_build_options(parser: argparse.ArgumentParser) -> None:
         help='set weights to zero that matter least: "method=magnitude threshold=0.01", or '
         '"sparsity=0.9" for that share of every layer',
     )
-    group.add_argument(
-        "--no-winograd",
-        dest="winograd",
-        action="store_false",
-        help="target c: compute float 3x3 windows by definition, though transforms are faster",
-    )
-    group.add_argument(
-        "--encoding",
-        choices=("auto", "dense", "csr", "csr-int8", "code"),
-        help="how weights of float matrix products lie in flash; auto, the default of arduino, "
-        "compresses only as far as the board's memory asks for",
-    )
-    group.add_argument(
-        "--weights",
-        choices=("source", "file", "incbin"),
-        default="source",
-        help="where the constants of target c are: string literals, a file that the program "
-        "loads, or a file that the assembler includes (default: %(default)s)",
-    )
-    group.add_argument(
-        "--regions",
-        metavar="NAME:BYTES,...",
-        help="memories that target c has, the preferred one first, such as sram:65536,psram:"
-        "8388608: every result lies in one of them, none holds more than it has",
-    )
-    group.add_argument(
-        "--convolution",
-        choices=get_args(Convolution),
-        default="auto",
-        help="how target vta computes windows of several taps: with all inputs of a window on "
-        "chip, as a product of a matrix that the host makes, or tap by tap; auto, the default, by "
-        "modelled time",
-    )
-    group.add_argument(
-        "--jobs",
-        type=_jobs,
-        default=1,
-        metavar="N",
-        help="processes that search for schedules of target vta, -1 for one per core; the result "
-        "is the same (default: %(default)s)",
-    )
     add_shapes(group)
+    add_extensions(parser)
 
 
-def _jobs(text: str) -> int:
-    jobs = int(text) if text.removeprefix("-").isdecimal() else 0
-    if jobs < -1 or jobs == 0:
-        raise argparse.ArgumentTypeError(f"must be at least 1, or -1 for all cores, got {text}")
-    return jobs
+def add_extensions(parser: ToolParser) -> None:
+    """Plugins, and passes of the user's between levels."""
+    group = parser.add_argument_group("plugins")
+    add_plugins(group)
+    group.add_argument(
+        "--at",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("LEVEL", "PIPELINE"),
+        help='run passes behind a level, such as --at "fused graph" "my-pass{x=1}"; they must '
+        "change no value, which ceras-verify checks; may be repeated",
+    )
+
+
+def insertions_of(arguments: argparse.Namespace) -> tuple[Insertion, ...]:
+    """The passes of `--at`."""
+    passes = load_universe().all_passes if arguments.at else {}
+    return tuple(
+        Insertion(level, text, tuple(build_pipeline(parse_pipeline(text), passes)))
+        for level, text in arguments.at
+    )
 
 
 def add_scheme(group: ArgumentContainer) -> None:
@@ -174,19 +151,6 @@ def add_shapes(group: ArgumentContainer) -> None:
     )
 
 
-def add_target(parser: argparse.ArgumentParser, *, interpreter: bool) -> None:
-    """The target; with `interpreter`, our own is one and the default."""
-    parser.add_argument(
-        "--target",
-        choices=("interp", "c", "nnet", "vta") if interpreter else TARGETS,
-        required=not interpreter,
-        default=None,
-        help="interpreter (default), or compile for this machine and run there"
-        if interpreter
-        else "the machine to compile for",
-    )
-
-
 def add_io(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--io",
@@ -196,34 +160,27 @@ def add_io(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def build_options(arguments: argparse.Namespace, target: str) -> BuildOptions:
+def build_options(arguments: argparse.Namespace, target: Target) -> BuildOptions:
     """The parsed options as the stages take them."""
     return replace(
         scheme_of(arguments, target),
         quantize=arguments.quantize,
-        board=arguments.board,
-        convolution=arguments.convolution,
-        jobs=arguments.jobs,
         io=getattr(arguments, "io", "model"),
         prune=arguments.prune,
-        encoding=arguments.encoding,
-        weights=arguments.weights,
-        regions=tuple(arguments.regions.split(",")) if arguments.regions else (),
-        emit_hls=getattr(arguments, "emit_hls", False),
         title=title_of(arguments.model),
-        winograd=arguments.winograd,
     )
 
 
-def scheme_of(arguments: argparse.Namespace, target: str) -> BuildOptions:
-    """The options of `add_scheme`."""
+def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> BuildOptions:
+    """The options of `add_scheme` and `add_extensions`; without a target, for any arithmetic."""
     return BuildOptions(
-        target=target,
+        target=Target() if target is None else target,
         calibrate=calibration_of(arguments),
         observer=arguments.observer,
         recipe=arguments.recipe,
         precision=precision_options(arguments),
         silu=arguments.silu,
+        insertions=insertions_of(arguments),
     )
 
 

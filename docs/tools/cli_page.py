@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterable
+from typing import get_type_hints
 
 from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.driver.compare import tool as compare_tool
@@ -9,7 +10,14 @@ from ceras_ir.driver.compile import tool as compile
 from ceras_ir.driver.opt import argv
 from ceras_ir.driver.plan import tool as plan
 from ceras_ir.driver.run import tool as run
+from ceras_ir.driver.target_options import (
+    TargetClass,
+    choices_of,
+    compiling_targets,
+    flag_of,
+)
 from ceras_ir.driver.verify import tool as verify
+from ceras_ir.targets.options import options_of
 
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-opt": argv.make_parser,
@@ -20,6 +28,9 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-nnet": nnet.make_parser,
     "ceras-plan": plan.make_parser,
 }
+
+TOOLS = ("ceras-compile", "ceras-run")
+"""Those with options of one target."""
 
 INTRODUCTION = """\
 # Commands
@@ -85,6 +96,8 @@ def _name(action: argparse.Action) -> str:
 def _value(action: argparse.Action) -> str:
     if isinstance(action.metavar, str):
         return action.metavar
+    if action.metavar is not None:
+        return " ".join(action.metavar)
     if action.choices is not None:
         return "{" + ",".join(map(str, action.choices)) + "}"
     return "" if action.nargs == 0 else action.dest.upper()
@@ -96,10 +109,26 @@ def _spelling(action: argparse.Action) -> str:
     return ", ".join(f"`{f'{name} {value}'.strip()}`" for name in names)
 
 
+def _target_options(target: TargetClass) -> str:
+    """What `--target NAME` adds, in every command that takes it."""
+    lines = [f"### Options of target {target.name}", "", str(target.arithmetic) + ".", ""]
+    hints = get_type_hints(target)
+    for field, described in ((f, d) for t in TOOLS for f, d in options_of(target, t)):
+        choices = ",".join(choices_of(hints[field.name]))
+        value = described.metavar or (f"{{{choices}}}" if choices else "")
+        line = f"- `{f'{flag_of(field)} {value}'.strip()}`: {described.text}"
+        where = f" (of {', '.join(described.tools)})" if described.tools else ""
+        if line + where not in lines:
+            lines.append(line + where)
+    return "\n".join(lines)
+
+
 def cli_page() -> str:
     parts = [INTRODUCTION]
     for name, make in PARSERS.items():
         parser = make()
         parser.formatter_class = MarkdownFormatter
         parts += [f"## {name}", parser.format_help()]
+        if name == "ceras-compile":
+            parts += map(_target_options, compiling_targets())
     return "\n\n".join(part.rstrip() for part in parts)

@@ -19,7 +19,7 @@ from xdsl.irdl import (
     VarResultDef,
 )
 
-from ceras_ir.universe import CERAS_UNIVERSE, DIALECTS
+from ceras_ir.universe import CERAS_UNIVERSE, dialect_paths
 
 INTRODUCTION = """\
 # Dialects
@@ -32,7 +32,7 @@ texts. Types and shapes are checked by the verifiers. How the levels follow each
 
 def dialects_page() -> str:
     parts = [INTRODUCTION]
-    openings = [import_module(path.partition(":")[0]) for path in DIALECTS.values()]
+    openings = [import_module(path.partition(":")[0]) for path in dialect_paths().values()]
     loaders = CERAS_UNIVERSE.all_dialects.items()
     for opening, (name, load) in zip(openings, loaders, strict=True):
         dialect = load()

@@ -7,7 +7,7 @@ from docstrings import field_docs, markdown
 from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.pass_help import spell, summary
-from ceras_ir.driver.pipeline.pass_options import type_name
+from ceras_ir.pipeline.pass_options import type_name
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.universe import CERAS_UNIVERSE
 

@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.argv import parse_arguments
-from ceras_ir.driver.opt.pipeline_text import PassRequest, parse_pipeline
-from ceras_ir.driver.pipeline.pass_options import build
+from ceras_ir.pipeline.pass_options import build
+from ceras_ir.pipeline.pipeline_text import PassRequest, parse_pipeline
 from ceras_ir.support.diagnostics import UsageError
 
 

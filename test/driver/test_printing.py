@@ -20,9 +20,9 @@ from xdsl.dialects.builtin import (
     i64,
 )
 
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.parsing import parse_text
-from ceras_ir.driver.pipeline.printing import print_module
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.printing import print_module
 
 
 @pytest.mark.parametrize("element", [i1, i8, i32, i64, f16, bf16, f32, f64], ids=str)

@@ -2,11 +2,15 @@
 
 import pytest
 
-from ceras_ir.driver.compile.report import Layer, explanations, print_table, report
+from ceras_ir.pipeline.report import Entry, Layer, explanations, print_table
 
 
-def layer(name: str, reason: str | None, device: str = "cpu") -> Layer:
-    return Layer(name, "conv2d", device, reason, 0, 1)
+def layer(name: str, reason: str | None, device: str = "cpu") -> Entry:
+    return Layer(name, "conv2d", device, reason, 0, 1).to_json()
+
+
+def content(*layers: Entry) -> Entry:
+    return {"layers": list(layers), "totals": {"peak_bytes": 1}}
 
 
 def test_equal_reasons_share_a_line() -> None:
@@ -21,27 +25,32 @@ def test_a_reason_on_two_devices_is_two_lines() -> None:
 
 
 def test_brackets_in_names_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    found = [layer("block[0]/[red]conv", "rule [3]")]
-    print_table(found, report(found, 1, {"peak_bytes": 1}), "vta")
+    print_table(content(layer("block[0]/[red]conv", "rule [3]")), "vta", ())
     out = capsys.readouterr().out
     assert "block[0]/[red]conv  conv2d" in out
     assert "block[0]/[red]conv on the cpu: rule [3]" in out
 
 
 def test_long_names_go_on_in_the_next_line(capsys: pytest.CaptureFixture[str]) -> None:
-    found = [layer("a" * 40 + "b" * 3, None), layer("c", None)]
-    print_table(found, report(found, 1, {"peak_bytes": 1}), "c")
+    print_table(content(layer("a" * 40 + "b" * 3, None), layer("c", None)), "c", ())
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["a" * 40, "conv2d", "cpu", "1"]
     assert lines[3:5] == ["bbb", "c" + " " * 41 + lines[2][42:]]
     assert lines[1].endswith("MACs  bytes") and len(lines[1]) == len(lines[2])
 
 
+def test_what_a_target_adds_to_some_layers_is_a_column(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = layer("a", None) | {"cycles": 1200, "share_of_peak": 0.5}
+    print_table(content(slow, layer("b", None)), "vta", ("a note",))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].endswith("cycles  of peak") and lines[2].endswith("1,200    50.0%")
+    assert lines[4] == "a note"
+
+
 def test_requantizations_before_and_after_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    content = report([layer("a", None)], 1, {"peak_bytes": 1})
     counts = {"requantizations_before": 3, "requantizations_after": 1}
-    content["quantization"] = {"recipe": "bias", "silu": "table", **counts}
-    print_table([layer("a", None)], content, "c")
+    chosen = {"quantization": {"recipe": "bias", "silu": "table", **counts}}
+    print_table(content(layer("a", None)) | chosen, "c", ())
     assert (
         "quantized by recipe bias: 3 requantizations at run time before scales were aligned, 1 "
         "after" in capsys.readouterr().out

@@ -146,7 +146,7 @@ def test_folder_that_is_not_ours(tmp_path: Path, inputs: Path):
     [
         (["--target", "vta", "--quantize", "none"], "int8"),
         (["--target", "c", "--io", "int8", "--quantize", "none"], "--quantize int8"),
-        (["--target", "cuda"], "invalid choice: 'cuda'"),
+        (["--target", "cuda"], "unknown target 'cuda'"),
         (["--target", "c", "--batch", "0"], "at least 1"),
         ([], "--target"),
     ],

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from c_harness import needs_arm
 
-from ceras_ir.backends.arduino.emulated import emulated_board, run_emulated
-from ceras_ir.backends.c.board import Board
+from ceras_ir.backends.arduino.emulated import EmulatedSketch, emulated_board
 from ceras_ir.backends.c.emulator import available
-from ceras_ir.driver.run.execute import Array, Sample
 from ceras_ir.driver.verify import levels
 from ceras_ir.driver.verify.tool import main
+from ceras_ir.targets.execution import Array, Sample
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLOUR = str(EXAMPLES / "colour/colour.onnx")
@@ -60,11 +59,13 @@ def test_what_does_not_fit_is_a_level_that_fails(
 def test_a_core_that_differs_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    def broken(folder: Path, board: Board, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        for outputs in run_emulated(folder, board, samples):
+    run = EmulatedSketch.run
+
+    def broken(self: EmulatedSketch, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        for outputs in run(self, samples):
             yield {name: np.asarray(array, np.float32) + 1 for name, array in outputs.items()}
 
-    monkeypatch.setattr("ceras_ir.backends.arduino.emulated.run_emulated", broken)
+    monkeypatch.setattr(EmulatedSketch, "run", broken)
     assert main([COLOUR, "--targets", "arduino", *PRUNED]) == 1
     assert "differs on sample 0" in lines(capsys)["arduino: cortex-m4"]
 

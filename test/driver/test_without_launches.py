@@ -5,13 +5,15 @@ from pathlib import Path
 import numpy as np
 from onnx_models import Array, model, node, weights
 
+from ceras_ir.backends.c.compiled import CompiledC
+from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.command.output_folder import write_artefacts
-from ceras_ir.driver.pipeline.build import build
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, run_stages
-from ceras_ir.driver.run.execute import CompiledVta, open_folder
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.build import build, open_folder
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import front_stages, run_stages
 
 
 def test_network_without_launches(tmp_path: Path):
@@ -22,7 +24,7 @@ def test_network_without_launches(tmp_path: Path):
     nodes = [node("Conv", "x w b", "y", strides=[3, 3])]
     proto = model(nodes, shapes, ["y"], {"w": weights(rng, 12, 6, 5, 5)})
     module = import_model(proto)
-    options = BuildOptions("vta")
+    options = BuildOptions(VtaTarget())
     reference = module.clone()
     run_stages(load_context(), reference, front_stages(options))
     inputs: dict[str, Array] = {
@@ -30,7 +32,7 @@ def test_network_without_launches(tmp_path: Path):
     }
     write_artefacts(tmp_path / "out", build(module, options).files())
     folder = open_folder(tmp_path / "out")
-    assert isinstance(folder, CompiledVta) and not (tmp_path / "out" / "launch_0.insns").exists()
+    assert isinstance(folder, CompiledC) and not (tmp_path / "out" / "launch_0.insns").exists()
     (actual,) = folder.run([inputs])
     for name, expected in run(reference, inputs).items():
         np.testing.assert_array_equal(actual[name], expected)

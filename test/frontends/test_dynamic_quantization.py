@@ -14,14 +14,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Array, conv_model, gemm_model, model, node, run_onnxruntime
 
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.dialects import graph
-from ceras_ir.driver.pipeline.build import build
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, run_stages
-from ceras_ir.driver.run.execute import open_folder
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.build import build, open_folder
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import front_stages, run_stages
 
 pytest.importorskip("onnxruntime")
 
@@ -104,7 +105,7 @@ def check(proto: onnx.ModelProto, inputs: dict[str, Array], folder: Path | None)
     """The interpreter gives what ONNX Runtime gives, and, with a folder, C the same bits."""
     expected = run_onnxruntime(proto, inputs)
     module = import_model(proto)
-    options = BuildOptions("c").resolved(module)
+    options = BuildOptions(CTarget()).resolved(module)
     reference = module.clone()
     run_stages(load_context(), reference, front_stages(options))
     for op in reference.walk():  # Integers where there were integers.

@@ -20,11 +20,13 @@ from onnx_compare import SHARED
 from onnx_models import Array, run_onnxruntime
 from qdq_layers import layers
 
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, run_stages
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.driver.run.tool import main
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
@@ -49,7 +51,7 @@ def generate(seed: int, folder: Path, kind: str) -> bool:
 
 def quantized_results(part: onnx.ModelProto, inputs: dict[str, Array]) -> Array:
     module = import_model(part)
-    run_stages(load_context(), module, front_stages(BuildOptions("c").resolved(module)))
+    run_stages(load_context(), module, front_stages(BuildOptions(CTarget()).resolved(module)))
     (result,) = run(module, inputs).values()
     return result
 

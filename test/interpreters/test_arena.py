@@ -8,10 +8,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from ceras_ir.dialects.mem import BLOCK, BlockAttr
-from ceras_ir.driver.pipeline.context import load_context
 from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.context import load_context
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.analysis.liveness import analyse
 from ceras_ir.transforms.memory.analysis.plan_check import check_plan

@@ -2,12 +2,12 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ceras_ir.backends.c.board import Board, load_board
 from ceras_ir.backends.c.emulator import EmulatedModel, available
-from ceras_ir.driver.pipeline.build import manifest_tensors, read_manifest
-from ceras_ir.driver.run.execute import Array, Sample
+from ceras_ir.targets.execution import Array, Manifest, Sample
 
 EMULATED_CORES = frozenset({"cortex-m0plus", "cortex-m3", "cortex-m4"})
 """Cores whose instructions the emulated one has."""
@@ -19,13 +19,17 @@ def emulated_board(name: str) -> Board | None:
     return board if board.core in EMULATED_CORES and available() else None
 
 
-def run_emulated(
-    folder: Path, board: Board, samples: Sequence[Sample]
-) -> Iterator[dict[str, Array]]:
-    """The outputs of each sample on the board's core; `folder` is what `ceras-compile` wrote."""
-    manifest = read_manifest(folder)
-    inputs, outputs = (manifest_tensors(manifest, k, folder) for k in ("inputs", "outputs"))
-    sources = sorted((folder / str(manifest["sketch"])).glob("*.c"))
-    with tempfile.TemporaryDirectory(prefix="ceras-board-") as work:
-        model = EmulatedModel(sources, inputs, outputs, board, Path(work), flags=("-Os",))
-        yield from model.run(samples)
+@dataclass(frozen=True)
+class EmulatedSketch:
+    """The sketch in `folder` on the core of its board."""
+
+    folder: Path
+    manifest: Manifest
+    board: Board
+
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        ends = self.manifest.inputs, self.manifest.outputs
+        sources = sorted(self.folder.glob("*.c"))
+        with tempfile.TemporaryDirectory(prefix="ceras-board-") as work:
+            model = EmulatedModel(sources, *ends, self.board, Path(work), flags=("-Os",))
+            yield from model.run(samples)

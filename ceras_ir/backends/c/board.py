@@ -11,8 +11,6 @@ from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
 
-DEFAULT_BOARD = "uno_r4_wifi"
-
 DSP_CORES = frozenset({"cortex-m4", "cortex-m7", "cortex-m33", "cortex-m35p", "cortex-m55"})
 """Cores with the DSP extension: SMLAD and its like."""
 

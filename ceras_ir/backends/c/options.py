@@ -1,11 +1,9 @@
 """What a user may choose about the generated C."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
+from ceras_ir.backends.c.choices import Weights
 from ceras_ir.backends.c.machine import NATIVE, Machine
-
-Weights: TypeAlias = Literal["source", "file", "incbin"]
 
 
 @dataclass(frozen=True)

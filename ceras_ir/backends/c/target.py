@@ -1,30 +1,130 @@
-"""`ceras-opt -t c`: the readable part of the generated C as text, to look at and to test."""
+"""Target c: portable C99 for hosts and bare microcontrollers."""
 
-from dataclasses import dataclass
-from io import BytesIO
-from typing import IO
+from __future__ import annotations
 
-from xdsl.context import Context
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.target import Target
 
-from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice, Weights
 from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.targets import (
+    MEMORY,
+    PLACED,
+    Emission,
+    Manifest,
+    Stage,
+    Target,
+    by_convention,
+    option,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ceras_ir.backends.c.compiled import CompiledC
+    from ceras_ir.backends.c.model import Model
+    from ceras_ir.targets.execution import Sample
 
 
 @dataclass(frozen=True)
 class CTarget(Target):
-    """One file of the C backend, `model.c` unless `file` names another."""
+    """Readable C99 without malloc, in one static arena: for hosts and microcontrollers."""
 
     name = "c"
+    verified_by_default = True
+    passes = by_convention("ceras_ir.backends.c.passes", "encode-weights")
+    text = "ceras_ir.backends.c.text:CText"
 
-    file: str = "model.c"
-    workspace: int = COptions.workspace
+    board: str | None = option(
+        None, "machine to build for: a built-in name or a .toml file", metavar="NAME|FILE"
+    )
+    encoding: EncodingChoice | None = option(None, ENCODING_HELP)
+    weights: Weights = option(
+        "source",
+        "where the constants are: string literals, a file that the program loads, or a file that "
+        "the assembler includes",
+    )
+    winograd: bool = option(
+        True, "compute float 3x3 windows by definition, though transforms are faster"
+    )
+    regions: tuple[str, ...] = option(
+        (),
+        "memories of the machine, the preferred one first, such as sram:65536,psram:8388608: "
+        "every result lies in one of them, none holds more than it has",
+        metavar="NAME:BYTES,...",
+    )
 
-    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        artefacts = {a.path: a for a in emit(module, COptions(workspace=self.workspace))}
-        if self.file not in artefacts:
-            raise UsageError(f"no file '{self.file}'; there are {', '.join(artefacts)}")
-        artefacts[self.file].write(stream := BytesIO())
-        output.write(stream.getvalue().decode("ascii"))
+    @classmethod
+    def check_board(cls, name: str) -> None:
+        from ceras_ir.backends.c.machine import load_machine
+
+        load_machine(name)
+
+    def check(self) -> None:
+        super().check()
+        if self.weights == "source" or self.board is None:
+            return
+        from ceras_ir.backends.c.machine import Machine, load_machine
+
+        if not isinstance(load_machine(self.board), Machine):
+            raise UsageError(f"--weights {self.weights} is for computers: leave it out")
+
+    def for_host(self) -> Self:
+        # C compilers are slow on text.
+        return replace(self, weights="file")
+
+    def encode(self) -> list[Stage]:
+        return [] if self.encoding is None else [encoding_stage(self.encoding)]
+
+    def lower(self) -> list[Stage]:
+        return lowered(self.regions)
+
+    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+        from ceras_ir.backends.c.emitter import files_of
+
+        model = self._printed(module)
+        sizes: dict[str, object] = {"arena_bytes": model.arena_bytes}
+        return Emission(files_of(model), totals=sizes | {"sram_bytes": model.arena_bytes})
+
+    def _printed(self, module: ModuleOp) -> Model:
+        """The network in C, for its machine; what a microcontroller cannot hold is refused."""
+        from ceras_ir.backends.c.emitter import build
+        from ceras_ir.backends.c.fit import check_fit
+        from ceras_ir.backends.c.fitted_model import printed_model
+        from ceras_ir.backends.c.machine import NATIVE, Machine, bare_machine, load_machine
+        from ceras_ir.backends.c.options import COptions
+
+        machine = NATIVE if self.board is None else load_machine(self.board)
+        if isinstance(machine, Machine):
+            winograd = COptions.winograd if self.winograd else 0
+            return build(module, COptions(weights=self.weights, machine=machine, winograd=winograd))
+        model, _, footprint = printed_model(module, machine, "model", bare_machine(machine))
+        check_fit(model, footprint)
+        return model
+
+    def open(self, folder: Path, manifest: Manifest) -> CompiledC:
+        from ceras_ir.backends.c.compiled import CompiledC
+
+        return CompiledC(folder, manifest.inputs, manifest.outputs)
+
+
+def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:
+    """The stage that gives weights their encoding in flash, which orders the sums of floats."""
+    from ceras_ir.backends.c.passes.encode_weights import EncodeWeightsPass
+
+    return Stage("encoded graph", (EncodeWeightsPass(encoding, board),), changes_values=True)
+
+
+def lowered(regions: tuple[str, ...] = ()) -> list[Stage]:
+    """The levels of a network that the CPU runs alone."""
+    from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+    from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
+    from ceras_ir.transforms.placement.place import PlacePass
+
+    return [
+        Stage(PLACED, (PlacePass(),)),
+        Stage(MEMORY, (ReorderForMemoryPass(), AllocateBlocksPass(regions=regions))),
+    ]

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.graph import Function
-from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 MAGIC = b"NNET\r\n\x1a\n"
@@ -63,7 +64,7 @@ ROUNDINGS = {
     Rounding.HALF_EVEN: 2,
     Rounding.FLOOR: 3,
 }
-DEVICES = {Device.CPU: 0, Device.FPGA: 1}
+DEVICES = {CPU: 0, FPGA: 1}
 FUNCTIONS = {
     Function.RELU: 1,
     Function.CLIP: 2,

@@ -17,8 +17,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.hls_registers import channel_shifts, step
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array, shape_of
-from ceras_ir.dialects.mem import Device, arena_of, block_of, device_of
+from ceras_ir.dialects.mem import arena_of, block_of, device_of
 from ceras_ir.interpreters.network import Array, run
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function
@@ -38,7 +39,7 @@ and bytes from one to the next, of the bytes that follow.
 
 def emit(module: ModuleOp, sample: Mapping[str, Array]) -> list[Artefact]:
     """The project for a network with placed memory; `sample` is what its golden data is of."""
-    order = [op for op in steps(main_function(module)) if device_of(op) is Device.FPGA]
+    order = [op for op in steps(main_function(module)) if device_of(op) == FPGA]
     if not order:
         raise InputError("--emit-hls: no operation of the network runs on the FPGA")
     linear = [op for op in order if isinstance(op, LinearOperation)]
@@ -131,7 +132,7 @@ def _golden(module: ModuleOp, sample: Mapping[str, Array], stream: BinaryIO) -> 
     def trace(op: Operation, results: Sequence[Array]) -> None:
         if isinstance(op, ConstantOp) or not op.results:
             return
-        on_fpga = device_of(op) is Device.FPGA
+        on_fpga = device_of(op) == FPGA
         if on_fpga or read_by_fpga(op.results[0]):
             record(op.results[0], results[0], on_fpga)
 
@@ -143,4 +144,4 @@ def _golden(module: ModuleOp, sample: Mapping[str, Array], stream: BinaryIO) -> 
 
 def read_by_fpga(value: SSAValue) -> bool:
     """Whether an operation on the FPGA reads `value`."""
-    return any(device_of(use.operation) is Device.FPGA for use in value.uses)
+    return any(device_of(use.operation) == FPGA for use in value.uses)

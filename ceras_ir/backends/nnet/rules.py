@@ -15,6 +15,9 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, quantized_element, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
+FPGA = "fpga"
+"""What `#mem.device` calls the accelerator."""
+
 MAX_PATCH = 65536
 MAX_SHIFT = 47
 MAX_LEFT_SHIFT = 8

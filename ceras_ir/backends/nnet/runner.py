@@ -3,7 +3,7 @@
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.reader import NnetFile, read
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.targets.execution import Sample, Trace
 
 Array: TypeAlias = NDArray[np.generic]
 DTYPES = {"f32": "<f4", "i8": "i1", "u8": "u1", "i16": "<i2", "u16": "<u2", "i32": "<i4"}
@@ -97,3 +98,24 @@ def replay(log: Path, trace: Callable[[int, bytes], None]) -> None:
         while head := stream.read(8):
             layer, size = struct.unpack("<II", head)
             trace(layer, stream.read(size))
+
+
+class CompiledNnet:
+    """A folder for target nnet, run in the C++ engine."""
+
+    CHUNK = 16
+    """Samples that the engine runs in one process; between two of them progress shows."""
+
+    def __init__(self, folder: Path):
+        self.model = NnetModel(folder)
+
+    def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
+        for start in range(0, len(samples), self.CHUNK):
+            chunk = samples[start : start + self.CHUNK]
+            stacked = {name: np.stack([s[name] for s in chunk]) for name in chunk[0]}
+            results = self.model.run_samples(stacked)
+            for i in range(len(chunk)):
+                yield {name: array[i] for name, array in results.items()}
+
+    def trace(self, sample: Sample, trace: Trace) -> None:
+        self.model.run(sample, trace)

@@ -25,10 +25,10 @@ from ceras_ir.backends.nnet.encoding import (
 )
 from ceras_ir.backends.nnet.engine_rules import why_refused
 from ceras_ir.backends.nnet.layers import LayerEncoder
-from ceras_ir.backends.nnet.rules import why_not
+from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.backends.nnet.sections import Sections
 from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
-from ceras_ir.dialects.mem import BlockAttr, Device, arena_of, block_of, device_of
+from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, device_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
@@ -106,9 +106,9 @@ class _Writer:
                     reason = "a value has no 'mem.block': run allocate-blocks with io=true first"
                     wrong.append(Finding(node_name(op), op.name, reason))
             device = device_of(op)
-            reason = why_not(op) if device is Device.FPGA else None
+            reason = why_not(op) if device == FPGA else None
             if device not in DEVICES:
-                reason = f"nnet has no device {device.value}"
+                reason = f"nnet has no device {device}"
             if reason is not None:
                 wrong.append(Finding(node_name(op), op.name, reason))
         if unsupported:

@@ -1,33 +1,41 @@
-"""`ceras-opt -t onnx`: the graph of a module as an ONNX model."""
+"""Target onnx: the network as an ONNX model that computes the same integers."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO
+from typing import TYPE_CHECKING
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.target import Target
 
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.targets import PLACED, Emission, Manifest, Stage, Target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ceras_ir.backends.onnx.reimported import Reimported
+    from ceras_ir.targets.execution import Sample
 
 
 @dataclass(frozen=True)
 class OnnxTarget(Target):
-    """
-    A binary ONNX file, for `-o FILE.onnx`; `title` names the network in it. With `exact=false`
-    QuantizeLinear rounds ties as ONNX does, to even, and no constants tell it otherwise.
-    """
+    """An ONNX model, quantized as the network is; whoever reads it decides where it runs."""
 
     name = "onnx"
+    text = "ceras_ir.backends.onnx.text:OnnxText"
 
-    title: str = "main"
-    exact: bool = True
+    def lower(self) -> list[Stage]:
+        from ceras_ir.transforms.placement.place import PlacePass
 
-    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        from ceras_ir.backends.onnx.export import export_model, serialized
+        return [Stage(PLACED, (PlacePass(),))]
 
-        if output.isatty():
-            raise UsageError("-t onnx writes a binary file: add -o FILE.onnx")
-        data = serialized(export_model(module, self.title, exact=self.exact))
-        output.flush()
-        with open(output.fileno(), "wb", closefd=False) as stream:
-            stream.write(data)
+    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+        from ceras_ir.backends.onnx.export import emit
+
+        return Emission(emit(module, title))
+
+    def open(self, folder: Path, manifest: Manifest) -> Reimported:
+        from ceras_ir.backends.onnx.export import MODEL
+        from ceras_ir.backends.onnx.reimported import Reimported
+
+        return Reimported(folder / MODEL)

@@ -5,7 +5,7 @@ VTA's times are those of the schedules that will be chosen; the host's are its r
 file. A value that changes sides is packed or unpacked by the host.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -22,18 +22,58 @@ from ceras_ir.backends.vta.analysis.pooling_blocks import (
 from ceras_ir.backends.vta.analysis.tile_timeline import estimate
 from ceras_ir.backends.vta.analysis.tiling import best_blocks, search_all
 from ceras_ir.backends.vta.averaging import averaging_of
-from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.pooling_rules import graph_pooling
-from ceras_ir.backends.vta.rules import graph_contraction, why_not
+from ceras_ir.backends.vta.rules import VTA, graph_contraction, why_not
 from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.mem import LANES
+from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
-from ceras_ir.transforms.placement.analysis.placement import Cost
+from ceras_ir.transforms.quantization.analysis.function_forms import Form
 
 NEVER = 1e9
 """Microseconds for a value that VTA can neither load nor store."""
+
+
+class VtaAccelerator(Accelerator):
+    """VTA in its default configuration, or that of the `board` whose rates are known."""
+
+    device = VTA
+
+    def __init__(self, board: str | None, jobs: int):
+        self.board = DEFAULT_BOARD if board is None else load_board(board)
+        self.has_costs = board is not None
+        self.jobs = jobs
+
+    def why_not(self, op: Operation) -> str | None:
+        return why_not(op, self.board)
+
+    def prepare(self, ops: Sequence[Operation]) -> None:
+        search_schedules(ops, self.board, self.jobs)
+
+    def must_run(self, op: Operation) -> bool:
+        return must_run_on_vta(op)
+
+    def cost(self, op: Operation, *, admitted: bool) -> Cost:
+        return cost_of(op, self.board, admitted=admitted)
+
+    def transfer(self, value: SSAValue) -> float:
+        return transfer(value, self.board)
+
+
+def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperation], Form]:
+    """SiLU as shifts where they take no longer on VTA's ALU; tables for all else."""
+
+    def offer(op: graph.UnaryOp, linear: graph.LinearOperation) -> Form:
+        is_swish = op.function.kind is graph.Function.SWISH
+        constant = isinstance(linear.weights.owner, graph.ConstantOp)
+        pays = is_swish and constant and swish_pays(graph.shape_of(op.result), board)
+        return Form.SHIFTS if pays else Form.TABLE
+
+    return offer
 
 
 def cost_of(op: Operation, board: VtaBoard, *, admitted: bool) -> Cost:
@@ -46,7 +86,7 @@ def cost_of(op: Operation, board: VtaBoard, *, admitted: bool) -> Cost:
     if isinstance(op, graph.ReshapeOp):
         cpu = 0.0
     vta = cycles_of(op, board) / board.clock if admitted else None
-    return Cost(cpu, vta, "vta", _swish_note(op, board))
+    return Cost(cpu, vta, VTA, _swish_note(op, board))
 
 
 def _swish_note(op: Operation, board: VtaBoard) -> str:

@@ -1,26 +1,58 @@
-"""The accelerator's cycles in `report.json`: modelled per launch, told per layer and in total."""
+"""What a report says of VTA: cycles per launch and in total, streams as text, timelines."""
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.performance import share_of_peak
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.disassembler import disassemble_program
+from ceras_ir.backends.vta.launches import lower_launches
+from ceras_ir.backends.vta.performance import measure, share_of_peak
+from ceras_ir.backends.vta.rules import VTA
+from ceras_ir.backends.vta.timeline import chrome_trace, html
+from ceras_ir.network.artefacts import Artefact
 
 Entry = dict[str, object]
 
 
-def add_performance(content: Entry, extra: Entry) -> None:
-    """Add what the manifest entries `extra` say of each launch to the layers of a report."""
-    vta = extra["vta"]
+def launch_totals(manifest: Entry) -> Entry:
+    """The totals of all launches that VTA's manifest entries describe."""
+    vta = manifest["vta"]
     assert isa(vta, Entry)
-    launches, totals = vta["launches"], vta["totals"]
-    assert isa(launches, list[Entry]) and isa(totals, Entry)
-    layers, sums = content["layers"], content["totals"]
-    assert isa(layers, list[Entry]) and isa(sums, Entry)
+    totals = vta["totals"]
+    assert isa(totals, Entry)
+    return totals
+
+
+def note_launches(layers: list[Entry], manifest: Entry) -> None:
+    """Add what the manifest says of each launch to the report's entry of its layer."""
+    vta = manifest["vta"]
+    assert isa(vta, Entry)
+    launches = vta["launches"]
+    assert isa(launches, list[Entry])
     # A swish is in the launch of the layer before it.
-    placed = [x for x in layers if x["device"] == "vta" and x["op"] != "shift_swish"]
+    placed = [x for x in layers if x["device"] == VTA and x["op"] != "shift_swish"]
     for layer, launch in zip(placed, launches, strict=True):
         performance, macs = launch["performance"], layer["macs"]
         assert isa(performance, Entry) and isinstance(macs, int)
         cycles = performance["cycles"]
         assert isinstance(cycles, int)
         layer |= {**performance, "share_of_peak": round(share_of_peak(macs, cycles), 4)}
-    sums |= totals
+
+
+def pictures(module: ModuleOp, board_name: str) -> list[Artefact]:
+    """The streams as text, and timelines of when they run as HTML and Chrome trace."""
+    board = load_board(board_name)
+    launches = lower_launches(module, board)
+    traced = [
+        (cost.name, launch.program.instructions, cost.run)
+        for launch, cost in zip(launches, measure(launches, board), strict=True)
+    ]
+    texts = [disassemble_program(launch.program) for launch in launches]
+    return [
+        Artefact.of_text("timeline.html", "when the modules of VTA run", html(traced)),
+        Artefact.of_text("timeline.json", "the same for chrome://tracing", chrome_trace(traced)),
+        *(
+            Artefact.of_text(f"launch_{i}.vtas", f"stream of launch {i}", text)
+            for i, text in enumerate(texts)
+        ),
+    ]

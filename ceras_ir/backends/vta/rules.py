@@ -29,6 +29,9 @@ from ceras_ir.backends.vta.rescaling import (
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LANES
 
+VTA = "vta"
+"""What `#mem.device` calls the accelerator."""
+
 Rule: TypeAlias = Callable[[graph.LinearOperation, VtaBoard], str | None]
 
 

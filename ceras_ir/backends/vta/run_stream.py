@@ -17,7 +17,7 @@ def run_stream(arguments: argparse.Namespace) -> None:
         raise UsageError("--vta-stream runs a stream alone: leave out model and --target")
     if (arguments.inputs is None) != (arguments.outputs is None):
         raise UsageError("--vta-stream takes --inputs and --outputs together, as DRAM images")
-    board = load_board(arguments.board or DEFAULT_BOARD_NAME)
+    board = load_board(getattr(arguments, "board", DEFAULT_BOARD_NAME))
     with naming(arguments.vta_stream):
         stream = StreamFile.read(Path(arguments.vta_stream), board)
         cost = stream.cost(board)

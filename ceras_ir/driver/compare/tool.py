@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.options import EXIT_STATUS, add_scheme, add_shapes, scheme_of, title_of
+from ceras_ir.driver.options import (
+    EXIT_STATUS,
+    add_extensions,
+    add_scheme,
+    add_shapes,
+    scheme_of,
+    title_of,
+)
+from ceras_ir.pipeline.plugins import plugins
+from ceras_ir.pipeline.stages import FUSED, QUANTIZED
 from ceras_ir.support.diagnostics import UsageError
 
 if TYPE_CHECKING:
@@ -65,11 +74,16 @@ def make_parser() -> ToolParser:
     )
     parser.add_argument("--samples", type=int, metavar="N", help="compare on the first N only")
     add_shapes(parser)
+    add_extensions(parser)
     return parser
 
 
 def _compare(argv: Sequence[str]) -> int:
-    arguments = make_parser().read(argv)
+    with plugins(argv):
+        return _compare_models(make_parser().read(argv), argv)
+
+
+def _compare_models(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
     if arguments.other is not None and arguments.against is not None:
@@ -119,7 +133,7 @@ def _without_precision(argv: Sequence[str]) -> str:
 
 def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
     from ceras_ir.command.named_file import naming
-    from ceras_ir.driver.pipeline.stages import read_network
+    from ceras_ir.pipeline.reading import read_network
 
     with naming(path):
         return read_network(path, batch=arguments.batch, shapes=dict(arguments.shape))
@@ -130,8 +144,9 @@ def _one_model(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") 
     from ceras_ir.command.named_file import naming
     from ceras_ir.driver.compare.variants import beside_float
 
-    options = replace(scheme_of(arguments, "interp"), quantize="int8")
+    options = replace(scheme_of(arguments), quantize="int8")
     options.check()
+    options.check_levels((FUSED, QUANTIZED))
     recipes = [options.recipe, *([arguments.against] if arguments.against else [])]
     variants: list[Variant] = []
     with naming(arguments.model):
@@ -146,8 +161,9 @@ def _two_models(arguments: argparse.Namespace, module: "ModuleOp", task: "Task")
     from ceras_ir.command.named_file import naming
     from ceras_ir.driver.compare.variants import beside_another, variant_of
 
-    options = replace(scheme_of(arguments, "interp"), quantize="int8")
+    options = replace(scheme_of(arguments), quantize="int8")
     options.check()
+    options.check_levels((FUSED, QUANTIZED))
     other, names = _read(arguments, arguments.other), list[str]()
     for path, network in ((arguments.model, module), (arguments.other, other)):
         with naming(path):

@@ -17,12 +17,13 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.driver.compare.end_metrics import Array, Hook, Metric, end_metrics
 from ceras_ir.driver.compare.remedies import remedies_of_all
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.instrumentation import PassRunner
-from ceras_ir.driver.pipeline.stages import BuildOptions, quantize_pass
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.network.ranges import LAYER, exponent
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.instrumentation import PassRunner
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import FUSED, QUANTIZED
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import (
@@ -102,9 +103,9 @@ def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, s
     from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
 
     ctx, runner = load_context(), PassRunner()
-    runner.run(ctx, module, [FusePass()])
+    runner.run(ctx, module, [FusePass(), *options.inserted(FUSED)])
     reference = None
-    for pass_ in flatten(quantize_pass(options)):
+    for pass_ in flatten(options.quantization()):
         runner.run(ctx, module, [pass_])
         if isinstance(pass_, UnfuseResidualPass):
             if is_quantized(main_function(module)):
@@ -114,6 +115,7 @@ def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, s
                 )
             label_layers(module)
             reference = module.clone()
+    runner.run(ctx, module, options.inserted(QUANTIZED))
     assert reference is not None
     return NoiseMeter(reference, module), recipe_of(main_function(module)) or "plain"
 
@@ -131,14 +133,14 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     ctx, runner, main = load_context(), PassRunner(), main_function(module)
     if is_quantized(main) and not carries_floats(module):
         return "quantized"
-    runner.run(ctx, module, [FusePass()])
+    runner.run(ctx, module, [FusePass(), *options.inserted(FUSED)])
     if carries_quantization(module):
         runner.run(ctx, module, [QuantizePass()])
         return "Q/DQ"
     calibrated = any(exponent(value) is not None for value in main.body.block.args)
     if options.calibrate is None and not calibrated:
         return "float"
-    runner.run(ctx, module, [quantize_pass(options)])
+    runner.run(ctx, module, [options.quantization(), *options.inserted(QUANTIZED)])
     return f"recipe {recipe_of(main) or 'plain'}"
 
 

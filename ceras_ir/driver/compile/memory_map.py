@@ -5,15 +5,17 @@ Every value is a rectangle over the steps and bytes that it occupies; a rectangl
 says which. A line shows how many bytes are alive. The file needs nothing but itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import cycle
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.dialects.mem import RegionAttr, arena_of, block_of, device_of, regions_of
+from ceras_ir.dialects.mem import CPU, RegionAttr, arena_of, block_of, device_of, regions_of
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.report import holds_io
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.memory.analysis.liveness import Buffer, analyse, steps
 from ceras_ir.transforms.memory.analysis.slices import slices_of_plan
@@ -22,7 +24,8 @@ from ceras_ir.transforms.memory.analysis.spans import gap
 WIDTH, HEIGHT = 1100, 560
 LEFT, TOP, RIGHT, BOTTOM = 72, 12, 12, 28
 """Around the picture; left and below are the numbers."""
-COLOURS = {"cpu": "#7a9cc6", "fpga": "#d99058", "vta": "#8fb573"}
+COLOURS = ("#7a9cc6", "#d99058", "#8fb573", "#b08ac9")
+"""Of the CPU, then of the other devices in the order of their names."""
 
 PAGE = """\
 <!DOCTYPE html>
@@ -56,20 +59,20 @@ span {{ display: inline-block; width: 1em; height: 1em; margin: 0 0.3em 0 1em; }
 """
 
 
-def memory_map(module: ModuleOp, title: str, *, include_io: bool) -> Artefact:
+def memory_map(module: ModuleOp, title: str) -> Artefact:
     """`memory.html` of a module with placed memory."""
     main = main_function(module)
     arena = arena_of(main)
     assert arena is not None
-    liveness = analyse(main, include_io=include_io, slicing=slices_of_plan(main))
+    liveness = analyse(main, include_io=holds_io(main), slicing=slices_of_plan(main))
     bound = liveness.lower_bound(arena.alignment.data)
     size, order = arena.size.data, steps(main)
     summary = (
         f"{len(order)} steps, {len(liveness.buffers)} buffers, peak {size:,} bytes, "
         f"lower bound {bound:,}, gap {gap(size, bound):.2%}"
     )
-    devices = sorted({device_of(op).value for op in order})
-    legend = "".join(f'<span style="background:{COLOURS[d]}"></span>{d}' for d in devices)
+    colours = dict(zip(_devices(order), cycle(COLOURS), strict=False))
+    legend = "".join(f'<span style="background:{c}"></span>{d}' for d, c in colours.items())
     count, size = max(len(order), 1), max(size, 1)
     base, height = {"": 0}, 0
     shapes = [*_axes(count, size)]
@@ -78,7 +81,7 @@ def memory_map(module: ModuleOp, title: str, *, include_io: bool) -> Artefact:
         height += region.size.data
         shapes += _border(region, height, size)
     for buffer in liveness.buffers:
-        shapes += _shapes(buffer, base, count, size)
+        shapes += _shapes(buffer, base, count, size, colours)
     shapes.append(_alive(liveness.buffers, count, size))
     text = PAGE.format(
         title=escape(title),
@@ -89,6 +92,11 @@ def memory_map(module: ModuleOp, title: str, *, include_io: bool) -> Artefact:
         shapes="\n".join(shapes),
     )
     return Artefact.of_text("memory.html", "picture of the memory plan: time and addresses", text)
+
+
+def _devices(order: Sequence[Operation]) -> list[str]:
+    """Those that run something, the CPU first."""
+    return sorted({device_of(op) for op in order}, key=lambda device: (device != CPU, device))
 
 
 def _across(step: float, count: int) -> float:
@@ -136,7 +144,9 @@ def _alive(buffers: Sequence[Buffer], count: int, size: int) -> str:
     return f'<polyline class="alive" points="{" ".join(points)}"/>'
 
 
-def _shapes(buffer: Buffer, base: dict[str, int], count: int, size: int) -> Iterator[str]:
+def _shapes(
+    buffer: Buffer, base: dict[str, int], count: int, size: int, colours: Mapping[str, str]
+) -> Iterator[str]:
     """A rectangle with a tooltip, and a name where there is room; regions stand on each other."""
     block = block_of(buffer.values[0])
     if block is None:
@@ -146,7 +156,7 @@ def _shapes(buffer: Buffer, base: dict[str, int], count: int, size: int) -> Iter
     y = _up(base[block.region.data] + block.offset.data, size) - height
     owners = [v.owner for v in buffer.values if isinstance(v.owner, Operation)]
     name = " = ".join(map(node_name, owners)) or "input"
-    colour = COLOURS[device_of(owners[0]).value] if owners else "#cccccc"
+    colour = colours[device_of(owners[0])] if owners else "#cccccc"
     start = block.offset.data
     stop = start + buffer.size
     memory = f" of {block.region.data}" if block.region.data else ""

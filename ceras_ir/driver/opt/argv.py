@@ -10,8 +10,9 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from ceras_ir.driver.opt.pipeline_text import PassRequest, parse_pipeline
 from ceras_ir.driver.options import add_shapes
+from ceras_ir.pipeline.pipeline_text import PassRequest, parse_pipeline
+from ceras_ir.pipeline.plugins import add_plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
 
@@ -25,8 +26,6 @@ class OptArguments(argparse.Namespace):
     output: str
     target: str
     pipeline: list[list[PassRequest]]
-    load_pass_plugin: list[str]
-    load_dialect_plugin: list[str]
     split_input_file: bool
     verify_diagnostics: bool
     allow_unregistered_dialect: bool
@@ -52,15 +51,6 @@ class OptArguments(argparse.Namespace):
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
-
-
-def plugin_files(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The pass and dialect plugins named in `argv`: they must be loaded to know its flags."""
-    parser = _Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--load-pass-plugin", action="append", default=[])
-    parser.add_argument("--load-dialect-plugin", action="append", default=[])
-    found, _ = parser.parse_known_args(argv, OptArguments())
-    return found.load_pass_plugin, found.load_dialect_plugin
 
 
 def parse_arguments(argv: Sequence[str], passes: Iterable[str]) -> OptArguments:
@@ -135,14 +125,7 @@ def make_parser() -> _OptParser:
     )
     add("-t", "--target", default="mlir", help="what to print: mlir (default) or a text target")
     group = parser.add_argument_group("plugins")
-    for what in ("pass", "dialect"):
-        group.add_argument(
-            f"--load-{what}-plugin",
-            action="append",
-            default=[],
-            metavar="F.py",
-            help=f"add every {what} that the Python file defines; may be repeated",
-        )
+    add_plugins(group)
     group = parser.add_argument_group("input")
     switches = {
         "--split-input-file": "process the parts between '// -----' lines one by one",

@@ -8,8 +8,8 @@ from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
 from xdsl.utils.hints import isa
 
-from ceras_ir.driver.opt.pipeline_text import PassTable
-from ceras_ir.driver.pipeline.pass_options import type_name
+from ceras_ir.pipeline.pass_options import type_name
+from ceras_ir.pipeline.pipeline_text import PassTable
 
 
 def summary(cls: type[ModulePass]) -> str:

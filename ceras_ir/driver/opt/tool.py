@@ -18,19 +18,19 @@ from xdsl.universe import Universe
 from ceras_ir.command.exit_status import report, run_tool
 from ceras_ir.command.output_file import open_output, refuse_overwriting
 from ceras_ir.command.tool_parser import versions
-from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, plugin_files
-from ceras_ir.driver.opt.pipeline_text import build_pipeline, find_pass
-from ceras_ir.driver.pipeline.context import load_context, load_universe
-from ceras_ir.driver.pipeline.instrumentation import PassRunner
-from ceras_ir.driver.pipeline.parsing import (
+from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments
+from ceras_ir.pipeline.context import load_context, load_universe
+from ceras_ir.pipeline.instrumentation import PassRunner
+from ceras_ir.pipeline.parsing import (
     display_name,
     is_model,
     load_module,
     parse_text,
     read_text,
 )
-from ceras_ir.driver.pipeline.plugins import load_plugins
-from ceras_ir.driver.pipeline.printing import print_module
+from ceras_ir.pipeline.pipeline_text import build_pipeline, find_pass
+from ceras_ir.pipeline.plugins import plugins
+from ceras_ir.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.suggestions import did_you_mean
 
@@ -45,10 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    universe = load_universe()
-    pass_files, dialect_files = plugin_files(argv)
-    if pass_files or dialect_files:
-        universe = load_plugins(universe, pass_files, dialect_files)
+    with plugins(argv):
+        return _process(argv, load_universe())
+
+
+def _process(argv: Sequence[str], universe: Universe) -> int:
     arguments = parse_arguments(argv, universe.all_passes)
     if text := _information(arguments, universe):
         print(text)
@@ -108,7 +109,7 @@ def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
         raise UsageError(f"unknown target '{name}'{did_you_mean(name, universe.all_targets)}")
     if brace and not options.endswith("}"):
         raise UsageError(f"missing '}}' in the target '{arguments.target}'")
-    from ceras_ir.driver.pipeline.pass_options import build
+    from ceras_ir.pipeline.pass_options import build
 
     return build(universe.all_targets[name](), options[:-1]).emit
 

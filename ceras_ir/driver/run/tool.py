@@ -6,130 +6,164 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import ModuleOp
+
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_file import refuse_overwriting
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.options import EXIT_STATUS, add_build_options, add_target, build_options
+from ceras_ir.driver.options import EXIT_STATUS, add_build_options, build_options
+from ceras_ir.driver.target_options import (
+    TargetClass,
+    add_target_options,
+    described_targets,
+    named_target,
+    reference_target,
+    target_of,
+)
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.plugins import QuietParser, plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.targets.registry import all_targets, find_target
 
 if TYPE_CHECKING:
     from ceras_ir.data.samples import Samples
-    from ceras_ir.driver.run.execute import Executable
     from ceras_ir.network.artefacts import TensorInfo
+    from ceras_ir.targets.execution import Executable
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-run", _run, argv)
 
 
-def make_parser() -> ToolParser:
-    """The command line of `ceras-run`."""
+def make_parser(target: TargetClass | None = None) -> ToolParser:
+    """The command line of `ceras-run`, with the options of one target."""
+    known = all_targets()
     parser = ToolParser(
         "ceras-run",
         description="Run an ONNX model (by the interpreter, or compiled for a target), IR text at "
         "any level, or a folder that ceras-compile wrote. Arrays in .npz files are named as "
-        "the network's inputs and outputs; their first axis is samples.",
-        epilog=EXIT_STATUS,
+        "the network's inputs and outputs; their first axis is samples. With --target, --help "
+        "lists its options too.",
+        epilog=f"{described_targets(known)} {EXIT_STATUS}",
     )
     parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", nargs="?", help="what to run")
     parser.add_argument("--inputs", metavar="IN.npz", help="one array per input")
     parser.add_argument("--outputs", metavar="OUT.npz", help="written at the end")
-    add_target(parser, interpreter=True)
+    parser.add_argument(
+        "--target",
+        choices=[cls.name for cls in known],
+        help="compile for this machine and run there (default: the interpreter)",
+    )
     add_build_options(parser)
-    parser.add_argument(
-        "--vta-runner",
-        metavar="'CMD {config} {dram} {insns} {out}'",
-        help="run each VTA launch in this program instead of the built-in simulator: {config} is "
-        "VTA's JSON, {dram} the flat DRAM image before, {insns} the raw instructions, {out} "
-        "where the program leaves the image after",
-    )
-    parser.add_argument(
-        "--vta-stream",
-        metavar="FILE",
-        help="instead of a model: print the cycles of a VTA stream, raw or as .vtas text, on "
-        "--board; with --inputs and --outputs, flat DRAM images, run it as well",
-    )
+    for cls in known:
+        for flag, action in cls.run_actions.items():
+            parser.add_argument(flag, metavar=action.metavar, help=action.help)
+    add_target_options(parser, [reference_target() if target is None else target])
     return parser
 
 
 def _run(argv: Sequence[str]) -> int:
-    parser = make_parser()
-    arguments = parser.read(argv)
-    if arguments.vta_stream is not None:
-        from ceras_ir.backends.vta.run_stream import run_stream
+    with plugins(argv):
+        return _run_on(_target(argv), argv)
 
-        run_stream(arguments)
-        return 0
+
+def _target(argv: Sequence[str]) -> TargetClass:
+    """The target whose options `argv` may have: named, of an action, or of a compiled folder."""
+    if (named := named_target(argv)) is not None:
+        return named
+    flags = {argument.partition("=")[0] for argument in argv}
+    for cls in all_targets():
+        if not flags.isdisjoint(cls.run_actions):
+            return cls
+    from ceras_ir.pipeline.build import MANIFEST, read_manifest
+
+    parser = QuietParser(add_help=False, allow_abbrev=False)
+    for path in map(Path, parser.parse_known_args(argv)[1]):
+        if (path / MANIFEST).is_file():
+            return find_target(read_manifest(path).target)
+    return reference_target()
+
+
+def _run_on(cls: TargetClass, argv: Sequence[str]) -> int:
+    parser = make_parser(cls)
+    arguments = parser.read(argv)
+    for flag, action in cls.run_actions.items():
+        if getattr(arguments, flag.removeprefix("--").replace("-", "_")) is not None:
+            from ceras_ir.universe import load
+
+            function = load(action.function)
+            assert callable(function), action.function
+            function(arguments)
+            return 0
     needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs", "--outputs": "outputs"}
     if missing := [k for k, v in needed.items() if getattr(arguments, v) is None]:
         parser.error(f"the following arguments are required: {', '.join(missing)}")
     read = arguments.model, arguments.inputs, *(arguments.calibrate or ())
     refuse_overwriting(arguments.outputs, *read)
     path = Path(arguments.model)
-    if arguments.vta_runner is not None and not (path.is_dir() or arguments.target == "vta"):
-        raise UsageError("--vta-runner needs --target vta or a folder compiled for it")
-    if path.is_dir():
-        if arguments.target is not None:
-            raise UsageError("a compiled folder has its target already: leave out --target")
-        _run_folder(path, arguments)
-    elif arguments.target in (None, "interp"):
-        _interpret(arguments)
+    if not path.is_dir():
+        _run_model(arguments, cls)
+    elif arguments.target is not None:
+        raise UsageError("a compiled folder has its target already: leave out --target")
     else:
-        _compile_and_execute(arguments)
+        _run_folder(path, arguments, cls)
     return 0
 
 
-def _interpret(arguments: argparse.Namespace) -> None:
+def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     from ceras_ir.command.named_file import naming
     from ceras_ir.data.samples import load_samples
-    from ceras_ir.driver.pipeline.context import load_context
-    from ceras_ir.driver.pipeline.stages import front_stages, read_network, run_stages
-    from ceras_ir.driver.run.execute import Interpreted
-    from ceras_ir.network.artefacts import network_outputs
-    from ceras_ir.network.function import main_function
+    from ceras_ir.pipeline.reading import read_network
 
+    options = build_options(arguments, target_of(cls, arguments).for_host())
+    options.check()
     with naming(arguments.model):
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
         samples = load_samples(arguments.inputs, module)
-        options = build_options(arguments, "interp")
-        options.check()
         options = options.resolved(module)
-        if options.is_quantized or options.prune is not None or options.encoding is not None:
-            run_stages(load_context(), module, front_stages(options))
-        declared = network_outputs(main_function(module))
-        _execute(Interpreted(module), samples, declared, arguments.outputs)
+        if options.target.compiles:
+            _compile_and_execute(module, options, samples, arguments.outputs)
+        else:
+            _interpret(module, options, samples, arguments.outputs)
 
 
-def _compile_and_execute(arguments: argparse.Namespace) -> None:
-    from ceras_ir.command.named_file import naming
+def _interpret(module: ModuleOp, options: BuildOptions, samples: "Samples", outputs: str) -> None:
+    from ceras_ir.network.artefacts import network_outputs
+    from ceras_ir.network.function import main_function
+    from ceras_ir.pipeline.context import load_context
+    from ceras_ir.pipeline.stages import front_stages, levels_of, run_stages
+
+    # A network that is to be run as it is, is not even fused.
+    changes = options.prune is not None or options.insertions or options.target.encode()
+    if options.is_quantized or changes:
+        options.check_levels(levels_of(options))
+        run_stages(load_context(), module, front_stages(options))
+    executable = options.target.interpret(module)
+    assert executable is not None
+    _execute(executable, samples, network_outputs(main_function(module)), outputs)
+
+
+def _compile_and_execute(
+    module: ModuleOp, options: BuildOptions, samples: "Samples", outputs: str
+) -> None:
     from ceras_ir.command.output_folder import write_artefacts
+    from ceras_ir.pipeline.build import build, read_manifest
+
+    with tempfile.TemporaryDirectory(prefix="ceras-run-") as name:
+        folder = Path(name)
+        write_artefacts(folder, build(module, options).files())
+        manifest = read_manifest(folder)
+        _execute(options.target.open(folder, manifest), samples, manifest.outputs, outputs)
+
+
+def _run_folder(folder: Path, arguments: argparse.Namespace, cls: TargetClass) -> None:
     from ceras_ir.data.samples import load_samples
-    from ceras_ir.driver.pipeline.build import build
-    from ceras_ir.driver.pipeline.stages import read_network
+    from ceras_ir.pipeline.build import read_manifest
 
-    options = build_options(arguments, arguments.target).for_host()
-    options.check()
-    with naming(arguments.model), tempfile.TemporaryDirectory(prefix="ceras-run-") as folder:
-        module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
-        samples = load_samples(arguments.inputs, module)
-        write_artefacts(Path(folder), build(module, options).files())
-        _execute_folder(Path(folder), samples, arguments)
-
-
-def _run_folder(folder: Path, arguments: argparse.Namespace) -> None:
-    from ceras_ir.data.samples import load_samples
-    from ceras_ir.driver.pipeline.build import manifest_tensors, read_manifest
-
-    inputs = manifest_tensors(read_manifest(folder), "inputs", folder)
-    _execute_folder(folder, load_samples(arguments.inputs, inputs), arguments)
-
-
-def _execute_folder(folder: Path, samples: "Samples", arguments: argparse.Namespace) -> None:
-    from ceras_ir.driver.pipeline.build import manifest_tensors, read_manifest
-    from ceras_ir.driver.run.execute import open_folder
-
-    declared = manifest_tensors(read_manifest(folder), "outputs", folder)
-    _execute(open_folder(folder, arguments.vta_runner), samples, declared, arguments.outputs)
+    manifest = read_manifest(folder)
+    samples = load_samples(arguments.inputs, manifest.inputs)
+    machine = target_of(cls, arguments).open(folder, manifest)
+    _execute(machine, samples, manifest.outputs, arguments.outputs)
 
 
 def _execute(

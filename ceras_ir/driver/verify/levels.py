@@ -18,10 +18,6 @@ from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.data.samples import load_samples
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects.mem import arena_of
-from ceras_ir.driver.pipeline.build import build_target
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, run_stages
-from ceras_ir.driver.run.execute import open_folder
 from ceras_ir.driver.verify.differences import (
     Array,
     Verdict,
@@ -33,8 +29,14 @@ from ceras_ir.driver.verify.differences import (
 from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import Tracer, run
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.build import build_target, read_manifest
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError, node_name
 from ceras_ir.support.progress import progress
+from ceras_ir.targets.execution import Executable
+from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.transforms.memory.analysis.liveness import steps
 
 Outputs = dict[str, Array]
@@ -66,84 +68,82 @@ class Verification:
         runner = run_in_arena if arena_of(main_function(module)) is not None else run
         return [runner(module, sample) for sample in progress(self.samples, level)]
 
-    def run(self, targets: Sequence[str], boards: Mapping[str, str | None]) -> Iterator[Verdict]:
-        """One verdict per level, as it is reached; targets without a board have their own."""
+    def run(self, targets: Sequence[Target]) -> Iterator[Verdict]:
+        """One verdict per level, as it is reached."""
         yield from self.front()
         for target in targets:
-            yield from self.target(target, boards.get(target))
+            yield from self.target(target)
 
     def front(self) -> Iterator[Verdict]:
-        """Import, fusion and quantization."""
-        ctx = load_context()
-        floats = self.expected
+        """Import, fusion and quantization; a level that changes no value is held to the last."""
+        ctx, floats = load_context(), self.expected
         for stage in front_stages(self.options):
+            before = self.expected
             run_stages(ctx, self.module, [stage])
-            self.expected = self.interpret(self.module, stage.level)
-            if stage.level == "fused graph":
+            actual = self.interpret(self.module, stage.level)
+            if stage.changes_values:
+                self.expected = actual
+                ratio = signal_to_noise(_flat(actual), _flat(floats))
+                text = f"reference; signal to noise {ratio:.1f} dB against float"
+                yield Verdict(stage.level, True, text)
+                continue
+            wrong = self.differs(actual, exact=before is not floats and self.options.is_quantized)
+            if before is floats:
+                floats = self.expected = actual
                 error = max(
                     relative_difference(a[k], e[k])
-                    for a, e in zip(self.expected, floats, strict=True)
+                    for a, e in zip(actual, before, strict=True)
                     for k in e
                 )
-                wrong = self.differs(floats, exact=False)
-                yield Verdict(
-                    stage.level, wrong is None, wrong or f"within {error:.1e} of the imported graph"
-                )
+                text = f"within {error:.1e} of the imported graph"
             else:
-                ratio = signal_to_noise(_flat(self.expected), _flat(floats))
-                yield Verdict(
-                    stage.level, True, f"reference; signal to noise {ratio:.1f} dB against float"
-                )
+                text = self.agrees(actual)
+            yield Verdict(stage.level, wrong is None, wrong or text)
 
-    def target(self, target: str, board: str | None) -> Iterator[Verdict]:
+    def target(self, target: Target) -> Iterator[Verdict]:
         """The levels of one target, and the machine itself."""
-        given = self.options
-        options = BuildOptions(
-            target, given.quantize, None, board, convolution=given.convolution, jobs=given.jobs
-        )
+        given, name = self.options, target.name
+        options = BuildOptions(target, given.quantize, insertions=given.insertions)
         exact = options.is_quantized
         verdicts: list[Verdict] = []
 
-        def check(level: str, module: ModuleOp) -> None:
-            actual = self.interpret(module, f"{target}: {level}")
+        def check(stage: Stage, module: ModuleOp) -> None:
+            actual = self.interpret(module, f"{name}: {stage.level}")
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:
                 wrong += self.blame(module)
             text = wrong or self.agrees(actual)
-            verdicts.append(Verdict(f"{target}: {level}", wrong is None, text))
+            verdicts.append(Verdict(f"{name}: {stage.level}", wrong is None, text))
 
         module = self.module.clone()
         try:
             compiled = build_target(module, options, check)
         except UnsupportedError as error:
             yield from verdicts
-            yield Verdict(f"{target}: machine", False, f"unsupported: {error}")
+            yield Verdict(f"{name}: machine", False, f"unsupported: {error}")
             return
         yield from verdicts
-        with tempfile.TemporaryDirectory(prefix="ceras-verify-") as folder:
-            write_artefacts(Path(folder), compiled.files())
-            machine = open_folder(Path(folder))
-            count = len(self.samples)
-            actual = list(progress(machine.run(self.samples), f"{target}: machine", count))
+        with tempfile.TemporaryDirectory(prefix="ceras-verify-") as work:
+            folder = Path(work)
+            write_artefacts(folder, compiled.files())
+            manifest = read_manifest(folder)
+            machine = target.open(folder, manifest)
+            actual = self.execute(machine, f"{name}: machine")
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:
                 traced: dict[int, bytes] = {}
                 machine.trace(self.samples[self.sample_of(actual)], traced.__setitem__)
                 if traced:
                     wrong += self.blame_machine(module, traced, self.sample_of(actual))
-            yield Verdict(f"{target}: machine", wrong is None, wrong or self.agrees(actual))
-            if target == "arduino":
-                yield from self.on_board(Path(folder), options.arduino_board, exact=exact)
+            yield Verdict(f"{name}: machine", wrong is None, wrong or self.agrees(actual))
+            for label, other in target.other_machines(folder, manifest):
+                actual = self.execute(other, label)
+                wrong = self.differs(actual, exact=exact)
+                yield Verdict(f"{name}: {label}", wrong is None, wrong or self.agrees(actual))
 
-    def on_board(self, folder: Path, name: str, *, exact: bool) -> Iterator[Verdict]:
-        """The same on the board's core, where it can be emulated here."""
-        from ceras_ir.backends.arduino.emulated import emulated_board, run_emulated
-
-        if (board := emulated_board(name)) is None:
-            return
-        actual = list(progress(run_emulated(folder, board, self.samples), name, len(self.samples)))
-        wrong = self.differs(actual, exact=exact)
-        yield Verdict(f"arduino: {board.core}", wrong is None, wrong or self.agrees(actual))
+    def execute(self, machine: Executable, label: str) -> list[Outputs]:
+        """All samples on a machine."""
+        return list(progress(machine.run(self.samples), label, len(self.samples)))
 
     def agrees(self, actual: Sequence[Outputs]) -> str:
         """How well: to the bit, or as floats do."""

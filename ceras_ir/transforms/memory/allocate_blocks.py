@@ -15,18 +15,14 @@ from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, ArenaAttr, BlockAttr, RegionAttr
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.targets.accelerator import GapRule, takes_runs_only
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.colouring import fewest_blocks
 from ceras_ir.transforms.memory.analysis.exact_offsets import plan_offsets
 from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, byte_size
 from ceras_ir.transforms.memory.analysis.plan_check import check_plan
 from ceras_ir.transforms.memory.analysis.slice_choice import choose_slices
-from ceras_ir.transforms.memory.analysis.slices import (
-    GapRule,
-    Slicing,
-    row_bytes,
-    row_count,
-    takes_runs_only,
-)
+from ceras_ir.transforms.memory.analysis.slices import Slicing, row_bytes, row_count
 
 if TYPE_CHECKING:
     from ceras_ir.transforms.memory.analysis.regions import Region
@@ -61,7 +57,7 @@ class AllocateBlocksPass(ModulePass):
     alignment: int = 16
     io: bool = False
     in_slices: bool = False
-    target: Literal["any", "nnet"] = "any"
+    target: str | None = None
     regions: tuple[str, ...] = ()
     board: str | None = None
 
@@ -89,7 +85,7 @@ class AllocateBlocksPass(ModulePass):
         """With slices if they are wanted, and need no more memory than a plan without."""
         if not self.in_slices:
             return offset_plan(analyse(main, include_io=self.io), self.alignment)
-        rule = gap_rule(self.target)
+        rule = takes_runs_only if self.target is None else find_target(self.target).gap_rule()
         sliced, plain = choose_slices(main, include_io=self.io, alignment=self.alignment, rule=rule)
         plan, size = offset_plan(sliced, self.alignment)
         if size > plain.lower_bound(self.alignment):
@@ -165,15 +161,6 @@ def _blocks(liveness: Liveness, places: Sequence[tuple[str, int]]) -> dict[SSAVa
             own = numbers.setdefault((region, offset + start, size), len(numbers))
             plan[value] = BlockAttr(own, offset + start, size, region, pitch)
     return plan
-
-
-def gap_rule(target: str) -> GapRule:
-    """Which operations of a target can write and read rows with gaps."""
-    if target == "any":
-        return takes_runs_only
-    from ceras_ir.backends.nnet.engine_rules import why_without_gaps
-
-    return why_without_gaps
 
 
 def reasons_to_copy(main: FuncOp, liveness: Liveness, rule: GapRule) -> dict[ConcatOp, list[str]]:

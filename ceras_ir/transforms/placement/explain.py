@@ -40,7 +40,7 @@ def explanation(module: ModuleOp, node: str | None = None) -> list[str]:
 
 
 def _line(op: Operation) -> str:
-    text = f"{node_name(op)} ({op.name}) on the {device_of(op).value}"
+    text = f"{node_name(op)} ({op.name}) on the {device_of(op)}"
     for name in (COST, REASON):
         attribute = op.attributes.get(name)
         if isinstance(attribute, StringAttr):

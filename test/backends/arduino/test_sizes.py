@@ -9,24 +9,23 @@ import pytest
 from backends.arduino.networks import colour_mlp
 from c_harness import needs_arm
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.hints import isa
 
-from ceras_ir.backends.arduino.emit import printed_model
+from ceras_ir.backends.arduino.emit import emit as emit_sketch
+from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.board import board_names, load_board
 from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.fitted_model import printed_model
 from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
 from ceras_ir.backends.c.sizes import CODE_MARGIN, Footprint
 from ceras_ir.command.output_folder import write_artefacts
-from ceras_ir.driver.pipeline.build import build
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import (
-    BuildOptions,
-    front_stages,
-    read_network,
-    run_stages,
-    target_stages,
-)
+from ceras_ir.pipeline.build import Build, build
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.stages import front_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 pytestmark = pytest.mark.slow
@@ -71,7 +70,7 @@ def agree(footprint: Footprint, real: emulator.Sizes) -> None:
 @needs_arm
 @pytest.mark.parametrize("encoding", ["dense", "csr", "csr-int8", "code"])
 def test_sizes_of_encoded_networks(tmp_path: Path, encoding: EncodingChoice):
-    options = BuildOptions("arduino", encoding=encoding)
+    options = BuildOptions(ArduinoTarget(encoding=encoding))
     agree(*elf_sizes(colour_mlp(48, zeros=0.9), options, tmp_path))
 
 
@@ -84,7 +83,7 @@ def test_sizes_of_encoded_networks(tmp_path: Path, encoding: EncodingChoice):
 def test_sizes_of_real_networks(tmp_path: Path, name: str, quantize: str):
     if not (path := SHARED / f"{name}.onnx").exists():
         pytest.skip("needs ../shared")
-    options = BuildOptions("arduino", quantize=quantize)
+    options = BuildOptions(ArduinoTarget(), quantize=quantize)
     agree(*elf_sizes(read_network(str(path)), options, tmp_path))
 
 
@@ -94,15 +93,26 @@ def test_sizes_of_real_networks(tmp_path: Path, name: str, quantize: str):
 def test_every_board_compiles_and_links(tmp_path: Path, name: str):
     """With the flags of its core, within its memories, and no larger than predicted."""
     board = load_board(name)
-    built = build(colour_mlp(40, zeros=0.9), BuildOptions("arduino", board=name))
+    built = build(colour_mlp(40, zeros=0.9), BuildOptions(ArduinoTarget(board=name)))
     write_artefacts(tmp_path, built.files())
-    assert built.footprint is not None
     caller = tmp_path / "caller.c"
     caller.write_text(CALLER)
     sketch = tmp_path / "model"
     sources = [caller, *sorted(sketch.glob("*.c"))]
     elf = emulator.build_elf(sources, board, tmp_path, include=[sketch], flags=("-Os",))
-    agree(built.footprint, emulator.sizes(elf))
+    agree(footprint_of(built), emulator.sizes(elf))
+
+
+def footprint_of(built: Build) -> Footprint:
+    board = built.options.target.board_name
+    assert board is not None
+    return emit_sketch(built.module, board, "model")[2]
+
+
+def operations(built: Build) -> list[str]:
+    layers = built.report["layers"]
+    assert isa(layers, list[dict[str, object]])
+    return [str(layer["op"]) for layer in layers]
 
 
 def refusal(module: ModuleOp, options: BuildOptions) -> str:
@@ -121,27 +131,28 @@ def remedy_options(text: str) -> list[BuildOptions]:
         if pruning or encoding or board:
             found.append(
                 BuildOptions(
-                    "arduino",
+                    ArduinoTarget(
+                        encoding="csr-int8" if encoding and encoding[1] != "csr" else "csr",
+                        board=str(board[1]) if board else ArduinoTarget.board,
+                    ),
                     prune=pruning[1] if pruning else None,
-                    encoding="csr-int8" if encoding and encoding[1] != "csr" else "csr",
-                    board=board[1] if board else None,
                 )
             )
     return found
 
 
 def test_every_option_that_a_refusal_names_makes_it_fit():
-    text = refusal(colour_mlp(300), BuildOptions("arduino", encoding="dense"))
+    text = refusal(colour_mlp(300), BuildOptions(ArduinoTarget(encoding="dense")))
     assert "unsupported" in text and "flash" in text and "of 262,144 bytes" in text
     options = remedy_options(text)
     assert len(options) >= 2, text
     for option in options:
         built = build(colour_mlp(300), option)
-        assert built.footprint is not None and built.footprint.fits, option
+        assert footprint_of(built).fits, option
 
 
 def test_the_width_that_a_refusal_names_is_the_largest_that_fits():
-    options = BuildOptions("arduino", encoding="csr-int8")
+    options = BuildOptions(ArduinoTarget(encoding="csr-int8"))
     text = refusal(colour_mlp(1700, zeros=0.9), options)
     named = int(text.partition("hidden layers of at most ")[2].partition(",")[0])
     build(colour_mlp(named - 12, zeros=0.9), options)
@@ -150,8 +161,8 @@ def test_the_width_that_a_refusal_names_is_the_largest_that_fits():
 
 def test_auto_compresses_only_as_far_as_the_board_asks_for():
     def scales(hidden: int, zeros: float) -> list[str]:
-        built = build(colour_mlp(hidden, zeros=zeros), BuildOptions("arduino"))
-        return [layer.op for layer in built.layers]
+        built = build(colour_mlp(hidden, zeros=zeros), BuildOptions(ArduinoTarget()))
+        return operations(built)
 
     assert scales(40, 0.0) == ["matmul dense"] * 3
     assert scales(40, 0.95)[1] == "matmul code"  # 80 weights are left
@@ -166,7 +177,7 @@ def test_the_board_is_a_file_too(tmp_path: Path):
     text = (resources("ceras_ir.backends.c") / "boards" / "uno_r4_wifi.toml").read_text()
     board.write_text(text.replace("flash_bytes = 262144", "flash_bytes = 4096", 1))
     with pytest.raises(UnsupportedError, match=r"of 4,096 bytes"):
-        build(colour_mlp(40), BuildOptions("arduino", board=str(board), encoding="dense"))
+        build(colour_mlp(40), BuildOptions(ArduinoTarget(board=str(board), encoding="dense")))
     for bad, message in (
         ("clock_mhz = 48", "without 'clock_mhz'"),
         ("sram_bytes = 32768", "without 'sram_bytes'"),
@@ -193,7 +204,7 @@ def test_the_board_is_a_file_too(tmp_path: Path):
 def test_the_largest_networks_asked_for_link(
     tmp_path: Path, encoding: EncodingChoice, zeros: float, hidden: int
 ):
-    built = build(colour_mlp(hidden, zeros=zeros), BuildOptions("arduino", encoding=encoding))
+    built = build(colour_mlp(hidden, zeros=zeros), BuildOptions(ArduinoTarget(encoding=encoding)))
     write_artefacts(tmp_path, built.files())
     caller = tmp_path / "caller.c"
     caller.write_text(CALLER)

@@ -10,17 +10,17 @@ from backends.arduino.sketches import build_sketch, run_sketch
 from c_harness import needs_arm
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.command.output_folder import write_artefacts
-from ceras_ir.driver.pipeline.build import Build, build
-from ceras_ir.driver.pipeline.stages import BuildOptions
-from ceras_ir.driver.run.execute import open_folder
 from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.build import Build, build, open_folder
+from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.support.diagnostics import InputError
 
 
 def compiled(module: ModuleOp, folder: Path, title: str = "colour") -> Build:
     """The network's folder, as ceras-compile writes it."""
-    result = build(module, BuildOptions("arduino", title=title))
+    result = build(module, BuildOptions(ArduinoTarget(), title=title))
     write_artefacts(folder, result.files())
     return result
 

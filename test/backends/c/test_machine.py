@@ -19,12 +19,14 @@ from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.machine import Machine, load_machine, machine_names
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
-from ceras_ir.driver.pipeline.build import build
-from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.build import build
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
 from ceras_ir.support.diagnostics import InputError, UsageError
 
 pytestmark = pytest.mark.slow
@@ -127,7 +129,9 @@ def test_descriptions_are_checked(tmp_path: Path):
 def test_make_for_a_microcontroller(tmp_path: Path):
     """The kernels of its core, within its memories, linked for a debugger's console."""
     model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
-    options = BuildOptions("c", "int8", data, "uno_r4_wifi", recipe="plain")
+    options = BuildOptions(
+        CTarget(board="uno_r4_wifi"), quantize="int8", calibrate=data, recipe="plain"
+    )
     result = build(read_network(model), options)
     write_artefacts(tmp_path, result.files())
     assert "dsp_" in (tmp_path / "model.c").read_text()

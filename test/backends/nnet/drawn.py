@@ -9,9 +9,9 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet import rules
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, GraphOperation, Pool, window_output
-from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
@@ -40,7 +40,7 @@ class Drawn:
         for _ in range(count):
             draw = [self.convolution, self.product, self.average, self.maximum, self.addition]
             op = draw[int(self.rng.choice(5, p=[0.4, 0.2, 0.2, 0.1, 0.1]))]()
-            self.net.add(op, Device.FPGA)
+            self.net.add(op, FPGA)
             assert rules.why_not(op) is None, str(op)
         return self.net.module(*self.outputs())
 

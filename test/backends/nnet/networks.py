@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ceras_ir.backends.nnet import emit
 from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.dialects.graph import ConstantOp, GraphOperation, element_of, shape_of
-from ceras_ir.dialects.mem import DEVICE, Device, DeviceAttr
+from ceras_ir.dialects.mem import CPU, DEVICE, DeviceAttr
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
@@ -43,7 +43,7 @@ class Network:
     def constant(self, array: Array, element: Attribute = f32) -> SSAValue:
         return self.add(ConstantOp.from_array(array, element))
 
-    def add(self, op: GraphOperation, device: Device = Device.CPU) -> SSAValue:
+    def add(self, op: GraphOperation, device: str = CPU) -> SSAValue:
         self.block.add_op(op)
         if not isinstance(op, ConstantOp):
             op.attributes[DEVICE] = DeviceAttr(device)

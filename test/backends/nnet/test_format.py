@@ -14,8 +14,9 @@ from ceras_ir.backends.nnet.annotate import annotate
 from ceras_ir.backends.nnet.dump import dump
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.reader import NnetFile, read
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem import ARENA, BLOCK, Device, PackOp
+from ceras_ir.dialects.mem import ARENA, BLOCK, PackOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
@@ -31,7 +32,7 @@ def example() -> ModuleOp:
     q = net.add(graph.QuantizeOp(net.inputs[0], INT8))
     requant = RequantAttr(7, low=0)
     op = graph.MatmulOp(q, weights, bias, result_element=INT8, requant=requant)
-    return net.module(net.add(graph.DequantizeOp(net.add(op, Device.FPGA))))
+    return net.module(net.add(graph.DequantizeOp(net.add(op, FPGA))))
 
 
 def refuse(program: Path, file: Path, data: bytes) -> None:
@@ -59,7 +60,7 @@ def test_the_file_is_hardly_larger_than_its_constants():
         op = graph.Conv2dOp(
             x, weights, bias, result_element=INT8, padding=(1, 1, 1, 1), requant=RequantAttr(12)
         )
-        x = net.add(op, Device.FPGA)
+        x = net.add(op, FPGA)
         constants += 64 * 9 * 64 + 4 * 64
     assert constants <= len(written(net.module(x))) <= 1.03 * constants
 

@@ -22,6 +22,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.backends.nnet.reader import read
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import (
     Binary,
@@ -33,7 +34,7 @@ from ceras_ir.dialects.graph import (
     element_of,
     shape_of,
 )
-from ceras_ir.dialects.mem import Device, block_of
+from ceras_ir.dialects.mem import CPU, block_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import run
@@ -64,13 +65,13 @@ def lookup(net: Network, x: SSAValue) -> SSAValue:
     return net.add(graph.LookupOp(x, table, UniformType(2.0)))
 
 
-def pool(kind: Pool, device: Device = Device.CPU) -> Operator:
+def pool(kind: Pool, device: str = CPU) -> Operator:
     def add(net: Network, x: SSAValue) -> SSAValue:
         element = element_of(x)
         requant = None
         if kind is Pool.AVERAGE and isinstance(element, UniformType):
             requant = RequantAttr(20, multiplier=1 << 17, low=-128, high=127)
-        padding = (1, 0, 1, 2) if device is Device.CPU or kind is Pool.MAX else (0, 0, 0, 0)
+        padding = (1, 0, 1, 2) if device == CPU or kind is Pool.MAX else (0, 0, 0, 0)
         op = graph.Pool2dOp(
             kind, x, (3, 3), result_element=element, padding=padding, requant=requant
         )
@@ -79,7 +80,7 @@ def pool(kind: Pool, device: Device = Device.CPU) -> Operator:
     return add
 
 
-def binary(device: Device, scalar: bool = False) -> Operator:
+def binary(device: str, scalar: bool = False) -> Operator:
     def add(net: Network, x: SSAValue) -> SSAValue:
         y = net.constant(random_array((4,) if scalar else SHAPE, INT8, 4), INT8)
         other = y if scalar else made(net, y)
@@ -89,7 +90,7 @@ def binary(device: Device, scalar: bool = False) -> Operator:
     return add
 
 
-def conv(shape: tuple[int, ...], device: Device, residual: bool = False) -> Operator:
+def conv(shape: tuple[int, ...], device: str, residual: bool = False) -> Operator:
     def add(net: Network, x: SSAValue) -> SSAValue:
         border = shape[1] // 2
         options = Convolution(padding=(border, border, border, border), groups=4 // shape[3])
@@ -111,7 +112,6 @@ def simple(build: Callable[[SSAValue], graph.GraphOperation]) -> Operator:
     return lambda net, x: net.add(build(x))
 
 
-CPU, FPGA = Device.CPU, Device.FPGA
 OPERATORS: list[tuple[str, Attribute, Operator]] = [
     ("conv", INT8, conv((7, 3, 3, 4), CPU)),
     ("conv with residual", INT8, conv((4, 3, 3, 4), CPU, residual=True)),

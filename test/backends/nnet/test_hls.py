@@ -14,10 +14,11 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.engine import compiler
 from ceras_ir.backends.nnet.hls_package import FOLDER, RECORD, emit
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, shape_of
-from ceras_ir.dialects.mem import Device, block_of
+from ceras_ir.dialects.mem import block_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.support.diagnostics import InputError
@@ -28,7 +29,6 @@ DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 SOURCES = ("fpga_linear.cpp", "fpga_circuits.cpp", "network.cpp", "top.cpp", "testbench.cpp")
 WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror")
-FPGA = Device.FPGA
 
 
 def every_circuit(folder: Path) -> Path:

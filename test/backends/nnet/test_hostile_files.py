@@ -11,9 +11,10 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, compiler
 from ceras_ir.backends.nnet.reader import read
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pad, Pool, Resize
-from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.support.diagnostics import InputError
 
@@ -28,7 +29,7 @@ def every_operator() -> bytes:
     net = Network([((1, 4, 4, 6), f32), ((1, 4, 4, 6), SHIFTED)])
     x, y = net.inputs
 
-    def convolve(x: SSAValue, groups: int, device: Device) -> SSAValue:
+    def convolve(x: SSAValue, groups: int, device: str) -> SSAValue:
         weights = net.constant(random_array((6, 3, 3, 6 // groups), INT8, 1), INT8)
         bias = net.constant(np.arange(6, dtype=np.int32), INT32)
         op = graph.Conv2dOp(
@@ -38,9 +39,9 @@ def every_operator() -> bytes:
         return net.add(op, device)
 
     q = net.add(graph.QuantizeOp(x, SHIFTED))
-    a = convolve(convolve(convolve(q, 1, Device.FPGA), 2, Device.CPU), 6, Device.CPU)
+    a = convolve(convolve(convolve(q, 1, FPGA), 2, CPU), 6, CPU)
     requant = RequantAttr(2, zero_point=-7)
-    for device in (Device.CPU, Device.FPGA):
+    for device in (CPU, FPGA):
         a = net.add(graph.Pool2dOp(Pool.MAX, a, (2, 2), result_element=SHIFTED), device)
         y = net.add(
             graph.Pool2dOp(Pool.AVERAGE, y, (2, 2), result_element=SHIFTED, requant=requant)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from backends.nnet.networks import Network, random_array, written
 
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.backends.nnet.tool import main
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 INT8 = UniformType(0.5)
@@ -19,7 +19,7 @@ def network(folder: Path, name: str, shift: int, seed: int = 0) -> str:
     weights = net.constant(random_array((3, 2, 2, 4), INT8, seed), INT8)
     op = graph.Conv2dOp(net.inputs[0], weights, result_element=INT8, requant=RequantAttr(shift))
     path = folder / name
-    path.write_bytes(written(net.module(net.add(op, Device.FPGA))))
+    path.write_bytes(written(net.module(net.add(op, FPGA))))
     return str(path)
 
 

@@ -23,6 +23,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.backends.nnet.encoding import FUNCTIONS as KNOWN_FUNCTIONS
 from ceras_ir.backends.nnet.layers import BINARIES
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import (
     Binary,
@@ -35,7 +36,7 @@ from ceras_ir.dialects.graph import (
     Resize,
 )
 from ceras_ir.dialects.graph.elementwise import QUANTIZED_BINARIES
-from ceras_ir.dialects.mem import Device
+from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 INT8 = UniformType(0.5)
@@ -83,7 +84,7 @@ def convolve(
     net: Network,
     x: SSAValue,
     shape: tuple[int, ...],
-    device: Device = Device.CPU,
+    device: str = CPU,
     weight_type: UniformType = INT8,
     **options: Unpack[Convolution],
 ) -> SSAValue:
@@ -94,7 +95,7 @@ def convolve(
 
 
 def multiply(
-    net: Network, x: SSAValue, shape: tuple[int, ...], device: Device, residual: SSAValue | None
+    net: Network, x: SSAValue, shape: tuple[int, ...], device: str, residual: SSAValue | None
 ) -> SSAValue:
     weights, bias = parameters(net, shape, INT8)
     shift = None if residual is None else 5
@@ -111,7 +112,7 @@ def test_every_rescaling(requant: RequantAttr):
     agree(net.module(net.add(graph.RequantizeOp(net.inputs[0], INT8, requant))))
 
 
-@pytest.mark.parametrize("device", [Device.CPU, Device.FPGA])
+@pytest.mark.parametrize("device", [CPU, FPGA])
 @pytest.mark.parametrize(
     ("shape", "weights", "options"),
     [
@@ -123,7 +124,7 @@ def test_every_rescaling(requant: RequantAttr):
     ],
 )
 def test_convolution(
-    device: Device, shape: tuple[int, ...],
+    device: str, shape: tuple[int, ...],
     weights: tuple[int, ...], options: Convolution,
 ):  # fmt: skip
     net = Network([(shape, INT8)])
@@ -149,7 +150,7 @@ def test_blocks_of_the_circuit(
     weights: tuple[int, ...], options: Convolution,
 ):  # fmt: skip
     net = Network([(shape, INT8)])
-    agree(net.module(convolve(net, net.inputs[0], weights, Device.FPGA, **options)))
+    agree(net.module(convolve(net, net.inputs[0], weights, FPGA, **options)))
 
 
 @pytest.mark.slow
@@ -158,7 +159,7 @@ def test_blocks_on_other_processors(flags: str):
     """The array is another for each set of instructions, and plain loops where synthesized."""
     for shape, weights, options in BLOCKS:
         net = Network([(shape, INT8)])
-        y = convolve(net, net.inputs[0], weights, Device.FPGA, **options)
+        y = convolve(net, net.inputs[0], weights, FPGA, **options)
         agree(net.module(y), flags=("-O1", "-Wno-unknown-pragmas", flags))
 
 
@@ -174,15 +175,15 @@ def test_convolution_of_other_types(
     requant = RequantAttr(14, zero_point=3)
     shape = (6 if groups == 6 else 4, 3, 3, 6 // groups)
     y = convolve(
-        net, net.inputs[0], shape, Device.CPU, weight_type, padding=(1, 2, 1, 0), groups=groups,
+        net, net.inputs[0], shape, CPU, weight_type, padding=(1, 2, 1, 0), groups=groups,
         requant=requant,
     )  # fmt: skip
     agree(net.module(y))
 
 
-@pytest.mark.parametrize("device", [Device.CPU, Device.FPGA])
+@pytest.mark.parametrize("device", [CPU, FPGA])
 @pytest.mark.parametrize("rows", [1, 21])
-def test_product_with_residual(device: Device, rows: int):
+def test_product_with_residual(device: str, rows: int):
     net = Network([((rows, 37), INT8), ((rows, 19), INT8)])
     x, residual = net.inputs
     y = multiply(net, x, (19, 37), device, residual)
@@ -221,9 +222,9 @@ WINDOWS: list[tuple[tuple[int, int], Windows]] = [
 ]
 
 
-@pytest.mark.parametrize("device", [Device.CPU, Device.FPGA])
+@pytest.mark.parametrize("device", [CPU, FPGA])
 @pytest.mark.parametrize(("kernel", "window"), WINDOWS)
-def test_pools(kernel: tuple[int, int], window: Windows, device: Device):
+def test_pools(kernel: tuple[int, int], window: Windows, device: str):
     net = Network([((2, 7, 6, 19), INT8)])
     (x,) = net.inputs
     taps = kernel[0] * kernel[1]
@@ -236,7 +237,7 @@ def test_pools(kernel: tuple[int, int], window: Windows, device: Device):
             Pool.AVERAGE, x, kernel, result_element=UniformType(0.25), requant=requant,
             count_include_pad=include, **window,
         )  # fmt: skip
-        outputs.append(net.add(op, Device.CPU if padded else device))
+        outputs.append(net.add(op, CPU if padded else device))
     agree(net.module(*outputs))
 
 
@@ -298,7 +299,7 @@ def test_addition_in_the_fpga():
     op = graph.BinaryOp(
         Binary.ADD, *net.inputs, result_element=INT8, shifts=(22, 0), requant=RequantAttr(18)
     )
-    agree(net.module(net.add(op, Device.FPGA)))
+    agree(net.module(net.add(op, FPGA)))
 
 
 FUNCTIONS = [
@@ -397,9 +398,9 @@ def test_shared_memory(strategy: str):
     """A residual that lives across two layers, an output that is also read, a constant output."""
     net = Network([((1, 8, 8, 16), INT8)])
     (x,) = net.inputs
-    a = convolve(net, x, (16, 3, 3, 16), Device.FPGA, padding=(1, 1, 1, 1))
+    a = convolve(net, x, (16, 3, 3, 16), FPGA, padding=(1, 1, 1, 1))
     b = convolve(net, a, (16, 3, 3, 16), padding=(1, 1, 1, 1))
-    c = convolve(net, b, (16, 1, 1, 16), Device.FPGA, residual=a, residual_shift=3)
+    c = convolve(net, b, (16, 1, 1, 16), FPGA, residual=a, residual_shift=3)
     flat = net.add(graph.ReshapeOp(c, (1, 1024)))
     d = net.add(graph.SoftmaxOp(net.add(graph.DequantizeOp(flat)), 1))
     agree(net.module(d, flat, b, net.constant(random_array((3,), INT8), INT8), strategy=strategy))

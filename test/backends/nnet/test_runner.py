@@ -11,10 +11,10 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.reader import read
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
-from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.support.diagnostics import InputError
@@ -106,14 +106,12 @@ def test_values_that_change_sides_are_listed(tmp_path: Path):
     def product(x: SSAValue) -> SSAValue:
         weights = net.constant(random_array((8, 1, 1, 8), int8), int8)
         op = graph.Conv2dOp(x, weights, result_element=int8, requant=RequantAttr(8))
-        return net.add(op, Device.FPGA)
+        return net.add(op, FPGA)
 
     a, b = product(x), product(x)
     c = net.add(graph.RequantizeOp(a, int8, RequantAttr(1)))
     d = net.add(graph.BinaryOp(Binary.SUB, a, c, result_element=int8, requant=RequantAttr(1)))
-    e = net.add(
-        graph.BinaryOp(Binary.ADD, d, b, result_element=int8, requant=RequantAttr(1)), Device.FPGA
-    )
+    e = net.add(graph.BinaryOp(Binary.ADD, d, b, result_element=int8, requant=RequantAttr(1)), FPGA)
     path, data = tmp_path / "model.nnet", tmp_path / "in.bin"
     path.write_bytes(written(net.module(e)))
     data.write_bytes(bytes(128))

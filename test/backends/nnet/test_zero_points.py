@@ -6,8 +6,8 @@ from backends.nnet.drawn import INT8, INT32, Drawn
 from backends.nnet.networks import Network, agree
 
 from ceras_ir.backends.nnet import rules
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem import Device
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
@@ -36,11 +36,11 @@ def test_constants_next_to_32_bits(point: int):
         x, net.constant(weights, INT8), net.constant(np.concatenate([bias, -bias]), INT32),
         result_element=INT8, requant=RequantAttr(24),
     )  # fmt: skip
-    net.add(op, Device.FPGA)
+    net.add(op, FPGA)
     # Where every number is as far from its zero point as can be, the sum is the greatest.
     far = np.full((1, 2, 1, rules.MAX_PATCH // 2), -1 - point, np.int8)
     same = net.add(graph.Conv2dOp(
         net.constant(far, element), op.weights, op.bias, result_element=INT8,
         requant=RequantAttr(24),
-    ), Device.FPGA)  # fmt: skip
+    ), FPGA)  # fmt: skip
     agree(net.module(op.result, same))

@@ -17,16 +17,12 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.backends.onnx.export import export_model, serialized
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects import graph
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import (
-    BuildOptions,
-    PrecisionOptions,
-    front_stages,
-    read_network,
-    run_stages,
-)
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function, result_values
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions, PrecisionOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.stages import front_stages, run_stages
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +90,7 @@ def check(path: Path, tmp_path: Path, options: BuildOptions, count: int = 3, apa
     model = export_model(module, "network")
     onnx.checker.check_model(model, full_check=True)  # pyright: ignore[reportUnknownMemberType]
     (tmp_path / "again.onnx").write_bytes(serialized(model))
-    again = quantized(tmp_path / "again.onnx", BuildOptions("interp"))
+    again = quantized(tmp_path / "again.onnx", BuildOptions())
     session = onnxruntime.InferenceSession(serialized(model))
     assert [v.name for v in session.get_inputs()] == [v.name for v in model.graph.input]
     differing = 0
@@ -126,19 +122,19 @@ def test_residuals_and_concatenations(recipe: str, io: str, tmp_path: Path) -> N
     path = residual_network(tmp_path / "n.mlir")
     random = np.random.default_rng(3)
     np.savez(tmp_path / "c.npz", x=random.normal(0, 1, (16, 4, 6, 6)).astype(np.float32))
-    options = BuildOptions("interp", "int8", str(tmp_path / "c.npz"), recipe=recipe, io=io)
+    options = BuildOptions(quantize="int8", calibrate=str(tmp_path / "c.npz"), recipe=recipe, io=io)
     check(path, tmp_path, options)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        BuildOptions("interp", "int8", recipe="plain", precision=PrecisionOptions(int16=("*",))),
-        BuildOptions("interp", "int8", recipe="plain", precision=PrecisionOptions((), ("wide*",))),
-        BuildOptions("interp", "int8", recipe="rows-channels-bias", silu="table16"),
-        BuildOptions("interp", "int8", recipe="plain", silu="hardswish"),
-        BuildOptions("interp", "int8", recipe="asymmetric-plain", silu="table"),
-        BuildOptions("interp", "int8", recipe="asymmetric-rows-channels-bias", silu="table16"),
+        BuildOptions(quantize="int8", recipe="plain", precision=PrecisionOptions(int16=("*",))),
+        BuildOptions(quantize="int8", recipe="plain", precision=PrecisionOptions((), ("wide*",))),
+        BuildOptions(quantize="int8", recipe="rows-channels-bias", silu="table16"),
+        BuildOptions(quantize="int8", recipe="plain", silu="hardswish"),
+        BuildOptions(quantize="int8", recipe="asymmetric-plain", silu="table"),
+        BuildOptions(quantize="int8", recipe="asymmetric-rows-channels-bias", silu="table16"),
     ],
     ids=["int16", "float", "rows", "hardswish", "asymmetric", "asymmetric-rows"],
 )
@@ -149,7 +145,7 @@ def test_schemes(options: BuildOptions, tmp_path: Path) -> None:
 
 def test_digits_with_the_recipe_that_is_chosen(tmp_path: Path) -> None:
     calibration = str(DIGITS / "digits_calibration.npz")
-    options = BuildOptions("interp", "int8", calibration)
+    options = BuildOptions(quantize="int8", calibrate=calibration)
     assert check(DIGITS / "digits.onnx", tmp_path, options) == 0
 
 
@@ -158,7 +154,7 @@ def test_real_networks(name: str, tmp_path: Path) -> None:
     path = MODELS / f"{name}.onnx"
     if not path.exists():
         pytest.skip("needs ../shared")
-    assert check(path, tmp_path, BuildOptions("interp", "int8", recipe="plain"), 2) == 0
+    assert check(path, tmp_path, BuildOptions(quantize="int8", recipe="plain"), 2) == 0
 
 
 @pytest.mark.slow
@@ -172,7 +168,7 @@ def test_random_networks(seed: int, tmp_path: Path) -> None:
     if not str(import_module(generator.stem).one(seed, tmp_path, 14, "none")).startswith("ok"):
         pytest.skip("the generator drops this seed")
     path = tmp_path / f"s{seed:06d}" / "model.onnx"
-    check(path, tmp_path, BuildOptions("interp", "int8", recipe="plain"), 2)
+    check(path, tmp_path, BuildOptions(quantize="int8", recipe="plain"), 2)
 
 
 @pytest.mark.parametrize("name", ["resnet8", pytest.param("mcunet_vww", marks=pytest.mark.slow)])
@@ -181,11 +177,11 @@ def test_what_came_as_qdq_goes_as_it_came(name: str, tmp_path: Path) -> None:
     if not path.exists():
         pytest.skip("needs ../shared")
     # Scales that are no powers of two round in float32 there and in integers here.
-    check(path, tmp_path, BuildOptions("interp"), 1, apart=30)
+    check(path, tmp_path, BuildOptions(), 1, apart=30)
 
 
 def test_floats_are_exported_too(tmp_path: Path) -> None:
-    module = quantized(DIGITS / "digits.onnx", BuildOptions("interp", "none"))
+    module = quantized(DIGITS / "digits.onnx", BuildOptions(quantize="none"))
     model = export_model(module, "digits")
     onnx.checker.check_model(model, full_check=True)  # pyright: ignore[reportUnknownMemberType]
     assert not any("Quantize" in node.op_type for node in model.graph.node)

@@ -15,21 +15,22 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.backends.onnx.export import export_model
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects import graph
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import BuildOptions, PrecisionOptions, front_stages, run_stages
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions, PrecisionOptions
+from ceras_ir.pipeline.stages import front_stages, run_stages
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.graph.fuse import FusePass
 
 SCHEMES = {
-    "plain": BuildOptions("interp", "int8", recipe="plain"),
-    "channels": BuildOptions("interp", "int8", recipe="channels-bias"),
-    "rows": BuildOptions("interp", "int8", recipe="rows-channels-bias", silu="table16"),
-    "table16": BuildOptions("interp", "int8", recipe="plain", silu="table16"),
-    "hardswish": BuildOptions("interp", "int8", recipe="plain", silu="hardswish"),
-    "float-silu": BuildOptions("interp", "int8", recipe="plain", silu="float"),
+    "plain": BuildOptions(quantize="int8", recipe="plain"),
+    "channels": BuildOptions(quantize="int8", recipe="channels-bias"),
+    "rows": BuildOptions(quantize="int8", recipe="rows-channels-bias", silu="table16"),
+    "table16": BuildOptions(quantize="int8", recipe="plain", silu="table16"),
+    "hardswish": BuildOptions(quantize="int8", recipe="plain", silu="hardswish"),
+    "float-silu": BuildOptions(quantize="int8", recipe="plain", silu="float"),
 }
 MIXED = ("int16", "float", "both")
 
@@ -52,7 +53,7 @@ def layers(proto: onnx.ModelProto) -> list[str]:
 def same_again(module: ModuleOp) -> tuple[onnx.ModelProto, list[dict[str, Array]]]:
     """The model made of `module`, which gives the same when imported, and what to run it on."""
     proto = export_model(module, "network")
-    again = compiled(proto, BuildOptions("interp"))
+    again = compiled(proto, BuildOptions())
     samples = list(synthetic_samples(main_function(module), 2, seed=5))
     for sample in samples:
         for name, expected in run(module, sample).items():
@@ -83,7 +84,7 @@ def test_layers_in_16_bits_and_in_float(kind: str, seed: int) -> None:
     in_float = tuple(names[1::3]) if kind != "int16" else ()
     int16 = tuple(names[0::2] if kind == "int16" else names[2::3]) if kind != "float" else ()
     kept = PrecisionOptions(int16=int16, in_float=in_float)
-    same_again(compiled(proto, BuildOptions("interp", "int8", recipe="plain", precision=kept)))
+    same_again(compiled(proto, BuildOptions(quantize="int8", recipe="plain", precision=kept)))
 
 
 AVERAGES: dict[str, dict[str, Attribute]] = {
@@ -102,7 +103,7 @@ def test_ties_of_averages(case: str, bits: int) -> None:
     shape = (1, 16, 12, 15)
     proto = model([node("AveragePool", "x", "y", **AVERAGES[case])], {"x": shape}, ["y"])
     kept = PrecisionOptions(int16=("*",) if bits == 16 else ())
-    options = BuildOptions("interp", "int8", recipe="plain", precision=kept, io="int8")
+    options = BuildOptions(quantize="int8", recipe="plain", precision=kept, io="int8")
     module = compiled(proto, options)
     exported, _ = same_again(module)
     random = np.random.default_rng(7)

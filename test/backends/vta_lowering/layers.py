@@ -20,7 +20,7 @@ from ceras_ir.backends.vta.image import VtaImage, build_image
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
 from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
 from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.rules import why_not
+from ceras_ir.backends.vta.rules import VTA, why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
@@ -155,7 +155,7 @@ def apply(module: ModuleOp, *passes: ModulePass) -> None:
 def place(module: ModuleOp, board: VtaBoard) -> None:
     """Everything that the rules admit on VTA, whether it pays or not."""
     for op in steps(main_function(module)):
-        device = mem.Device.VTA if why_not(op, board) is None else mem.Device.CPU
+        device = VTA if why_not(op, board) is None else mem.CPU
         op.attributes[mem.DEVICE] = mem.DeviceAttr(device)
 
 

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import Block
 
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
-from ceras_ir.backends.vta.rules import RULES, why_not
+from ceras_ir.backends.vta.rules import RULES, VTA, why_not
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.support.diagnostics import UnsupportedError
@@ -98,13 +98,13 @@ def test_placement_keeps_the_reason():
     module = conv(requant=RequantAttr(40))
     apply(module, PlacePass(target="vta"))
     op = linear(module)
-    assert mem.device_of(op) is mem.Device.CPU
+    assert mem.device_of(op) == mem.CPU
     assert "by at most 31" in str(op.attributes[mem.REASON])
 
 
 def test_conversion_refuses_what_was_placed_by_hand():
     module = conv(requant=RequantAttr(40))
-    linear(module).attributes[mem.DEVICE] = mem.DeviceAttr(mem.Device.VTA)
+    linear(module).attributes[mem.DEVICE] = mem.DeviceAttr(VTA)
     with pytest.raises(UnsupportedError, match=r"unsupported on VTA: .*by at most 31"):
         ConvertGraphToTilePass().apply(Context(), module)
 

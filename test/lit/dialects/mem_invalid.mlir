@@ -1,7 +1,7 @@
 // RUN: ceras-opt %s --verify-diagnostics --split-input-file --allow-unregistered-dialect
 
-// expected-error@+1 {{device must be one of cpu, fpga, vta, got gpu}}
-"test.op"() {d = #mem.device<gpu>} : () -> ()
+// expected-error@+1 {{a device is named by a word, got 'a.b'}}
+"test.op"() {d = #mem.device<a.b>} : () -> ()
 
 // -----
 

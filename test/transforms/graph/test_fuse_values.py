@@ -10,13 +10,13 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.parsing import parse_text
-from ceras_ir.driver.pipeline.verification import verify_module
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.ranges import WEIGHT_EXPONENT
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
 from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
 from ceras_ir.transforms.graph.fuse_swish import FuseSwishPass

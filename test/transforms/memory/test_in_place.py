@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.nnet.target import NnetTarget
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.dialects.mem import BLOCK, BlockAttr, block_of
-from ceras_ir.driver.pipeline.build import build_target
-from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
-from ceras_ir.driver.run.execute import open_folder
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.build import build_target, open_folder
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.liveness import analyse
 from ceras_ir.transforms.memory.analysis.plan_check import check_plan
 
@@ -72,7 +74,7 @@ def test_targets_are_exact_in_place(tmp_path: Path, target: str, kind: str):
     else:
         x = source.integers(-128, 128, (3, 29)).astype(np.int8)
     expected = run(module.clone(), {"x": x})["y"]
-    compiled = build_target(module, BuildOptions(target))
+    compiled = build_target(module, BuildOptions(find_target(target)()))
     main = main_function(compiled.module)
     # Fewer buffers than values: something does lie in place.
     liveness = analyse(main, include_io=target == "nnet")
@@ -88,7 +90,7 @@ def test_targets_are_exact_in_place(tmp_path: Path, target: str, kind: str):
 def test_the_check_sees_an_overwritten_operand(tmp_path: Path):
     """`%c` still reads `%a` after `%b` has taken its place."""
     module = network(tmp_path, FLOAT)
-    main = main_function(build_target(module, BuildOptions("nnet")).module)
+    main = main_function(build_target(module, BuildOptions(NnetTarget())).module)
     a, b, *_ = main.body.block.ops
     block = block_of(a.results[0])
     assert block is not None and not check_plan(main)

@@ -29,7 +29,7 @@ INT8 = UniformType(0.5)
 HALVE = RequantAttr(1)
 
 
-def placed(module: ModuleOp, alignment: int = 64, target: Literal["any", "nnet"] = "any"):
+def placed(module: ModuleOp, alignment: int = 64, target: Literal[None, "nnet"] = None):
     plan = AllocateBlocksPass(io=True, alignment=alignment, in_slices=True, target=target)
     plan.apply(Context(), module)
     assert not check_plan(main_function(module))
@@ -80,9 +80,9 @@ def test_producers_write_into_slices(tmp_path: Path):
     agree(module, tmp_path)
 
 
-@pytest.mark.parametrize("target", ["any", "nnet"])
+@pytest.mark.parametrize("target", [None, "nnet"])
 @pytest.mark.parametrize("kind", ["argument", "twice", "two concatenations", "columns", "parts"])
-def test_what_has_to_be_copied(tmp_path: Path, kind: str, target: Literal["any", "nnet"]):
+def test_what_has_to_be_copied(tmp_path: Path, kind: str, target: Literal[None, "nnet"]):
     net = Network([((4, 6), INT8)])
     (x,) = net.inputs
     a, b = (

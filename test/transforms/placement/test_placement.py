@@ -8,11 +8,13 @@ import pytest
 from xdsl.ir import Operation
 
 from ceras_ir.backends.nnet.board import FpgaBoard, load_board, parse_board
-from ceras_ir.driver.pipeline.stages import read_network
+from ceras_ir.backends.nnet.placement import cost_of, transfer
 from ceras_ir.network.function import main_function, result_values
+from ceras_ir.pipeline.reading import read_network
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.targets import Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
-from ceras_ir.transforms.placement.analysis.placement import Cost, cheapest, cost_of, transfer
+from ceras_ir.transforms.placement.analysis.placement import cheapest
 
 ELEMENT = "!quant.uniform<i8:f32, 0.5>"
 REQUANT = "#graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>"
@@ -38,8 +40,8 @@ def modelled(main_steps: list[Operation], fpga: set[Operation], board: FpgaBoard
     assert block is not None
     for op in main_steps:
         cost = cost_of(op, board, admitted=True)
-        assert cost.fpga is not None
-        total += cost.fpga if op in fpga else cost.cpu
+        assert cost.accelerator is not None
+        total += cost.accelerator if op in fpga else cost.cpu
     returned = block.last_op
     assert returned is not None
     for value in [*block.args, *(r for op in main_steps for r in op.results)]:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.driver.compare.tool import main as compare_main
 from ceras_ir.driver.compile.tool import main as compile_main
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.parsing import parse_text
-from ceras_ir.driver.pipeline.pass_options import build
-from ceras_ir.driver.pipeline.verification import verify_module
 from ceras_ir.driver.run.tool import main as run_main
 from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.pass_options import build
+from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 from ceras_ir.transforms.quantization.rewrites.recipes import RECIPES
 

@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.parsing import parse_text
 from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.fit_inputs import WORTHWHILE, FitInputsPass, fitting_step
 
 RNG = np.random.default_rng(0)

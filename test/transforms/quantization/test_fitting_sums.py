@@ -9,18 +9,20 @@ from onnx import TensorProto
 from onnx_models import Array, model, node, run_onnxruntime
 from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.dialects import graph
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.stages import BuildOptions, front_stages, run_stages
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import front_stages, run_stages
 
 SCALES = {"s": 0.05, "t": 0.02}
 
 
 def quantized(proto: onnx.ModelProto) -> ModuleOp:
     module = import_model(proto)
-    run_stages(load_context(), module, front_stages(BuildOptions("c").resolved(module)))
+    run_stages(load_context(), module, front_stages(BuildOptions(CTarget()).resolved(module)))
     module.verify()
     return module
 

@@ -13,10 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.parsing import parse_text
 from ceras_ir.driver.verify import tool as verify
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, flat_ends, quantized_form
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
 from ceras_ir.transforms.quantization.quantize import QuantizePass

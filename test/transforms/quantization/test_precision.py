@@ -11,19 +11,22 @@ from onnx_random import random_network
 from quantized_by_hand import trace, wrong_elements
 from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
 
+from ceras_ir.backends.c.target import CTarget
+from ceras_ir.backends.nnet.target import NnetTarget
+from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.data.samples import load_samples, save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.parsing import parse_text
-from ceras_ir.driver.pipeline.stages import BuildOptions
-from ceras_ir.driver.pipeline.verification import verify_module
 from ceras_ir.driver.verify.levels import Verification
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import PRECISION
 from ceras_ir.network.ranges import set_attribute
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
@@ -84,8 +87,8 @@ def test_one_rounding_at_most(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_targets_are_exact(seed: int) -> None:
-    verification = Verification(marked(seed), BuildOptions("c", quantize="int8"), None, 2)
-    verdicts = list(verification.run(("c", "nnet", "vta"), {}))
+    verification = Verification(marked(seed), BuildOptions(CTarget(), quantize="int8"), None, 2)
+    verdicts = list(verification.run([CTarget(), NnetTarget(), VtaTarget()]))
     assert [v.text for v in verdicts if not v.good] == []
     assert sum(v.text == "exact" for v in verdicts) >= 8
 

@@ -11,11 +11,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.parsing import parse_text
-from ceras_ir.driver.pipeline.verification import verify_module
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.network.function import input_names, main_function
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 

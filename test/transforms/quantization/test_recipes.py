@@ -9,12 +9,12 @@ from onnx_random import random_network
 
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
-from ceras_ir.driver.pipeline.context import load_context
-from ceras_ir.driver.pipeline.parsing import parse_text
-from ceras_ir.driver.pipeline.verification import verify_module
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.split_activation import SplitActivationPass
 from ceras_ir.transforms.quantization import choose_recipe

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import Float32Type, ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ceras_ir.backends.c.choices import EncodingChoice
 from ceras_ir.dialects.graph import ConstantOp, MatmulOp, element_of, shape_of
 from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
 from ceras_ir.dialects.quant import UniformType
@@ -18,8 +19,6 @@ from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
 if TYPE_CHECKING:
     from ceras_ir.network.weight_encoding import Array
-
-EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]
 
 ROOM_FOR_CODE = 4096
 """Flash that `auto` leaves for what is no constant; the finished program is checked exactly."""

@@ -29,7 +29,7 @@ from ceras_ir.backends.vta.rewrites.packed_constants import (
     residual_weights,
     swish_constants,
 )
-from ceras_ir.backends.vta.rules import folded_bias, graph_contraction, swish_after, why_not
+from ceras_ir.backends.vta.rules import VTA, folded_bias, graph_contraction, swish_after, why_not
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import RequantAttr
@@ -59,7 +59,7 @@ class ConvertGraphToTilePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)
-        placed = [o for o in op.walk() if mem.device_of(o) is mem.Device.VTA]
+        placed = [o for o in op.walk() if mem.device_of(o) == VTA]
         work = [o for o in placed if not isinstance(o, mem.LaunchOp)]
         findings = [
             Finding(node_name(o), o.name, f"unsupported on VTA: {reason}")

@@ -7,7 +7,6 @@ Given as text (`bram:1048576,ddr:4194304`) or by the `[[memory.region]]` tables 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.dialects.mem import regions_of
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
 from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.targets.registry import all_targets
 
 FIELDS = ("name", "bytes", "bytes_per_us")
 MOST_BYTES = 1 << 48
@@ -66,7 +66,7 @@ def board_regions(name: str) -> list[Region]:
         if name.endswith(".toml"):
             text = Path(name).read_text(encoding="utf-8")
         else:
-            text = _board_file(f"{Path(name).name}.toml").read_text("utf-8")
+            text = _board_file(name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the board: {error}", name) from None
     memory = parse_toml(text, name).get("memory")
@@ -81,11 +81,10 @@ def board_regions(name: str) -> list[Region]:
 
 def _board_file(name: str) -> Traversable:
     """The description of a board that some target has."""
-    folders = sorted((f for f in files("ceras_ir.backends").iterdir()), key=lambda f: f.name)
-    found = [file for f in folders if (file := f / "boards" / name).is_file()]
-    if not found:
-        raise FileNotFoundError(2, "no such board", name)
-    return found[0]
+    for target in all_targets():
+        if name in (boards := target.boards()):
+            return boards[name]
+    raise FileNotFoundError(2, "no such board", name)
 
 
 def _region(table: dict[str, object], file: str) -> Region:

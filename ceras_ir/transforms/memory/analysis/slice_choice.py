@@ -13,8 +13,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects.graph import ConcatOp
+from ceras_ir.targets.accelerator import GapRule
 from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, byte_size, steps
-from ceras_ir.transforms.memory.analysis.slices import GapRule, Slicing, slices
+from ceras_ir.transforms.memory.analysis.slices import Slicing, slices
 
 Pair: TypeAlias = tuple[Operation, SSAValue]
 ROUNDS = 2

@@ -6,7 +6,6 @@ alternate with those of other operands: in its place, an operand has rows that a
 apart, and all that make or read it must be able to leave the gaps alone.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -16,14 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects.graph import ConcatOp, shape_of, storage_type, tensor_type
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
-
-GapRule = Callable[[Operation, SSAValue], str | None]
-"""None where an operation can write or read a value of rows with gaps; else why not."""
-
-
-def takes_runs_only(op: Operation, value: SSAValue) -> str | None:
-    """The rule of a target whose kernels know no gaps."""
-    return "the target's kernels leave no gaps between rows"
+from ceras_ir.targets.accelerator import GapRule, takes_runs_only
 
 
 def takes_gaps(op: Operation, value: SSAValue) -> str | None:

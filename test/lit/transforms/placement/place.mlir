@@ -2,7 +2,7 @@
 // RUN: ceras-opt %s --place="target=nnet" | filecheck %s --check-prefix=RULES
 // RUN: ceras-opt %s --place="target=nnet board=%S/../../transforms/Inputs/board.toml" --place="target=nnet" | filecheck %s --check-prefix=RULES
 // RUN: not ceras-opt %s --place="target=nnet cpu=nowhere" 2>&1 | filecheck %s --check-prefix=NOWHERE
-// RUN: not ceras-opt %s --place="target=vta cpu=x" 2>&1 | filecheck %s --check-prefix=TARGET
+// RUN: not ceras-opt %s --place="target=c cpu=x" 2>&1 | filecheck %s --check-prefix=TARGET
 // RUN: ceras-opt %s --place="target=vta board=pynq" | filecheck %s --check-prefix=VTA
 // RUN: not ceras-opt %s --place="target=nnet board=x" 2>&1 | filecheck %s --check-prefix=BOARD
 
@@ -17,7 +17,7 @@
 // RULES-COUNT-4: mem.device = #mem.device<fpga>
 
 // NOWHERE: place: no node 'nowhere' in the network to pin
-// TARGET:  place: cpu and fpga are for target=nnet
+// TARGET:  place: cpu, accelerator and board are for targets with accelerators
 
 // VTA takes nothing that the host has in its hands already.
 // VTA-COUNT-4: mem.device = #mem.device<cpu>, mem.reason = "less time in all on the CPU, transfers included (cpu

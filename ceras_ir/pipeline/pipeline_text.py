@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from xdsl.passes import ModulePass
 
-from ceras_ir.driver.pipeline.pass_options import build, split_outside_quotes
+from ceras_ir.pipeline.pass_options import build, split_outside_quotes
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
 

@@ -23,7 +23,7 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer
 
 from ceras_ir.command.exit_status import from_parse_error
-from ceras_ir.driver.pipeline.printing import ELIDED
+from ceras_ir.pipeline.printing import ELIDED
 from ceras_ir.support.diagnostics import InputError
 
 MAX_NESTING = 64

@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
-from ceras_ir.driver.pipeline.printing import print_module
-from ceras_ir.driver.pipeline.verification import verify_module
+from ceras_ir.pipeline.printing import print_module
+from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.transforms.pipeline import flatten
 

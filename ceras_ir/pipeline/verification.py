@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.command.exit_status import Diagnostic, SourceError, at_operation
-from ceras_ir.driver.pipeline.dominance import undominated_uses
+from ceras_ir.pipeline.dominance import undominated_uses
 
 
 def verify_module(module: ModuleOp) -> None:

@@ -7,9 +7,9 @@ memory off the finished plan.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
@@ -36,6 +36,7 @@ from ceras_ir.dialects.mem import (
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.text_table import aligned
+from ceras_ir.targets.protocol import Emission
 from ceras_ir.transforms.memory.analysis.copies import (
     bytes_copied_by,
     copied_bytes,
@@ -46,8 +47,7 @@ from ceras_ir.transforms.memory.analysis.slices import slices_of_plan
 from ceras_ir.transforms.memory.analysis.spans import gap
 from ceras_ir.transforms.quantization.analysis.function_forms import quantized_form
 
-if TYPE_CHECKING:
-    from ceras_ir.backends.c.sizes import Footprint
+Entry = dict[str, object]
 
 MAX_NAMED = 3
 """Up to so many layers share a line of the table's explanations by name."""
@@ -107,7 +107,7 @@ def layers(placed: ModuleOp) -> list[Layer]:
             Layer(
                 node_name(op),
                 spelling(op),
-                device_of(op).value,
+                device_of(op),
                 reason.data if isinstance(reason, StringAttr) else None,
                 op.macs if isinstance(op, LinearOperation | EncodedMatmulOp) else 0,
                 sum(map(byte_size, {*op.operands, *op.results})),
@@ -124,14 +124,19 @@ def constants(module: ModuleOp) -> list[SSAValue]:
     return [op.result for op in ops if isinstance(op, ConstantOp) and op.result.first_use]
 
 
-def memory_totals(module: ModuleOp, *, include_io: bool) -> dict[str, object]:
+def holds_io(main: FuncOp) -> bool:
+    """Whether the arena of a plan also has the network's arguments and results."""
+    return any(block_of(argument) is not None for argument in main.body.block.args)
+
+
+def memory_totals(module: ModuleOp) -> dict[str, object]:
     """Bytes of a module whose values have been placed; without a plan only what is rescaled."""
     main = main_function(module)
     arena, ops = arena_of(main), steps(main)
     requantizations = sum(isinstance(op, RequantizeOp) for op in ops)
     if arena is None:
         return {"requantizations": requantizations}
-    bound = analyse(main, include_io=include_io, slicing=slices_of_plan(main)).lower_bound(
+    bound = analyse(main, include_io=holds_io(main), slicing=slices_of_plan(main)).lower_bound(
         arena.alignment.data
     )
     totals: dict[str, object] = {
@@ -167,28 +172,26 @@ def copies(module: ModuleOp) -> list[dict[str, object]]:
 
 
 def report(
-    found: Sequence[Layer],
-    weight_bytes: int,
-    memory: dict[str, object],
-    footprint: "Footprint | None" = None,
+    module: ModuleOp, found: Sequence[Layer], weight_bytes: int, emission: Emission
 ) -> dict[str, object]:
-    """The content of `report.json`; `footprint` is the model's on a microcontroller board."""
+    """The content of `report.json` for a module at its last level."""
+    memory = memory_totals(module)
     totals: dict[str, object] = {
         "macs": sum(layer.macs for layer in found),
         "weight_bytes": weight_bytes,
         **memory,
     }
     if "peak_bytes" in memory:
-        totals["flash_bytes"] = weight_bytes
-        totals["sram_bytes"] = memory.get("arena_bytes", memory["peak_bytes"])
-    entries = [layer.to_json() for layer in found]
-    if footprint is not None:
-        totals |= footprint.to_json()
-        for entry, size in zip(entries, footprint.layers, strict=True):
-            entry |= {"flash_bytes": size.flash, "sram_bytes": size.sram}
-            if size.kernel:
-                entry["kernel"] = size.kernel
-    return {"layers": entries, "totals": totals}
+        totals |= {"flash_bytes": weight_bytes, "sram_bytes": memory["peak_bytes"]}
+    layers = [layer.to_json() for layer in found]
+    if emission.annotate is not None:
+        emission.annotate(layers)
+    content: dict[str, object] = {"layers": layers, "totals": totals | emission.totals}
+    if moved := copies(module):
+        content["copies"] = moved
+    if (chosen := quantization(module)) is not None:
+        content["quantization"] = chosen
+    return content
 
 
 def quantization(module: ModuleOp) -> dict[str, object] | None:
@@ -226,12 +229,12 @@ def _stored_bytes(value: SSAValue) -> int:
     return byte_size(value)
 
 
-def explanations(found: Sequence[Layer]) -> list[str]:
+def explanations(entries: Sequence[Entry]) -> list[str]:
     """Why layers are not on the accelerator: a line per reason, most frequent first."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for layer in found:
-        if layer.reason is not None:
-            groups.setdefault((layer.device, layer.reason), []).append(layer.name)
+    groups: dict[tuple[object, object], list[str]] = {}
+    for entry in entries:
+        if "reason" in entry:
+            groups.setdefault((entry["device"], entry["reason"]), []).append(str(entry["name"]))
     return [
         f"{_listed(names)} on the {device}: {reason}"
         for (device, reason), names in sorted(groups.items(), key=lambda group: -len(group[1]))
@@ -243,50 +246,43 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
 
 
-def print_table(
-    found: Sequence[Layer],
-    content: dict[str, object],
-    target: str,
-    footprint: "Footprint | None" = None,
-) -> None:
+COLUMNS: dict[str, tuple[str, str]] = {
+    "flash_bytes": ("flash", "{:,}"),
+    "sram_bytes": ("SRAM", "{:,}"),
+    "cycles": ("cycles", "{:,}"),
+    "share_of_peak": ("of peak", "{:.1%}"),
+}
+"""Entry that a target may add to layers -> head of its column, and how it prints."""
+
+
+def print_table(content: Entry, target: str, notes: Sequence[str]) -> None:
     """The layers that matter and the totals, on stdout."""
-    headers = ["layer", "operation", "on", "MACs", "bytes"]
-    if footprint is not None:
-        headers += ["flash", "SRAM"]
-    entries = content["layers"]
-    assert isa(entries, list[dict[str, object]])
-    if modelled := any("cycles" in entry for entry in entries):
-        headers += ["cycles", "of peak"]
-    rows = [headers]
-    for i, layer in enumerate(found):
-        starts = range(0, len(layer.name) or 1, NAME_WIDTH)
-        name, *rest = (layer.name[at : at + NAME_WIDTH] for at in starts)
-        row = [
-            name,
-            layer.op,
-            layer.device,
-            f"{layer.macs:,}" if layer.macs else "",
-            f"{layer.bytes:,}",
-        ]
-        if footprint is not None:
-            size = footprint.layers[i]
-            row[1] = f"{layer.op} {size.kernel}".rstrip()
-            row += [f"{size.flash:,}", f"{size.sram:,}"]
-        if modelled and "cycles" in (entry := entries[i]):
-            row += [f"{entry['cycles']:,}", f"{entry['share_of_peak']:.1%}"]
-        rows += [row, *([text] for text in rest)]
-    lines = [f"compiled for {target}", *aligned(rows, right=range(3, len(headers)))]
-    if footprint is not None:
-        lines += [text for text in (footprint.line(), footprint.width_line()) if text]
-    lines += explanations(found)
-    totals = content["totals"]
-    assert isa(totals, dict[str, object])
+    entries, totals = content["layers"], content["totals"]
+    assert isa(entries, list[Entry]) and isa(totals, Entry)
+    shown = [key for key in COLUMNS if any(key in entry for entry in entries)]
+    rows = [["layer", "operation", "on", "MACs", "bytes", *(COLUMNS[key][0] for key in shown)]]
+    for entry in entries:
+        text = str(entry["name"])
+        name, *rest = (text[at : at + NAME_WIDTH] for at in range(0, len(text) or 1, NAME_WIDTH))
+        rows.append(
+            [
+                name,
+                f"{entry['op']} {entry.get('kernel', '')}".rstrip(),
+                str(entry["device"]),
+                f"{entry['macs']:,}" if entry["macs"] else "",
+                f"{entry['bytes']:,}",
+                *(COLUMNS[key][1].format(entry[key]) for key in shown if key in entry),
+            ]
+        )
+        rows += [[text] for text in rest]
+    lines = [f"compiled for {target}", *aligned(rows, right=range(3, len(rows[0])))]
+    lines += [*notes, *explanations(entries)]
     words = ", ".join(
         f"{name.replace('_', ' ')} {value:,}"
         for name, value in totals.items()
         if isinstance(value, int | float)
     )
-    if isa(chosen := content.get("quantization"), dict[str, object]):
+    if isa(chosen := content.get("quantization"), Entry):
         lines.append(
             f"quantized by recipe {chosen['recipe']}: {chosen['requantizations_before']} "
             "requantizations at run time before scales were aligned, "

@@ -1,0 +1,96 @@
+"""Target arduino: a sketch that the Arduino IDE opens, sized against its board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.targets import Emission, Executable, Manifest, Stage, Target, option
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+    from pathlib import Path
+
+    from ceras_ir.backends.c.compiled import CompiledC
+    from ceras_ir.backends.c.sizes import Footprint
+    from ceras_ir.targets.execution import Sample
+
+
+@dataclass(frozen=True)
+class ArduinoTarget(Target):
+    """A folder that is a sketch and a library at once; what does not fit the board is refused."""
+
+    name = "arduino"
+
+    board: str = option(
+        "uno_r4_wifi", "the board: a built-in name or a .toml file", metavar="NAME|FILE"
+    )
+    encoding: EncodingChoice = option("auto", ENCODING_HELP)
+
+    @classmethod
+    def boards(cls) -> Mapping[str, Traversable]:
+        """The microcontrollers among the machines of target c."""
+        from ceras_ir.backends.c.board import board_names
+        from ceras_ir.backends.c.target import CTarget
+
+        return {name: file for name, file in CTarget.boards().items() if name in board_names()}
+
+    @classmethod
+    def check_board(cls, name: str) -> None:
+        from ceras_ir.backends.c.board import load_board
+
+        load_board(name)
+
+    def encode(self) -> list[Stage]:
+        from ceras_ir.backends.c.target import encoding_stage
+
+        return [encoding_stage(self.encoding, self.board)]
+
+    def lower(self) -> list[Stage]:
+        from ceras_ir.backends.c.target import lowered
+
+        return lowered()
+
+    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+        from ceras_ir.backends.arduino.emit import emit
+
+        files, manifest, footprint = emit(module, self.board, title)
+        return Emission(
+            files,
+            manifest,
+            footprint.to_json(),
+            lambda layers: _note_sizes(layers, footprint),
+            [text for text in (footprint.line(), footprint.width_line()) if text],
+        )
+
+    def open(self, folder: Path, manifest: Manifest) -> CompiledC:
+        from ceras_ir.backends.c.compiled import CompiledC
+
+        return CompiledC(sketch_folder(folder, manifest), manifest.inputs, manifest.outputs)
+
+    def other_machines(self, folder: Path, manifest: Manifest) -> Iterator[tuple[str, Executable]]:
+        from ceras_ir.backends.arduino.emulated import EmulatedSketch, emulated_board
+
+        if (board := emulated_board(self.board)) is not None:
+            yield board.core, EmulatedSketch(sketch_folder(folder, manifest), manifest, board)
+
+
+def sketch_folder(folder: Path, manifest: Manifest) -> Path:
+    """The sketch in a folder that `ceras-compile` wrote."""
+    sketch = manifest.content.get("sketch")
+    if not isinstance(sketch, str) or not (folder / sketch / "model.c").is_file():
+        raise InputError("has no sketch with a model.c; compile again", str(folder))
+    return folder / sketch
+
+
+def _note_sizes(layers: list[dict[str, object]], footprint: Footprint) -> None:
+    """Add what each layer takes, and by which kernel."""
+    for entry, size in zip(layers, footprint.layers, strict=True):
+        entry |= {"flash_bytes": size.flash, "sram_bytes": size.sram}
+        if size.kernel:
+            entry["kernel"] = size.kernel

@@ -1,0 +1,14 @@
+"""Choices about the generated C that its target lists in the help; light to import."""
+
+from typing import Literal, TypeAlias
+
+Weights: TypeAlias = Literal["source", "file", "incbin"]
+"""Where constants are: string literals, a file that is loaded, or one that is assembled in."""
+
+EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]
+"""How weights of float matrix products lie in flash; see the pass `encode-weights`."""
+
+ENCODING_HELP = (
+    "how weights of float matrix products lie in flash; auto compresses only as far as the "
+    "memory of a microcontroller board asks for"
+)

@@ -1,0 +1,113 @@
+"""What the FPGA of nnet takes, and how long on a board: rules, circuits, rates of CPU and bus."""
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
+from ceras_ir.backends.nnet.rules import (
+    FPGA,
+    extents_fit,
+    is_not_grouped,
+    lines_fit,
+    patch_fits,
+    weights_are_constant,
+    why_not,
+)
+from ceras_ir.dialects.graph import (
+    Conv2dOp,
+    LinearOperation,
+    Pool2dOp,
+    ReshapeOp,
+    UnaryOp,
+    shape_of,
+)
+from ceras_ir.targets.accelerator import Accelerator, Cost
+from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.quantization.analysis.function_forms import Form
+
+
+class FpgaCircuits(Accelerator):
+    """The circuits of any FPGA, or of the `board` whose rates are known."""
+
+    device = FPGA
+
+    def __init__(self, board: str | None):
+        self.board = None if board is None else load_board(board)
+        self.has_costs = self.board is not None
+
+    def why_not(self, op: Operation) -> str | None:
+        reason = why_not(op)
+        return reason if reason or self.board is None else circuit_limit(op, self.board)
+
+    def cost(self, op: Operation, *, admitted: bool) -> Cost:
+        assert self.board is not None
+        return cost_of(op, self.board, admitted=admitted)
+
+    def transfer(self, value: SSAValue) -> float:
+        assert self.board is not None
+        return transfer(value, self.board)
+
+
+def form_beside_fpga(name: str | None) -> Callable[[UnaryOp, LinearOperation], Form]:
+    """Tables on 16 bits behind what the circuits cannot compute in any number format."""
+    rules = [extents_fit, is_not_grouped, lines_fit, patch_fits, weights_are_constant]
+    if name is not None:
+        board = load_board(name)
+        rules.append(lambda op: circuit_limit(op, board))
+
+    def offer(op: UnaryOp, linear: LinearOperation) -> Form:
+        # A residual may become an addition, whose sum the FPGA would take.
+        alone = linear.residual is None and any(rule(linear) for rule in rules)
+        return Form.TABLE16 if alone else Form.TABLE
+
+    return offer
+
+
+def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
+    """Why the circuits of `board` do not take `op`, or None."""
+    circuit = circuit_of(op, board)
+    if circuit is None:
+        return f"{board.title} has no circuit for {op.name}"
+    kernel: Sequence[int] = ()
+    if isinstance(op, Conv2dOp):
+        kernel = shape_of(op.weights)[1:3]
+    elif isinstance(op, Pool2dOp):
+        kernel = op.kernel.get_values()
+    if circuit.max_kernel is not None and max(kernel, default=1) > circuit.max_kernel:
+        return f"a window of {max(kernel)} exceeds the {circuit.max_kernel} of the board's circuit"
+    channels = max(shape_of(v)[-1] for v in (op.operands[0], op.results[0]))
+    if circuit.max_channels is not None and channels > circuit.max_channels:
+        return f"{channels} channels exceed the {circuit.max_channels} of the board's circuit"
+    return None
+
+
+def circuit_of(op: Operation, board: FpgaBoard) -> Circuit | None:
+    return board.circuits.get(op.name.removeprefix("graph."))
+
+
+def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
+    """What the board's model says that `op` takes; a reshape is on whichever side is best."""
+    if isinstance(op, ReshapeOp):
+        return Cost(0.0, 0.0, FPGA)
+    moved = sum(byte_size(value) for value in {*op.operands, *op.results})
+    macs = op.macs if isinstance(op, LinearOperation) else 0
+    cpu = macs / board.cpu_macs_per_us + moved / board.cpu_bytes_per_us
+    circuit = circuit_of(op, board)
+    if not admitted or circuit is None:
+        return Cost(cpu, None, FPGA)
+    cycles = moved / circuit.bytes_per_cycle
+    if isinstance(op, LinearOperation) and circuit.macs_per_cycle:
+        outputs, inputs = shape_of(op.weights)[0], shape_of(op.weights)[-1]
+        padded = _rounded(outputs, circuit.lanes) * _rounded(inputs, circuit.lanes)
+        cycles = max(cycles, macs * padded / (outputs * inputs) / circuit.macs_per_cycle)
+    return Cost(cpu, circuit.launch_us + cycles / board.clock_mhz, FPGA)
+
+
+def _rounded(size: int, lanes: int) -> int:
+    return -(-size // lanes) * lanes
+
+
+def transfer(value: SSAValue, board: FpgaBoard) -> float:
+    """Microseconds for a value to change sides."""
+    return board.bus_latency_us + byte_size(value) / board.bus_bytes_per_us

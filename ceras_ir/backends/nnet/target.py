@@ -1,0 +1,110 @@
+"""Target nnet: one file for the Ceras engine, whose CPU and FPGA share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.targets import (
+    MEMORY,
+    PLACED,
+    Accelerator,
+    Arithmetic,
+    Emission,
+    GapRule,
+    Manifest,
+    Stage,
+    Target,
+    option,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ceras_ir.backends.nnet.runner import CompiledNnet
+    from ceras_ir.dialects.graph import LinearOperation, UnaryOp
+    from ceras_ir.targets.execution import Sample
+
+ALIGNMENT = 64
+"""Bytes; of the FPGA's bus."""
+
+
+@dataclass(frozen=True)
+class NnetTarget(Target):
+    """One binary file for an engine that runs it without a decision, on CPU and FPGA."""
+
+    name = "nnet"
+    arithmetic = Arithmetic(floats=False, widths=(8,))
+    verified_by_default = True
+
+    board: str | None = option(
+        None,
+        "rates of a board, to place by modelled time: a built-in name or a .toml file",
+        metavar="NAME|FILE",
+    )
+    emit_hls: bool = option(
+        False,
+        "also write the FPGA side as a C++ project with test bench and golden data in DIR/hls",
+        tools=("ceras-compile",),
+    )
+
+    @classmethod
+    def check_board(cls, name: str) -> None:
+        from ceras_ir.backends.nnet.board import load_board
+
+        load_board(name)
+
+    def offer_forms(self, *, measured: bool) -> tuple[ModulePass, ...]:
+        from ceras_ir.transforms.quantization.offer_forms import OfferFormsPass
+
+        # Without data nothing chooses between tables on 8 and on 16 bits.
+        return (OfferFormsPass(self.name, self.board),) if measured else ()
+
+    def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str]:
+        from ceras_ir.backends.nnet.placement import form_beside_fpga
+
+        return form_beside_fpga(self.board)
+
+    @classmethod
+    def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:
+        from ceras_ir.backends.nnet.placement import FpgaCircuits
+
+        return FpgaCircuits(board)
+
+    @classmethod
+    def gap_rule(cls) -> GapRule:
+        from ceras_ir.backends.nnet.engine_rules import why_without_gaps
+
+        return why_without_gaps
+
+    def lower(self) -> list[Stage]:
+        from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+        from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
+        from ceras_ir.transforms.placement.place import PlacePass
+
+        allocate = AllocateBlocksPass(
+            io=True, alignment=ALIGNMENT, in_slices=True, target=self.name
+        )
+        return [
+            Stage(PLACED, (PlacePass(self.name, self.board),)),
+            Stage(MEMORY, (ReorderForMemoryPass(io=True, alignment=ALIGNMENT), allocate)),
+        ]
+
+    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+        from ceras_ir.backends.nnet import emit
+
+        files = emit(module)
+        if self.emit_hls:
+            from ceras_ir.backends.nnet.hls_package import emit as emit_hls
+
+            files += emit_hls(module, sample())
+        return Emission(files)
+
+    def open(self, folder: Path, manifest: Manifest) -> CompiledNnet:
+        from ceras_ir.backends.nnet.runner import CompiledNnet
+
+        return CompiledNnet(folder)

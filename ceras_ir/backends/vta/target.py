@@ -1,0 +1,170 @@
+"""Target vta: instruction streams for VTA and the C of its host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.targets import (
+    MEMORY,
+    PLACED,
+    Accelerator,
+    Arithmetic,
+    Emission,
+    Manifest,
+    RunAction,
+    Stage,
+    Target,
+    by_convention,
+    option,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ceras_ir.backends.c.compiled import CompiledC
+    from ceras_ir.dialects.graph import LinearOperation, UnaryOp
+    from ceras_ir.network.artefacts import Artefact
+    from ceras_ir.targets.execution import Sample
+
+Convolution: TypeAlias = Literal["auto", "direct", "im2col", "kn2row"]
+"""How convolutions are computed; see the passes `im2col` and `schedule-tiles`."""
+
+ALIGNMENT = 256
+"""Bytes; every element of VTA's memories begins at a multiple of its size."""
+
+
+@dataclass(frozen=True)
+class VtaTarget(Target):
+    """Instructions and the DRAM image of every launch, and the C of the host around them."""
+
+    name = "vta"
+    arithmetic = Arithmetic(floats=False, multipliers=False, channel_shifts=False, widths=(8,))
+    verified_by_default = True
+    board_suffix = ".json"
+    dialects: ClassVar = {"vta": "ceras_ir.backends.vta.dialect.operations:Vta"}
+    passes = by_convention(
+        "ceras_ir.backends.vta.passes",
+        "convert-graph-to-tile",
+        "convert-tile-to-vta",
+        "expand-tiles",
+        "fold-packing",
+        "im2col",
+        "schedule-tiles",
+        "space-to-depth",
+        "tile",
+    )
+    run_actions: ClassVar = {
+        "--vta-stream": RunAction(
+            "FILE",
+            "instead of a model: print the cycles of a VTA stream, raw or as .vtas text, on "
+            "--board; with --inputs and --outputs, flat DRAM images, run it as well",
+            "ceras_ir.backends.vta.run_stream:run_stream",
+        )
+    }
+
+    board: str = option(
+        "zcu102",
+        "configuration of VTA: a built-in name or VTA's .json file",
+        metavar="NAME|FILE",
+    )
+    convolution: Convolution = option(
+        "auto",
+        "how windows of several taps are computed: with all inputs of a window on chip, as a "
+        "product of a matrix that the host makes, or tap by tap; auto, by modelled time",
+    )
+    jobs: int = option(
+        1,
+        "processes that search for schedules, -1 for one per core; the result is the same",
+        metavar="N",
+    )
+    vta_runner: str | None = option(
+        None,
+        "run each launch in this program instead of the built-in simulator: {config} is VTA's "
+        "JSON, {dram} the flat DRAM image before, {insns} the raw instructions, {out} where the "
+        "program leaves the image after",
+        metavar="'CMD {config} {dram} {insns} {out}'",
+        tools=("ceras-run",),
+    )
+
+    @classmethod
+    def check_board(cls, name: str) -> None:
+        from ceras_ir.backends.vta.board import load_board
+
+        load_board(name)
+
+    def offer_forms(self, *, measured: bool) -> tuple[ModulePass, ...]:
+        from ceras_ir.transforms.quantization.offer_forms import OfferFormsPass
+
+        return (OfferFormsPass(self.name, self.board),)
+
+    def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str]:
+        from ceras_ir.backends.vta.board import load_board
+        from ceras_ir.backends.vta.placement import form_for_alu
+
+        return form_for_alu(load_board(self.board))
+
+    @classmethod
+    def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:
+        from ceras_ir.backends.vta.placement import VtaAccelerator
+
+        return VtaAccelerator(board, jobs)
+
+    def lower(self) -> list[Stage]:
+        from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
+        from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
+        from ceras_ir.backends.vta.passes.im2col import Im2colPass
+        from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
+        from ceras_ir.backends.vta.passes.tile import TilePass
+        from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+        from ceras_ir.transforms.placement.place import PlacePass
+
+        board = self.board
+        reshaping: tuple[ModulePass, ...]
+        match self.convolution:
+            case "im2col":
+                reshaping = (Im2colPass("im2col", board),)
+            case "auto":
+                reshaping = (SpaceToDepthPass(), Im2colPass(board=board))
+            case _:
+                reshaping = (SpaceToDepthPass(),)
+        placing = PlacePass(self.name, board, self.jobs)
+        windows = "auto" if self.convolution == "im2col" else self.convolution
+        tiling = TilePass(board=board, convolution=windows, jobs=self.jobs)
+        return [
+            Stage(PLACED, (*reshaping, placing)),
+            Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
+            Stage("tile", (tiling,)),
+            Stage(MEMORY, (AllocateBlocksPass(alignment=ALIGNMENT),)),
+        ]
+
+    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+        from ceras_ir.backends.c.emitter import emit as emit_host
+        from ceras_ir.backends.vta.emit import emit
+        from ceras_ir.backends.vta.report import launch_totals, note_launches
+
+        files, manifest = emit(module, self.board)
+        return Emission(
+            [*emit_host(module), *files],
+            manifest,
+            launch_totals(manifest),
+            lambda layers: note_launches(layers, manifest),
+        )
+
+    def temporaries(self, module: ModuleOp) -> list[Artefact]:
+        from ceras_ir.backends.vta.report import pictures
+
+        return pictures(module, self.board)
+
+    def open(self, folder: Path, manifest: Manifest) -> CompiledC:
+        from ceras_ir.backends.c.compiled import CompiledC
+        from ceras_ir.backends.vta.package import open_package
+
+        image, runner = open_package(folder, self.vta_runner)
+        # Without launches it is C like any other, with a workspace in an arena of its own.
+        shared = image if runner.streams else None
+        return CompiledC(folder, manifest.inputs, manifest.outputs, runner.launch, shared)

@@ -1,0 +1,167 @@
+"""
+Options of targets on the command line, made from the fields of their classes.
+
+A tool lists the options of the targets that its command line names, and of no others: what is
+for another target is refused with its name.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, replace
+from typing import Literal, get_args, get_origin, get_type_hints
+
+from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.pipeline.plugins import QuietParser
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.targets.options import OptionHelp, options_of
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import all_targets, find_target, with_board
+
+BOARD = "board"
+
+TargetClass = type[Target]
+
+
+def compiling_targets() -> list[TargetClass]:
+    """Those that make files, in the order of names."""
+    return [target for target in all_targets() if target.compiles]
+
+
+def reference_target() -> TargetClass:
+    """The interpreter, which makes none."""
+    return next(target for target in all_targets() if not target.compiles)
+
+
+def named_target(argv: Sequence[str]) -> TargetClass | None:
+    """The target that `argv` names, if any: it must be known to know the options."""
+    parser = QuietParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--target", nargs="?")
+    found, _ = parser.parse_known_args(argv)
+    name: str | None = found.target
+    return None if name is None else find_target(name)
+
+
+def described_targets(targets: Sequence[TargetClass]) -> str:
+    """A line per target for the end of the help."""
+    lines = [f"{cls.name}: {(cls.__doc__ or '').strip().partition(chr(10))[0]}" for cls in targets]
+    return "targets: " + " ".join(lines)
+
+
+def add_target_options(parser: ToolParser, targets: Sequence[TargetClass]) -> None:
+    """The options of `targets`; one that several have is listed once."""
+    groups = parser.add_argument_group(
+        f"target {', '.join(cls.name for cls in targets)}",
+        "; ".join(f"{cls.name}: {cls.arithmetic}" for cls in targets if cls.compiles) or None,
+    )
+    seen = set[str]()
+    for cls in targets:
+        hints = get_type_hints(cls)
+        for field, described in options_of(cls, parser.prog):
+            if field.name not in seen:
+                seen.add(field.name)
+                _add(groups, field, described, hints[field.name])
+    parser.explain = lambda flag: _for_another(flag, targets, parser.prog)
+
+
+def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | None:
+    """Why an option is unknown that some other target has."""
+    owners = [
+        cls.name
+        for cls in all_targets()
+        if flag in [flag_of(field) for field, _ in options_of(cls, tool)]
+    ]
+    if not owners:
+        return None
+    what = f"target{'s' * (len(owners) > 1)} {' and '.join(owners)}"
+    chosen = ", ".join(cls.name for cls in targets)
+    return f"{flag} is for {what}" + (f", not {chosen}" if chosen else "")
+
+
+def flag_of(field: "Field[object]") -> str:
+    """`--name`, or `--no-name` for a bool that is true by default."""
+    name = field.name.replace("_", "-")
+    return f"--no-{name}" if field.default is True else f"--{name}"
+
+
+def _add(
+    group: argparse._ArgumentGroup,  # pyright: ignore[reportPrivateUsage]
+    field: "Field[object]",
+    described: OptionHelp,
+    hint: object,
+) -> None:
+    flag, text = flag_of(field), described.text
+    if isinstance(field.default, bool):
+        action = "store_false" if field.default else "store_true"
+        group.add_argument(
+            flag, dest=field.name, action=action, default=argparse.SUPPRESS, help=text
+        )
+        return
+    if field.default not in (None, (), MISSING):
+        text += f" (default: {field.default})"
+    group.add_argument(
+        flag,
+        dest=field.name,
+        type=_reader(hint),
+        choices=choices_of(hint) or None,
+        metavar=described.metavar,
+        default=argparse.SUPPRESS,
+        help=text,
+    )
+
+
+def choices_of(hint: object) -> list[str]:
+    """What an option may be, if its type lists that: a `Literal`, or one beside None."""
+    kinds = [hint, *(() if get_origin(hint) is tuple else get_args(hint))]
+    return [str(c) for kind in kinds if get_origin(kind) is Literal for c in get_args(kind)]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
+
+
+def _count(text: str) -> int:
+    """A number of at least 1, or -1 for as many as there are cores."""
+    number = int(text) if text.removeprefix("-").isdecimal() else 0
+    if number < -1 or number == 0:
+        raise argparse.ArgumentTypeError(f"must be at least 1, or -1 for all cores, got {text}")
+    return number
+
+
+def _reader(hint: object) -> Callable[[str], object]:
+    if get_origin(hint) is tuple:
+        return _words
+    return _count if hint is int else float if hint is float else str
+
+
+def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:
+    """The target with the options that the command line gives it."""
+    given = {
+        field.name: getattr(arguments, field.name)
+        for field, _ in options_of(cls, arguments.tool)
+        if hasattr(arguments, field.name)
+    }
+    return replace(cls(), **given)
+
+
+def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) -> list[Target]:
+    """
+    Several targets with their options. A board goes to all that know it; where none does, the
+    first one that has boards says why.
+    """
+    board: str | None = getattr(arguments, BOARD, None)
+    others = argparse.Namespace(**{k: v for k, v in vars(arguments).items() if k != BOARD})
+    targets = [target_of(cls, others) for cls in classes]
+    if board is None:
+        return targets
+    found = [_on_board(target, board) for target in targets]
+    if all(isinstance(each, InputError) for each in found):
+        raise next(each for each in found if isinstance(each, InputError))
+    pairs = zip(targets, found, strict=True)
+    return [old if isinstance(new, InputError) else new for old, new in pairs]
+
+
+def _on_board(target: Target, board: str) -> Target | InputError:
+    try:
+        return with_board(target, board)
+    except InputError as error:
+        return error

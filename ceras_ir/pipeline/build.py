@@ -1,0 +1,148 @@
+"""
+Compile a network for a target: run its stages, collect its artefacts, describe them.
+
+`manifest.json` says what each file is and what the network's ends look like; it is all that
+`ceras-run` needs to execute the folder.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.hints import isa
+
+from ceras_ir.command.named_file import naming
+from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
+from ceras_ir.network.function import main_function
+from ceras_ir.pipeline import report
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import front_stages, levels_of, run_stages, target_stages
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.targets.execution import Compiled, Manifest
+from ceras_ir.targets.protocol import PLACED, Emission, Stage, Target
+from ceras_ir.targets.registry import find_target
+
+if TYPE_CHECKING:
+    from ceras_ir.interpreters.network import Array
+
+MANIFEST = "manifest.json"
+REPORT = "report.json"
+MANIFEST_VERSION = 1
+
+
+@dataclass
+class Build:
+    """A compiled network: its module at the last level, and the files made of it."""
+
+    options: BuildOptions
+    module: ModuleOp
+    emission: Emission
+    report: dict[str, object]
+
+    def manifest(self) -> dict[str, object]:
+        main = main_function(self.module)
+        return {
+            "version": MANIFEST_VERSION,
+            "target": self.options.target.name,
+            "files": {a.path: a.description for a in self.emission.artefacts},
+            "inputs": [tensor.to_json() for tensor in network_inputs(main)],
+            "outputs": [tensor.to_json() for tensor in network_outputs(main)],
+            **self.emission.manifest,
+        }
+
+    def files(self) -> list[Artefact]:
+        """All files of the output folder."""
+        return [
+            *self.emission.artefacts,
+            Artefact.of_text(MANIFEST, "this description", _json(self.manifest())),
+            Artefact.of_text(REPORT, "costs per layer and in total", _json(self.report)),
+        ]
+
+
+def _json(content: dict[str, object]) -> str:
+    return json.dumps(content, indent=2) + "\n"
+
+
+Observer: TypeAlias = Callable[[Stage, ModuleOp], None]
+"""Sees the module at the end of each stage."""
+
+
+def build(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
+    """Compile `module`, which is consumed."""
+    options.check()
+    options = options.resolved(module)
+    options.check_levels(levels_of(options))
+    run_stages(load_context(), module, front_stages(options), after)
+    return build_target(module, options, after)
+
+
+def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
+    """Lower a fused and, if asked for, quantized graph to the target; `module` is consumed."""
+    layers: list[report.Layer] = []
+    weights = 0
+
+    def observe(stage: Stage, module: ModuleOp) -> None:
+        nonlocal weights
+        if stage.level == PLACED:
+            layers.extend(report.layers(module))
+            weights = report.weight_bytes(module)
+        if after is not None:
+            after(stage, module)
+
+    target = options.target
+    run_stages(load_context(), module, target_stages(options), observe)
+    emission = target.emit(module, options.title, lambda: _sample(module, options))
+    return Build(options, module, emission, report.report(module, layers, weights, emission))
+
+
+def _sample(module: ModuleOp, options: BuildOptions) -> "Mapping[str, Array]":
+    """One input: the first of the calibration data, made up where there is none of its type."""
+    main = main_function(module)
+    if options.calibrate is not None and options.io == "model":
+        from ceras_ir.data.sample_stream import stream_samples
+
+        return next(stream_samples(options.calibrate, network_inputs(main), 1)[1])
+    from ceras_ir.data.synthetic_samples import synthetic_samples
+
+    return synthetic_samples(main, 1, 0)[0]
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a compiled folder, checked as far as any target relies on it."""
+    path = folder / MANIFEST
+    try:
+        content: object = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"no {MANIFEST} in it: not a folder that ceras-compile wrote", str(folder)
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"not a readable manifest: {error}", str(path)) from None
+    if not isa(content, dict[str, object]) or content.get("version") != MANIFEST_VERSION:
+        raise InputError(f"not a manifest of version {MANIFEST_VERSION}; compile again", str(path))
+    target = content.get("target")
+    if not isinstance(target, str):
+        raise InputError("names no target; compile again", str(path))
+    inputs, outputs = (_tensors(content, key, path) for key in ("inputs", "outputs"))
+    return Manifest(target, inputs, outputs, content)
+
+
+def _tensors(content: dict[str, object], key: str, path: Path) -> list[TensorInfo]:
+    """The `inputs` or `outputs` that a manifest describes."""
+    entries = content.get(key)
+    if not isa(entries, list[dict[str, object]]):
+        raise InputError(f"has no list of {key}", str(path))
+    with naming(str(path)):
+        return [TensorInfo.from_json(entry) for entry in entries]
+
+
+def open_folder(folder: Path, target: Target | None = None) -> Compiled:
+    """What `ceras-compile` wrote into `folder`, ready to run; `target` has options of running."""
+    manifest = read_manifest(folder)
+    if target is None:
+        target = find_target(manifest.target)()
+    return target.open(folder, manifest)

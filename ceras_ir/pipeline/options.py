@@ -1,0 +1,150 @@
+"""What the user asked for, as far as passes depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.targets.protocol import Target
+
+if TYPE_CHECKING:
+    from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+    from ceras_ir.transforms.quantization.choose_precision import Mixed
+    from ceras_ir.transforms.quantization.quantize import QuantizePass
+    from ceras_ir.transforms.quantization.set_silu import Silu
+
+
+@dataclass(frozen=True)
+class PrecisionOptions:
+    """Which layers keep more than int8; see the pass `quantize`."""
+
+    int16: tuple[str, ...] = ()
+    in_float: tuple[str, ...] = ()
+    mixed: Mixed | None = None
+    budget: float | None = None
+    target_sqnr: float | None = None
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """Passes of the user's behind a level."""
+
+    level: str
+    pipeline: str
+    passes: tuple[ModulePass, ...]
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """A target with its own options, and how the network is quantized for it."""
+
+    target: Target = field(default_factory=Target)
+    """By default no machine in particular: one of any arithmetic."""
+    quantize: str = "auto"
+    calibrate: str | None = None
+    io: str = "model"
+    prune: str | None = None
+    """Options of the pass `prune`, which runs if they are given, even empty."""
+    title: str = "model"
+    """What the network is called, in comments and as a sketch."""
+    recipe: str = "auto"
+    """Which passes make better numbers; see the pass `quantize`."""
+    beside: tuple[Target, ...] = ()
+    """Other targets that are to compute the same integers."""
+    silu: Silu = "auto"
+    """How SiLU is computed; see the pass `set-silu`."""
+    observer: ObserverName = "mse"
+    """How calibration chooses scales; see the pass `observe-ranges`."""
+    precision: PrecisionOptions = PrecisionOptions()
+    """Which layers keep more than int8."""
+    insertions: tuple[Insertion, ...] = ()
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the network becomes int8: asked for, calibrated, or the target's only way."""
+        if self.quantize == "auto":
+            return self.calibrate is not None or not self.target.arithmetic.floats
+        return self.quantize == "int8"
+
+    def resolved(self, module: ModuleOp) -> BuildOptions:
+        """What `auto` means for this network: int8 if it comes with Q/DQ."""
+        if self.quantize != "auto" or self.is_quantized:
+            return self
+        from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
+
+        return replace(self, quantize="int8") if carries_quantization(module) else self
+
+    def check(self) -> None:
+        """Refuse options that contradict each other, before any work."""
+        if not self.is_quantized and not self.target.arithmetic.floats:
+            raise UsageError(
+                f"target {self.target.name} computes on int8: use --quantize int8, or a target "
+                "that computes in float"
+            )
+        if self.io == "int8" and not self.is_quantized:
+            raise UsageError("--io int8 needs a quantized network: add --quantize int8")
+        if not self.is_quantized and self.precision != PrecisionOptions():
+            raise UsageError(
+                "--int16, --float and --mixed choose layers of a quantized network: add "
+                "--quantize int8"
+            )
+        if self.quantize == "none" and self.calibrate is not None:
+            raise UsageError("--calibrate is for quantization, and --quantize none forbids it")
+        self.pruning()
+        self.target.check()
+
+    def inserted(self, level: str) -> tuple[ModulePass, ...]:
+        """The user's passes behind a level."""
+        return tuple(p for each in self.insertions if each.level == level for p in each.passes)
+
+    def check_levels(self, known: Sequence[str]) -> None:
+        """Refuse passes behind levels that do not exist."""
+        for level in (each.level for each in self.insertions):
+            if level not in known:
+                near = did_you_mean(level, known) or f" (levels: {', '.join(known)})"
+                raise UsageError(f"--at: there is no level '{level}'{near}")
+
+    def pruning(self) -> tuple[ModulePass, ...]:
+        """The pass that was asked for with `prune`, if any."""
+        if self.prune is None:
+            return ()
+        from ceras_ir.pipeline.pass_options import build
+        from ceras_ir.transforms.graph.prune import PrunePass
+
+        return (build(PrunePass, self.prune),)
+
+    def quantization(self) -> QuantizePass:
+        """Quantization as the user asked for it, in the arithmetic of all targets."""
+        from ceras_ir.transforms.quantization.quantize import QuantizePass
+
+        kept, targets = self.precision, (self.target, *self.beside)
+        return QuantizePass(
+            self.calibrate,
+            recipe=self.recipe,
+            silu=self.silu,
+            one_shift=not all(target.arithmetic.channel_shifts for target in targets),
+            observer=self.observer,
+            mixed=kept.mixed,
+            budget=kept.budget,
+            target_sqnr=kept.target_sqnr,
+            int16=kept.int16,
+            float=kept.in_float,
+        )
+
+    def offers(self) -> tuple[ModulePass, ...]:
+        """
+        Passes that say which forms of functions the target leaves room for, where `silu` leaves
+        it open.
+        """
+        if self.silu != "auto":
+            return ()
+        from ceras_ir.transforms.quantization.rewrites.recipes import AUTO
+
+        measured = self.calibrate is not None and self.recipe == AUTO
+        return self.target.offer_forms(measured=measured)

@@ -1,0 +1,182 @@
+"""
+Passes, dialects and targets from Python files that are not installed: the short way in.
+
+Every `ModulePass` with a name, every `Dialect` and every `Target` that a file itself defines is
+taken. An error while the file is loaded is reported by its line; one while a pass runs keeps its
+traceback, because that is what its author needs to see.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn, TypeVar
+
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+from xdsl.universe import Universe
+
+from ceras_ir.command.exit_status import Diagnostic, SourceError
+from ceras_ir.command.tool_parser import ArgumentContainer
+from ceras_ir.pipeline.context import load_universe, with_universe
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import with_targets
+from ceras_ir.universe import universe_of
+
+KINDS = ("pass", "dialect", "target")
+
+T = TypeVar("T")
+
+
+def add_plugins(group: ArgumentContainer) -> None:
+    """The options that name plugin files."""
+    for kind in KINDS:
+        group.add_argument(
+            f"--load-{kind}-plugin",
+            action="append",
+            default=[],
+            metavar="F.py",
+            help=f"add every {kind} that the Python file defines; may be repeated",
+        )
+
+
+@dataclass(frozen=True)
+class PluginFiles:
+    """The files that a command line names, by what is taken from each."""
+
+    passes: list[str]
+    dialects: list[str]
+    targets: list[str]
+
+    @classmethod
+    def of(cls, argv: Sequence[str]) -> "PluginFiles":
+        """Those in `argv`: they must be loaded to know its options."""
+        parser = QuietParser(add_help=False, allow_abbrev=False)
+        add_plugins(parser)
+        found, _ = parser.parse_known_args(argv)
+        return cls(*(getattr(found, f"load_{kind}_plugin") for kind in KINDS))
+
+
+class QuietParser(argparse.ArgumentParser):
+    """Reads a few options before the rest are known."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+@contextmanager
+def plugins(argv: Sequence[str]) -> Generator[None]:
+    """Have everything below know what the plugin files of `argv` define."""
+    files = PluginFiles.of(argv)
+    if not (files.passes or files.dialects or files.targets):
+        yield
+        return
+    targets = [cls for path in files.targets for cls in targets_in(_load(path))]
+    with with_targets(targets), with_universe(_universe(load_universe(), files)):
+        yield
+
+
+def _universe(universe: Universe, files: PluginFiles) -> Universe:
+    """`universe` with what the files define added to it; a name that is taken is refused."""
+    passes, dialects = dict(universe.all_passes), dict(universe.all_dialects)
+    texts = dict(universe.all_targets)
+    for path in files.dialects:
+        found = dialects_in(_load(path))
+        if not found:
+            raise InputError("defines no xdsl.ir.Dialect", path)
+        _add(dialects, {d.name: lambda d=d: d for d in found}, "dialect", path)
+    for path in files.passes:
+        classes = passes_in(_load(path))
+        if not classes:
+            raise InputError("defines no subclass of xdsl.passes.ModulePass", path)
+        _add(passes, {cls.name: lambda cls=cls: cls for cls in classes}, "pass", path)
+    for path in files.targets:
+        module = _load(path)
+        targets = targets_in(module)
+        if not targets:
+            raise InputError("defines no subclass of ceras_ir.targets.Target", path)
+        for brought in map(universe_of, targets):
+            _add(passes, brought.all_passes, "pass", path)
+            _add(dialects, brought.all_dialects, "dialect", path)
+            _add(texts, brought.all_targets, "text target", path)
+        own = {cls.name: lambda cls=cls: cls for cls in passes_in(module)}
+        _add(passes, {k: v for k, v in own.items() if k not in passes}, "pass", path)
+    return Universe(all_dialects=dialects, all_passes=passes, all_targets=texts)
+
+
+def _add(
+    table: dict[str, Callable[[], T]], found: dict[str, Callable[[], T]], kind: str, path: str
+) -> None:
+    for name, factory in found.items():
+        if name in table:
+            raise UsageError(f"{path}: there already is a {kind} named '{name}'")
+        table[name] = factory
+
+
+def targets_in(module: ModuleType) -> list[type[Target]]:
+    """The targets that `module` defines, in its order."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Target)
+        and value.__module__ == module.__name__
+        and isinstance(getattr(value, "name", None), str)
+    ]
+
+
+def passes_in(module: ModuleType) -> list[type[ModulePass]]:
+    """The passes that `module` defines, in its order."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, ModulePass)
+        and value.__module__ == module.__name__
+        and isinstance(getattr(value, "name", None), str)
+    ]
+
+
+def dialects_in(module: ModuleType) -> list[Dialect]:
+    """The dialects that `module` defines or imports under a name of its own, in its order."""
+    return [value for value in vars(module).values() if isinstance(value, Dialect)]
+
+
+def _load(path: str) -> ModuleType:
+    """Run the file at `path` as a module; a file given twice is loaded once."""
+    absolute = os.path.abspath(path)
+    name = f"ceras_plugin_{Path(path).stem}"
+    if (loaded := sys.modules.get(name)) is not None and loaded.__file__ == absolute:
+        return loaded
+    with open(path, "rb"):  # a missing file is an OSError with its name
+        spec = spec_from_file_location(name, absolute)
+    if spec is None or spec.loader is None:
+        raise InputError("is not a Python file (its name must end in .py)", path)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        message = f"{type(error).__name__}: {error.msg}"
+        raise SourceError([Diagnostic(message, path, error.lineno)]) from None
+    # Whatever a user's file raises is the user's: name the line of it that did.
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        raise SourceError([Diagnostic(message, path, _line_in(absolute, error))]) from None
+    return module
+
+
+def _line_in(path: str, error: Exception) -> int | None:
+    """The innermost line of `path` in the traceback of `error`."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

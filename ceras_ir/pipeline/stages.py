@@ -1,0 +1,93 @@
+"""
+From a model to a target's last level: which passes run, grouped by the level they end at.
+
+Every tool that compiles goes through here, so that `ceras-verify` checks exactly what
+`ceras-compile` ships. What the front decides is what the network computes; behind it, a target's
+own stages change no value.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.pipeline.instrumentation import PassRunner
+from ceras_ir.pipeline.options import BuildOptions, Insertion
+from ceras_ir.targets.protocol import Stage
+
+FUSED, QUANTIZED = "fused graph", "quantized graph"
+"""Names of levels."""
+
+
+def levels_of(options: BuildOptions) -> list[str]:
+    """The names of all levels that a network reaches, in order."""
+    return [stage.level for stage in (*_front(options), *options.target.lower())]
+
+
+def front_stages(options: BuildOptions) -> list[Stage]:
+    """What decides the values of the network: fusion, quantization, encodings."""
+    return list(_with_insertions(_front(options), options.insertions))
+
+
+def target_stages(options: BuildOptions) -> list[Stage]:
+    """What the target adds to the graph: devices, tiles and memory."""
+    return list(_with_insertions(options.target.lower(), options.insertions))
+
+
+def _with_insertions(stages: Sequence[Stage], insertions: Sequence[Insertion]) -> Iterator[Stage]:
+    for stage in stages:
+        yield stage
+        for insertion in insertions:
+            if insertion.level == stage.level:
+                yield Stage(f"{stage.level}, {insertion.pipeline}", insertion.passes)
+
+
+def _front(options: BuildOptions) -> list[Stage]:
+    from ceras_ir.transforms.graph.fuse import FusePass
+
+    folding: tuple[ModulePass, ...] = ()
+    if not options.is_quantized:
+        from ceras_ir.transforms.quantization.fold_dequantized_constants import (
+            FoldDequantizedConstantsPass,
+        )
+
+        folding = (FoldDequantizedConstantsPass(),)
+    stages = [Stage(FUSED, (FusePass(), *folding))]
+    if pruning := options.pruning():
+        stages.append(Stage("pruned graph", pruning, changes_values=True))
+    if options.is_quantized:
+        passes = (*_snapping(options), *options.offers(), options.quantization())
+        stages.append(Stage(QUANTIZED, passes, changes_values=True))
+        if options.io == "int8":
+            from ceras_ir.transforms.quantization.strip_border_quantization import (
+                StripBorderQuantizationPass,
+            )
+
+            border = StripBorderQuantizationPass()
+            stages.append(Stage("int8 border", (border,), changes_values=True))
+    return [*stages, *options.target.encode()]
+
+
+def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:
+    """Scales of a Q/DQ network move to powers of two for a target that only shifts."""
+    if options.target.arithmetic.multipliers:
+        return ()
+    from ceras_ir.transforms.quantization.drop_tie_breakers import DropTieBreakersPass
+    from ceras_ir.transforms.quantization.snap_scales import SnapScalesPass
+
+    return DropTieBreakersPass(), SnapScalesPass()
+
+
+def run_stages(
+    ctx: Context,
+    module: ModuleOp,
+    stages: list[Stage],
+    after: Callable[[Stage, ModuleOp], None] | None = None,
+) -> None:
+    """Run `stages` in place; `after` sees the module at the end of each."""
+    runner = PassRunner()
+    for stage in stages:
+        runner.run(ctx, module, stage.passes)
+        if after is not None:
+            after(stage, module)

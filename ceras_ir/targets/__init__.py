@@ -1,0 +1,39 @@
+"""
+The protocol between the compiler and its targets; see `Target`.
+
+What stands in `__all__` is public: a target written against it alone keeps working.
+"""
+
+from ceras_ir.targets.accelerator import Accelerator, Cost, GapRule, takes_runs_only
+from ceras_ir.targets.execution import Compiled, Executable, Manifest, Trace
+from ceras_ir.targets.options import option
+from ceras_ir.targets.protocol import (
+    MEMORY,
+    PLACED,
+    Arithmetic,
+    Emission,
+    RunAction,
+    Stage,
+    Target,
+    by_convention,
+)
+
+__all__ = [
+    "MEMORY",
+    "PLACED",
+    "Accelerator",
+    "Arithmetic",
+    "Compiled",
+    "Cost",
+    "Emission",
+    "Executable",
+    "GapRule",
+    "Manifest",
+    "RunAction",
+    "Stage",
+    "Target",
+    "Trace",
+    "by_convention",
+    "option",
+    "takes_runs_only",
+]

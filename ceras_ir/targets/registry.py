@@ -1,0 +1,83 @@
+"""
+Find targets by name: installed ones by their entry points, others from files that were loaded.
+
+Nothing is imported before it is asked for.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.targets.protocol import Target
+
+GROUP = "ceras_ir.targets"
+
+_LOADED: ContextVar[dict[str, type[Target]]] = ContextVar("loaded_targets")
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+@cache
+def _load(name: str) -> type[Target]:
+    point = _installed()[name]
+    try:
+        found: object = point.load()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"target '{name}' cannot be loaded from {point.value}: {error}") from error
+    assert isinstance(found, type) and issubclass(found, Target) and found.name == name, found
+    return found
+
+
+def target_names() -> list[str]:
+    """The names of all targets, sorted."""
+    return sorted({*_installed(), *_LOADED.get({})})
+
+
+def find_target(name: str) -> type[Target]:
+    """The target called `name`; an unknown one is a `UsageError` with the nearest."""
+    if (loaded := _LOADED.get({}).get(name)) is not None:
+        return loaded
+    if name not in _installed():
+        known = target_names()
+        raise UsageError(
+            f"unknown target '{name}'{did_you_mean(name, known)} (targets: {', '.join(known)})"
+        )
+    return _load(name)
+
+
+def configured(name: str, board: str | None) -> Target:
+    """The target called `name` with default options, but for the `board` if there is one."""
+    target = find_target(name)()
+    return target if board is None else with_board(target, board)
+
+
+def with_board(target: Target, board: str) -> Target:
+    """`target` for another board; an `InputError` unless it knows it."""
+    target.check_board(board)
+    return replace(target, board=board)
+
+
+def all_targets() -> list[type[Target]]:
+    """Every target, in the order of names."""
+    return [find_target(name) for name in target_names()]
+
+
+@contextmanager
+def with_targets(found: Sequence[type[Target]]) -> Generator[None]:
+    """Have `find_target` know `found`, from plugin files, as well."""
+    for cls in found:
+        if cls.name in target_names():
+            raise UsageError(f"there already is a target named '{cls.name}'")
+    token = _LOADED.set(_LOADED.get({}) | {cls.name: cls for cls in found})
+    try:
+        yield
+    finally:
+        _LOADED.reset(token)
