@@ -15,10 +15,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
-from ceras_ir.command.exit_status import report, run_tool
+from ceras_ir.command.exit_status import phase, print_traceback, report, run_tool
 from ceras_ir.command.output_file import open_output, refuse_overwriting
 from ceras_ir.command.tool_parser import versions
-from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, plugin_files
+from ceras_ir.driver.opt.argv import (
+    OptArguments,
+    make_parser,
+    parse_arguments,
+    plugin_files,
+    replayed,
+)
 from ceras_ir.driver.opt.pipeline_text import build_pipeline, find_pass
 from ceras_ir.driver.pipeline.context import load_context, load_universe
 from ceras_ir.driver.pipeline.instrumentation import PassRunner
@@ -45,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    argv = replayed(argv)
     universe = load_universe()
     pass_files, dialect_files = plugin_files(argv)
     if pass_files or dialect_files:
@@ -67,6 +74,7 @@ def _run(argv: Sequence[str]) -> int:
             elide=arguments.elide_constants,
             debuginfo=arguments.print_debuginfo,
             generic=arguments.print_op_generic,
+            reproducer=arguments.reproducer,
         ),
     )
     return session.run()
@@ -169,14 +177,16 @@ class _Session:
         file = display_name(self.arguments.input)
         found: InputError | None = None
         try:
-            if text is None:
-                shapes = dict(self.arguments.shape)
-                module = load_module(self.ctx, file, batch=self.arguments.batch, shapes=shapes)
-            else:
-                module = parse_text(self.ctx, text, file)
+            with phase("reading"):
+                if text is None:
+                    shapes = dict(self.arguments.shape)
+                    module = load_module(self.ctx, file, batch=self.arguments.batch, shapes=shapes)
+                else:
+                    module = parse_text(self.ctx, text, file)
             self.runner.stopwatch.lap("(read)")
             self.runner.run(self.ctx, module, self.passes)
-            self.emit(self.ctx, module, stream)
+            with phase("writing"):
+                self.emit(self.ctx, module, stream)
             self.runner.stopwatch.lap("(write)")
         except InputError as error:
             found = error
@@ -187,4 +197,5 @@ class _Session:
             return int(bool(problems)), problems
         if found is None:
             return 0, []
+        print_traceback(found)
         return found.exit_status, found.lines(file)

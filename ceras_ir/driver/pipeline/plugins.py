@@ -19,11 +19,19 @@ from xdsl.universe import Universe
 from ceras_ir.command.exit_status import Diagnostic, SourceError
 from ceras_ir.support.diagnostics import InputError, UsageError
 
+LOADED = list[str]()
+"""Options of a command line that loads the same plugins as this one, for reproducers."""
+
 
 def load_plugins(universe: Universe, pass_files: list[str], dialect_files: list[str]) -> Universe:
     """`universe` with what the files define added to it."""
     passes = dict(universe.all_passes)
     dialects = dict(universe.all_dialects)
+    LOADED[:] = (
+        f"--load-{what}-plugin={os.path.abspath(path)}"
+        for what, paths in (("pass", pass_files), ("dialect", dialect_files))
+        for path in paths
+    )
     for path in dialect_files:
         found = dialects_in(_load(path))
         if not found:
