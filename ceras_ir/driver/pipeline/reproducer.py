@@ -25,8 +25,8 @@ from ceras_ir.driver.pipeline.pass_options import spell_pipeline
 from ceras_ir.driver.pipeline.printing import print_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 
-PASSES_PER_COPY = 100
-"""A new copy is taken when passes have run for so many times as long as the last one took."""
+SECONDS_PER_COPY = 10
+"""How long passes run before a new copy is taken: so long at most do they run once more."""
 
 PIPELINE, OPTIONS = "// pipeline: ", "// options: "
 
@@ -38,15 +38,14 @@ class Checkpoint:
         self._module: ModuleOp | None = None
         self._copy = ModuleOp([])
         self._since = list[ModulePass]()
-        self._taken = self._cost = 0.0
+        self._taken = 0.0
 
     def before(self, module: ModuleOp, pass_: ModulePass) -> None:
         """Note that `pass_` starts on `module`; copy it first if the last copy is old."""
         now = time.perf_counter()
-        if module is not self._module or now - self._taken > PASSES_PER_COPY * self._cost:
+        if module is not self._module or now - self._taken > SECONDS_PER_COPY:
             self._module, self._copy, self._since = module, module.clone(), []
-            self._taken = time.perf_counter()
-            self._cost = self._taken - now
+            self._taken = now
         self._since.append(pass_)
 
     def save(self, ctx: Context, path: str | None, level: str | None) -> str:
