@@ -59,7 +59,7 @@ class SourceError(InputError):
         self.diagnostics = tuple(diagnostics)
 
     def lines(self, file: str) -> list[str]:
-        return [line for d in self.diagnostics for line in d.lines(file)]
+        return [line for d in self.diagnostics for line in d.lines(self.file or file)]
 
 
 class InternalError(SourceError):

@@ -115,7 +115,7 @@ def arguments_of(path: str) -> list[str]:
             elif line.startswith(PIPELINE):
                 pipeline = line.removeprefix(PIPELINE).strip()
     if pipeline is None:
-        raise UsageError(f"{path}: no reproducer: it has no line '{PIPELINE}PASSES'")
+        raise UsageError(f"{path}: it has no line that begins with '{PIPELINE}'")
     return [path, *shlex.split(options), "-p", pipeline]
 
 
