@@ -2,13 +2,16 @@
 From exceptions to what a user reads: `FILE:LINE:COL: error: ...` and an exit status.
 
 `run_tool` wraps the main function of every command. A user's mistake becomes at most
-`MAX_LINES` lines on stderr; anything else is a mistake of ours and keeps its traceback.
+`MAX_LINES` lines on stderr; anything else is a mistake of ours or of a plugin's, whose
+traceback stands before those lines.
 """
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
@@ -18,13 +21,7 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
 from xdsl.utils.lexer import Span
 
-from ceras_ir.support.diagnostics import (
-    Finding,
-    InputError,
-    UnsupportedError,
-    UsageError,
-    printable,
-)
+from ceras_ir.support.diagnostics import Finding, InputError, UsageError, printable
 
 MAX_LINES = 30
 """How many lines one run prints about the user's mistakes."""
@@ -62,7 +59,54 @@ class SourceError(InputError):
         self.diagnostics = tuple(diagnostics)
 
     def lines(self, file: str) -> list[str]:
-        return [line for d in self.diagnostics for line in d.lines(file)]
+        return [line for d in self.diagnostics for line in d.lines(self.file or file)]
+
+
+class InternalError(SourceError):
+    """
+    A pass, ours or a plugin's, is wrong and not the input. Exit status 70.
+
+    The exception that it was raised from, if any, is its author's traceback.
+    """
+
+    exit_status = 70
+
+    def __init__(self, diagnostics: Sequence[Diagnostic], advice: str | None = None):
+        """`advice` is printed last: how to see the failure again."""
+        super().__init__(diagnostics)
+        self.advice = advice
+
+    def lines(self, file: str) -> list[str]:
+        lines = [part for line in super().lines(file) for part in line.split("\n")]
+        most = MAX_LINES - 1
+        if len(lines) > most:
+            lines = [*lines[: most - 1], f"... and {len(lines) - most + 1} more lines"]
+        return lines if self.advice is None else [*lines, self.advice]
+
+
+def print_traceback(error: InputError) -> None:
+    """Print where a crash happened, for the author of the code that did; no user's mistake."""
+    if isinstance(error, InternalError) and error.__cause__ is not None:
+        traceback.print_exception(error.__cause__)
+
+
+def summary(error: Exception) -> str:
+    """The line that ends a traceback."""
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+@contextmanager
+def phase(what: str) -> Generator[None]:
+    """Name a crash inside by `what` was going on, for example `emission for target c`."""
+    try:
+        yield
+    except (DiagnosticException, OSError, MemoryError):
+        raise
+    # Whatever else is raised is no user's mistake.
+    except Exception as error:
+        message = f"internal error in {what}: {summary(error)}"
+        raise InternalError([Diagnostic(message)]) from error
 
 
 def _excerpt(span: Span[str] | Span[bytes]) -> tuple[str, ...]:
@@ -141,16 +185,15 @@ def run_tool(
     if argv is None:
         signal.signal(signal.SIGTERM, _end)
     try:
-        status = main(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()
-        return status
+        with phase(tool):
+            status = main(sys.argv[1:] if argv is None else argv)
+            sys.stdout.flush()
+            return status
     except UsageError as error:
         report([*error.lines(tool), f"{tool}: try '{tool} --help'"])
         return error.exit_status
-    except UnsupportedError as error:
-        report(error.lines(tool))
-        return error.exit_status
     except InputError as error:
+        print_traceback(error)
         report(error.lines(tool))
         return error.exit_status
     except DiagnosticException as error:

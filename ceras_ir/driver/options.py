@@ -14,7 +14,8 @@ from ceras_ir.targets.protocol import Target
 from ceras_ir.transforms.quantization.rewrites.recipes import ASYMMETRIC, AUTO, RECIPES, SYMMETRIC
 
 EXIT_STATUS = (
-    "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported."
+    "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported, "
+    "70 an internal error."
 )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
+from ceras_ir.command.exit_status import phase
 from ceras_ir.command.named_file import naming
 from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -95,7 +96,8 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
 
     target = options.target
     run_stages(load_context(), module, target_stages(options), observe)
-    emission = target.emit(module, options.title, lambda: _sample(module, options))
+    with phase(f"emission for target {target.name}"):
+        emission = target.emit(module, options.title, lambda: _sample(module, options))
     return Build(options, module, emission, report.report(module, layers, weights, emission))
 
 

@@ -1,17 +1,20 @@
 """
-Options of a pass or target, `opt=value opt=value`, read by the types of its dataclass fields.
+Options of a pass or target, `opt=value opt=value`, read by the types of its dataclass fields,
+and passes spelled so that they are read back as they are.
 
 Unlike xDSL's own reader, which guesses types from the text: a float takes `8` and `1e-3`, a
 string takes `8` and `data/x.npz` without quotes, a tuple takes commas, a bool alone is true.
 """
 
 import dataclasses
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from types import NoneType, UnionType
 from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpecConvertible
+from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
@@ -22,24 +25,27 @@ OptionValue = None | bool | int | float | str | tuple["OptionValue", ...]
 
 _BOOLEANS = {"": True, "true": True, "1": True, "false": False, "0": False}
 
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
+_PLAIN = re.compile(
+    r"(?!(?:none|true|false|inf|infinity|nan)$)[A-Za-z_/][\w./:?&=-]*", re.IGNORECASE
+)
+"""Text that needs no quotes: it holds no separator, and is no value of another type."""
+
 
 def split_outside_quotes(text: str, separators: str) -> Iterator[str]:
     """The parts of `text` between separators that are not quoted or inside brackets."""
-    start, quoted, depth = 0, False, 0
-    for index, char in enumerate(text):
-        if char == '"' and text[index - 1 : index] != "\\":
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif char in "{[":
+    start, depth = 0, 0
+    for piece in _PIECE.finditer(text):
+        char = piece[0]
+        if char == '"':
+            raise UsageError(f"missing closing quote in '{text}'")
+        if char in ("{", "["):
             depth += 1
-        elif char in "}]":
+        elif char in ("}", "]"):
             depth -= 1
-        elif depth == 0 and char in separators:
-            yield text[start:index]
-            start = index + 1
-    if quoted:
-        raise UsageError(f"missing closing quote in '{text}'")
+        elif depth == 0 and len(char) == 1 and char in separators:
+            yield text[start : piece.start()]
+            start = piece.end()
     yield text[start:]
 
 
@@ -136,8 +142,44 @@ def _width(hint: object) -> int:
 
 def _unquote(text: str) -> str:
     if len(text) >= 2 and text[0] == text[-1] == '"':
-        return text[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+        return re.sub(r'\\(["\\])', r"\1", text[1:-1])
     return text
+
+
+def spell_pipeline(
+    passes: Sequence[ModulePass], change: Callable[[str, object], object] | None = None
+) -> str:
+    """
+    `passes` as `-p` reads them; options at their defaults are left out, and `change` may replace
+    the value of the option whose name it is given.
+    """
+    texts = list[str]()
+    for pass_ in passes:
+        options = list[str]()
+        for field in dataclasses.fields(pass_):
+            value: object = getattr(pass_, field.name)
+            if not field.init or field.name == "name" or value == field.default:
+                continue
+            key = field.name.replace("_", "-")
+            options.append(f"{key}={spell(change(key, value) if change else value)}")
+        texts.append(f"{pass_.name}{{{' '.join(options)}}}" if options else pass_.name)
+    return ",".join(texts)
+
+
+def spell(value: object) -> str:
+    """The value of an option as the command line says it."""
+    if isa(value, tuple[object, ...]):
+        return ",".join(map(spell, value))
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case str() if not _PLAIN.fullmatch(value):
+            quoted = re.sub(r'(["\\])', r"\\\1", value)
+            return f'"{quoted}"'
+        case _:
+            return str(value)
 
 
 def type_name(hint: object) -> str:

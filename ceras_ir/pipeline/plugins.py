@@ -33,6 +33,9 @@ KINDS = ("pass", "dialect", "target")
 
 T = TypeVar("T")
 
+LOADED = list[str]()
+"""Options of a command line that loads the same plugins as this one, for reproducers."""
+
 
 def add_plugins(group: ArgumentContainer) -> None:
     """The options that name plugin files."""
@@ -62,6 +65,15 @@ class PluginFiles:
         found, _ = parser.parse_known_args(argv)
         return cls(*(getattr(found, f"load_{kind}_plugin") for kind in KINDS))
 
+    def options(self) -> list[str]:
+        """The options that name these files, found from any folder."""
+        named = zip(KINDS, (self.passes, self.dialects, self.targets), strict=True)
+        return [
+            f"--load-{kind}-plugin={os.path.abspath(path)}"
+            for kind, paths in named
+            for path in paths
+        ]
+
 
 class QuietParser(argparse.ArgumentParser):
     """Reads a few options before the rest are known."""
@@ -77,6 +89,7 @@ def plugins(argv: Sequence[str]) -> Generator[None]:
     if not (files.passes or files.dialects or files.targets):
         yield
         return
+    LOADED[:] = files.options()
     targets = [cls for path in files.targets for cls in targets_in(_load(path))]
     with with_targets(targets), with_universe(_universe(load_universe(), files)):
         yield

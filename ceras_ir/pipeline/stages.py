@@ -88,6 +88,6 @@ def run_stages(
     """Run `stages` in place; `after` sees the module at the end of each."""
     runner = PassRunner()
     for stage in stages:
-        runner.run(ctx, module, stage.passes)
+        runner.run(ctx, module, stage.passes, stage.level)
         if after is not None:
             after(stage, module)

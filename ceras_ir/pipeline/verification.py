@@ -16,15 +16,19 @@ from ceras_ir.pipeline.dominance import undominated_uses
 
 def verify_module(module: ModuleOp) -> None:
     """Raise a `SourceError` that names every operation of `module` that is not valid."""
+    if found := find_invalid(module):
+        raise SourceError(found)
+
+
+def find_invalid(module: ModuleOp) -> list[Diagnostic]:
+    """What is not valid in `module`, by operation."""
     try:
         module.verify()
     except Exception as error:
         if not _means_invalid(error):
             raise
-        found = list(_invalid_operations(module))
-        raise SourceError(found or [Diagnostic(str(error))]) from None
-    if found := list(_bad_uses(module)):
-        raise SourceError(found)
+        return list(_invalid_operations(module)) or [Diagnostic(str(error))]
+    return list(_bad_uses(module))
 
 
 def _means_invalid(error: Exception) -> bool:

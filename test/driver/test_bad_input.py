@@ -145,20 +145,6 @@ def test_verify_diagnostics_fails(
     assert message in capsys.readouterr().err
 
 
-def test_our_own_mistakes_keep_their_traceback(in_folder: Path):
-    (in_folder / "mine.py").write_text(
-        "from xdsl.passes import ModulePass\n"
-        "class Mine(ModulePass):\n"
-        "    name = 'mine'\n"
-        "    def apply(self, ctx, op):\n"
-        "        assert False\n"
-    )
-    (in_folder / "in.mlir").write_text(GOOD)
-    with pytest.raises(AssertionError):
-        opt.main(["in.mlir", "--load-pass-plugin=mine.py", "--mine", "-o", "out.mlir"])
-    assert not (in_folder / "out.mlir").exists()
-
-
 MARKER = """
 from xdsl.passes import ModulePass
 

@@ -1,16 +1,21 @@
 """Options are read by the types of the pass's fields, and pipelines by their braces."""
 
+import dataclasses
+import types
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.argv import parse_arguments
-from ceras_ir.pipeline.pass_options import build
-from ceras_ir.pipeline.pipeline_text import PassRequest, parse_pipeline
+from ceras_ir.pipeline.context import load_universe
+from ceras_ir.pipeline.pass_options import build, spell_pipeline
+from ceras_ir.pipeline.pipeline_text import PassRequest, build_pipeline, parse_pipeline
 from ceras_ir.support.diagnostics import UsageError
 
 
@@ -83,6 +88,70 @@ def test_wrong_options(text: str, message: str):
     with pytest.raises(UsageError) as error:
         build(ExamplePass, text)
     assert message in str(error.value)
+
+
+PASSES = load_universe().all_passes
+
+
+def values_of(hint: object) -> st.SearchStrategy[object]:
+    """Values of an option of the type `hint`."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        # A tuple of one is spelled as its element, which may be another choice.
+        one = st.one_of([values_of(choice) for choice in arguments])
+        return one.filter(lambda value: not isinstance(value, tuple) or value[1:] != ())
+    if origin is tuple:
+        return st.lists(values_of(arguments[0])).map(tuple)
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    simple: dict[object, st.SearchStrategy[object]] = {
+        int: st.integers(),
+        float: st.floats(allow_nan=False),
+        bool: st.booleans(),
+        str: st.text() | st.sampled_from(["plain", "none", "8", "a,b", "x y", "{", '"', "\\"]),
+    }
+    return simple.get(hint, st.none())
+
+
+def options_of(name: str) -> dict[str, object]:
+    """The types of the options of a pass."""
+    cls = PASSES[name]()
+    hints = get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init and f.name != "name"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", list(filter(options_of, sorted(PASSES))))
+def test_spelled_passes_are_read_back(name: str):
+    cls = PASSES[name]()
+
+    @settings(max_examples=20, deadline=None, database=None)
+    @given(st.fixed_dictionaries({key: values_of(hint) for key, hint in options_of(name).items()}))
+    def read_back(values: dict[str, object]) -> None:
+        try:
+            pass_ = cls(**values)
+        except (ValueError, UsageError):  # values that go together are the pass's own business
+            return
+        (again,) = build_pipeline(parse_pipeline(spell_pipeline([pass_])), PASSES)
+        assert again == pass_
+
+    read_back()
+
+
+@given(st.lists(st.tuples(*(values_of(t) for t in (int, float, str, bool))), max_size=3))
+def test_spelled_pipelines_are_read_back(values: list[tuple[int, float, str, bool]]):
+    passes = [
+        ExamplePass(number, rate, file, on) for number, rate, file, on in values if number != 13
+    ]
+    text = spell_pipeline(passes)
+    table = {"example": lambda: ExamplePass}
+    assert build_pipeline(parse_pipeline(text) if text else [], table) == passes
+
+
+def test_options_at_their_defaults_are_not_spelled():
+    pass_ = ExamplePass(8, file="a b", sizes=(1, 2), limit=3)
+    assert spell_pipeline([pass_]) == 'example{number=8 file="a b" sizes=1,2 limit=3}'
+    assert spell_pipeline([ExamplePass(), ExamplePass()]) == "example,example"
 
 
 def test_required_option():

@@ -13,6 +13,7 @@ from typing import NoReturn
 from ceras_ir.driver.options import add_shapes
 from ceras_ir.pipeline.pipeline_text import PassRequest, parse_pipeline
 from ceras_ir.pipeline.plugins import add_plugins
+from ceras_ir.pipeline.reproducer import arguments_of
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
 
@@ -33,6 +34,8 @@ class OptArguments(argparse.Namespace):
     shape: list[tuple[str, tuple[int, ...]]]
     print_ir_after_all: bool
     print_ir_after: list[str]
+    reproducer: str | None
+    run_reproducer: str | None
     time_passes: bool
     elide_constants: bool
     print_debuginfo: bool
@@ -51,6 +54,17 @@ class OptArguments(argparse.Namespace):
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
+
+
+def replayed(argv: Sequence[str]) -> list[str]:
+    """`argv` with what the file of `--run-reproducer` says in its place."""
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--run-reproducer")
+    found, rest = parser.parse_known_args(argv, OptArguments())
+    if found.run_reproducer is None:
+        return rest
+    # It fails again without being written again.
+    return [*arguments_of(found.run_reproducer), "--reproducer=", *rest]
 
 
 def parse_arguments(argv: Sequence[str], passes: Iterable[str]) -> OptArguments:
@@ -98,7 +112,7 @@ def make_parser() -> _OptParser:
         usage='ceras-opt [IN.mlir | IN.onnx | -] [--PASS[="opt=value ..."]]... [options]',
         description="Run passes over a module, in the order of the command line.",
         epilog="Passes: --list-passes names them, --help-pass=PASS describes one. Exit status: "
-        "0 done, 1 bad input, 2 wrong usage, 3 unsupported input.",
+        "0 done, 1 bad input, 2 wrong usage, 3 unsupported input, 70 an internal error.",
         allow_abbrev=False,
         add_help=False,
     )
@@ -156,6 +170,18 @@ def make_parser() -> _OptParser:
         "--mlir-print-op-generic",
         action="store_true",
         help="print operations in the generic form",
+    )
+    group = parser.add_argument_group("internal errors")
+    group.add_argument(
+        "--reproducer",
+        metavar="FILE",
+        help="if a pass crashes or makes invalid IR, write the IR before it and the pass here "
+        "(default: ceras-crash-PASS.mlir)",
+    )
+    group.add_argument(
+        "--run-reproducer",
+        metavar="FILE",
+        help="run the pass in a reproducer on the IR in it; other options are as without",
     )
     group = parser.add_argument_group("information")
     group.add_argument("-h", "--help", action="store_true", help="print this")

@@ -6,9 +6,8 @@ from typing import get_type_hints
 
 from xdsl.passes import ModulePass
 from xdsl.transforms import get_all_passes
-from xdsl.utils.hints import isa
 
-from ceras_ir.pipeline.pass_options import type_name
+from ceras_ir.pipeline.pass_options import spell, type_name
 from ceras_ir.pipeline.pipeline_text import PassTable
 
 
@@ -41,18 +40,3 @@ def describe_pass(cls: type[ModulePass]) -> str:
             text += f"  (default: {spell(field.default)})"
         lines.append(text)
     return "\n".join(lines)
-
-
-def spell(value: object) -> str:
-    """The default of an option as the command line would say it."""
-    if isa(value, tuple[object, ...]):
-        return ",".join(map(spell, value))
-    match value:
-        case None:
-            return "none"
-        case bool():
-            return str(value).lower()
-        case "":
-            return '""'
-        case _:
-            return str(value)

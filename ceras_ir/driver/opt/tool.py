@@ -15,10 +15,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
-from ceras_ir.command.exit_status import report, run_tool
+from ceras_ir.command.exit_status import phase, print_traceback, report, run_tool
 from ceras_ir.command.output_file import open_output, refuse_overwriting
 from ceras_ir.command.tool_parser import versions
-from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments
+from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.parsing import (
@@ -45,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    argv = replayed(argv)
     with plugins(argv):
         return _process(argv, load_universe())
 
@@ -68,6 +69,7 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
             elide=arguments.elide_constants,
             debuginfo=arguments.print_debuginfo,
             generic=arguments.print_op_generic,
+            reproducer=arguments.reproducer,
         ),
     )
     return session.run()
@@ -170,14 +172,16 @@ class _Session:
         file = display_name(self.arguments.input)
         found: InputError | None = None
         try:
-            if text is None:
-                shapes = dict(self.arguments.shape)
-                module = load_module(self.ctx, file, batch=self.arguments.batch, shapes=shapes)
-            else:
-                module = parse_text(self.ctx, text, file)
+            with phase("reading"):
+                if text is None:
+                    shapes = dict(self.arguments.shape)
+                    module = load_module(self.ctx, file, batch=self.arguments.batch, shapes=shapes)
+                else:
+                    module = parse_text(self.ctx, text, file)
             self.runner.stopwatch.lap("(read)")
             self.runner.run(self.ctx, module, self.passes)
-            self.emit(self.ctx, module, stream)
+            with phase("writing"):
+                self.emit(self.ctx, module, stream)
             self.runner.stopwatch.lap("(write)")
         except InputError as error:
             found = error
@@ -188,4 +192,5 @@ class _Session:
             return int(bool(problems)), problems
         if found is None:
             return 0, []
+        print_traceback(found)
         return found.exit_status, found.lines(file)

@@ -1,0 +1,45 @@
+"""Passes with the mistakes that their authors make."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.func import ReturnOp
+from xdsl.passes import ModulePass
+
+
+@dataclass(frozen=True)
+class MarkPass(ModulePass):
+    """Leave a mark on every return."""
+
+    name = "mark"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in op.walk():
+            if isinstance(inner, ReturnOp):
+                inner.attributes["marked"] = UnitAttr()
+
+
+@dataclass(frozen=True)
+class DropReturnedPass(ModulePass):
+    """Return nothing, whatever the function's type says."""
+
+    name = "drop-returned"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in op.walk():
+            if isinstance(inner, ReturnOp):
+                inner.operands = ()
+
+
+@dataclass(frozen=True)
+class LookUpPass(ModulePass):
+    """Look for what is not there."""
+
+    name = "look-up"
+
+    key: str = "k"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        found: dict[str, str] = {}
+        found[self.key]
