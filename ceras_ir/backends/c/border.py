@@ -10,7 +10,6 @@ from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.types import (
     centred_bound,
-    float_literal,
     int_literal,
     less,
     value_type,
@@ -18,6 +17,7 @@ from ceras_ir.backends.c.types import (
 )
 from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp, RequantizeOp, element_of, shape_of
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.interpreters.float_text import float_literal
 
 ROUNDED = 0x4B400000
 """The bits of 1.5 * 2^23 in float32: those of a sum with an integer are as much more."""

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.c.arithmetic import RELATIONS
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.strides import broadcast_strides, nest, row_major
-from ceras_ir.backends.c.types import float_literal, value_type
+from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import (
     CastOp,
     CompareOp,
@@ -17,6 +17,7 @@ from ceras_ir.dialects.graph import (
     numpy_dtype,
     shape_of,
 )
+from ceras_ir.interpreters.float_text import float_literal
 
 
 def compare(layer: Layer, op: CompareOp) -> None:

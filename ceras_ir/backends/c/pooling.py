@@ -8,12 +8,12 @@ from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.rows import window
 from ceras_ir.backends.c.types import (
     centred_bound,
-    float_literal,
     int_literal,
     value_type,
     zero_point_of,
 )
 from ceras_ir.dialects.graph import Pool, Pool2dOp, quantized_element, shape_of
+from ceras_ir.interpreters.float_text import float_literal
 
 
 def pool2d(layer: Layer, op: Pool2dOp) -> None:

@@ -6,8 +6,9 @@ import numpy as np
 
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.strides import nest, row_major
-from ceras_ir.backends.c.types import float_literal, int_literal, value_type
+from ceras_ir.backends.c.types import int_literal, value_type
 from ceras_ir.dialects.graph import GatherOp, Pad, PadOp, SliceOp, shape_of
+from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.interpreters.resampling import border_indices
 
 

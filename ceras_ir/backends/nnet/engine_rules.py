@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.encoding import FUNCTIONS
 from ceras_ir.backends.nnet.layers import BINARIES, repeats_image
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element
@@ -22,18 +21,6 @@ MAX_BYTES = 1 << 31
 """`runtime/format.h` has the same numbers."""
 
 Rule = Callable[[Operation], str | None]
-
-
-def functions_are_known(op: Operation) -> str | None:
-    """Functions are relu, clip, leaky_relu, sigmoid, tanh, swish, hard_sigmoid, hard_swish, exp."""
-    function = None
-    if isinstance(op, graph.UnaryOp):
-        function = op.function
-    elif isinstance(op, graph.BinaryOp | graph.LinearOperation):
-        function = op.activation
-    if function is not None and function.kind not in FUNCTIONS:
-        return f"the engine has no function {function.kind.value}"
-    return None
 
 
 def binaries_are_known(op: Operation) -> str | None:
@@ -109,7 +96,6 @@ def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
 
 
 RULES: tuple[Rule, ...] = (
-    functions_are_known,
     binaries_are_known,
     sums_are_of_bytes,
     borders_are_of_images,

@@ -11,6 +11,7 @@ import zlib
 from dataclasses import dataclass
 from math import isfinite, isnan, prod
 
+from ceras_ir.dialects.graph import Function
 from ceras_ir.support.diagnostics import InputError
 
 MAGIC = b"NNET\r\n\x1a\n"
@@ -28,10 +29,7 @@ BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4}
 LOCATIONS = ("arena", "weights", "biases", "floats")
 DEVICES = ("cpu", "fpga")
 ROUNDINGS = ("half_up", "half_away", "half_even", "floor")
-FUNCTIONS = (
-    "none", "relu", "clip", "leaky_relu", "sigmoid", "tanh", "swish", "hard_sigmoid",
-    "hard_swish", "exp",
-)  # fmt: skip
+FUNCTIONS = ("none", *Function)
 NONE = 0xFFFFFFFF
 
 
