@@ -42,7 +42,8 @@ def dialects_page() -> str:
             if module not in openings:
                 parts += [f"### {name}: {_title(module)}", markdown(module.__doc__)]
             if module is opening or module not in openings:
-                parts += map(_enumeration, _enumerations(module))
+                described: set[object] = {getattr(cls, "enum_type", None) for cls in members}
+                parts += [_enumeration(e) for e in _enumerations(module) if e not in described]
             parts += [_describe(cls) for cls in members if inspect.getmodule(cls) is module]
     return "\n\n".join(parts)
 

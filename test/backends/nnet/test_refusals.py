@@ -68,9 +68,6 @@ def test_elementwise():
     net = Network([((3,), f32), ((3,), f32)])
     op = graph.BinaryOp(Binary.POW, *net.inputs, result_element=f32)
     assert "no elementwise 'pow', of floats it has add, sub, mul, div" in refused(net, op)
-    net = Network([((3,), f32)])
-    op = graph.UnaryOp(net.inputs[0], FunctionAttr(Function.ERF))
-    assert "no function erf" in refused(net, op)
 
 
 def test_borders():

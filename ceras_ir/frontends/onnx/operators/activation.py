@@ -33,6 +33,8 @@ def _importer(functions: Sequence[Function]) -> OperatorImporter:
         return emitter.unary(emitter.value(0), _function(node, functions))
 
     names = " or ".join(f"`{f}`" for f in functions)
+    if (onnx := functions[0].facts.onnx) is not None and onnx.mode is not None:
+        names += f", as `{onnx.mode[0]}` says"
     given = ", ".join(f"`{name}` (by default {n:.7g})" for name, n in _defaults(functions[0]))
     function.__doc__ = f"The function {names}" + (f" with {given}." if given else ".")
     return function
