@@ -7,6 +7,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.c import per_channel
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.types import (
     centred_bound,
@@ -36,6 +37,7 @@ def _divided(scale: float) -> str:
     return f"/ {float_literal(scale)}"
 
 
+@prints(QuantizeOp)
 def quantize(layer: Layer, op: QuantizeOp) -> None:
     """`graph.quantize`."""
     if _is_per_axis(op.result):
@@ -72,6 +74,7 @@ def quantize(layer: Layer, op: QuantizeOp) -> None:
     layer.loop("i", prod(shape_of(op.result)), body)
 
 
+@prints(DequantizeOp)
 def dequantize(layer: Layer, op: DequantizeOp) -> None:
     """`graph.dequantize`."""
     if _is_per_axis(op.input):
@@ -89,6 +92,7 @@ def dequantize(layer: Layer, op: DequantizeOp) -> None:
     )
 
 
+@prints(RequantizeOp)
 def requantize(layer: Layer, op: RequantizeOp) -> None:
     """`graph.requantize`."""
     element = quantized(op.input, "input")

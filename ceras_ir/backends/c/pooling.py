@@ -4,6 +4,7 @@ from math import prod
 
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.rows import window
 from ceras_ir.backends.c.types import (
@@ -16,6 +17,7 @@ from ceras_ir.dialects.graph import Pool, Pool2dOp, quantized_element, shape_of
 from ceras_ir.interpreters.float_text import float_literal
 
 
+@prints(Pool2dOp)
 def pool2d(layer: Layer, op: Pool2dOp) -> None:
     """`graph.pool2d`."""
     if op.function is Pool.MAX:

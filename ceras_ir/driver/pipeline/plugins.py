@@ -1,9 +1,10 @@
 """
 Passes and dialects from a Python file that is not installed: the researcher's short way in.
 
-Every `ModulePass` with a name, and every `Dialect`, that the file itself defines is taken. An
-error while the file is loaded is reported by its line; one while a pass runs keeps its
-traceback, because that is what its author needs to see.
+Every `ModulePass` with a name, and every `Dialect`, that the file itself defines is taken; with a
+dialect also what its operations mean, the file's `InterpreterFunctions`. An error while the file
+is loaded is reported by its line; one while a pass runs keeps its traceback, because that is what
+its author needs to see.
 """
 
 import os
@@ -11,6 +12,7 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
@@ -19,19 +21,23 @@ from xdsl.universe import Universe
 from ceras_ir.command.exit_status import Diagnostic, SourceError
 from ceras_ir.support.diagnostics import InputError, UsageError
 
+ClassT = TypeVar("ClassT")
+
 
 def load_plugins(universe: Universe, pass_files: list[str], dialect_files: list[str]) -> Universe:
     """`universe` with what the files define added to it."""
     passes = dict(universe.all_passes)
     dialects = dict(universe.all_dialects)
     for path in dialect_files:
-        found = dialects_in(_load(path))
+        module = _load(path)
+        found = dialects_in(module)
         if not found:
             raise InputError("defines no xdsl.ir.Dialect", path)
         for dialect in found:
             if dialect.name in dialects:
                 raise UsageError(f"{path}: there already is a dialect named '{dialect.name}'")
             dialects[dialect.name] = lambda dialect=dialect: dialect
+            _register_meaning(dialect, module)
     for path in pass_files:
         classes = passes_in(_load(path))
         if not classes:
@@ -45,21 +51,33 @@ def load_plugins(universe: Universe, pass_files: list[str], dialect_files: list[
     )
 
 
+def _register_meaning(dialect: Dialect, module: ModuleType) -> None:
+    """Have the interpreter take what the module of a dialect says of its operations."""
+    # Most commands load no plugin, and the interpreter takes a while to load.
+    from xdsl.interpreter import InterpreterFunctions
+
+    from ceras_ir.interpreters.registry import register
+
+    for functions in _defined_in(module, InterpreterFunctions):
+        register(dialect.name, functions)
+
+
 def passes_in(module: ModuleType) -> list[type[ModulePass]]:
     """The passes that `module` defines, in its order."""
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, ModulePass)
-        and value.__module__ == module.__name__
-        and isinstance(getattr(value, "name", None), str)
-    ]
+    defined = _defined_in(module, ModulePass)
+    return [cls for cls in defined if isinstance(getattr(cls, "name", None), str)]
 
 
 def dialects_in(module: ModuleType) -> list[Dialect]:
     """The dialects that `module` defines or imports under a name of its own, in its order."""
     return [value for value in vars(module).values() if isinstance(value, Dialect)]
+
+
+def _defined_in(module: ModuleType, base: type[ClassT]) -> list[type[ClassT]]:
+    """The subclasses of `base` that `module` itself defines, in its order."""
+    values = vars(module).values()
+    classes = [v for v in values if isinstance(v, type) and issubclass(v, base)]
+    return [cls for cls in classes if cls.__module__ == module.__name__]
 
 
 def _load(path: str) -> ModuleType:
