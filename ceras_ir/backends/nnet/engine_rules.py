@@ -11,14 +11,14 @@ from collections.abc import Callable
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.layers import BINARIES, repeats_image
+from ceras_ir.backends.nnet.limits import limit
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.memory.analysis.slices import row_bytes
 
-MAX_WINDOW = 1 << 15
-MAX_BYTES = 1 << 31
-"""`runtime/format.h` has the same numbers."""
+MAX_WINDOW = limit("format.h", "MAX_WINDOW")
+MAX_BYTES = limit("format.h", "MAX_ARENA_BYTES")
 
 Rule = Callable[[Operation], str | None]
 
