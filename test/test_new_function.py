@@ -1,7 +1,9 @@
 """
-What a new function of one argument costs: three files of `ceras_ir`, listed here.
+What additions cost in files of `ceras_ir`: a function of one argument three, listed here, and an
+ONNX operator made of what is there one.
 
-A copy of the package gets ONNX's Shrink, and then imports, runs, exports and compiles it.
+A copy of the package gets ONNX's Shrink, and then imports, runs, exports and compiles it; and
+Asinh, which it imports and runs.
 """
 
 import shutil
@@ -91,14 +93,49 @@ else:
     same(NnetModel(Path("model.nnet")).run(inputs))
 """
 
+OPERATOR = {
+    "frontends/onnx/operators/hyperbolic.py": (
+        "",
+        """'''Functions of hyperbolas.'''
+
+from ceras_ir.dialects.graph import Function
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.registry import operator
+from ceras_ir.frontends.onnx.values import Value
+
+
+@operator("Asinh")
+def asinh(node: Node, emitter: Emitter) -> Value:
+    c, x = Composer(emitter), emitter.value(0)
+    root = c.unary(Function.SQRT, c.add(c.mul(x, x), c.number(1.0)))
+    return c.unary(Function.LOG, c.add(x, root))
+""",
+    )
+}
+USE_OPERATOR = """
+import numpy as np
+from onnx import TensorProto, helper
+
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+
+x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [9]) for n in "xy")
+graph = helper.make_graph([helper.make_node("Asinh", ["x"], ["y"])], "made", [x], [y])
+inputs = {"x": np.linspace(0, 4, 9, dtype=np.float32)}
+got = run(import_model(helper.make_model(graph)), inputs)["y"]
+np.testing.assert_allclose(got, np.arcsinh(inputs["x"]), rtol=1e-5)
+"""
+
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a package that has the function."""
+    """A folder with a package that has the function and the operator."""
     folder = tmp_path_factory.mktemp("copy")
     package = folder / "ceras_ir"
     shutil.copytree(Path(ceras_ir.__file__).parent, package, ignore=shutil.ignore_patterns("*.pyc"))
-    for name, (behind, text) in PATCH.items():
+    for name, (behind, text) in (PATCH | OPERATOR).items():
         path = package / name
         old = path.read_text(encoding="utf-8") if behind else behind
         assert path.exists() == bool(behind) and (not behind or behind in old)
@@ -106,10 +143,18 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def run(folder: Path, code: str, *arguments: str) -> None:
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("target", ["c", "onnx", pytest.param("nnet", marks=pytest.mark.slow)])
 def test_a_new_function_takes_three_files(copy: Path, target: str):
     assert len(PATCH) == 3
-    done = subprocess.run(
-        [sys.executable, "-c", USE, target], cwd=copy, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run(copy, USE, target)
+
+
+def test_a_new_operator_takes_one_file(copy: Path):
+    assert len(OPERATOR) == 1
+    run(copy, USE_OPERATOR)
