@@ -16,12 +16,13 @@ from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import field_limits
+from ceras_ir.backends.vta.hardware import GEMM_PIPELINE
 from ceras_ir.backends.vta.isa import Load
 from ceras_ir.dialects.tile import Order, ScheduleAttr
 
 Counts: TypeAlias = NDArray[np.int64]
 
-MERGE_FROM = 3
+MERGE_FROM = GEMM_PIPELINE + 1
 """
 N-blocks from which one GEMM can run all reductions: the accumulators of a position take turns,
 so that no two of three consecutive iterations write the same one.
