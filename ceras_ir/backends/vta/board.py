@@ -224,12 +224,13 @@ def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
     (`VTAUop.src_idx`) disagree on where the weight index is.
     """
     uop, inp, wgt, acc = (logs[memory] for memory, _ in _BUFFERS.values())
+    sizes = f"unsupported buffer sizes: {1 << inp} inp, {1 << wgt} wgt, {1 << acc} acc"
     if 2 * acc + 2 * inp + 2 * wgt > 64:
-        raise UnsupportedError("unsupported buffer sizes: GEMM index factors exceed 64 bits", file)
+        raise UnsupportedError(f"{sizes}: GEMM index factors exceed 64 bits", file)
     if acc + inp + wgt > 32:
-        raise UnsupportedError("unsupported buffer sizes: micro-op indices exceed 32 bits", file)
+        raise UnsupportedError(f"{sizes}: micro-op indices exceed 32 bits", file)
     if 4 * acc + 20 > 64:
-        raise UnsupportedError("unsupported buffer sizes: ALU index factors exceed 44 bits", file)
+        raise UnsupportedError(f"{sizes}: ALU index factors exceed 44 bits", file)
     if 2 * uop + 37 > 64:
         raise UnsupportedError("unsupported buffer sizes: micro-op range exceeds 27 bits", file)
     if max(logs.values()) > 16:

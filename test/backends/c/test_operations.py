@@ -141,8 +141,8 @@ def test_movement():
         results: list[SSAValue] = [graph.TransposeOp(x, p).result for p in PERMUTATIONS]
         results += [graph.ConcatOp([x, x, x], axis).result for axis in range(4)]
         results.append(graph.ReshapeOp(graph.TransposeOp(y, (1, 0)).result, (3, 7, 5)).result)
-        for value in (x, y, z):
-            packed = PackOp(value).result
+        for value, vector in product((x, y, z), ((16,), (4,), (2, 8), (4, 32))):
+            packed = PackOp(value, vector).result
             results += [packed, UnpackOp(packed, graph.tensor_type(value)).result]
         return results
 

@@ -27,10 +27,84 @@ func.func @f(%x: memref<2x4x1x16xi8, "inp">) {
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x8xi8, "inp">) {
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x1x16xi32, "inp">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{target must hold 16xi8 in inp, got memref<4x8xi8, "inp">}}
-  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x8xi8, "inp">
+  // expected-error@+1 {{target must hold vectors of rows x lanes x i8 in inp, got memref<4x1x16xi32, "inp">}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x1x16xi32, "inp">
+  func.return
+}
+
+// -----
+
+func.func @no_rows(%t: memref<16xi32, "acc">) {
+  // expected-error@+1 {{target must hold vectors of rows x lanes x i32 in acc, got memref<16xi32, "acc">}}
+  tile.clear %t[] {extents = array<i64: 1>} : memref<16xi32, "acc">
+  func.return
+}
+
+// -----
+
+func.func @narrow(%x: memref<1x6x8x8xi8, "dram">, %t: memref<4x1x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{3 indices into memref<1x6x8x8xi8, "dram"> give no vector as in memref<4x1x16xi8, "inp">}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x8xi8, "dram"> to memref<4x1x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @one_row(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x2x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{3 indices into memref<1x6x8x16xi8, "dram"> give no vector as in memref<4x2x16xi8, "inp">}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x2x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @gemm_inputs(%a: memref<4x2x16xi32, "acc">, %x: memref<4x2x8xi8, "inp">, %w: memref<1x16x16xi8, "wgt">) {
+  // expected-error@+1 {{vectors must be (rows, inputs) . (outputs, inputs) to (rows, outputs), got (2, 8) . (16, 16) to (2, 16)}}
+  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 1>, wgt_strides = array<i64: 0>} : memref<4x2x16xi32, "acc">, memref<4x2x8xi8, "inp">, memref<1x16x16xi8, "wgt">
+  func.return
+}
+
+// -----
+
+func.func @gemm_rows(%a: memref<4x1x8xi32, "acc">, %x: memref<4x2x8xi8, "inp">, %w: memref<1x8x8xi8, "wgt">) {
+  // expected-error@+1 {{got (2, 8) . (8, 8) to (1, 8)}}
+  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 1>, wgt_strides = array<i64: 0>} : memref<4x1x8xi32, "acc">, memref<4x2x8xi8, "inp">, memref<1x8x8xi8, "wgt">
+  func.return
+}
+
+// -----
+
+func.func @alu_vectors(%a: memref<4x2x8xi32, "acc">, %b: memref<4x1x8xi32, "acc">) {
+  // expected-error@+1 {{source must have vectors of (2, 8), got (1, 8)}}
+  tile.alu "add" %a[] with %b[] : memref<4x1x8xi32, "acc"> {extents = array<i64: 4>, target_strides = array<i64: 1>, source_strides = array<i64: 1>} : memref<4x2x8xi32, "acc">
+  func.return
+}
+
+// -----
+
+func.func @wide_weights(%x: memref<1x1x5x5x8xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x8xi32, "dram">, %y: memref<1x1x3x3x8xi8, "dram">) {
+  // expected-error@+1 {{weights must have shape (1, 1, 3, 3, 8, 8), got (1, 1, 3, 3, 16, 16)}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x8xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x8xi32, "dram"> to memref<1x1x3x3x8xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @bias_without_rows(%x: memref<1x1x5x5x2x8xi8, "dram">, %w: memref<1x1x3x3x8x8xi8, "dram">, %b: memref<1x8xi32, "dram">, %y: memref<1x1x3x3x2x8xi8, "dram">) {
+  // expected-error@+1 {{bias must have shape (1, 2, 8), got (1, 8)}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x2x8xi8, "dram">, memref<1x1x3x3x8x8xi8, "dram">, memref<1x8xi32, "dram"> to memref<1x1x3x3x2x8xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @pooled_lanes(%x: memref<1x1x2x2x8xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x1x1x1x8xi8, "dram">) {
+  // expected-error@+1 {{identity must have shape (8, 8), got (16, 16)}}
+  tile.max_pool %x, %i to %y {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>} : memref<1x1x2x2x8xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x1x1x1x8xi8, "dram">
   func.return
 }
 
@@ -38,7 +112,7 @@ func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x8xi8, "inp">) {
 
 func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{needs 3 indices, got 2}}
+  // expected-error@+1 {{2 indices into memref<1x6x8x16xi8, "dram"> give no vector as in memref<6x8x1x16xi8, "inp">}}
   tile.load %x[%i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x1x16xi8, "inp">
   func.return
 }
@@ -218,7 +292,7 @@ func.func @f(%x: memref<1x1x5x5x1x16xi8, "inp">, %w: memref<1x1x3x3x16x16xi8, "d
 
 func.func @f(%x: memref<1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{input must be [N, C/16, H, W, 16]}}
+  // expected-error@+1 {{input must be [N, C/B, H, W, B] or [N/R, C/B, H, W, R, B], got memref<1x5x5x16xi8, "dram">}}
   tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
   func.return
 }
