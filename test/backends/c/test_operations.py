@@ -1,5 +1,7 @@
 """Float functions, pooling and data movement in C against the interpreter."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from c_harness import check, constant, make_network
