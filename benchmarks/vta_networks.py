@@ -13,7 +13,7 @@ from pathlib import Path
 from networks import resnet18
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.vta.timing import BLOCK_MACS
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.driver.pipeline.build import build
 from ceras_ir.driver.pipeline.stages import BuildOptions, read_network
 
@@ -51,7 +51,7 @@ def table(path: str, board: str) -> None:
             str(layer["name"]),
             f"{macs:,}",
             f"{cycles:,}",
-            f"{macs / BLOCK_MACS / cycles:.1%}",
+            f"{macs / DEFAULT_BOARD.macs_per_cycle / cycles:.1%}",
             f"{gops(macs, cycles):.1f}",
             f"{measured[id(layer)]:.1f}" if id(layer) in measured else "",
             f"{number(layer, 'dram_bytes') / 1e6:.2f}",
@@ -60,7 +60,10 @@ def table(path: str, board: str) -> None:
         ]
         print(f"| {' | '.join(cells)} |")
     macs = sum(number(c, "macs") for c in convolutions)
-    weighted = sum(number(c, "macs") ** 2 / BLOCK_MACS / number(c, "cycles") for c in convolutions)
+    weighted = sum(
+        number(c, "macs") ** 2 / DEFAULT_BOARD.macs_per_cycle / number(c, "cycles")
+        for c in convolutions
+    )
     rates = [gops(number(c, "macs"), number(c, "cycles")) for c in convolutions]
     print(
         f"\n{number(totals, 'vta_cycles'):,} cycles in all, "

@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import (
     StringAttr,
     SymbolRefAttr,
     TensorType,
-    i64,
 )
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, BlockArgument, Dialect, Operation, ParametrizedAttribute, SSAValue
@@ -247,14 +246,6 @@ def regions_of(function: FuncOp) -> tuple[RegionAttr, ...]:
     """The memories that the arena of a function is made of; none where it is one piece."""
     regions = function.attributes.get(REGIONS)
     return regions.data if isa(regions, ArrayAttr[RegionAttr]) else ()
-
-
-def align(launch: Operation, alignment: int) -> None:
-    """Let all values of the function around `launch` begin at multiples of `alignment` bytes."""
-    function = launch.parent_op()
-    assert isinstance(function, FuncOp)
-    most = max(alignment, alignment_of(function))
-    function.attributes[ALIGNMENT] = IntegerAttr(most, i64)
 
 
 def alignment_of(function: FuncOp) -> int:

@@ -109,10 +109,7 @@ def resize(layer: Layer, op: ResizeOp) -> None:
 def _packed_loops(
     layer: Layer, shape: tuple[int, ...], vector: tuple[int, ...], body: list[str]
 ) -> None:
-    """
-    Loops over [N, H*W, C] of a plain tensor: indices n, p and c. A `vector` is [B] or [R, B]; those
-    of a matrix follow each other as its rows do.
-    """
+    """Loops over [N, H*W, C] of a plain tensor: n, p and c. A `vector` is [B] or [R, B]."""
     image = len(shape) == 4
     rows, lanes = (1, *vector)[-2:]
     n, points = (shape[0], shape[1] * shape[2]) if image else (1, shape[0])

@@ -108,11 +108,6 @@ def assemble_program(
     return VtaProgram(tuple(instructions), micro_ops(table), base)
 
 
-def assemble(text: str, file: str = "<vtas>", board: VtaBoard = DEFAULT_BOARD) -> list[Instruction]:
-    """The instructions that `text` spells, without its micro-ops."""
-    return list(assemble_program(text, file, board).instructions)
-
-
 def _micro_op(line: _Line, column: int, words: list[tuple[str, int]], board: VtaBoard) -> list[int]:
     values = [
         (line.integer(part, at), at) for word, at in words for part in word.rstrip(",").split(",")

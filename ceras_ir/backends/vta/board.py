@@ -120,15 +120,8 @@ class VtaBoard:
 
     def elements(self, memory: MemoryType) -> int:
         """Size of `memory` in elements."""
-        match memory:
-            case MemoryType.UOP:
-                return self.uops
-            case MemoryType.WGT:
-                return self.wgt
-            case MemoryType.INP:
-                return self.inp
-            case _:
-                return self.acc
+        sizes = {MemoryType.UOP: self.uops, MemoryType.WGT: self.wgt, MemoryType.INP: self.inp}
+        return sizes.get(memory, self.acc)
 
     def config(self) -> dict[str, str | int]:
         """The same in VTA's own JSON fields, for programs that read those."""
@@ -155,15 +148,9 @@ class VtaBoard:
 
 
 def _log_bytes(memory: MemoryType, batch: int, block: int) -> int:
-    match memory:
-        case MemoryType.UOP:
-            return 2
-        case MemoryType.WGT:
-            return 2 * block
-        case MemoryType.ACC:
-            return 2 + batch + block
-        case _:
-            return batch + block
+    vector = batch + block
+    logs = {MemoryType.UOP: 2, MemoryType.WGT: 2 * block, MemoryType.ACC: 2 + vector}
+    return logs.get(memory, vector)
 
 
 def parse_board(text: str, file: str | None = None) -> VtaBoard:
@@ -224,23 +211,17 @@ def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
     (`VTAUop.src_idx`) disagree on where the weight index is.
     """
     uop, inp, wgt, acc = (logs[memory] for memory, _ in _BUFFERS.values())
-    sizes = f"unsupported buffer sizes: {1 << inp} inp, {1 << wgt} wgt, {1 << acc} acc"
-    if 2 * acc + 2 * inp + 2 * wgt > 64:
-        raise UnsupportedError(f"{sizes}: GEMM index factors exceed 64 bits", file)
-    if acc + inp + wgt > 32:
-        raise UnsupportedError(f"{sizes}: micro-op indices exceed 32 bits", file)
-    if 4 * acc + 20 > 64:
-        raise UnsupportedError(f"{sizes}: ALU index factors exceed 44 bits", file)
-    if 2 * uop + 37 > 64:
-        raise UnsupportedError("unsupported buffer sizes: micro-op range exceeds 27 bits", file)
-    if max(logs.values()) > 16:
-        raise UnsupportedError("unsupported buffer sizes: sram_base has 16 bits", file)
-    if inp < acc:
-        raise UnsupportedError(
-            "unsupported buffer sizes: fewer input vectors than accumulators, for which "
-            "VTA's implementations disagree on the micro-op format",
-            file,
-        )
+    for used, most, reason in (
+        (2 * (acc + inp + wgt), 64, "GEMM index factors exceed 64 bits"),
+        (acc + inp + wgt, 32, "micro-op indices exceed 32 bits"),
+        (4 * acc, 44, "ALU index factors exceed 44 bits"),
+        (2 * uop, 27, "micro-op range exceeds 27 bits"),
+        (max(logs.values()), 16, "sram_base has 16 bits"),
+        (acc, inp, "VTA's implementations disagree on micro-ops with fewer inputs than sums"),
+    ):
+        if used > most:
+            sizes = f"{1 << uop} uop, {1 << inp} inp, {1 << wgt} wgt, {1 << acc} acc"
+            raise UnsupportedError(f"unsupported buffer sizes ({sizes}): {reason}", file)
 
 
 def load_board(name: str | Path) -> VtaBoard:

@@ -36,6 +36,7 @@ WRITER = {
     Space.OUT: Module.COMPUTE,
     Space.DRAM: Module.STORE,
 }
+LOADED = {MemoryType.INP: Space.INP, MemoryType.WGT: Space.WGT}
 READERS = {
     Space.INP: (Module.COMPUTE,),
     Space.WGT: (Module.COMPUTE,),
@@ -65,15 +66,9 @@ class Footprints:
             case Load(memory=memory):
                 reads = [(Space.DRAM, self._dram_region(i, memory))]
                 chip = slice(i.sram_base, i.sram_base + i.elements)
-                match memory:
-                    case MemoryType.UOP:
-                        return Footprint(reads)
-                    case MemoryType.INP:
-                        return Footprint(reads, [(Space.INP, chip)])
-                    case MemoryType.WGT:
-                        return Footprint(reads, [(Space.WGT, chip)])
-                    case _:
-                        return Footprint(reads, [(Space.OUT, chip)])
+                if memory is MemoryType.UOP:
+                    return Footprint(reads)
+                return Footprint(reads, [(LOADED.get(memory, Space.OUT), chip)])
             case Store():
                 chip = slice(i.sram_base, i.sram_base + i.elements)
                 target = self._dram_region(i, MemoryType.OUT)

@@ -11,17 +11,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph import ConcatOp
-from ceras_ir.dialects.mem import (
-    ARENA,
-    BLOCK,
-    COPIED,
-    REGIONS,
-    ArenaAttr,
-    BlockAttr,
-    RegionAttr,
-    alignment_of,
-)
+from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, ArenaAttr, BlockAttr, RegionAttr
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import UsageError, node_name
 from ceras_ir.transforms.memory.analysis.colouring import fewest_blocks
@@ -79,7 +71,7 @@ class AllocateBlocksPass(ModulePass):
         main = main_function(op)
         regions = self._regions()
         clear_plan(main)
-        alignment = max(self.alignment, alignment_of(main))
+        alignment = max(self.alignment, mem.alignment_of(main))
         if regions:
             liveness = analyse(main, include_io=self.io)
             plan, used = region_plan(main, liveness, regions, alignment)

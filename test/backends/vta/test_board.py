@@ -50,7 +50,6 @@ def test_intrinsics(
     assert tuple(board.element_bytes(m) for m in memories) == sizes
     assert board.element_bytes(MemoryType.OUT) == board.element_bytes(MemoryType.ACC_8BIT) == 32
     assert board.alignment == max(sizes)
-    assert board.macs_per_cycle == board.batch * board.block * board.block
     assert board.config() == config
 
 
@@ -59,11 +58,11 @@ def test_intrinsics(
     [
         ({"LOG_BATCH": -1}, "unsupported LOG_BATCH -1: a vector has at least a row"),
         ({"LOG_BLOCK": 0}, "unsupported LOG_BLOCK 0: VTA's multipliers have at least two lanes"),
-        ({"LOG_BLOCK": 3}, "4096 inp, 4096 wgt, 4096 acc: GEMM index factors exceed 64 bits"),
+        ({"LOG_BLOCK": 3}, "4096 inp, 4096 wgt, 4096 acc[)]: GEMM index factors exceed 64 bits"),
         ({"LOG_BLOCK": 9}, "unsupported LOG_WGT_BUFF_SIZE: fewer than two elements"),
         ({"LOG_WGT_WIDTH": 2}, "unsupported LOG_WGT_WIDTH 2: weights must be int8"),
         ({"LOG_ACC_BUFF_SIZE": 18}, "micro-op indices exceed 32 bits|GEMM index factors"),
-        ({"LOG_INP_BUFF_SIZE": 14}, "fewer input vectors than accumulators"),
+        ({"LOG_INP_BUFF_SIZE": 14}, "disagree on micro-ops with fewer inputs than sums"),
         ({"LOG_UOP_BUFF_SIZE": 16}, "micro-op range exceeds 27 bits"),
         ({"LOG_INP_BUFF_SIZE": 4}, "fewer than two elements"),
     ],

@@ -106,16 +106,13 @@ class Schedules:
         return cls.of(b.view(shape), np.array([row], np.int64))
 
     def __getitem__(self, index: int) -> Blocks:
+        sizes = (self.rows, self.columns, self.kblock, self.nblock)
+        rows, columns, kblock, nblock = (int(size[index]) for size in sizes)
+        stages = (self.inp_stages, self.wgt_stages, self.acc_stages)
+        inp, wgt, acc = (int(stage[index]) for stage in stages)
         return Blocks(
-            int(self.rows[index]),
-            int(self.columns[index]),
-            int(self.kblock[index]),
-            int(self.nblock[index]),
-            (
-                int(self.inp_stages[index]),
-                int(self.wgt_stages[index]),
-                int(self.acc_stages[index]),
-            ),
+            *(rows, columns, kblock, nblock),
+            (inp, wgt, acc),
             Order.MNK if self.inputs_stay[index] else Order.NMK,
             bool(self.resident[index]),
             kn2row=self.shape.is_by_taps,

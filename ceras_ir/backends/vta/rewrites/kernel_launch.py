@@ -3,7 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import (
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+    i64,
+)
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import InsertPoint
@@ -91,7 +99,9 @@ class Launch:
         launch.attributes.update(op.attributes)
         launch.location = op.location
         self._builder.insert(launch)
-        mem.align(launch, self.board.alignment)
+        function = launch.parent_op()
+        assert isinstance(function, FuncOp)
+        function.attributes[mem.ALIGNMENT] = IntegerAttr(self.board.alignment, i64)
         op.output.replace_all_uses_with(self._insert(mem.UnpackOp(launch.outputs[0], plain)))
         makers = [value.owner for old in self.replaced for value in old.operands]
         for old in reversed(self.replaced):
