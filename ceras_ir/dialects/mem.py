@@ -41,6 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, element_of, shape_of
+from ceras_ir.dialects.graph.traits import CopiesAtBorder
 
 LANES = 16
 """Channels of one packed vector."""
@@ -278,7 +279,7 @@ class PackOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), CopiesAtBorder())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue):
@@ -298,7 +299,7 @@ class UnpackOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), CopiesAtBorder())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, result_type: Tensor):

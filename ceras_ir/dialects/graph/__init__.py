@@ -28,7 +28,6 @@ from ceras_ir.dialects.graph.layout import (
     Resize,
     ResizeOp,
     TransposeOp,
-    type_with_element,
 )
 from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
@@ -36,11 +35,14 @@ from ceras_ir.dialects.graph.lookup import LookupOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
+    is_per_axis,
+    is_plain,
     is_tensor,
     quantized_element,
     scale_of,
     shape_of,
     tensor_type,
+    type_with_element,
     window_extent,
     window_output,
 )
@@ -129,6 +131,8 @@ __all__ = [
     "element_of",
     "integers",
     "is_integer",
+    "is_per_axis",
+    "is_plain",
     "is_tensor",
     "numpy_dtype",
     "plain_element",

@@ -1,5 +1,6 @@
 """Elementwise operations of the `graph` dialect: unary, binary, softmax."""
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import ClassVar
 
@@ -32,9 +33,12 @@ from ceras_ir.dialects.graph.operation import (
     element_of,
     expect_rescaling,
     expect_shape,
+    is_plain,
+    only_clips,
     shape_of,
     tensor_type,
 )
+from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
@@ -59,13 +63,25 @@ class UnaryOp(GraphOperation):
     result_exponents = opt_prop_def(DenseArrayBase.constr(i64))
     result = result_def(T)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$function $input attr-dict `:` type($input)"
 
     def __init__(self, input: SSAValue, function: FunctionAttr):
         super().__init__(
             operands=[input], result_types=[input.type], properties={"function": function}
         )
+
+    @property
+    def spelling(self) -> str:
+        return self.function.kind.value
+
+    @property
+    def rescales(self) -> bool:
+        return True
+
+    @property
+    def depends_on_channel(self) -> bool:
+        return self.channel_exponents is not None
 
     @property
     def channel_exponents(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -161,7 +177,7 @@ class BinaryOp(GraphOperation):
     requant = opt_prop_def(RequantAttr)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$kind $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -195,6 +211,15 @@ class BinaryOp(GraphOperation):
     @property
     def function(self) -> Binary:
         return Binary(self.kind.data)
+
+    @property
+    def spelling(self) -> str:
+        return f"{super().spelling} {self.function.value}"
+
+    @property
+    def rescales(self) -> bool:
+        has_form = self.function in QUANTIZED_BINARIES and only_clips(self.activation)
+        return has_form and not is_plain(self.result)
 
     @property
     def shifts(self) -> tuple[int, int]:
@@ -285,6 +310,9 @@ class SoftmaxOp(GraphOperation):
             result_types=[input.type],
             properties={"axis": IntegerAttr(axis, i64)},
         )
+
+    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute]:
+        return {"axis": IntegerAttr(order[self.axis.value.data], i64)}
 
     def verify_semantics(self) -> None:
         rank = len(tensor_type(self.input).get_shape())

@@ -106,6 +106,10 @@ class EncodedMatmulOp(GraphOperation):
         return Encoding(self.encoding.data)
 
     @property
+    def spelling(self) -> str:
+        return f"matmul {self.kind.value}" + ("" if self.scale is None else " int8")
+
+    @property
     def macs(self) -> int:
         """Multiplications of one inference were no weight zero, as `graph.matmul` counts them."""
         return prod(shape_of(self.result)) * shape_of(self.weights)[1]

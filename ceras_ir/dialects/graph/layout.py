@@ -1,8 +1,7 @@
 """Operations that move elements and compute nothing (resizing, which may interpolate, included)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -33,20 +32,13 @@ from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
     expect_rank,
+    expect_same_element,
     expect_shape,
+    is_plain,
     quantized_element,
     shape_of,
 )
-
-
-def expect_same_element(op: GraphOperation) -> None:
-    """Refuse an operation that would change the scale by moving elements."""
-    for value in op.operands:
-        if element_of(value) != element_of(op.results[0]):
-            raise VerifyException(
-                f"element type must stay the same, got {element_of(value)} -> "
-                f"{element_of(op.results[0])}"
-            )
+from ceras_ir.dialects.graph.traits import MovesElements, View
 
 
 class LayoutPatterns(HasCanonicalizationPatternsTrait):
@@ -67,7 +59,7 @@ class ReshapeOp(GraphOperation, HasFolderInterface):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), LayoutPatterns())
+    traits = traits_def(Pure(), View(), LayoutPatterns())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, shape: Sequence[int]):
@@ -77,14 +69,6 @@ class ReshapeOp(GraphOperation, HasFolderInterface):
 
     def fold(self):
         return (self.input,) if self.input.type == self.result.type else None
-
-    def verify_semantics(self) -> None:
-        expect_same_element(self)
-        source, target = shape_of(self.input), shape_of(self.result)
-        if prod(source) != prod(target):
-            raise VerifyException(
-                f"shape {source} has {prod(source)} elements, {target} has {prod(target)}"
-            )
 
 
 @irdl_op_definition
@@ -98,7 +82,7 @@ class TransposeOp(GraphOperation, HasFolderInterface):
     permutation = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), LayoutPatterns())
+    traits = traits_def(Pure(), MovesElements(), LayoutPatterns())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, permutation: Sequence[int]):
@@ -113,8 +97,11 @@ class TransposeOp(GraphOperation, HasFolderInterface):
         identity = self.permutation.get_values() == tuple(range(len(shape_of(self.input))))
         return (self.input,) if identity else None
 
+    @property
+    def keeps_channels(self) -> bool:
+        return self.permutation.get_values()[-1:] == (len(shape_of(self.input)) - 1,)
+
     def verify_semantics(self) -> None:
-        expect_same_element(self)
         shape, permutation = shape_of(self.input), self.permutation.get_values()
         if sorted(permutation) != list(range(len(shape))):
             raise VerifyException(
@@ -148,6 +135,13 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
     def fold(self):
         return (self.inputs[0],) if len(self.inputs) == 1 else None
+
+    @property
+    def keeps_scale(self) -> bool:
+        return not is_plain(self.result)
+
+    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute]:
+        return {"axis": IntegerAttr(order[self.axis.value.data], i64)}
 
     def verify_semantics(self) -> None:
         if not self.inputs:
@@ -253,6 +247,14 @@ class ResizeOp(GraphOperation):
     def function(self) -> Resize:
         return Resize(self.kind.data)
 
+    @property
+    def is_alias(self) -> bool:
+        return self.function is Resize.NEAREST
+
+    @property
+    def keeps_channels(self) -> bool:
+        return True
+
     def verify_semantics(self) -> None:
         expect_same_element(self)
         expect_rank("input", self.input, 4)
@@ -272,8 +274,3 @@ class ResizeOp(GraphOperation):
             raise VerifyException(f"only height and width can change, got {source} -> {target}")
         if self.function is Resize.LINEAR and quantized_element(self.result) is not None:
             raise VerifyException("linear resizing is float; dequantize its input")
-
-
-def type_with_element(value: SSAValue, element: Attribute) -> TensorType[Attribute]:
-    """The type of `value` with another element type."""
-    return TensorType(element, shape_of(value))

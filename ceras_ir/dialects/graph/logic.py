@@ -17,6 +17,7 @@ from ceras_ir.dialects.graph.operation import (
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import Elementwise
 from ceras_ir.dialects.quant import UniformType
 
 
@@ -40,7 +41,7 @@ class CompareOp(GraphOperation):
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = "$kind $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, kind: Compare, lhs: SSAValue, rhs: SSAValue):
@@ -86,7 +87,7 @@ class SelectOp(GraphOperation):
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = (
         "$condition `,` $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
     )
@@ -133,7 +134,7 @@ class CastOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, element: Attribute):

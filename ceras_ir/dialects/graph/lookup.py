@@ -26,6 +26,7 @@ from ceras_ir.dialects.graph.operation import (
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +53,7 @@ class LookupOp(GraphOperation):
     rows = opt_prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$input `,` $table attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -80,6 +81,10 @@ class LookupOp(GraphOperation):
         return np.broadcast_to(np.frombuffer(self.table.data.data, np.int8), prod(shape)).reshape(
             shape
         )
+
+    @property
+    def depends_on_channel(self) -> bool:
+        return self.rows is not None or super().depends_on_channel
 
     @property
     def channel_rows(self) -> tuple[int, ...] | None:

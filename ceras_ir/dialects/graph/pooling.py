@@ -105,6 +105,26 @@ class Pool2dOp(GraphOperation):
         return Pool(self.kind.data)
 
     @property
+    def spelling(self) -> str:
+        return f"{super().spelling} {self.function.value}"
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        return tuple(int(k) for k in self.kernel.get_values())
+
+    @property
+    def keeps_scale(self) -> bool:
+        return self.function is Pool.MAX
+
+    @property
+    def rescales(self) -> bool:
+        return self.function is Pool.AVERAGE
+
+    @property
+    def keeps_channels(self) -> bool:
+        return True
+
+    @property
     def includes_padding(self) -> bool:
         return bool(self.count_include_pad.value.data)
 

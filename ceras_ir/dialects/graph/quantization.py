@@ -13,6 +13,7 @@ from ceras_ir.dialects.graph.operation import (
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
@@ -28,7 +29,7 @@ class QuantizeOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, element: UniformType):
@@ -51,7 +52,7 @@ class DequantizeOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue):
@@ -75,7 +76,7 @@ class RequantizeOp(GraphOperation):
     requant = prop_def(RequantAttr)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, element: UniformType, requant: RequantAttr):

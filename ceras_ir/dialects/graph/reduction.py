@@ -1,6 +1,6 @@
 """Operations that make one element of many: reductions and the index of an extreme."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import ClassVar
 
@@ -13,17 +13,19 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import integers
-from ceras_ir.dialects.graph.layout import expect_same_element
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
+    expect_same_element,
     expect_shape,
+    is_per_axis,
+    is_plain,
     shape_of,
 )
 
@@ -69,6 +71,17 @@ class ReduceOp(GraphOperation):
     @property
     def function(self) -> Reduce:
         return Reduce(self.kind.data)
+
+    @property
+    def keeps_scale(self) -> bool:
+        return self.function in (Reduce.MAX, Reduce.MIN) and not is_plain(self.input)
+
+    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
+        axes = [order[a] for a in self.axes.get_values()]
+        # Elements would be added in another order.
+        if axes != sorted(axes) or is_per_axis(self.input):
+            return None
+        return {"axes": integers(axes)}
 
     def verify_semantics(self) -> None:
         expect_same_element(self)
@@ -117,6 +130,11 @@ class ArgOp(GraphOperation):
     @property
     def function(self) -> Reduce:
         return Reduce(self.kind.data)
+
+    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
+        if is_per_axis(self.input):
+            return None
+        return {"axis": IntegerAttr(order[self.axis.value.data], i64)}
 
     @property
     def takes_last(self) -> bool:

@@ -1,6 +1,6 @@
 """Operations that take elements out of a tensor or put a border around it: slice, gather, pad."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import ClassVar
 
@@ -26,14 +26,33 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import integers
-from ceras_ir.dialects.graph.layout import LayoutPatterns, expect_same_element
+from ceras_ir.dialects.graph.layout import LayoutPatterns
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
     expect_length,
+    expect_same_element,
     expect_shape,
+    is_per_axis,
+    is_plain,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import MovesElements
+from ceras_ir.dialects.quant import UniformType
+
+
+def _reordered(
+    op: GraphOperation, order: Sequence[int], names: Sequence[str]
+) -> Mapping[str, Attribute] | None:
+    """Of the properties `names`, which have an entry per dimension, those in another order."""
+    if any(map(is_per_axis, op.operands)):
+        return None
+    lists = {name: op.properties[name] for name in names}
+    return {
+        name: integers([int(values.get_values()[order.index(i)]) for i in range(len(order))])
+        for name, values in lists.items()
+        if isinstance(values, DenseArrayBase)
+    }
 
 
 @irdl_op_definition
@@ -51,7 +70,7 @@ class SliceOp(GraphOperation):
     strides = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), LayoutPatterns())
+    traits = traits_def(Pure(), MovesElements(), LayoutPatterns())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -70,8 +89,10 @@ class SliceOp(GraphOperation):
             },
         )
 
+    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
+        return _reordered(self, order, ("starts", "strides"))
+
     def verify_semantics(self) -> None:
-        expect_same_element(self)
         source, sizes = shape_of(self.input), shape_of(self.result)
         starts, strides = self.starts.get_values(), self.strides.get_values()
         expect_length("starts", starts, len(source), 0)
@@ -106,7 +127,7 @@ class GatherOp(GraphOperation):
     indices = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), MovesElements())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, axis: int, indices: Sequence[int]):
@@ -118,8 +139,12 @@ class GatherOp(GraphOperation):
             properties={"axis": IntegerAttr(axis, i64), "indices": integers(indices)},
         )
 
+    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
+        if is_per_axis(self.input):
+            return None
+        return {"axis": IntegerAttr(order[self.axis.value.data], i64)}
+
     def verify_semantics(self) -> None:
-        expect_same_element(self)
         shape, axis = list(shape_of(self.input)), self.axis.value.data
         if not 0 <= axis < len(shape):
             raise VerifyException(f"axis must be in [0, {len(shape)}), got {axis}")
@@ -196,6 +221,20 @@ class PadOp(GraphOperation):
     @property
     def function(self) -> Pad:
         return Pad(self.kind.data)
+
+    @property
+    def is_alias(self) -> bool:
+        # A zero is stored as the zero point at any scale; other numbers may not be.
+        zero = self.function is not Pad.CONSTANT or self.stored_value == 0
+        return zero and not is_plain(self.input)
+
+    def quantized(self, operands: Sequence[SSAValue], element: UniformType) -> GraphOperation:
+        new = super().quantized(operands, element)
+        new.properties["value"] = IntegerAttr(element.zero_point, i64)
+        return new
+
+    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
+        return _reordered(self, order, ("low", "high", "interior"))
 
     @property
     def stored_value(self) -> float | int:

@@ -17,6 +17,7 @@ from ceras_ir.dialects.graph.operation import (
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.quant import RequantAttr
 
 BENDS = (0.0523, 0.2669, 0.492, 0.3321, 0.112)
@@ -47,7 +48,7 @@ class ShiftSwishOp(GraphOperation):
     requant = prop_def(RequantAttr)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -62,6 +63,10 @@ class ShiftSwishOp(GraphOperation):
             result_types=[TensorType(result_element, shape_of(input))],
             properties={"bends": integers(bends), "requant": requant},
         )
+
+    @property
+    def depends_on_channel(self) -> bool:
+        return len(self.channel_bends) > 1
 
     @property
     def channel_bends(self) -> list[tuple[int, ...]]:

@@ -18,14 +18,10 @@ from ceras_ir.dialects.graph import (
     ReshapeOp,
     TransposeOp,
     element_of,
+    is_per_axis,
     shape_of,
 )
-from ceras_ir.dialects.graph.canonicalization.layout import (
-    inverse,
-    is_per_axis,
-    is_reshape,
-    permutation_of,
-)
+from ceras_ir.dialects.graph.canonicalization.layout import inverse, is_reshape, permutation_of
 
 
 def lifted_shape(value: SSAValue, rank: int) -> tuple[int, ...]:
