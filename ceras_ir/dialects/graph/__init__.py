@@ -9,6 +9,7 @@ operator composes, the importer composes of these.
 from xdsl.ir import Dialect
 
 from ceras_ir.dialects.graph.attributes import Function, FunctionAttr, integers
+from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
 from ceras_ir.dialects.graph.constant import (
     ConstantOp,
     MaterializeConstant,
@@ -87,6 +88,7 @@ Graph = Dialect(
 )
 
 __all__ = [
+    "LAYOUT_PATTERNS",
     "ArgOp",
     "Binary",
     "BinaryOp",

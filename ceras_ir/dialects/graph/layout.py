@@ -23,8 +23,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.pattern_rewriter import RewritePattern
-from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import integers
@@ -41,14 +40,6 @@ from ceras_ir.dialects.graph.operation import (
 from ceras_ir.dialects.graph.traits import MovesElements, View
 
 
-class LayoutPatterns(HasCanonicalizationPatternsTrait):
-    @classmethod
-    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
-        from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
-
-        return LAYOUT_PATTERNS
-
-
 @irdl_op_definition
 class ReshapeOp(GraphOperation, HasFolderInterface):
     """The same elements in the same row-major order, in another shape."""
@@ -59,7 +50,7 @@ class ReshapeOp(GraphOperation, HasFolderInterface):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), View(), LayoutPatterns())
+    traits = traits_def(Pure(), View())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, shape: Sequence[int]):
@@ -82,7 +73,7 @@ class TransposeOp(GraphOperation, HasFolderInterface):
     permutation = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), MovesElements(), LayoutPatterns())
+    traits = traits_def(Pure(), MovesElements())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, permutation: Sequence[int]):

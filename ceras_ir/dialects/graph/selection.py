@@ -26,7 +26,6 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import integers
-from ceras_ir.dialects.graph.layout import LayoutPatterns
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
@@ -70,7 +69,7 @@ class SliceOp(GraphOperation):
     strides = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), MovesElements(), LayoutPatterns())
+    traits = traits_def(Pure(), MovesElements())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(

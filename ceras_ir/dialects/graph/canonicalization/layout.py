@@ -6,6 +6,7 @@ there two slices in a row, which exporters write one dimension at a time.
 
 from xdsl.dialects.builtin import DenseResourceAttr
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.traits import HasCanonicalizationPatternsTrait
 
 from ceras_ir.dialects.graph.constant import ConstantOp
 from ceras_ir.dialects.graph.layout import ReshapeOp, TransposeOp
@@ -140,3 +141,15 @@ LAYOUT_PATTERNS: tuple[RewritePattern, ...] = (
     FoldConstantLayout(),
 )
 """For `ReshapeOp`, `TransposeOp` and `SliceOp`."""
+
+
+class LayoutPatterns(HasCanonicalizationPatternsTrait):
+    """Given to the operations from here, because the patterns name them."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        return LAYOUT_PATTERNS
+
+
+for _operation in (ReshapeOp, TransposeOp, SliceOp):
+    _operation.traits.add_trait(LayoutPatterns())
