@@ -19,19 +19,22 @@ from ceras_ir.dialects.graph.constant import (
     plain_element,
     storage_type,
 )
-from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, SoftmaxOp, UnaryOp
-from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
+from ceras_ir.dialects.graph.elementwise import Binary, BinaryAttr, BinaryOp, SoftmaxOp, UnaryOp
+from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding, EncodingAttr
 from ceras_ir.dialects.graph.layout import (
     ConcatOp,
     Coordinates,
+    CoordinatesAttr,
     Nearest,
+    NearestAttr,
     ReshapeOp,
     Resize,
+    ResizeAttr,
     ResizeOp,
     TransposeOp,
 )
 from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp
-from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
+from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareAttr, CompareOp, SelectOp
 from ceras_ir.dialects.graph.lookup import LookupOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
@@ -47,12 +50,18 @@ from ceras_ir.dialects.graph.operation import (
     window_extent,
     window_output,
 )
-from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp, average_requant, reciprocal_requant
+from ceras_ir.dialects.graph.pooling import (
+    Pool,
+    Pool2dOp,
+    PoolAttr,
+    average_requant,
+    reciprocal_requant,
+)
 from ceras_ir.dialects.graph.quantization import DequantizeOp, QuantizeOp, RequantizeOp
-from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
-from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp
+from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceAttr, ReduceOp
+from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadAttr, PadOp, SliceOp
 from ceras_ir.dialects.graph.swish import ShiftSwishOp
-from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
 Graph = Dialect(
     "graph",
@@ -83,7 +92,20 @@ Graph = Dialect(
         DequantizeOp,
         RequantizeOp,
     ],
-    [FunctionAttr, RequantAttr],
+    [
+        FunctionAttr,
+        RequantAttr,
+        RoundingAttr,
+        BinaryAttr,
+        CompareAttr,
+        CoordinatesAttr,
+        EncodingAttr,
+        NearestAttr,
+        PadAttr,
+        PoolAttr,
+        ReduceAttr,
+        ResizeAttr,
+    ],
     [MaterializeConstant()],
 )
 

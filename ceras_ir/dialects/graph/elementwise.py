@@ -1,22 +1,22 @@
 """Elementwise operations of the `graph` dialect: unary, binary, softmax."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
-    StringAttr,
     TensorType,
     f32,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     VarConstraint,
     base,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -26,6 +26,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.graph.operation import (
@@ -127,6 +128,13 @@ class Binary(StrEnum):
     XOR = "xor"
 
 
+@irdl_attr_definition
+class BinaryAttr(EnumAttribute[Binary], SpacedOpaqueSyntaxAttribute):
+    """One of `Binary`."""
+
+    name = "graph.binary"
+
+
 QUANTIZED_BINARIES = frozenset({Binary.ADD, Binary.SUB, Binary.MUL})
 """Those that have a quantized form."""
 
@@ -166,7 +174,7 @@ class BinaryOp(GraphOperation):
     MAX_SHIFT: ClassVar = 22
     MAX_MULTIPLIER: ClassVar = 1 << 22
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(BinaryAttr)
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     activation = opt_prop_def(FunctionAttr)
@@ -198,7 +206,7 @@ class BinaryOp(GraphOperation):
             operands=[lhs, rhs],
             result_types=[TensorType(result_element, shape)],
             properties={
-                "kind": StringAttr(kind.value),
+                "kind": BinaryAttr(kind),
                 "activation": activation,
                 "lhs_shift": IntegerAttr(shifts[0], i64),
                 "rhs_shift": IntegerAttr(shifts[1], i64),
@@ -210,7 +218,7 @@ class BinaryOp(GraphOperation):
 
     @property
     def function(self) -> Binary:
-        return Binary(self.kind.data)
+        return self.kind.data
 
     @property
     def spelling(self) -> str:
@@ -239,8 +247,6 @@ class BinaryOp(GraphOperation):
         return lm << ls, rm << rs
 
     def verify_semantics(self) -> None:
-        if self.kind.data not in set(Binary):
-            raise VerifyException(f"kind must be one of {', '.join(Binary)}, got {self.kind.data}")
         shape = broadcast_shape(shape_of(self.lhs), shape_of(self.rhs))
         if shape is None:
             raise VerifyException(

@@ -1,21 +1,21 @@
 """Operations that move elements and compute nothing (resizing, which may interpolate, included)."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
-    StringAttr,
     TensorType,
     f64,
     i64,
 )
+from xdsl.dialects.utils import EnumAttribute
 from xdsl.interfaces import HasFolderInterface
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -25,6 +25,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
@@ -158,6 +159,13 @@ class Resize(StrEnum):
     LINEAR = "linear"
 
 
+@irdl_attr_definition
+class ResizeAttr(EnumAttribute[Resize], SpacedOpaqueSyntaxAttribute):
+    """One of `Resize`."""
+
+    name = "graph.resize"
+
+
 class Coordinates(StrEnum):
     """Where output index `i` lies in the input; ONNX `coordinate_transformation_mode`."""
 
@@ -173,6 +181,13 @@ class Coordinates(StrEnum):
     """`c + (i + 0.5) / scale - 0.5`, where `c = in / 2 * (1 - out / (scale * in))` centres"""
 
 
+@irdl_attr_definition
+class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
+    """One of `Coordinates`."""
+
+    name = "graph.coordinates"
+
+
 class Nearest(StrEnum):
     """How a coordinate becomes an index; ONNX `nearest_mode`."""
 
@@ -182,6 +197,13 @@ class Nearest(StrEnum):
     """the nearest index; within 1e-6 of half way between two the upper"""
     FLOOR = "floor"
     CEIL = "ceil"
+
+
+@irdl_attr_definition
+class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
+    """One of `Nearest`."""
+
+    name = "graph.nearest"
 
 
 @irdl_op_definition
@@ -197,15 +219,18 @@ class ResizeOp(GraphOperation):
 
     name = "graph.resize"
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(ResizeAttr)
     input = operand_def(TensorType)
     scales = prop_def(DenseArrayBase.constr(f64))
-    coordinates = prop_def(StringAttr)
-    rounding = prop_def(StringAttr)
+    coordinates = prop_def(CoordinatesAttr)
+    rounding = prop_def(NearestAttr)
     result = result_def(TensorType)
 
     traits = traits_def(Pure())
-    assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
+    assembly_format = (
+        "$kind $input `coordinates` $coordinates `rounding` $rounding attr-dict "
+        "`:` functional-type(operands, results)"
+    )
 
     def __init__(
         self,
@@ -221,10 +246,10 @@ class ResizeOp(GraphOperation):
             operands=[input],
             result_types=[TensorType(element_of(input), (n, *size, c))],
             properties={
-                "kind": StringAttr(kind.value),
+                "kind": ResizeAttr(kind),
                 "scales": DenseArrayBase.from_list(f64, list(scales)),
-                "coordinates": StringAttr(coordinates.value),
-                "rounding": StringAttr(rounding.value),
+                "coordinates": CoordinatesAttr(coordinates),
+                "rounding": NearestAttr(rounding),
             },
         )
 
@@ -236,7 +261,7 @@ class ResizeOp(GraphOperation):
 
     @property
     def function(self) -> Resize:
-        return Resize(self.kind.data)
+        return self.kind.data
 
     @property
     def is_alias(self) -> bool:
@@ -250,13 +275,6 @@ class ResizeOp(GraphOperation):
         expect_same_element(self)
         expect_rank("input", self.input, 4)
         expect_rank("result", self.result, 4)
-        for name, value, allowed in (
-            ("kind", self.kind.data, Resize),
-            ("coordinates", self.coordinates.data, Coordinates),
-            ("rounding", self.rounding.data, Nearest),
-        ):
-            if value not in set(allowed):
-                raise VerifyException(f"{name} must be one of {', '.join(allowed)}, got {value}")
         scales = self.scales.get_values()
         if len(scales) != 2 or any(not 0.0 < s < float("inf") for s in scales):
             raise VerifyException("two positive scales expected")

@@ -1,13 +1,21 @@
 """Operations about truth and types: comparison, selection, and casts between element types."""
 
-from enum import StrEnum
 from typing import ClassVar
 
-from xdsl.dialects.builtin import StringAttr, TensorType, i1
-from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.dialects.builtin import TensorType, i1
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.irdl import (
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.elementwise import broadcast_shape
 from ceras_ir.dialects.graph.operation import (
@@ -29,6 +37,13 @@ class Compare(StrEnum):
     LESS_OR_EQUAL = "less_or_equal"
 
 
+@irdl_attr_definition
+class CompareAttr(EnumAttribute[Compare], SpacedOpaqueSyntaxAttribute):
+    """One of `Compare`."""
+
+    name = "graph.compare"
+
+
 @irdl_op_definition
 class CompareOp(GraphOperation):
     """Whether `lhs kind rhs`, element by element as i1, shapes broadcast as numpy does."""
@@ -36,7 +51,7 @@ class CompareOp(GraphOperation):
     name = "graph.compare"
     ADMITS_INTEGERS: ClassVar = True
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(CompareAttr)
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
@@ -50,16 +65,14 @@ class CompareOp(GraphOperation):
         super().__init__(
             operands=[lhs, rhs],
             result_types=[TensorType(i1, shape)],
-            properties={"kind": StringAttr(kind.value)},
+            properties={"kind": CompareAttr(kind)},
         )
 
     @property
     def function(self) -> Compare:
-        return Compare(self.kind.data)
+        return self.kind.data
 
     def verify_semantics(self) -> None:
-        if self.kind.data not in set(Compare):
-            raise VerifyException(f"kind must be one of {', '.join(Compare)}, got {self.kind.data}")
         if element_of(self.lhs) != element_of(self.rhs):
             raise VerifyException(
                 f"operands must have one element type, got {element_of(self.lhs)} "

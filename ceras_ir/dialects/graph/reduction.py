@@ -1,7 +1,6 @@
 """Operations that make one element of many: reductions and the index of an extreme."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -9,14 +8,22 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
-    StringAttr,
     TensorType,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.irdl import (
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
@@ -41,6 +48,13 @@ class Reduce(StrEnum):
     """NaN if either is"""
 
 
+@irdl_attr_definition
+class ReduceAttr(EnumAttribute[Reduce], SpacedOpaqueSyntaxAttribute):
+    """One of `Reduce`."""
+
+    name = "graph.reduce"
+
+
 @irdl_op_definition
 class ReduceOp(GraphOperation):
     """
@@ -52,7 +66,7 @@ class ReduceOp(GraphOperation):
     name = "graph.reduce"
     ADMITS_INTEGERS: ClassVar = True
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(ReduceAttr)
     input = operand_def(TensorType)
     axes = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
@@ -65,12 +79,12 @@ class ReduceOp(GraphOperation):
         super().__init__(
             operands=[input],
             result_types=[TensorType(element_of(input), shape)],
-            properties={"kind": StringAttr(kind.value), "axes": integers(sorted(axes))},
+            properties={"kind": ReduceAttr(kind), "axes": integers(sorted(axes))},
         )
 
     @property
     def function(self) -> Reduce:
-        return Reduce(self.kind.data)
+        return self.kind.data
 
     @property
     def keeps_scale(self) -> bool:
@@ -85,8 +99,6 @@ class ReduceOp(GraphOperation):
 
     def verify_semantics(self) -> None:
         expect_same_element(self)
-        if self.kind.data not in set(Reduce):
-            raise VerifyException(f"kind must be one of {', '.join(Reduce)}, got {self.kind.data}")
         shape, axes = shape_of(self.input), list(self.axes.get_values())
         if axes != sorted(set(axes)) or any(not 0 <= a < len(shape) for a in axes):
             raise VerifyException(f"axes must be ascending and in [0, {len(shape)}), got {axes}")
@@ -106,7 +118,7 @@ class ArgOp(GraphOperation):
     name = "graph.arg"
     ADMITS_INTEGERS: ClassVar = True
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(ReduceAttr)
     input = operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
     last = prop_def(BoolAttr, default_value=BoolAttr.from_bool(False))
@@ -121,7 +133,7 @@ class ArgOp(GraphOperation):
             operands=[input],
             result_types=[TensorType(i64, shape)],
             properties={
-                "kind": StringAttr(kind.value),
+                "kind": ReduceAttr(kind),
                 "axis": IntegerAttr(axis, i64),
                 "last": BoolAttr.from_bool(last),
             },
@@ -129,7 +141,7 @@ class ArgOp(GraphOperation):
 
     @property
     def function(self) -> Reduce:
-        return Reduce(self.kind.data)
+        return self.kind.data
 
     def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
         if is_per_axis(self.input):

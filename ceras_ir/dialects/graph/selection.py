@@ -1,7 +1,6 @@
 """Operations that take elements out of a tensor or put a border around it: slice, gather, pad."""
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -9,13 +8,14 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     IntegerType,
-    StringAttr,
     TensorType,
     f32,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -24,6 +24,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
@@ -167,6 +168,13 @@ class Pad(StrEnum):
     """the input again from its other end"""
 
 
+@irdl_attr_definition
+class PadAttr(EnumAttribute[Pad], SpacedOpaqueSyntaxAttribute):
+    """One of `Pad`."""
+
+    name = "graph.pad"
+
+
 @irdl_op_definition
 class PadOp(GraphOperation):
     """
@@ -178,7 +186,7 @@ class PadOp(GraphOperation):
     name = "graph.pad"
     ADMITS_INTEGERS: ClassVar = True
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(PadAttr)
     input = operand_def(TensorType)
     low = prop_def(DenseArrayBase.constr(i64))
     high = prop_def(DenseArrayBase.constr(i64))
@@ -209,7 +217,7 @@ class PadOp(GraphOperation):
             operands=[input],
             result_types=[TensorType(element_of(input), shape)],
             properties={
-                "kind": StringAttr(kind.value),
+                "kind": PadAttr(kind),
                 "low": integers(low),
                 "high": integers(high),
                 "interior": integers(between),
@@ -219,7 +227,7 @@ class PadOp(GraphOperation):
 
     @property
     def function(self) -> Pad:
-        return Pad(self.kind.data)
+        return self.kind.data
 
     @property
     def is_alias(self) -> bool:
@@ -243,8 +251,6 @@ class PadOp(GraphOperation):
 
     def verify_semantics(self) -> None:
         expect_same_element(self)
-        if self.kind.data not in set(Pad):
-            raise VerifyException(f"kind must be one of {', '.join(Pad)}, got {self.kind.data}")
         shape = shape_of(self.input)
         for name in ("low", "high", "interior"):
             expect_length(name, getattr(self, name).get_values(), len(shape), 0)

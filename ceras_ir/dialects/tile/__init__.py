@@ -9,7 +9,7 @@ Scratchpads are `memref.alloc` in memory spaces "inp" (int8 vectors), "wgt" (int
 
 from xdsl.ir import Dialect
 
-from ceras_ir.dialects.tile.compute import Alu, AluOp, ClearOp, GemmOp
+from ceras_ir.dialects.tile.compute import Alu, AluAttr, AluOp, ClearOp, GemmOp
 from ceras_ir.dialects.tile.convolution import Conv2dOp
 from ceras_ir.dialects.tile.memory import (
     LANES,
@@ -22,12 +22,12 @@ from ceras_ir.dialects.tile.memory import (
     vector_rank,
 )
 from ceras_ir.dialects.tile.pooling import AveragePoolOp, MaxPoolOp
-from ceras_ir.dialects.tile.schedule import Order, ScheduleAttr
+from ceras_ir.dialects.tile.schedule import Order, OrderAttr, ScheduleAttr
 
 Tile = Dialect(
     "tile",
     [Conv2dOp, MaxPoolOp, AveragePoolOp, ViewOp, RotateOp, LoadOp, StoreOp, ClearOp, GemmOp, AluOp],
-    [ScheduleAttr],
+    [ScheduleAttr, AluAttr, OrderAttr],
 )
 
 __all__ = [
