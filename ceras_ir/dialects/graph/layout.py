@@ -155,6 +155,8 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
 
 class Resize(StrEnum):
+    """What is made of the neighbours of a coordinate."""
+
     NEAREST = "nearest"
     LINEAR = "linear"
 
