@@ -211,8 +211,6 @@ class Rounding(StrEnum):
 
 @irdl_attr_definition
 class RoundingAttr(EnumAttribute[Rounding], SpacedOpaqueSyntaxAttribute):
-    """One of `Rounding`."""
-
     name = "graph.rounding"
 
 

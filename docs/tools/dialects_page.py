@@ -91,10 +91,9 @@ def _describe(cls: type[Attribute] | type[Operation]) -> str:
     else:
         mark = "!" if cls.name.startswith("quant.") else "#"
         heading, body = f"#### {mark}{cls.name}", _attribute(cls)
-    values: object = getattr(cls, "enum_type", None)
-    # An attribute that is no more than an enumeration says what that says.
-    same = isinstance(values, type) and cls.__doc__ == f"One of `{values.__name__}`."
-    return "\n\n".join([heading, markdown(values.__doc__ if same else cls.__doc__), *body])
+    # An attribute that is no more than an enumeration has nothing to add to that.
+    doc = cls.__doc__ or getattr(cls, "enum_type", cls).__doc__
+    return "\n\n".join([heading, markdown(doc), *body])
 
 
 def _attribute(cls: type[Attribute]) -> list[str]:

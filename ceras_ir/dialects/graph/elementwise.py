@@ -1,6 +1,5 @@
 """Elementwise operations of the `graph` dialect: unary, binary, softmax."""
 
-from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -31,9 +30,9 @@ from xdsl.utils.str_enum import StrEnum
 from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    broadcast_shape,
     element_of,
     expect_rescaling,
-    expect_shape,
     is_plain,
     only_clips,
     shape_of,
@@ -130,8 +129,6 @@ class Binary(StrEnum):
 
 @irdl_attr_definition
 class BinaryAttr(EnumAttribute[Binary], SpacedOpaqueSyntaxAttribute):
-    """One of `Binary`."""
-
     name = "graph.binary"
 
 
@@ -140,17 +137,6 @@ QUANTIZED_BINARIES = frozenset({Binary.ADD, Binary.SUB, Binary.MUL})
 
 BITWISE_BINARIES = frozenset({Binary.AND, Binary.OR, Binary.XOR})
 """Those that have no float form."""
-
-
-def broadcast_shape(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The common shape under numpy's rules, or None where there is none."""
-    rank = max(len(lhs), len(rhs))
-    result: list[int] = []
-    for a, b in zip((1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs, strict=True):
-        if a != b and 1 not in (a, b):
-            return None
-        result.append(max(a, b))
-    return tuple(result)
 
 
 def _unless_one(multiplier: int) -> IntegerAttr[IntegerType] | None:
@@ -247,12 +233,6 @@ class BinaryOp(GraphOperation):
         return lm << ls, rm << rs
 
     def verify_semantics(self) -> None:
-        shape = broadcast_shape(shape_of(self.lhs), shape_of(self.rhs))
-        if shape is None:
-            raise VerifyException(
-                f"shapes {shape_of(self.lhs)} and {shape_of(self.rhs)} do not broadcast"
-            )
-        expect_shape("result", self.result, shape)
         if any(not 0 <= s <= self.MAX_SHIFT for s in self.shifts):
             raise VerifyException(
                 f"operand shifts must be in [0, {self.MAX_SHIFT}], got {list(self.shifts)}"
@@ -300,6 +280,7 @@ class SoftmaxOp(GraphOperation):
     """
 
     name = "graph.softmax"
+    DIMENSIONS: ClassVar = ("axis",)
 
     T: ClassVar = VarConstraint("T", base(TensorType))
 
@@ -316,9 +297,6 @@ class SoftmaxOp(GraphOperation):
             result_types=[input.type],
             properties={"axis": IntegerAttr(axis, i64)},
         )
-
-    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute]:
-        return {"axis": IntegerAttr(order[self.axis.value.data], i64)}
 
     def verify_semantics(self) -> None:
         rank = len(tensor_type(self.input).get_shape())

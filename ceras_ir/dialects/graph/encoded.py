@@ -56,8 +56,6 @@ class Encoding(StrEnum):
 
 @irdl_attr_definition
 class EncodingAttr(EnumAttribute[Encoding], SpacedOpaqueSyntaxAttribute):
-    """One of `Encoding`."""
-
     name = "graph.encoding"
 
 

@@ -1,6 +1,6 @@
 """Operations that move elements and compute nothing (resizing, which may interpolate, included)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.interfaces import HasFolderInterface
-from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
@@ -108,6 +108,7 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
     name = "graph.concat"
     ADMITS_INTEGERS: ClassVar = True
+    DIMENSIONS: ClassVar = ("axis",)
 
     inputs = var_operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
@@ -131,9 +132,6 @@ class ConcatOp(GraphOperation, HasFolderInterface):
     @property
     def keeps_scale(self) -> bool:
         return not is_plain(self.result)
-
-    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute]:
-        return {"axis": IntegerAttr(order[self.axis.value.data], i64)}
 
     def verify_semantics(self) -> None:
         if not self.inputs:
@@ -163,8 +161,6 @@ class Resize(StrEnum):
 
 @irdl_attr_definition
 class ResizeAttr(EnumAttribute[Resize], SpacedOpaqueSyntaxAttribute):
-    """One of `Resize`."""
-
     name = "graph.resize"
 
 
@@ -185,8 +181,6 @@ class Coordinates(StrEnum):
 
 @irdl_attr_definition
 class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
-    """One of `Coordinates`."""
-
     name = "graph.coordinates"
 
 
@@ -203,8 +197,6 @@ class Nearest(StrEnum):
 
 @irdl_attr_definition
 class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
-    """One of `Nearest`."""
-
     name = "graph.nearest"
 
 

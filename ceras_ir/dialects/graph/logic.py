@@ -17,11 +17,10 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ceras_ir.dialects.graph.elementwise import broadcast_shape
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    broadcast_shape,
     element_of,
-    expect_shape,
     quantized_element,
     shape_of,
 )
@@ -39,8 +38,6 @@ class Compare(StrEnum):
 
 @irdl_attr_definition
 class CompareAttr(EnumAttribute[Compare], SpacedOpaqueSyntaxAttribute):
-    """One of `Compare`."""
-
     name = "graph.compare"
 
 
@@ -78,12 +75,6 @@ class CompareOp(GraphOperation):
                 f"operands must have one element type, got {element_of(self.lhs)} "
                 f"and {element_of(self.rhs)}"
             )
-        shape = broadcast_shape(shape_of(self.lhs), shape_of(self.rhs))
-        if shape is None:
-            raise VerifyException(
-                f"shapes {shape_of(self.lhs)} and {shape_of(self.rhs)} do not broadcast"
-            )
-        expect_shape("result", self.result, shape)
         if element_of(self.result) != i1:
             raise VerifyException(f"the result of a comparison is i1, got {self.result.type}")
 
@@ -106,7 +97,7 @@ class SelectOp(GraphOperation):
     )
 
     def __init__(self, condition: SSAValue, lhs: SSAValue, rhs: SSAValue):
-        shape = _common_shape(condition, lhs, rhs)
+        shape = broadcast_shape(*map(shape_of, (condition, lhs, rhs)))
         assert shape is not None
         super().__init__(
             operands=[condition, lhs, rhs], result_types=[TensorType(element_of(lhs), shape)]
@@ -120,16 +111,6 @@ class SelectOp(GraphOperation):
                 f"both choices and the result must have one element type, got "
                 f"{element_of(self.lhs)}, {element_of(self.rhs)} and {element_of(self.result)}"
             )
-        shape = _common_shape(self.condition, self.lhs, self.rhs)
-        if shape is None:
-            shapes = [shape_of(v) for v in self.operands]
-            raise VerifyException(f"shapes {', '.join(map(str, shapes))} do not broadcast")
-        expect_shape("result", self.result, shape)
-
-
-def _common_shape(condition: SSAValue, lhs: SSAValue, rhs: SSAValue) -> tuple[int, ...] | None:
-    shape = broadcast_shape(shape_of(lhs), shape_of(rhs))
-    return None if shape is None else broadcast_shape(shape_of(condition), shape)
 
 
 @irdl_op_definition
@@ -154,7 +135,6 @@ class CastOp(GraphOperation):
         super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         element = quantized_element(self.input)
         if quantized_element(self.result) is not None or (
             element is not None and element != UniformType(1.0, storage=element.storage)

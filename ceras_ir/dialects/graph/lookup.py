@@ -22,7 +22,6 @@ from xdsl.utils.exceptions import VerifyException
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
-    expect_shape,
     quantized_element,
     shape_of,
 )
@@ -92,7 +91,6 @@ class LookupOp(GraphOperation):
         return None if self.rows is None else tuple(int(v) for v in self.rows.get_values())
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         source, target = quantized_element(self.input), quantized_element(self.result)
         if target is None or target.storage.width.data != 8 or not target.is_signed:
             raise VerifyException(f"int8 elements expected, got {self.result.type}")

@@ -10,12 +10,19 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import ClassVar, TypeAlias, TypeGuard
 
-from xdsl.dialects.builtin import Float32Type, IntegerType, TensorType
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    Float32Type,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+    i64,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, ParsePropInAttrDict
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.attributes import FunctionAttr
+from ceras_ir.dialects.graph.attributes import FunctionAttr, integers
 from ceras_ir.dialects.graph.traits import Elementwise, MovesElements, View
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
@@ -76,6 +83,14 @@ def type_with_element(value: SSAValue, element: Attribute) -> Tensor:
     return TensorType(element, shape_of(value))
 
 
+def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
+    """The common shape under numpy's rules, or None where there is none."""
+    rank = max(map(len, shapes))
+    columns = zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True)
+    extents = [{extent for extent in column if extent != 1} or {1} for column in columns]
+    return tuple(max(e) for e in extents) if all(len(e) == 1 for e in extents) else None
+
+
 def window_extent(size: int, dilation: int) -> int:
     """Elements from the first to the last tap of a window, both included."""
     return (size - 1) * dilation + 1
@@ -100,6 +115,12 @@ class GraphOperation(IRDLOperation, ABC):
 
     ADMITS_INTEGERS: ClassVar = False
     """Whether tensors may have plain integer elements, which wrap around like C's unsigned."""
+
+    DIMENSIONS: ClassVar[tuple[str, ...]] = ()
+    """Properties that are dimensions of the operand, for operations that treat all alike."""
+
+    PER_DIMENSION: ClassVar[tuple[str, ...]] = ()
+    """Properties that have an entry for every dimension of the operand."""
 
     @property
     def is_quantized(self) -> bool:
@@ -175,7 +196,21 @@ class GraphOperation(IRDLOperation, ABC):
         The properties that change when the operation gets its operands before they were transposed
         by `order`, and its result is transposed instead; None where that is not the same.
         """
-        return {} if self.has_trait(Elementwise) and not self.depends_on_channel else None
+        declared = self.has_trait(Elementwise) or self.DIMENSIONS or self.PER_DIMENSION
+        if not declared or self.depends_on_channel:
+            return None
+        changed: dict[str, Attribute] = {}
+        for name in self.DIMENSIONS:
+            attribute = self.properties[name]
+            if isinstance(attribute, IntegerAttr):
+                changed[name] = IntegerAttr(order[attribute.value.data], i64)
+            elif isinstance(attribute, DenseArrayBase):
+                changed[name] = integers([order[int(d)] for d in attribute.get_values()])
+        for name in self.PER_DIMENSION:
+            if isinstance(attribute := self.properties[name], DenseArrayBase):
+                entries = [int(v) for v in attribute.get_values()]
+                changed[name] = integers([entries[order.index(i)] for i in range(len(order))])
+        return changed
 
     def verify_(self) -> None:
         for value in (*self.operands, *self.results):
@@ -191,6 +226,11 @@ class GraphOperation(IRDLOperation, ABC):
                     )
             elif not isinstance(element, Float32Type | UniformType):
                 raise VerifyException(f"elements must be f32 or quantized, got {element}")
+        if self.has_trait(Elementwise):
+            shapes = [shape_of(value) for value in self.operands]
+            if (shape := broadcast_shape(*shapes)) is None:
+                raise VerifyException(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
+            expect_shape("result", self.output, shape)
         if self.has_trait(MovesElements):
             expect_same_element(self)
         if self.has_trait(View):

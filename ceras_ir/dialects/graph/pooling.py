@@ -43,8 +43,6 @@ class Pool(StrEnum):
 
 @irdl_attr_definition
 class PoolAttr(EnumAttribute[Pool], SpacedOpaqueSyntaxAttribute):
-    """One of `Pool`."""
-
     name = "graph.pool"
 
 

@@ -8,7 +8,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
-    expect_shape,
     expect_storable,
     quantized_element,
     shape_of,
@@ -36,7 +35,6 @@ class QuantizeOp(GraphOperation):
         super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         if quantized_element(self.input) is not None or quantized_element(self.result) is None:
             raise VerifyException(
                 f"float to quantized expected, got {self.input.type} -> {self.result.type}"
@@ -59,7 +57,6 @@ class DequantizeOp(GraphOperation):
         super().__init__(operands=[input], result_types=[TensorType(f32, shape_of(input))])
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         if quantized_element(self.input) is None or quantized_element(self.result) is not None:
             raise VerifyException(
                 f"quantized to float expected, got {self.input.type} -> {self.result.type}"
@@ -87,7 +84,6 @@ class RequantizeOp(GraphOperation):
         )
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         if quantized_element(self.input) is None:
             raise VerifyException(f"quantized input expected, got {self.input.type}")
         if self.requant.is_per_channel:

@@ -31,7 +31,6 @@ from ceras_ir.dialects.graph.operation import (
     element_of,
     expect_same_element,
     expect_shape,
-    is_per_axis,
     is_plain,
     shape_of,
 )
@@ -50,8 +49,6 @@ class Reduce(StrEnum):
 
 @irdl_attr_definition
 class ReduceAttr(EnumAttribute[Reduce], SpacedOpaqueSyntaxAttribute):
-    """One of `Reduce`."""
-
     name = "graph.reduce"
 
 
@@ -65,6 +62,7 @@ class ReduceOp(GraphOperation):
 
     name = "graph.reduce"
     ADMITS_INTEGERS: ClassVar = True
+    DIMENSIONS: ClassVar = ("axes",)
 
     kind = prop_def(ReduceAttr)
     input = operand_def(TensorType)
@@ -92,10 +90,8 @@ class ReduceOp(GraphOperation):
 
     def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
         axes = [order[a] for a in self.axes.get_values()]
-        # Elements would be added in another order.
-        if axes != sorted(axes) or is_per_axis(self.input):
-            return None
-        return {"axes": integers(axes)}
+        # Else elements would be added in another order.
+        return super().reordered(order) if axes == sorted(axes) else None
 
     def verify_semantics(self) -> None:
         expect_same_element(self)
@@ -117,6 +113,7 @@ class ArgOp(GraphOperation):
 
     name = "graph.arg"
     ADMITS_INTEGERS: ClassVar = True
+    DIMENSIONS: ClassVar = ("axis",)
 
     kind = prop_def(ReduceAttr)
     input = operand_def(TensorType)
@@ -142,11 +139,6 @@ class ArgOp(GraphOperation):
     @property
     def function(self) -> Reduce:
         return self.kind.data
-
-    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
-        if is_per_axis(self.input):
-            return None
-        return {"axis": IntegerAttr(order[self.axis.value.data], i64)}
 
     @property
     def takes_last(self) -> bool:

@@ -1,6 +1,6 @@
 """Operations that take elements out of a tensor or put a border around it: slice, gather, pad."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -33,26 +33,11 @@ from ceras_ir.dialects.graph.operation import (
     expect_length,
     expect_same_element,
     expect_shape,
-    is_per_axis,
     is_plain,
     shape_of,
 )
 from ceras_ir.dialects.graph.traits import MovesElements
 from ceras_ir.dialects.quant import UniformType
-
-
-def _reordered(
-    op: GraphOperation, order: Sequence[int], names: Sequence[str]
-) -> Mapping[str, Attribute] | None:
-    """Of the properties `names`, which have an entry per dimension, those in another order."""
-    if any(map(is_per_axis, op.operands)):
-        return None
-    lists = {name: op.properties[name] for name in names}
-    return {
-        name: integers([int(values.get_values()[order.index(i)]) for i in range(len(order))])
-        for name, values in lists.items()
-        if isinstance(values, DenseArrayBase)
-    }
 
 
 @irdl_op_definition
@@ -64,6 +49,7 @@ class SliceOp(GraphOperation):
 
     name = "graph.slice"
     ADMITS_INTEGERS: ClassVar = True
+    PER_DIMENSION: ClassVar = ("starts", "strides")
 
     input = operand_def(TensorType)
     starts = prop_def(DenseArrayBase.constr(i64))
@@ -88,9 +74,6 @@ class SliceOp(GraphOperation):
                 "strides": integers(strides or (1,) * len(starts)),
             },
         )
-
-    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
-        return _reordered(self, order, ("starts", "strides"))
 
     def verify_semantics(self) -> None:
         source, sizes = shape_of(self.input), shape_of(self.result)
@@ -121,6 +104,7 @@ class GatherOp(GraphOperation):
 
     name = "graph.gather"
     ADMITS_INTEGERS: ClassVar = True
+    DIMENSIONS: ClassVar = ("axis",)
 
     input = operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
@@ -138,11 +122,6 @@ class GatherOp(GraphOperation):
             result_types=[TensorType(element_of(input), shape)],
             properties={"axis": IntegerAttr(axis, i64), "indices": integers(indices)},
         )
-
-    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
-        if is_per_axis(self.input):
-            return None
-        return {"axis": IntegerAttr(order[self.axis.value.data], i64)}
 
     def verify_semantics(self) -> None:
         shape, axis = list(shape_of(self.input)), self.axis.value.data
@@ -170,8 +149,6 @@ class Pad(StrEnum):
 
 @irdl_attr_definition
 class PadAttr(EnumAttribute[Pad], SpacedOpaqueSyntaxAttribute):
-    """One of `Pad`."""
-
     name = "graph.pad"
 
 
@@ -185,6 +162,7 @@ class PadOp(GraphOperation):
 
     name = "graph.pad"
     ADMITS_INTEGERS: ClassVar = True
+    PER_DIMENSION: ClassVar = ("low", "high", "interior")
 
     kind = prop_def(PadAttr)
     input = operand_def(TensorType)
@@ -239,9 +217,6 @@ class PadOp(GraphOperation):
         new = super().quantized(operands, element)
         new.properties["value"] = IntegerAttr(element.zero_point, i64)
         return new
-
-    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
-        return _reordered(self, order, ("low", "high", "interior"))
 
     @property
     def stored_value(self) -> float | int:

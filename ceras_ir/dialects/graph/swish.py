@@ -13,7 +13,6 @@ from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     expect_rescaling,
-    expect_shape,
     quantized_element,
     shape_of,
 )
@@ -75,7 +74,6 @@ class ShiftSwishOp(GraphOperation):
         return [tuple(values[i : i + 5]) for i in range(0, len(values), 5)]
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         source = quantized_element(self.input)
         if source is None or source.storage.width.data > 16 or not source.is_signed:
             raise VerifyException(f"int8 or int16 elements expected, got {self.input.type}")

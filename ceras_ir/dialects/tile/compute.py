@@ -170,8 +170,6 @@ class Alu(StrEnum):
 
 @irdl_attr_definition
 class AluAttr(EnumAttribute[Alu], SpacedOpaqueSyntaxAttribute):
-    """One of `Alu`."""
-
     name = "tile.alu"
 
 

@@ -34,8 +34,6 @@ class Order(StrEnum):
 
 @irdl_attr_definition
 class OrderAttr(EnumAttribute[Order], SpacedOpaqueSyntaxAttribute):
-    """One of `Order`."""
-
     name = "tile.order"
 
 

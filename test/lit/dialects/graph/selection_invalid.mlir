@@ -218,7 +218,7 @@ func.func @case26(%c: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<4xi32>) {
 // -----
 
 func.func @case27(%c: tensor<3xi1>, %x: tensor<4xf32>) {
-  // expected-error@+1 {{shapes (3,), (4,), (4,) do not broadcast}}
+  // expected-error@+1 {{shapes (3,) and (4,) and (4,) do not broadcast}}
   %0 = graph.select %c, %x, %x : (tensor<3xi1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
