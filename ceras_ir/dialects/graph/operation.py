@@ -8,7 +8,7 @@ the operation carries the `#graph.requant` that makes its result; a float one ha
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import ClassVar, TypeAlias, TypeGuard
+from typing import ClassVar, Self, TypeAlias, TypeGuard
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -170,11 +170,26 @@ class GraphOperation(IRDLOperation, ABC):
         The quantized form, of stored `operands`, with a result of `element`. Of what `keeps_scale`
         both have one element type and this is the same operation; what `rescales` has its own.
         """
+        return self.rebuilt(operands, element=element)
+
+    def rebuilt(
+        self,
+        operands: Sequence[SSAValue],
+        *,
+        shape: Sequence[int] | None = None,
+        element: Attribute | None = None,
+        changed: Mapping[str, Attribute] | None = None,
+    ) -> Self:
+        """The same on other operands, with a result of another type and some other properties."""
+        kind = TensorType(
+            element_of(self.output) if element is None else element,
+            shape_of(self.output) if shape is None else shape,
+        )
         return type(self).create(
             operands=operands,
-            result_types=[type_with_element(self.output, element)],
-            properties=self.properties,
-            attributes=self.attributes,
+            result_types=[kind],
+            properties={**self.properties, **(changed or {})},
+            attributes=dict(self.attributes),
             location=self.location,
         )
 

@@ -16,7 +16,7 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.graph.traits import Elementwise
-from ceras_ir.transforms.graph.transposes.order import lifted_shape, rebuilt
+from ceras_ir.transforms.graph.transposes.order import lifted_shape
 
 
 class SinkReshapeThroughUnary(RewritePattern):
@@ -28,7 +28,7 @@ class SinkReshapeThroughUnary(RewritePattern):
             return
         if not op.has_trait(Elementwise) or op.depends_on_channel:
             return
-        new = rebuilt(op, [reshape.input], shape_of(reshape.input))
+        new = op.rebuilt([reshape.input], shape=shape_of(reshape.input))
         below = ReshapeOp(new.output, shape_of(op.output))
         below.location = op.location
         rewriter.replace(op, (new, below))
@@ -50,7 +50,7 @@ class SinkReshapeThroughBinary(RewritePattern):
             operands = [_before(v, reshape) for v in (op.lhs, op.rhs)]
             if operands[0] is None or operands[1] is None or is_per_axis(op.result):
                 continue
-            new = rebuilt(op, [operands[0], operands[1]], source)
+            new = op.rebuilt([operands[0], operands[1]], shape=source)
             below = ReshapeOp(new.output, shape_of(op.result))
             below.location = op.location
             rewriter.replace(op, (new, below))
@@ -91,7 +91,7 @@ class ShortenConstant(RewritePattern):
             )
             rewriter.insert(short)
             operands = [short.result, other] if i == 0 else [other, short.result]
-            rewriter.replace(op, rebuilt(op, operands, lifted_shape(op.result, rank)))
+            rewriter.replace(op, op.rebuilt(operands, shape=lifted_shape(op.result, rank)))
             return
 
 

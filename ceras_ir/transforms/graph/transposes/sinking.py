@@ -10,7 +10,6 @@ from ceras_ir.dialects.graph import GraphOperation, TransposeOp, shape_of
 from ceras_ir.dialects.graph.canonicalization.layout import inverse, permutation_of
 from ceras_ir.transforms.graph.transposes.order import (
     common_order,
-    rebuilt,
     replace_below,
     without_transpose,
 )
@@ -27,7 +26,8 @@ class SinkTranspose(RewritePattern):
         if (changed := op.reordered(order)) is None:
             return
         shape = [result[p] for p in inverse(order)]
-        replace_below(op, rebuilt(op, [transpose.input], shape, changed), order, rewriter)
+        new = op.rebuilt([transpose.input], shape=shape, changed=changed)
+        replace_below(op, new, order, rewriter)
 
 
 class SinkTransposes(RewritePattern):
@@ -41,7 +41,8 @@ class SinkTransposes(RewritePattern):
             return
         operands = [without_transpose(v, order, op, rewriter) for v in op.operands]
         shape = [result[p] for p in inverse(order)]
-        replace_below(op, rebuilt(op, operands, shape, changed), order, rewriter)
+        new = op.rebuilt(operands, shape=shape, changed=changed)
+        replace_below(op, new, order, rewriter)
 
 
 SINKING_PATTERNS: tuple[RewritePattern, ...] = (SinkTranspose(), SinkTransposes())

@@ -15,7 +15,6 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.graph.canonicalization.layout import inverse, permutation_of
-from ceras_ir.transforms.graph.transposes.order import rebuilt
 
 
 def leading_ones(shape: tuple[int, ...]) -> int:
@@ -129,7 +128,7 @@ class FoldTransposeIntoMatmul(RewritePattern):
         flat.location = reshape.location
         rewriter.insert((weights, flat))
         rest = list(op.operands[2:])
-        rewriter.replace(op, rebuilt(op, [flat.result, weights.result, *rest], shape_of(op.result)))
+        rewriter.replace(op, op.rebuilt([flat.result, weights.result, *rest]))
 
 
 STRUCTURE_PATTERNS: tuple[RewritePattern, ...] = (
