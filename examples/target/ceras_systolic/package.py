@@ -1,80 +1,75 @@
-"""The array's part of a compiled folder: written by `emit_array`, read back by `open_array`."""
+"""
+A compiled folder: what is emitted for array and host, and read back to be run.
 
+Both share one memory, which is the file `array.bin`: the arena of the host from address 0, then
+constants and streams, which nothing changes.
+"""
+
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
+from xdsl.utils.target import Target
 
 from ceras_ir.backends.c.compiled import CompiledC
 from ceras_ir.backends.c.emitter import emit as emit_host
-from ceras_ir.dialects.mem import BLOCK, LaunchOp
+from ceras_ir.dialects.mem import BLOCK, LaunchOp, arena_of, block_of
 from ceras_ir.network.artefacts import Artefact
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.targets import Emission, Manifest
-from ceras_systolic.board import Board
+from ceras_systolic.board import Board, load_board
 from ceras_systolic.check import StreamChecker, check_stream
-from ceras_systolic.isa import WORD
-from ceras_systolic.program import ArrayProgram
-from ceras_systolic.rules import ARRAY
-from ceras_systolic.simulator import simulate
-from ceras_systolic.tile_for_array import array_operations
+from ceras_systolic.machine import WORD, Instruction, simulate
+from ceras_systolic.stream import layer_stream, packed_constants
+from ceras_systolic.tile_for_array import ARRAY, array_operations, rows_of
 
-IMAGE, ENTRY = "array.bin", "systolic"
-"""The file, and the key of the manifest."""
-LAUNCHES = "launches"
-SIZES = ("arena_bytes", "size", "scratchpad_rows", "accumulator_rows")
-
+IMAGE, ENTRY, ALIGNMENT = "array.bin", "systolic", 16
 Entry = dict[str, object]
+MOST = 1 << 28
+"""Bytes of any memory."""
 
 
-def emit_array(module: ModuleOp, board: Board) -> Emission:
-    """The image with its description, the C of the host, and entries of the report."""
-    program = ArrayProgram.of(module, board)
-    cycles = [launch.cycles(board) for launch in program.launches]
-    entry: Entry = {
-        "image": IMAGE,
-        "arena_bytes": program.arena_bytes,
-        "size": board.size,
-        "scratchpad_rows": board.scratchpad_rows,
-        "accumulator_rows": board.accumulator_rows,
-        LAUNCHES: [
-            {"name": each.name, "offset": each.offset, "count": len(each.instructions)}
-            for each in program.launches
-        ],
-    }
+class Launch(NamedTuple):
+    """The stream of one layer, and where it is in the image."""
 
-    def annotate(layers: list[Entry]) -> None:
-        placed = [layer for layer in layers if layer["device"] == ARRAY]
-        for layer, count in zip(placed, cycles, strict=True):
-            assert isinstance(macs := layer["macs"], int)
-            layer |= {"cycles": count, "share_of_peak": round(macs / count / board.size**2, 4)}
-
-    image = Artefact(IMAGE, "memory: arena, constants, streams", lambda s: _write(s, program))
-    totals: Entry = {
-        LAUNCHES: len(cycles),
-        "array_cycles": sum(cycles),
-        "array_us": round(sum(cycles) / board.clock_mhz, 1),
-    }
-    return Emission([*emit_host(host_part(module)), image], {ENTRY: entry}, totals, annotate)
+    name: str
+    offset: int
+    stream: list[Instruction]
 
 
-def _write(stream: "BinaryIO", program: ArrayProgram) -> None:
-    stream.write(program.image)
+def build_image(module: ModuleOp, board: Board) -> tuple[bytearray, list[Launch]]:
+    """The memory before the first launch, for layers with tiles and values with places."""
+    arena, launches = arena_of(main_function(module)), list[Launch]()
+    image = bytearray(0 if arena is None else arena.size.data)
+
+    def put(data: bytes) -> int:
+        image.extend(bytes(-len(image) % ALIGNMENT) + data)
+        return len(image) - len(data)
+
+    for op in array_operations(module):
+        blocks = [block_of(value) for value in (op.input, op.residual or op.input, op.result)]
+        places, rows = [block.offset.data for block in blocks if block is not None], rows_of(op)
+        if len(places) < 3 or rows is None:
+            raise InputError(f"'{node_name(op)}': run tile-for-array and allocate-blocks=io first")
+        places += [put(array.tobytes()) for array in packed_constants(op, board.size)]
+        stream = [*layer_stream(op, rows, places, board.size)]
+        launches.append(Launch(node_name(op), put(b"".join(i.encode() for i in stream)), stream))
+    return image, launches
 
 
 def host_part(module: ModuleOp) -> ModuleOp:
-    """
-    A copy in which launches stand for what the array runs, only to be printed as C: the launches
-    have no kernels.
-    """
+    """A copy only to be printed as C: launches without kernels stand for what the array runs."""
     host = module.clone()
     for op in array_operations(host):
         values = [op.input] if op.residual is None else [op.input, op.residual]
         launch = LaunchOp(ARRAY, values, [op.result.type])
-        launch.attributes[BLOCK] = op.attributes[BLOCK]
-        launch.location = op.location
+        launch.attributes[BLOCK], launch.location = op.attributes[BLOCK], op.location
         assert op.parent is not None
         op.parent.insert_op_before(launch, op)
         op.result.replace_all_uses_with(launch.outputs[0])
@@ -83,36 +78,71 @@ def host_part(module: ModuleOp) -> ModuleOp:
     return host
 
 
+def emit_array(module: ModuleOp, board: Board) -> Emission:
+    """The image with its description, the C of the host, and entries of the report."""
+    image, launches = build_image(module, board)
+    cycles = [sum(i.cycles(board) for i in launch.stream) for launch in launches]
+    arena = arena_of(main_function(module))
+    assert arena is not None
+    entry: Entry = {
+        "sizes": [arena.size.data, board.size, board.scratchpad_rows, board.accumulator_rows],
+        "launches": [
+            {"name": each.name, "at": [each.offset, len(each.stream)]} for each in launches
+        ],
+    }
+
+    def annotate(layers: list[Entry]) -> None:
+        placed = [layer for layer in layers if layer["device"] == ARRAY]
+        for layer, count in zip(placed, cycles, strict=True):
+            layer["cycles"] = count
+
+    def write(stream: BinaryIO) -> None:
+        stream.write(image)
+
+    artefact = Artefact(IMAGE, "arena, constants, streams", write)
+    totals: Entry = {"launches": len(cycles), "array_cycles": sum(cycles)}
+    return Emission([*emit_host(host_part(module)), artefact], {ENTRY: entry}, totals, annotate)
+
+
 def open_array(folder: Path, manifest: Manifest) -> CompiledC:
     """The C of the host, with every launch in the simulator; streams are checked before."""
     entry, path = manifest.content.get(ENTRY), folder / IMAGE
+    if not isa(entry, Entry) or not isa(launches := entry.get("launches"), list[Entry]):
+        raise InputError(f"the manifest has no entry '{ENTRY}'; compile again", str(folder))
+    arena, *sizes = _numbers(entry, "sizes", 4, folder)
+    if sizes[0] * max(sizes) > MOST:
+        raise InputError(f"no array is as large as {sizes} says", str(folder))
     try:
         image: NDArray[np.uint8] = np.fromfile(path, np.uint8)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", str(path)) from None
-    if not isa(entry, Entry) or not isa(launches := entry.get(LAUNCHES), list[Entry]):
-        raise InputError(f"the manifest has no entry '{ENTRY}'; compile again", str(folder))
-    arena, *sizes = (_number(entry, name, folder) for name in SIZES)
     streams: list[bytes] = []
     for launch in launches:
-        offset, count = (_number(launch, name, folder) for name in ("offset", "count"))
-        stream = image[offset : offset + count * WORD.size].tobytes()
-        if len(stream) != count * WORD.size:
-            raise InputError("ends before its last instruction", str(path))
-        check_stream(stream, StreamChecker(len(image), arena, *sizes), str(path))
-        streams.append(stream)
+        offset, count = _numbers(launch, "at", 2, folder)
+        streams.append(image[offset : offset + count * WORD.size].tobytes())
+        check_stream(streams[-1], StreamChecker(len(image), arena, *sizes), str(path))
 
     def run(number: int, memory: NDArray[np.uint8]) -> None:
         simulate(streams[number], memory, *sizes)
 
-    inputs, outputs = manifest.inputs, manifest.outputs
-    if not streams:
-        return CompiledC(folder, inputs, outputs)
-    return CompiledC(folder, inputs, outputs, run, image)
+    return CompiledC(folder, manifest.inputs, manifest.outputs, run, image if streams else None)
 
 
-def _number(entry: Entry, name: str, folder: Path) -> int:
+def _numbers(entry: Entry, name: str, count: int, folder: Path) -> list[int]:
     value = entry.get(name)
-    if type(value) is not int or not 0 <= value < 1 << 32:
-        raise InputError(f"'{name}' of the manifest is no size: {value!r}", str(folder))
+    if not isa(value, list[int]) or len(value) != count or not all(0 <= n < MOST for n in value):
+        raise InputError(f"'{name}' of the manifest is not {count} sizes: {value}", str(folder))
     return value
+
+
+@dataclass(frozen=True)
+class SystolicText(Target):
+    """`ceras-opt -t systolic`: streams, one instruction a line, for the board of the tiles."""
+
+    name = "systolic"
+
+    board: str | None = None
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        for launch in build_image(module, load_board(self.board))[1]:
+            output.write("\n".join([f"# {launch.name}", *map(str, launch.stream), ""]))

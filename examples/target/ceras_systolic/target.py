@@ -24,7 +24,6 @@ from ceras_ir.targets import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ceras_ir.network.artefacts import Artefact
     from ceras_ir.targets import Compiled
     from ceras_ir.targets.execution import Sample
 
@@ -36,7 +35,7 @@ class SystolicTarget(Target):
     name = "systolic"
     arithmetic = Arithmetic(floats=False, multipliers=False, channel_shifts=False, widths=(8,))
     passes = by_convention("ceras_systolic", "tile-for-array")
-    text = "ceras_systolic.text:SystolicText"
+    text = "ceras_systolic.package:SystolicText"
 
     board: str | None = option(
         None,
@@ -60,7 +59,7 @@ class SystolicTarget(Target):
     def lower(self) -> list[Stage]:
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.placement.place import PlacePass
-        from ceras_systolic.program import ALIGNMENT
+        from ceras_systolic.package import ALIGNMENT
         from ceras_systolic.tile_for_array import TileForArrayPass
 
         return [
@@ -75,14 +74,6 @@ class SystolicTarget(Target):
         from ceras_systolic.package import emit_array
 
         return emit_array(module, load_board(self.board))
-
-    def temporaries(self, module: ModuleOp) -> list[Artefact]:
-        from ceras_ir.network.artefacts import Artefact
-        from ceras_systolic.board import load_board
-        from ceras_systolic.program import ArrayProgram
-
-        text = ArrayProgram.of(module, load_board(self.board)).text()
-        return [Artefact.of_text("streams.txt", "the streams as text", text)]
 
     def open(self, folder: Path, manifest: Manifest) -> Compiled:
         from ceras_systolic.package import open_array
