@@ -41,6 +41,7 @@ def load_board(name: str | None) -> Board:
     if wrong := sorted(set(content) ^ set(known)):
         raise InputError(f"unknown or missing '{wrong[0]}' (fields: {', '.join(known)})", name)
     for field, value in content.items():
-        if type(value) is not int or not 1 <= value <= 1 << 24:
-            raise InputError(f"{field} must be an integer in [1, 2^24], got {value!r}", name)
+        most = 256 if field == "size" else 1 << 20
+        if type(value) is not int or not 1 <= value <= most:
+            raise InputError(f"{field} must be an integer in [1, {most}], got {value!r}", name)
     return Board(**content)

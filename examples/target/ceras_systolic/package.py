@@ -7,7 +7,7 @@ constants and streams, which nothing changes.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple
+from typing import IO, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,22 +30,13 @@ from ceras_systolic.stream import layer_stream, packed_constants
 from ceras_systolic.tile_for_array import ARRAY, array_operations, rows_of
 
 IMAGE, ENTRY, ALIGNMENT = "array.bin", "systolic", 16
-Entry = dict[str, object]
 MOST = 1 << 28
-"""Bytes of any memory."""
+"""Numbers in a memory of the chip."""
 
 
-class Launch(NamedTuple):
-    """The stream of one layer, and where it is in the image."""
-
-    name: str
-    offset: int
-    stream: list[Instruction]
-
-
-def build_image(module: ModuleOp, board: Board) -> tuple[bytearray, list[Launch]]:
-    """The memory before the first launch, for layers with tiles and values with places."""
-    arena, launches = arena_of(main_function(module)), list[Launch]()
+def build_image(module: ModuleOp, board: Board) -> tuple[bytearray, dict[int, list[Instruction]]]:
+    """The memory before the first launch, and the stream of every layer by its address."""
+    arena, streams = arena_of(main_function(module)), dict[int, list[Instruction]]()
     image = bytearray(0 if arena is None else arena.size.data)
 
     def put(data: bytes) -> int:
@@ -59,8 +50,8 @@ def build_image(module: ModuleOp, board: Board) -> tuple[bytearray, list[Launch]
             raise InputError(f"'{node_name(op)}': run tile-for-array and allocate-blocks=io first")
         places += [put(array.tobytes()) for array in packed_constants(op, board.size)]
         stream = [*layer_stream(op, rows, places, board.size)]
-        launches.append(Launch(node_name(op), put(b"".join(i.encode() for i in stream)), stream))
-    return image, launches
+        streams[put(b"".join(i.encode() for i in stream))] = stream
+    return image, streams
 
 
 def host_part(module: ModuleOp) -> ModuleOp:
@@ -80,18 +71,17 @@ def host_part(module: ModuleOp) -> ModuleOp:
 
 def emit_array(module: ModuleOp, board: Board) -> Emission:
     """The image with its description, the C of the host, and entries of the report."""
-    image, launches = build_image(module, board)
-    cycles = [sum(i.cycles(board) for i in launch.stream) for launch in launches]
+    image, streams = build_image(module, board)
+    cycles = [sum(i.cycles(board) for i in stream) for stream in streams.values()]
     arena = arena_of(main_function(module))
     assert arena is not None
-    entry: Entry = {
+    entry = {
         "sizes": [arena.size.data, board.size, board.scratchpad_rows, board.accumulator_rows],
-        "launches": [
-            {"name": each.name, "at": [each.offset, len(each.stream)]} for each in launches
-        ],
+        "streams": [*streams],
+        "instructions": [*map(len, streams.values())],
     }
 
-    def annotate(layers: list[Entry]) -> None:
+    def annotate(layers: list[dict[str, object]]) -> None:
         placed = [layer for layer in layers if layer["device"] == ARRAY]
         for layer, count in zip(placed, cycles, strict=True):
             layer["cycles"] = count
@@ -99,40 +89,32 @@ def emit_array(module: ModuleOp, board: Board) -> Emission:
     def write(stream: BinaryIO) -> None:
         stream.write(image)
 
-    artefact = Artefact(IMAGE, "arena, constants, streams", write)
-    totals: Entry = {"launches": len(cycles), "array_cycles": sum(cycles)}
-    return Emission([*emit_host(host_part(module)), artefact], {ENTRY: entry}, totals, annotate)
+    files = [*emit_host(host_part(module)), Artefact(IMAGE, "arena, constants, streams", write)]
+    totals: dict[str, object] = {"launches": len(cycles), "array_cycles": sum(cycles)}
+    return Emission(files, {ENTRY: entry}, totals, annotate)
 
 
 def open_array(folder: Path, manifest: Manifest) -> CompiledC:
     """The C of the host, with every launch in the simulator; streams are checked before."""
     entry, path = manifest.content.get(ENTRY), folder / IMAGE
-    if not isa(entry, Entry) or not isa(launches := entry.get("launches"), list[Entry]):
+    if not isa(entry, dict[str, list[int]]) or len(entry.get("sizes", ())) != 4:
         raise InputError(f"the manifest has no entry '{ENTRY}'; compile again", str(folder))
-    arena, *sizes = _numbers(entry, "sizes", 4, folder)
-    if sizes[0] * max(sizes) > MOST:
-        raise InputError(f"no array is as large as {sizes} says", str(folder))
+    arena, size, *rows = entry["sizes"]
+    if not (0 < size <= 256 and all(0 <= count <= MOST // size for count in rows)):
+        raise InputError(f"no array has the sizes {entry['sizes']}", str(folder))
     try:
         image: NDArray[np.uint8] = np.fromfile(path, np.uint8)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", str(path)) from None
     streams: list[bytes] = []
-    for launch in launches:
-        offset, count = _numbers(launch, "at", 2, folder)
-        streams.append(image[offset : offset + count * WORD.size].tobytes())
-        check_stream(streams[-1], StreamChecker(len(image), arena, *sizes), str(path))
+    for at, count in zip(entry.get("streams", ()), entry.get("instructions", ()), strict=False):
+        streams.append(image[at : at + count * WORD.size].tobytes())
+        check_stream(streams[-1], StreamChecker(len(image), arena, size, *rows), str(path))
 
-    def run(number: int, memory: NDArray[np.uint8]) -> None:
-        simulate(streams[number], memory, *sizes)
+    def launch(number: int, memory: NDArray[np.uint8]) -> None:
+        simulate(streams[number], memory, size, *rows)
 
-    return CompiledC(folder, manifest.inputs, manifest.outputs, run, image if streams else None)
-
-
-def _numbers(entry: Entry, name: str, count: int, folder: Path) -> list[int]:
-    value = entry.get(name)
-    if not isa(value, list[int]) or len(value) != count or not all(0 <= n < MOST for n in value):
-        raise InputError(f"'{name}' of the manifest is not {count} sizes: {value}", str(folder))
-    return value
+    return CompiledC(folder, manifest.inputs, manifest.outputs, launch, image if streams else None)
 
 
 @dataclass(frozen=True)
@@ -144,5 +126,5 @@ class SystolicText(Target):
     board: str | None = None
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
-        for launch in build_image(module, load_board(self.board))[1]:
-            output.write("\n".join([f"# {launch.name}", *map(str, launch.stream), ""]))
+        for at, stream in build_image(module, load_board(self.board))[1].items():
+            output.write("\n".join([f"# the stream at {at}", *map(str, stream), ""]))

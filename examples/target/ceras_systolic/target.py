@@ -1,10 +1,8 @@
-"""Target systolic: convolutions and matrix products on an 8x8 array, the rest in C."""
-
-from __future__ import annotations
+"""Target systolic: convolutions and matrix products on an array, the rest in C."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -13,6 +11,7 @@ from ceras_ir.targets import (
     PLACED,
     Accelerator,
     Arithmetic,
+    Compiled,
     Emission,
     Manifest,
     Stage,
@@ -20,12 +19,8 @@ from ceras_ir.targets import (
     by_convention,
     option,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ceras_ir.targets import Compiled
-    from ceras_ir.targets.execution import Sample
+from ceras_ir.targets.execution import Sample
+from ceras_systolic.board import load_board
 
 
 @dataclass(frozen=True)
@@ -46,8 +41,6 @@ class SystolicTarget(Target):
 
     @classmethod
     def check_board(cls, name: str) -> None:
-        from ceras_systolic.board import load_board
-
         load_board(name)
 
     @classmethod
@@ -59,18 +52,16 @@ class SystolicTarget(Target):
     def lower(self) -> list[Stage]:
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.placement.place import PlacePass
-        from ceras_systolic.package import ALIGNMENT
         from ceras_systolic.tile_for_array import TileForArrayPass
 
         return [
             Stage(PLACED, (PlacePass(self.name, self.board),)),
             Stage("tiled graph", (TileForArrayPass(self.board),)),
             # The array sees nothing but the arena: ends of the network are in it too.
-            Stage(MEMORY, (AllocateBlocksPass(alignment=ALIGNMENT, io=True),)),
+            Stage(MEMORY, (AllocateBlocksPass(io=True),)),
         ]
 
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
-        from ceras_systolic.board import load_board
         from ceras_systolic.package import emit_array
 
         return emit_array(module, load_board(self.board))
