@@ -368,6 +368,11 @@ def test_a_damaged_image_is_not_run(tool: Tool, tmp_path: Path):
     run = ("ceras-run", folder, PLUGIN, "--inputs", inputs, "--outputs", "o.npz")
     assert tool(*run).status == 0
     manifest = json.loads((folder / "manifest.json").read_text())
+    short = manifest | {"systolic": manifest["systolic"] | {"streams": []}}
+    (folder / "manifest.json").write_text(json.dumps(short))
+    done = tool(*run)
+    assert done.status == 1 and "no stream for launch 0 in the manifest" in done.stderr
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     image = bytearray((folder / "array.bin").read_bytes())
     # The first word of the second instruction: where a row of the input is read.
     image[manifest["systolic"]["streams"][0] + 39] = 0x7F

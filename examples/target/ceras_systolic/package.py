@@ -112,6 +112,8 @@ def open_array(folder: Path, manifest: Manifest) -> CompiledC:
         check_stream(streams[-1], StreamChecker(len(image), arena, size, *rows), str(path))
 
     def launch(number: int, memory: NDArray[np.uint8]) -> None:
+        if number >= len(streams):
+            raise InputError(f"no stream for launch {number} in the manifest", str(folder))
         simulate(streams[number], memory, size, *rows)
 
     return CompiledC(folder, manifest.inputs, manifest.outputs, launch, image if streams else None)
