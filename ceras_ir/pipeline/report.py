@@ -234,21 +234,13 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
 
 
-COLUMNS: dict[str, tuple[str, str]] = {
-    "flash_bytes": ("flash", "{:,}"),
-    "sram_bytes": ("SRAM", "{:,}"),
-    "cycles": ("cycles", "{:,}"),
-    "share_of_peak": ("of peak", "{:.1%}"),
-}
-"""Entry that a target may add to layers -> head of its column, and how it prints."""
-
-
-def print_table(content: Entry, target: str, notes: Sequence[str]) -> None:
+def print_table(content: Entry, target: str, emission: Emission) -> None:
     """The layers that matter and the totals, on stdout."""
+    columns = emission.columns
     entries, totals = content["layers"], content["totals"]
     assert isa(entries, list[Entry]) and isa(totals, Entry)
-    shown = [key for key in COLUMNS if any(key in entry for entry in entries)]
-    rows = [["layer", "operation", "on", "MACs", "bytes", *(COLUMNS[key][0] for key in shown)]]
+    shown = [key for key in columns if any(key in entry for entry in entries)]
+    rows = [["layer", "operation", "on", "MACs", "bytes", *(columns[key][0] for key in shown)]]
     for entry in entries:
         text = str(entry["name"])
         name, *rest = (text[at : at + NAME_WIDTH] for at in range(0, len(text) or 1, NAME_WIDTH))
@@ -259,12 +251,12 @@ def print_table(content: Entry, target: str, notes: Sequence[str]) -> None:
                 str(entry["device"]),
                 f"{entry['macs']:,}" if entry["macs"] else "",
                 f"{entry['bytes']:,}",
-                *(COLUMNS[key][1].format(entry[key]) for key in shown if key in entry),
+                *(columns[key][1].format(entry[key]) for key in shown if key in entry),
             ]
         )
         rows += [[text] for text in rest]
     lines = [f"compiled for {target}", *aligned(rows, right=range(3, len(rows[0])))]
-    lines += [*notes, *explanations(entries)]
+    lines += [*emission.notes, *explanations(entries)]
     words = ", ".join(
         f"{name.replace('_', ' ')} {value:,}"
         for name, value in totals.items()

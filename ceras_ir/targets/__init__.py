@@ -5,7 +5,7 @@ What stands in `__all__` is public: a target written against it alone keeps work
 """
 
 from ceras_ir.targets.accelerator import Accelerator, Cost, GapRule, takes_runs_only
-from ceras_ir.targets.execution import Compiled, Executable, Manifest, Trace
+from ceras_ir.targets.execution import Compiled, Executable, Manifest, Sample, Trace
 from ceras_ir.targets.options import option
 from ceras_ir.targets.protocol import (
     MEMORY,
@@ -30,6 +30,7 @@ __all__ = [
     "GapRule",
     "Manifest",
     "RunAction",
+    "Sample",
     "Stage",
     "Target",
     "Trace",

@@ -77,6 +77,8 @@ class Emission:
     """Entries of the report's totals."""
     annotate: Callable[[list[dict[str, object]]], None] | None = None
     """Adds what the target knows to the report's entries of the layers of the placed graph."""
+    columns: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Of those, what the table on stdout shows: entry -> head of its column, how it prints."""
     notes: list[str] = field(default_factory=list[str])
     """Lines for the user below the table of layers."""
 
@@ -186,7 +188,7 @@ class Target(ABC):
         The files of a module at the last level. `title` is what the network is called; `sample`
         gives one input of it.
         """
-        raise NotImplementedError
+        raise InputError(f"target {self.name} makes no files: its class has no method 'emit'")
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:
         """What `--save-temps` adds to the IR of every level."""

@@ -3,6 +3,7 @@
 import pytest
 
 from ceras_ir.pipeline.report import Entry, Layer, explanations, print_table
+from ceras_ir.targets import Emission
 
 
 def layer(name: str, reason: str | None, device: str = "cpu") -> Entry:
@@ -25,14 +26,14 @@ def test_a_reason_on_two_devices_is_two_lines() -> None:
 
 
 def test_brackets_in_names_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(content(layer("block[0]/[red]conv", "rule [3]")), "vta", ())
+    print_table(content(layer("block[0]/[red]conv", "rule [3]")), "vta", Emission([]))
     out = capsys.readouterr().out
     assert "block[0]/[red]conv  conv2d" in out
     assert "block[0]/[red]conv on the cpu: rule [3]" in out
 
 
 def test_long_names_go_on_in_the_next_line(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(content(layer("a" * 40 + "b" * 3, None), layer("c", None)), "c", ())
+    print_table(content(layer("a" * 40 + "b" * 3, None), layer("c", None)), "c", Emission([]))
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["a" * 40, "conv2d", "cpu", "1"]
     assert lines[3:5] == ["bbb", "c" + " " * 41 + lines[2][42:]]
@@ -40,8 +41,11 @@ def test_long_names_go_on_in_the_next_line(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_what_a_target_adds_to_some_layers_is_a_column(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {"cycles": ("cycles", "{:,}"), "share_of_peak": ("of peak", "{:.1%}")}
     slow = layer("a", None) | {"cycles": 1200, "share_of_peak": 0.5}
-    print_table(content(slow, layer("b", None)), "vta", ("a note",))
+    print_table(
+        content(slow, layer("b", None)), "vta", Emission([], columns=columns, notes=["a note"])
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].endswith("cycles  of peak") and lines[2].endswith("1,200    50.0%")
     assert lines[4] == "a note"
@@ -50,7 +54,7 @@ def test_what_a_target_adds_to_some_layers_is_a_column(capsys: pytest.CaptureFix
 def test_requantizations_before_and_after_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     counts = {"requantizations_before": 3, "requantizations_after": 1}
     chosen = {"quantization": {"recipe": "bias", "silu": "table", **counts}}
-    print_table(content(layer("a", None)) | chosen, "c", ())
+    print_table(content(layer("a", None)) | chosen, "c", Emission([]))
     assert (
         "quantized by recipe bias: 3 requantizations at run time before scales were aligned, 1 "
         "after" in capsys.readouterr().out

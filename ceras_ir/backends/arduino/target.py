@@ -65,6 +65,7 @@ class ArduinoTarget(Target):
             manifest,
             footprint.to_json(),
             lambda layers: _note_sizes(layers, footprint),
+            {"flash_bytes": ("flash", "{:,}"), "sram_bytes": ("SRAM", "{:,}")},
             [text for text in (footprint.line(), footprint.width_line()) if text],
         )
 

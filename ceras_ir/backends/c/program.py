@@ -92,7 +92,9 @@ class Program:
     def _place_arguments(self) -> None:
         for i, argument in enumerate(self.main.body.block.args):
             block = block_of(argument)
-            if _seen_by_launch(argument) and block is not None:
+            if _seen_by_launch(argument):
+                if block is None:
+                    raise InputError("a launch reads an argument that has no block of the arena")
                 self.places[argument] = Arena(block.offset.data, block.region.data)
                 self.copied_in.append(i)
             else:

@@ -13,6 +13,9 @@ from ceras_ir.network.artefacts import Artefact
 
 Entry = dict[str, object]
 
+COLUMNS = {"cycles": ("cycles", "{:,}"), "share_of_peak": ("of peak", "{:.1%}")}
+"""What the table of layers shows."""
+
 
 def launch_totals(manifest: Entry) -> Entry:
     """The totals of all launches that VTA's manifest entries describe."""

@@ -142,7 +142,7 @@ class VtaTarget(Target):
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
         from ceras_ir.backends.c.emitter import emit as emit_host
         from ceras_ir.backends.vta.emit import emit
-        from ceras_ir.backends.vta.report import launch_totals, note_launches
+        from ceras_ir.backends.vta.report import COLUMNS, launch_totals, note_launches
 
         files, manifest = emit(module, self.board)
         return Emission(
@@ -150,6 +150,7 @@ class VtaTarget(Target):
             manifest,
             launch_totals(manifest),
             lambda layers: note_launches(layers, manifest, self.board),
+            COLUMNS,
         )
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:

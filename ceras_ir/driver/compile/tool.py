@@ -110,7 +110,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
                 title = f"{Path(arguments.model).name} for {chosen.name}"
                 files.append(memory_map(compiled.module, title))
             write_artefacts(folder, files)
-    print_table(compiled.report, chosen.name, compiled.emission.notes)
+    print_table(compiled.report, chosen.name, compiled.emission)
     for line in why.answers:
         print(line)
     return 0
