@@ -89,7 +89,7 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
     def observe(stage: Stage, module: ModuleOp) -> None:
         nonlocal weights
         if stage.level == PLACED:
-            layers.extend(report.layers(module))
+            layers[:] = report.layers(module)
             weights = report.weight_bytes(module)
         if after is not None:
             after(stage, module)
