@@ -6,29 +6,27 @@ Compile a network for a target: run its stages, collect its artefacts, describe 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import phase
 from ceras_ir.command.named_file import naming
+from ceras_ir.data.first_sample import first_sample
 from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import front_stages, levels_of, run_stages, target_stages
+from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.execution import Compiled, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage, Target
 from ceras_ir.targets.registry import find_target
-
-if TYPE_CHECKING:
-    from ceras_ir.interpreters.network import Array
 
 MANIFEST = "manifest.json"
 REPORT = "report.json"
@@ -74,15 +72,18 @@ Observer: TypeAlias = Callable[[Stage, ModuleOp], None]
 
 def build(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
     """Compile `module`, which is consumed."""
-    options.check()
     options = options.resolved(module)
-    options.check_levels(levels_of(options))
-    run_stages(load_context(), module, front_stages(options), after)
-    return build_target(module, options, after)
+    return _run(module, options, all_stages(options), after)
 
 
 def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
     """Lower a fused and, if asked for, quantized graph to the target; `module` is consumed."""
+    return _run(module, options, target_stages(options), after)
+
+
+def _run(
+    module: ModuleOp, options: BuildOptions, stages: list[Stage], after: Observer | None
+) -> Build:
     layers: list[report.Layer] = []
     weights = 0
 
@@ -94,23 +95,11 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
         if after is not None:
             after(stage, module)
 
-    target = options.target
-    run_stages(load_context(), module, target_stages(options), observe)
+    run_stages(load_context(), module, stages, observe)
+    target, data = options.target, options.calibrate if options.io == "model" else None
     with phase(f"emission for target {target.name}"):
-        emission = target.emit(module, options.title, lambda: _sample(module, options))
+        emission = target.emit(module, options.title, lambda: first_sample(module, data))
     return Build(options, module, emission, report.report(module, layers, weights, emission))
-
-
-def _sample(module: ModuleOp, options: BuildOptions) -> "Mapping[str, Array]":
-    """One input: the first of the calibration data, made up where there is none of its type."""
-    main = main_function(module)
-    if options.calibrate is not None and options.io == "model":
-        from ceras_ir.data.sample_stream import stream_samples
-
-        return next(stream_samples(options.calibrate, network_inputs(main), 1)[1])
-    from ceras_ir.data.synthetic_samples import synthetic_samples
-
-    return synthetic_samples(main, 1, 0)[0]
 
 
 def read_manifest(folder: Path) -> Manifest:

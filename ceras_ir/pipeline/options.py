@@ -16,7 +16,6 @@ from ceras_ir.targets.protocol import Target
 if TYPE_CHECKING:
     from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
     from ceras_ir.transforms.quantization.choose_precision import Mixed
-    from ceras_ir.transforms.quantization.quantize import QuantizePass
     from ceras_ir.transforms.quantization.set_silu import Silu
 
 
@@ -73,7 +72,8 @@ class BuildOptions:
         return self.quantize == "int8"
 
     def resolved(self, module: ModuleOp) -> BuildOptions:
-        """What `auto` means for this network: int8 if it comes with Q/DQ."""
+        """The options, checked, with what `auto` means for this network: int8 if it has Q/DQ."""
+        self.check()
         if self.quantize != "auto" or self.is_quantized:
             return self
         from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
@@ -96,7 +96,6 @@ class BuildOptions:
             )
         if self.quantize == "none" and self.calibrate is not None:
             raise UsageError("--calibrate is for quantization, and --quantize none forbids it")
-        self.pruning()
         self.target.check()
 
     def inserted(self, level: str) -> tuple[ModulePass, ...]:
@@ -109,42 +108,3 @@ class BuildOptions:
             if level not in known:
                 near = f"{did_you_mean(level, known)} (levels: {', '.join(dict.fromkeys(known))})"
                 raise UsageError(f"--at: there is no level '{level}'{near}")
-
-    def pruning(self) -> tuple[ModulePass, ...]:
-        """The pass that was asked for with `prune`, if any."""
-        if self.prune is None:
-            return ()
-        from ceras_ir.pipeline.pass_options import build
-        from ceras_ir.transforms.graph.prune import PrunePass
-
-        return (build(PrunePass, self.prune),)
-
-    def quantization(self) -> QuantizePass:
-        """Quantization as the user asked for it, in the arithmetic of all targets."""
-        from ceras_ir.transforms.quantization.quantize import QuantizePass
-
-        kept, targets = self.precision, (self.target, *self.beside)
-        return QuantizePass(
-            self.calibrate,
-            recipe=self.recipe,
-            silu=self.silu,
-            one_shift=not all(target.arithmetic.channel_shifts for target in targets),
-            observer=self.observer,
-            mixed=kept.mixed,
-            budget=kept.budget,
-            target_sqnr=kept.target_sqnr,
-            int16=kept.int16,
-            float=kept.in_float,
-        )
-
-    def offers(self) -> tuple[ModulePass, ...]:
-        """
-        Passes that say which forms of functions the target leaves room for, where `silu` leaves
-        it open.
-        """
-        if self.silu != "auto":
-            return ()
-        from ceras_ir.transforms.quantization.rewrites.recipes import AUTO
-
-        measured = self.calibrate is not None and self.recipe == AUTO
-        return self.target.offer_forms(measured=measured)

@@ -7,6 +7,7 @@ own stages change no value.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -14,15 +15,21 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions, Insertion
+from ceras_ir.pipeline.pass_options import build
 from ceras_ir.targets.protocol import Stage
+
+if TYPE_CHECKING:
+    from ceras_ir.transforms.quantization.quantize import QuantizePass
 
 FUSED, QUANTIZED = "fused graph", "quantized graph"
 """Names of levels."""
 
 
-def levels_of(options: BuildOptions) -> list[str]:
-    """The names of all levels that a network reaches, in order."""
-    return [stage.level for stage in (*_front(options), *options.target.lower())]
+def all_stages(options: BuildOptions) -> list[Stage]:
+    """From an imported network to the target's last level, with the user's passes."""
+    stages = [*_front(options), *options.target.lower()]
+    options.check_levels([stage.level for stage in stages])
+    return list(_with_insertions(stages, options.insertions))
 
 
 def front_stages(options: BuildOptions) -> list[Stage]:
@@ -33,6 +40,47 @@ def front_stages(options: BuildOptions) -> list[Stage]:
 def target_stages(options: BuildOptions) -> list[Stage]:
     """What the target adds to the graph: devices, tiles and memory."""
     return list(_with_insertions(options.target.lower(), options.insertions))
+
+
+def quantize_pass(options: BuildOptions) -> "QuantizePass":
+    """Quantization as the user asked for it, in the arithmetic of all targets."""
+    from ceras_ir.transforms.quantization.quantize import QuantizePass
+
+    kept, targets = options.precision, (options.target, *options.beside)
+    return QuantizePass(
+        options.calibrate,
+        recipe=options.recipe,
+        silu=options.silu,
+        one_shift=not all(target.arithmetic.channel_shifts for target in targets),
+        observer=options.observer,
+        mixed=kept.mixed,
+        budget=kept.budget,
+        target_sqnr=kept.target_sqnr,
+        int16=kept.int16,
+        float=kept.in_float,
+    )
+
+
+def offers(options: BuildOptions) -> tuple[ModulePass, ...]:
+    """
+    Passes that say which forms of functions the target leaves room for, where `silu` leaves
+    it open.
+    """
+    if options.silu != "auto":
+        return ()
+    from ceras_ir.transforms.quantization.rewrites.recipes import AUTO
+
+    measured = options.calibrate is not None and options.recipe == AUTO
+    return options.target.offer_forms(measured=measured)
+
+
+def pruning(options: BuildOptions) -> tuple[ModulePass, ...]:
+    """The pass that was asked for with `prune`, if any."""
+    if options.prune is None:
+        return ()
+    from ceras_ir.transforms.graph.prune import PrunePass
+
+    return (build(PrunePass, options.prune),)
 
 
 def _with_insertions(stages: Sequence[Stage], insertions: Sequence[Insertion]) -> Iterator[Stage]:
@@ -54,10 +102,10 @@ def _front(options: BuildOptions) -> list[Stage]:
 
         folding = (FoldDequantizedConstantsPass(),)
     stages = [Stage(FUSED, (FusePass(), *folding))]
-    if pruning := options.pruning():
-        stages.append(Stage("pruned graph", pruning, changes_values=True))
+    if pruned := pruning(options):
+        stages.append(Stage("pruned graph", pruned, changes_values=True))
     if options.is_quantized:
-        passes = (*_snapping(options), *options.offers(), options.quantization())
+        passes = (*_snapping(options), *offers(options), quantize_pass(options))
         stages.append(Stage(QUANTIZED, passes, changes_values=True))
         if options.io == "int8":
             from ceras_ir.transforms.quantization.strip_border_quantization import (

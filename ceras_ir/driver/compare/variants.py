@@ -23,7 +23,7 @@ from ceras_ir.network.ranges import LAYER, exponent
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import FUSED, QUANTIZED
+from ceras_ir.pipeline.stages import FUSED, QUANTIZED, quantize_pass
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import (
@@ -105,7 +105,7 @@ def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, s
     ctx, runner = load_context(), PassRunner()
     runner.run(ctx, module, [FusePass(), *options.inserted(FUSED)])
     reference = None
-    for pass_ in flatten(options.quantization()):
+    for pass_ in flatten(quantize_pass(options)):
         runner.run(ctx, module, [pass_])
         if isinstance(pass_, UnfuseResidualPass):
             if is_quantized(main_function(module)):
@@ -142,7 +142,7 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     calibrated = any(exponent(value) is not None for value in main.body.block.args)
     if options.calibrate is None and not calibrated:
         return "float"
-    runner.run(ctx, module, [options.quantization(), *at_quantized])
+    runner.run(ctx, module, [quantize_pass(options), *at_quantized])
     return f"recipe {recipe_of(main) or 'plain'}"
 
 

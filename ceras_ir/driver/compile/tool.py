@@ -18,6 +18,7 @@ from ceras_ir.driver.target_options import (
     target_of,
 )
 from ceras_ir.pipeline.plugins import plugins
+from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import MEMORY, PLACED, Stage
 
@@ -75,6 +76,7 @@ def _compile(argv: Sequence[str]) -> int:
 def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
     options = build_options(arguments, target_of(chosen, arguments))
     options.check()
+    pruning(options)
     if arguments.html and all(stage.level != MEMORY for stage in options.target.lower()):
         raise UsageError(f"--html draws a memory plan, and target {chosen.name} has none")
 

@@ -20,6 +20,7 @@ from ceras_ir.command.output_file import open_output, refuse_overwriting
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
 from ceras_ir.pipeline.context import load_context, load_universe
+from ceras_ir.pipeline.dumps import Dumps
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.parsing import (
     display_name,
@@ -64,11 +65,13 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
         build_pipeline(arguments.requests, universe.all_passes),
         _emitter(arguments, universe),
         PassRunner(
-            print_after=frozenset(arguments.print_ir_after),
-            print_after_all=arguments.print_ir_after_all,
-            elide=arguments.elide_constants,
-            debuginfo=arguments.print_debuginfo,
-            generic=arguments.print_op_generic,
+            Dumps(
+                frozenset(arguments.print_ir_after),
+                arguments.print_ir_after_all,
+                arguments.elide_constants,
+                arguments.print_debuginfo,
+                arguments.print_op_generic,
+            ),
             reproducer=arguments.reproducer,
         ),
     )

@@ -133,13 +133,12 @@ def _interpret(module: ModuleOp, options: BuildOptions, samples: "Samples", outp
     from ceras_ir.network.artefacts import network_outputs
     from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.context import load_context
-    from ceras_ir.pipeline.stages import front_stages, levels_of, run_stages
+    from ceras_ir.pipeline.stages import all_stages, run_stages
 
     # A network that is to be run as it is, is not even fused.
     changes = options.prune is not None or options.insertions or options.target.encode()
     if options.is_quantized or changes:
-        options.check_levels(levels_of(options))
-        run_stages(load_context(), module, front_stages(options))
+        run_stages(load_context(), module, all_stages(options))
     executable = options.target.interpret(module)
     assert executable is not None
     _execute(executable, samples, network_outputs(main_function(module)), outputs)

@@ -101,9 +101,8 @@ class Verification:
                     for a, e in zip(actual, before, strict=True)
                     for k in e
                 )
-                text = (
-                    f"within {error:.1e} of the {stage.level if stage.added else 'imported graph'}"
-                )
+                above = stage.level if stage.added else "imported graph"
+                text = f"within {error:.1e} of the {above}"
             else:
                 text = self.agrees(actual)
             yield Verdict(stage.title, wrong is None, wrong or text)
@@ -143,9 +142,10 @@ class Verification:
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:
                 traced: dict[int, bytes] = {}
-                machine.trace(self.samples[self.sample_of(actual)], traced.__setitem__)
+                number = self.sample_of(actual, exact=exact)
+                machine.trace(self.samples[number], traced.__setitem__)
                 if traced:
-                    wrong += self.blame_machine(module, traced, self.sample_of(actual))
+                    wrong += self.blame_machine(module, traced, number)
             yield Verdict(f"{name}: machine", wrong is None, wrong or self.agrees(actual))
             for label, other in target.other_machines(folder, manifest):
                 actual = self.execute(other, label)
@@ -167,16 +167,16 @@ class Verification:
                 return f"differs on sample {number}: {found}"
         return None
 
-    def sample_of(self, actual: Sequence[Outputs]) -> int:
+    def sample_of(self, actual: Sequence[Outputs], *, exact: bool) -> int:
         """The first sample on which outputs differ."""
         pairs = zip(actual, self.expected, strict=True)
         return next(
-            i for i, (a, e) in enumerate(pairs) if compare_outputs(a, e, exact=True) is not None
+            i for i, (a, e) in enumerate(pairs) if compare_outputs(a, e, exact=exact) is not None
         )
 
     def blame(self, module: ModuleOp, reference: ModuleOp, *, exact: bool) -> str:
         """The first operation of `module` whose result `reference` does not have."""
-        number = self.sample_of(self.interpret(module))
+        number = self.sample_of(self.interpret(module), exact=exact)
         results = dict(trace(reference, self.samples[number]))
         for name, array in trace(module, self.samples[number]):
             expected = results.get(name)

@@ -97,7 +97,7 @@ def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> i
     from ceras_ir.command.named_file import naming
     from ceras_ir.driver.verify.levels import Verification
     from ceras_ir.pipeline.reading import read_network
-    from ceras_ir.pipeline.stages import levels_of
+    from ceras_ir.pipeline.stages import all_stages
 
     with naming(arguments.model):
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
@@ -107,9 +107,8 @@ def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> i
         options = replace(options, quantize=quantize, beside=tuple(targets))
         for target in targets:
             target.check()
-        options.check_levels(
-            [level for t in targets for level in levels_of(replace(options, target=t))]
-        )
+        bare = [replace(options, target=target, insertions=()) for target in targets]
+        options.check_levels([stage.level for each in bare for stage in all_stages(each)])
         good = True
         groups = _groups(module, targets, options)
         for i, group in enumerate(groups):
@@ -152,13 +151,14 @@ def _offered(module: "ModuleOp", options: "BuildOptions") -> tuple[str | None, .
     """Which forms of functions the target leaves open, function by function."""
     from ceras_ir.dialects import graph
     from ceras_ir.pipeline.context import load_context
+    from ceras_ir.pipeline.stages import offers
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.quantization.analysis.function_forms import form_of
 
-    if not (offers := options.offers()):
+    if not (offered := offers(options)):
         return ()
     network, ctx = module.clone(), load_context()
-    for step in (FusePass(), *offers):
+    for step in (FusePass(), *offered):
         step.apply(ctx, network)
     forms = [form_of(op) for op in network.walk() if isinstance(op, graph.UnaryOp)]
     return tuple(forms) if any(forms) else ()

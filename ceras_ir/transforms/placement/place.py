@@ -8,12 +8,15 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.dialects.mem import COST, CPU, DEVICE, REASON, DeviceAttr, LaunchOp
+from ceras_ir.dialects.mem import COST, CPU, DEVICE, REASON, DeviceAttr, LaunchOp, PackOp, UnpackOp
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import Finding, InputError, UsageError, node_name
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.liveness import steps
+
+BORDER = LaunchOp | PackOp | UnpackOp
+"""What stands for a network that was placed before, and stays: launches, and what leads to them."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,7 @@ class PlacePass(ModulePass):
         reasons: dict[Operation, str] = {}
         for operation in steps(main):
             operation.attributes.pop(COST, None)
-            # A launch was placed before; it has no other form.
-            if device is not None and not isinstance(operation, LaunchOp):
+            if device is not None and not isinstance(operation, BORDER):
                 reason = device.why_not(operation)
                 if reason is not None:
                     reasons[operation] = reason
@@ -63,6 +65,8 @@ class PlacePass(ModulePass):
             reason = reasons.get(operation)
             operation.attributes.pop(REASON, None)
             where = CPU if device is None or reason is not None else device.device
+            if isinstance(operation, PackOp | UnpackOp):
+                where = CPU
             operation.attributes[DEVICE] = DeviceAttr(where)
             if reason is not None:
                 operation.attributes[REASON] = StringAttr(reason)
@@ -99,14 +103,14 @@ def _place_by_cost(
     """Add to `reasons` what the cheapest placement leaves to the CPU, and note all costs."""
     from ceras_ir.transforms.placement.analysis.placement import cheapest
 
-    order = [op for op in steps(main) if not isinstance(op, LaunchOp)]
+    order = [op for op in steps(main) if not isinstance(op, BORDER)]
     admitted = [op for op in order if op not in reasons]
     device.prepare(admitted)
     costs = {op: device.cost(op, admitted=op not in reasons) for op in order}
     pins = {op: True for op in admitted if device.must_run(op)} | pins
-    launches = {op: Cost(0.0, 0.0, device.device) for op in steps(main) if op not in costs}
-    everywhere = pins | dict.fromkeys(launches, True)
-    _, chosen = cheapest(main, costs | launches, everywhere, device.transfer)
+    fixed = {op: Cost(0.0, 0.0, device.device) for op in steps(main) if op not in costs}
+    pins = pins | {op: isinstance(op, LaunchOp) for op in fixed}
+    _, chosen = cheapest(main, costs | fixed, pins, device.transfer)
     for op, cost in costs.items():
         op.attributes[COST] = StringAttr(str(cost))
         if op not in reasons and op not in chosen:

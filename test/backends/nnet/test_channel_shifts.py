@@ -16,6 +16,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import quantize_pass
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 SHIFTS = (-8, -1, 0, 1, 2, 7, 8, 9, 15, 16, 22)
@@ -82,5 +83,5 @@ def test_a_network_with_rows_runs_on_the_fpga(tmp_path: Path):
     layers = json.loads((tmp_path / "n" / "report.json").read_text(encoding="utf-8"))["layers"]
     devices = [layer["device"] for layer in layers if layer["op"] in ("conv2d", "matmul")]
     assert devices and set(devices) == {"fpga"}
-    assert not BuildOptions(NnetTarget()).quantization().one_shift
-    assert BuildOptions(VtaTarget()).quantization().one_shift
+    assert not quantize_pass(BuildOptions(NnetTarget())).one_shift
+    assert quantize_pass(BuildOptions(VtaTarget())).one_shift
