@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
 from ceras_ir.command.exit_status import InternalError
@@ -30,7 +30,6 @@ from ceras_ir.driver.verify.differences import (
 )
 from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import Tracer, run
-from ceras_ir.interpreters.scratchpads import Scratchpad
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target, read_manifest
 from ceras_ir.pipeline.context import load_context
@@ -219,8 +218,8 @@ def trace(module: ModuleOp, sample: Mapping[str, Array]) -> Trace:
     results: Trace = []
 
     def record(op: Operation, values: tuple[Array, ...]) -> None:
-        # Buffers of a kernel are no values of the network.
-        if op.operands and values and not isinstance(values[0], Scratchpad):
+        # What else there is in kernels, as buffers and indices, is no value of the network.
+        if op.operands and op.results and isinstance(op.results[0].type, TensorType):
             results.append((node_name(op), values[0].copy()))
 
     tracer: Tracer = record
