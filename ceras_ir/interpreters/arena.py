@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
-from xdsl.interpreter import Interpreter
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import numpy_dtype, shape_of, tensor_type
 from ceras_ir.dialects.mem import arena_of, block_of, regions_of
-from ceras_ir.interpreters.network import Array, Tracer, check_inputs, network_functions
+from ceras_ir.interpreters.network import Array, Tracer, check_inputs
+from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import main_function, output_names
 from ceras_ir.support.diagnostics import InputError
 
@@ -67,9 +67,7 @@ def run_in_arena(
 
     for argument, array in zip(main.body.block.args, check_inputs(main, inputs), strict=True):
         store(argument, array)
-    interpreter = Interpreter(module)
-    for functions in network_functions():
-        interpreter.register_implementations(functions)
+    interpreter = interpreter_of(module)
     # Constants in the arena are there before anything runs.
     for op in main.body.block.ops:
         if not op.operands and op.results:

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.interpreter import Interpreter, InterpreterFunctions, PythonValues
-from xdsl.interpreters.func import FuncFunctions
+from xdsl.interpreter import Interpreter, PythonValues
 from xdsl.ir import Operation
 
 from ceras_ir.dialects.graph import numpy_dtype, tensor_type
+from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import input_names, main_function, output_names
 from ceras_ir.support.diagnostics import InputError
 
@@ -33,17 +33,6 @@ class _Trace(Interpreter.Listener):
     def did_interpret_op(self, op: Operation, results: PythonValues) -> None:
         if results:
             self.tracer(op, results)
-
-
-def network_functions() -> tuple[InterpreterFunctions, ...]:
-    """The meaning of every dialect that a network may use, from graph to tile."""
-    from ceras_ir.interpreters.graph import GraphFunctions
-    from ceras_ir.interpreters.mem import MemFunctions
-    from ceras_ir.interpreters.selection import SelectionFunctions
-    from ceras_ir.interpreters.tile import kernel_functions
-
-    graph = (GraphFunctions(), SelectionFunctions())
-    return (FuncFunctions(), *graph, MemFunctions(), *kernel_functions())
 
 
 def check_inputs(main: FuncOp, inputs: Mapping[str, Array]) -> list[Array]:
@@ -77,9 +66,7 @@ def run(
     main = main_function(module)
     arrays = check_inputs(main, inputs)
     listeners = () if tracer is None else (_Trace(tracer),)
-    interpreter = Interpreter(module, listeners=listeners)
-    for functions in network_functions():
-        interpreter.register_implementations(functions)
+    interpreter = interpreter_of(module, listeners)
     with np.errstate(all="ignore"):
         results = interpreter.call_op("main", tuple(arrays))
     return dict(zip(output_names(main), results, strict=True))

@@ -18,8 +18,6 @@ from xdsl.interpreter import (
     impl,
     register_impls,
 )
-from xdsl.interpreters.arith import ArithFunctions
-from xdsl.interpreters.scf import ScfFunctions
 
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph import numpy_dtype
@@ -31,11 +29,6 @@ from ceras_ir.interpreters.windows import Window, convolve, exact_type
 from ceras_ir.network.integer import round_shift
 
 Array = NDArray[np.generic]
-
-
-def kernel_functions() -> tuple[InterpreterFunctions, ...]:
-    """The meaning of everything in a kernel."""
-    return (ArithFunctions(), ScfFunctions(), TileFunctions())
 
 
 @register_impls

@@ -62,7 +62,7 @@ class SparseRows:
         return self.counts.nbytes + self.places.nbytes + self.values.nbytes
 
 
-CODE_BYTES = 12
+CODE_BYTES_PER_WEIGHT = 12
 """Flash per weight as code: three loads or sums of 4 bytes, less what literals share."""
 
 
@@ -72,24 +72,26 @@ def weight_bytes(encoding: Encoding, weights: Array) -> int:
         case Encoding.DENSE:
             return weights.nbytes
         case Encoding.CODE:
-            return CODE_BYTES * int(np.count_nonzero(weights)) + 8 * weights.shape[0]
+            return CODE_BYTES_PER_WEIGHT * int(np.count_nonzero(weights)) + 8 * weights.shape[0]
         case _:
             return SparseRows.of(encoding, weights).nbytes
 
 
-PER_WEIGHT = {Encoding.DENSE: 2.8, Encoding.CODE: 3.1}
-PER_ROW = {Encoding.DENSE: 10.0, Encoding.CODE: 11.0}
-PER_SPARSE_WEIGHT, PER_SPARSE_ROW, PER_CONVERSION = 6.4, 25.0, 2.2
-"""Instructions of a Cortex-M4."""
+INSTRUCTIONS_PER_WEIGHT = {Encoding.DENSE: 2.8, Encoding.CODE: 3.1}
+INSTRUCTIONS_PER_ROW = {Encoding.DENSE: 10.0, Encoding.CODE: 11.0}
+INSTRUCTIONS_PER_SPARSE_WEIGHT, INSTRUCTIONS_PER_SPARSE_ROW = 6.4, 25.0
+INSTRUCTIONS_PER_CONVERSION = 2.2
+"""Of a Cortex-M4, the core that encodings were measured on."""
 
 
 def instructions(encoding: Encoding, weights: Array) -> float:
     """Modelled instructions of one product with a vector."""
     count = int(stored_weights(encoding, weights).sum())
-    each = PER_WEIGHT.get(encoding, PER_SPARSE_WEIGHT)
+    each = INSTRUCTIONS_PER_WEIGHT.get(encoding, INSTRUCTIONS_PER_SPARSE_WEIGHT)
     if weights.dtype == np.int8 and encoding is not Encoding.CODE:
-        each += PER_CONVERSION
-    return count * each + PER_ROW.get(encoding, PER_SPARSE_ROW) * weights.shape[0]
+        each += INSTRUCTIONS_PER_CONVERSION
+    per_row = INSTRUCTIONS_PER_ROW.get(encoding, INSTRUCTIONS_PER_SPARSE_ROW)
+    return count * each + per_row * weights.shape[0]
 
 
 def quantized_like_s4(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:

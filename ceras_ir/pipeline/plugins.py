@@ -2,8 +2,9 @@
 Passes, dialects and targets from Python files that are not installed: the short way in.
 
 Every `ModulePass` with a name, every `Dialect` and every `Target` that a file itself defines is
-taken. An error while the file is loaded is reported by its line; one while a pass runs keeps its
-traceback, because that is what its author needs to see.
+taken; with a dialect also what its operations mean, the file's `InterpreterFunctions`. An error
+while the file is loaded is reported by its line; one while a pass runs keeps its traceback,
+because that is what its author needs to see.
 """
 
 import argparse
@@ -100,10 +101,13 @@ def _universe(universe: Universe, files: PluginFiles) -> Universe:
     passes, dialects = dict(universe.all_passes), dict(universe.all_dialects)
     texts = dict(universe.all_targets)
     for path in files.dialects:
-        found = dialects_in(_load(path))
+        module = _load(path)
+        found = dialects_in(module)
         if not found:
             raise InputError("defines no xdsl.ir.Dialect", path)
         _add(dialects, {d.name: lambda d=d: d for d in found}, "dialect", path)
+        for dialect in found:
+            _register_meaning(dialect, module)
     for path in files.passes:
         classes = passes_in(_load(path))
         if not classes:
@@ -123,6 +127,17 @@ def _universe(universe: Universe, files: PluginFiles) -> Universe:
     return Universe(all_dialects=dialects, all_passes=passes, all_targets=texts)
 
 
+def _register_meaning(dialect: Dialect, module: ModuleType) -> None:
+    """Have the interpreter take what the module of a dialect says of its operations."""
+    # Most commands load no plugin, and the interpreter takes a while to load.
+    from xdsl.interpreter import InterpreterFunctions
+
+    from ceras_ir.interpreters.registry import register
+
+    for functions in _defined_in(module, InterpreterFunctions):
+        register(dialect.name, functions)
+
+
 def _add(
     table: dict[str, Callable[[], T]], found: dict[str, Callable[[], T]], kind: str, path: str
 ) -> None:
@@ -134,26 +149,19 @@ def _add(
 
 def targets_in(module: ModuleType) -> list[type[Target]]:
     """The targets that `module` defines, in its order."""
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, Target)
-        and value.__module__ == module.__name__
-        and isinstance(getattr(value, "name", None), str)
-    ]
+    return [c for c in _defined_in(module, Target) if isinstance(getattr(c, "name", None), str)]
 
 
 def passes_in(module: ModuleType) -> list[type[ModulePass]]:
     """The passes that `module` defines, in its order."""
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, ModulePass)
-        and value.__module__ == module.__name__
-        and isinstance(getattr(value, "name", None), str)
-    ]
+    return [c for c in _defined_in(module, ModulePass) if isinstance(getattr(c, "name", None), str)]
+
+
+def _defined_in(module: ModuleType, base: type[T]) -> list[type[T]]:
+    """The subclasses of `base` that `module` itself defines, in its order."""
+    values = vars(module).values()
+    classes = [v for v in values if isinstance(v, type) and issubclass(v, base)]
+    return [cls for cls in classes if cls.__module__ == module.__name__]
 
 
 def dialects_in(module: ModuleType) -> list[Dialect]:

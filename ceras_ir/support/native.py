@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -72,21 +72,32 @@ def cache_folder() -> Path:
 
 
 def build_program(
-    name: str, purpose: str, sources: Sequence[Path], headers: Sequence[Path], flags: Sequence[str]
+    name: str,
+    purpose: str,
+    sources: Sequence[Path],
+    headers: Sequence[Path],
+    flags: Sequence[str],
+    made: Mapping[str, str] | None = None,
 ) -> Path:
-    """The program `name` made of `sources`, built if it is not in the cache."""
+    """
+    The program `name` made of `sources`, built if it is not in the cache; `made` are the texts of
+    further headers.
+    """
+    made = made or {}
     command = [*compiler(purpose), *flags]
     parts = ["\0".join(command).encode()]
     parts += [path.name.encode() + b"\0" + path.read_bytes() for path in (*sources, *headers)]
+    parts += [header.encode() + b"\0" + text.encode() for header, text in made.items()]
     program = cache_folder() / f"{name}-{_digest(parts)[:24]}"
     if program.exists():
         return program
     # Renamed when complete: two processes may build at the same time.
     with tempfile.TemporaryDirectory(dir=program.parent) as folder:
         built = Path(folder) / name
-        done = subprocess.run(
-            [*command, *map(str, sources), "-o", str(built)], capture_output=True, text=True
-        )
+        for header, text in made.items():
+            (Path(folder) / header).write_text(text, encoding="utf-8")
+        command += [f"-I{folder}", *map(str, sources), "-o", str(built)]
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             last = "\n".join((done.stderr or "no message").strip().splitlines()[-5:])
             raise InputError(f"{command[0]} cannot build {purpose}:\n{last}")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+from ceras_ir.interpreters.registry import register
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.targets.protocol import Target
@@ -33,7 +34,14 @@ def _load(name: str) -> type[Target]:
     except (ImportError, AttributeError) as error:
         raise UsageError(f"target '{name}' cannot be loaded from {point.value}: {error}") from error
     assert isinstance(found, type) and issubclass(found, Target) and found.name == name, found
-    return found
+    return _interpreted(found)
+
+
+def _interpreted(target: type[Target]) -> type[Target]:
+    """The target, with the meaning of its dialects made known."""
+    for dialect, meaning in target.interpreters.items():
+        register(dialect, meaning)
+    return target
 
 
 def target_names() -> list[str]:
@@ -76,7 +84,7 @@ def with_targets(found: Sequence[type[Target]]) -> Generator[None]:
     for cls in found:
         if cls.name in target_names():
             raise UsageError(f"there already is a target named '{cls.name}'")
-    token = _LOADED.set(_LOADED.get({}) | {cls.name: cls for cls in found})
+    token = _LOADED.set(_LOADED.get({}) | {cls.name: _interpreted(cls) for cls in found})
     try:
         yield
     finally:

@@ -3,7 +3,7 @@
 import inspect
 import textwrap
 from collections.abc import Iterator
-from enum import Enum, StrEnum
+from enum import Enum
 from importlib import import_module
 from types import ModuleType
 
@@ -42,7 +42,8 @@ def dialects_page() -> str:
             if module not in openings:
                 parts += [f"### {name}: {_title(module)}", markdown(module.__doc__)]
             if module is opening or module not in openings:
-                parts += map(_enumeration, _enumerations(module))
+                described: set[object] = {getattr(cls, "enum_type", None) for cls in members}
+                parts += [_enumeration(e) for e in _enumerations(module) if e not in described]
             parts += [_describe(cls) for cls in members if inspect.getmodule(cls) is module]
     return "\n\n".join(parts)
 
@@ -59,13 +60,13 @@ def _modules(
     return list(found)
 
 
-def _enumerations(module: ModuleType) -> Iterator[type[StrEnum]]:
+def _enumerations(module: ModuleType) -> Iterator[type[Enum]]:
     for _, cls in inspect.getmembers(module, inspect.isclass):
-        if issubclass(cls, StrEnum) and cls.__module__ == module.__name__:
+        if issubclass(cls, str) and issubclass(cls, Enum) and cls.__module__ == module.__name__:
             yield cls
 
 
-def _enumeration(cls: type[StrEnum]) -> str:
+def _enumeration(cls: type[Enum]) -> str:
     docs = field_docs(cls)
     lines = [f"**{cls.__name__}.** {markdown(cls.__doc__)}".rstrip(), ""]
     lines += [f"- `{m.value}`: {docs[m.name]}" for m in cls if m.name in docs]

@@ -13,15 +13,14 @@ from xdsl.ir import Block
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import buffer_type
 from ceras_ir.interpreters.scratchpads import Scratchpad
-from ceras_ir.interpreters.tile import combine, kernel_functions
+from ceras_ir.interpreters.tile import TileFunctions, combine
 
 Loop = tuple[int, int, int, int]
 
 
 def interpreter() -> Interpreter:
     made = Interpreter(ModuleOp([]))
-    for functions in kernel_functions():
-        made.register_implementations(functions)
+    made.register_implementations(TileFunctions())
     return made
 
 

@@ -9,14 +9,11 @@ from ceras_ir.backends.c.board import Board, load_board
 from ceras_ir.backends.c.emulator import EmulatedModel, available
 from ceras_ir.targets.execution import Array, Manifest, Sample
 
-EMULATED_CORES = frozenset({"cortex-m0plus", "cortex-m3", "cortex-m4"})
-"""Cores whose instructions the emulated one has."""
-
 
 def emulated_board(name: str) -> Board | None:
     """The board, if there is an emulator for its core, and the compiler."""
     board = load_board(name)
-    return board if board.core in EMULATED_CORES and available() else None
+    return board if board.known_core.is_emulated and available() else None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Elementwise functions of two operands as C expressions, float32 and plain integers."""
 
-from ceras_ir.backends.c.float_functions import power
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.dialects.graph import Binary, Compare
 
@@ -26,7 +25,7 @@ def combine(kernels: Kernels, kind: Binary, ctype: str, a: str, b: str) -> str:
         return f"({a} {sign} {b}{nan} ? {a} : {b})"
     if ctype == "float":
         if kind is Binary.POW:
-            return f"{power(kernels)}({a}, {b})"
+            return f"{kernels.use('power_f32')}({a}, {b})"
         return f"{a} {SYMBOLS[kind]} {b}"
     return f"({ctype}){_wrapping(kernels, kind, ctype, a, b)}"
 

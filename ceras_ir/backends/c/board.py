@@ -7,12 +7,10 @@ from typing import get_type_hints
 
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.c.cores import CORES, Core
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
-
-DSP_CORES = frozenset({"cortex-m4", "cortex-m7", "cortex-m33", "cortex-m35p", "cortex-m55"})
-"""Cores with the DSP extension: SMLAD and its like."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,12 @@ class Board:
     stack_bytes: int = 1024
 
     @property
+    def known_core(self) -> Core:
+        return CORES.get(self.core, Core())
+
+    @property
     def has_dsp(self) -> bool:
-        return self.core in DSP_CORES
+        return self.known_core.has_dsp
 
     @property
     def free_flash(self) -> int:

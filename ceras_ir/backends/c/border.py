@@ -7,10 +7,10 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.c import per_channel
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.types import (
     centred_bound,
-    float_literal,
     int_literal,
     less,
     value_type,
@@ -18,6 +18,7 @@ from ceras_ir.backends.c.types import (
 )
 from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp, RequantizeOp, element_of, shape_of
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.interpreters.float_text import float_literal
 
 ROUNDED = 0x4B400000
 """The bits of 1.5 * 2^23 in float32: those of a sum with an integer are as much more."""
@@ -36,6 +37,7 @@ def _divided(scale: float) -> str:
     return f"/ {float_literal(scale)}"
 
 
+@prints(QuantizeOp)
 def quantize(layer: Layer, op: QuantizeOp) -> None:
     """`graph.quantize`."""
     if _is_per_axis(op.result):
@@ -72,6 +74,7 @@ def quantize(layer: Layer, op: QuantizeOp) -> None:
     layer.loop("i", prod(shape_of(op.result)), body)
 
 
+@prints(DequantizeOp)
 def dequantize(layer: Layer, op: DequantizeOp) -> None:
     """`graph.dequantize`."""
     if _is_per_axis(op.input):
@@ -89,6 +92,7 @@ def dequantize(layer: Layer, op: DequantizeOp) -> None:
     )
 
 
+@prints(RequantizeOp)
 def requantize(layer: Layer, op: RequantizeOp) -> None:
     """`graph.requantize`."""
     element = quantized(op.input, "input")

@@ -21,8 +21,8 @@ from ceras_ir.dialects.graph import Conv2dOp, shape_of
 
 Kind: TypeAlias = Literal["smlad", "winograd", "stored winograd"]
 
-WIDEN = 1.75
-"""Instructions per byte that becomes a 16-bit number."""
+INSTRUCTIONS_PER_WIDENED_BYTE = 1.75
+"""For a byte that becomes a 16-bit number."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def _windows(op: Conv2dOp, geometry: Geometry, workspace: int) -> Way:
     tiles = rows * -(-columns // COLUMNS) * pairs
     instructions = (
         tiles * (13 * k / 2 + 210)
-        + bands * pairs * WIDEN * FILTERS * k
-        + bands * WIDEN * band.bytes / 2
+        + bands * pairs * INSTRUCTIONS_PER_WIDENED_BYTE * FILTERS * k
+        + bands * INSTRUCTIONS_PER_WIDENED_BYTE * band.bytes / 2
     )
     scratch = band.bytes + 4 * k
     return Way("smlad", instructions, pairs * FILTERS * k, scratch)

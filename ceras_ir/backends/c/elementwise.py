@@ -8,6 +8,7 @@ from ceras_ir.backends.c.arithmetic import SYMBOLS, combine
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.register_tiles import LANES
 from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.strides import broadcast_strides, nest, row_major
@@ -26,6 +27,7 @@ LEAST_PERIOD = 16
 """Numbers of a vector, of which loops over channels are multiples where they can be."""
 
 
+@prints(UnaryOp)
 def unary(layer: Layer, op: UnaryOp) -> None:
     """`graph.unary`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -56,6 +58,7 @@ def _period(channels: int, size: int) -> int:
     return channels * times if size % (channels * times) == 0 else channels
 
 
+@prints(BinaryOp)
 def binary(layer: Layer, op: BinaryOp) -> None:
     """`graph.binary`."""
     shape = shape_of(op.result)
@@ -106,6 +109,7 @@ def _quantized_body(layer: Layer, op: BinaryOp, a: str, b: str):
     return body
 
 
+@prints(LookupOp)
 def lookup(layer: Layer, op: LookupOp) -> None:
     """`graph.lookup`."""
     rows, entries = op.tables.shape
@@ -129,6 +133,7 @@ def lookup(layer: Layer, op: LookupOp) -> None:
     layer.line(f"{kernel}({y}, {x}, {name}, {first}, {half}, {len(starts)}, {size});")
 
 
+@prints(ShiftSwishOp)
 def shift_swish(layer: Layer, op: ShiftSwishOp) -> None:
     """`graph.shift_swish`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -146,6 +151,7 @@ def shift_swish(layer: Layer, op: ShiftSwishOp) -> None:
     layer.line("}")
 
 
+@prints(SoftmaxOp)
 def softmax(layer: Layer, op: SoftmaxOp) -> None:
     """`graph.softmax`."""
     shape, axis = shape_of(op.result), op.axis.value.data

@@ -5,25 +5,9 @@ Every layer is printed before anything is written, so that all that is unsupport
 at once; constants are packed only while their file is written.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c import (
-    border,
-    computed_weights,
-    elementwise,
-    encoded,
-    linear_float,
-    linear_integer,
-    logic,
-    movement,
-    pooling,
-    reduction,
-    selection,
-)
 from ceras_ir.backends.c.build_files import cmake_lists, makefile
 from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.header import api_header
@@ -31,6 +15,7 @@ from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.model import Model, returned_name
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.printers import printer_of
 from ceras_ir.backends.c.program import Program
 from ceras_ir.backends.c.programs import bench_source, program_source
 from ceras_ir.backends.c.requant import Refused
@@ -41,60 +26,6 @@ from ceras_ir.backends.c.weights_header import weights_header, weights_source_he
 from ceras_ir.dialects import graph, mem
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
-
-OpT = TypeVar("OpT", bound=Operation)
-
-
-Printer = Callable[[Layer, Operation], None]
-"""Prints the body of one operation's function."""
-
-
-def _printer(kind: type[OpT], function: Callable[[Layer, OpT], None]) -> Printer:
-    def apply(layer: Layer, op: Operation) -> None:
-        assert isinstance(op, kind)
-        function(layer, op)
-
-    return apply
-
-
-def _linear(layer: Layer, op: graph.LinearOperation) -> None:
-    if op.is_quantized:
-        linear_integer.integer_linear(layer, op)
-    elif isinstance(op, graph.MatmulOp) and not isinstance(op.weights.owner, graph.ConstantOp):
-        computed_weights.computed_matmul(layer, op)
-    else:
-        linear_float.float_linear(layer, op)
-
-
-PRINTERS: dict[type[Operation], Printer] = {
-    graph.Conv2dOp: _printer(graph.Conv2dOp, _linear),
-    graph.MatmulOp: _printer(graph.MatmulOp, _linear),
-    graph.EncodedMatmulOp: _printer(graph.EncodedMatmulOp, encoded.encoded_matmul),
-    graph.Pool2dOp: _printer(graph.Pool2dOp, pooling.pool2d),
-    graph.UnaryOp: _printer(graph.UnaryOp, elementwise.unary),
-    graph.BinaryOp: _printer(graph.BinaryOp, elementwise.binary),
-    graph.LookupOp: _printer(graph.LookupOp, elementwise.lookup),
-    graph.ShiftSwishOp: _printer(graph.ShiftSwishOp, elementwise.shift_swish),
-    graph.SoftmaxOp: _printer(graph.SoftmaxOp, elementwise.softmax),
-    graph.ReshapeOp: _printer(graph.ReshapeOp, movement.reshape),
-    graph.TransposeOp: _printer(graph.TransposeOp, movement.transpose),
-    graph.ConcatOp: _printer(graph.ConcatOp, movement.concat),
-    graph.ResizeOp: _printer(graph.ResizeOp, movement.resize),
-    graph.SliceOp: _printer(graph.SliceOp, selection.slice_),
-    graph.GatherOp: _printer(graph.GatherOp, selection.gather),
-    graph.PadOp: _printer(graph.PadOp, selection.pad),
-    graph.ReduceOp: _printer(graph.ReduceOp, reduction.reduce),
-    graph.ArgOp: _printer(graph.ArgOp, reduction.arg),
-    graph.CompareOp: _printer(graph.CompareOp, logic.compare),
-    graph.SelectOp: _printer(graph.SelectOp, logic.select),
-    graph.CastOp: _printer(graph.CastOp, logic.cast),
-    graph.QuantizeOp: _printer(graph.QuantizeOp, border.quantize),
-    graph.DequantizeOp: _printer(graph.DequantizeOp, border.dequantize),
-    graph.RequantizeOp: _printer(graph.RequantizeOp, border.requantize),
-    mem.PackOp: _printer(mem.PackOp, movement.pack),
-    mem.UnpackOp: _printer(mem.UnpackOp, movement.unpack),
-}
-"""How each operation is printed; what is not here is unsupported."""
 
 
 def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
@@ -158,7 +89,7 @@ def build(module: ModuleOp, options: COptions) -> Model:
         layers.append(layer)
         if isinstance(op, mem.LaunchOp) or is_in_place(program, op):
             continue
-        printer = PRINTERS.get(type(op))
+        printer = printer_of(op)
         try:
             _check_constants(op)
             if printer is None:

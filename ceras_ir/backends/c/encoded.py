@@ -4,16 +4,19 @@ import numpy as np
 
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.requant import Refused
-from ceras_ir.backends.c.types import float_literal, value_type
+from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import ConstantOp, shape_of
 from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
+from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.network.weight_encoding import Array, SparseRows
 
 MOST_LITERALS = 4096
 """Weights that may become code: more would be slow to compile and larger than any encoding."""
 
 
+@prints(EncodedMatmulOp)
 def encoded_matmul(layer: Layer, op: EncodedMatmulOp) -> None:
     """One row of the input at a time."""
     constant = op.weights.owner

@@ -11,9 +11,9 @@ from ceras_ir.backends.c.register_tiles import FLOAT_LANES
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import float_tile
 from ceras_ir.backends.c.tile_nest import Nest
-from ceras_ir.backends.c.types import float_literal
 from ceras_ir.backends.c.walk import FLOATS
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array
+from ceras_ir.interpreters.float_text import float_literal
 
 
 def float_weights(layer: Layer, op: LinearOperation, nest: Nest, weights: ConstantOp) -> str:

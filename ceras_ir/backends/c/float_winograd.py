@@ -17,9 +17,9 @@ from ceras_ir.backends.c.register_tiles import FLOAT_LANES, LANES, Tile, whole_t
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import products_tile
 from ceras_ir.backends.c.tile_nest import LEAST_SHARED, Nest
-from ceras_ir.backends.c.types import float_literal
 from ceras_ir.backends.c.walk import FLOATS, Walk
 from ceras_ir.dialects.graph import LinearOperation
+from ceras_ir.interpreters.float_text import float_literal
 
 NUMBERS = 16
 """Of a transformed patch or filter."""

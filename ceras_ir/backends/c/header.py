@@ -8,8 +8,8 @@ from ceras_ir.backends.c.model import (
     tensor_c_type,
 )
 from ceras_ir.backends.c.names import comment
-from ceras_ir.backends.c.types import float_literal
 from ceras_ir.backends.c.weights_file import file_bytes
+from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.network.artefacts import TensorInfo
 
 ASSERT = """\

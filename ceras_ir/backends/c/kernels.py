@@ -1,5 +1,6 @@
 """
-The C functions of `runtime/`: templates whose `@NAME@` holes are filled with types.
+The C functions of `runtime/`: templates whose `@NAME@` holes are filled with types, each with an
+`#include` of those that it calls; those of floats are the interpreters' (`float_text`).
 
 A model gets the functions that its layers ask for, each once, after those that it needs.
 """
@@ -8,50 +9,13 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from ceras_ir.backends.c.types import float_literal
-from ceras_ir.interpreters import float_functions as f
-
-NEEDS = {
-    "dsp_band": ("dsp_widen",),
-    "dsp_band_padded": ("dsp",),
-    "dsp_columns": ("dsp",),
-    "dsp_depthwise": ("dsp",),
-    "dsp_pairs": ("dsp",),
-    "dsp_products": ("dsp",),
-    "dsp_winograd_input": ("dsp", "dsp_pairs"),
-    "dsp_winograd_weights": ("dsp", "dsp_pairs"),
-    "dsp_row_pairs": ("dsp", "dsp_pairs"),
-    "dsp_rows": ("dsp_widen",),
-    "dsp_tile": ("dsp",),
-    "dsp_widen": ("dsp",),
-    "gather": ("window",),
-    "depthwise": ("window",),
-    "lookup": ("lookup_lanes",),
-    "lookup_channels": ("lookup_lanes",),
-    "sum_window": ("window",),
-    "max_window": ("window",),
-    "sigmoid_f32": ("exp_f32",),
-    "softmax": ("exp_f32",),
-    "winograd_f32": ("vectors_f32",),
-}
-"""Which other functions a template calls."""
+from ceras_ir.interpreters.float_text import Text, float_text
 
 
 @cache
-def _template(name: str) -> str:
-    text = (files("ceras_ir.backends.c") / "runtime" / f"{name}.c").read_text("ascii")
-    if name == "exp_f32":
-        first, *rest = (float_literal(float(c)) for c in f.EXP_COEFFICIENTS)
-        holes = {
-            "LOW": float_literal(float(f.EXP_LOW)),
-            "HIGH": float_literal(float(f.EXP_HIGH)),
-            "LOG2_E": float_literal(float(f.LOG2_E)),
-            "LN2_HIGH": float_literal(float(f.LN2_HIGH)),
-            "LN2_LOW": f"({float_literal(float(f.LN2_LOW))})",
-            "C0": first,
-            "HORNER": "\n".join(f"  p = p * r + {c};" for c in rest),
-        }
-        return _filled(text, holes)
+def _template(name: str) -> Text:
+    text = float_text(name) or Text.read(files("ceras_ir.backends.c") / "runtime", name)
+    assert text is not None, name
     return text
 
 
@@ -69,9 +33,10 @@ class Kernels:
 
     def use(self, name: str, **holes: str) -> str:
         """Ask for a function; returns what it is called."""
-        for needed in NEEDS.get(name, ()):
+        template = _template(name)
+        for needed in template.needs:
             self.use(needed)
-        text = _filled(_template(name), holes)
+        text = _filled(template.body, holes)
         assert "@" not in text, text
         suffix = holes.get("NAME")
         function = f"{name}_{suffix}" if suffix else name

@@ -7,8 +7,9 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.arithmetic import RELATIONS
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.strides import broadcast_strides, nest, row_major
-from ceras_ir.backends.c.types import float_literal, value_type
+from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import (
     CastOp,
     CompareOp,
@@ -17,8 +18,10 @@ from ceras_ir.dialects.graph import (
     numpy_dtype,
     shape_of,
 )
+from ceras_ir.interpreters.float_text import float_literal
 
 
+@prints(CompareOp)
 def compare(layer: Layer, op: CompareOp) -> None:
     """`graph.compare`."""
     shape = shape_of(op.result)
@@ -33,6 +36,7 @@ def compare(layer: Layer, op: CompareOp) -> None:
     )
 
 
+@prints(SelectOp)
 def select(layer: Layer, op: SelectOp) -> None:
     """`graph.select`."""
     shape = shape_of(op.result)
@@ -47,6 +51,7 @@ def select(layer: Layer, op: SelectOp) -> None:
     )
 
 
+@prints(CastOp)
 def cast(layer: Layer, op: CastOp) -> None:
     """`graph.cast`."""
     x, y, target = layer.read(op.input, "x"), layer.write(op.result), element_of(op.result)

@@ -5,6 +5,7 @@ from math import prod
 import numpy as np
 
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.strides import nest, row_major
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import (
@@ -21,12 +22,14 @@ from ceras_ir.dialects.mem import LANES, PackOp, UnpackOp
 from ceras_ir.interpreters.resampling import linear_weights, nearest_indices
 
 
+@prints(ReshapeOp)
 def reshape(layer: Layer, op: ReshapeOp) -> None:
     """`graph.reshape` between two places; in one place nothing is printed at all."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     layer.line(f"memcpy({y}, {x}, {prod(shape_of(op.result))} * sizeof *{y});")
 
 
+@prints(TransposeOp)
 def transpose(layer: Layer, op: TransposeOp) -> None:
     """`graph.transpose`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -35,6 +38,7 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
     nest(layer, shape, [row_major(shape), source], lambda at: [f"{y}[{at[0]}] = {x}[{at[1]}];"])
 
 
+@prints(ConcatOp)
 def concat(layer: Layer, op: ConcatOp) -> None:
     """`graph.concat`."""
     shape, axis = shape_of(op.result), op.axis.value.data
@@ -50,6 +54,7 @@ def concat(layer: Layer, op: ConcatOp) -> None:
     layer.loop("i", outer, body)
 
 
+@prints(ResizeOp)
 def resize(layer: Layer, op: ResizeOp) -> None:
     """`graph.resize`."""
     n, height, width, channels = shape_of(op.input)
@@ -119,6 +124,7 @@ def _packed_loops(layer: Layer, shape: tuple[int, ...], body: list[str]) -> None
     layer.line("}")
 
 
+@prints(PackOp)
 def pack(layer: Layer, op: PackOp) -> None:
     """`mem.pack`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -130,6 +136,7 @@ def pack(layer: Layer, op: PackOp) -> None:
     _packed_loops(layer, shape_of(op.input), body)
 
 
+@prints(UnpackOp)
 def unpack(layer: Layer, op: UnpackOp) -> None:
     """`mem.unpack`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)

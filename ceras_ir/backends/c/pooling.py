@@ -4,18 +4,20 @@ from math import prod
 
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.requant import Refused, rescaling
 from ceras_ir.backends.c.rows import window
 from ceras_ir.backends.c.types import (
     centred_bound,
-    float_literal,
     int_literal,
     value_type,
     zero_point_of,
 )
 from ceras_ir.dialects.graph import Pool, Pool2dOp, quantized_element, shape_of
+from ceras_ir.interpreters.float_text import float_literal
 
 
+@prints(Pool2dOp)
 def pool2d(layer: Layer, op: Pool2dOp) -> None:
     """`graph.pool2d`."""
     if op.function is Pool.MAX:

@@ -4,6 +4,7 @@ from math import prod
 
 from ceras_ir.backends.c.arithmetic import combine
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.strides import merge, row_major
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import ArgOp, Binary, Reduce, ReduceOp, shape_of
@@ -30,6 +31,7 @@ def _close(layer: Layer, count: int, depth: int) -> None:
         layer.line("}", depth + d)
 
 
+@prints(ReduceOp)
 def reduce(layer: Layer, op: ReduceOp) -> None:
     """`graph.reduce`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -55,6 +57,7 @@ def reduce(layer: Layer, op: ReduceOp) -> None:
     _close(layer, len(outer), 0)
 
 
+@prints(ArgOp)
 def arg(layer: Layer, op: ArgOp) -> None:
     """`graph.arg`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)

@@ -19,12 +19,12 @@ CONDITION, WIDE = "MODEL_LANES", "MODEL_LANES == 16"
 FLOAT_LANES = "MODEL_F32"
 """Lanes of float vectors, or 0: there may be some where there are none for integers."""
 
-REGISTERS = 32
+VECTOR_REGISTERS = 32
 
-LATENCY = 4
+LATENCY_CYCLES = 4
 """Cycles until a multiply-accumulate's result can be added to: fewer sums leave gaps."""
 
-OVERHEAD = 1.0
+OVERHEAD_CYCLES = 1.0
 """Cycles of one step that are neither a load nor a product."""
 
 
@@ -49,12 +49,12 @@ class Tile:
     def step_cycles(self) -> float:
         """Of one step over k: a product per sum, a load per vector of weights and position."""
         sums = self.positions * self.blocks
-        return max(sums, self.positions + self.blocks, LATENCY) + OVERHEAD
+        return max(sums, self.positions + self.blocks, LATENCY_CYCLES) + OVERHEAD_CYCLES
 
 
 def _shapes(rows: int, columns: int) -> Iterator[Tile]:
     for blocks in range(1, 16):
-        most = (REGISTERS - 1 - blocks) // blocks
+        most = (VECTOR_REGISTERS - 1 - blocks) // blocks
         for wide in range(1, min(columns, most) + 1):
             # Only whole rows can be stacked.
             stacked = min(rows, most // wide) if wide == columns else 1

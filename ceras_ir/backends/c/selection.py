@@ -5,12 +5,15 @@ from math import prod
 import numpy as np
 
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.strides import nest, row_major
-from ceras_ir.backends.c.types import float_literal, int_literal, value_type
+from ceras_ir.backends.c.types import int_literal, value_type
 from ceras_ir.dialects.graph import GatherOp, Pad, PadOp, SliceOp, shape_of
+from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.interpreters.resampling import border_indices
 
 
+@prints(SliceOp)
 def slice_(layer: Layer, op: SliceOp) -> None:
     """`graph.slice`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -22,6 +25,7 @@ def slice_(layer: Layer, op: SliceOp) -> None:
     nest(layer, shape, [row_major(shape), steps], lambda at: [f"{y}[{at[0]}] = from[{at[1]}];"])
 
 
+@prints(GatherOp)
 def gather(layer: Layer, op: GatherOp) -> None:
     """`graph.gather`."""
     shape, axis = shape_of(op.input), op.axis.value.data
@@ -40,6 +44,7 @@ def gather(layer: Layer, op: GatherOp) -> None:
     layer.line("}")
 
 
+@prints(PadOp)
 def pad(layer: Layer, op: PadOp) -> None:
     """`graph.pad`: by a table of source indices per dimension, or a fill and a strided copy."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)

@@ -23,10 +23,7 @@ BYTES_PER_OPERATOR = 2.2
 BYTES_PER_INSTRUCTION = 4
 """Of assembler: few of its instructions have a short form."""
 
-FLOAT_LIBRARY = {"cortex-m0plus": 3400, "cortex-m3": 1400}
-"""What the compiler's library adds for floats on cores that compute none."""
-
-START_UP = 700
+START_UP_BYTES = 700
 """Vectors, start-up code, memcpy and memset, and the caller."""
 
 CODE_MARGIN = 0.3
@@ -147,9 +144,11 @@ class Footprint:
             for layer in model.layers
         ]
         code = code_bytes(model_source(model, 0)) + code_bytes(model.kernels.text)
-        code += FLOAT_LIBRARY.get(board.core, 0)
+        code += board.known_core.float_library_bytes
         buffers = sum(t.nbytes for t in model.tensors)
-        return cls(board, layers, constant_bytes(pool), code + START_UP, model.arena_bytes, buffers)
+        return cls(
+            board, layers, constant_bytes(pool), code + START_UP_BYTES, model.arena_bytes, buffers
+        )
 
     def to_json(self) -> dict[str, object]:
         """The board's side of the totals of `report.json`."""

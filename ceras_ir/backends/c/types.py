@@ -1,8 +1,5 @@
 """C types of tensors, and numbers spelled so that C reads the same value."""
 
-from math import inf, isinf, isnan
-
-import numpy as np
 from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import Attribute, SSAValue
 
@@ -21,16 +18,6 @@ def c_type(element: Attribute) -> str:
 def value_type(value: SSAValue) -> str:
     """The C type of the elements of a tensor value."""
     return c_type(element_of(value))
-
-
-def float_literal(value: float) -> str:
-    """A float32 constant; nine digits read back exactly."""
-    narrow = float(np.float32(value))
-    assert not isnan(narrow)
-    if isinf(narrow):
-        return "INFINITY" if narrow == inf else "-INFINITY"
-    text = f"{narrow:.9g}"
-    return f"{text}f" if any(c in text for c in ".e") else f"{text}.0f"
 
 
 def int_literal(value: int) -> str:

@@ -8,8 +8,8 @@ import struct
 from collections.abc import Callable
 from math import prod
 
+from ceras_ir.backends.nnet.file import Layer, NnetFile, Tensor, expect
 from ceras_ir.backends.nnet.memory_checks import check_memory
-from ceras_ir.backends.nnet.reader import Layer, NnetFile, Tensor, expect
 
 Must = Callable[[bool, str], None]
 MOVES = ("reshape", "transpose", "concat", "resize", "slice", "pad", "pool2d")

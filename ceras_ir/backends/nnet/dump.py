@@ -2,7 +2,8 @@
 
 import zlib
 
-from ceras_ir.backends.nnet.reader import Layer, NnetFile, Tensor, read
+from ceras_ir.backends.nnet.file import Layer, NnetFile, Tensor
+from ceras_ir.backends.nnet.reader import read
 
 
 def dump(data: bytes) -> str:

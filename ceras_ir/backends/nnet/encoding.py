@@ -65,17 +65,7 @@ ROUNDINGS = {
     Rounding.FLOOR: 3,
 }
 DEVICES = {CPU: 0, FPGA: 1}
-FUNCTIONS = {
-    Function.RELU: 1,
-    Function.CLIP: 2,
-    Function.LEAKY_RELU: 3,
-    Function.SIGMOID: 4,
-    Function.TANH: 5,
-    Function.SWISH: 6,
-    Function.HARD_SIGMOID: 7,
-    Function.HARD_SWISH: 8,
-    Function.EXP: 9,
-}
+FUNCTIONS = {function: number for number, function in enumerate(Function, 1)}
 
 
 @dataclass(frozen=True)

@@ -10,30 +10,17 @@ from collections.abc import Callable
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.encoding import FUNCTIONS
 from ceras_ir.backends.nnet.layers import BINARIES, repeats_image
+from ceras_ir.backends.nnet.limits import limit
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.memory.analysis.slices import row_bytes
 
-MAX_WINDOW = 1 << 15
-MAX_BYTES = 1 << 31
-"""`runtime/format.h` has the same numbers."""
+MAX_WINDOW = limit("format.h", "MAX_WINDOW")
+MAX_BYTES = limit("format.h", "MAX_ARENA_BYTES")
 
 Rule = Callable[[Operation], str | None]
-
-
-def functions_are_known(op: Operation) -> str | None:
-    """Functions are relu, clip, leaky_relu, sigmoid, tanh, swish, hard_sigmoid, hard_swish, exp."""
-    function = None
-    if isinstance(op, graph.UnaryOp):
-        function = op.function
-    elif isinstance(op, graph.BinaryOp | graph.LinearOperation):
-        function = op.activation
-    if function is not None and function.kind not in FUNCTIONS:
-        return f"the engine has no function {function.kind.value}"
-    return None
 
 
 def binaries_are_known(op: Operation) -> str | None:
@@ -109,7 +96,6 @@ def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
 
 
 RULES: tuple[Rule, ...] = (
-    functions_are_known,
     binaries_are_known,
     sums_are_of_bytes,
     borders_are_of_images,

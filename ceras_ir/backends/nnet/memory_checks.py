@@ -7,7 +7,7 @@ still needed is refused. Written from `docs/nnet-format.md`, as the reader.
 
 from math import prod
 
-from ceras_ir.backends.nnet.reader import BYTES, Layer, NnetFile, Tensor, expect
+from ceras_ir.backends.nnet.file import BYTES, Layer, NnetFile, Tensor, expect
 
 IN_PLACE = {
     "unary", "binary", "lookup", "softmax", "quantize", "requantize", "reshape", "shift_swish",

@@ -11,6 +11,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.backends.nnet.limits import limit
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, quantized_element, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
@@ -18,13 +19,14 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 FPGA = "fpga"
 """What `#mem.device` calls the accelerator."""
 
-MAX_PATCH = 65536
-MAX_SHIFT = 47
-MAX_LEFT_SHIFT = 8
-MAX_EXTENT = 32768
-MAX_TAPS = 65536
-LINE_BYTES = 262144
-"""What the circuits are built for; `runtime/fpga.h` has the same numbers."""
+CIRCUITS = "fpga.h"
+MAX_PATCH = limit(CIRCUITS, "FPGA_MAX_PATCH")
+MAX_SHIFT = limit(CIRCUITS, "FPGA_MAX_SHIFT")
+MAX_LEFT_SHIFT = limit(CIRCUITS, "FPGA_MAX_LEFT_SHIFT")
+MAX_EXTENT = limit(CIRCUITS, "FPGA_MAX_EXTENT")
+MAX_TAPS = limit(CIRCUITS, "FPGA_MAX_TAPS")
+LINE_BYTES = limit(CIRCUITS, "FPGA_LINE_BYTES")
+"""What the circuits are built for."""
 
 Rule = Callable[[Operation], str | None]
 

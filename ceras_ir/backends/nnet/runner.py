@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.nnet.engine import build
-from ceras_ir.backends.nnet.reader import NnetFile, read
+from ceras_ir.backends.nnet.file import NnetFile
+from ceras_ir.backends.nnet.reader import read
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.execution import Sample, Trace
 

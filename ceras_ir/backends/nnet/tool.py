@@ -1,4 +1,4 @@
-"""`ceras-nnet`: look into nnet files. Every command checks the whole file first."""
+"""`ceras-nnet`: look into nnet files, which are checked as a whole first; or write the engine."""
 
 import difflib
 import sys
@@ -18,7 +18,7 @@ def make_parser() -> ToolParser:
     """The command line of `ceras-nnet`."""
     parser = ToolParser(
         "ceras-nnet",
-        description="Look into nnet files.",
+        description="Look into nnet files, or write the engine that runs them.",
         epilog="Exit status: 0 done, 1 not a valid file, or the files differ; 2 wrong usage.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -30,6 +30,8 @@ def make_parser() -> ToolParser:
     diff = commands.add_parser("diff", help="print where two files differ; status 1 if they do")
     diff.add_argument("file", metavar="A.nnet")
     diff.add_argument("other", metavar="B.nnet")
+    engine = commands.add_parser("engine", help="write the C++ sources of the engine to a folder")
+    engine.add_argument("file", metavar="FOLDER")
     return parser
 
 
@@ -37,8 +39,12 @@ def _nnet(argv: Sequence[str]) -> int:
     arguments = make_parser().read(argv)
 
     from ceras_ir.backends.nnet.dump import dump
+    from ceras_ir.backends.nnet.engine import write_sources
 
     path: str = arguments.file
+    if arguments.command == "engine":
+        write_sources(Path(path))
+        return 0
     data = Path(path).read_bytes()
     match arguments.command:
         case "dump" if arguments.bytes:

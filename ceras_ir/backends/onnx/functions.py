@@ -5,60 +5,34 @@ from math import isinf
 
 import numpy as np
 
-from ceras_ir.backends.onnx.model_builder import ModelBuilder
+from ceras_ir.backends.onnx.model_builder import Attribute, ModelBuilder
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 FLOAT = np.dtype(np.float32)
 
-PLAIN: dict[Function, tuple[str, int]] = {
-    Function.RELU: ("Relu", 13),
-    Function.SIGMOID: ("Sigmoid", 13),
-    Function.TANH: ("Tanh", 13),
-    Function.HARD_SWISH: ("HardSwish", 14),
-    Function.EXP: ("Exp", 13),
-    Function.LOG: ("Log", 13),
-    Function.ERF: ("Erf", 13),
-    Function.SQRT: ("Sqrt", 13),
-    Function.ABS: ("Abs", 13),
-    Function.SIGN: ("Sign", 13),
-    Function.FLOOR: ("Floor", 13),
-    Function.CEIL: ("Ceil", 13),
-    Function.ROUND: ("Round", 11),
-    Function.SOFTPLUS: ("Softplus", 1),
-    Function.SOFTSIGN: ("Softsign", 1),
-    Function.MISH: ("Mish", 18),
-    Function.GELU: ("Gelu", 20),
-}
-"""Functions that are an operator without attributes, and since which opset."""
 
-WITH_PARAMETERS: dict[Function, tuple[str, tuple[str, ...]]] = {
-    Function.LEAKY_RELU: ("LeakyRelu", ("alpha",)),
-    Function.HARD_SIGMOID: ("HardSigmoid", ("alpha", "beta")),
-    Function.ELU: ("Elu", ("alpha",)),
-    Function.CELU: ("Celu", ("alpha",)),
-    Function.THRESHOLDED_RELU: ("ThresholdedRelu", ("alpha",)),
-}
-"""Functions whose parameters are attributes."""
+def has_operator(function: FunctionAttr) -> bool:
+    """Whether ONNX has a function, as an operator or made of others."""
+    kind = function.kind
+    is_composed = kind is Function.SWISH or function.clip_range is not None
+    return is_composed or kind.facts.onnx is not None
 
 
 def add_function(
     builder: ModelBuilder, function: FunctionAttr, x: str, name: str, shape: Sequence[int]
 ) -> str:
     """The nodes that apply `function` to the float tensor `x`; the result."""
+    if (bounds := function.clip_range) is not None:
+        return add_clip(builder, x, *bounds, name, shape)
     kind = function.kind
-    if kind in PLAIN:
-        operator, since = PLAIN[kind]
-        return builder.node(operator, [x], name, FLOAT, shape, since=since)
-    if kind in WITH_PARAMETERS:
-        operator, names = WITH_PARAMETERS[kind]
-        attributes = dict(zip(names, function.values, strict=True))
-        return builder.node(operator, [x], name, FLOAT, shape, attributes=attributes)
-    if kind is Function.CLIP:
-        return add_clip(builder, x, function.values[0], function.values[1], name, shape)
-    if kind is Function.GELU_TANH:
-        kind_of = {"approximate": "tanh"}
-        return builder.node("Gelu", [x], name, FLOAT, shape, attributes=kind_of, since=20)
+    if (onnx := kind.facts.onnx) is not None:
+        attributes: dict[str, Attribute] = {}
+        attributes.update(zip(kind.facts.parameters, function.values, strict=True))
+        attributes.update([onnx.mode] if onnx.mode is not None else [])
+        return builder.node(
+            onnx.name, [x], name, FLOAT, shape, attributes=attributes, since=onnx.since
+        )
     assert kind is Function.SWISH, kind
     # As exporters write it; the operator Swish is of opset 24.
     gate = builder.node("Sigmoid", [x], f"{name}/sigmoid", FLOAT, shape)

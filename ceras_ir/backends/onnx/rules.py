@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 from xdsl.ir import Operation
 
+from ceras_ir.backends.onnx.functions import has_operator
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
@@ -61,6 +62,9 @@ def why_not(op: Operation) -> str | None:
             pass
         case _:
             return "it is of another level than the graph, or has no ONNX form; export before it"
+    for attribute in (*op.properties.values(), *op.attributes.values()):
+        if isinstance(attribute, graph.FunctionAttr) and not has_operator(attribute):
+            return f"ONNX has no function {attribute.kind}"
     for value in (*op.operands, *op.results):
         element = graph.quantized_element(value) if is_tensor(value.type) else None
         if element is not None and any(not _is_normal(s.data) for s in element.scales):

@@ -20,7 +20,8 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.runner import VtaRunner
 from ceras_ir.dialects import graph, mem
-from ceras_ir.interpreters.network import Array, check_inputs, network_functions
+from ceras_ir.interpreters.network import Array, check_inputs
+from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import main_function, output_names
 
 
@@ -69,8 +70,7 @@ def run_on_vta(
     streams = [launch.program.instruction_bytes(image.board) for launch in image.launches]
     runner = VtaRunner(streams, image.board, command)
     main = main_function(image.module)
-    interpreter = Interpreter(image.module)
-    for functions in (*network_functions(), RunnerFunctions(image, runner, garbage)):
-        interpreter.register_implementations(functions, override=True)
+    interpreter = interpreter_of(image.module)
+    interpreter.register_implementations(RunnerFunctions(image, runner, garbage), override=True)
     results = interpreter.call_op("main", tuple(check_inputs(main, inputs)))
     return dict(zip(output_names(main), results, strict=True))

@@ -36,10 +36,7 @@ def note_launches(layers: list[Entry], manifest: Entry) -> None:
         assert isa(performance, Entry) and isinstance(macs, int)
         cycles = performance["cycles"]
         assert isinstance(cycles, int)
-        layer |= performance
-        # Text of a later level has lost the products of its launches.
-        if macs:
-            layer["share_of_peak"] = round(share_of_peak(macs, cycles), 4)
+        layer |= {**performance, "share_of_peak": round(share_of_peak(macs, cycles), 4)}
 
 
 def pictures(module: ModuleOp, board_name: str) -> list[Artefact]:

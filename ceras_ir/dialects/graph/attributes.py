@@ -1,15 +1,18 @@
 """Attributes of the `graph` dialect: elementwise functions and small integer lists."""
 
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Self, TypeAlias
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatData, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatData, i64
+from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 Integers: TypeAlias = DenseArrayBase
 """A short list of integers, `array<i64: ...>`."""
@@ -20,75 +23,120 @@ def integers(values: Sequence[int]) -> DenseArrayBase:
     return DenseArrayBase.from_list(i64, list(values))
 
 
+FIFTH = 0.20000000298023224
+"""0.2 as a float32."""
+
+
+@dataclass(frozen=True)
+class OnnxOperator:
+    """The ONNX operator of one operand that is a function; parameters are its attributes."""
+
+    name: str
+    since: int = 13
+    """The opset."""
+    defaults: tuple[float, ...] = ()
+    """Of the attributes, in the order of the parameters."""
+    mode: tuple[str, str] | None = None
+    """An attribute of text, and its value, where one operator is several functions."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a function beside its values, which the interpreter and C text state."""
+
+    onnx: OnnxOperator | None = None
+    """None where ONNX has no such operator, or one that takes more than attributes."""
+    parameters: tuple[str, ...] = ()
+    clip: Callable[[Sequence[float]], tuple[float, float]] | None = None
+    """The bounds of a function that does nothing but clip, from its parameters."""
+    is_homogeneous: bool = False
+    """Whether `f(a * x)` is `a * f(x)` for every `a` above 0."""
+
+
 class Function(StrEnum):
     """
     Elementwise functions of one float32 argument; parameters follow in parentheses.
 
     `exp` and `exp(...) - 1`, and with them every function below that needs one, are the fixed
-    sequences of float32 operations of `ceras_ir.interpreters.float_functions`.
+    sequences of float32 operations of `ceras_ir.interpreters.float_functions`. In nnet files a
+    function is its number in this list, from 1; new ones come last.
     """
 
-    RELU = "relu"
+    _value_: str
+    facts: Facts
+
+    def __new__(cls, name: str, facts: Facts) -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.facts = facts
+        return member
+
+    RELU = "relu", Facts(OnnxOperator("Relu"), clip=lambda p: (0.0, inf), is_homogeneous=True)
     """`max(x, 0)`"""
-    CLIP = "clip"
+    CLIP = "clip", Facts(parameters=("low", "high"), clip=lambda p: (p[0], p[1]))
     """`min(max(x, p0), p1)`; infinities where a bound is absent"""
-    LEAKY_RELU = "leaky_relu"
+    LEAKY_RELU = (
+        "leaky_relu",
+        Facts(OnnxOperator("LeakyRelu", 13, (0.01,)), ("alpha",), is_homogeneous=True),
+    )
     """`x` where `x >= 0`, else `p0 * x`"""
-    SIGMOID = "sigmoid"
+    SIGMOID = "sigmoid", Facts(OnnxOperator("Sigmoid"))
     """`1 / (1 + exp(-x))`"""
-    TANH = "tanh"
+    TANH = "tanh", Facts(OnnxOperator("Tanh"))
     """`-t / (t + 2)` with `t = exp(-2 * abs(x)) - 1` and the sign of `x`"""
-    SWISH = "swish"
+    SWISH = "swish", Facts()
     """`x * sigmoid(x)`, also called SiLU"""
-    HARD_SIGMOID = "hard_sigmoid"
+    HARD_SIGMOID = (
+        "hard_sigmoid",
+        Facts(OnnxOperator("HardSigmoid", 13, (FIFTH, 0.5)), ("alpha", "beta")),
+    )
     """`min(max(p0 * x + p1, 0), 1)`"""
-    HARD_SWISH = "hard_swish"
+    HARD_SWISH = "hard_swish", Facts(OnnxOperator("HardSwish", 14))
     """`x * min(max(x + 3, 0), 6) / 6`"""
-    EXP = "exp"
+    EXP = "exp", Facts(OnnxOperator("Exp"))
     """`exp(x)`"""
-    LOG = "log"
+    LOG = "log", Facts(OnnxOperator("Log"))
     """`log(x)`, natural"""
-    ERF = "erf"
+    ERF = "erf", Facts(OnnxOperator("Erf"))
     """`erf(x)`, the Gauss error function"""
-    SQRT = "sqrt"
+    SQRT = "sqrt", Facts(OnnxOperator("Sqrt"))
     """the square root, correctly rounded"""
-    ABS = "abs"
+    ABS = "abs", Facts(OnnxOperator("Abs"))
     """`x` without its sign"""
-    SIGN = "sign"
+    SIGN = "sign", Facts(OnnxOperator("Sign"))
     """1 above 0, -1 below, else `x`"""
-    FLOOR = "floor"
+    FLOOR = "floor", Facts(OnnxOperator("Floor"))
     """the greatest integer not above `x`"""
-    CEIL = "ceil"
+    CEIL = "ceil", Facts(OnnxOperator("Ceil"))
     """the least integer not below `x`"""
-    ROUND = "round"
+    ROUND = "round", Facts(OnnxOperator("Round", 11))
     """the nearest integer, ties to even"""
-    ELU = "elu"
+    ELU = "elu", Facts(OnnxOperator("Elu", 13, (1.0,)), ("alpha",))
     """`x` where `x >= 0`, else `p0 * (exp(x) - 1)`"""
-    CELU = "celu"
+    CELU = "celu", Facts(OnnxOperator("Celu", 13, (1.0,)), ("alpha",))
     """`x` where `x >= 0`, else `p0 * (exp(x / p0) - 1)`"""
-    SOFTPLUS = "softplus"
+    SOFTPLUS = "softplus", Facts(OnnxOperator("Softplus", 1))
     """`max(x, 0) + log(1 + exp(-abs(x)))`"""
-    SOFTSIGN = "softsign"
+    SOFTSIGN = "softsign", Facts(OnnxOperator("Softsign", 1))
     """`x / (1 + abs(x))`"""
-    THRESHOLDED_RELU = "thresholded_relu"
+    THRESHOLDED_RELU = (
+        "thresholded_relu",
+        Facts(OnnxOperator("ThresholdedRelu", 13, (1.0,)), ("alpha",)),
+    )
     """`x` where `x > p0`, else 0"""
-    MISH = "mish"
+    MISH = "mish", Facts(OnnxOperator("Mish", 18))
     """`x * (n / (n + 2))` with `n = e * (e + 2)`, `e = exp(min(x, 20))`: `x * tanh(softplus(x))`"""
-    GELU = "gelu"
+    GELU = "gelu", Facts(OnnxOperator("Gelu", 20, mode=("approximate", "none")))
     """`0.5 * x * (1 + erf(x * sqrt(1/2)))`, the constant rounded to float32"""
-    GELU_TANH = "gelu_tanh"
+    GELU_TANH = "gelu_tanh", Facts(OnnxOperator("Gelu", 20, mode=("approximate", "tanh")))
     """`0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * (x * x * x))))`"""
 
 
-PARAMETERS: dict[Function, int] = {
-    Function.CLIP: 2,
-    Function.LEAKY_RELU: 1,
-    Function.HARD_SIGMOID: 2,
-    Function.ELU: 1,
-    Function.CELU: 1,
-    Function.THRESHOLDED_RELU: 1,
-}
-"""How many parameters a function has; none where it is not listed."""
+@irdl_attr_definition
+class FunctionNameAttr(EnumAttribute[Function]):
+    """Which function, without its parameters."""
+
+    name = "graph.function_name"
 
 
 @irdl_attr_definition
@@ -97,17 +145,17 @@ class FunctionAttr(ParametrizedAttribute):
 
     name = "graph.function"
 
-    function: StringAttr
+    function: FunctionNameAttr
     constants: ArrayAttr[FloatData]
 
     def __init__(self, function: Function, parameters: Sequence[float] = ()):
         super().__init__(
-            StringAttr(function.value), ArrayAttr([FloatData(float(p)) for p in parameters])
+            FunctionNameAttr(function), ArrayAttr([FloatData(float(p)) for p in parameters])
         )
 
     @property
     def kind(self) -> Function:
-        return Function(self.function.data)
+        return self.function.data
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -116,23 +164,12 @@ class FunctionAttr(ParametrizedAttribute):
     @property
     def clip_range(self) -> tuple[float, float] | None:
         """The bounds of a function that only clips, which a requantization can absorb."""
-        match self.kind:
-            case Function.RELU:
-                return 0.0, float("inf")
-            case Function.CLIP:
-                return self.values[0], self.values[1]
-            case _:
-                return None
+        clip = self.kind.facts.clip
+        return None if clip is None else clip(self.values)
 
     def verify(self) -> None:
-        if self.function.data not in set(Function):
-            raise VerifyException(
-                f"function must be one of {', '.join(Function)}, got {self.function.data}"
-            )
-        if len(self.constants) != (n := PARAMETERS.get(self.kind, 0)):
-            raise VerifyException(
-                f"{self.function.data} takes {n} parameters, got {len(self.constants)}"
-            )
+        if (got := len(self.constants)) != (n := len(self.kind.facts.parameters)):
+            raise VerifyException(f"{self.kind} takes {n} parameters, got {got}")
         if self.kind is Function.CLIP and not self.values[0] <= self.values[1]:
             raise VerifyException(f"empty clip range [{self.values[0]}, {self.values[1]}]")
 
@@ -140,7 +177,10 @@ class FunctionAttr(ParametrizedAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         values: list[FloatData] = []
         with parser.in_angle_brackets():
-            function = parser.parse_identifier()
+            name = parser.parse_identifier()
+            if name not in set(Function):
+                known = ", ".join(Function)
+                parser.raise_error(f"function must be one of {known}, got {name}")
             while parser.parse_optional_punctuation(","):
                 negative = parser.parse_optional_characters("-") is not None
                 if parser.parse_optional_keyword("inf"):
@@ -148,10 +188,10 @@ class FunctionAttr(ParametrizedAttribute):
                 else:
                     value = float(parser.parse_number())
                 values.append(FloatData(-value if negative else value))
-        return StringAttr(function), ArrayAttr(values)
+        return FunctionNameAttr(Function(name)), ArrayAttr(values)
 
     def print_parameters(self, printer: Printer) -> None:
-        fields = [self.function.data, *(_decimal(v) for v in self.values)]
+        fields = [self.kind.value, *(_decimal(v) for v in self.values)]
         printer.print_string(f"<{', '.join(fields)}>")
 
 

@@ -4,13 +4,15 @@ Which ONNX operators are imported, by whom, and under which rules.
 `@operator` names the importer of an operator family, `@rule` a condition on single nodes that
 can be checked before any work is done. The docstring of a rule is what the user reads, so it
 is a sentence that says what is taken; the function returns what the node has instead and what
-would work, or None. Importing the modules of `OPERATOR_MODULES` fills the tables.
+would work, or None. Importing the modules of `operators/`, whatever is there, fills the tables.
 """
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TypeAlias
 
+from ceras_ir.frontends.onnx import operators
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.values import Value
@@ -23,29 +25,6 @@ Rule: TypeAlias = Callable[[Node], str | None]
 
 OPERATORS: dict[str, OperatorImporter] = {}
 RULES: dict[str, list[Rule]] = {}
-
-OPERATOR_MODULES = (
-    "activation",
-    "arithmetic",
-    "cast",
-    "convolution",
-    "dynamic",
-    "einsum",
-    "identity",
-    "integer_products",
-    "layout",
-    "matrix",
-    "normalization",
-    "pooling",
-    "quantized",
-    "quantized_linear",
-    "reduction",
-    "resize",
-    "scaling",
-    "selection",
-    "softmax",
-    "transposed_convolution",
-)
 
 _REMEDIES = {
     "unroll it, for example by exporting with a fixed number of steps": "Loop Scan LSTM GRU RNN",
@@ -104,8 +83,8 @@ def first_output_only(*names: str) -> None:
 
 def load_operators() -> None:
     """Fill the tables."""
-    for module in OPERATOR_MODULES:
-        import_module(f"ceras_ir.frontends.onnx.operators.{module}")
+    for module in iter_modules(operators.__path__, f"{operators.__name__}."):
+        import_module(module.name)
 
 
 def refusals(node: Node) -> Sequence[Finding]:

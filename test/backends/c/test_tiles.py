@@ -25,7 +25,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.register_tiles import REGISTERS, choose_tile, strip_length
+from ceras_ir.backends.c.register_tiles import VECTOR_REGISTERS, choose_tile, strip_length
 from ceras_ir.backends.c.runner import compiler
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
@@ -335,7 +335,7 @@ def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int):
 def test_tiles_fit_the_registers(rows: int, columns: int):
     for outputs in (1, 16, 24, 32, 48, 80, 512, 1000):
         tile = choose_tile(rows, columns, outputs)
-        assert tile.positions * tile.blocks + tile.blocks + 1 <= REGISTERS
+        assert tile.positions * tile.blocks + tile.blocks + 1 <= VECTOR_REGISTERS
         assert tile.columns <= columns and tile.rows <= rows
         assert tile.rows == 1 or tile.columns == columns
 

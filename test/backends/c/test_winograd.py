@@ -24,7 +24,7 @@ from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.float_winograd import Winograd
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.register_tiles import REGISTERS
+from ceras_ir.backends.c.register_tiles import VECTOR_REGISTERS
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.dialects import graph
@@ -163,5 +163,5 @@ def test_what_is_chosen_fits(size: int, channels: int):
     if way is not None:
         assert way.nbytes <= COptions.winograd and way.cycles < nest.cycles
         assert way.patches >= way.tile.rows and channels % way.tile.width == 0
-        assert way.tile.rows * way.tile.blocks + way.tile.blocks + 1 <= REGISTERS
+        assert way.tile.rows * way.tile.blocks + way.tile.blocks + 1 <= VECTOR_REGISTERS
         assert (way.strip + 1) * 2 >= way.nest.extent

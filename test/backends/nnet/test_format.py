@@ -13,7 +13,8 @@ from ceras_ir.backends.nnet import emit
 from ceras_ir.backends.nnet.annotate import annotate
 from ceras_ir.backends.nnet.dump import dump
 from ceras_ir.backends.nnet.engine import build
-from ceras_ir.backends.nnet.reader import NnetFile, read
+from ceras_ir.backends.nnet.file import NnetFile
+from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import ARENA, BLOCK, PackOp

@@ -9,7 +9,7 @@ from backends.nnet.networks import SANITIZERS, Network, random_array, resealed, 
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, compiler
+from ceras_ir.backends.nnet.engine import FLAGS, compiler, write_sources
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
@@ -78,9 +78,10 @@ def mutate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program `mutate` with the engine in it, and `model.nnet` beside it."""
     folder = tmp_path_factory.mktemp("mutate")
     (folder / "model.nnet").write_bytes(every_operator())
-    sources = [p for p in sorted(SOURCES.glob("*.cpp")) if p.name != "main.cpp"]
+    write_sources(engine := folder / "engine")
+    sources = [p for p in sorted(engine.glob("*.cpp")) if p.name != "main.cpp"]
     main = Path(__file__).with_name("mutate.cpp")
-    command = [*compiler(), *FLAGS, *SANITIZERS, f"-I{SOURCES}", *map(str, sources), str(main)]
+    command = [*compiler(), *FLAGS, *SANITIZERS, f"-I{engine}", *map(str, sources), str(main)]
     subprocess.run([*command, "-o", "mutate"], cwd=folder, check=True)
     return folder
 

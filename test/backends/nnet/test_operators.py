@@ -21,7 +21,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.backends.nnet.encoding import FUNCTIONS as KNOWN_FUNCTIONS
 from ceras_ir.backends.nnet.layers import BINARIES
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
@@ -304,13 +303,7 @@ def test_addition_in_the_fpga():
 
 FUNCTIONS = [
     FunctionAttr(Function.CLIP, (-1.5, float("inf"))),
-    FunctionAttr(Function.LEAKY_RELU, (0.01,)),
-    FunctionAttr(Function.HARD_SIGMOID, (0.2, 0.5)),
-    *(
-        FunctionAttr(f)
-        for f in KNOWN_FUNCTIONS
-        if f not in (Function.CLIP, Function.LEAKY_RELU, Function.HARD_SIGMOID)
-    ),
+    *(FunctionAttr(f, (0.2, 0.5)[: len(f.facts.parameters)]) for f in Function),
 ]
 EXTREMES = np.array(
     [

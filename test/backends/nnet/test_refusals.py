@@ -1,6 +1,5 @@
 """What the engine would refuse at load is refused when the file is written, with its node."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute
 
 from ceras_ir.backends.nnet import emit, engine_rules
-from ceras_ir.backends.nnet.engine import SOURCES
 from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import (
@@ -68,9 +66,6 @@ def test_elementwise():
     net = Network([((3,), f32), ((3,), f32)])
     op = graph.BinaryOp(Binary.POW, *net.inputs, result_element=f32)
     assert "no elementwise 'pow', of floats it has add, sub, mul, div" in refused(net, op)
-    net = Network([((3,), f32)])
-    op = graph.UnaryOp(net.inputs[0], FunctionAttr(Function.ERF))
-    assert "no function erf" in refused(net, op)
 
 
 def test_borders():
@@ -89,15 +84,9 @@ def test_sizes():
     )
 
 
-def test_the_engine_has_the_same_limits():
-    header = (SOURCES / "format.h").read_text(encoding="utf-8")
-    for name in ("MAX_WINDOW", "MAX_ARENA_BYTES"):
-        found = re.search(rf"{name} = (?:uint64_t\{{1\}}|1u) << (\d+);", header)
-        assert found is not None
-        limit = 1 << int(found[1])
-        assert limit == (
-            engine_rules.MAX_WINDOW if name == "MAX_WINDOW" else engine_rules.MAX_BYTES
-        )
+def test_limits_are_read_from_the_engine():
+    assert (engine_rules.MAX_WINDOW, engine_rules.MAX_BYTES) == (32768, 2 << 30)
+    assert f"at most {engine_rules.MAX_WINDOW}." in (engine_rules.sizes_fit.__doc__ or "")
 
 
 def test_a_file_that_asks_for_years_is_refused(tmp_path: Path):

@@ -1,3 +1,4 @@
+#include "dsp_widen.c"
 /* Rows [first, first + rows) of a map of `height` rows of `width` words of four bytes, widened;
  * each with `left` and `right` words of border before and after, and border for rows outside. */
 static void dsp_band(uint32_t *restrict band, const int8_t *restrict x, int32_t first, int32_t rows,

@@ -1,3 +1,4 @@
+#include "dsp.c"
 /* The same of pixels of @CHANNELS@ bytes, filled up to @PADDED@ so that words hold one pixel each:
  * what stands there meets weights of zero. */
 static void dsp_band_padded_@NAME@(uint32_t *restrict band, const int8_t *restrict x, int32_t first,

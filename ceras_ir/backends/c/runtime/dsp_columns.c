@@ -1,3 +1,4 @@
+#include "dsp.c"
 /* `groups` groups of four rows of `count` bytes, a multiple of four, widened and interleaved word
  * by word; the last group begins at row `last`. */
 static void dsp_columns(uint32_t *restrict to, const int8_t *restrict from, int32_t groups,

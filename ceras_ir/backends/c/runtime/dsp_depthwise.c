@@ -1,3 +1,4 @@
+#include "dsp.c"
 /* sums[p] = bias + the window of position p of one channel times its filter, for @COUNT@ neighbours:
  * @PAIRS@ pairs of rows of @COLUMNS@ words, @PITCH@ words apart. */
 static inline void dsp_depthwise_@NAME@(int32_t *restrict sums, const uint32_t *restrict x,

@@ -1,3 +1,4 @@
+#include "dsp.c"
 /* Sums and differences of two pairs of 16-bit numbers; their low halves as a pair, their high ones. */
 #if defined(__ARM_FEATURE_DSP)
 static inline uint32_t dsp_add(uint32_t a, uint32_t b)

@@ -1,3 +1,4 @@
+#include "dsp.c"
 /* sums[8 * run + 2 * t + f] = @START@x[run] . w[run] over @WORDS@ words of two products, for four
  * columns t of x, interleaved word by word, and two filters f, interleaved too; run < @RUNS@. In
  * assembler, since all of a core's registers are just enough: 11 instructions for 16 products. */

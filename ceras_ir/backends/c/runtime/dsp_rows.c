@@ -1,3 +1,4 @@
+#include "dsp_widen.c"
 /* Four outputs: sums[r] = bias[r] + x . weights[r] over `words` words of four products, a multiple
  * of @TAKEN@; x is widened, and weights hold a word of each row in turn. */
 static DSP_LOOP void dsp_rows_@NAME@(int32_t *restrict sums, const uint32_t *restrict x,

@@ -1,3 +1,4 @@
+#include "dsp.c"
 /* `count` bytes, a multiple of four, as pairs of 16-bit numbers: of each four the even pair, then
  * the odd one. */
 static void dsp_widen(uint32_t *restrict to, const int8_t *restrict from, int32_t count)

@@ -1,3 +1,5 @@
+#include "dsp.c"
+#include "dsp_pairs.c"
 /* B^T d B of a patch d of 4x4 pixels, `across` bytes apart in a row and `down` bytes from row to
  * row, as pairs of 16-bit numbers: 16 runs of @WORDS@ words, one in four of which is this patch's.
  * A row of B^T adds or subtracts two elements, so that results are within [-512, 512]. */

@@ -1,3 +1,5 @@
+#include "dsp.c"
+#include "dsp_pairs.c"
 /* (2G) g (2G)^T of two filters g of 3x3, 16 runs of @WORDS@ words of each filter in turn; `from`
  * holds nine taps of four channels of the one, then of the other. Rows of 2G are (2, 0, 0),
  * (1, 1, 1), (1, -1, 1) and (0, 0, 2), so that results are within [-1152, 1152]. */

@@ -1,3 +1,4 @@
+#include "window.c"
 /* Window number `position` as one contiguous row of `length` elements: for each tap `taken`
  * channels, `border` where the tap lies outside, zeros after the last tap. */
 static void gather_@NAME@(@ROW@ *restrict row, int32_t length, const @IN@ *restrict x,

@@ -1,3 +1,4 @@
+#include "lookup_lanes.c"
 /* y[i] = table[x[i] + 128]; x and y may be one. */
 MODEL_TILE void lookup(int8_t *y, const int8_t *x, const int8_t *table, int32_t n)
 {

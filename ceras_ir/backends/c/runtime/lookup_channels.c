@@ -1,3 +1,4 @@
+#include "lookup_lanes.c"
 /* y[i] = table[first[i % channels] + x[i]], of n elements; x and y may be one. */
 MODEL_STATIC void lookup_channels(int8_t *y, const int8_t *x, const int8_t *table,
                                   const int32_t *first, int32_t channels, int32_t n)

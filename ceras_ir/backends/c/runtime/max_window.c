@@ -1,3 +1,4 @@
+#include "window.c"
 /* y[c] = the greatest element of one window that lies inside, at least `least`. */
 static void max_window_@NAME@(@IN@ *restrict y, const @IN@ *restrict x, const struct window *g,
                        int32_t position, @IN@ least)

@@ -1,3 +1,4 @@
+#include "exp_f32.c"
 /* Along the middle dimension of [outer, n, inner]: exp(x - max) / sum, added in index order. */
 static void softmax(const float *restrict x, float *restrict y, int32_t outer, int32_t n,
                     int32_t inner)

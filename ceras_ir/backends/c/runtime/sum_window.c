@@ -1,3 +1,4 @@
+#include "window.c"
 /* sums[c] = the sum of the elements of one window that lie inside, less their zero point, added
  * row-major; returns how many they are. */
 static int32_t sum_window_@NAME@(@SUM@ *restrict sums, const @IN@ *restrict x,

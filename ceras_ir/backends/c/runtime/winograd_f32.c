@@ -1,3 +1,4 @@
+#include "vectors_f32.c"
 /* Winograd's F(2 x 2, 3 x 3): four results of a 3 x 3 window take 16 products where there were 36.
  * Of 16 numbers, number k of all patches (or channels) lies `pitch` floats behind number k - 1. */
 #if MODEL_F32

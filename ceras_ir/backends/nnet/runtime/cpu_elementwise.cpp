@@ -246,7 +246,7 @@ void softmax(const Layer& layer, Scratch&) {
     float greatest = x[0], sum = 0;
     for (int64_t i = 1; i < length; ++i) greatest = maximum(greatest, x[i * a]);
     for (int64_t i = 0; i < length; ++i) {
-      y[i * b] = exponential(x[i * a] - greatest);
+      y[i * b] = exp_f32(x[i * a] - greatest);
       sum = i == 0 ? y[0] : sum + y[i * b];
     }
     for (int64_t i = 0; i < length; ++i) y[i * b] /= sum;

@@ -73,19 +73,8 @@ enum class Location : uint8_t { Arena = 0, Weights, Biases, Floats };
 
 enum class Rounding : uint8_t { HalfUp = 0, HalfAway, HalfEven, Floor };
 
-enum class Function : uint8_t {
-  None = 0,
-  Relu,
-  Clip,
-  LeakyRelu,
-  Sigmoid,
-  Tanh,
-  Swish,
-  HardSigmoid,
-  HardSwish,
-  Exp
-};
-constexpr uint8_t LAST_FUNCTION = 9;
+// Others are numbers in the order of docs/dialects.md; "functions.h" has them.
+enum class Function : uint8_t { None = 0 };
 
 enum LayerFlag : uint8_t {
   HAS_REQUANT = 1,

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "container.h"
+#include "float_functions.h"
 #include "fpga.h"
 
 namespace ceras {

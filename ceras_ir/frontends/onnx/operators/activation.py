@@ -1,5 +1,6 @@
 """Elementwise functions of one argument."""
 
+from collections.abc import Sequence
 from math import inf, isnan
 
 import numpy as np
@@ -8,47 +9,62 @@ from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator
+from ceras_ir.frontends.onnx.registry import OperatorImporter, operator
 from ceras_ir.frontends.onnx.values import Constant, Value
 
-PLAIN = {
-    "Ceil": Function.CEIL,
-    "Erf": Function.ERF,
-    "Exp": Function.EXP,
-    "Floor": Function.FLOOR,
-    "HardSwish": Function.HARD_SWISH,
-    "Log": Function.LOG,
-    "Mish": Function.MISH,
-    "Relu": Function.RELU,
-    "Round": Function.ROUND,
-    "Sigmoid": Function.SIGMOID,
-    "Softplus": Function.SOFTPLUS,
-    "Softsign": Function.SOFTSIGN,
-    "Sqrt": Function.SQRT,
-    "Tanh": Function.TANH,
-}
-"""Operators without parameters."""
+OTHERS = ("Abs", "Celu", "Sign")
+"""Operators that are functions, but whose importers look at more than attributes."""
 
 
-@operator(*PLAIN)
-def plain(node: Node, emitter: Emitter) -> Value:
-    """A function without parameters."""
-    return emitter.unary(emitter.value(0), FunctionAttr(PLAIN[node.operator]))
+def _register_functions() -> None:
+    """Register an importer for each operator that functions name as theirs."""
+    known: dict[str, list[Function]] = {}
+    for function in Function:
+        if (onnx := function.facts.onnx) is not None and onnx.name not in OTHERS:
+            known.setdefault(onnx.name, []).append(function)
+    for name, functions in known.items():
+        operator(name)(_importer(functions))
 
 
-@operator("LeakyRelu")
-def leaky_relu(node: Node, emitter: Emitter) -> Value:
-    """`alpha` is the slope below zero."""
-    alpha = _finite(node, "alpha", 0.01)
-    return emitter.unary(emitter.value(0), FunctionAttr(Function.LEAKY_RELU, [alpha]))
+def _importer(functions: Sequence[Function]) -> OperatorImporter:
+    """The importer of one operator, which an attribute may make one of several functions."""
+
+    def function(node: Node, emitter: Emitter) -> Value:
+        return emitter.unary(emitter.value(0), _function(node, functions))
+
+    names = " or ".join(f"`{f}`" for f in functions)
+    if (onnx := functions[0].facts.onnx) is not None and onnx.mode is not None:
+        names += f", as `{onnx.mode[0]}` says"
+    given = ", ".join(f"`{name}` (by default {n:.7g})" for name, n in _defaults(functions[0]))
+    function.__doc__ = f"The function {names}" + (f" with {given}." if given else ".")
+    return function
 
 
-@operator("HardSigmoid")
-def hard_sigmoid(node: Node, emitter: Emitter) -> Value:
-    """`alpha` and `beta` are slope and offset; the defaults are those float32 numbers."""
-    alpha = _finite(node, "alpha", float(np.float32(0.2)))
-    beta = _finite(node, "beta", 0.5)
-    return emitter.unary(emitter.value(0), FunctionAttr(Function.HARD_SIGMOID, [alpha, beta]))
+def _defaults(function: Function) -> Sequence[tuple[str, float]]:
+    """The parameters, and what they are where their attributes are absent."""
+    onnx = function.facts.onnx
+    return [] if onnx is None else list(zip(function.facts.parameters, onnx.defaults, strict=True))
+
+
+def _function(node: Node, functions: Sequence[Function]) -> FunctionAttr:
+    chosen, onnx = functions[0], functions[0].facts.onnx
+    if onnx is not None and onnx.mode is not None:
+        attribute, default = onnx.mode
+        modes = {f.facts.onnx.mode[1]: f for f in functions if f.facts.onnx and f.facts.onnx.mode}
+        if (mode := node.string(attribute, default)) not in modes:
+            known = " or ".join(modes)
+            raise node.wrong(f"attribute '{attribute}' must be {known}, got '{mode}'")
+        chosen = modes[mode]
+    return FunctionAttr(chosen, [_finite(node, name, n) for name, n in _defaults(functions[0])])
+
+
+@operator("Celu")
+def celu(node: Node, emitter: Emitter) -> Value:
+    """The function `celu` with `alpha` (by default 1), which is not 0."""
+    function = _function(node, [Function.CELU])
+    if function.values == (0.0,):
+        raise node.wrong("attribute 'alpha' must not be 0")
+    return emitter.unary(emitter.value(0), function)
 
 
 @operator("Swish")
@@ -62,20 +78,6 @@ def swish(node: Node, emitter: Emitter) -> Value:
     return compose.mul(value, compose.unary(Function.SIGMOID, inner))
 
 
-@operator("Elu", "Celu", "ThresholdedRelu")
-def with_alpha(node: Node, emitter: Emitter) -> Value:
-    """Functions with the parameter `alpha`, by default 1."""
-    alpha = _finite(node, "alpha", 1.0)
-    if node.operator == "Celu" and alpha == 0.0:
-        raise node.wrong("attribute 'alpha' must not be 0")
-    function = {
-        "Elu": Function.ELU,
-        "Celu": Function.CELU,
-        "ThresholdedRelu": Function.THRESHOLDED_RELU,
-    }[node.operator]
-    return emitter.unary(emitter.value(0), FunctionAttr(function, [alpha]))
-
-
 @operator("Selu")
 def selu(node: Node, emitter: Emitter) -> Value:
     """`gamma` times an `Elu`."""
@@ -84,16 +86,6 @@ def selu(node: Node, emitter: Emitter) -> Value:
     compose = Composer(emitter)
     elu = compose.unary(Function.ELU, emitter.value(0), alpha)
     return compose.mul(elu, compose.number(gamma))
-
-
-@operator("Gelu")
-def gelu(node: Node, emitter: Emitter) -> Value:
-    """With the error function, or `approximate` by tanh."""
-    kind = node.string("approximate", "none")
-    if kind not in ("none", "tanh"):
-        raise node.wrong(f"attribute 'approximate' must be none or tanh, got '{kind}'")
-    function = Function.GELU if kind == "none" else Function.GELU_TANH
-    return emitter.unary(emitter.value(0), FunctionAttr(function))
 
 
 @operator("PRelu")
@@ -161,3 +153,6 @@ def _finite(node: Node, name: str, default: float) -> float:
     if not -inf < value < inf:
         raise node.wrong(f"attribute '{name}' must be finite, got {value}")
     return value
+
+
+_register_functions()

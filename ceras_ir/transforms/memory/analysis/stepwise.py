@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.interpreter import Interpreter
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.interpreters.network import network_functions
+from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.integer import dequantize
 
@@ -26,9 +25,7 @@ class Stepwise:
 
     def __init__(self, module: ModuleOp, samples: Iterable[Mapping[str, Array]]):
         main = main_function(module)
-        self.interpreter = Interpreter(module)
-        for functions in network_functions():
-            self.interpreter.register_implementations(functions)
+        self.interpreter = interpreter_of(module)
         self.values: dict[SSAValue, list[Array]] = {a: [] for a in main.body.block.args}
         self.left: dict[SSAValue, int] = {a: a.uses.get_length() for a in main.body.block.args}
         for sample in samples:

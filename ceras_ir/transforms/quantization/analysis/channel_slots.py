@@ -92,10 +92,7 @@ class ChannelSlots:
 
     def _function(self, value: SSAValue, function: graph.FunctionAttr | None) -> None:
         """What an activation lets pass: nothing above a bound, or no factor at all."""
-        if function is None or function.kind in (
-            graph.Function.RELU,
-            graph.Function.LEAKY_RELU,
-        ):
+        if function is None or function.kind.facts.is_homogeneous:
             return
         if function.clip_range is not None and function.clip_range[0] == 0.0:
             ids = self.ids[value]

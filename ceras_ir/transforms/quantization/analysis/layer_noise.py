@@ -15,13 +15,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
-from xdsl.interpreter import Interpreter
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.interpreters.network import network_functions, run
+from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.quantizable import is_alias
@@ -179,9 +179,7 @@ class NoiseMeter:
                 element,
                 steps[number],
             )
-        self.interpreter = Interpreter(quantized)
-        for functions in network_functions():
-            self.interpreter.register_implementations(functions)
+        self.interpreter = interpreter_of(quantized)
 
     def measure(
         self, samples: Iterable[Mapping[str, Array]]

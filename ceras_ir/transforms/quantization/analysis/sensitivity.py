@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.interpreter import Interpreter
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.interpreters.network import network_functions
+from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import input_names, main_function, result_values
 from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.precision import WIDE, width
@@ -121,9 +120,7 @@ class SensitivityMeter:
         self.outputs = result_values(self.main)
         if scores:
             self.outputs = [score(value) for value in self.outputs]
-        self.interpreter = Interpreter(module)
-        for functions in network_functions():
-            self.interpreter.register_implementations(functions)
+        self.interpreter = interpreter_of(module)
 
     def measure(self, layers: Sequence[Sensitivity], samples: Iterable[Sample]) -> int:
         """Add the noise of every layer on every sample; returns how many samples there were."""

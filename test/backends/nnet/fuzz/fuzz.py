@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ceras_ir.backends.nnet.engine import SOURCES
+from ceras_ir.backends.nnet.engine import write_sources
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
@@ -33,9 +33,10 @@ def has_compiler() -> bool:
 
 def build(folder: Path) -> Path:
     """The fuzzer as a program in `folder`."""
-    sources = [p for p in sorted(SOURCES.glob("*.cpp")) if p.name != "main.cpp"]
+    write_sources(engine := folder / "engine")
+    sources = [p for p in sorted(engine.glob("*.cpp")) if p.name != "main.cpp"]
     program = folder / "fuzz_nnet"
-    command = [COMPILER, *FLAGS, f"-I{SOURCES}", str(HERE / "load_and_run.cpp")]
+    command = [COMPILER, *FLAGS, f"-I{engine}", str(HERE / "load_and_run.cpp")]
     subprocess.run([*command, *map(str, sources), "-o", str(program)], check=True)
     return program
 

@@ -1,3 +1,7 @@
+#include "exp_f32.c"
+#include "abs_f32.c"
+#include "log_f32.c"
+#include "rint_f32.c"
 /* x to the power of y by exp and log; exact for exponents 0, 1 and 2. */
 static float power_f32(float x, float y)
 {

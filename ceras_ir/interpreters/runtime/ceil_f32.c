@@ -1,3 +1,4 @@
+#include "rint_f32.c"
 static float ceil_f32(float x)
 {
   const float r = rint_f32(x);

@@ -1,3 +1,4 @@
+#include "exp_minus_one_f32.c"
 static float tanh_f32(float x)
 {
   const float t = exp_minus_one_f32(-2.0f * abs_f32(x)), y = t / (t + 2.0f);

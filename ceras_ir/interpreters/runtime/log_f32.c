@@ -15,8 +15,8 @@ static float log_f32(float x)
     --e;
   }
   const float n = (float)e, r = m - 1.0f;
-  float p = @C0@;
-@HORNER@
+  float p = @LOG_COEFFICIENTS[0]@;
+  p = p * r + @LOG_COEFFICIENTS[1:]@;
   const float y = (((p * (r * r * r) + n * @LN2_LOW@) - 0.5f * (r * r)) + r) + n * @LN2_HIGH@;
   return inside ? y : x < 0.0f ? NAN : x == 0.0f ? -INFINITY : x;
 }

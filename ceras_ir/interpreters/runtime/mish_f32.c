@@ -1,3 +1,4 @@
+#include "exp_f32.c"
 static float mish_f32(float x)
 {
   const float e = exp_f32(x > 20.0f ? 20.0f : x), n = e * (e + 2.0f);

@@ -1,0 +1,96 @@
+"""
+The functions of `float_functions` as C text, operation by operation as numpy has them.
+
+`runtime/NAME_f32.c` is the function NAME of `x` and its parameters; whatever runs C or C++ has it
+from here. Such a text begins with an `#include` of each function that it calls. `@NAME@` and
+`@NAME[0]@` are constants of `float_functions`, and a line with `@NAME[1:]@` is repeated for each.
+What is a `#define` is not called: it is written in its place, its parameters being `p0` and `p1`.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from math import inf, isinf, isnan
+
+import numpy as np
+
+from ceras_ir.dialects.graph.attributes import Function
+from ceras_ir.interpreters import float_functions
+
+INCLUDE = re.compile(r'#include "(\w+)\.c"\n')
+DEFINE = re.compile(r"#define \w+\([\w, ]+\) (.+)\n")
+CONSTANT = re.compile(r"@([A-Z]\w+)(\[.+?\])?@")
+
+
+@dataclass(frozen=True)
+class Text:
+    """One C function."""
+
+    needs: tuple[str, ...]
+    """Functions that it calls, in the order in which they have to come before it."""
+    body: str
+
+    @classmethod
+    def read(cls, folder: Traversable, name: str) -> "Text | None":
+        """The text of `name` in a folder, if it is there."""
+        file = folder / f"{name}.c"
+        if not file.is_file():
+            return None
+        text = file.read_text("ascii")
+        return cls(tuple(INCLUDE.findall(text)), INCLUDE.sub("", text))
+
+
+@cache
+def float_text(name: str) -> Text | None:
+    """The text of a function of `runtime/`, named with its `_f32`."""
+    text = Text.read(files("ceras_ir.interpreters") / "runtime", name)
+    return text and Text(text.needs, "".join(map(_filled, text.body.splitlines(keepends=True))))
+
+
+def expression(function: Function, x: str, parameters: Sequence[str]) -> tuple[Sequence[str], str]:
+    """The functions that have to be there, and the function of `x`, which has no side effects."""
+    name = f"{function}_f32"
+    text = float_text(name)
+    assert text is not None, f"no text for {name}"
+    if (define := DEFINE.fullmatch(text.body)) is None:
+        return (name,), f"{name}({', '.join((x, *parameters))})"
+    values = {"x": x, **{f"p{i}": p for i, p in enumerate(parameters)}}
+    return text.needs, re.sub(r"\b(x|p\d)\b", lambda found: values[found[1]], define[1])
+
+
+def needed(names: Sequence[str]) -> Iterator[str]:
+    """`names` and all that they call, each behind what it calls; some more than once."""
+    for name in names:
+        text = float_text(name)
+        assert text is not None, f"no text for {name}"
+        yield from (*needed(text.needs), name)
+
+
+def float_literal(value: float) -> str:
+    """A float32 constant; nine digits read back exactly."""
+    narrow = float(np.float32(value))
+    assert not isnan(narrow)
+    if isinf(narrow):
+        return "INFINITY" if narrow == inf else "-INFINITY"
+    text = f"{narrow:.9g}"
+    return f"{text}f" if any(c in text for c in ".e") else f"{text}.0f"
+
+
+def _filled(line: str) -> str:
+    """A line with its constants; once for each of several."""
+    if (hole := CONSTANT.search(line)) is None:
+        return line
+    constant: object = vars(float_functions)[hole[1]]
+    values = np.atleast_1d(np.array(constant, np.float32))
+    if hole[2] == "[0]":
+        values = values[:1]
+    elif hole[2] is not None:
+        assert hole[2] == "[1:]", line
+        values = values[1:]
+    is_compared = line[: hole.start()].endswith("< ")
+    texts = [float_literal(float(v)) for v in values]
+    texts = [f"({t})" if t.startswith("-") and not is_compared else t for t in texts]
+    return "".join(_filled(line.replace(hole[0], text)) for text in texts)

@@ -1,0 +1,68 @@
+"""
+Which classes say in numpy what the operations of a dialect mean; imported when a module needs them.
+
+A dialect from elsewhere registers its own beside its definition, by name or as a class:
+
+    register("toy", "toy.meaning:ToyFunctions")
+
+A target names them in `Target.interpreters`; in a file that a tool loads as a dialect plugin,
+every `InterpreterFunctions` is registered anyway.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+
+if TYPE_CHECKING:
+    from xdsl.interpreter import Interpreter, InterpreterFunctions
+
+Meaning: TypeAlias = "str | Callable[[], InterpreterFunctions]"
+"""`module:class`, or what makes the functions."""
+
+_MEANINGS: dict[str, list[Meaning]] = {
+    "arith": ["xdsl.interpreters.arith:ArithFunctions"],
+    "func": ["xdsl.interpreters.func:FuncFunctions"],
+    "graph": [
+        "ceras_ir.interpreters.graph:GraphFunctions",
+        "ceras_ir.interpreters.selection:SelectionFunctions",
+    ],
+    "mem": ["ceras_ir.interpreters.mem:MemFunctions"],
+    "memref": ["ceras_ir.interpreters.tile:TileFunctions"],
+    "scf": ["xdsl.interpreters.scf:ScfFunctions"],
+    "tile": ["ceras_ir.interpreters.tile:TileFunctions"],
+}
+"""By the name of the dialect, which is what operations' names begin with."""
+
+
+def register(dialect: str, meaning: Meaning) -> None:
+    """Interpret operations of `dialect` by `meaning` too; registered twice it counts once."""
+    known = _MEANINGS.setdefault(dialect, [])
+    if meaning not in known:
+        known.append(meaning)
+
+
+def interpreter_of(
+    module: ModuleOp, listeners: "Sequence[Interpreter.Listener]" = ()
+) -> "Interpreter":
+    """An interpreter that knows the dialects of a module."""
+    from xdsl.interpreter import Interpreter
+
+    interpreter = Interpreter(module, listeners=tuple(listeners))
+    dialects = {op.name.partition(".")[0] for op in module.walk()}
+    meanings = [m for d in sorted(dialects) for m in _MEANINGS.get(d, ())]
+    for meaning in dict.fromkeys(meanings):
+        interpreter.register_implementations(_made(meaning))
+    return interpreter
+
+
+def _made(meaning: Meaning) -> "InterpreterFunctions":
+    from xdsl.interpreter import InterpreterFunctions
+
+    if not isinstance(meaning, str):
+        return meaning()
+    module, _, name = meaning.partition(":")
+    functions: object = getattr(import_module(module), name)()
+    assert isinstance(functions, InterpreterFunctions), meaning
+    return functions
