@@ -93,6 +93,14 @@ def test_readme_quotes_the_example_pass():
     assert f"```python\n{quoted}```" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_pages_quote_the_examples():
+    page = (ROOT / "docs/new-pass.md").read_text(encoding="utf-8")
+    source = (ROOT / "examples/plugin/sink_lookup.py").read_text(encoding="utf-8")
+    assert f"```python\n{source[source.index('class SinkLookup(') :]}```" in page
+    tested = (ROOT / "test/lit/examples/sink_lookup.mlir").read_text(encoding="utf-8")
+    assert f"```mlir\n{tested[: tested.index('func.func')]}```" in page
+
+
 def test_an_example_is_refreshed_and_shortened():
     page = "before\n```console\n$ seq 5\nold\n...\nold\nold\n$ echo a; echo \\\n> b\n```\nafter\n"
     fresh = "before\n```console\n$ seq 5\n1\n...\n4\n5\n$ echo a; echo \\\n> b\na\nb\n```\nafter\n"
