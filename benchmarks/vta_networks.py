@@ -13,8 +13,8 @@ from pathlib import Path
 from networks import resnet18
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.target import VtaTarget
-from ceras_ir.backends.vta.timing import BLOCK_MACS
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
@@ -53,7 +53,7 @@ def table(path: str, board: str) -> None:
             str(layer["name"]),
             f"{macs:,}",
             f"{cycles:,}",
-            f"{macs / BLOCK_MACS / cycles:.1%}",
+            f"{macs / DEFAULT_BOARD.macs_per_cycle / cycles:.1%}",
             f"{gops(macs, cycles):.1f}",
             f"{measured[id(layer)]:.1f}" if id(layer) in measured else "",
             f"{number(layer, 'dram_bytes') / 1e6:.2f}",
@@ -62,7 +62,10 @@ def table(path: str, board: str) -> None:
         ]
         print(f"| {' | '.join(cells)} |")
     macs = sum(number(c, "macs") for c in convolutions)
-    weighted = sum(number(c, "macs") ** 2 / BLOCK_MACS / number(c, "cycles") for c in convolutions)
+    weighted = sum(
+        number(c, "macs") ** 2 / DEFAULT_BOARD.macs_per_cycle / number(c, "cycles")
+        for c in convolutions
+    )
     rates = [gops(number(c, "macs"), number(c, "cycles")) for c in convolutions]
     print(
         f"\n{number(totals, 'vta_cycles'):,} cycles in all, "

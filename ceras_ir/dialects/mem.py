@@ -8,6 +8,7 @@ happens at the border between two devices.
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -15,6 +16,7 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     FlatSymbolRefAttrConstr,
     IntAttr,
+    IntegerAttr,
     StringAttr,
     SymbolRefAttr,
     TensorType,
@@ -41,15 +43,13 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, element_of, shape_of
 
-LANES = 16
-"""Channels of one packed vector."""
-
 DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
-REGIONS = "mem.regions"
+REGIONS, ALIGNMENT = "mem.regions", "mem.alignment"
 COST, COPIED = "mem.cost", "mem.copied"
 """
 Names of the discardable attributes; `mem.reason` is the text why a device was chosen, `mem.cost`
-what each device would take, `mem.copied` why a concatenation copies operands.
+what each device would take, `mem.copied` why a concatenation copies operands. `mem.alignment` is
+at multiples of how many bytes the values of a function must begin at least.
 """
 
 
@@ -241,18 +241,31 @@ def regions_of(function: FuncOp) -> tuple[RegionAttr, ...]:
     return regions.data if isa(regions, ArrayAttr[RegionAttr]) else ()
 
 
-def packed_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """[N, H, W, C] -> [N, ceil(C/16), H, W, 16]; [M, K] -> [ceil(K/16), M, 16]."""
-    blocks = -(-shape[-1] // LANES)
+def alignment_of(function: FuncOp) -> int:
+    """At multiples of how many bytes the values of `function` must begin."""
+    alignment = function.attributes.get(ALIGNMENT)
+    return alignment.value.data if isa(alignment, IntegerAttr) else 1
+
+
+def packed_shape(shape: Sequence[int], vector: Sequence[int]) -> tuple[int, ...]:
+    """
+    [N, H, W, C] -> [ceil(N/R), ceil(C/B), H, W, R, B]; [M, K] -> [ceil(K/B), ceil(M/R), R, B] for
+    a `vector` of [R, B], or of [B], where R is 1 and no dimension.
+    """
+    rows, blocks = -(-shape[0] // prod(vector[:-1])), -(-shape[-1] // vector[-1])
     if len(shape) == 4:
-        return (shape[0], blocks, shape[1], shape[2], LANES)
+        return (rows, blocks, shape[1], shape[2], *vector)
     if len(shape) == 2:
-        return (blocks, shape[0], LANES)
+        return (blocks, rows, *vector)
     raise VerifyException(f"only tensors of rank 2 and 4 can be packed, got shape {tuple(shape)}")
 
 
 def _expect_packed(plain: SSAValue, packed: SSAValue) -> None:
-    if shape_of(packed) != (expected := packed_shape(shape_of(plain))):
+    shape = shape_of(plain)
+    vector = shape_of(packed)[len(shape) :]
+    if len(vector) not in (1, 2) or min(vector) < 1:
+        raise VerifyException(f"a packed shape ends with [B] or [R, B], got {shape_of(packed)}")
+    if shape_of(packed) != (expected := packed_shape(shape, vector)):
         raise VerifyException(f"packed shape must be {expected}, got {shape_of(packed)}")
     if element_of(plain) != element_of(packed):
         raise VerifyException("packing keeps the element type")
@@ -261,9 +274,11 @@ def _expect_packed(plain: SSAValue, packed: SSAValue) -> None:
 @irdl_op_definition
 class PackOp(GraphOperation):
     """
-    Channels into vectors of 16, the layout of an accelerator with 16x16 intrinsics:
-    `result[n, c / 16, y, x, c % 16] = input[n, y, x, c]`, or `result[k / 16, m, k % 16] =
-    input[m, k]`; lanes past the last channel are zero.
+    Channels into vectors of B, the layout of an accelerator with a matrix intrinsic:
+    `result[n, c / B, y, x, c % B] = input[n, y, x, c]`, or `result[k / B, m, k % B] = input[m, k]`.
+    Where its vectors have R rows, they are of as many images, or rows of the matrix:
+    `result[n / R, c / B, y, x, n % R, c % B]`, or `result[k / B, m / R, m % R, k % B]`.
+    Lanes past the last channel and rows past the last image are zero.
     """
 
     name = "mem.pack"
@@ -274,8 +289,8 @@ class PackOp(GraphOperation):
     traits = traits_def(Pure())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
-    def __init__(self, input: SSAValue):
-        shape = packed_shape(shape_of(input))
+    def __init__(self, input: SSAValue, vector: Sequence[int]):
+        shape = packed_shape(shape_of(input), vector)
         super().__init__(operands=[input], result_types=[TensorType(element_of(input), shape)])
 
     def verify_semantics(self) -> None:
@@ -284,7 +299,7 @@ class PackOp(GraphOperation):
 
 @irdl_op_definition
 class UnpackOp(GraphOperation):
-    """The inverse of `mem.pack`; lanes past the last channel are dropped."""
+    """The inverse of `mem.pack`; lanes and rows past the last are dropped."""
 
     name = "mem.unpack"
 

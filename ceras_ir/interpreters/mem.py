@@ -16,26 +16,36 @@ from ceras_ir.dialects.graph import numpy_dtype, shape_of, tensor_type
 Array = NDArray[np.generic]
 
 
-def pack(x: Array) -> Array:
-    """Channels into vectors of 16 lanes, as `mem.pack` documents."""
-    blocks = -(-x.shape[-1] // mem.LANES)
-    lanes = [(0, 0)] * (x.ndim - 1) + [(0, blocks * mem.LANES - x.shape[-1])]
-    vectors = np.pad(x, lanes).reshape(*x.shape[:-1], blocks, mem.LANES)
-    return np.ascontiguousarray(np.moveaxis(vectors, -2, 1 if x.ndim == 4 else 0))
+def pack(x: Array, shape: tuple[int, ...]) -> Array:
+    """Channels into vectors, as `mem.pack` documents, for a packed shape."""
+    rows, lanes = _vector(shape, x.ndim)
+    ends = [(0, -x.shape[0] % rows), *[(0, 0)] * (x.ndim - 2), (0, -x.shape[-1] % lanes)]
+    padded = np.pad(x, ends)
+    split = padded.reshape(-1, rows, *x.shape[1:-1], padded.shape[-1] // lanes, lanes)
+    order = (0, 4, 2, 3, 1, 5) if x.ndim == 4 else (2, 0, 1, 3)
+    return np.ascontiguousarray(split.transpose(order)).reshape(shape)
 
 
 def unpack(x: Array, shape: tuple[int, ...]) -> Array:
     """The inverse of `pack` for a plain shape."""
-    vectors = np.moveaxis(x, 1 if len(shape) == 4 else 0, -2)
-    lanes = vectors.reshape(*shape[:-1], -1)
-    return np.ascontiguousarray(lanes[..., : shape[-1]])
+    split = x.reshape(*x.shape[: len(shape)], *_vector(x.shape, len(shape)))
+    order = (0, 4, 2, 3, 1, 5) if len(shape) == 4 else (1, 2, 0, 3)
+    vectors = split.transpose(order)
+    padded = vectors.reshape(-1, *shape[1:-1], vectors.shape[-2] * vectors.shape[-1])
+    return np.ascontiguousarray(padded[: shape[0], ..., : shape[-1]])
+
+
+def _vector(packed: tuple[int, ...], rank: int) -> tuple[int, int]:
+    """Rows and lanes in a packed shape of a tensor of this rank."""
+    rows, lanes = (1, *packed[rank:])[-2:]
+    return rows, lanes
 
 
 @register_impls
 class MemFunctions(InterpreterFunctions):
     @impl(mem.PackOp)
     def pack(self, interpreter: Interpreter, op: mem.PackOp, args: PythonValues):
-        return (pack(args[0]),)
+        return (pack(args[0], shape_of(op.result)),)
 
     @impl(mem.UnpackOp)
     def unpack(self, interpreter: Interpreter, op: mem.UnpackOp, args: PythonValues):

@@ -1,4 +1,4 @@
-"""Scratchpads as numpy arrays, and the 16x16 intrinsic over boxes in them as matrix products."""
+"""Scratchpads as numpy arrays, and the matrix intrinsic over boxes in them as matrix products."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -16,8 +16,8 @@ Array: TypeAlias = NDArray[np.generic]
 Loop: TypeAlias = tuple[int, int, int, int]
 """Extent, and strides in accumulators, inputs and weights."""
 
-FLOAT32_VECTORS = 64
-"""Sums of so many products of int8 vectors are exact in float32: 64 * 16 * 2^14 = 2^24."""
+FLOAT32_PRODUCTS = 1 << 10
+"""Sums of so many products of int8 are exact in float32: 2^10 * 2^14 = 2^24."""
 
 
 @dataclass(eq=False)
@@ -77,13 +77,18 @@ def accumulate(
         left = _box(inp[0], at[1], rows + sums, 2)
         right = _box(wgt[0], at[2], columns + sums, 3)
         count = prod(extent for extent, *_ in sums)
-        real = np.float32 if count <= FLOAT32_VECTORS else np.float64
-        k = count * tile.LANES
-        # [rows, sums, in] and [columns, sums, out, in]
-        a = left.astype(real).reshape(-1, k)
-        b = right.astype(real).reshape(-1, count, tile.LANES, tile.LANES)
+        outputs, inputs = wgt[0].vectors.shape[1:]
+        lines = inp[0].vectors.shape[1]
+        k = count * inputs
+        real = np.float32 if k <= FLOAT32_PRODUCTS else np.float64
+        # [positions, sums, line, in] and [columns, sums, out, in]
+        a = left.astype(real).reshape(-1, count, lines, inputs)
+        a = a.swapaxes(1, 2).reshape(-1, k)
+        b = right.astype(real).reshape(-1, count, outputs, inputs)
         b = b.transpose(1, 3, 0, 2).reshape(k, -1)
         total = (a @ b).astype(np.int64).astype(np.int32)
+        # [positions, line, columns, out] to [positions, columns, line, out]
+        total = total.reshape(-1, lines, b.shape[1] // outputs, outputs).swapaxes(1, 2)
         target = _box(acc[0], at[0], rows + columns, 1)
         target[...] = target.astype(np.int32) + total.reshape(target.shape)
 

@@ -35,10 +35,9 @@ Array = NDArray[np.generic]
 class TileFunctions(InterpreterFunctions):
     @impl(memref.AllocOp)
     def alloc(self, interpreter: Interpreter, op: memref.AllocOp, args: PythonValues):
-        kind = tile.memref_type(op.memref)
-        rank = tile.vector_rank(op.memref)
-        shape, vector = kind.get_shape()[:-rank], kind.get_shape()[-rank:]
-        garbage = np.full((prod(shape), *vector), 0x55, numpy_dtype(kind.element_type))
+        shape, vector = tile.vectors_in(op.memref), tile.vector_of(op.memref)
+        dtype = numpy_dtype(tile.memref_type(op.memref).element_type)
+        garbage = np.full((prod(shape), *vector), 0x55, dtype)
         return (Scratchpad(garbage, shape),)
 
     @impl(tile.ViewOp)
@@ -69,7 +68,7 @@ class TileFunctions(InterpreterFunctions):
         x_in = (columns >= 0) & (columns < matrix.shape[1])
         box = np.zeros((*op.extents, *matrix.shape[2:]), source.dtype)
         box[np.ix_(y_in, x_in)] = matrix[np.ix_(rows[y_in], columns[x_in])]
-        flat = box.reshape(-1, *box.shape[2:])
+        flat = box.reshape(-1, *target.vectors.shape[1:])
         target.vectors[start : start + len(flat)] = flat
         return ()
 
@@ -81,8 +80,8 @@ class TileFunctions(InterpreterFunctions):
         target: Array = args[1 + count]
         indices: tuple[int, ...] = args[2 + count :]
         vectors = source.vectors[start : start + prod(op.extents)].astype(np.int8)
-        box = vectors.reshape(*op.extents, tile.LANES)
         matrix, row, column = matrix_at(target, indices)
+        box = vectors.reshape(*op.extents, *matrix.shape[2:])
         assert row >= 0 and column >= 0
         part = matrix[row : row + op.extents[0], column : column + op.extents[1]]
         part[...] = box[: part.shape[0], : part.shape[1]]
@@ -128,10 +127,10 @@ class TileFunctions(InterpreterFunctions):
     @impl(tile.Conv2dOp)
     def conv2d(self, interpreter: Interpreter, op: tile.Conv2dOp, args: PythonValues):
         x, weights, bias, *rest = args
-        n, _, h, w, _ = x.shape
-        blocks, _, kh, kw, _, _ = weights.shape
-        plain = unpack(x, (n, h, w, x.shape[1] * tile.LANES)).astype(np.int64)
-        filters = weights.transpose(0, 4, 2, 3, 1, 5).reshape(blocks * tile.LANES, kh, kw, -1)
+        n, blocks, h, w, *vector = x.shape
+        outputs, _, kh, kw, lanes, _ = weights.shape
+        plain = unpack(x, (n * prod(vector[:-1]), h, w, blocks * lanes)).astype(np.int64)
+        filters = weights.transpose(0, 4, 2, 3, 1, 5).reshape(outputs * lanes, kh, kw, -1)
         real = exact_type(filters, 128)
         groups = op.groups.value.data
         window = Window.of(
@@ -141,7 +140,7 @@ class TileFunctions(InterpreterFunctions):
         acc = convolve(
             padded, filters.astype(real), replace(window, padding=(0, 0, 0, 0)), groups
         ).astype(np.int64)
-        acc += bias.reshape(-1)
+        acc += _of_channels(bias, 1)
         if op.residual is not None:
             residual, tile_weights, *_ = rest
             moved = residual.astype(np.int64) @ tile_weights.T.astype(np.int64)
@@ -151,10 +150,10 @@ class TileFunctions(InterpreterFunctions):
         acc = np.clip(acc, op.low.value.data, op.high.value.data)
         if op.swish is not None:
             shift, low, high = op.swish.get_values()
-            bends = -rest[2 * (op.residual is not None)][:5].astype(np.int64)
-            acc = shift_swish(acc, bends.reshape(5, -1).T.tolist())
+            bends = -_of_channels(rest[2 * (op.residual is not None)][:5], 2)
+            acc = shift_swish(acc, bends.T.tolist())
             acc = np.clip(round_shift(acc, shift, Rounding.HALF_UP), low, high)
-        rest[-1][...] = pack(acc.astype(np.int8))
+        rest[-1][...] = pack(acc.astype(np.int8), rest[-1].shape)
         return ()
 
     @impl(tile.MaxPoolOp)
@@ -168,6 +167,7 @@ class TileFunctions(InterpreterFunctions):
     def average_pool(self, interpreter: Interpreter, op: tile.AveragePoolOp, args: PythonValues):
         x, weights, bias, output = args
         total = np.add.reduce([tap.astype(np.int64) for tap in _pooled_taps(op, x)])
+        total = total.reshape(*total.shape[:-1], *x.shape[4:])
         acc = np.zeros(total.shape, np.int64)
         for digit in weights.astype(np.int64):
             acc = (acc << op.DIGIT_BITS) + total @ digit.T
@@ -181,12 +181,19 @@ def _pooled_taps(
     op: tile.MaxPoolOp | tile.AveragePoolOp, x: Array, outside: int = 0
 ) -> list[Array]:
     """For each position of the window what all windows of all planes see there."""
-    n, c, h, w, lanes = x.shape
-    planes = x.reshape(n * c, h, w, lanes).astype(np.int8)
+    n, c, h, w, *vector = x.shape
+    planes = x.reshape(n * c, h, w, prod(vector)).astype(np.int8)
     window = Window.of(
         op.kernel.get_values(), op.strides.get_values(), op.padding.get_values(), (1, 1)
     )
     return [tap for _, _, tap in window.taps(window.padded(planes, outside))]
+
+
+def _of_channels(constants: NDArray[np.int32], rank: int) -> NDArray[np.int64]:
+    """Packed constants, with `rank` dimensions before the vector, in the order of channels."""
+    if constants.ndim > rank + 1:
+        constants = constants[..., 0, :]
+    return constants.reshape(*constants.shape[: rank - 1], -1).astype(np.int64)
 
 
 def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:

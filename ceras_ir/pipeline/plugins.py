@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -34,7 +35,7 @@ KINDS = ("pass", "dialect", "target")
 
 T = TypeVar("T")
 
-LOADED = list[str]()
+LOADED: ContextVar[list[str] | None] = ContextVar("loaded_plugins", default=None)
 """Options of a command line that loads the same plugins as this one, for reproducers."""
 
 
@@ -90,10 +91,13 @@ def plugins(argv: Sequence[str]) -> Generator[None]:
     if not (files.passes or files.dialects or files.targets):
         yield
         return
-    LOADED[:] = files.options()
     targets = [cls for path in files.targets for cls in targets_in(_load(path))]
     with with_targets(targets), with_universe(_universe(load_universe(), files)):
-        yield
+        token = LOADED.set(files.options())
+        try:
+            yield
+        finally:
+            LOADED.reset(token)
 
 
 def _universe(universe: Universe, files: PluginFiles) -> Universe:

@@ -91,7 +91,10 @@ class Checkpoint:
     def _write(self, ctx: Context, level: str | None, stream: IO[str]) -> None:
         tool, *arguments = sys.argv
         tool = Path(tool).name
-        options = [*plugins.LOADED, *["--allow-unregistered-dialect"] * ctx.allow_unregistered]
+        options = [
+            *(plugins.LOADED.get() or ()),
+            *["--allow-unregistered-dialect"] * ctx.allow_unregistered,
+        ]
         lines = [
             "// Replay with: ceras-opt --run-reproducer FILE",
             f"// version: {versions(tool)}",

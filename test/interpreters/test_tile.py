@@ -11,11 +11,14 @@ from xdsl.interpreter import Interpreter
 from xdsl.ir import Block
 
 from ceras_ir.dialects import tile
+from ceras_ir.dialects.mem import packed_shape
 from ceras_ir.dialects.tile.memory import buffer_type
+from ceras_ir.interpreters.mem import pack, unpack
 from ceras_ir.interpreters.scratchpads import Scratchpad
 from ceras_ir.interpreters.tile import TileFunctions, combine
 
 Loop = tuple[int, int, int, int]
+Vector = tuple[int, int]
 
 
 def interpreter() -> Interpreter:
@@ -24,11 +27,11 @@ def interpreter() -> Interpreter:
     return made
 
 
-def scratchpads(seed: int) -> tuple[Scratchpad, Scratchpad, Scratchpad]:
-    rng = np.random.default_rng(seed)
-    acc = rng.integers(-(2**31), 2**31, (30, 16)).astype(np.int32)
-    inp = rng.integers(-128, 128, (40, 16)).astype(np.int8)
-    wgt = rng.integers(-128, 128, (20, 16, 16)).astype(np.int8)
+def scratchpads(seed: int, vector: Vector) -> tuple[Scratchpad, Scratchpad, Scratchpad]:
+    rng, (_, lanes) = np.random.default_rng(seed), vector
+    acc = rng.integers(-(2**31), 2**31, (30, *vector)).astype(np.int32)
+    inp = rng.integers(-128, 128, (40, *vector)).astype(np.int8)
+    wgt = rng.integers(-128, 128, (20, lanes, lanes)).astype(np.int8)
     return Scratchpad(acc, (30,)), Scratchpad(inp, (40,)), Scratchpad(wgt, (20,))
 
 
@@ -45,15 +48,20 @@ def scratchpads(seed: int) -> tuple[Scratchpad, Scratchpad, Scratchpad]:
         [(5, 0, 0, 0), (4, 1, 1, 0)],
     ],
 )
-def test_gemm(loops: list[Loop]):
-    acc, inp, wgt = scratchpads(len(loops))
+@pytest.mark.parametrize("vector", [(1, 16), (1, 8), (2, 16), (3, 4)])
+def test_gemm(loops: list[Loop], vector: Vector):
+    acc, inp, wgt = scratchpads(len(loops), vector)
     expected = acc.vectors.astype(np.int64)
     for at in product(*(range(extent) for extent, *_ in loops)):
         a, i, w = (
             sum(k * loop[1 + j] for k, loop in zip(at, loops, strict=True)) for j in range(3)
         )
-        expected[a] += wgt.vectors[w].astype(np.int64) @ inp.vectors[i].astype(np.int64)
-    types = (buffer_type(s, n) for s, n in (("acc", [30]), ("inp", [40]), ("wgt", [20])))
+        for row in range(vector[0]):
+            product_of = wgt.vectors[w].astype(np.int64) @ inp.vectors[i, row].astype(np.int64)
+            expected[a, row] += product_of
+    tiles = (vector[1], vector[1])
+    shapes = (("acc", [30], vector), ("inp", [40], vector), ("wgt", [20], tiles))
+    types = (buffer_type(*shape) for shape in shapes)
     buffers = Block(arg_types=list(types)).args
     op = tile.GemmOp((buffers[0], []), (buffers[1], []), (buffers[2], []), loops)
     op.verify()
@@ -79,7 +87,7 @@ def test_combine(kind: tile.Alu, other: int, expected: list[int]):
 
 def test_ring_takes_turns():
     block = Block()
-    ring = memref.AllocOp([], [], buffer_type("inp", (3, 2)))
+    ring = memref.AllocOp([], [], buffer_type("inp", (3, 2), (1, 16)))
     block.add_op(ring)
     interp = interpreter()
     (pad,) = interp.run_op(ring, ())
@@ -88,11 +96,11 @@ def test_ring_takes_turns():
         (buffer,) = interp.run_op(op, (pad,))
         assert buffer.shape == (2,)
         buffer.vectors[...] = number
-    assert pad.vectors[:, 0].tolist() == [3, 3, 1, 1, 2, 2]
+    assert pad.vectors[:, 0, 0].tolist() == [3, 3, 1, 1, 2, 2]
 
 
 def test_scratchpads_start_as_garbage():
-    alloc = memref.AllocOp([], [], buffer_type("acc", (2,)))
+    alloc = memref.AllocOp([], [], buffer_type("acc", (2,), (2, 8)))
     (pad,) = interpreter().run_op(alloc, ())
     assert (pad.vectors != 0).all()
 
@@ -100,18 +108,37 @@ def test_scratchpads_start_as_garbage():
 def test_boxes_over_the_edge():
     """Loads from outside of the source are zero, stores to outside of the target are dropped."""
     dram = MemRefType(i8, (3, 3, 16), NoneAttr(), StringAttr("dram"))
-    chips = buffer_type("inp", (2, 4)), buffer_type("acc", (2, 4))
+    chips = (buffer_type(space, (2, 4), (1, 16)) for space in ("inp", "acc"))
     x, i, j, chip, acc, y = Block(arg_types=[dram, IndexType(), IndexType(), *chips, dram]).args
     source = np.arange(1, 10, dtype=np.int8).reshape(3, 3, 1).repeat(16, axis=2)
-    pad = Scratchpad(np.full((8, 16), 0x55, np.int8), (2, 4))
+    pad = Scratchpad(np.full((8, 1, 16), 0x55, np.int8), (2, 4))
     load = tile.LoadOp(x, [i, j], chip, [], (2, 4), row_step=2)
     load.verify()
     interpreter().run_op(load, (source, -1, 1, pad))
-    assert pad.vectors[:, 0].tolist() == [0, 0, 0, 0, 5, 6, 0, 0]
+    assert pad.vectors[:, 0, 0].tolist() == [0, 0, 0, 0, 5, 6, 0, 0]
 
-    sums = Scratchpad(np.arange(250, 258, dtype=np.int32).repeat(16).reshape(8, 16), (2, 4))
+    sums = Scratchpad(np.arange(250, 258, dtype=np.int32).repeat(16).reshape(8, 1, 16), (2, 4))
     target = np.zeros((3, 3, 16), np.int8)
     store = tile.StoreOp(acc, [], y, [i, j], (2, 4))
     store.verify()
     interpreter().run_op(store, (sums, target, 2, 1))
     assert target[..., 0].tolist() == [[0, 0, 0], [0, 0, 0], [0, -6, -5]]
+
+
+@pytest.mark.parametrize("vector", [(16,), (8,), (2, 8), (4, 2)])
+@pytest.mark.parametrize("shape", [(3, 2, 5, 11), (1, 1, 1, 16), (7, 20)])
+def test_pack(shape: tuple[int, ...], vector: tuple[int, ...]):
+    """Element by element; what is past the last channel or image is zero, and is dropped."""
+    x = np.arange(1, 1 + np.prod(shape), dtype=np.int32).reshape(shape)
+    packed = pack(x, packed_shape(shape, vector))
+    rows, lanes = (1, *vector)[-2:]
+    total = 0
+    for place in product(*map(range, shape)):
+        first, *middle, channel = place
+        block, group = channel // lanes, first // rows
+        at = (group, block, *middle) if len(shape) == 4 else (block, group)
+        lane = (first % rows, channel % lanes)[-len(vector) :]
+        assert packed[*at, *lane] == x[place]
+        total += x[place]
+    assert packed.sum() == total
+    np.testing.assert_array_equal(unpack(packed, shape), x)

@@ -18,7 +18,7 @@ from ceras_ir.dialects.graph import (
     TransposeOp,
     shape_of,
 )
-from ceras_ir.dialects.mem import LANES, PackOp, UnpackOp
+from ceras_ir.dialects.mem import PackOp, UnpackOp
 from ceras_ir.interpreters.resampling import linear_weights, nearest_indices
 
 
@@ -111,15 +111,23 @@ def resize(layer: Layer, op: ResizeOp) -> None:
     layer.line("}")
 
 
-def _packed_loops(layer: Layer, shape: tuple[int, ...], body: list[str]) -> None:
-    """Loops over [N, H*W, C] of a plain tensor: indices n, p and c."""
-    n, points = (shape[0], shape[1] * shape[2]) if len(shape) == 4 else (1, shape[0])
-    blocks = -(-shape[-1] // LANES)
+def _packed_loops(
+    layer: Layer, shape: tuple[int, ...], vector: tuple[int, ...], body: list[str]
+) -> None:
+    """Loops over [N, H*W, C] of a plain tensor: n, p and c. A `vector` is [B] or [R, B]."""
+    image = len(shape) == 4
+    rows, lanes = (1, *vector)[-2:]
+    n, points = (shape[0], shape[1] * shape[2]) if image else (1, shape[0])
+    stride = points if image else -(-points // rows) * rows
+    blocks = -(-shape[-1] // lanes)
     layer.line(f"for (int32_t n = 0; n < {n}; ++n) {{")
     layer.line(f"for (int32_t p = 0; p < {points}; ++p) {{", 1)
-    vector = f"((n * {blocks} + c / {LANES}) * {points} + p) * {LANES} + c % {LANES}"
+    place = f"(n * {blocks} + c / {lanes}) * {stride} + p"
+    if image and rows > 1:
+        place = f"((n / {rows} * {blocks} + c / {lanes}) * {points} + p) * {rows} + n % {rows}"
+    packed = f"({place}) * {lanes} + c % {lanes}"
     plain = f"(n * {points} + p) * {shape[-1]} + c"
-    layer.block([b.replace("VECTOR", vector).replace("PLAIN", plain) for b in body], 2)
+    layer.block([b.replace("VECTOR", packed).replace("PLAIN", plain) for b in body], 2)
     layer.line("}", 1)
     layer.line("}")
 
@@ -128,18 +136,21 @@ def _packed_loops(layer: Layer, shape: tuple[int, ...], body: list[str]) -> None
 def pack(layer: Layer, op: PackOp) -> None:
     """`mem.pack`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    channels = shape_of(op.input)[-1]
+    shape, packed = shape_of(op.input), shape_of(op.result)
+    channels, vector = shape[-1], packed[len(shape) :]
+    if shape[0] % prod(vector[:-1]):
+        layer.line(f"memset({y}, 0, {prod(packed)} * sizeof *{y});")
     body = [f"for (int32_t c = 0; c < {channels}; ++c) {y}[VECTOR] = {x}[PLAIN];"]
-    padded = -(-channels // LANES) * LANES
+    padded = -(-channels // vector[-1]) * vector[-1]
     if padded != channels:
         body.append(f"for (int32_t c = {channels}; c < {padded}; ++c) {y}[VECTOR] = 0;")
-    _packed_loops(layer, shape_of(op.input), body)
+    _packed_loops(layer, shape, vector, body)
 
 
 @prints(UnpackOp)
 def unpack(layer: Layer, op: UnpackOp) -> None:
     """`mem.unpack`."""
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    channels = shape_of(op.result)[-1]
-    body = [f"for (int32_t c = 0; c < {channels}; ++c) {y}[PLAIN] = {x}[VECTOR];"]
-    _packed_loops(layer, shape_of(op.result), body)
+    shape = shape_of(op.result)
+    body = [f"for (int32_t c = 0; c < {shape[-1]}; ++c) {y}[PLAIN] = {x}[VECTOR];"]
+    _packed_loops(layer, shape, shape_of(op.input)[len(shape) :], body)

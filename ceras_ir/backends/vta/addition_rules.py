@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
 from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.hardware import is_immediate
 from ceras_ir.backends.vta.rescaling import (
     net_shift,
     rescaling_constant,
@@ -98,7 +99,8 @@ def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
 
 def addition_plane(op: graph.BinaryOp, board: VtaBoard) -> tuple[int, int]:
     """Rows and columns of that image."""
-    extents = packed_shape(graph.shape_of(op.result))[:-1]
+    shape = packed_shape(graph.shape_of(op.result), board.vector)
+    extents = shape[: -len(board.vector)]
     vectors = prod(extents)
     if vectors <= longest_row(board):
         return 1, vectors
@@ -108,4 +110,4 @@ def addition_plane(op: graph.BinaryOp, board: VtaBoard) -> tuple[int, int]:
 
 def _immediate_cycles(constant: int) -> int:
     """Of adding a number to every vector: one too large for an immediate is loaded."""
-    return int(constant != 0) if -(1 << 15) <= constant < 1 << 15 else 2
+    return int(constant != 0) if is_immediate(constant) else 2

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, field_limits
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, field_limits, micro_op_limits
 from ceras_ir.backends.vta.isa import (
     Alu,
     AluOpcode,
@@ -108,19 +108,13 @@ def assemble_program(
     return VtaProgram(tuple(instructions), micro_ops(table), base)
 
 
-def assemble(text: str, file: str = "<vtas>", board: VtaBoard = DEFAULT_BOARD) -> list[Instruction]:
-    """The instructions that `text` spells, without its micro-ops."""
-    return list(assemble_program(text, file, board).instructions)
-
-
 def _micro_op(line: _Line, column: int, words: list[tuple[str, int]], board: VtaBoard) -> list[int]:
     values = [
         (line.integer(part, at), at) for word, at in words for part in word.rstrip(",").split(",")
     ]
-    limits = (board.acc, max(board.acc, board.inp), board.wgt)
     if len(values) != 3:
         line.error(column, "expected `uop DST, SRC, WGT`")
-    for (value, at), limit in zip(values, limits, strict=True):
+    for (value, at), limit in zip(values, micro_op_limits(board), strict=True):
         if not 0 <= value < limit:
             line.error(at, f"index must be in [0, {limit - 1}], got {value}")
     return [value for value, _ in values]

@@ -1,8 +1,9 @@
 """
 A VTA configuration, read from VTA's own JSON (`vta_config.json`).
 
-The number formats and the 1x16x16 intrinsic are fixed here, because the instruction encoding,
-the packing of tensors and every schedule depend on them; buffer sizes may vary.
+Number formats are fixed here, because all arithmetic depends on them; the intrinsic and buffer
+sizes may vary as far as instructions can be encoded. Passes take the shape of blocks from here
+when they make packed types, and elements of every memory have their bytes from it.
 """
 
 import json
@@ -13,29 +14,22 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.vta.hardware import PORTABLE_UOPS
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
-
-BATCH = 1
-BLOCK = 16
-PORTABLE_UOPS = 2048
-"""Micro-op memory of the Chisel RTL (`uopMemDepth`); higher indices alias there."""
 
 _FIXED = {
     "LOG_INP_WIDTH": (3, "inputs must be int8"),
     "LOG_WGT_WIDTH": (3, "weights must be int8"),
     "LOG_ACC_WIDTH": (5, "accumulators must be int32"),
-    "LOG_BATCH": (0, "the batch of the intrinsic must be 1"),
-    "LOG_BLOCK": (4, "the intrinsic must be 16x16"),
 }
-_BUFFERS = (
-    "LOG_UOP_BUFF_SIZE",
-    "LOG_INP_BUFF_SIZE",
-    "LOG_WGT_BUFF_SIZE",
-    "LOG_ACC_BUFF_SIZE",
-)
-_LOG_BYTES = {"UOP": 2, "INP": 4, "WGT": 8, "ACC": 6}
-
+_INTRINSIC = {"LOG_BATCH": "log_batch", "LOG_BLOCK": "log_block"}
+_BUFFERS = {
+    "LOG_UOP_BUFF_SIZE": (MemoryType.UOP, "log_uops"),
+    "LOG_INP_BUFF_SIZE": (MemoryType.INP, "log_inp"),
+    "LOG_WGT_BUFF_SIZE": (MemoryType.WGT, "log_wgt"),
+    "LOG_ACC_BUFF_SIZE": (MemoryType.ACC, "log_acc"),
+}
 _OWN_KEYS = {
     "DRAM_READ_LATENCY": "read_latency",
     "DRAM_WRITE_LATENCY": "write_latency",
@@ -44,20 +38,10 @@ _OWN_KEYS = {
 }
 """Keys that VTA's JSON does not have, for measured boards."""
 
-ELEMENT_BYTES: Mapping[MemoryType, int] = {
-    MemoryType.UOP: 4,
-    MemoryType.INP: 16,
-    MemoryType.WGT: 256,
-    MemoryType.ACC: 64,
-    MemoryType.OUT: 16,
-    MemoryType.ACC_8BIT: 16,
-}
-"""Bytes of one element in DRAM, by which `dram_base` is multiplied."""
-
 
 @dataclass(frozen=True)
 class VtaBoard:
-    """Buffer sizes in elements, and what of the memory system the configuration tells."""
+    """The intrinsic, buffer sizes in elements, and what is told of the memory system."""
 
     target: str = "sim"
     log_uops: int = 13
@@ -74,6 +58,37 @@ class VtaBoard:
     """Of a plain product on one A53 (papers, S3: 1024 x 1024 x 1024 in 3.2 s)."""
     host_bytes_per_us: int = 500
     """Bytes that the host reads and writes in element-wise work, packing included."""
+    log_batch: int = 0
+    log_block: int = 4
+
+    @property
+    def batch(self) -> int:
+        """Rows of a vector."""
+        return 1 << self.log_batch
+
+    @property
+    def block(self) -> int:
+        """Lanes of a row, and inputs and outputs of a tile of weights."""
+        return 1 << self.log_block
+
+    @property
+    def vector(self) -> tuple[int, ...]:
+        """The last dimensions of packed tensors: rows, where there are several, and lanes."""
+        return (self.block,) if self.batch == 1 else (self.batch, self.block)
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Multiplications of one GEMM iteration, which takes one cycle."""
+        return self.batch * self.block**2
+
+    @property
+    def alignment(self) -> int:
+        """Bytes at whose multiples every element of every memory can begin in DRAM."""
+        return max(self.element_bytes(memory) for memory in MemoryType)
+
+    def element_bytes(self, memory: MemoryType) -> int:
+        """Bytes of one element in DRAM, by which `dram_base` is multiplied."""
+        return 1 << _log_bytes(memory, self.log_batch, self.log_block)
 
     @property
     def clock(self) -> int:
@@ -105,15 +120,8 @@ class VtaBoard:
 
     def elements(self, memory: MemoryType) -> int:
         """Size of `memory` in elements."""
-        match memory:
-            case MemoryType.UOP:
-                return self.uops
-            case MemoryType.WGT:
-                return self.wgt
-            case MemoryType.INP:
-                return self.inp
-            case _:
-                return self.acc
+        sizes = {MemoryType.UOP: self.uops, MemoryType.WGT: self.wgt, MemoryType.INP: self.inp}
+        return sizes.get(memory, self.acc)
 
     def config(self) -> dict[str, str | int]:
         """The same in VTA's own JSON fields, for programs that read those."""
@@ -130,12 +138,19 @@ class VtaBoard:
             "TARGET": self.target,
             "HW_VER": "0.0.2",
             **{key: value for key, (value, _) in _FIXED.items()},
-            "LOG_UOP_BUFF_SIZE": self.log_uops + _LOG_BYTES["UOP"],
-            "LOG_INP_BUFF_SIZE": self.log_inp + _LOG_BYTES["INP"],
-            "LOG_WGT_BUFF_SIZE": self.log_wgt + _LOG_BYTES["WGT"],
-            "LOG_ACC_BUFF_SIZE": self.log_acc + _LOG_BYTES["ACC"],
+            **{key: getattr(self, field) for key, field in _INTRINSIC.items()},
+            **{
+                key: _log_bytes(kind, self.log_batch, self.log_block) + getattr(self, field)
+                for key, (kind, field) in _BUFFERS.items()
+            },
             **memory,
         }
+
+
+def _log_bytes(memory: MemoryType, batch: int, block: int) -> int:
+    vector = batch + block
+    logs = {MemoryType.UOP: 2, MemoryType.WGT: 2 * block, MemoryType.ACC: 2 + vector}
+    return logs.get(memory, vector)
 
 
 def parse_board(text: str, file: str | None = None) -> VtaBoard:
@@ -163,10 +178,16 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
     for key, (expected, reason) in _FIXED.items():
         if (value := integer(key)) != expected:
             raise UnsupportedError(f"unsupported {key} {value}: {reason} ({key} {expected})", file)
-    logs: dict[str, int] = {}
-    for key in _BUFFERS:
-        memory = key.split("_")[1]
-        logs[memory] = integer(key) - _LOG_BYTES[memory]
+    batch, block = integer("LOG_BATCH"), integer("LOG_BLOCK")
+    if batch < 0:
+        raise UnsupportedError(f"unsupported LOG_BATCH {batch}: a vector has at least a row", file)
+    if block < 1:
+        raise UnsupportedError(
+            f"unsupported LOG_BLOCK {block}: VTA's multipliers have at least two lanes", file
+        )
+    logs: dict[MemoryType, int] = {}
+    for key, (memory, _) in _BUFFERS.items():
+        logs[memory] = integer(key) - _log_bytes(memory, batch, block)
         if logs[memory] < 1:
             raise UnsupportedError(f"unsupported {key}: fewer than two elements", file)
     _check_encodable(logs, file)
@@ -174,38 +195,33 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
     bus = integer("FPGA_LOG_AXI_BUS_WIDTH") if "FPGA_LOG_AXI_BUS_WIDTH" in config else None
     return VtaBoard(
         target=str(config.get("TARGET", "sim")),
-        log_uops=logs["UOP"],
-        log_inp=logs["INP"],
-        log_wgt=logs["WGT"],
-        log_acc=logs["ACC"],
+        **{field: logs[memory] for memory, field in _BUFFERS.values()},
+        log_batch=batch,
+        log_block=block,
         bus_bytes=None if bus is None else (1 << bus) // 8,
         clock_mhz=integer("FPGA_FREQ") if "FPGA_FREQ" in config else None,
         **{field: integer(key) for key, field in _OWN_KEYS.items() if key in config},
     )
 
 
-def _check_encodable(logs: Mapping[str, int], file: str | None) -> None:
+def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:
     """
     Indices must fit the 32-bit micro-op and the 128-bit instruction, and the input buffer must
     hold as many vectors as the accumulator: else HLS (`VTA_UOP_GEM_2_0`) and the simulator
     (`VTAUop.src_idx`) disagree on where the weight index is.
     """
-    if 2 * logs["ACC"] + 2 * logs["INP"] + 2 * logs["WGT"] > 64:
-        raise UnsupportedError("unsupported buffer sizes: GEMM index factors exceed 64 bits", file)
-    if logs["ACC"] + logs["INP"] + logs["WGT"] > 32:
-        raise UnsupportedError("unsupported buffer sizes: micro-op indices exceed 32 bits", file)
-    if 4 * logs["ACC"] + 20 > 64:
-        raise UnsupportedError("unsupported buffer sizes: ALU index factors exceed 44 bits", file)
-    if 2 * logs["UOP"] + 37 > 64:
-        raise UnsupportedError("unsupported buffer sizes: micro-op range exceeds 27 bits", file)
-    if max(logs.values()) > 16:
-        raise UnsupportedError("unsupported buffer sizes: sram_base has 16 bits", file)
-    if logs["INP"] < logs["ACC"]:
-        raise UnsupportedError(
-            "unsupported buffer sizes: fewer input vectors than accumulators, for which "
-            "VTA's implementations disagree on the micro-op format",
-            file,
-        )
+    uop, inp, wgt, acc = (logs[memory] for memory, _ in _BUFFERS.values())
+    for used, most, reason in (
+        (2 * (acc + inp + wgt), 64, "GEMM index factors exceed 64 bits"),
+        (acc + inp + wgt, 32, "micro-op indices exceed 32 bits"),
+        (4 * acc, 44, "ALU index factors exceed 44 bits"),
+        (2 * uop, 27, "micro-op range exceeds 27 bits"),
+        (max(logs.values()), 16, "sram_base has 16 bits"),
+        (acc, inp, "VTA's implementations disagree on micro-ops with fewer inputs than sums"),
+    ):
+        if used > most:
+            sizes = f"{1 << uop} uop, {1 << inp} inp, {1 << wgt} wgt, {1 << acc} acc"
+            raise UnsupportedError(f"unsupported buffer sizes ({sizes}): {reason}", file)
 
 
 def load_board(name: str | Path) -> VtaBoard:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.vta.hardware import SHR_RANGE
 from ceras_ir.backends.vta.micro_ops import MicroOps
-from ceras_ir.backends.vta.portable import SHR_RANGE
 from ceras_ir.dialects import tile
 
 

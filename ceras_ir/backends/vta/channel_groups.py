@@ -1,5 +1,5 @@
 """
-Groups of channels as groups of 16-channel blocks.
+Groups of channels as groups of blocks of channels.
 
 A convolution's groups are narrower than a block, or do not end where blocks end; so several
 together become one group of blocks, whose weights are zero between channels of different groups.
@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem import LANES
 
 
-def groups_together(op: graph.LinearOperation) -> int:
+def groups_together(op: graph.LinearOperation, block: int) -> int:
     """
-    How many of the convolution's groups make one group of blocks: the fewest that begin and end
-    at blocks of input and output alike, or all of them. 1 for a matrix product.
+    How many of the convolution's groups make one group of blocks of so many channels: the fewest
+    that begin and end at blocks of input and output alike, or all of them. 1 for a matrix product.
     """
     if not isinstance(op, graph.Conv2dOp):
         return 1
@@ -24,25 +23,25 @@ def groups_together(op: graph.LinearOperation) -> int:
     for together in range(1, groups):
         count = -(-groups // together)
         widths = [n // groups * together for n in (inputs, outputs)]
-        whole = all(width % LANES == 0 for width in widths)
+        whole = all(width % block == 0 for width in widths)
         if whole and all(
-            -(-n // LANES) == count * width // LANES
+            -(-n // block) == count * width // block
             for n, width in zip((inputs, outputs), widths, strict=True)
         ):
             return together
     return groups
 
 
-def block_groups(op: graph.LinearOperation) -> int:
+def block_groups(op: graph.LinearOperation, block: int) -> int:
     """How many groups of blocks there are."""
     if not isinstance(op, graph.Conv2dOp):
         return 1
-    return -(-op.group_count // groups_together(op))
+    return -(-op.group_count // groups_together(op, block))
 
 
-def widened(op: graph.Conv2dOp, weights: NDArray[np.generic]) -> NDArray[np.generic]:
+def widened(op: graph.Conv2dOp, weights: NDArray[np.generic], block: int) -> NDArray[np.generic]:
     """Weights [O, KH, KW, C/groups] for all channels of a group of blocks, zeros between groups."""
-    if (together := groups_together(op)) == 1:
+    if (together := groups_together(op, block)) == 1:
         return weights
     outputs, kh, kw, channels = weights.shape
     per_group = outputs // op.group_count

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.vta.hardware import GEMM_PIPELINE
 from ceras_ir.backends.vta.isa import Alu, Gemm
 
 Elements = NDArray[np.int64]
@@ -66,7 +67,7 @@ class LoopChecks:
         _, chosen = np.unique(kept, axis=0, return_index=True)
         dst = (dst_runs[chosen][:, :, None] + uops[:, 0]).reshape(len(chosen), -1)
         src = (src_runs[chosen][:, :, None] + uops[:, 1]).reshape(len(chosen), -1)
-        for lag in (1, 2) if isinstance(i, Gemm) else (1,):
+        for lag in range(1, 1 + GEMM_PIPELINE) if isinstance(i, Gemm) else (1,):
             if (dst[:, lag:] == dst[:, :-lag]).any():
                 return f"writes the same accumulator {lag} iterations apart"
         if isinstance(i, Alu) and not use_imm and (src[:, 1:] == dst[:, :-1]).any():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.check_loops import LoopChecks
 from ceras_ir.backends.vta.check_order import Order
 from ceras_ir.backends.vta.isa import (
@@ -31,8 +31,6 @@ Report = Callable[[int, str, str], None]
 
 Elements = slice | NDArray[np.int64]
 
-_UNIT = 16
-"""Bytes of DRAM that are told apart: a smaller element shares its unit with neighbours."""
 _GOOD, _STALE = 1, 2
 
 
@@ -56,17 +54,19 @@ class MemoryChecker:
         self.holds = {m: np.zeros(board.elements(m), np.bool_) for m in MemoryType}
         self.out = np.zeros(board.acc, np.uint8)
         self.uops = np.zeros(board.uops, np.uint32)
+        self.unit = board.element_bytes(MemoryType.OUT)
+        """Bytes of DRAM that are told apart: a smaller element shares its unit with neighbours."""
         last = 0
         for i in stream:
             if isinstance(i, Load | Store):
                 rows = max(0, i.y_size - 1) * i.x_stride + i.x_size
-                unit = ELEMENT_BYTES[i.memory if isinstance(i, Load) else MemoryType.OUT]
-                last = max(last, (i.dram_base + rows) * unit)
+                memory = i.memory if isinstance(i, Load) else MemoryType.OUT
+                last = max(last, (i.dram_base + rows) * board.element_bytes(memory))
         self.sizes = {
             "inp": board.inp,
             "wgt": board.wgt,
             "acc": board.acc,
-            "dram": last // _UNIT + 1,
+            "dram": last // self.unit + 1,
         }
 
     def visit(self, index: int) -> None:
@@ -103,16 +103,17 @@ class MemoryChecker:
             self.touched[key] = np.zeros(self.sizes[space], np.int32)
         self.touched[key][elements] = self.order.positions[index]
 
-    def dram(self, index: int, i: Load | Store, unit: int, *, write: bool) -> None:
+    def dram(self, index: int, i: Load | Store, memory: MemoryType, *, write: bool) -> None:
         """The access of a transfer to DRAM, and its range."""
         if not i.y_size:
             return
+        unit = self.board.element_bytes(memory)
         starts = (i.dram_base + i.x_stride * np.arange(i.y_size, dtype=np.int64)) * unit
         end = int(starts[-1]) + i.x_size * unit
         if self.dram_bytes is not None and end > self.dram_bytes:
             self.report(index, "range", f"ends at byte {end} of {self.dram_bytes} in DRAM")
-        first = starts // _UNIT
-        width = -(-i.x_size * unit // _UNIT) + (unit < _UNIT)
+        first = starts // self.unit
+        width = -(-i.x_size * unit // self.unit) + (unit < self.unit)
         units = (first[:, None] + np.arange(width)).reshape(-1)
         self.access(index, "dram", units[units < self.sizes["dram"]], write=write)
 
@@ -127,7 +128,7 @@ class MemoryChecker:
         memory = MemoryType.ACC if i.memory is MemoryType.ACC_8BIT else i.memory
         if not self.fits(index, memory, i.sram_base + i.elements - 1):
             return
-        self.dram(index, i, ELEMENT_BYTES[i.memory], write=False)
+        self.dram(index, i, i.memory, write=False)
         chip = slice(i.sram_base, i.sram_base + i.elements)
         self.holds[memory][chip] = True
         if memory is MemoryType.UOP:
@@ -147,7 +148,7 @@ class MemoryChecker:
             return
         chip = slice(i.sram_base, i.sram_base + i.elements)
         self.access(index, "acc", chip, write=False)
-        self.dram(index, i, _UNIT, write=True)
+        self.dram(index, i, MemoryType.OUT, write=True)
         state = self.out[chip]
         for value, rule, message in (
             (0, "uninitialised", "was never written"),

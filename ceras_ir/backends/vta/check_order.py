@@ -12,12 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ceras_ir.backends.vta.findings import StreamFinding
+from ceras_ir.backends.vta.hardware import QUEUE_LENGTH, TOKEN_LIMIT
 from ceras_ir.backends.vta.isa import Finish, Instruction, Module, describe, module_of
-
-QUEUE_LENGTH = 512
-"""Instructions that wait in front of a module (`instQueueEntries`, `STREAM_IN_DEPTH`)."""
-TOKEN_LIMIT = 255
-"""Most tokens of one kind outstanding: the RTL's semaphores have 8 bits and saturate."""
 
 Clock = tuple[int, int, int]
 

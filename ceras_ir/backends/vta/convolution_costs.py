@@ -15,7 +15,7 @@ from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.placement import cycles_of, transfer
 from ceras_ir.backends.vta.rules import graph_contraction, why_not
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem import LANES
+from ceras_ir.dialects.mem import packed_shape
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
 
@@ -24,7 +24,7 @@ def im2col_pays(op: graph.Conv2dOp, board: VtaBoard) -> bool:
     _, kh, kw, channels = graph.shape_of(op.weights)
     if why_not(op, board) is not None:
         return False
-    if -(-kh * kw * channels // LANES) >= kh * kw * -(-channels // LANES):
+    if -(-kh * kw * channels // board.block) >= kh * kw * -(-channels // board.block):
         # No fewer products than before, and a matrix to make.
         return False
     matrix = product_microseconds(op, board)
@@ -42,8 +42,8 @@ def product_microseconds(op: graph.Conv2dOp, board: VtaBoard) -> float | None:
     _, kh, kw, channels = graph.shape_of(op.weights)
     _, rows, columns, _ = graph.shape_of(op.result)
     shape = replace(
-        graph_contraction(op),
-        kblocks=-(-kh * kw * channels // LANES),
+        graph_contraction(op, board),
+        kblocks=-(-kh * kw * channels // board.block),
         height=rows,
         width=columns,
         kernel=(1, 1),
@@ -68,5 +68,5 @@ def host_microseconds(op: graph.Conv2dOp, board: VtaBoard) -> float:
     padded = any(op.padding.get_values()) * 2 * byte_size(op.input)
     gathered = n * rows * kh * (width + left + right) * channels
     matrix = n * rows * columns * kh * kw * channels
-    packed = prod((n, rows, columns, -(-kh * kw * channels // LANES), LANES))
+    packed = prod(packed_shape((n, rows, columns, kh * kw * channels), board.vector))
     return (padded + 2 * gathered + 4 * matrix + packed) / board.host_bytes_per_us

@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ceras_ir.backends.vta.footprint import Footprint, Shadow
+from ceras_ir.backends.vta.hardware import TOKEN_LIMIT
 from ceras_ir.backends.vta.isa import Instruction, Load, MemoryType, Module, module_of
 
-MOST_TOKENS = 128
-"""Tokens of one kind that may be outstanding; the counters of the RTL have 8 bits."""
+MOST_TOKENS = (TOKEN_LIMIT + 1) // 2
+"""Tokens of one kind that may be outstanding."""
 
 Clock = tuple[int, int, int]
 """How many instructions of each module are known to be done."""

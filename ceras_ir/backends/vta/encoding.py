@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.hardware import IMMEDIATE_RANGE, INSTRUCTION_BYTES, is_immediate
 from ceras_ir.backends.vta.isa import (
     Alu,
     AluOpcode,
@@ -23,8 +24,6 @@ from ceras_ir.backends.vta.isa import (
     describe,
 )
 from ceras_ir.support.diagnostics import InputError
-
-INSTRUCTION_BYTES = 16
 
 _TOKENS = (("pop_prev", 1), ("pop_next", 1), ("push_prev", 1), ("push_next", 1))
 _KINDS: dict[type[Instruction], Opcode] = {
@@ -103,8 +102,13 @@ def field_limits(
     fields = _layouts(board)[_KINDS[kind]].fields
     limits = {name: (0, limit - 1) for name, _, limit in fields if name != "memory"}
     if "imm" in limits:
-        limits["imm"] = (-(2**15), 2**15 - 1)
+        limits["imm"] = IMMEDIATE_RANGE
     return limits
+
+
+def micro_op_limits(board: VtaBoard) -> tuple[int, int, int]:
+    """How many indices of accumulators, inputs and weights a micro-op can name."""
+    return board.acc, max(board.acc, board.inp), board.wgt
 
 
 def encode_instruction(instruction: Instruction, board: VtaBoard = DEFAULT_BOARD) -> bytes:
@@ -114,7 +118,7 @@ def encode_instruction(instruction: Instruction, board: VtaBoard = DEFAULT_BOARD
     for name, position, limit in _layouts(board)[opcode].fields:
         if name == "imm":
             assert isinstance(instruction, Alu)
-            if not -(2**15) <= instruction.imm < 2**15:
+            if not is_immediate(instruction.imm):
                 raise ValueError(
                     f"{describe(instruction)}: imm must be in [-32768, 32767], "
                     f"got {instruction.imm}"

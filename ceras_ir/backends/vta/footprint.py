@@ -3,7 +3,7 @@ What memory an instruction touches that another module can touch too, and who to
 
 OUT stands for the accumulators as well: the functional simulator stores from them
 (`SRAM::TruncStore`), so that even a load into ACC must wait for an earlier store. DRAM is
-followed in granules of 16 bytes, the smallest element that is ever written there.
+followed in granules of one element of OUT, the smallest that is ever written there.
 """
 
 from collections.abc import Hashable, Iterator
@@ -13,12 +13,9 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.isa import Alu, Gemm, Instruction, Load, MemoryType, Module, Store
 from ceras_ir.backends.vta.micro_ops import MicroOps
-
-GRANULE = 16
-"""Bytes of DRAM that are one element of its shadow."""
 
 Region = slice | NDArray[np.int64]
 """Elements, contiguous or listed."""
@@ -39,6 +36,7 @@ WRITER = {
     Space.OUT: Module.COMPUTE,
     Space.DRAM: Module.STORE,
 }
+LOADED = {MemoryType.INP: Space.INP, MemoryType.WGT: Space.WGT}
 READERS = {
     Space.INP: (Module.COMPUTE,),
     Space.WGT: (Module.COMPUTE,),
@@ -58,27 +56,23 @@ class Footprint:
 class Footprints:
     """Makes footprints; equal loop nests share their index sets."""
 
-    def __init__(self):
+    def __init__(self, board: VtaBoard):
+        self._board = board
         self._sets: dict[Hashable, Region] = {}
 
     def of(self, i: Instruction, uops: MicroOps | None) -> Footprint:
         """The footprint of `i`, which runs the micro-ops `uops` if it runs any."""
         match i:
             case Load(memory=memory):
-                reads = [(Space.DRAM, _dram_region(i, ELEMENT_BYTES[memory]))]
+                reads = [(Space.DRAM, self._dram_region(i, memory))]
                 chip = slice(i.sram_base, i.sram_base + i.elements)
-                match memory:
-                    case MemoryType.UOP:
-                        return Footprint(reads)
-                    case MemoryType.INP:
-                        return Footprint(reads, [(Space.INP, chip)])
-                    case MemoryType.WGT:
-                        return Footprint(reads, [(Space.WGT, chip)])
-                    case _:
-                        return Footprint(reads, [(Space.OUT, chip)])
+                if memory is MemoryType.UOP:
+                    return Footprint(reads)
+                return Footprint(reads, [(LOADED.get(memory, Space.OUT), chip)])
             case Store():
                 chip = slice(i.sram_base, i.sram_base + i.elements)
-                return Footprint([(Space.OUT, chip)], [(Space.DRAM, _dram_region(i, GRANULE))])
+                target = self._dram_region(i, MemoryType.OUT)
+                return Footprint([(Space.OUT, chip)], [(Space.DRAM, target)])
             case Gemm() | Alu():
                 assert uops is not None
                 dst = self._indices(uops, 0, i, i.dst_factor_out, i.dst_factor_in)
@@ -108,21 +102,18 @@ class Footprints:
             self._sets[key] = region
         return region
 
-
-def _dram_region(i: Load | Store, unit: int) -> Region:
-    """The granules of a transfer with elements of `unit` bytes."""
-    if not i.x_size or not i.y_size:
-        return slice(0, 0)
-    start, width, pitch = i.dram_base * unit, i.x_size * unit, i.x_stride * unit
-    if pitch == width or i.y_size == 1:
-        end = start + width * i.y_size
-        return slice(start // GRANULE, -(-end // GRANULE))
-    if unit < GRANULE:
-        # Rows of micro-ops need not begin at a granule: take all between them as well.
-        end = start + pitch * (i.y_size - 1) + width
-        return slice(start // GRANULE, -(-end // GRANULE))
-    rows = (start + pitch * np.arange(i.y_size, dtype=np.int64)) // GRANULE
-    return (rows[:, None] + np.arange(width // GRANULE, dtype=np.int64)).reshape(-1)
+    def _dram_region(self, i: Load | Store, memory: MemoryType) -> Region:
+        """The granules of a transfer."""
+        if not i.x_size or not i.y_size:
+            return slice(0, 0)
+        granule, unit = (self._board.element_bytes(m) for m in (MemoryType.OUT, memory))
+        start, width, pitch = i.dram_base * unit, i.x_size * unit, i.x_stride * unit
+        if pitch == width or i.y_size == 1 or unit < granule:
+            # Rows of small elements need not begin at a granule: take all between them as well.
+            end = start + pitch * (i.y_size - 1) + width
+            return slice(start // granule, -(-end // granule))
+        rows = (start + pitch * np.arange(i.y_size, dtype=np.int64)) // granule
+        return (rows[:, None] + np.arange(width // granule, dtype=np.int64)).reshape(-1)
 
 
 class Shadow:

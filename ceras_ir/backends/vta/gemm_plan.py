@@ -2,8 +2,7 @@
 One GEMM instruction as a few dense matrix products.
 
 Sums of int32 are the same in any order, so the iterations are sorted by destination; rows
-with equal weight tiles become one product. float32 is exact for 64 tiles (64 * 16 products of
-at most 2^14 sum to 2^24), float64 beyond.
+with equal weight tiles become one product.
 """
 
 from dataclasses import dataclass
@@ -13,10 +12,9 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.isa import Alu, Gemm
 from ceras_ir.backends.vta.micro_ops import MicroOps
+from ceras_ir.interpreters.scratchpads import FLOAT32_PRODUCTS
 
 Indices = NDArray[np.int64]
-
-_FLOAT32_TILES = 64
 
 
 def iteration_indices(
@@ -35,7 +33,7 @@ def iteration_indices(
 
 @dataclass(frozen=True)
 class _Product:
-    """`g` products of `[r, 16 k] @ [16 k, 16]`, to rows that nothing else writes."""
+    """`g` products of `r` vectors by `k` tiles one below the other, to what nothing else writes."""
 
     dst: Indices
     """`[g, r]`"""
@@ -62,15 +60,15 @@ class GemmPlan:
     ) -> None:
         """Add the products to `acc`; `wgt` holds tiles as `[in][out]`."""
         for p in self.products:
-            g, r, k = p.src.shape
-            left = inp[p.src.reshape(-1)].reshape(g, r, k * 16)
-            right = wgt[p.wgt.reshape(-1)].reshape(g, k * 16, 16)
-            if k > _FLOAT32_TILES:
+            (g, r, k), (_, lanes, outputs) = p.src.shape, wgt.shape
+            left = inp[p.src].swapaxes(2, 3).reshape(g, -1, k * lanes)
+            right = wgt[p.wgt.reshape(-1)].reshape(g, k * lanes, outputs)
+            if k * lanes > FLOAT32_PRODUCTS:
                 exact = left.astype(np.float64) @ right.astype(np.float64)
                 total = exact.astype(np.int64).astype(np.int32)
             else:
                 total = (left @ right).astype(np.int32)
-            acc[p.dst.reshape(-1)] += total.reshape(-1, 16)
+            acc[p.dst.reshape(-1)] += total.reshape(g * r, -1, outputs)
 
 
 def _equal_rows(rows: Indices) -> tuple[Indices, Indices]:

@@ -37,7 +37,7 @@ class Region:
     shape: tuple[int, ...]
     dtype: str
     layout: str
-    """`plain` (row-major as the shape says), `packed` (channels in vectors of 16)."""
+    """`plain` (row-major as the shape says), `packed` (channels in vectors, as the shape says)."""
 
     def to_json(self) -> dict[str, object]:
         return {**self.__dict__, "shape": list(self.shape)}
@@ -98,10 +98,10 @@ class VtaImage:
                 else:
                     found += _region(node_name(op), "activation", value)
         for index, launch in enumerate(self.launches):
-            count = len(launch.program.micro_ops)
+            words = launch.program.micro_op_bytes(self.board)
             name, address = f"launch_{index}.uops", launch.micro_op_address
-            shape = (count,)
-            found.append(Region(name, "micro_ops", address, 4 * count, shape, "uint32", "plain"))
+            shape = (len(launch.program.micro_ops),)
+            found.append(Region(name, "micro_ops", address, len(words), shape, "uint32", "plain"))
         return found
 
 

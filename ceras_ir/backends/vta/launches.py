@@ -13,7 +13,7 @@ from xdsl.interpreters.arith import ArithFunctions
 from xdsl.interpreters.func import FuncFunctions
 from xdsl.interpreters.scf import ScfFunctions
 
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.lowering import DramBuffer, VtaFunctions
 from ceras_ir.backends.vta.program import VtaProgram
@@ -34,11 +34,8 @@ class LoweredLaunch:
 
     op: mem.LaunchOp
     program: VtaProgram
-
-    @property
-    def micro_op_address(self) -> int:
-        """Where the micro-op table must be in DRAM, in bytes."""
-        return self.program.uop_base * ELEMENT_BYTES[MemoryType.UOP]
+    micro_op_address: int
+    """Where the micro-op table must be in DRAM, in bytes."""
 
 
 def launches_of(module: ModuleOp) -> list[mem.LaunchOp]:
@@ -72,9 +69,10 @@ def lower_launches(module: ModuleOp, board: VtaBoard) -> list[LoweredLaunch]:
         ):
             interpreter.register_implementations(functions)
         interpreter.call_op(op.kernel.string_value(), _buffers(op))
-        program = builder.finish(table // ELEMENT_BYTES[MemoryType.UOP])
-        lowered.append(LoweredLaunch(op, program))
-        table += len(program.micro_ops) * ELEMENT_BYTES[MemoryType.UOP]
+        size = board.element_bytes(MemoryType.UOP)
+        program = builder.finish(table // size)
+        lowered.append(LoweredLaunch(op, program, table))
+        table += len(program.micro_ops) * size
     return lowered
 
 

@@ -20,11 +20,11 @@ from xdsl.interpreter import (
 )
 from xdsl.ir import Operation
 
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.boxes import Clip, matrix_at, shift_steps, unrolled
 from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.micro_ops import MicroOps
-from ceras_ir.backends.vta.stream import StreamBuilder, dram_elements
+from ceras_ir.backends.vta.stream import StreamBuilder
 from ceras_ir.dialects import tile
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
@@ -76,7 +76,13 @@ class VtaFunctions(InterpreterFunctions):
     @impl(memref.AllocOp)
     def alloc(self, interpreter: Interpreter, op: memref.AllocOp, args: PythonValues):
         memory = MEMORIES[tile.space_of(op.memref)]
-        shape = tile.memref_type(op.memref).get_shape()[: -tile.vector_rank(op.memref)]
+        shape, vector = tile.vectors_in(op.memref), tile.vector_of(op.memref)
+        rows = self.board.block if memory is MemoryType.WGT else self.board.batch
+        if vector != (expected := (rows, self.board.block)):
+            raise UnsupportedError(
+                f"unsupported kernel: its vectors of {memory.name.lower()} are {vector}, the "
+                f"board's {expected}; convert the graph for this board"
+            )
         base = self._used[memory]
         self._used[memory] += prod(shape)
         if self._used[memory] > (size := self.board.elements(memory)):
@@ -110,8 +116,7 @@ class VtaFunctions(InterpreterFunctions):
         if not y.inside or not x.inside:
             raise _refusal(op, f"a box at {[row, column]} lies outside of {op.source.type}")
         vectors = (outer * height + row + y.before * step) * width + column + x.before
-        unit = ELEMENT_BYTES[target.memory]
-        dram = dram_elements(target.memory, args[0].address + vectors * unit)
+        dram = self._element(op, target.memory, args[0], vectors)
         x_size, y_size, stride = x.inside, y.inside, step * width
         pad = (y.before, y.after, x.before, x.after)
         if not any(pad) and (y_size == 1 or stride == x_size):
@@ -133,8 +138,7 @@ class VtaFunctions(InterpreterFunctions):
         if y.before or x.before or not y.inside or not x.inside:
             raise _refusal(op, f"a box at {[row, column]} begins outside of {op.target.type}")
         vectors = (outer * height + row) * width + column
-        unit = ELEMENT_BYTES[MemoryType.OUT]
-        dram = dram_elements(MemoryType.OUT, args[1 + count].address + vectors * unit)
+        dram = self._element(op, MemoryType.OUT, args[1 + count], vectors)
         try:
             if x.after:
                 # On chip rows are as wide as the box: a narrower store can take only one.
@@ -187,6 +191,15 @@ class VtaFunctions(InterpreterFunctions):
         for amount in amounts:
             self._run(op, unrolled((dst,), loops[2:]), loops[:2], imm=amount)
         return ()
+
+    def _element(self, op: Operation, memory: MemoryType, start: DramBuffer, count: int) -> int:
+        """The element of `memory` that is `count` after the one at `start`."""
+        element, rest = divmod(start.address, size := self.board.element_bytes(memory))
+        if rest:
+            raise _refusal(
+                op, f"its operand at byte {start.address} is not aligned to {size} bytes"
+            )
+        return element + count
 
     def _run(
         self,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, micro_op_limits
 
 MicroOps = NDArray[np.int64]
 """Shape `[n, 3]`: dst, src, wgt."""
@@ -28,8 +28,8 @@ def micro_ops(rows: Iterable[Sequence[int]] | MicroOps) -> MicroOps:
 
 def encode_micro_ops(table: MicroOps, board: VtaBoard = DEFAULT_BOARD) -> NDArray[np.uint32]:
     """The words of `table`."""
-    limits = (board.acc, max(board.acc, board.inp), board.wgt)
-    for column, (name, limit) in enumerate(zip(("dst", "src", "wgt"), limits, strict=True)):
+    limits = zip(("dst", "src", "wgt"), micro_op_limits(board), strict=True)
+    for column, (name, limit) in enumerate(limits):
         values = table[:, column]
         bad = np.flatnonzero((values < 0) | (values >= limit))
         if bad.size:

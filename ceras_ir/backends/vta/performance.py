@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES
 from ceras_ir.backends.vta.isa import Module
 from ceras_ir.backends.vta.launches import LoweredLaunch
 from ceras_ir.backends.vta.timed_simulator import TimedRun, simulate_time
-from ceras_ir.backends.vta.timing import BLOCK_MACS, INSTRUCTION_BYTES
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
@@ -32,13 +32,11 @@ class LaunchCost:
         """Bytes that the three modules move; the stream itself comes on top."""
         return self.run.loaded_bytes + self.run.stored_bytes
 
-    def to_json(self, macs: int | None = None) -> dict[str, object]:
-        """For reports; `macs` are those of the layer, without padded channels."""
+    def to_json(self) -> dict[str, object]:
+        """For reports."""
         run = self.run
-        result: dict[str, object] = {"cycles": run.cycles}
-        if macs is not None:
-            result["share_of_peak"] = round(share_of_peak(macs, run.cycles), 4)
-        return result | {
+        return {
+            "cycles": run.cycles,
             "gemm_share": round(run.gemm_share, 4),
             "alu_cycles": run.alu_cycles,
             "busy_cycles": {m.name.lower(): run.busy[m] for m in Module},
@@ -51,11 +49,6 @@ class LaunchCost:
             "dram_lower_bound_bytes": self.dram_lower_bound,
             "instructions": self.instructions,
         }
-
-
-def share_of_peak(macs: int, cycles: int) -> float:
-    """Of the multiplications that the hardware could do in `cycles`."""
-    return macs / BLOCK_MACS / cycles if cycles else 0.0
 
 
 def measure(launches: Sequence[LoweredLaunch], board: VtaBoard) -> list[LaunchCost]:

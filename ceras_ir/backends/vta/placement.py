@@ -29,7 +29,6 @@ from ceras_ir.backends.vta.rules import VTA, graph_contraction, why_not
 from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
-from ceras_ir.dialects.mem import LANES
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.quantization.analysis.function_forms import Form
@@ -96,7 +95,7 @@ def _swish_note(op: Operation, board: VtaBoard) -> str:
     linear = op.input.owner
     if not isinstance(linear, graph.LinearOperation) or why_not(linear, board):
         return ""
-    shape = graph_contraction(linear)
+    shape = graph_contraction(linear, board)
     vectors = shape.batch * shape.groups * shape.nblocks * shape.rows * shape.columns
     alu, table = swish_microseconds(vectors, byte_size(op.result), board)
     return f"; swish by the ALU {alu:.1f} us, by a table {table:.1f} us"
@@ -114,11 +113,11 @@ def swish_microseconds(vectors: int, size: int, board: VtaBoard) -> tuple[float,
 def swish_pays(shape: Sequence[int], board: VtaBoard) -> bool:
     """
     Whether the ALU is the faster one for a result of this shape. Both times grow with its
-    positions, so that the answer depends on the channels, which may fill their vectors or not.
+    positions, so that the answer depends on what fills vectors: channels, and rows if there are.
     """
-    positions, channels = prod(shape[:-1]), shape[-1]
-    vectors = positions * -(-channels // LANES)
-    alu, table = swish_microseconds(vectors, positions * channels, board)
+    rows = -(-shape[0] // board.batch)
+    vectors = rows * prod(shape[1:-1]) * -(-shape[-1] // board.block)
+    alu, table = swish_microseconds(vectors, prod(shape), board)
     return alu <= table
 
 
@@ -157,14 +156,14 @@ def cycles_of(op: Operation, board: VtaBoard) -> float:
             # It is in the epilogue of the layer before, and counted there.
             return 0.0
         case graph.Pool2dOp() if op.function is Pool.AVERAGE:
-            average, shape = averaging_of(op), graph_pooling(op)
+            average, shape = averaging_of(op), graph_pooling(op, board)
             assert average is not None
             tiles = len(average.weights)
             sizes = averaging_blocks(shape, tiles, board)
             assert sizes is not None
             return averaging_cycles(shape, tiles, sizes, board)
         case graph.Pool2dOp():
-            shape = graph_pooling(op)
+            shape = graph_pooling(op, board)
             blocks = pooling_blocks(shape, board)
             assert blocks is not None
             return maximum_cycles(shape, *blocks) * shape.planes
@@ -186,4 +185,4 @@ def _contraction(op: graph.LinearOperation | graph.BinaryOp, board: VtaBoard) ->
     """The shape of `op` as it is scheduled."""
     if isinstance(op, graph.BinaryOp):
         return addition_contraction(op, board).flattened(longest_row(board))
-    return graph_contraction(op).flattened(longest_row(board))
+    return graph_contraction(op, board).flattened(longest_row(board))

@@ -7,7 +7,7 @@ from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.rescaling import why_not_int8, zero_point
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
-from ceras_ir.dialects.mem import LANES
+from ceras_ir.dialects.mem import packed_shape
 
 
 def why_not_pool(op: graph.Pool2dOp, board: VtaBoard) -> str | None:
@@ -16,7 +16,7 @@ def why_not_pool(op: graph.Pool2dOp, board: VtaBoard) -> str | None:
         return reason
     if any(d != 1 for d in op.dilations.get_values()):
         return "VTA pools neighbours only: a dilated window runs on the CPU"
-    shape = graph_pooling(op)
+    shape = graph_pooling(op, board)
     if max(shape.width, shape.columns, shape.height * shape.width * shape.is_global) > (
         most := longest_row(board)
     ):
@@ -59,14 +59,13 @@ def why_not_max(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str | No
     return None
 
 
-def graph_pooling(op: graph.Pool2dOp) -> Pooling:
+def graph_pooling(op: graph.Pool2dOp, board: VtaBoard) -> Pooling:
     """The shape of `op` on packed tensors."""
-    n, h, w, c = graph.shape_of(op.input)
+    n, c, h, w, *_ = packed_shape(graph.shape_of(op.input), board.vector)
     _, rows, columns, _ = graph.shape_of(op.result)
     (kh, kw), (sh, sw) = op.kernel.get_values(), op.strides.get_values()
     top, left, bottom, right = op.padding.get_values()
-    planes = n * -(-c // LANES)
-    return Pooling(planes, h, w, rows, columns, (kh, kw), (sh, sw), (top, left, bottom, right))
+    return Pooling(n * c, h, w, rows, columns, (kh, kw), (sh, sw), (top, left, bottom, right))
 
 
 def padding_of_maxima(op: graph.Pool2dOp) -> int:

@@ -6,7 +6,7 @@ apache/tvm-vta differ outside this subset. Rules that need the micro-ops or the 
 stream are `checker`'s.
 """
 
-from ceras_ir.backends.vta.board import PORTABLE_UOPS
+from ceras_ir.backends.vta.hardware import PORTABLE_UOPS, SHR_RANGE
 from ceras_ir.backends.vta.isa import (
     Alu,
     AluOpcode,
@@ -19,12 +19,6 @@ from ceras_ir.backends.vta.isa import (
     Store,
     module_of,
 )
-
-IMMEDIATE_RANGE = (-(2**15), 2**15 - 1)
-"""What an ALU operation takes as a constant."""
-
-SHR_RANGE = (-16, 15)
-"""HLS reads five signed bits of a shift amount (`aluop_shr_arg_T`)."""
 
 
 def violations(instruction: Instruction) -> list[str]:

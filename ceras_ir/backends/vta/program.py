@@ -6,7 +6,7 @@ operation per instruction.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.dialect import operations as vta
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, encode
-from ceras_ir.backends.vta.isa import Instruction, Load, MemoryType
+from ceras_ir.backends.vta.isa import Instruction
 from ceras_ir.backends.vta.micro_ops import MicroOps, encode_micro_ops
 
 
@@ -35,17 +35,6 @@ class VtaProgram:
     def micro_op_bytes(self, board: VtaBoard = DEFAULT_BOARD) -> bytes:
         """The table as it must be in DRAM, at byte `4 * uop_base`."""
         return encode_micro_ops(self.micro_ops, board).astype("<u4").tobytes()
-
-    def moved_to(self, uop_base: int) -> "VtaProgram":
-        """The same program with its micro-op table elsewhere in DRAM."""
-        shift = uop_base - self.uop_base
-        moved = [
-            replace(i, dram_base=i.dram_base + shift)
-            if isinstance(i, Load) and i.memory is MemoryType.UOP and i.x_size
-            else i
-            for i in self.instructions
-        ]
-        return VtaProgram(moved, self.micro_ops, uop_base)
 
 
 def program_to_op(program: VtaProgram, name: str) -> vta.ProgramOp:

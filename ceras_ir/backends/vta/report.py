@@ -6,7 +6,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.launches import lower_launches
-from ceras_ir.backends.vta.performance import measure, share_of_peak
+from ceras_ir.backends.vta.performance import measure
 from ceras_ir.backends.vta.rules import VTA
 from ceras_ir.backends.vta.timeline import chrome_trace, html
 from ceras_ir.network.artefacts import Artefact
@@ -23,11 +23,11 @@ def launch_totals(manifest: Entry) -> Entry:
     return totals
 
 
-def note_launches(layers: list[Entry], manifest: Entry) -> None:
+def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None:
     """Add what the manifest says of each launch to the report's entry of its layer."""
     vta = manifest["vta"]
     assert isa(vta, Entry)
-    launches = vta["launches"]
+    launches, peak = vta["launches"], load_board(board_name).macs_per_cycle
     assert isa(launches, list[Entry])
     # A swish is in the launch of the layer before it.
     placed = [x for x in layers if x["device"] == VTA and x["op"] != "shift_swish"]
@@ -36,7 +36,8 @@ def note_launches(layers: list[Entry], manifest: Entry) -> None:
         assert isa(performance, Entry) and isinstance(macs, int)
         cycles = performance["cycles"]
         assert isinstance(cycles, int)
-        layer |= {**performance, "share_of_peak": round(share_of_peak(macs, cycles), 4)}
+        share = macs / peak / cycles if cycles else 0.0
+        layer |= {**performance, "share_of_peak": round(share, 4)}
 
 
 def pictures(module: ModuleOp, board_name: str) -> list[Artefact]:

@@ -27,7 +27,7 @@ from ceras_ir.backends.vta.rescaling import (
     zero_point,
 )
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem import LANES
+from ceras_ir.dialects.mem import packed_shape
 
 VTA = "vta"
 """What `#mem.device` calls the accelerator."""
@@ -97,8 +97,8 @@ def bounded(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 
 def fits(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """The smallest block, one output vector from 16 channels, fits the buffers."""
-    shape = graph_contraction(op)
+    """The smallest block, one output vector from one of inputs, fits the buffers."""
+    shape = graph_contraction(op, board)
     if any(p >= e for p, e in zip(shape.padding, shape.extents * 2, strict=True)):
         return f"VTA needs padding smaller than the window, got {list(shape.padding)}: pad before"
     most = longest_row(board)
@@ -191,26 +191,27 @@ def _integers(value: SSAValue) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def graph_contraction(op: graph.LinearOperation) -> Contraction:
+def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction:
     """The shape of `op` on packed tensors."""
     assert op.requant is not None
     has_residual, shifts = op.residual is not None, int(net_shift(op.requant) != 0)
-    swish = _swish_vectors(op)
+    block, swish = board.block, _swish_vectors(op, board.block)
+    packed = packed_shape(graph.shape_of(op.input), board.vector)
     if not isinstance(op, graph.Conv2dOp):
-        (m, k), (n, _) = graph.shape_of(op.input), graph.shape_of(op.weights)
+        (kblocks, m, *_), (n, _) = packed, graph.shape_of(op.weights)
         return Contraction(
-            *(1, _blocks(k), 1, m, _blocks(n), 1, m),
+            *(1, kblocks, 1, m, -(-n // block), 1, m),
             residual=has_residual,
             shifts=shifts,
             swish=swish,
         )
-    batch, height, width, _ = graph.shape_of(op.input)
+    batch, _, height, width, *_ = packed
     outputs, kh, kw, channels = graph.shape_of(op.weights)
     _, rows, columns, _ = graph.shape_of(op.result)
     (sh, sw), (dh, dw) = op.strides.get_values(), op.dilations.get_values()
     top, left, bottom, right = op.padding.get_values()
-    together, groups = groups_together(op), block_groups(op)
-    kblocks, nblocks = _blocks(channels * together), _blocks(outputs) // groups
+    together, groups = groups_together(op, block), block_groups(op, block)
+    kblocks, nblocks = -(-channels * together // block), -(-outputs // block) // groups
     return Contraction(
         *(batch, kblocks, height, width, nblocks, rows, columns),
         kernel=(kh, kw),
@@ -231,15 +232,11 @@ def is_bordered(op: graph.LinearOperation) -> bool:
     return padded and zero_point(op.input) != 0
 
 
-def _swish_vectors(op: graph.LinearOperation) -> int:
+def _swish_vectors(op: graph.LinearOperation, block: int) -> int:
     """See `Contraction.swish`."""
     swish = swish_after(op)
     if swish is None:
         return 0
-    return (
-        1 if len(swish.channel_bends) == 1 else SWISH_ROWS * _blocks(graph.shape_of(op.result)[-1])
-    )
-
-
-def _blocks(channels: int) -> int:
-    return -(-channels // LANES)
+    if len(swish.channel_bends) == 1:
+        return 1
+    return SWISH_ROWS * -(-graph.shape_of(op.result)[-1] // block)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.alu_plan import AluPlan, compute, plan_alu
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
 from ceras_ir.backends.vta.gemm_plan import GemmPlan, iteration_indices, plan_gemm
 from ceras_ir.backends.vta.isa import (
@@ -166,11 +166,12 @@ class Machine:
         def int8(*shape: int) -> NDArray[np.int8]:
             return noise.integers(-128, 128, shape, np.int8)
 
+        vector, tile = (board.batch, board.block), (board.block, board.block)
         # Held as float32 for the matrix products; the values are int8.
-        self.inp = int8(board.inp, 16).astype(np.float32)
-        self.wgt = int8(board.wgt, 16, 16).astype(np.float32)
-        self.acc = noise.integers(-(2**31), 2**31, (board.acc, 16), np.int32)
-        self.out = int8(board.acc, 16)
+        self.inp = int8(board.inp, *vector).astype(np.float32)
+        self.wgt = int8(board.wgt, *tile).astype(np.float32)
+        self.acc = noise.integers(-(2**31), 2**31, (board.acc, *vector), np.int32)
+        self.out = int8(board.acc, *vector)
         self.uops = noise.integers(0, 2**32, board.uops, np.uint32)
         self.gemm_plans: dict[tuple[Hashable, ...], GemmPlan] = {}
         self.alu_plans: dict[tuple[Hashable, ...], AluPlan] = {}
@@ -212,32 +213,32 @@ class Machine:
         if i.x_size == 0:
             return
         where = self.on_chip(i.memory, i.sram_base, i.elements)
-        rows = self.rows(i, ELEMENT_BYTES[i.memory])
+        rows = self.rows(i, self.board.element_bytes(i.memory))
         self.statistics.loaded_bytes += rows.size
         y, x = i.y_size, i.x_size
         match i.memory:
             case MemoryType.UOP:
                 target, data = self.uops, rows.copy().view("<u4")
             case MemoryType.INP:
-                target, data = self.inp, rows.view(np.int8).reshape(y, x, 16)
+                target, data = self.inp, rows.view(np.int8)
             case MemoryType.WGT:
-                tiles = rows.copy().view(np.int8).reshape(y, x, 16, 16)
+                tiles = rows.copy().view(np.int8).reshape(y, x, *self.wgt.shape[1:])
                 target, data = self.wgt, tiles.swapaxes(2, 3)
             case MemoryType.ACC:
-                target, data = self.acc, rows.copy().view("<i4").reshape(y, x, 16)
+                target, data = self.acc, rows.copy().view("<i4")
             case _:
-                target, data = self.acc, rows.view(np.int8).reshape(y, x, 16)
+                target, data = self.acc, rows.view(np.int8)
         region = target[where].reshape(i.rows, i.columns, *target.shape[1:])
         if region.shape[:2] != (y, x):
             region[...] = 0
         inner = region[i.y_pad_top :, i.x_pad_left :]
-        inner[:y, :x] = data
+        inner[:y, :x] = data.reshape(y, x, *target.shape[1:])
 
     def store(self, i: Store) -> None:
         if i.x_size == 0:
             return
         where = self.on_chip(MemoryType.OUT, i.sram_base, i.elements)
-        rows = self.rows(i, ELEMENT_BYTES[MemoryType.OUT])
+        rows = self.rows(i, self.board.element_bytes(MemoryType.OUT))
         data = self.out[where].view(np.uint8).reshape(rows.shape)
         self.statistics.stored_bytes += rows.size
         # Where rows overlap, the later one stays: numpy does not promise an order.

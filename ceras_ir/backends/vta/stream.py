@@ -9,7 +9,7 @@ their residency and the dependence tokens are found here, never by the caller.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.dependence import DependenceInserter
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, encode_instruction
 from ceras_ir.backends.vta.footprint import Footprint, Footprints, Shadow
@@ -107,7 +107,7 @@ class StreamBuilder:
     def finish(self, uop_base: int = 0) -> VtaProgram:
         """The program, with its micro-op table from 4-byte element `uop_base` of DRAM on."""
         residency = plan_residency([u for _, u in self._operations], self.board.portable_uops)
-        footprints = Footprints()
+        footprints = Footprints(self.board)
         inserter = DependenceInserter(Shadow(self.board))
         phases = iter(residency.phases)
         phase = next(phases, None)
@@ -161,11 +161,3 @@ class StreamBuilder:
     def _below(name: str, last: int, size: int) -> None:
         if last >= size:
             raise ValueError(f"{name} element {last} of {size}")
-
-
-def dram_elements(memory: MemoryType, byte_address: int) -> int:
-    """The `dram` argument for a byte address, which must be a multiple of the element size."""
-    element, rest = divmod(byte_address, ELEMENT_BYTES[memory])
-    if rest:
-        raise ValueError(f"{memory.name.lower()} data at byte {byte_address} is not aligned")
-    return element

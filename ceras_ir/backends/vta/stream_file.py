@@ -8,13 +8,13 @@ import numpy as np
 from ceras_ir.backends.vta.assembler import assemble_program
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import decode
+from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES
 from ceras_ir.backends.vta.image import Dram
-from ceras_ir.backends.vta.isa import Instruction, Module
+from ceras_ir.backends.vta.isa import Instruction, MemoryType, Module
 from ceras_ir.backends.vta.performance import LaunchCost
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.simulator import simulate
 from ceras_ir.backends.vta.timed_simulator import simulate_time
-from ceras_ir.backends.vta.timing import INSTRUCTION_BYTES
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -56,7 +56,7 @@ class StreamFile:
         """Run on `dram`, in place, after putting the micro-op table of a `.vtas` into it."""
         if self.program is not None:
             table = np.frombuffer(self.program.micro_op_bytes(board), np.uint8)
-            start = self.program.uop_base * 4
+            start = self.program.uop_base * board.element_bytes(MemoryType.UOP)
             if start + len(table) > len(dram):
                 raise InputError(
                     f"the micro-op table ends at byte {start + len(table)}, the image has "

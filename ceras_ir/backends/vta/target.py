@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 Convolution: TypeAlias = Literal["auto", "direct", "im2col", "kn2row"]
 """How convolutions are computed; see the passes `im2col` and `schedule-tiles`."""
 
-ALIGNMENT = 256
-"""Bytes; every element of VTA's memories begins at a multiple of its size."""
-
 
 @dataclass(frozen=True)
 class VtaTarget(Target):
@@ -129,9 +126,9 @@ class VtaTarget(Target):
             case "im2col":
                 reshaping = (Im2colPass("im2col", board),)
             case "auto":
-                reshaping = (SpaceToDepthPass(), Im2colPass(board=board))
+                reshaping = (SpaceToDepthPass(board), Im2colPass(board=board))
             case _:
-                reshaping = (SpaceToDepthPass(),)
+                reshaping = (SpaceToDepthPass(board),)
         placing = PlacePass(self.name, board, self.jobs)
         windows = "auto" if self.convolution == "im2col" else self.convolution
         tiling = TilePass(board=board, convolution=windows, jobs=self.jobs)
@@ -139,7 +136,7 @@ class VtaTarget(Target):
             Stage(PLACED, (*reshaping, placing)),
             Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
             Stage("tile", (tiling,)),
-            Stage(MEMORY, (AllocateBlocksPass(alignment=ALIGNMENT),)),
+            Stage(MEMORY, (AllocateBlocksPass(),)),
         ]
 
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
@@ -152,7 +149,7 @@ class VtaTarget(Target):
             [*emit_host(module), *files],
             manifest,
             launch_totals(manifest),
-            lambda layers: note_launches(layers, manifest),
+            lambda layers: note_launches(layers, manifest, self.board),
         )
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
+from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES, QUEUE_LENGTH
 from ceras_ir.backends.vta.isa import (
     Alu,
     Gemm,
@@ -24,11 +25,8 @@ from ceras_ir.backends.vta.isa import (
     Store,
     module_of,
 )
-from ceras_ir.backends.vta.timing import INSTRUCTION_BYTES, Timing
+from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.support.diagnostics import InputError
-
-QUEUE_LENGTH = 512
-"""Instructions that wait in front of a module (`instQueueEntries`)."""
 
 
 class Stall(StrEnum):
@@ -210,15 +208,16 @@ class _Module:
             result.stalls[self.module, reason] += start - self.free
         self.index, self.started = index, start
         timing = self.machine.timing
+        bytes_of = timing.board.element_bytes
         match i:
             case Load() if i.x_size and i.y_size:
-                result.loaded_bytes += i.y_size * i.x_size * ELEMENT_BYTES[i.memory]
+                result.loaded_bytes += i.y_size * i.x_size * bytes_of(i.memory)
                 self.bursts = timing.load_bursts(i)[::-1]
                 self.asked = start
                 self.arrivals.clear()
                 return
             case Store() if i.x_size:
-                result.stored_bytes += i.elements * ELEMENT_BYTES[MemoryType.OUT]
+                result.stored_bytes += i.elements * bytes_of(MemoryType.OUT)
                 self.end(start + timing.store_cycles(i))
                 return
             case Gemm() if not i.reset:

@@ -8,16 +8,14 @@ to each other, `analysis.tile_cost` estimates whole schedules.
 
 from dataclasses import dataclass
 
-from ceras_ir.backends.vta.board import BLOCK, ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.isa import Alu, Gemm, Instruction, Load, MemoryType, Store
 
 BURST_BEATS = 256
 """Longest read burst of AXI."""
-STORE_BURST = 128
-"""Elements of the longest write burst."""
-INSTRUCTION_BYTES = 16
-BLOCK_MACS = BLOCK * BLOCK
-"""Multiplications of one GEMM iteration, which takes one cycle."""
+STORE_BURST_BYTES = 2048
+"""Longest write burst."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +40,28 @@ class Timing:
     """Of a write burst, beside its elements and the latency."""
     fetch_batch: int = 128
     """Instructions that are fetched together."""
+    board: VtaBoard = DEFAULT_BOARD
+    """Whose elements are moved."""
 
     @classmethod
     def of(cls, board: VtaBoard) -> "Timing":
         """The timing of `board`."""
         bus = board.bus_bytes or cls.bus_bytes
-        return cls(bus, board.read_latency, board.write_latency)
+        return cls(bus, board.read_latency, board.write_latency, board=board)
 
     @property
     def store_element(self) -> int:
-        """Of each 16-byte element of a store: one to read it, then its beats."""
-        return 1 + self.beats(ELEMENT_BYTES[MemoryType.OUT])
+        """Of each element of a store: one to read it, then its beats."""
+        return 1 + self.beats(self.board.element_bytes(MemoryType.OUT))
+
+    @property
+    def store_burst(self) -> int:
+        """Elements of the longest write burst."""
+        return max(1, STORE_BURST_BYTES // self.board.element_bytes(MemoryType.OUT))
+
+    def beats_of(self, memory: MemoryType) -> float:
+        """Beats of an element among many that follow each other."""
+        return self.board.element_bytes(memory) / self.bus_bytes
 
     def beats(self, size: int) -> int:
         """Beats of the bus for `size` consecutive bytes."""
@@ -60,7 +69,7 @@ class Timing:
 
     def load_bursts(self, i: Load) -> list[int]:
         """Beats of each read burst of `i`; rows that follow each other are one."""
-        rows, row = i.y_size, i.x_size * ELEMENT_BYTES[i.memory]
+        rows, row = i.y_size, i.x_size * self.board.element_bytes(i.memory)
         if i.x_stride == i.x_size and not (i.x_pad_left or i.x_pad_right):
             rows, row = 1, rows * row
         whole, rest = divmod(self.beats(row), BURST_BEATS)
@@ -71,7 +80,7 @@ class Timing:
         rows, row = i.y_size, i.x_size
         if i.x_stride == i.x_size:
             rows, row = 1, rows * row
-        bursts = rows * -(-row // STORE_BURST)
+        bursts = rows * -(-row // self.store_burst)
         return i.elements * self.store_element + bursts * (self.write_latency + self.burst)
 
     def compute_cycles(self, i: Instruction) -> int:

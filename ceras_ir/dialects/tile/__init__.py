@@ -1,10 +1,11 @@
 """
-The `tile` dialect: blocks of a network's work on an accelerator with 16x16 intrinsics.
+The `tile` dialect: blocks of a network's work on an accelerator with a matrix intrinsic.
 
 It moves boxes of vectors between DRAM and named scratchpads, and computes on vectors there.
 Which memory, which box and which order is said here; how an instruction spells it is not.
-Scratchpads are `memref.alloc` in memory spaces "inp" (int8 vectors), "wgt" (int8 16x16 tiles,
-[out][in]) and "acc" (int32 vectors); loops are `scf.for`, indices `arith`.
+Scratchpads are `memref.alloc` in memory spaces "inp" (int8 vectors, [rows][lanes]), "wgt" (int8
+tiles, [out][in]) and "acc" (int32 vectors); loops are `scf.for`, indices `arith`. How many rows
+and lanes there are, types say: an intrinsic of other sizes is another type of the same operations.
 """
 
 from xdsl.ir import Dialect
@@ -12,14 +13,14 @@ from xdsl.ir import Dialect
 from ceras_ir.dialects.tile.compute import Alu, AluOp, ClearOp, GemmOp
 from ceras_ir.dialects.tile.convolution import Conv2dOp
 from ceras_ir.dialects.tile.memory import (
-    LANES,
     LoadOp,
     RotateOp,
     StoreOp,
     ViewOp,
     memref_type,
     space_of,
-    vector_rank,
+    vector_of,
+    vectors_in,
 )
 from ceras_ir.dialects.tile.pooling import AveragePoolOp, MaxPoolOp
 from ceras_ir.dialects.tile.schedule import Order, ScheduleAttr
@@ -31,7 +32,6 @@ Tile = Dialect(
 )
 
 __all__ = [
-    "LANES",
     "Alu",
     "AluOp",
     "AveragePoolOp",
@@ -48,5 +48,6 @@ __all__ = [
     "ViewOp",
     "memref_type",
     "space_of",
-    "vector_rank",
+    "vector_of",
+    "vectors_in",
 ]

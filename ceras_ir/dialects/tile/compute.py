@@ -33,8 +33,8 @@ from ceras_ir.dialects.tile.memory import (
     WGT,
     expect_indices,
     expect_scratchpad,
-    memref_type,
-    vector_rank,
+    vector_of,
+    vectors_in,
 )
 
 
@@ -79,7 +79,7 @@ class _BoxOp(IRDLOperation):
                 f"got {list(steps)}"
             )
         reach = 1 + sum((e - 1) * s for e, s in zip(self.loops, steps, strict=True))
-        size = prod(memref_type(value).get_shape()[: -vector_rank(value)])
+        size = prod(vectors_in(value))
         if reach > size:
             raise VerifyException(f"{name} has {size} vectors, the box reaches {reach}")
 
@@ -106,12 +106,13 @@ class ClearOp(_BoxOp):
 @irdl_op_definition
 class GemmOp(_BoxOp):
     """
-    The 16x16 intrinsic over a box: for every iteration,
+    The matrix intrinsic over a box: for every iteration,
 
     `acc += inp . transpose(wgt)`
 
-    a vector of 16 int8 times a tile of 16x16 int8 into a vector of 16 wrapping int32. Loops in
-    which `acc` does not move are reductions; the order of additions makes no difference.
+    rows x inputs of int8 times a tile of outputs x inputs of int8 into rows x outputs of wrapping
+    int32. Loops in which `acc` does not move are reductions; the order of additions makes no
+    difference.
     """
 
     name = "tile.gemm"
@@ -155,6 +156,13 @@ class GemmOp(_BoxOp):
         self.verify_operand("acc", self.acc, ACC, len(self.acc_indices), self.acc_strides)
         self.verify_operand("inp", self.inp, INP, len(self.inp_indices), self.inp_strides)
         self.verify_operand("wgt", self.wgt, WGT, len(self.wgt_indices), self.wgt_strides)
+        (rows, inputs), (outputs, _) = vector_of(self.inp), vector_of(self.wgt)
+        if vector_of(self.wgt)[1] != inputs or vector_of(self.acc) != (rows, outputs):
+            shapes = [vector_of(value) for value in (self.inp, self.wgt, self.acc)]
+            raise VerifyException(
+                "vectors must be (rows, inputs) . (outputs, inputs) to (rows, outputs), got "
+                f"{shapes[0]} . {shapes[1]} to {shapes[2]}"
+            )
 
 
 class Alu(StrEnum):
@@ -233,3 +241,5 @@ class AluOp(_BoxOp):
         if self.source is not None and self.source_strides is not None:
             indices = len(self.source_indices)
             self.verify_operand("source", self.source, ACC, indices, self.source_strides)
+            if (got := vector_of(self.source)) != (expected := vector_of(self.target)):
+                raise VerifyException(f"source must have vectors of {expected}, got {got}")

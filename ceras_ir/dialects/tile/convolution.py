@@ -25,7 +25,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.operation import window_output
-from ceras_ir.dialects.tile.memory import DRAM, LANES, memref_type, space_of
+from ceras_ir.dialects.tile.memory import DRAM, memref_type, packed_vector, space_of
 from ceras_ir.dialects.tile.schedule import ScheduleAttr
 
 RESIDUAL_WEIGHT_BITS = 6
@@ -35,7 +35,7 @@ RESIDUAL_WEIGHT_BITS = 6
 @irdl_op_definition
 class Conv2dOp(IRDLOperation):
     """
-    Convolution of packed buffers in DRAM, with `o`, `c` blocks of 16 channels, in int32:
+    Convolution of packed buffers in DRAM, with `o`, `c` blocks of B channels, in int32:
 
     `acc[n, o, y, x] = bias[o] + sum over c, i, j of
        input[n, g(o) + c, y*sh + i*dh - top, x*sw + j*dw - left] . transpose(weights[o, c, i, j])`
@@ -47,9 +47,11 @@ class Conv2dOp(IRDLOperation):
     where positions outside `input` contribute `outside` in every lane and `>>` is a floor shift:
     rounding is in `bias`. The sums must be proven to fit 32 bits. Blocks of channels are in
     `groups` groups, and g(o) is the first input block of the group of block o. Types: input and
-    residual [N, C/16, H, W, 16], weights [O/16, C/16/groups, KH, KW, 16 out, 16 in],
-    residual_weights [16, 16], bias [O/16, 16], bends [7, O/16, 16]: the constants -k0 to -k4, then
-    k2 and k3. A matrix product is the convolution of an image of one row. `border` [n, O/16, 16]
+    residual [N, C/B, H, W, B], weights [O/B, C/B/groups, KH, KW, B out, B in],
+    residual_weights [B, B], bias [O/B, B], bends [7, O/B, B]: the constants -k0 to -k4, then
+    k2 and k3. Where vectors have R rows, [R, B] stands for the last [B] of all but weights, N for
+    groups of R images, and every row of a constant is the same.
+    A matrix product is the convolution of an image of one row. `border` [n, O/B, B]
     goes with an `outside` that is not zero: what that adds to the sums at the edge, as
     `backends/vta/analysis/borders.py` has them in order.
     Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers.
@@ -133,14 +135,6 @@ class Conv2dOp(IRDLOperation):
             properties=properties,
         )
 
-    @property
-    def bias_immediate(self) -> int | None:
-        """The bias, where it is one number that an ALU operation can add."""
-        if self.uniform_bias is None:
-            return None
-        value = self.uniform_bias.value.data
-        return value if -(2**15) <= value < 2**15 else None
-
     def verify_(self) -> None:
         for value in self.operands:
             if space_of(value) != DRAM:
@@ -148,17 +142,16 @@ class Conv2dOp(IRDLOperation):
             expected = i32 if value in (self.bias, self.bends, self.border) else i8
             if memref_type(value).element_type != expected:
                 raise VerifyException(f"elements must be {expected}, got {value.type}")
-        if len(memref_type(self.input).get_shape()) != 5:
-            raise VerifyException(f"input must be [N, C/16, H, W, 16], got {self.input.type}")
+        vector = packed_vector(self.input)
         for name, length in (("strides", 2), ("padding", 4), ("dilations", 2)):
             values = getattr(self, name).get_values()
             if len(values) != length or min(values) < (name != "padding"):
                 raise VerifyException(f"{name} must be {length} integers, got {list(values)}")
         if len(memref_type(self.weights).get_shape()) != 6:
             raise VerifyException(
-                f"weights must be [O/16, C/16, KH, KW, 16, 16], got {self.weights.type}"
+                f"weights must be [O/B, C/B, KH, KW, B, B], got {self.weights.type}"
             )
-        n, c, h, w, _ = memref_type(self.input).get_shape()
+        n, c, h, w, *_ = memref_type(self.input).get_shape()
         o, _, kh, kw, _, _ = memref_type(self.weights).get_shape()
         groups = self.groups.value.data
         if groups < 1 or c % groups or o % groups:
@@ -169,21 +162,21 @@ class Conv2dOp(IRDLOperation):
         top, left, bottom, right = self.padding.get_values()
         oh = window_output(h, top, bottom, kh, sh, dh)
         ow = window_output(w, left, right, kw, sw, dw)
+        lanes = vector[-1]
         shapes: list[tuple[str, SSAValue, tuple[int, ...]]] = [
-            ("input", self.input, (n, c, h, w, LANES)),
-            ("weights", self.weights, (o, c // groups, kh, kw, LANES, LANES)),
-            ("bias", self.bias, (o, LANES)),
-            ("output", self.output, (n, o, oh, ow, LANES)),
+            ("weights", self.weights, (o, c // groups, kh, kw, lanes, lanes)),
+            ("bias", self.bias, (o, *vector)),
+            ("output", self.output, (n, o, oh, ow, *vector)),
         ]
         if (self.residual is None) != (self.residual_weights is None):
             raise VerifyException("a residual and its weights belong together")
         if self.residual is not None and self.residual_weights is not None:
-            shapes.append(("residual", self.residual, (n, o, oh, ow, LANES)))
-            shapes.append(("residual_weights", self.residual_weights, (LANES, LANES)))
+            shapes.append(("residual", self.residual, (n, o, oh, ow, *vector)))
+            shapes.append(("residual_weights", self.residual_weights, (lanes, lanes)))
         if (self.bends is None) != (self.swish is None):
             raise VerifyException("bends and 'swish' belong together")
         if self.bends is not None and self.swish is not None:
-            shapes.append(("bends", self.bends, (7, o, LANES)))
+            shapes.append(("bends", self.bends, (7, o, *vector)))
             if len(self.swish) != 3:
                 raise VerifyException(f"swish must be shift, low, high, got {self.swish}")
         if not -128 <= (outside := self.outside.value.data) <= 127:
@@ -192,7 +185,7 @@ class Conv2dOp(IRDLOperation):
             raise VerifyException("a border and an 'outside' other than 0 belong together")
         if self.border is not None:
             kinds = memref_type(self.border).get_shape()[0]
-            shapes.append(("border", self.border, (kinds, o, LANES)))
+            shapes.append(("border", self.border, (kinds, o, *vector)))
         for name, value, shape in shapes:
             if (got := memref_type(value).get_shape()) != shape:
                 raise VerifyException(f"{name} must have shape {shape}, got {got}")

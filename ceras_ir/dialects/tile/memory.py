@@ -32,12 +32,11 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-LANES = 16
-"""Elements of a vector, and of each side of a weight tile."""
-
 DRAM, INP, WGT, ACC = "dram", "inp", "wgt", "acc"
-ELEMENTS: dict[str, tuple[IntegerType, int]] = {INP: (i8, 1), WGT: (i8, 2), ACC: (i32, 1)}
-"""Scratchpad -> type of its numbers, and how many trailing dimensions make one vector."""
+ELEMENTS: dict[str, IntegerType] = {INP: i8, WGT: i8, ACC: i32}
+"""Scratchpad -> type of its numbers."""
+VECTOR_RANK = 2
+"""Trailing dimensions that make one vector: rows and lanes, or outputs and inputs of a tile."""
 
 MemRef: TypeAlias = MemRefType[Attribute]
 
@@ -55,32 +54,45 @@ def space_of(value: SSAValue) -> str:
     return space.data if isinstance(space, StringAttr) else ""
 
 
-def buffer_type(space: str, shape: Sequence[int]) -> MemRef:
+def buffer_type(space: str, shape: Sequence[int], vector: tuple[int, int]) -> MemRef:
     """`shape` vectors in a scratchpad."""
-    element, rank = ELEMENTS[space]
-    return MemRefType(element, (*shape, *(LANES,) * rank), NoneAttr(), StringAttr(space))
+    return MemRefType(ELEMENTS[space], (*shape, *vector), NoneAttr(), StringAttr(space))
 
 
-def vector_rank(value: SSAValue) -> int:
-    """Trailing dimensions of a scratchpad that make one vector (16) or tile (16x16)."""
-    return ELEMENTS[space_of(value)][1]
+def vector_of(value: SSAValue) -> tuple[int, ...]:
+    """Rows and lanes of the vectors in a scratchpad, or outputs and inputs of its tiles."""
+    return memref_type(value).get_shape()[-VECTOR_RANK:]
+
+
+def vectors_in(value: SSAValue) -> tuple[int, ...]:
+    """How many vectors a scratchpad holds along each of its other dimensions."""
+    return memref_type(value).get_shape()[:-VECTOR_RANK]
+
+
+def packed_vector(value: SSAValue) -> tuple[int, ...]:
+    """The vector, [B] or [R, B], of packed feature maps in DRAM; refuses another rank."""
+    if len(shape := memref_type(value).get_shape()) not in (5, 6):
+        raise VerifyException(
+            f"input must be [N, C/B, H, W, B] or [N/R, C/B, H, W, R, B], got {value.type}"
+        )
+    return shape[4:]
 
 
 def expect_scratchpad(name: str, value: SSAValue, spaces: Sequence[str]) -> None:
-    """Refuse a buffer elsewhere, or of other vectors than that memory has."""
+    """Refuse a buffer elsewhere, or of other numbers than that memory has."""
     space = space_of(value)
     if space not in spaces:
         raise VerifyException(f"{name} must be in memory {' or '.join(spaces)}, got {value.type}")
-    element, rank = ELEMENTS[space]
     kind = memref_type(value)
-    if kind.element_type != element or kind.get_shape()[-rank:] != (LANES,) * rank:
-        shape = "x".join((str(LANES),) * rank)
-        raise VerifyException(f"{name} must hold {shape}x{element} in {space}, got {kind}")
+    if kind.element_type != ELEMENTS[space] or kind.get_num_dims() < VECTOR_RANK:
+        raise VerifyException(
+            f"{name} must hold vectors of rows x lanes x {ELEMENTS[space]} in {space}, got {kind}"
+        )
 
 
 def expect_indices(name: str, value: SSAValue, count: int) -> None:
     """Refuse more indices than a scratchpad has dimensions of vectors."""
-    most = memref_type(value).get_num_dims() - vector_rank(value)
+    most = len(vectors_in(value))
     if count > most:
         raise VerifyException(f"{name} of {most} dimensions of vectors got {count} indices")
 
@@ -171,16 +183,17 @@ class _TransferOp(IRDLOperation):
     def verify_box(self, dram: SSAValue, dram_indices: int, chip: SSAValue) -> None:
         if space_of(dram) != DRAM:
             raise VerifyException(f"a buffer in memory dram expected, got {dram.type}")
-        kind, rank = memref_type(dram), vector_rank(chip)
-        shape = kind.get_shape()
-        if shape[-rank:] != memref_type(chip).get_shape()[-rank:]:
-            raise VerifyException(f"vectors of {chip.type} expected, got {kind}")
-        if dram_indices != len(shape) - rank or not dram_indices:
-            raise VerifyException(f"{kind} needs {len(shape) - rank} indices, got {dram_indices}")
+        kind, (rows, *lanes) = memref_type(dram), vector_of(chip)
+        vector = kind.get_shape()[dram_indices:]
+        # Vectors of one row may go without that dimension in DRAM.
+        if not dram_indices or vector not in ((rows, *lanes), tuple(lanes) if rows == 1 else ()):
+            raise VerifyException(
+                f"{dram_indices} indices into {kind} give no vector as in {chip.type}"
+            )
         box = self.box.get_values()
         if len(box) != 2 or min(box) < 1 or (dram_indices == 1 and box[0] != 1):
             raise VerifyException(f"box must be rows and columns of {kind}, got {list(box)}")
-        if prod(box) > prod(memref_type(chip).get_shape()[:-rank]):
+        if prod(box) > prod(vectors_in(chip)):
             raise VerifyException(f"a box of {box[0]}x{box[1]} vectors does not fit {chip.type}")
 
 

@@ -23,7 +23,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.operation import window_output
-from ceras_ir.dialects.tile.memory import DRAM, LANES, memref_type, space_of
+from ceras_ir.dialects.tile.memory import DRAM, memref_type, packed_vector, space_of
 
 
 class _PoolOp(IRDLOperation):
@@ -42,6 +42,7 @@ class _PoolOp(IRDLOperation):
         *constants: tuple[str, SSAValue, tuple[int, ...]],
     ) -> None:
         """Check geometry and types; `constants` are other operands with the expected shapes."""
+        vector = packed_vector(source)
         for value in self.operands:
             if space_of(value) != DRAM:
                 raise VerifyException(f"operands must be in memory dram, got {value.type}")
@@ -49,18 +50,15 @@ class _PoolOp(IRDLOperation):
             values = getattr(self, name).get_values()
             if len(values) != length or min(values) < (name != "padding"):
                 raise VerifyException(f"{name} must be {length} integers, got {list(values)}")
-        shape = memref_type(source).get_shape()
-        if len(shape) != 5:
-            raise VerifyException(f"input must be [N, C/16, H, W, 16], got {source.type}")
-        n, c, h, w, _ = shape
+        n, c, h, w, *_ = memref_type(source).get_shape()
         (kh, kw), (sh, sw) = self.kernel.get_values(), self.strides.get_values()
         top, left, bottom, right = self.padding.get_values()
         oh = window_output(h, top, bottom, kh, sh, 1)
         ow = window_output(w, left, right, kw, sw, 1)
         for name, value, expected in (
-            ("input", source, (n, c, h, w, LANES)),
+            ("input", source, (n, c, h, w, *vector)),
             *constants,
-            ("output", target, (n, c, oh, ow, LANES)),
+            ("output", target, (n, c, oh, ow, *vector)),
         ):
             element = i32 if name == "bias" else i8
             if memref_type(value).element_type != element:
@@ -76,8 +74,9 @@ class MaxPoolOp(_PoolOp):
 
     `output[n, c, y, x] = max over i, j of input[n, c, y*sh + i - top, x*sw + j - left]`
 
-    where positions outside `input` count as `least`. `identity` is the 16x16 unit matrix, by which
-    vectors come into the accumulators. Types: input and output [N, C/16, H, W, 16], int8.
+    where positions outside `input` count as `least`. `identity` is the BxB unit matrix, by which
+    vectors come into the accumulators. Types: input and output [N, C/B, H, W, B] or, with R rows
+    in a vector, [N/R, C/B, H, W, R, B], int8.
     """
 
     name = "tile.max_pool"
@@ -113,7 +112,7 @@ class MaxPoolOp(_PoolOp):
     def verify_(self) -> None:
         if not -128 <= (least := self.least.value.data) <= 0:
             raise VerifyException(f"least must be in [-128, 0], got {least}")
-        identity = ("identity", self.identity, (LANES, LANES))
+        identity = ("identity", self.identity, packed_vector(self.input)[-1:] * 2)
         self.verify_windows(self.input, self.output, identity)
 
 
@@ -128,8 +127,9 @@ class AveragePoolOp(_PoolOp):
     `output = clamp((acc + bias) >> shift, low, high)`
 
     where positions outside `input` contribute zero and `>>` floors. Types: input and output
-    [N, C/16, H, W, 16], int8; weights [1 or 2, 16, 16], int8; bias [16], int32, every lane the
-    same number `addend`.
+    [N, C/B, H, W, B], int8; weights [1 or 2, B, B], int8; bias [B], int32, every lane the
+    same number `addend`. With R rows in a vector, [R, B] stands for the last [B] of all but
+    weights.
     """
 
     name = "tile.average_pool"
@@ -177,8 +177,9 @@ class AveragePoolOp(_PoolOp):
         tiles = memref_type(self.weights).get_shape()[0]
         if tiles not in (1, 2):
             raise VerifyException(f"one or two tiles of weights expected, got {tiles}")
-        weights = ("weights", self.weights, (tiles, LANES, LANES))
-        bias = ("bias", self.bias, (LANES,))
+        vector = packed_vector(self.input)
+        weights = ("weights", self.weights, (tiles, *vector[-1:] * 2))
+        bias = ("bias", self.bias, vector)
         self.verify_windows(self.input, self.output, weights, bias)
         if not 0 <= self.shift.value.data <= 31:
             raise VerifyException(f"shift must be in [0, 31], got {self.shift.value.data}")

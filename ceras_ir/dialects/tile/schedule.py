@@ -34,8 +34,8 @@ class Order(StrEnum):
 @irdl_attr_definition
 class ScheduleAttr(ParametrizedAttribute):
     """
-    Two-stage tiling: blocks of `rows` x `columns` output positions (M), `kblock` vectors of 16
-    input channels (K) and `nblock` of 16 output channels (N), each made of 16x16 intrinsics.
+    Two-stage tiling: blocks of `rows` x `columns` output positions (M), `kblock` vectors of
+    input channels (K) and `nblock` of output channels (N), each made of one intrinsic.
     `*_stages` buffers of each kind take turns, so that a transfer can overlap computation.
 
     With `resident`, the operand that the inner loop over blocks does not change (weights for

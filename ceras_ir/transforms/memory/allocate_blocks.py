@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph import ConcatOp
 from ceras_ir.dialects.mem import ARENA, BLOCK, COPIED, REGIONS, ArenaAttr, BlockAttr, RegionAttr
 from ceras_ir.network.function import main_function
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class AllocateBlocksPass(ModulePass):
     """
-    Lifetimes become places: `mem.block` on every operation, `mem.arena` on the function.
+    Lifetimes become places: `mem.block` on every operation, `mem.arena` on the function. They
+    begin at multiples of `alignment` bytes, or of more where `mem.alignment` says so.
 
     With `strategy=colouring`, values share whole blocks, as few as possible, each as large as
     the largest value in it (S2); with `strategy=offsets`, values lie at byte offsets wherever
@@ -65,31 +67,32 @@ class AllocateBlocksPass(ModulePass):
         main = main_function(op)
         regions = self._regions()
         clear_plan(main)
+        alignment = max(self.alignment, mem.alignment_of(main))
         if regions:
             liveness = analyse(main, include_io=self.io)
-            plan, used = region_plan(main, liveness, regions, self.alignment)
+            plan, used = region_plan(main, liveness, regions, alignment)
             main.attributes[REGIONS] = ArrayAttr(used)
             size = sum(region.size.data for region in used)
         elif self.strategy == "colouring":
             liveness = analyse(main, include_io=self.io)
-            plan, size = coloured_plan(liveness, self.alignment)
+            plan, size = coloured_plan(liveness, alignment)
         else:
-            plan, size = self._offset_plan(main)
+            plan, size = self._offset_plan(main, alignment)
         for value, block in plan.items():
             _attach(main, value, block)
-        main.attributes[ARENA] = ArenaAttr(size, self.alignment)
+        main.attributes[ARENA] = ArenaAttr(size, alignment)
         findings = check_plan(main)
         assert not findings, findings
 
-    def _offset_plan(self, main: FuncOp) -> tuple[dict[SSAValue, BlockAttr], int]:
+    def _offset_plan(self, main: FuncOp, alignment: int) -> tuple[dict[SSAValue, BlockAttr], int]:
         """With slices if they are wanted, and need no more memory than a plan without."""
         if not self.in_slices:
-            return offset_plan(analyse(main, include_io=self.io), self.alignment)
+            return offset_plan(analyse(main, include_io=self.io), alignment)
         rule = takes_runs_only if self.target is None else find_target(self.target).gap_rule()
-        sliced, plain = choose_slices(main, include_io=self.io, alignment=self.alignment, rule=rule)
-        plan, size = offset_plan(sliced, self.alignment)
-        if size > plain.lower_bound(self.alignment):
-            other, least = offset_plan(plain, self.alignment)
+        sliced, plain = choose_slices(main, include_io=self.io, alignment=alignment, rule=rule)
+        plan, size = offset_plan(sliced, alignment)
+        if size > plain.lower_bound(alignment):
+            other, least = offset_plan(plain, alignment)
             if least < size:
                 sliced, plan, size = plain, other, least
         for op, lines in reasons_to_copy(main, sliced, rule).items():

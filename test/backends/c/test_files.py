@@ -216,7 +216,7 @@ def launch_network() -> ModuleOp:
     """Pack, launch, unpack; the launch's weights are a constant of the image."""
 
     def build(x: SSAValue) -> list[SSAValue]:
-        packed = mem.PackOp(x).result
+        packed = mem.PackOp(x, (16,)).result
         weights = constant(np.ones((1, 2, 16), np.int8), Q)
         kind = graph.tensor_type(packed)
         launched = mem.LaunchOp("k", [packed, weights], [kind]).outputs[0]

@@ -1,5 +1,7 @@
 """Float functions, pooling and data movement in C against the interpreter."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from c_harness import check, constant, make_network
@@ -140,8 +142,8 @@ def test_movement():
         results: list[SSAValue] = [graph.TransposeOp(x, p).result for p in PERMUTATIONS]
         results += [graph.ConcatOp([x, x, x], axis).result for axis in range(4)]
         results.append(graph.ReshapeOp(graph.TransposeOp(y, (1, 0)).result, (3, 7, 5)).result)
-        for value in (x, y, z):
-            packed = PackOp(value).result
+        for value, vector in product((x, y, z), ((16,), (4,), (2, 8), (4, 32))):
+            packed = PackOp(value, vector).result
             results += [packed, UnpackOp(packed, graph.tensor_type(value)).result]
         return results
 

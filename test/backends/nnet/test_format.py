@@ -175,7 +175,7 @@ def test_overflowing_accumulator_is_refused(tmp_path: Path):
 
 def test_what_the_writer_refuses():
     net = Network([((1, 4, 4, 16), INT8)])
-    module = net.module(net.add(PackOp(net.inputs[0])))
+    module = net.module(net.add(PackOp(net.inputs[0], (16,))))
     with pytest.raises(UnsupportedError, match="no such operation"):
         emit(module)
 

@@ -31,13 +31,38 @@ def test_config_round_trip(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("batch", "block", "elements", "sizes"),
+    [
+        (0, 5, (1024, 256, 1024), (32, 1024, 128)),
+        (1, 4, (1024, 1024, 1024), (32, 256, 128)),
+        (2, 3, (1024, 4096, 1024), (32, 64, 128)),
+    ],
+)
+def test_intrinsics(
+    batch: int, block: int, elements: tuple[int, ...], sizes: tuple[int, ...], tmp_path: Path
+):
+    """Buffers of the published bytes hold fewer elements, the larger these are."""
+    config = PYNQ.config() | {"LOG_BATCH": batch, "LOG_BLOCK": block}
+    board = parse_board(json.dumps(config))
+    assert (board.batch, board.block) == (1 << batch, 1 << block)
+    assert (board.inp, board.wgt, board.acc) == elements
+    memories = (MemoryType.INP, MemoryType.WGT, MemoryType.ACC)
+    assert tuple(board.element_bytes(m) for m in memories) == sizes
+    assert board.element_bytes(MemoryType.OUT) == board.element_bytes(MemoryType.ACC_8BIT) == 32
+    assert board.alignment == max(sizes)
+    assert board.config() == config
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"LOG_BATCH": 1}, "unsupported LOG_BATCH 1: the batch of the intrinsic must be 1"),
-        ({"LOG_BLOCK": 5}, "unsupported LOG_BLOCK 5: the intrinsic must be 16x16"),
+        ({"LOG_BATCH": -1}, "unsupported LOG_BATCH -1: a vector has at least a row"),
+        ({"LOG_BLOCK": 0}, "unsupported LOG_BLOCK 0: VTA's multipliers have at least two lanes"),
+        ({"LOG_BLOCK": 3}, "4096 inp, 4096 wgt, 4096 acc[)]: GEMM index factors exceed 64 bits"),
+        ({"LOG_BLOCK": 9}, "unsupported LOG_WGT_BUFF_SIZE: fewer than two elements"),
         ({"LOG_WGT_WIDTH": 2}, "unsupported LOG_WGT_WIDTH 2: weights must be int8"),
         ({"LOG_ACC_BUFF_SIZE": 18}, "micro-op indices exceed 32 bits|GEMM index factors"),
-        ({"LOG_INP_BUFF_SIZE": 14}, "fewer input vectors than accumulators"),
+        ({"LOG_INP_BUFF_SIZE": 14}, "disagree on micro-ops with fewer inputs than sums"),
         ({"LOG_UOP_BUFF_SIZE": 16}, "micro-op range exceeds 27 bits"),
         ({"LOG_INP_BUFF_SIZE": 4}, "fewer than two elements"),
     ],

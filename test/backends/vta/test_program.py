@@ -13,7 +13,7 @@ from ceras_ir.backends.vta.dialect.operations import Vta
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.program import VtaProgram, program_to_op, programs_in
-from ceras_ir.backends.vta.stream import StreamBuilder, dram_elements
+from ceras_ir.backends.vta.stream import StreamBuilder
 
 
 def context() -> Context:
@@ -72,9 +72,3 @@ def test_micro_op_bytes_are_words(tmp_path: Path):
     data = program().micro_op_bytes()
     assert data[:4] == bytes(4)
     assert int.from_bytes(data[4:8], "little") == 1
-
-
-def test_dram_elements():
-    assert dram_elements(MemoryType.WGT, 512) == 2
-    with pytest.raises(ValueError, match="wgt data at byte 100 is not aligned"):
-        dram_elements(MemoryType.WGT, 100)

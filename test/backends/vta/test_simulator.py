@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ceras_ir.backends.vta.board import ELEMENT_BYTES
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, encode
 from ceras_ir.backends.vta.isa import (
     Alu,
@@ -40,17 +40,19 @@ def wrap(value: int, bits: int = 32) -> int:
 class Naive:
     """VTA in Python integers, after the loops of `sim_driver.cc`."""
 
-    def __init__(self, dram: NDArray[np.uint8]):
-        self.dram = dram
-        state = Machine(dram, DEFAULT_BOARD, np.random.default_rng(0))
-        self.inp: list[list[int]] = state.inp.astype(int).tolist()
+    def __init__(self, dram: NDArray[np.uint8], board: VtaBoard):
+        self.dram, self.board = dram, board
+        state = Machine(dram, board, np.random.default_rng(0))
+        # Vectors of several rows are held one row after the other.
+        self.inp: list[list[int]] = state.inp.astype(int).reshape(board.inp, -1).tolist()
         self.wgt: list[list[list[int]]] = state.wgt.swapaxes(1, 2).astype(int).tolist()
-        self.acc: list[list[int]] = state.acc.tolist()
-        self.out: list[list[int]] = state.out.tolist()
+        self.acc: list[list[int]] = state.acc.reshape(board.acc, -1).tolist()
+        self.out: list[list[int]] = state.out.reshape(board.acc, -1).tolist()
         self.uop: list[int] = state.uops.tolist()
+        self.lanes = board.batch * board.block
 
     def read(self, memory: MemoryType, element: int) -> bytes:
-        size = ELEMENT_BYTES[memory]
+        size = self.board.element_bytes(memory)
         return self.dram[element * size : (element + 1) * size].tobytes()
 
     def put(self, memory: MemoryType, at: int, data: bytes) -> None:
@@ -60,11 +62,12 @@ class Naive:
             case MemoryType.UOP:
                 self.uop[at] = int.from_bytes(data, "little")
             case MemoryType.WGT:
-                self.wgt[at] = [signed[r : r + 16] for r in range(0, 256, 16)]
+                block = self.board.block
+                self.wgt[at] = [signed[r : r + block] for r in range(0, block * block, block)]
             case MemoryType.INP:
                 self.inp[at] = signed
             case MemoryType.ACC:
-                words = [data[k : k + 4] for k in range(0, 64, 4)]
+                words = [data[k : k + 4] for k in range(0, 4 * self.lanes, 4)]
                 self.acc[at] = [int.from_bytes(w, "little", signed=True) for w in words]
             case _:
                 self.acc[at] = signed
@@ -72,7 +75,7 @@ class Naive:
     def load(self, i: Load) -> None:
         if i.x_size == 0:
             return
-        zero = bytes(ELEMENT_BYTES[i.memory])
+        zero = bytes(self.board.element_bytes(i.memory))
         at = i.sram_base
         for y in range(-i.y_pad_top, i.y_size + i.y_pad_bottom):
             for x in range(-i.x_pad_left, i.x_size + i.x_pad_right):
@@ -86,7 +89,8 @@ class Naive:
             for b in range(i.iter_in):
                 for k in range(i.uop_bgn, i.uop_end):
                     u = self.uop[k]
-                    yield a, b, u & 2047, u >> 11 & 2047, u >> 22
+                    acc, inp = self.board.acc, self.board.inp
+                    yield a, b, u % acc, u // acc % inp, u // acc // inp
 
     def write(self, index: int, values: list[int]) -> None:
         self.acc[index] = values
@@ -99,25 +103,30 @@ class Naive:
             case Store():
                 for y in range(i.y_size):
                     for x in range(i.x_size):
-                        at = 16 * (i.dram_base + y * i.x_stride + x)
+                        at = self.lanes * (i.dram_base + y * i.x_stride + x)
                         values = self.out[i.sram_base + y * i.x_size + x]
-                        self.dram[at : at + 16] = [v & 255 for v in values]
+                        self.dram[at : at + self.lanes] = [v & 255 for v in values]
             case Gemm():
                 for a, b, d, s, w in self.indices(i):
                     d += a * i.dst_factor_out + b * i.dst_factor_in
                     s += a * i.src_factor_out + b * i.src_factor_in
                     w += a * i.wgt_factor_out + b * i.wgt_factor_in
                     if i.reset:
-                        self.acc[d] = [0] * 16
+                        self.acc[d] = [0] * self.lanes
                         continue
-                    x, tile = self.inp[s], self.wgt[w]
-                    dots = [sum(p * q for p, q in zip(x, row, strict=True)) for row in tile]
+                    tile, block = self.wgt[w], self.board.block
+                    rows = [self.inp[s][k : k + block] for k in range(0, self.lanes, block)]
+                    dots = [
+                        sum(p * q for p, q in zip(x, row, strict=True))
+                        for x in rows
+                        for row in tile
+                    ]
                     self.write(d, [wrap(v + t) for v, t in zip(self.acc[d], dots, strict=True)])
             case Alu():
                 for a, b, d, s, _ in self.indices(i):
                     d += a * i.dst_factor_out + b * i.dst_factor_in
                     s += a * i.src_factor_out + b * i.src_factor_in
-                    other = [i.imm] * 16 if i.use_imm else self.acc[s]
+                    other = [i.imm] * self.lanes if i.use_imm else self.acc[s]
                     pairs = zip(self.acc[d], other, strict=True)
                     self.write(d, [combine(i.opcode, x, y) for x, y in pairs])
             case Finish():
@@ -179,9 +188,9 @@ def programs(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[Instruction]]
     return table, draw(st.lists(instructions(len(table)), min_size=1, max_size=8))
 
 
-def image(table: Sequence[Sequence[int]]) -> NDArray[np.uint8]:
+def image(table: Sequence[Sequence[int]], board: VtaBoard = DEFAULT_BOARD) -> NDArray[np.uint8]:
     dram = np.random.default_rng(1).integers(0, 256, BYTES, np.uint8)
-    words = encode_micro_ops(micro_ops(table))
+    words = encode_micro_ops(micro_ops(table), board)
     dram[UOP_AT : UOP_AT + 4 * len(words)] = words.view(np.uint8)
     return dram
 
@@ -190,18 +199,23 @@ def load_uops(table: Sequence[Sequence[int]]) -> Load:
     return Load(MemoryType.UOP, 0, UOP_AT // 4, 1, len(table), 0)
 
 
+BOARDS = (DEFAULT_BOARD, VtaBoard(log_block=3), VtaBoard(log_batch=1, log_block=2))
+
+
 @settings(deadline=None, max_examples=120)
-@given(programs())
-def test_equals_the_naive_model(program: tuple[list[tuple[int, ...]], list[Instruction]]):
+@given(programs(), st.sampled_from(BOARDS))
+def test_equals_the_naive_model(
+    program: tuple[list[tuple[int, ...]], list[Instruction]], board: VtaBoard
+):
     table, body = program
-    expected, actual = image(table), image(table)
-    naive = Naive(expected)
-    machine = Machine(actual, DEFAULT_BOARD, np.random.default_rng(0))
+    expected, actual = image(table, board), image(table, board)
+    naive = Naive(expected, board)
+    machine = Machine(actual, board, np.random.default_rng(0))
     for number, i in enumerate([load_uops(table), *body]):
         naive.run(i)
         machine.run(number, i)
-    assert np.array_equal(machine.acc, np.array(naive.acc))
-    assert np.array_equal(machine.out, np.array(naive.out))
+    assert np.array_equal(machine.acc.reshape(board.acc, -1), np.array(naive.acc))
+    assert np.array_equal(machine.out.reshape(board.acc, -1), np.array(naive.out))
     assert np.array_equal(actual, expected)
 
 

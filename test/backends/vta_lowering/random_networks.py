@@ -207,9 +207,16 @@ def random_chain(seed: int) -> tuple[ModuleOp, dict[str, Array], Int8]:
 
 
 def random_board(rng: np.random.Generator) -> VtaBoard:
-    """Buffers from an eighth to four times the usual, as far as the encoding lets them."""
+    """
+    Buffers from an eighth to four times the usual, as far as the encoding lets them, and
+    intrinsics of 1 to 4 rows and 4 to 32 lanes, half of them the usual one.
+    """
     while True:
         logs = rng.integers((8, 8, 7, 8), (14, 13, 12, 12)).tolist()
         uops, inp, wgt, acc = logs
+        batch, block = (0, 4) if rng.random() < 0.5 else rng.integers((0, 2), (3, 6)).tolist()
         if inp >= acc and acc + inp + wgt <= 32 and 2 * uops + 37 <= 64:
-            return VtaBoard("odd", uops, inp, wgt, acc, bus_bytes=int(2 ** rng.integers(2, 6)))
+            bus = int(2 ** rng.integers(2, 6))
+            return VtaBoard(
+                *("odd", uops, inp, wgt, acc), bus_bytes=bus, log_batch=batch, log_block=block
+            )

@@ -43,7 +43,7 @@ def test_every_level(groups: int, inputs: int, outputs: int, together: int, bloc
     layer = grouped(groups, inputs, outputs)
     module = layer.module()
     conv = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-    assert (groups_together(conv), block_groups(conv)) == (together, blocks)
+    assert (groups_together(conv, 16), block_groups(conv, 16)) == (together, blocks)
     check_all_levels(module, layer.inputs, layer.expected())
 
 

@@ -28,6 +28,22 @@ func.func @pack(%x: tensor<1x8x8x3xf32>) {
 
 // -----
 
+func.func @pack_rows(%x: tensor<3x8x8x3xf32>) {
+  // expected-error@+1 {{packed shape must be (2, 1, 8, 8, 2, 16), got (3, 1, 8, 8, 2, 16)}}
+  %0 = mem.pack %x : (tensor<3x8x8x3xf32>) -> tensor<3x1x8x8x2x16xf32>
+  func.return
+}
+
+// -----
+
+func.func @pack_without_vector(%x: tensor<1x8x8x3xf32>) {
+  // expected-error@+1 {{a packed shape ends with [B] or [R, B], got (1, 8, 8, 16)}}
+  %0 = mem.pack %x : (tensor<1x8x8x3xf32>) -> tensor<1x8x8x16xf32>
+  func.return
+}
+
+// -----
+
 func.func @pack_vector(%x: tensor<3xf32>) {
   // expected-error@+1 {{only tensors of rank 2 and 4 can be packed, got shape (3,)}}
   %0 = mem.pack %x : (tensor<3xf32>) -> tensor<1x16xf32>

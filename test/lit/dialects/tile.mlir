@@ -5,30 +5,30 @@
 func.func @blocks(%x: memref<1x4x56x56x16xi8, "dram">, %w: memref<4x36x16x16xi8, "dram">, %b: memref<4x16xi32, "dram">, %y: memref<1x4x56x56x16xi8, "dram">) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
-  %bias = memref.alloc() : memref<4x16xi32, "acc">
-  %inp = memref.alloc() : memref<2x4x6x58x16xi8, "inp">
+  %bias = memref.alloc() : memref<4x1x16xi32, "acc">
+  %inp = memref.alloc() : memref<2x4x6x58x1x16xi8, "inp">
   %wgt = memref.alloc() : memref<36x16x16xi8, "wgt">
-  %ring = memref.alloc() : memref<2x4x4x56x16xi32, "acc">
-  // CHECK: %[[ACC:.*]] = tile.rotate %{{.*}} : memref<2x4x4x56x16xi32, "acc"> to memref<4x4x56x16xi32, "acc">
-  %acc = tile.rotate %ring : memref<2x4x4x56x16xi32, "acc"> to memref<4x4x56x16xi32, "acc">
+  %ring = memref.alloc() : memref<2x4x4x56x1x16xi32, "acc">
+  // CHECK: %[[ACC:.*]] = tile.rotate %{{.*}} : memref<2x4x4x56x1x16xi32, "acc"> to memref<4x4x56x1x16xi32, "acc">
+  %acc = tile.rotate %ring : memref<2x4x4x56x1x16xi32, "acc"> to memref<4x4x56x1x16xi32, "acc">
   // CHECK: %[[X:.*]] = tile.rotate
-  %xt = tile.rotate %inp : memref<2x4x6x58x16xi8, "inp"> to memref<4x6x58x16xi8, "inp">
-  // CHECK: tile.load %{{.*}}[%{{.*}}] to %{{.*}}[] {box = array<i64: 1, 4>} : memref<4x16xi32, "dram"> to memref<4x16xi32, "acc">
-  tile.load %b[%c0] to %bias[] {box = array<i64: 1, 4>} : memref<4x16xi32, "dram"> to memref<4x16xi32, "acc">
+  %xt = tile.rotate %inp : memref<2x4x6x58x1x16xi8, "inp"> to memref<4x6x58x1x16xi8, "inp">
+  // CHECK: tile.load %{{.*}}[%{{.*}}] to %{{.*}}[] {box = array<i64: 1, 4>} : memref<4x16xi32, "dram"> to memref<4x1x16xi32, "acc">
+  tile.load %b[%c0] to %bias[] {box = array<i64: 1, 4>} : memref<4x16xi32, "dram"> to memref<4x1x16xi32, "acc">
   // CHECK: tile.load %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] to %[[X]][%{{.*}}] {box = array<i64: 6, 58>, row_step = 2 : i64}
-  tile.load %x[%c0, %c0, %c0, %c0] to %xt[%c1] {box = array<i64: 6, 58>, row_step = 2 : i64} : memref<1x4x56x56x16xi8, "dram"> to memref<4x6x58x16xi8, "inp">
+  tile.load %x[%c0, %c0, %c0, %c0] to %xt[%c1] {box = array<i64: 6, 58>, row_step = 2 : i64} : memref<1x4x56x56x16xi8, "dram"> to memref<4x6x58x1x16xi8, "inp">
   // CHECK: tile.load %{{.*}} to %{{.*}}[] {box = array<i64: 4, 9>} : memref<4x36x16x16xi8, "dram"> to memref<36x16x16xi8, "wgt">
   tile.load %w[%c0, %c0] to %wgt[] {box = array<i64: 4, 9>} : memref<4x36x16x16xi8, "dram"> to memref<36x16x16xi8, "wgt">
-  // CHECK: tile.clear %[[ACC]][] {extents = array<i64: 896>} : memref<4x4x56x16xi32, "acc">
-  tile.clear %acc[] {extents = array<i64: 896>} : memref<4x4x56x16xi32, "acc">
+  // CHECK: tile.clear %[[ACC]][] {extents = array<i64: 896>} : memref<4x4x56x1x16xi32, "acc">
+  tile.clear %acc[] {extents = array<i64: 896>} : memref<4x4x56x1x16xi32, "acc">
   // CHECK: tile.gemm %[[ACC]][], %[[X]][%{{.*}}, %{{.*}}], %{{.*}}[%{{.*}}] {extents = array<i64: 4, 56>, acc_strides = array<i64: 56, 1>, inp_strides = array<i64: 58, 1>, wgt_strides = array<i64: 0, 0>}
-  tile.gemm %acc[], %xt[%c0, %c1], %wgt[%c1] {extents = array<i64: 4, 56>, acc_strides = array<i64: 56, 1>, inp_strides = array<i64: 58, 1>, wgt_strides = array<i64: 0, 0>} : memref<4x4x56x16xi32, "acc">, memref<4x6x58x16xi8, "inp">, memref<36x16x16xi8, "wgt">
-  // CHECK: tile.alu "add" %[[ACC]][] with %{{.*}}[%{{.*}}] : memref<4x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x16xi32, "acc">
-  tile.alu "add" %acc[] with %bias[%c0] : memref<4x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x16xi32, "acc">
-  // CHECK: tile.alu "shr" %[[ACC]][] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9 : i64} : memref<4x4x56x16xi32, "acc">
-  tile.alu "shr" %acc[] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9} : memref<4x4x56x16xi32, "acc">
-  // CHECK: tile.store %[[ACC]][%{{.*}}] to %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] {box = array<i64: 4, 56>} : memref<4x4x56x16xi32, "acc"> to memref<1x4x56x56x16xi8, "dram">
-  tile.store %acc[%c1] to %y[%c0, %c1, %c0, %c0] {box = array<i64: 4, 56>} : memref<4x4x56x16xi32, "acc"> to memref<1x4x56x56x16xi8, "dram">
+  tile.gemm %acc[], %xt[%c0, %c1], %wgt[%c1] {extents = array<i64: 4, 56>, acc_strides = array<i64: 56, 1>, inp_strides = array<i64: 58, 1>, wgt_strides = array<i64: 0, 0>} : memref<4x4x56x1x16xi32, "acc">, memref<4x6x58x1x16xi8, "inp">, memref<36x16x16xi8, "wgt">
+  // CHECK: tile.alu "add" %[[ACC]][] with %{{.*}}[%{{.*}}] : memref<4x1x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x1x16xi32, "acc">
+  tile.alu "add" %acc[] with %bias[%c0] : memref<4x1x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x1x16xi32, "acc">
+  // CHECK: tile.alu "shr" %[[ACC]][] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9 : i64} : memref<4x4x56x1x16xi32, "acc">
+  tile.alu "shr" %acc[] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9} : memref<4x4x56x1x16xi32, "acc">
+  // CHECK: tile.store %[[ACC]][%{{.*}}] to %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] {box = array<i64: 4, 56>} : memref<4x4x56x1x16xi32, "acc"> to memref<1x4x56x56x16xi8, "dram">
+  tile.store %acc[%c1] to %y[%c0, %c1, %c0, %c0] {box = array<i64: 4, 56>} : memref<4x4x56x1x16xi32, "acc"> to memref<1x4x56x56x16xi8, "dram">
   func.return
 }
 

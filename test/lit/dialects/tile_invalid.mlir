@@ -18,163 +18,237 @@ func.func @f(%x: memref<2x4x16xi8, "dram">) {
 
 // -----
 
-func.func @f(%x: memref<2x4x16xi8, "inp">) {
+func.func @f(%x: memref<2x4x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{a buffer of ring memref<2x4x16xi8, "inp"> cannot be memref<5x16xi8, "inp">}}
-  %v = tile.rotate %x : memref<2x4x16xi8, "inp"> to memref<5x16xi8, "inp">
+  // expected-error@+1 {{a buffer of ring memref<2x4x1x16xi8, "inp"> cannot be memref<5x1x16xi8, "inp">}}
+  %v = tile.rotate %x : memref<2x4x1x16xi8, "inp"> to memref<5x1x16xi8, "inp">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x8xi8, "inp">) {
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x1x16xi32, "inp">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{target must hold 16xi8 in inp, got memref<4x8xi8, "inp">}}
-  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x8xi8, "inp">
+  // expected-error@+1 {{target must hold vectors of rows x lanes x i8 in inp, got memref<4x1x16xi32, "inp">}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x1x16xi32, "inp">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
-  %i = arith.constant 0 : index
-  // expected-error@+1 {{needs 3 indices, got 2}}
-  tile.load %x[%i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+func.func @no_rows(%t: memref<16xi32, "acc">) {
+  // expected-error@+1 {{target must hold vectors of rows x lanes x i32 in acc, got memref<16xi32, "acc">}}
+  tile.clear %t[] {extents = array<i64: 1>} : memref<16xi32, "acc">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+func.func @narrow(%x: memref<1x6x8x8xi8, "dram">, %t: memref<4x1x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{3 indices into memref<1x6x8x8xi8, "dram"> give no vector as in memref<4x1x16xi8, "inp">}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x8xi8, "dram"> to memref<4x1x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @one_row(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x2x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{3 indices into memref<1x6x8x16xi8, "dram"> give no vector as in memref<4x2x16xi8, "inp">}}
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x2x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @gemm_inputs(%a: memref<4x2x16xi32, "acc">, %x: memref<4x2x8xi8, "inp">, %w: memref<1x16x16xi8, "wgt">) {
+  // expected-error@+1 {{vectors must be (rows, inputs) . (outputs, inputs) to (rows, outputs), got (2, 8) . (16, 16) to (2, 16)}}
+  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 1>, wgt_strides = array<i64: 0>} : memref<4x2x16xi32, "acc">, memref<4x2x8xi8, "inp">, memref<1x16x16xi8, "wgt">
+  func.return
+}
+
+// -----
+
+func.func @gemm_rows(%a: memref<4x1x8xi32, "acc">, %x: memref<4x2x8xi8, "inp">, %w: memref<1x8x8xi8, "wgt">) {
+  // expected-error@+1 {{got (2, 8) . (8, 8) to (1, 8)}}
+  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 1>, wgt_strides = array<i64: 0>} : memref<4x1x8xi32, "acc">, memref<4x2x8xi8, "inp">, memref<1x8x8xi8, "wgt">
+  func.return
+}
+
+// -----
+
+func.func @alu_vectors(%a: memref<4x2x8xi32, "acc">, %b: memref<4x1x8xi32, "acc">) {
+  // expected-error@+1 {{source must have vectors of (2, 8), got (1, 8)}}
+  tile.alu "add" %a[] with %b[] : memref<4x1x8xi32, "acc"> {extents = array<i64: 4>, target_strides = array<i64: 1>, source_strides = array<i64: 1>} : memref<4x2x8xi32, "acc">
+  func.return
+}
+
+// -----
+
+func.func @wide_weights(%x: memref<1x1x5x5x8xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x8xi32, "dram">, %y: memref<1x1x3x3x8xi8, "dram">) {
+  // expected-error@+1 {{weights must have shape (1, 1, 3, 3, 8, 8), got (1, 1, 3, 3, 16, 16)}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x8xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x8xi32, "dram"> to memref<1x1x3x3x8xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @bias_without_rows(%x: memref<1x1x5x5x2x8xi8, "dram">, %w: memref<1x1x3x3x8x8xi8, "dram">, %b: memref<1x8xi32, "dram">, %y: memref<1x1x3x3x2x8xi8, "dram">) {
+  // expected-error@+1 {{bias must have shape (1, 2, 8), got (1, 8)}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x2x8xi8, "dram">, memref<1x1x3x3x8x8xi8, "dram">, memref<1x8xi32, "dram"> to memref<1x1x3x3x2x8xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @pooled_lanes(%x: memref<1x1x2x2x8xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x1x1x1x8xi8, "dram">) {
+  // expected-error@+1 {{identity must have shape (8, 8), got (16, 16)}}
+  tile.max_pool %x, %i to %y {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>} : memref<1x1x2x2x8xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x1x1x1x8xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x1x16xi8, "inp">) {
+  %i = arith.constant 0 : index
+  // expected-error@+1 {{2 indices into memref<1x6x8x16xi8, "dram"> give no vector as in memref<6x8x1x16xi8, "inp">}}
+  tile.load %x[%i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x1x16xi8, "inp">
+  func.return
+}
+
+// -----
+
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{target of 2 dimensions of vectors got 3 indices}}
-  tile.load %x[%i, %i, %i] to %t[%i, %i, %i] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+  tile.load %x[%i, %i, %i] to %t[%i, %i, %i] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x1x16xi8, "inp">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{a box of 7x8 vectors does not fit}}
-  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 7, 8>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 7, 8>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x1x16xi8, "inp">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{box must be rows and columns of}}
-  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 7>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 7>} : memref<1x6x8x16xi8, "dram"> to memref<6x8x1x16xi8, "inp">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{row_step must be at least 1, got 0}}
-  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>, row_step = 0} : memref<1x6x8x16xi8, "dram"> to memref<6x8x16xi8, "inp">
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>, row_step = 0} : memref<1x6x8x16xi8, "dram"> to memref<6x8x1x16xi8, "inp">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x8x16xi32, "acc">) {
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{a load keeps the element type}}
-  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x8x16xi32, "acc">
+  tile.load %x[%i, %i, %i] to %t[] {box = array<i64: 1, 1>} : memref<1x6x8x16xi8, "dram"> to memref<4x8x1x16xi32, "acc">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<6x8x16xi8, "inp">, %t: memref<6x8x16xi8, "inp">) {
+func.func @f(%x: memref<6x8x1x16xi8, "inp">, %t: memref<6x8x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{a buffer in memory dram expected}}
-  tile.load %x[%i, %i] to %t[] {box = array<i64: 1, 1>} : memref<6x8x16xi8, "inp"> to memref<6x8x16xi8, "inp">
+  tile.load %x[%i, %i] to %t[] {box = array<i64: 1, 1>} : memref<6x8x1x16xi8, "inp"> to memref<6x8x1x16xi8, "inp">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x16xi8, "inp">) {
+func.func @f(%x: memref<1x6x8x16xi8, "dram">, %t: memref<6x8x1x16xi8, "inp">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{source must be in memory acc}}
-  tile.store %t[] to %x[%i, %i, %i] {box = array<i64: 1, 1>} : memref<6x8x16xi8, "inp"> to memref<1x6x8x16xi8, "dram">
+  tile.store %t[] to %x[%i, %i, %i] {box = array<i64: 1, 1>} : memref<6x8x1x16xi8, "inp"> to memref<1x6x8x16xi8, "dram">
   func.return
 }
 
 // -----
 
-func.func @f(%x: memref<1x6x8x16xi32, "dram">, %t: memref<4x8x16xi32, "acc">) {
+func.func @f(%x: memref<1x6x8x16xi32, "dram">, %t: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{a store writes i8, got memref<1x6x8x16xi32, "dram">}}
-  tile.store %t[] to %x[%i, %i, %i] {box = array<i64: 1, 1>} : memref<4x8x16xi32, "acc"> to memref<1x6x8x16xi32, "dram">
+  tile.store %t[] to %x[%i, %i, %i] {box = array<i64: 1, 1>} : memref<4x8x1x16xi32, "acc"> to memref<1x6x8x16xi32, "dram">
   func.return
 }
 
 // -----
 
-func.func @f(%t: memref<4x8x16xi32, "acc">) {
+func.func @f(%t: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{target has 32 vectors, the box reaches 33}}
-  tile.clear %t[] {extents = array<i64: 33>} : memref<4x8x16xi32, "acc">
+  tile.clear %t[] {extents = array<i64: 33>} : memref<4x8x1x16xi32, "acc">
   func.return
 }
 
 // -----
 
-func.func @f(%t: memref<4x8x16xi32, "acc">) {
+func.func @f(%t: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{extents must be at least 1, got [0]}}
-  tile.clear %t[] {extents = array<i64: 0>} : memref<4x8x16xi32, "acc">
+  tile.clear %t[] {extents = array<i64: 0>} : memref<4x8x1x16xi32, "acc">
   func.return
 }
 
 // -----
 
-func.func @f(%a: memref<4x8x16xi32, "acc">, %x: memref<6x8x16xi8, "inp">, %w: memref<9x16x16xi8, "wgt">) {
+func.func @f(%a: memref<4x8x1x16xi32, "acc">, %x: memref<6x8x1x16xi8, "inp">, %w: memref<9x16x16xi8, "wgt">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{wgt needs a stride of at least 0 for each of 1 loops, got [0, 0]}}
-  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 1>, wgt_strides = array<i64: 0, 0>} : memref<4x8x16xi32, "acc">, memref<6x8x16xi8, "inp">, memref<9x16x16xi8, "wgt">
+  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 1>, wgt_strides = array<i64: 0, 0>} : memref<4x8x1x16xi32, "acc">, memref<6x8x1x16xi8, "inp">, memref<9x16x16xi8, "wgt">
   func.return
 }
 
 // -----
 
-func.func @f(%a: memref<4x8x16xi32, "acc">, %x: memref<6x8x16xi8, "inp">, %w: memref<9x16x16xi8, "wgt">) {
+func.func @f(%a: memref<4x8x1x16xi32, "acc">, %x: memref<6x8x1x16xi8, "inp">, %w: memref<9x16x16xi8, "wgt">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{inp has 48 vectors, the box reaches 49}}
-  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 16>, wgt_strides = array<i64: 0>} : memref<4x8x16xi32, "acc">, memref<6x8x16xi8, "inp">, memref<9x16x16xi8, "wgt">
+  tile.gemm %a[], %x[], %w[] {extents = array<i64: 4>, acc_strides = array<i64: 1>, inp_strides = array<i64: 16>, wgt_strides = array<i64: 0>} : memref<4x8x1x16xi32, "acc">, memref<6x8x1x16xi8, "inp">, memref<9x16x16xi8, "wgt">
   func.return
 }
 
 // -----
 
-func.func @f(%a: memref<4x8x16xi32, "acc">) {
+func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{kind must be one of add, max, min, shr, got mul}}
-  tile.alu "mul" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, immediate = 1} : memref<4x8x16xi32, "acc">
+  tile.alu "mul" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, immediate = 1} : memref<4x8x1x16xi32, "acc">
   func.return
 }
 
 // -----
 
-func.func @f(%a: memref<4x8x16xi32, "acc">) {
+func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{either a source or an immediate expected}}
-  tile.alu "add" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>} : memref<4x8x16xi32, "acc">
+  tile.alu "add" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>} : memref<4x8x1x16xi32, "acc">
   func.return
 }
 
 // -----
 
-func.func @f(%a: memref<4x8x16xi32, "acc">) {
+func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{source_strides belong to a source}}
-  tile.alu "add" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, source_strides = array<i64: 1>, immediate = 1} : memref<4x8x16xi32, "acc">
+  tile.alu "add" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, source_strides = array<i64: 1>, immediate = 1} : memref<4x8x1x16xi32, "acc">
   func.return
 }
 
@@ -207,10 +281,10 @@ func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dr
 
 // -----
 
-func.func @f(%x: memref<1x1x5x5x16xi8, "inp">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+func.func @f(%x: memref<1x1x5x5x1x16xi8, "inp">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{operands must be in memory dram}}
-  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x16xi8, "inp">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x1x16xi8, "inp">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
   func.return
 }
 
@@ -218,7 +292,7 @@ func.func @f(%x: memref<1x1x5x5x16xi8, "inp">, %w: memref<1x1x3x3x16x16xi8, "dra
 
 func.func @f(%x: memref<1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{input must be [N, C/16, H, W, 16]}}
+  // expected-error@+1 {{input must be [N, C/B, H, W, B] or [N/R, C/B, H, W, R, B], got memref<1x5x5x16xi8, "dram">}}
   tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
   func.return
 }
@@ -287,9 +361,9 @@ func.func @pool_of_another_size(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16
 
 // -----
 
-func.func @pool_on_chip(%x: memref<1x2x8x8x16xi8, "inp">, %i: memref<16x16xi8, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
-  // expected-error@+1 {{operands must be in memory dram, got memref<1x2x8x8x16xi8, "inp">}}
-  tile.max_pool %x, %i to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : memref<1x2x8x8x16xi8, "inp">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
+func.func @pool_on_chip(%x: memref<1x2x8x8x1x16xi8, "inp">, %i: memref<16x16xi8, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
+  // expected-error@+1 {{operands must be in memory dram, got memref<1x2x8x8x1x16xi8, "inp">}}
+  tile.max_pool %x, %i to %y {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>} : memref<1x2x8x8x1x16xi8, "inp">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
   func.return
 }
 

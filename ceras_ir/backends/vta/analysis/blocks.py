@@ -16,12 +16,13 @@ from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import field_limits
+from ceras_ir.backends.vta.hardware import GEMM_PIPELINE
 from ceras_ir.backends.vta.isa import Load
 from ceras_ir.dialects.tile import Order, ScheduleAttr
 
 Counts: TypeAlias = NDArray[np.int64]
 
-MERGE_FROM = 3
+MERGE_FROM = GEMM_PIPELINE + 1
 """
 N-blocks from which one GEMM can run all reductions: the accumulators of a position take turns,
 so that no two of three consecutive iterations write the same one.
@@ -105,16 +106,13 @@ class Schedules:
         return cls.of(b.view(shape), np.array([row], np.int64))
 
     def __getitem__(self, index: int) -> Blocks:
+        sizes = (self.rows, self.columns, self.kblock, self.nblock)
+        rows, columns, kblock, nblock = (int(size[index]) for size in sizes)
+        stages = (self.inp_stages, self.wgt_stages, self.acc_stages)
+        inp, wgt, acc = (int(stage[index]) for stage in stages)
         return Blocks(
-            int(self.rows[index]),
-            int(self.columns[index]),
-            int(self.kblock[index]),
-            int(self.nblock[index]),
-            (
-                int(self.inp_stages[index]),
-                int(self.wgt_stages[index]),
-                int(self.acc_stages[index]),
-            ),
+            *(rows, columns, kblock, nblock),
+            (inp, wgt, acc),
             Order.MNK if self.inputs_stay[index] else Order.NMK,
             bool(self.resident[index]),
             kn2row=self.shape.is_by_taps,

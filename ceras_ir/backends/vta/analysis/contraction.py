@@ -1,12 +1,14 @@
 """
 The shape of a contraction on packed tensors: everything that a schedule depends on.
 
-Convolution and matrix product are one thing here; channels are counted in vectors of 16.
+Convolution and matrix product are one thing here; channels are counted in vectors,
+and images, or rows of a matrix, in groups that fill the rows of a vector.
 """
 
 from dataclasses import dataclass, replace
 from math import prod
 
+from ceras_ir.backends.vta.hardware import is_immediate
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph.operation import window_extent
 
@@ -130,12 +132,19 @@ class Contraction:
         return replace(self, height=1, width=positions, rows=1, columns=positions)
 
 
+def bias_immediate(op: tile.Conv2dOp) -> int | None:
+    """The bias, where it is one number that an ALU operation can add."""
+    if op.uniform_bias is None or not is_immediate(value := op.uniform_bias.value.data):
+        return None
+    return value
+
+
 def contraction_of(op: tile.Conv2dOp) -> Contraction:
     """The shape of `op`."""
-    n, _, h, w, _ = tile.memref_type(op.input).get_shape()
+    n, _, h, w, *_ = tile.memref_type(op.input).get_shape()
     o, kblocks, kh, kw, _, _ = tile.memref_type(op.weights).get_shape()
     groups = op.groups.value.data
-    _, _, rows, columns, _ = tile.memref_type(op.output).get_shape()
+    _, _, rows, columns, *_ = tile.memref_type(op.output).get_shape()
     sh, sw = op.strides.get_values()
     top, left, bottom, right = op.padding.get_values()
     dh, dw = op.dilations.get_values()
@@ -150,5 +159,5 @@ def contraction_of(op: tile.Conv2dOp) -> Contraction:
         groups=groups,
         swish=0 if op.swish is None else 1 if op.uniform_bends is not None else SWISH_ROWS * o,
         outside=op.border is not None,
-        bias_cycles=2 if (immediate := op.bias_immediate) is None else int(immediate != 0),
+        bias_cycles=2 if (immediate := bias_immediate(op)) is None else int(immediate != 0),
     )

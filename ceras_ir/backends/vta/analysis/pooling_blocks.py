@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ceras_ir.backends.vta.analysis.blocks import even_blocks, widest_pad
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.timing import Timing
 
@@ -111,7 +111,7 @@ def averaging_cycles(
     passes = p.kernel[0] * p.kernel[1] * weight_tiles
     compute = passes * (vectors + timing.pipeline) + 7 * (vectors + timing.pipeline)
     loads = 1 if p.is_global else planes
-    beats = timing.beats(ih * iw * planes * ELEMENT_BYTES[MemoryType.INP])
+    beats = timing.beats(ih * iw * planes * board.element_bytes(MemoryType.INP))
     load = loads * (timing.read_latency + timing.load) + beats
     store = vectors * timing.store_element + timing.write_latency
     return count * max(compute, load, store) + min(compute, load) + store

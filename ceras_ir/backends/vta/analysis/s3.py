@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ceras_ir.backends.vta.analysis.blocks import Blocks, capacities
 from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.dialects.tile import LANES, Order
+from ceras_ir.dialects.tile import Order
 
 
 @dataclass(frozen=True)
@@ -23,19 +23,21 @@ class S3Blocks:
 
     def blocks(self, shape: Contraction, board: VtaBoard) -> Blocks:
         """
-        Algorithms 1 and 2 have blocks of 16 x 16, as S3's second stage. Algorithm 3 fills the
-        accumulators with an M-block of all N, and takes as much of K as two buffers hold.
+        Algorithms 1 and 2 have blocks of one intrinsic for as many positions as it has lanes
+        (16 x 16 in S3), as S3's second stage. Algorithm 3 fills the accumulators with an M-block
+        of all N, and takes as much of K as two buffers hold.
         """
-        rows = _whole(shape.columns)
+        step = board.block
+        rows = _whole(shape.columns, step)
         if self.order is not Order.ALG3:
-            m = min(self.mblock or LANES, rows)
+            m = min(self.mblock or step, rows)
             k, n = min(self.kblock or 1, shape.kblocks), min(self.nblock or 1, shape.nblocks)
-            return Blocks(1, _whole(m), k, n, (1, 1, 1), self.order)
+            return Blocks(1, _whole(m, step), k, n, (1, 1, 1), self.order)
         free = board.acc - (0 if shape.bias_is_uniform else shape.nblocks)
-        most = max(LANES, free // shape.nblocks // LANES * LANES)
-        deepest = min(board.inp // (2 * LANES), board.wgt // 2, shape.kblocks)
+        most = max(step, free // shape.nblocks // step * step)
+        deepest = max(1, min(board.inp // (2 * step), board.wgt // 2, shape.kblocks))
         m, k = min(self.mblock or most, rows), min(self.kblock or deepest, shape.kblocks)
-        return Blocks(1, _whole(m), k, 1, (2, 2, 1), self.order)
+        return Blocks(1, _whole(m, step), k, 1, (2, 2, 1), self.order)
 
 
 def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
@@ -44,15 +46,15 @@ def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None
         return "S3's algorithms have no swish; use schedule=auto"
     if not shape.is_flat or shape.groups > 1:
         return "S3's algorithms are for matrix products; use schedule=auto for convolutions"
-    if blocks.positions % LANES:
-        return f"its M-block must be a multiple of {LANES} positions, got {blocks.positions}"
-    if blocks.order is Order.ALG2 and (over := -shape.columns % blocks.positions) >= LANES:
+    if blocks.positions % (step := board.block):
+        return f"its M-block must be a multiple of {step} positions, got {blocks.positions}"
+    if blocks.order is Order.ALG2 and (over := -shape.columns % blocks.positions) >= step:
         return (
             f"blocks of {blocks.positions} rows go {over} beyond the matrix, at most "
-            f"{LANES - 1} can be padded"
+            f"{step - 1} can be padded"
         )
     alg3 = blocks.order is Order.ALG3
-    rows = LANES if alg3 else blocks.positions
+    rows = step if alg3 else blocks.positions
     bias = 0 if shape.bias_is_uniform else shape.nblocks
     needs = {
         "inp": blocks.stages[0] * rows * blocks.kblock,
@@ -65,5 +67,5 @@ def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None
     return None
 
 
-def _whole(positions: int) -> int:
-    return -(-positions // LANES) * LANES
+def _whole(positions: int, step: int) -> int:
+    return -(-positions // step) * step

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.vta.analysis.blocks import MERGE_FROM, Schedules
 from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import SWISH_PASSES
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.timing import Timing
 
@@ -18,8 +18,8 @@ from ceras_ir.backends.vta.timing import Timing
 def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
     """Cycles of each schedule, roughly."""
     c, timing = s.shape, Timing.of(board)
-    inp_beats = ELEMENT_BYTES[MemoryType.INP] / timing.bus_bytes
-    wgt_beats = ELEMENT_BYTES[MemoryType.WGT] / timing.bus_bytes
+    inp_beats = timing.beats_of(MemoryType.INP)
+    wgt_beats = timing.beats_of(MemoryType.WGT)
     start = timing.read_latency + timing.load
     ih, iw = s.window
     m_tiles = c.batch * -(-c.rows // s.rows) * -(-c.columns // s.columns)
@@ -40,7 +40,7 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
     compute += 2.0 * c.batch * c.nblocks * borders_of(c).additions(c.rows, c.columns)
     compute += tiles * timing.pipeline * (steps + 4 + c.shifts + passes)
     overflow = s.micro_ops > board.portable_uops
-    reload = start + s.nblock * s.kblock * c.taps * 4 / timing.bus_bytes
+    reload = start + s.nblock * s.kblock * c.taps * timing.beats_of(MemoryType.UOP)
     compute += overflow * tiles * k_tiles * reload
 
     stays = s.resident | (k_tiles == 1)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from ceras_ir.backends.vta.analysis.blocks import MERGE_FROM, Blocks, Schedules
 from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import SWISH_PASSES, Contraction
-from ceras_ir.backends.vta.board import ELEMENT_BYTES, VtaBoard
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
-from ceras_ir.backends.vta.timing import STORE_BURST, Timing
+from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.dialects.tile import Order
 
 MOST_STEPS = 300
@@ -48,8 +48,8 @@ class _Walk:
     def run(self) -> float:
         c, b, timing = self.c, self.b, self.timing
         self.start = timing.read_latency + timing.load
-        self.inp_beats = ELEMENT_BYTES[MemoryType.INP] / timing.bus_bytes
-        self.wgt_beats = ELEMENT_BYTES[MemoryType.WGT] / timing.bus_bytes
+        self.inp_beats = timing.beats_of(MemoryType.INP)
+        self.wgt_beats = timing.beats_of(MemoryType.WGT)
         self.k_sizes = _sizes(c.kblocks, b.kblock)
         n_sizes = _sizes(c.nblocks, b.nblock)
         m_tiles = c.batch * len(_sizes(c.rows, b.rows)) * len(_sizes(c.columns, b.columns))
@@ -163,7 +163,7 @@ class _Walk:
         c, b, timing = self.c, self.b, self.timing
         whole = b.columns == c.columns
         runs, row = (1, b.positions) if whole else (b.rows, b.columns)
-        bursts = count * runs * -(-row // STORE_BURST)
+        bursts = count * runs * -(-row // timing.store_burst)
         return count * b.positions * timing.store_element + bursts * (
             timing.write_latency + timing.burst
         )

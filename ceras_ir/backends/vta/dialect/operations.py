@@ -51,7 +51,7 @@ from ceras_ir.backends.vta.dialect.properties import (
     pair,
     values,
 )
-from ceras_ir.backends.vta.encoding import field_limits
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, field_limits, micro_op_limits
 from ceras_ir.backends.vta.isa import (
     Alu,
     AluOpcode,
@@ -210,7 +210,7 @@ def _loop_properties(i: Gemm | Alu, **properties: Attribute | None) -> dict[str,
 
 @irdl_op_definition
 class GemmOp(_LoopOp):
-    """Accumulate 16-vectors times transposed 16x16 tiles, or clear (`isa.Gemm`)."""
+    """Accumulate vectors times transposed tiles, or clear (`isa.Gemm`)."""
 
     name = "vta.gemm"
 
@@ -333,7 +333,7 @@ class ProgramOp(IRDLOperation):
         if not 0 <= (base := self.uop_base.value.data) < 2**32:
             raise VerifyException(f"uops must be at an element in [0, 2**32), got {base}")
         values = array("h", self.micro_ops.data.data)
-        for column, limit in enumerate((2048, 2048, 1024)):
+        for column, limit in enumerate(micro_op_limits(DEFAULT_BOARD)):
             for row, value in enumerate(values[column::3]):
                 if not 0 <= value < limit:
                     raise VerifyException(

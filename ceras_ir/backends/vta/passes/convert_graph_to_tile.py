@@ -13,8 +13,9 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.addition_rules import addition_plane, constant_of, terms_of
 from ceras_ir.backends.vta.analysis.borders import borders_of
+from ceras_ir.backends.vta.analysis.contraction import SWISH_ROWS
 from ceras_ir.backends.vta.averaging import averaging_of
-from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.channel_groups import block_groups
 from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
 from ceras_ir.backends.vta.rescaling import net_shift, zero_point
@@ -42,6 +43,8 @@ class ConvertGraphToTilePass(ModulePass):
     """
     Every operation on device vta becomes `mem.launch` of a kernel between `mem.pack` of its
     inputs and `mem.unpack` of its result; its constants are packed here. Equal kernels are one.
+    Vectors are those of `board`'s intrinsic, at whose multiples in memory operands must begin
+    (`mem.alignment` of the function).
 
     Exact: lanes past the last channel of an input meet zero weights, so whatever they hold adds
     nothing, or stay in their lane; those of a result are dropped by `mem.unpack` or meet zero
@@ -75,16 +78,16 @@ class ConvertGraphToTilePass(ModulePass):
         for operation in work:
             match operation:
                 case graph.LinearOperation():
-                    _launch_linear(operation, swish_after(operation), kernels)
+                    _launch_linear(operation, swish_after(operation), kernels, board)
                 case graph.ShiftSwishOp():
                     # Went with the layer before it.
                     pass
                 case graph.BinaryOp():
-                    _launch_addition(operation, kernels, addition_plane(operation, board))
+                    _launch_addition(operation, kernels, board)
                 case graph.Pool2dOp() if operation.function is Pool.AVERAGE:
-                    _launch_average(operation, kernels)
+                    _launch_average(operation, kernels, board)
                 case graph.Pool2dOp():
-                    _launch_max(operation, kernels, least[operation])
+                    _launch_max(operation, kernels, least[operation], board)
                 case _:
                     raise AssertionError(operation.name)
 
@@ -130,26 +133,30 @@ def _rescaling(requant: RequantAttr) -> _Rescaling:
 
 
 def _launch_linear(
-    op: graph.LinearOperation, swish: graph.ShiftSwishOp | None, kernels: Kernels
+    op: graph.LinearOperation,
+    swish: graph.ShiftSwishOp | None,
+    kernels: Kernels,
+    board: VtaBoard,
 ) -> None:
     assert op.requant is not None
-    launch = Launch(op) if swish is None else Launch(op, swish)
+    launch = Launch(board, op) if swish is None else Launch(board, op, swish)
     launch.pack(op.input)
-    launch.constant(packed_weights(op))
-    launch.constant(packed_bias(op))
+    launch.constant(packed_weights(op, board))
+    launch.constant(packed_bias(op, board))
     if op.residual is not None:
         launch.pack(op.residual)
-        launch.constant(residual_weights(op))
+        launch.constant(residual_weights(op, board))
     ending: _Swish = {}
     if swish is not None:
-        launch.constant(constants := swish_constants(swish))
+        launch.constant(constants := swish_constants(swish, board))
         last = swish.requant
         ending["swish"] = (last.shift.data, last.low.data, last.high.data)
         if len(swish.channel_bends) == 1:
-            ending["uniform_bends"] = tuple(constants.array()[:, 0, 0].tolist())
+            rows = constants.array().reshape(SWISH_ROWS, -1)
+            ending["uniform_bends"] = tuple(rows[:, 0].tolist())
     outside = 0
-    if borders_of(graph_contraction(op)).constants:
-        launch.constant(border_sums(op))
+    if borders_of(graph_contraction(op, board)).constants:
+        launch.constant(border_sums(op, board))
         outside = zero_point(op.input)
     left, bias = op.residual_left_shift, folded_bias(op)
     windows: _Geometry = {}
@@ -160,7 +167,7 @@ def _launch_linear(
             "dilations": tuple(op.dilations.get_values()),
         }
     numbers: _Epilogue = {
-        "groups": block_groups(op),
+        "groups": block_groups(op, board.block),
         "residual_shift": left - min(left, RESIDUAL_WEIGHT_BITS),
         "outside": outside,
         "uniform_bias": int(bias[0]) if bool(np.all(bias == bias[0])) else None,
@@ -190,24 +197,24 @@ def _launch_linear(
 
 
 def _as_image(builder: Builder, buffer: SSAValue) -> SSAValue:
-    """A matrix [K/16, M, 16] as an image of one row; anything else as it is."""
-    if len(shape := tile.memref_type(buffer).get_shape()) != 3:
+    """A matrix [K/B, M, B] as an image of one row; anything else as it is."""
+    blocks, *rest = list(tile.memref_type(buffer).get_shape())
+    if len(rest) > 3:
         return buffer
-    blocks, rows, lanes = shape
-    return builder.insert(tile.ViewOp(buffer, (1, blocks, 1, rows, lanes))).result
+    return builder.insert(tile.ViewOp(buffer, (1, blocks, 1, *rest))).result
 
 
-def _launch_addition(op: graph.BinaryOp, kernels: Kernels, plane: tuple[int, int]) -> None:
-    terms = terms_of(op)
+def _launch_addition(op: graph.BinaryOp, kernels: Kernels, board: VtaBoard) -> None:
+    terms, plane = terms_of(op), addition_plane(op, board)
     assert op.requant is not None and terms is not None
     first, second = terms
     constant, bits = constant_of(op, terms), min(second.bits, RESIDUAL_WEIGHT_BITS)
-    launch = Launch(op)
+    launch = Launch(board, op)
     launch.pack(first.value)
-    launch.constant(diagonal(first.sign << first.bits))
-    launch.constant(one_number(constant, 1, mem.LANES))
+    launch.constant(diagonal(first.sign << first.bits, board))
+    launch.constant(one_number(constant, 1, *board.vector))
     launch.pack(second.value)
-    launch.constant(diagonal(second.sign << bits))
+    launch.constant(diagonal(second.sign << bits, board))
     numbers: _Epilogue = {
         "groups": 1,
         "residual_shift": second.bits - bits,
@@ -218,11 +225,11 @@ def _launch_addition(op: graph.BinaryOp, kernels: Kernels, plane: tuple[int, int
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
         x, weights, bias, residual, by, y = args
-        shape = (1, 1, *plane, mem.LANES)
+        shape = (1, 1, *plane, *board.vector)
         x, residual, y = (
             builder.insert(tile.ViewOp(value, shape)).result for value in (x, residual, y)
         )
-        tiles = (1, 1, 1, 1, mem.LANES, mem.LANES)
+        tiles = (1, 1, 1, 1, board.block, board.block)
         weights = builder.insert(tile.ViewOp(weights, tiles)).result
         builder.insert(tile.Conv2dOp(x, weights, bias, (residual, by), y, **numbers))
 
@@ -237,10 +244,10 @@ def _windows(op: graph.Pool2dOp) -> _Windows:
     }
 
 
-def _launch_max(op: graph.Pool2dOp, kernels: Kernels, least: int) -> None:
-    launch, windows = Launch(op), _windows(op)
+def _launch_max(op: graph.Pool2dOp, kernels: Kernels, least: int, board: VtaBoard) -> None:
+    launch, windows = Launch(board, op), _windows(op)
     launch.pack(op.input)
-    launch.constant(diagonal(1))
+    launch.constant(diagonal(1, board))
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
         builder.insert(tile.MaxPoolOp(*args, **windows, least=least))
@@ -248,13 +255,13 @@ def _launch_max(op: graph.Pool2dOp, kernels: Kernels, least: int) -> None:
     launch.run(kernels, "max_pool", {**windows, "least": least}, body)
 
 
-def _launch_average(op: graph.Pool2dOp, kernels: Kernels) -> None:
+def _launch_average(op: graph.Pool2dOp, kernels: Kernels, board: VtaBoard) -> None:
     average, windows = averaging_of(op), _windows(op)
     assert average is not None and op.requant is not None
-    launch = Launch(op)
+    launch = Launch(board, op)
     launch.pack(op.input)
-    launch.constant(averaging_weights(average))
-    launch.constant(one_number(average.addend, mem.LANES))
+    launch.constant(averaging_weights(average, board))
+    launch.constant(one_number(average.addend, *board.vector))
     numbers: _Rescaling = {**_rescaling(op.requant), "shift": average.shift}
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:

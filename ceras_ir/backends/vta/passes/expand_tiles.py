@@ -6,7 +6,6 @@ from math import prod
 from typing import TypeVar
 
 from xdsl.context import Context
-from xdsl.dialects import memref
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -20,9 +19,10 @@ from ceras_ir.backends.vta.rewrites.border import Border
 from ceras_ir.backends.vta.rewrites.epilogue import Epilogue
 from ceras_ir.backends.vta.rewrites.expand_pool import AverageExpansion, MaxExpansion, pooling_of
 from ceras_ir.backends.vta.rewrites.expand_s3 import S3Expansion
-from ceras_ir.backends.vta.rewrites.index_builder import Index, IndexBuilder
+from ceras_ir.backends.vta.rewrites.index_builder import Index
+from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.dialects import tile
-from ceras_ir.dialects.tile.memory import ACC, INP, WGT, buffer_type
+from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 from ceras_ir.support.diagnostics import UnsupportedError
 
 
@@ -30,7 +30,7 @@ from ceras_ir.support.diagnostics import UnsupportedError
 class ExpandTilesPass(ModulePass):
     """
     Every pooling, and every `tile.conv2d` with a schedule, becomes `scf.for` loops around
-    loads, 16x16 GEMMs, ALU operations and stores; those without are left.
+    loads, GEMMs, ALU operations and stores; those without are left.
 
     Exact: every output position is computed by one block, from a cleared accumulator to which
     the same products are added in another order; positions and channels that a last block has
@@ -96,7 +96,7 @@ class _Expansion:
 
     def __init__(self, op: tile.Conv2dOp, shape: Contraction, blocks: Blocks):
         self.op, self.c, self.b = op, shape, blocks
-        self.at = IndexBuilder(op)
+        self.at = at = KernelBuilder(op)
         self.window = shape.window(blocks.rows, blocks.columns)
         self.group: Index = 0
         c = shape
@@ -104,31 +104,18 @@ class _Expansion:
         plane, result = (c.height, c.width), (c.rows, c.columns)
         if self.c.is_flat:
             plane, result = plane[1:], result[1:]
-        images = (*outer, c.input_blocks, *plane, tile.LANES)
-        results = (*outer, c.nblocks, *result, tile.LANES)
-        self.input = self._view(op.input, images)
-        self.output = self._view(op.output, results)
-        self.residual = None if op.residual is None else self._view(op.residual, results)
+        results = (*outer, c.nblocks, *result, *at.packed)
+        self.input = at.view(op.input, *outer, c.input_blocks, *plane, *at.packed)
+        self.output = at.view(op.output, *results)
+        self.residual = None if op.residual is None else at.view(op.residual, *results)
         outputs = c.groups * c.nblocks
         tiles: tuple[int, ...] = (outputs, c.kblocks * c.taps)
         if c.is_by_taps:
             tiles = (outputs, c.input_blocks, prod(c.spread))
             if blocks.kblock == c.input_blocks:
                 tiles = (outputs * c.input_blocks, prod(c.spread))
-        self.weights = self._view(op.weights, (*tiles, tile.LANES, tile.LANES))
+        self.weights = at.view(op.weights, *tiles, *at.tile)
         self._allocate()
-
-    def _view(self, value: SSAValue, shape: tuple[int, ...]) -> SSAValue:
-        if tile.memref_type(value).get_shape() == shape:
-            return value
-        view = tile.ViewOp(value, shape)
-        self.at.add(view)
-        return view.result
-
-    def _alloc(self, space: str, *shape: int) -> SSAValue:
-        alloc = memref.AllocOp([], [], buffer_type(space, shape))
-        self.at.add(alloc)
-        return alloc.memref
 
     def _allocate(self) -> None:
         b = self.b
@@ -141,12 +128,12 @@ class _Expansion:
         inp_tiles, wgt_tiles = (k_tiles, 1) if b.order is tile.Order.MNK else (1, k_tiles)
         inp_blocks = b.kblock * (inp_tiles if b.resident else 1)
         wgt_blocks = b.kblock * (wgt_tiles if b.resident else 1)
-        self.inp_ring = self._alloc(INP, inp_stages, inp_blocks, *inp_shape)
-        self.wgt_ring = self._alloc(WGT, wgt_stages, wgt_blocks * b.nblock * self.c.taps)
-        self.acc_ring = self._alloc(ACC, acc_stages, b.nblock, *acc_shape)
+        self.inp_ring = self.at.alloc(INP, inp_stages, inp_blocks, *inp_shape)
+        self.wgt_ring = self.at.alloc(WGT, wgt_stages, wgt_blocks * b.nblock * self.c.taps)
+        self.acc_ring = self.at.alloc(ACC, acc_stages, b.nblock, *acc_shape)
         if self.residual is not None:
-            self.residual_ring = self._alloc(INP, b.nblock, *acc_shape)
-            self.residual_tile = self._alloc(WGT, 1)
+            self.residual_ring = self.at.alloc(INP, b.nblock, *acc_shape)
+            self.residual_tile = self.at.alloc(WGT, 1)
 
     def build(self) -> None:
         """The kernel: what stays on chip throughout, then the loops over blocks."""
@@ -156,7 +143,7 @@ class _Expansion:
         if self.border is not None:
             self.border.load()
         if self.op.residual_weights is not None:
-            one = self._view(self.op.residual_weights, (1, tile.LANES, tile.LANES))
+            one = at.view(self.op.residual_weights, 1, *at.tile)
             at.add(tile.LoadOp(one, [zero], self.residual_tile, [], (1, 1)))
         with at.loop(0, c.groups) as self.group:
             self._loops()
@@ -167,12 +154,12 @@ class _Expansion:
         stays = b.resident or b.kblock >= c.kblocks
         if b.order is tile.Order.NMK:
             for n, size in at.blocks(c.nblocks, b.nblock):
-                weights = self._rotate(self.wgt_ring) if stays else None
+                weights = self.at.rotate(self.wgt_ring) if stays else None
                 for batch, y, x in self._positions():
                     self._block(batch, y, x, n, size, None, weights)
             return
         for batch, y, x in self._positions():
-            inputs = self._rotate(self.inp_ring) if stays else None
+            inputs = self.at.rotate(self.inp_ring) if stays else None
             for n, size in at.blocks(c.nblocks, b.nblock):
                 self._block(batch, y, x, n, size, inputs, None)
 
@@ -193,11 +180,6 @@ class _Expansion:
     def _channel(self, n: Index) -> Index:
         """Output vector `n` of the group, counted from the first of all."""
         return self.at.sum(self.at.product(self.group, self.c.nblocks), n)
-
-    def _rotate(self, ring: SSAValue) -> SSAValue:
-        rotate = tile.RotateOp(ring)
-        self.at.add(rotate)
-        return rotate.buffer
 
     def _load_weights(
         self, buffer: SSAValue, at_k: Index, n: Index, nblock: int, part: _Reduction
@@ -254,15 +236,15 @@ class _Expansion:
         over the inner loop over blocks; the first block of that loop loads it.
         """
         at, b = self.at, self.b
-        acc = self._rotate(self.acc_ring)
+        acc = self.at.rotate(self.acc_ring)
         at.add(tile.ClearOp(acc, [], nblock * b.positions))
         if self.residual is not None:
             self._add_residual(self.residual, acc, batch, y, x, n, nblock)
         if self.border is not None:
             self.border.add(acc, self._channel(n), nblock, y, x)
         for part in self._reductions():
-            inp, inp_at = (inputs, part.at) if inputs else (self._rotate(self.inp_ring), 0)
-            wgt, wgt_at = (weights, part.at) if weights else (self._rotate(self.wgt_ring), 0)
+            inp, inp_at = (inputs, part.at) if inputs else (self.at.rotate(self.inp_ring), 0)
+            wgt, wgt_at = (weights, part.at) if weights else (self.at.rotate(self.wgt_ring), 0)
             if inputs is None or not isinstance(n, int) or n == 0:
                 with at.when_zero(*((n,) if inputs else ())):
                     self._load_inputs(inp, inp_at, batch, y, x, part)
@@ -362,7 +344,7 @@ class _Expansion:
         at, b = self.at, self.b
         loops = [(b.rows, b.columns, b.columns, 0), (b.columns, 1, 1, 0)]
         with at.loop(0, nblock) as i:
-            buffer = self._rotate(self.residual_ring)
+            buffer = self.at.rotate(self.residual_ring)
             block = at.sum(n, i)
             start = (*self._image(batch), block, *((x,) if self.c.is_flat else (y, x)))
             box = (1, b.columns) if self.c.is_flat else (b.rows, b.columns)

@@ -57,7 +57,7 @@ class ScheduleTilesPass(ModulePass):
             if isinstance(contraction, tile.Conv2dOp) and contraction.schedule is None
         }
         if self.schedule in ("auto", "serial"):
-            search_all(shapes.values(), board, self._limits, self.jobs)
+            search_all(shapes.values(), board, self._limits(board), self.jobs)
         for contraction, shape in shapes.items():
             blocks = self._blocks(shape, board)
             if blocks is None:
@@ -68,23 +68,18 @@ class ScheduleTilesPass(ModulePass):
                 )
             contraction.schedule = blocks.attribute()
 
-    @property
-    def _sizes(self) -> tuple[int | None, int | None, int | None]:
-        return self.mblock, _vectors(self.kblock), _vectors(self.nblock)
+    def _sizes(self, board: VtaBoard) -> tuple[int | None, int | None, int | None]:
+        k, n = (c and -(-c // board.block) for c in (self.kblock, self.nblock))
+        return self.mblock, k, n
 
-    @property
-    def _limits(self) -> Limits:
-        return Limits(*self._sizes, self.schedule == "serial", self.convolution)
+    def _limits(self, board: VtaBoard) -> Limits:
+        return Limits(*self._sizes(board), self.schedule == "serial", self.convolution)
 
     def _blocks(self, shape: Contraction, board: VtaBoard) -> Blocks | None:
         if self.schedule in ("auto", "serial"):
-            return best_blocks(shape, board, self._limits)
-        order, sizes = tile.Order(self.schedule), self._sizes
+            return best_blocks(shape, board, self._limits(board))
+        order, sizes = tile.Order(self.schedule), self._sizes(board)
         blocks = S3Blocks(order, *sizes).blocks(shape, board)
         if reason := s3_misfit(shape, blocks, board):
             raise UnsupportedError(f"unsupported schedule={self.schedule}: {reason}")
         return blocks
-
-
-def _vectors(channels: int | None) -> int | None:
-    return None if channels is None else -(-channels // tile.LANES)

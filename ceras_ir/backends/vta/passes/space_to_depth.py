@@ -8,12 +8,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
     inserting_before,
     replace_convolution,
 )
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem import LANES
 
 Pair = tuple[int, int]
 
@@ -23,8 +23,8 @@ class SpaceToDepthPass(ModulePass):
     """
     An ungrouped convolution with strides `sh`, `sw` whose input is cut evenly by them becomes
     one without strides on the input as [N, H/sh, W/sw, sh*sw*C]; its weights are sorted into
-    the new channels, zeros between them. Only where that needs fewer products of 16 x 16
-    channels, so where few channels leave lanes of the multipliers empty; a stem, mostly.
+    the new channels, zeros between them. Only where that needs fewer products on
+    `board`, so where few channels leave lanes of the multipliers empty; a stem, mostly.
 
     Exact: with `p = ceil(top / sh)`, output row y reads rows y*sh + i - top, which is new row
     y - p + (i + p*sh - top) // sh at new channel (i + p*sh - top) % sh; columns likewise. Every
@@ -33,9 +33,12 @@ class SpaceToDepthPass(ModulePass):
 
     name = "space-to-depth"
 
+    board: str = "zcu102"
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        block = load_board(self.board).block
         for conv in list(op.walk()):
-            if isinstance(conv, graph.Conv2dOp) and (axes := _axes(conv)) is not None:
+            if isinstance(conv, graph.Conv2dOp) and (axes := _axes(conv, block)) is not None:
                 _rewrite(conv, *axes)
 
 
@@ -62,7 +65,7 @@ class _Axis:
         return cls(stride, new_kernel, offset, new_before, after)
 
 
-def _axes(op: graph.Conv2dOp) -> tuple[_Axis, _Axis] | None:
+def _axes(op: graph.Conv2dOp, block: int) -> tuple[_Axis, _Axis] | None:
     """The new convolution, or None where there is none or it is no better."""
     sh, sw = strides = op.strides.get_values()
     if prod(strides) == 1 or op.group_count != 1 or prod(op.dilations.get_values()) != 1:
@@ -78,7 +81,7 @@ def _axes(op: graph.Conv2dOp) -> tuple[_Axis, _Axis] | None:
     y, x = _Axis.of(h, rows, kh, sh, top), _Axis.of(w, columns, kw, sw, left)
     if y is None or x is None:
         return None
-    old, new = kh * kw * -(-c // LANES), y.kernel * x.kernel * -(-c * sh * sw // LANES)
+    old, new = kh * kw * -(-c // block), y.kernel * x.kernel * -(-c * sh * sw // block)
     return (y, x) if new < old else None
 
 

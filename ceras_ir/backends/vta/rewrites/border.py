@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import memref
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.analysis.blocks import Blocks
 from ceras_ir.backends.vta.analysis.borders import Run, borders_of
 from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.rewrites.index_builder import Index, IndexBuilder
+from ceras_ir.backends.vta.rewrites.index_builder import Index
+from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.dialects import tile
-from ceras_ir.dialects.tile.memory import ACC, buffer_type
+from ceras_ir.dialects.tile.memory import ACC
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -32,7 +32,7 @@ class Border:
     a constant for each channel and kind of position, which stays on chip and is added by the ALU.
     """
 
-    def __init__(self, op: tile.Conv2dOp, at: IndexBuilder, shape: Contraction, blocks: Blocks):
+    def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction, blocks: Blocks):
         assert op.border is not None
         self.all = borders_of(shape)
         kinds, *_ = tile.memref_type(op.border).get_shape()
@@ -43,9 +43,7 @@ class Border:
             )
         self.at, self.source, self.blocks = at, op.border, blocks
         self.box = (self.all.constants, shape.nblocks * shape.groups)
-        alloc = memref.AllocOp([], [], buffer_type(ACC, self.box))
-        at.add(alloc)
-        self.constants = alloc.memref
+        self.constants = at.alloc(ACC, *self.box)
 
     def load(self) -> None:
         """Bring the constants on chip."""

@@ -1,26 +1,25 @@
 """What is done with finished sums: bias, shift, clamp and swish, as ALU operations."""
 
-from xdsl.dialects import memref
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.rewrites.index_builder import Index, IndexBuilder
+from ceras_ir.backends.vta.analysis.contraction import Contraction, bias_immediate
+from ceras_ir.backends.vta.rewrites.index_builder import Index
+from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.backends.vta.rewrites.swish_program import SwishProgram
 from ceras_ir.dialects import tile
-from ceras_ir.dialects.tile.memory import ACC, buffer_type
+from ceras_ir.dialects.tile.memory import ACC
 
 
 class Epilogue:
     """Of one contraction whose blocks have `positions` output positions."""
 
-    def __init__(self, op: tile.Conv2dOp, at: IndexBuilder, shape: Contraction, positions: int):
+    def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction, positions: int):
         self.op, self.at, self.positions = op, at, positions
         self.nblocks = shape.nblocks * shape.groups
         self.bias: SSAValue | None = None
-        if op.bias_immediate is None:
-            alloc = memref.AllocOp([], [], buffer_type(ACC, (self.nblocks,)))
-            at.add(alloc)
-            self.bias = alloc.memref
+        if (immediate := bias_immediate(op)) is None:
+            self.bias = at.alloc(ACC, self.nblocks)
+        self.immediate = immediate or 0
         self.swish = None if op.swish is None else SwishProgram(op, at, positions)
 
     def load_bias(self) -> None:
@@ -38,8 +37,8 @@ class Epilogue:
             loops = [(count, positions, 1), (positions, 1, 0)]
             source = (self.bias, at.values(n))
             at.add(tile.AluOp(tile.Alu.ADD, (acc, at.values(i)), loops, source=source))
-        elif bias := op.bias_immediate:
-            self.apply(tile.Alu.ADD, acc, i, count, bias)
+        elif self.immediate:
+            self.apply(tile.Alu.ADD, acc, i, count, self.immediate)
         if shift := op.shift.value.data:
             self.apply(tile.Alu.SHR, acc, i, count, shift)
         self.apply(tile.Alu.MAX, acc, i, count, op.low.value.data)

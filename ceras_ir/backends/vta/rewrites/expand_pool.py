@@ -3,21 +3,21 @@
 from collections.abc import Iterator
 from itertools import product
 
-from xdsl.dialects import memref
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.analysis.pooling_blocks import Pooling, doubled
 from ceras_ir.backends.vta.boxes import Clip
-from ceras_ir.backends.vta.portable import IMMEDIATE_RANGE
-from ceras_ir.backends.vta.rewrites.index_builder import Index, IndexBuilder
+from ceras_ir.backends.vta.hardware import is_immediate
+from ceras_ir.backends.vta.rewrites.index_builder import Index
+from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.dialects import tile
-from ceras_ir.dialects.tile.memory import ACC, INP, WGT, buffer_type
+from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 
 
 def pooling_of(op: tile.MaxPoolOp | tile.AveragePoolOp) -> Pooling:
     """The shape of `op`."""
-    n, c, h, w, _ = tile.memref_type(op.input).get_shape()
-    _, _, rows, columns, _ = tile.memref_type(op.output).get_shape()
+    n, c, h, w, *_ = tile.memref_type(op.input).get_shape()
+    _, _, rows, columns, *_ = tile.memref_type(op.output).get_shape()
     (kh, kw), (sh, sw) = op.kernel.get_values(), op.strides.get_values()
     top, left, bottom, right = op.padding.get_values()
     padding = (top, left, bottom, right)
@@ -31,23 +31,8 @@ class _PoolExpansion:
         self, op: tile.MaxPoolOp | tile.AveragePoolOp, shape: Pooling, rows: int, columns: int
     ):
         self.p, self.rows, self.columns = shape, rows, columns
-        self.at = IndexBuilder(op)
+        self.at = KernelBuilder(op)
         self.window = shape.window(rows, columns)
-
-    def view(self, value: SSAValue, *shape: int) -> SSAValue:
-        view = tile.ViewOp(value, shape)
-        self.at.add(view)
-        return view.result
-
-    def alloc(self, space: str, *shape: int) -> SSAValue:
-        alloc = memref.AllocOp([], [], buffer_type(space, shape))
-        self.at.add(alloc)
-        return alloc.memref
-
-    def rotate(self, ring: SSAValue) -> SSAValue:
-        rotate = tile.RotateOp(ring)
-        self.at.add(rotate)
-        return rotate.buffer
 
     def corner(self, y: Index, x: Index) -> tuple[Index, Index]:
         """The first row and column of the input that a block reads."""
@@ -65,17 +50,17 @@ class MaxExpansion(_PoolExpansion):
 
     def build(self) -> None:
         at, p = self.at, self.p
-        source = self.view(self.op.input, p.planes, p.height, p.width, tile.LANES)
-        target = self.view(self.op.output, p.planes, p.rows, p.columns, tile.LANES)
-        one = self.view(self.op.identity, 1, tile.LANES, tile.LANES)
-        inp_ring = self.alloc(INP, 2, *self.window)
-        identity = self.alloc(WGT, 1)
-        inputs = self.alloc(ACC, *self.window)
-        results = self.alloc(ACC, 2, self.rows, self.columns)
+        source = at.view(self.op.input, p.planes, p.height, p.width, *at.packed)
+        target = at.view(self.op.output, p.planes, p.rows, p.columns, *at.packed)
+        one = at.view(self.op.identity, 1, *at.tile)
+        inp_ring = at.alloc(INP, 2, *self.window)
+        identity = at.alloc(WGT, 1)
+        inputs = at.alloc(ACC, *self.window)
+        results = at.alloc(ACC, 2, self.rows, self.columns)
         at.add(tile.LoadOp(one, [at.value(0)], identity, [], (1, 1)))
         with at.loop(0, p.planes) as plane:
             for y, x in self._corners():
-                vectors = self.rotate(inp_ring)
+                vectors = at.rotate(inp_ring)
                 start = [at.value(i) for i in (plane, *self.corner(y, x))]
                 at.add(tile.LoadOp(source, start, vectors, [], self.window))
                 at.add(tile.ClearOp(inputs, [], self.window[0] * self.window[1]))
@@ -84,7 +69,7 @@ class MaxExpansion(_PoolExpansion):
                 at.add(tile.GemmOp((inputs, []), (vectors, []), (identity, []), loops))
                 self._pad(inputs, y, x)
                 self._along_rows(inputs)
-                result = self.rotate(results)
+                result = at.rotate(results)
                 self._down_columns(inputs, result)
                 start = [at.value(i) for i in (plane, y, x)]
                 at.add(tile.StoreOp(result, [], target, start, (self.rows, self.columns)))
@@ -178,20 +163,19 @@ class AverageExpansion(_PoolExpansion):
         self.tiles = tile.memref_type(op.weights).get_shape()[0]
         plane = (p.height * p.width,) if p.is_global else (p.height, p.width)
         result = () if p.is_global else (p.rows, p.columns)
-        source = self.view(op.input, p.planes, *plane, tile.LANES)
-        target = self.view(op.output, p.planes, *result, tile.LANES)
-        inp_ring = self.alloc(INP, 2, self.planes, *self.window)
-        self.weights = self.alloc(WGT, self.tiles)
-        results = self.alloc(ACC, 2, self.planes, self.rows, self.columns)
-        low, high = IMMEDIATE_RANGE
-        self.bias = None if low <= op.addend.value.data <= high else self.alloc(ACC, 1)
+        source = at.view(op.input, p.planes, *plane, *at.packed)
+        target = at.view(op.output, p.planes, *result, *at.packed)
+        inp_ring = at.alloc(INP, 2, self.planes, *self.window)
+        self.weights = at.alloc(WGT, self.tiles)
+        results = at.alloc(ACC, 2, self.planes, self.rows, self.columns)
+        self.bias = None if is_immediate(op.addend.value.data) else at.alloc(ACC, 1)
         at.add(tile.LoadOp(op.weights, [at.value(0)], self.weights, [], (1, self.tiles)))
         if self.bias is not None:
-            bias = self.view(op.bias, 1, tile.LANES)
+            bias = at.view(op.bias, 1, *at.packed)
             at.add(tile.LoadOp(bias, [at.value(0)], self.bias, [], (1, 1)))
         for plane_at, count in at.blocks(p.planes, self.planes):
             with at.loop(0, p.rows, self.rows) as y, at.loop(0, p.columns, self.columns) as x:
-                vectors, acc = self.rotate(inp_ring), self.rotate(results)
+                vectors, acc = at.rotate(inp_ring), at.rotate(results)
                 self._load(source, vectors, plane_at, count, y, x)
                 self._sum(acc, vectors, count)
                 self._finish(acc, count * self.rows * self.columns)

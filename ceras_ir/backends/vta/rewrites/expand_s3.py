@@ -1,22 +1,21 @@
 """
 The loop nests of S3's Algorithms 1, 2 and 3 for a matrix product, one GEMM instruction for
-every 16x16x16 product as in the paper.
+every block of a product (16x16x16 in the paper).
 
 Where the paper stores partial sums, so does Algorithm 2 here; the sums themselves stay in the
 accumulators of an M-block, and the last K-block's store overwrites what was stored before.
 A CPU has no blocks on chip, so for Algorithm 1 every product loads its own operands.
 """
 
-from xdsl.dialects import memref
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.analysis.blocks import Blocks
 from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.rewrites.epilogue import Epilogue
-from ceras_ir.backends.vta.rewrites.index_builder import Index, IndexBuilder
+from ceras_ir.backends.vta.rewrites.index_builder import Index
+from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.dialects import tile
-from ceras_ir.dialects.tile import LANES
-from ceras_ir.dialects.tile.memory import ACC, INP, WGT, buffer_type
+from ceras_ir.dialects.tile.memory import ACC, INP, WGT
 
 
 class S3Expansion:
@@ -24,32 +23,22 @@ class S3Expansion:
 
     def __init__(self, op: tile.Conv2dOp, shape: Contraction, blocks: Blocks):
         self.op, self.c, self.b = op, shape, blocks
-        self.at = IndexBuilder(op)
-        c, b = shape, blocks
-        self.input = self._view(op.input, c.batch, c.kblocks, c.width, LANES)
-        self.weights = self._view(op.weights, c.nblocks, c.kblocks, LANES, LANES)
-        self.output = self._view(op.output, c.batch, c.nblocks, c.columns, LANES)
+        self.at = at = KernelBuilder(op)
+        c, b, self.step = shape, blocks, at.lanes
+        self.input = at.view(op.input, c.batch, c.kblocks, c.width, *at.packed)
+        self.weights = at.view(op.weights, c.nblocks, c.kblocks, *at.tile)
+        self.output = at.view(op.output, c.batch, c.nblocks, c.columns, *at.packed)
         inp_stages, wgt_stages, _ = b.stages
-        rows = LANES if b.order is tile.Order.ALG3 else b.columns
-        self.epilogue = Epilogue(op, self.at, c, b.columns)
-        self.inp = self._alloc(INP, inp_stages, b.kblock, rows)
-        self.wgt = self._alloc(WGT, wgt_stages, b.nblock, b.kblock)
-        self.acc = self._alloc(ACC, c.nblocks, b.columns)
-
-    def _view(self, value: SSAValue, *shape: int) -> SSAValue:
-        view = tile.ViewOp(value, shape)
-        self.at.add(view)
-        return view.result
-
-    def _alloc(self, space: str, *shape: int) -> SSAValue:
-        alloc = memref.AllocOp([], [], buffer_type(space, shape))
-        self.at.add(alloc)
-        return alloc.memref
+        rows = self.step if b.order is tile.Order.ALG3 else b.columns
+        self.epilogue = Epilogue(op, at, c, b.columns)
+        self.inp = at.alloc(INP, inp_stages, b.kblock, rows)
+        self.wgt = at.alloc(WGT, wgt_stages, b.nblock, b.kblock)
+        self.acc = at.alloc(ACC, c.nblocks, b.columns)
 
     def build(self) -> None:
         at, c, b = self.at, self.c, self.b
         self.epilogue.load_bias()
-        rows = -(-c.columns // LANES) * LANES
+        rows = -(-c.columns // self.step) * self.step
         with at.loop(0, c.batch) as batch:
             for m, size in at.blocks(rows, b.columns):
                 at.add(tile.ClearOp(self.acc, [], c.nblocks * b.columns))
@@ -60,12 +49,12 @@ class S3Expansion:
 
     def _algorithm3(self, batch: Index, m: Index, size: int) -> None:
         at, c, b = self.at, self.c, self.b
-        with at.loop(0, size, LANES) as bm:
+        with at.loop(0, size, self.step) as bm:
             for k, kblock in at.blocks(c.kblocks, b.kblock):
-                inp = self._rotate(self.inp)
-                self._load_inputs(inp, batch, k, at.sum(m, bm), (kblock, LANES))
+                inp = at.rotate(self.inp)
+                self._load_inputs(inp, batch, k, at.sum(m, bm), (kblock, self.step))
                 with at.loop(0, c.nblocks) as n:
-                    wgt = self._rotate(self.wgt)
+                    wgt = at.rotate(self.wgt)
                     self._load_weights(wgt, n, k, (1, kblock))
                     with at.loop(0, kblock) as bk:
                         self._product((n, bm), (inp, bk, 0), (wgt, 0, bk))
@@ -87,19 +76,19 @@ class S3Expansion:
         at, c, b = self.at, self.c, self.b
         whole = b.order is tile.Order.ALG2
         for n, nblock in at.blocks(c.nblocks, b.nblock):
-            inp, wgt = self._rotate(self.inp), self._rotate(self.wgt)
+            inp, wgt = at.rotate(self.inp), at.rotate(self.wgt)
             if whole:
                 self._load_inputs(inp, batch, k, m, (kblock, b.columns))
                 self._load_weights(wgt, n, k, (nblock, kblock))
             with (
-                at.loop(0, size, LANES) as bm,
+                at.loop(0, size, self.step) as bm,
                 at.loop(0, kblock) as bk,
                 at.loop(0, nblock) as bn,
             ):
                 if whole:
                     tiles = (inp, bk, bm), (wgt, 0, at.sum(at.product(bn, kblock), bk))
                 else:
-                    self._load_inputs(inp, batch, at.sum(k, bk), at.sum(m, bm), (1, LANES))
+                    self._load_inputs(inp, batch, at.sum(k, bk), at.sum(m, bm), (1, self.step))
                     self._load_weights(wgt, at.sum(n, bn), at.sum(k, bk), (1, 1))
                     tiles = (inp, 0, 0), (wgt, 0, 0)
                 self._product((at.sum(n, bn), bm), *tiles)
@@ -107,11 +96,6 @@ class S3Expansion:
                 self.epilogue.finish(self.acc, n, n, nblock)
             if whole or is_last:
                 self._store(batch, n, m, nblock)
-
-    def _rotate(self, ring: SSAValue) -> SSAValue:
-        rotate = tile.RotateOp(ring)
-        self.at.add(rotate)
-        return rotate.buffer
 
     def _load_inputs(
         self, buffer: SSAValue, batch: Index, k: Index, m: Index, box: tuple[int, int]
@@ -129,14 +113,14 @@ class S3Expansion:
         inp: tuple[SSAValue, Index, Index],
         wgt: tuple[SSAValue, Index, Index],
     ) -> None:
-        """16 positions times one tile of weights."""
+        """As many positions as a tile has outputs, times one tile of weights."""
         at = self.at
         self.at.add(
             tile.GemmOp(
                 (self.acc, at.values(*acc)),
                 (inp[0], at.values(*inp[1:])),
                 (wgt[0], at.values(*wgt[1:])),
-                [(LANES, 1, 1, 0)],
+                [(self.step, 1, 1, 0)],
             )
         )
 

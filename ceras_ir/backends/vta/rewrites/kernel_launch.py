@@ -3,12 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import MemRefType, ModuleOp, NoneAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import (
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+    i64,
+)
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import InsertPoint
 from xdsl.traits import SymbolTable
 
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.operation import Tensor
 
@@ -60,8 +69,8 @@ class Launch:
     of the layers.
     """
 
-    def __init__(self, *replaced: graph.GraphOperation):
-        self.replaced, self.op = replaced, replaced[-1]
+    def __init__(self, board: VtaBoard, *replaced: graph.GraphOperation):
+        self.board, self.replaced, self.op = board, replaced, replaced[-1]
         self._builder = Builder(InsertPoint.before(replaced[0]))
         self.inputs: list[SSAValue] = []
 
@@ -69,7 +78,7 @@ class Launch:
         self.inputs.append(self._insert(new))
 
     def pack(self, value: SSAValue) -> None:
-        self.inputs.append(self._insert(mem.PackOp(value)))
+        self.inputs.append(self._insert(mem.PackOp(value, self.board.vector)))
 
     def _insert(self, new: graph.GraphOperation) -> SSAValue:
         new.location = self.op.location
@@ -82,13 +91,17 @@ class Launch:
         """Replace the operations by a launch of the kernel with this body."""
         op = self.op
         plain = graph.tensor_type(op.output)
-        packed = TensorType(plain.element_type, mem.packed_shape(plain.get_shape()))
+        shape = mem.packed_shape(plain.get_shape(), self.board.vector)
+        packed = TensorType(plain.element_type, shape)
         types = [*map(graph.tensor_type, self.inputs), packed]
         name = kernels.get(stem, types, properties, body)
         launch = mem.LaunchOp(name, self.inputs, [packed])
         launch.attributes.update(op.attributes)
         launch.location = op.location
         self._builder.insert(launch)
+        function = launch.parent_op()
+        assert isinstance(function, FuncOp)
+        function.attributes[mem.ALIGNMENT] = IntegerAttr(self.board.alignment, i64)
         op.output.replace_all_uses_with(self._insert(mem.UnpackOp(launch.outputs[0], plain)))
         makers = [value.owner for old in self.replaced for value in old.operands]
         for old in reversed(self.replaced):

@@ -1,4 +1,6 @@
-"""Constants of a layer in the layout of an accelerator with 16x16 intrinsics."""
+"""Constants of a layer in the layout of a board's intrinsic: tiles, and vectors of B lanes."""
+
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,57 +9,51 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.averaging import Averaging
+from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.channel_groups import widened
 from ceras_ir.backends.vta.rescaling import zero_point
 from ceras_ir.backends.vta.rules import folded_bias, graph_contraction
-from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
 
 Array = NDArray[np.generic]
 
 
-def packed_weights(op: graph.LinearOperation) -> graph.ConstantOp:
+def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     """
-    [O, KH, KW, C] or [N, K] as [O/16, C/16, KH, KW, 16 out, 16 in], zeros in added lanes and
-    between groups.
+    [O, KH, KW, C] or [N, K] as [O/B, C/B, KH, KW, B out, B in], zeros in added lanes and between
+    groups.
     """
-    plain = _constant(op.weights)
+    plain, lanes = _constant(op.weights), board.block
     if isinstance(op, graph.Conv2dOp):
-        plain = widened(op, plain)
+        plain = widened(op, plain, lanes)
     if plain.ndim == 2:
         plain = plain[:, None, None, :]
     o, kh, kw, c = plain.shape
-    lanes = mem.LANES
     padded = np.pad(plain, ((0, -o % lanes), (0, 0), (0, 0), (0, -c % lanes)))
     split = padded.reshape(-1, lanes, kh, kw, padded.shape[3] // lanes, lanes)
     tiles = np.ascontiguousarray(split.transpose(0, 4, 2, 3, 1, 5))
     return graph.ConstantOp.from_array(tiles, UniformType(_scale(op.weights)))
 
 
-def packed_bias(op: graph.LinearOperation) -> graph.ConstantOp:
-    """The bias with all constants in it as [O/16, 16]; added lanes repeat the last channel."""
-    bias = folded_bias(op).astype(np.int32)
-    padded = np.pad(bias, (0, -len(bias) % mem.LANES), mode="edge").reshape(-1, mem.LANES)
-    scale = _scale(op.input) * _scale(op.weights)
-    return graph.ConstantOp.from_array(padded, UniformType(scale, storage=i32))
+def packed_bias(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
+    """The bias with all constants in it as [O/B, B]; added lanes repeat the last channel."""
+    return _vectors(folded_bias(op), board, _scale(op.input) * _scale(op.weights))
 
 
-def border_sums(op: graph.LinearOperation) -> graph.ConstantOp:
+def border_sums(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     """
-    What the zero point around the input contributes to sums at the edge, as [n, O/16, 16]: for
+    What the zero point around the input contributes to sums at the edge, as [n, O/B, B]: for
     runs of rows, for runs of columns, and, because it is in both, negated for where they meet.
     """
-    borders = borders_of(graph_contraction(op))
+    borders = borders_of(graph_contraction(op, board))
     taps = _constant(op.weights).astype(np.int64).sum(axis=3) * zero_point(op.input)
     down = [taps[:, list(run.taps)] for run in borders.rows]
     across = [list(run.taps) for run in borders.columns]
     kinds = [*down, *(taps[:, :, run] for run in across)]
     kinds += [-rows[:, :, run] for rows in down for run in across]
-    sums = np.stack([kind.sum(axis=(1, 2)) for kind in kinds]).astype(np.int32)
-    padded = np.pad(sums, ((0, 0), (0, -sums.shape[1] % mem.LANES)))
-    packed = padded.reshape(len(kinds), -1, mem.LANES)
-    return graph.ConstantOp.from_array(packed, UniformType(1.0, storage=i32))
+    return _vectors(np.stack([kind.sum(axis=(1, 2)) for kind in kinds]), board, pad="constant")
 
 
 def one_number(value: int, *shape: int) -> graph.ConstantOp:
@@ -66,33 +62,44 @@ def one_number(value: int, *shape: int) -> graph.ConstantOp:
     return graph.ConstantOp.from_array(array, UniformType(1.0, storage=i32))
 
 
-def residual_weights(op: graph.LinearOperation) -> graph.ConstantOp:
+def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     """The diagonal that moves a residual left by up to six bits."""
-    return diagonal(1 << min(op.residual_left_shift, RESIDUAL_WEIGHT_BITS))
+    return diagonal(1 << min(op.residual_left_shift, RESIDUAL_WEIGHT_BITS), board)
 
 
-def diagonal(factor: int) -> graph.ConstantOp:
-    """The 16x16 tile that multiplies every lane by a factor."""
-    tile = np.eye(mem.LANES, dtype=np.int64) * factor
+def diagonal(factor: int, board: VtaBoard) -> graph.ConstantOp:
+    """The tile that multiplies every lane by a factor."""
+    tile = np.eye(board.block, dtype=np.int64) * factor
     return graph.ConstantOp.from_array(tile.astype(np.int8), UniformType(1.0))
 
 
-def averaging_weights(a: Averaging) -> graph.ConstantOp:
-    """The digits of the multiplier as tiles [1 or 2, 16, 16]."""
-    eye = np.eye(mem.LANES, dtype=np.int64)
+def averaging_weights(a: Averaging, board: VtaBoard) -> graph.ConstantOp:
+    """The digits of the multiplier as tiles [1 or 2, B, B]."""
+    eye = np.eye(board.block, dtype=np.int64)
     tiles = np.stack([eye * digit for digit in a.weights])
     return graph.ConstantOp.from_array(tiles.astype(np.int8), UniformType(1.0))
 
 
-def swish_constants(op: graph.ShiftSwishOp) -> graph.ConstantOp:
-    """The bends of every channel, negated, then the third and the fourth: [7, O/16, 16]."""
+def swish_constants(op: graph.ShiftSwishOp, board: VtaBoard) -> graph.ConstantOp:
+    """The bends of every channel, negated, then the third and the fourth: [7, O/B, B]."""
     channels = graph.shape_of(op.result)[-1]
     bends = np.array(op.channel_bends, np.int32)
     rows = np.broadcast_to(bends, (channels, 5)).T
-    rows = np.concatenate([-rows, rows[2:4]])
-    padded = np.pad(rows, ((0, 0), (0, -channels % mem.LANES)), mode="edge")
-    packed = np.ascontiguousarray(padded.reshape(len(rows), -1, mem.LANES))
-    return graph.ConstantOp.from_array(packed, UniformType(1.0, storage=i32))
+    return _vectors(np.concatenate([-rows, rows[2:4]]), board)
+
+
+def _vectors(
+    channels: NDArray[np.integer],
+    board: VtaBoard,
+    scale: float = 1.0,
+    pad: Literal["edge", "constant"] = "edge",
+) -> graph.ConstantOp:
+    """int32 of channels [.., O] as [.., O/B, B], or [.., O/B, R, B] with equal rows."""
+    ends = [(0, 0)] * (channels.ndim - 1) + [(0, -channels.shape[-1] % board.block)]
+    padded = np.pad(channels.astype(np.int32), ends, mode=pad)
+    packed = padded.reshape(*channels.shape[:-1], -1, *(1,) * (len(board.vector) - 1), board.block)
+    full = np.broadcast_to(packed, (*packed.shape[: -len(board.vector)], *board.vector))
+    return graph.ConstantOp.from_array(np.ascontiguousarray(full), UniformType(scale, storage=i32))
 
 
 def _scale(value: SSAValue) -> float:

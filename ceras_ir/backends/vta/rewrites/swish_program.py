@@ -6,14 +6,14 @@ modulo 2^32, after a shift to the left that leaves room for 17 bits: what is add
 moved by 1, 2, 3, 6 and 9 bits. A copy is a sum with what was cleared.
 """
 
-from xdsl.dialects import memref
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.analysis.contraction import SWISH_TEMPORARIES
-from ceras_ir.backends.vta.rewrites.index_builder import Index, IndexBuilder
+from ceras_ir.backends.vta.rewrites.index_builder import Index
+from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile import Alu
-from ceras_ir.dialects.tile.memory import ACC, buffer_type
+from ceras_ir.dialects.tile.memory import ACC
 
 NEGATED_BITS = 17
 """A number of 16 bits and its negative."""
@@ -25,19 +25,14 @@ Place = tuple[SSAValue, Index]
 class SwishProgram:
     """Of one contraction whose blocks have `positions` output positions."""
 
-    def __init__(self, op: tile.Conv2dOp, at: IndexBuilder, positions: int):
+    def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, positions: int):
         assert op.bends is not None and op.swish is not None
         self.at, self.positions, self.source = at, positions, op.bends
         self.rescaling = list(op.swish.get_values())
         self.uniform = None if op.uniform_bends is None else list(op.uniform_bends.get_values())
         self.box = tile.memref_type(op.bends).get_shape()[:2]
-        self.temporaries = self._alloc(SWISH_TEMPORARIES, positions)
-        self.constants = None if self.uniform is not None else self._alloc(*self.box)
-
-    def _alloc(self, *shape: int) -> SSAValue:
-        alloc = memref.AllocOp([], [], buffer_type(ACC, shape))
-        self.at.add(alloc)
-        return alloc.memref
+        self.temporaries = at.alloc(ACC, SWISH_TEMPORARIES, positions)
+        self.constants = None if self.uniform is not None else at.alloc(ACC, *self.box)
 
     def load(self) -> None:
         """Bring constants on chip that are no immediates."""

@@ -4,10 +4,10 @@
 // Blocks of 3 x 8 positions, 2 input and 3 output vectors; the fourth and fifth output vector
 // are a block of their own. Loads begin at row and column -1, which is padding.
 // CHECK-LABEL: func.func @conv(
-// CHECK:         %[[BIAS:.*]] = memref.alloc() : memref<5x16xi32, "acc">
-// CHECK-NEXT:    %[[INP:.*]] = memref.alloc() : memref<2x2x5x10x16xi8, "inp">
+// CHECK:         %[[BIAS:.*]] = memref.alloc() : memref<5x1x16xi32, "acc">
+// CHECK-NEXT:    %[[INP:.*]] = memref.alloc() : memref<2x2x5x10x1x16xi8, "inp">
 // CHECK-NEXT:    %[[WGT:.*]] = memref.alloc() : memref<2x54x16x16xi8, "wgt">
-// CHECK-NEXT:    %[[RING:.*]] = memref.alloc() : memref<2x3x3x8x16xi32, "acc">
+// CHECK-NEXT:    %[[RING:.*]] = memref.alloc() : memref<2x3x3x8x1x16xi32, "acc">
 // CHECK-NEXT:    tile.load %{{.*}} to %[[BIAS]][]
 // CHECK-NEXT:    scf.for %[[Y:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
 // CHECK-NEXT:      %[[ACC:.*]] = tile.rotate %[[RING]]
@@ -25,7 +25,7 @@
 // With three output vectors or more, one GEMM runs all reductions of a block.
 // CHECK-NEXT:        tile.gemm %[[ACC]][], %[[X]][], %[[W]][] {extents = array<i64: 3, 8, 2, 3, 3, 3>, acc_strides = array<i64: 8, 1, 0, 0, 0, 24>, inp_strides = array<i64: 10, 1, 50, 10, 1, 0>, wgt_strides = array<i64: 0, 0, 9, 3, 1, 18>}
 // CHECK-NEXT:      }
-// CHECK-NEXT:      tile.alu "add" %[[ACC]][] with %[[BIAS]][] : memref<5x16xi32, "acc"> {extents = array<i64: 3, 24>, target_strides = array<i64: 24, 1>, source_strides = array<i64: 1, 0>}
+// CHECK-NEXT:      tile.alu "add" %[[ACC]][] with %[[BIAS]][] : memref<5x1x16xi32, "acc"> {extents = array<i64: 3, 24>, target_strides = array<i64: 24, 1>, source_strides = array<i64: 1, 0>}
 // CHECK-NEXT:      tile.alu "shr" %[[ACC]][] {{.*}}immediate = 7
 // CHECK-NEXT:      tile.alu "max" %[[ACC]][] {{.*}}immediate = 0
 // CHECK-NEXT:      tile.alu "min" %[[ACC]][] {{.*}}immediate = 127
@@ -86,7 +86,7 @@ func.func @unscheduled(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<1x4x1x1x16x
 // Inputs come in two K-blocks, with the first block of outputs, and stay for the second. Results
 // leave one vector at a time. A bias that is one small number is an immediate.
 // CHECK-LABEL: func.func @resident(
-// CHECK-NOT:     memref<6x16xi32, "acc">
+// CHECK-NOT:     memref<6x1x16xi32, "acc">
 // CHECK:         %[[X:.*]] = tile.rotate
 // CHECK-NEXT:    scf.for %[[N:.*]] = 
 // CHECK-NEXT:      %[[ACC:.*]] = tile.rotate
@@ -226,7 +226,7 @@ func.func @border(%x: memref<1x1x4x4x16xi8, "dram">, %i: memref<16x16xi8, "dram"
 // What is around the input instead of zeros: 2 rows, 2 columns and 4 corners have constants, which are
 // added before the products. In blocks of 3 of 6 rows the first and the last have a row at the edge.
 // CHECK-LABEL: func.func @border(
-// CHECK:         %[[EDGE:.*]] = memref.alloc() : memref<8x1x16xi32, "acc">
+// CHECK:         %[[EDGE:.*]] = memref.alloc() : memref<8x1x1x16xi32, "acc">
 // CHECK:         tile.load %{{.*}} to %[[EDGE]][] {box = array<i64: 8, 1>}
 // CHECK:         scf.for %[[Y:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
 // CHECK:           tile.clear %[[ACC:[a-z0-9_]*]]

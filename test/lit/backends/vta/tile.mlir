@@ -2,7 +2,7 @@
 // RUN: ceras-opt %s --schedule-tiles="schedule=serial kblock=32" --expand-tiles | filecheck %s
 
 // CHECK-LABEL: func.func @matmul(
-// CHECK:         memref.alloc() : memref<1x2x9x16xi8, "inp">
+// CHECK:         memref.alloc() : memref<1x2x9x1x16xi8, "inp">
 // CHECK:         scf.for
 // CHECK:         tile.gemm
 // CHECK-NOT:     tile.conv2d

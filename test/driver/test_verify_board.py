@@ -1,0 +1,24 @@
+"""`ceras-verify --board`: a network on VTA with an intrinsic of its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.driver.verify.tool import main
+
+DIGITS = Path(__file__).parents[2] / "examples/digits"
+
+
+@pytest.mark.parametrize(
+    ("batch", "block"),
+    [(1, 3), *(pytest.param(*shape, marks=pytest.mark.slow) for shape in ((0, 5), (2, 4)))],
+)
+def test_digits(batch: int, block: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "board.json"
+    path.write_text(json.dumps(VtaBoard(log_batch=batch, log_block=block).config()))
+    model, calibration = (str(DIGITS / f"digits{end}") for end in (".onnx", "_calibration.npz"))
+    options = ("--calibrate", calibration, "--recipe", "plain", "--samples", "1")
+    assert main([model, *options, "--targets", "vta", "--board", str(path)]) == 0
+    assert "vta: machine                     exact" in capsys.readouterr().out
