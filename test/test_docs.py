@@ -100,6 +100,22 @@ def test_pages_quote_the_examples():
     tested = (ROOT / "test/lit/examples/sink_lookup.mlir").read_text(encoding="utf-8")
     assert f"```mlir\n{tested[: tested.index('func.func')]}```" in page
 
+    page = (ROOT / "docs/new-operation.md").read_text(encoding="utf-8")
+    source = (ROOT / "examples/plugin/scale_add.py").read_text(encoding="utf-8")
+    quotes = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(quotes) == 3
+    for quote in quotes:
+        assert quote in source
+
+
+@pytest.mark.parametrize("page", ["architecture", "new-operation", "new-pass"])
+def test_files_that_a_page_names_exist(page: str):
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:ceras_ir|docs|examples|test|tools)/[\w./-]*)`", text)
+    assert named
+    missing = [path for path in named if not (ROOT / path).exists()]
+    assert not missing, f"{page} names {missing}"
+
 
 def test_an_example_is_refreshed_and_shortened():
     page = "before\n```console\n$ seq 5\nold\n...\nold\nold\n$ echo a; echo \\\n> b\n```\nafter\n"
