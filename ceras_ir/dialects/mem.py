@@ -42,6 +42,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, element_of, shape_of
+from ceras_ir.dialects.graph.traits import CopiesAtBorder
 
 DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
 REGIONS, ALIGNMENT = "mem.regions", "mem.alignment"
@@ -286,7 +287,7 @@ class PackOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), CopiesAtBorder())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, vector: Sequence[int]):
@@ -306,7 +307,7 @@ class UnpackOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), CopiesAtBorder())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, result_type: Tensor):

@@ -7,7 +7,6 @@ attribute is therefore `#graph.requant`, registered by the `graph` dialect.
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -18,16 +17,23 @@ from xdsl.dialects.builtin import (
     IntegerType,
     NoneAttr,
     Signedness,
-    StringAttr,
     f32,
     i8,
 )
-from xdsl.ir import Attribute, Dialect, ParametrizedAttribute, TypeAttribute
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import (
+    Attribute,
+    Dialect,
+    ParametrizedAttribute,
+    SpacedOpaqueSyntaxAttribute,
+    TypeAttribute,
+)
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
+from xdsl.utils.str_enum import StrEnum
 
 _WIDTHS = (8, 16, 32)
 """Bits of stored integers."""
@@ -204,6 +210,11 @@ class Rounding(StrEnum):
 
 
 @irdl_attr_definition
+class RoundingAttr(EnumAttribute[Rounding], SpacedOpaqueSyntaxAttribute):
+    name = "graph.rounding"
+
+
+@irdl_attr_definition
 class RequantAttr(ParametrizedAttribute):
     """
     How an integer accumulator becomes a stored value:
@@ -221,7 +232,7 @@ class RequantAttr(ParametrizedAttribute):
 
     multiplier: IntAttr
     shift: IntAttr
-    rounding: StringAttr
+    rounding: RoundingAttr
     zero_point: IntAttr
     low: IntAttr
     high: IntAttr
@@ -244,7 +255,7 @@ class RequantAttr(ParametrizedAttribute):
         super().__init__(
             IntAttr(multiplier if isinstance(multiplier, int) else max(channels, default=1)),
             IntAttr(shift),
-            StringAttr(rounding.value),
+            RoundingAttr(rounding),
             IntAttr(zero_point),
             IntAttr(low),
             IntAttr(high),
@@ -270,7 +281,7 @@ class RequantAttr(ParametrizedAttribute):
 
     @property
     def mode(self) -> Rounding:
-        return Rounding(self.rounding.data)
+        return self.rounding.data
 
     @property
     def is_shift(self) -> bool:
@@ -296,10 +307,6 @@ class RequantAttr(ParametrizedAttribute):
                 raise VerifyException(f"multiplier must be in [1, 2^31), got {multiplier}")
         if self.multiplier.data != max(self.multipliers):
             raise VerifyException(f"multiplier must be the greatest, got {self.multiplier.data}")
-        if self.rounding.data not in set(Rounding):
-            raise VerifyException(
-                f"rounding must be one of {', '.join(Rounding)}, got {self.rounding.data}"
-            )
         if self.low.data > self.high.data:
             raise VerifyException(f"empty clamp range [{self.low.data}, {self.high.data}]")
 
@@ -307,7 +314,7 @@ class RequantAttr(ParametrizedAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         integers: dict[str, int] = {"multiplier": 1, "zero_point": 0}
         channels: list[int] = []
-        rounding: str | None = None
+        rounding: Rounding | None = None
         required = ("shift", "rounding", "low", "high")
         seen: set[str] = set()
         with parser.in_angle_brackets():
@@ -318,7 +325,7 @@ class RequantAttr(ParametrizedAttribute):
                 seen.add(key)
                 parser.parse_punctuation("=")
                 if key == "rounding":
-                    rounding = parser.parse_identifier()
+                    rounding = parser.parse_str_enum(Rounding)
                 elif key == "multiplier" and (
                     listed := parser.parse_optional_comma_separated_list(
                         parser.Delimiter.SQUARE, parser.parse_integer
@@ -336,7 +343,7 @@ class RequantAttr(ParametrizedAttribute):
         return (
             IntAttr(integers["multiplier"]),
             IntAttr(integers["shift"]),
-            StringAttr(rounding),
+            RoundingAttr(rounding),
             IntAttr(integers["zero_point"]),
             IntAttr(integers["low"]),
             IntAttr(integers["high"]),

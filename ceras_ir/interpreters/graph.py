@@ -217,12 +217,12 @@ class GraphFunctions(InterpreterFunctions):
     @impl(graph.ResizeOp)
     def resize(self, interpreter: Interpreter, op: graph.ResizeOp, args: PythonValues):
         (x,) = args
-        mode = graph.Coordinates(op.coordinates.data)
+        mode = op.coordinates.data
         shape = graph.shape_of(op.result)
         for axis in (1, 2):
             scale = op.factors[axis - 1]
             if op.function is graph.Resize.NEAREST:
-                rounding = graph.Nearest(op.rounding.data)
+                rounding = op.rounding.data
                 indices = resampling.nearest_indices(
                     x.shape[axis], shape[axis], scale, mode, rounding
                 )

@@ -14,13 +14,10 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph import (
-    BinaryOp,
     ConstantOp,
     EncodedMatmulOp,
-    LinearOperation,
-    Pool2dOp,
+    GraphOperation,
     RequantizeOp,
-    UnaryOp,
     constant_array,
 )
 from ceras_ir.dialects.mem import (
@@ -85,17 +82,8 @@ class Layer:
 
 
 def spelling(op: Operation) -> str:
-    """The operation and its kind, as the table prints it: `conv2d`, `pool2d max`."""
-    name = op.name.removeprefix("graph.")
-    match op:
-        case BinaryOp() | Pool2dOp():
-            return f"{name} {op.kind.data}"
-        case UnaryOp():
-            return op.function.kind.value
-        case EncodedMatmulOp():
-            return f"matmul {op.encoding.data}" + ("" if op.scale is None else " int8")
-        case _:
-            return name
+    """The operation and its kind, as the table prints it."""
+    return op.spelling if isinstance(op, GraphOperation) else op.name
 
 
 def layers(placed: ModuleOp) -> list[Layer]:
@@ -109,7 +97,7 @@ def layers(placed: ModuleOp) -> list[Layer]:
                 spelling(op),
                 device_of(op),
                 reason.data if isinstance(reason, StringAttr) else None,
-                op.macs if isinstance(op, LinearOperation | EncodedMatmulOp) else 0,
+                op.macs if isinstance(op, GraphOperation) else 0,
                 sum(map(byte_size, {*op.operands, *op.results})),
                 cost.data if isinstance(cost, StringAttr) else None,
                 quantized_form(op),

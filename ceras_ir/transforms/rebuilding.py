@@ -50,17 +50,10 @@ def rebuild_linear(
 
 
 def with_operands(
-    op: Operation, operands: Sequence[SSAValue], element: Attribute
+    op: graph.GraphOperation, operands: Sequence[SSAValue], element: Attribute
 ) -> graph.GraphOperation:
     """`op` on other operands, its result of another element type, without its statistics."""
-    new = type(op).create(
-        operands=operands,
-        result_types=[graph.type_with_element(op.results[0], element)],
-        properties=op.properties,
-        attributes=op.attributes,
-        location=op.location,
-    )
-    assert isinstance(new, graph.GraphOperation)
+    new = op.rebuilt(operands, element=element)
     drop_statistics(new)
     return new
 

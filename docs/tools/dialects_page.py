@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 
 from docstrings import field_docs, markdown
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute
+from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute
 from xdsl.irdl import (
     IRDLOperation,
     OpDef,
@@ -38,12 +38,11 @@ def dialects_page() -> str:
         dialect = load()
         members = [*dialect.attributes, *dialect.operations]
         parts += [f"## {name}", markdown(opening.__doc__)]
-        for module in _modules(members, opening):
+        for module in _modules(dialect, opening):
             if module not in openings:
                 parts += [f"### {name}: {_title(module)}", markdown(module.__doc__)]
             if module is opening or module not in openings:
-                described: set[object] = {getattr(cls, "enum_type", None) for cls in members}
-                parts += [_enumeration(e) for e in _enumerations(module) if e not in described]
+                parts += map(_enumeration, _enumerations(module, members))
             parts += [_describe(cls) for cls in members if inspect.getmodule(cls) is module]
     return "\n\n".join(parts)
 
@@ -52,28 +51,38 @@ def _title(module: ModuleType) -> str:
     return module.__name__.rpartition(".")[2].replace("_", " ")
 
 
-def _modules(
-    members: list[type[Attribute] | type[Operation]], opening: ModuleType
-) -> list[ModuleType]:
-    """Where the members are defined, the dialect's own module first."""
-    found = {opening: None} | {m: None for cls in members if (m := inspect.getmodule(cls))}
-    return list(found)
+def _modules(dialect: Dialect, opening: ModuleType) -> list[ModuleType]:
+    """Where its members are defined: the dialect's own module, others of attributes, operations."""
+    attributes, operations = (
+        {m: None for cls in members if (m := inspect.getmodule(cls))}
+        for members in (dialect.attributes, dialect.operations)
+    )
+    alone = [m for m in attributes if m not in operations]
+    return list(dict.fromkeys([opening, *alone, *operations]))
 
 
-def _enumerations(module: ModuleType) -> Iterator[type[Enum]]:
+def _enumerations(
+    module: ModuleType, members: list[type[Attribute] | type[Operation]]
+) -> Iterator[type[Enum]]:
+    """Those of a module that no attribute of its own describes."""
+    described = [getattr(cls, "enum_type", None) for cls in members]
     for _, cls in inspect.getmembers(module, inspect.isclass):
-        if issubclass(cls, str) and issubclass(cls, Enum) and cls.__module__ == module.__name__:
+        own = cls.__module__ == module.__name__ and cls not in described
+        if own and issubclass(cls, Enum) and issubclass(cls, str):
             yield cls
 
 
 def _enumeration(cls: type[Enum]) -> str:
+    return "\n".join([f"**{cls.__name__}.** {markdown(cls.__doc__)}".rstrip(), "", *_values(cls)])
+
+
+def _values(cls: type[Enum]) -> list[str]:
     docs = field_docs(cls)
-    lines = [f"**{cls.__name__}.** {markdown(cls.__doc__)}".rstrip(), ""]
-    lines += [f"- `{m.value}`: {docs[m.name]}" for m in cls if m.name in docs]
+    lines = [f"- `{m.value}`: {docs[m.name]}" for m in cls if m.name in docs]
     rest = [f"`{m.value}`" for m in cls if m.name not in docs]
     if rest:
         lines.append(("- " if docs else "One of ") + ", ".join(rest) + ("" if docs else "."))
-    return "\n".join(lines)
+    return lines
 
 
 def _describe(cls: type[Attribute] | type[Operation]) -> str:
@@ -82,13 +91,15 @@ def _describe(cls: type[Attribute] | type[Operation]) -> str:
     else:
         mark = "!" if cls.name.startswith("quant.") else "#"
         heading, body = f"#### {mark}{cls.name}", _attribute(cls)
-    return "\n\n".join([heading, markdown(cls.__doc__), *body])
+    # An attribute that is no more than an enumeration has nothing to add to that.
+    doc = cls.__doc__ or getattr(cls, "enum_type", cls).__doc__
+    return "\n\n".join([heading, markdown(doc), *body])
 
 
 def _attribute(cls: type[Attribute]) -> list[str]:
     values: object = getattr(cls, "enum_type", None)
     if isinstance(values, type) and issubclass(values, Enum):
-        return ["One of " + ", ".join(f"`{member.value}`" for member in values) + "."]
+        return ["\n".join(_values(values))]
     if not issubclass(cls, ParametrizedAttribute):
         return []
     names = [name for name, _ in cls.get_irdl_definition().parameters]

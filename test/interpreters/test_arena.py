@@ -26,11 +26,11 @@ def network() -> ModuleOp:
         """
         func.func @main(%x: tensor<1x4xf32>) -> tensor<1x8xf32> {
           %a = graph.unary <relu> %x : tensor<1x4xf32>
-          %b = graph.binary "add" %a, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+          %b = graph.binary add %a, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
           %r = graph.reshape %b : (tensor<1x4xf32>) -> tensor<4xf32>
           %c = graph.unary <sigmoid> %a : tensor<1x4xf32>
-          %d = graph.binary "mul" %c, %r : (tensor<1x4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
-          %e = graph.binary "add" %d, %a : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+          %d = graph.binary mul %c, %r : (tensor<1x4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
+          %e = graph.binary add %d, %a : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
           %f = graph.concat %d, %e {axis = 1 : i64}
             : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x8xf32>
           func.return %f : tensor<1x8xf32>
@@ -67,7 +67,7 @@ def test_two_reshapes_of_one_value_are_the_same_bytes():
           %s = graph.reshape %a : (tensor<1x4xf32>) -> tensor<4x1xf32>
           %u = graph.unary <exp> %r : tensor<4xf32>
           %t = graph.reshape %s : (tensor<4x1xf32>) -> tensor<4xf32>
-          %d = graph.binary "add" %t, %u : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+          %d = graph.binary add %t, %u : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
           func.return %d : tensor<4xf32>
         }""",
     ).parse_module()

@@ -24,6 +24,7 @@ from ceras_ir.backends.c.types import value_type
 from ceras_ir.backends.c.weights_file import checksum, inclusions, write_file
 from ceras_ir.backends.c.weights_header import weights_header, weights_source_header
 from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 
@@ -104,12 +105,11 @@ def build(module: ModuleOp, options: COptions) -> Model:
 
 
 def is_in_place(program: Program, op: Operation) -> bool:
-    """Whether an operation's result is already there: a reshape within one place."""
-    return (
-        isinstance(op, graph.ReshapeOp)
-        and op.input in program.places
-        and program.places[op.input] == program.places[op.result]
-    )
+    """Whether an operation's result is already there: a view within one place."""
+    source = viewed(op)
+    if source is None or source not in program.places:
+        return False
+    return program.places[source] == program.places[op.results[0]]
 
 
 def _check_constants(op: Operation) -> None:

@@ -66,7 +66,7 @@ def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
     board, ops = footprint.board, model.program.steps
     layers = _encoded_layers(model)
     rest = footprint.flash - sum(layer.nbytes for layer in layers)
-    multiplies = [op for op in ops if isinstance(op, graph.LinearOperation | EncodedMatmulOp)]
+    multiplies = [op for op in ops if isinstance(op, graph.GraphOperation) and op.macs]
     is_float = any(not op.is_quantized for op in multiplies)
     if footprint.sram <= board.free_sram and layers:
         yield from _encodings(layers, rest, board)
@@ -161,7 +161,7 @@ def widest(model: Model, footprint: Footprint) -> tuple[int, int] | None:
     """
     ops = model.program.steps
     layers = _encoded_layers(model)
-    multiplies = [op for op in ops if isinstance(op, graph.LinearOperation | EncodedMatmulOp)]
+    multiplies = [op for op in ops if isinstance(op, graph.GraphOperation) and op.macs]
     widths = [graph.shape_of(layer.op.result)[1] for layer in layers[:-1]]
     if not widths or len(layers) != len(multiplies):
         return None

@@ -10,8 +10,6 @@ from ceras_ir.backends.c.strides import nest, row_major
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import (
     ConcatOp,
-    Coordinates,
-    Nearest,
     ReshapeOp,
     Resize,
     ResizeOp,
@@ -59,7 +57,7 @@ def resize(layer: Layer, op: ResizeOp) -> None:
     """`graph.resize`."""
     n, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
-    mode = Coordinates(op.coordinates.data)
+    mode = op.coordinates.data
     sizes = ((height, rows), (width, columns))
     scales = op.scales.get_values()
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -71,7 +69,7 @@ def resize(layer: Layer, op: ResizeOp) -> None:
         return f"{x} + (n * {height} + {of_row}) * {width * channels}"
 
     if op.function is Resize.NEAREST:
-        rounding = Nearest(op.rounding.data)
+        rounding = op.rounding.data
         from_row, from_column = (
             indices(name, nearest_indices(size, out, scale, mode, rounding))
             for name, (size, out), scale in zip(("rows", "columns"), sizes, scales, strict=True)

@@ -8,7 +8,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.backends.c.types import value_type
-from ceras_ir.dialects.graph import ConstantOp, ReshapeOp, numpy_dtype, tensor_type
+from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, tensor_type
+from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function, result_values
@@ -117,8 +118,9 @@ class Program:
             for value in op.results:
                 if value in written:
                     continue
-                if isinstance(op, ReshapeOp) and isinstance(
-                    place := self.places.get(op.input), Input | Output
+                source = viewed(op)
+                if source is not None and isinstance(
+                    place := self.places.get(source), Input | Output
                 ):
                     # The caller's memory outlives the arena's: the same bytes serve.
                     self.places[value] = place
@@ -157,7 +159,7 @@ class Program:
                 for operand in op.operands:
                     other = self.places.get(operand)
                     if not isinstance(other, Arena) or (
-                        other == place and (isinstance(op, ReshapeOp) or may_overwrite(op, operand))
+                        other == place and (operand is viewed(op) or may_overwrite(op, operand))
                     ):
                         continue
                     if other.region != place.region:

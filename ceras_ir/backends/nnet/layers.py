@@ -151,12 +151,12 @@ def pad_word(op: graph.PadOp) -> int:
 
 def resize_words(op: graph.ResizeOp) -> list[int]:
     """Kind, then for each output row and column its index, or two indices and a weight."""
-    mode = graph.Coordinates(op.coordinates.data)
+    mode = op.coordinates.data
     source, target = graph.shape_of(op.input), graph.shape_of(op.result)
     words = [int(op.function is graph.Resize.LINEAR)]
     for axis, scale in zip((1, 2), op.scales.get_values(), strict=True):
         if op.function is graph.Resize.NEAREST:
-            rounding = graph.Nearest(op.rounding.data)
+            rounding = op.rounding.data
             words += nearest_indices(source[axis], target[axis], scale, mode, rounding)
             continue
         low, high, weights = linear_weights(source[axis], target[axis], scale, mode)

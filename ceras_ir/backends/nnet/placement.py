@@ -1,6 +1,6 @@
 """What the FPGA of nnet takes, and how long on a board: rules, circuits, rates of CPU and bus."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from xdsl.ir import Operation, SSAValue
 
@@ -14,14 +14,8 @@ from ceras_ir.backends.nnet.rules import (
     weights_are_constant,
     why_not,
 )
-from ceras_ir.dialects.graph import (
-    Conv2dOp,
-    LinearOperation,
-    Pool2dOp,
-    ReshapeOp,
-    UnaryOp,
-    shape_of,
-)
+from ceras_ir.dialects.graph import GraphOperation, LinearOperation, UnaryOp, shape_of
+from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.quantization.analysis.function_forms import Form
@@ -69,11 +63,7 @@ def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
     circuit = circuit_of(op, board)
     if circuit is None:
         return f"{board.title} has no circuit for {op.name}"
-    kernel: Sequence[int] = ()
-    if isinstance(op, Conv2dOp):
-        kernel = shape_of(op.weights)[1:3]
-    elif isinstance(op, Pool2dOp):
-        kernel = op.kernel.get_values()
+    kernel = op.window if isinstance(op, GraphOperation) else ()
     if circuit.max_kernel is not None and max(kernel, default=1) > circuit.max_kernel:
         return f"a window of {max(kernel)} exceeds the {circuit.max_kernel} of the board's circuit"
     channels = max(shape_of(v)[-1] for v in (op.operands[0], op.results[0]))
@@ -88,10 +78,10 @@ def circuit_of(op: Operation, board: FpgaBoard) -> Circuit | None:
 
 def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
     """What the board's model says that `op` takes; a reshape is on whichever side is best."""
-    if isinstance(op, ReshapeOp):
+    if viewed(op) is not None:
         return Cost(0.0, 0.0, FPGA)
     moved = sum(byte_size(value) for value in {*op.operands, *op.results})
-    macs = op.macs if isinstance(op, LinearOperation) else 0
+    macs = op.macs if isinstance(op, GraphOperation) else 0
     cpu = macs / board.cpu_macs_per_us + moved / board.cpu_bytes_per_us
     circuit = circuit_of(op, board)
     if not admitted or circuit is None:

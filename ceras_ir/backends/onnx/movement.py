@@ -207,12 +207,12 @@ class Movement:
         else:
             scales = np.array([1, 1, *op.factors], np.float32)
             inputs = [x, "", self.builder.constant(scales, "scales")]
-        where = Coordinates(op.coordinates.data)
+        where = op.coordinates.data
         attributes: dict[str, Attribute] = {
             "mode": op.function.value,
             "coordinate_transformation_mode": where.value,
         }
         if op.function is Resize.NEAREST:
-            attributes["nearest_mode"] = op.rounding.data
+            attributes["nearest_mode"] = op.rounding.data.value
         since = 19 if where is Coordinates.HALF_PIXEL_SYMMETRIC else 13
         self._node(op.result, "Resize", inputs, FEATURES, attributes=attributes, since=since)

@@ -29,6 +29,7 @@ from ceras_ir.backends.vta.rules import VTA, graph_contraction, why_not
 from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
+from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.quantization.analysis.function_forms import Form
@@ -78,11 +79,11 @@ def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperat
 def cost_of(op: Operation, board: VtaBoard, *, admitted: bool) -> Cost:
     """Modelled time of `op` on each side; none on VTA unless the rules have `admitted` it."""
     moved = sum(byte_size(value) for value in {*op.operands, *op.results})
-    macs = op.macs if isinstance(op, graph.LinearOperation) else 0
+    macs = op.macs if isinstance(op, graph.GraphOperation) else 0
     cpu = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
     if isinstance(op, graph.Pool2dOp):
         cpu += byte_size(op.result) * prod(op.kernel.get_values()) / board.host_bytes_per_us
-    if isinstance(op, graph.ReshapeOp):
+    if viewed(op) is not None:
         cpu = 0.0
     vta = cycles_of(op, board) / board.clock if admitted else None
     return Cost(cpu, vta, VTA, _swish_note(op, board))

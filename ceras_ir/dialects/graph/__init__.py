@@ -9,6 +9,7 @@ operator composes, the importer composes of these.
 from xdsl.ir import Dialect
 
 from ceras_ir.dialects.graph.attributes import Function, FunctionAttr, integers
+from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
 from ceras_ir.dialects.graph.constant import (
     ConstantOp,
     MaterializeConstant,
@@ -18,38 +19,49 @@ from ceras_ir.dialects.graph.constant import (
     plain_element,
     storage_type,
 )
-from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, SoftmaxOp, UnaryOp
-from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
+from ceras_ir.dialects.graph.elementwise import Binary, BinaryAttr, BinaryOp, SoftmaxOp, UnaryOp
+from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding, EncodingAttr
 from ceras_ir.dialects.graph.layout import (
     ConcatOp,
     Coordinates,
+    CoordinatesAttr,
     Nearest,
+    NearestAttr,
     ReshapeOp,
     Resize,
+    ResizeAttr,
     ResizeOp,
     TransposeOp,
-    type_with_element,
 )
 from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp
-from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
+from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareAttr, CompareOp, SelectOp
 from ceras_ir.dialects.graph.lookup import LookupOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
+    is_per_axis,
+    is_plain,
     is_tensor,
     quantized_element,
     scale_of,
     shape_of,
     tensor_type,
+    type_with_element,
     window_extent,
     window_output,
 )
-from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp, average_requant, reciprocal_requant
+from ceras_ir.dialects.graph.pooling import (
+    Pool,
+    Pool2dOp,
+    PoolAttr,
+    average_requant,
+    reciprocal_requant,
+)
 from ceras_ir.dialects.graph.quantization import DequantizeOp, QuantizeOp, RequantizeOp
-from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
-from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp
+from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceAttr, ReduceOp
+from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadAttr, PadOp, SliceOp
 from ceras_ir.dialects.graph.swish import ShiftSwishOp
-from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
 Graph = Dialect(
     "graph",
@@ -80,11 +92,25 @@ Graph = Dialect(
         DequantizeOp,
         RequantizeOp,
     ],
-    [FunctionAttr, RequantAttr],
+    [
+        FunctionAttr,
+        RequantAttr,
+        RoundingAttr,
+        BinaryAttr,
+        CompareAttr,
+        CoordinatesAttr,
+        EncodingAttr,
+        NearestAttr,
+        PadAttr,
+        PoolAttr,
+        ReduceAttr,
+        ResizeAttr,
+    ],
     [MaterializeConstant()],
 )
 
 __all__ = [
+    "LAYOUT_PATTERNS",
     "ArgOp",
     "Binary",
     "BinaryOp",
@@ -129,6 +155,8 @@ __all__ = [
     "element_of",
     "integers",
     "is_integer",
+    "is_per_axis",
+    "is_plain",
     "is_tensor",
     "numpy_dtype",
     "plain_element",

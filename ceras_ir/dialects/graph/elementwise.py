@@ -1,21 +1,21 @@
 """Elementwise operations of the `graph` dialect: unary, binary, softmax."""
 
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
-    StringAttr,
     TensorType,
     f32,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     VarConstraint,
     base,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -25,16 +25,20 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    broadcast_shape,
     element_of,
     expect_rescaling,
-    expect_shape,
+    is_plain,
+    only_clips,
     shape_of,
     tensor_type,
 )
+from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
@@ -59,13 +63,25 @@ class UnaryOp(GraphOperation):
     result_exponents = opt_prop_def(DenseArrayBase.constr(i64))
     result = result_def(T)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$function $input attr-dict `:` type($input)"
 
     def __init__(self, input: SSAValue, function: FunctionAttr):
         super().__init__(
             operands=[input], result_types=[input.type], properties={"function": function}
         )
+
+    @property
+    def spelling(self) -> str:
+        return self.function.kind.value
+
+    @property
+    def rescales(self) -> bool:
+        return True
+
+    @property
+    def depends_on_channel(self) -> bool:
+        return self.channel_exponents is not None
 
     @property
     def channel_exponents(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -111,22 +127,16 @@ class Binary(StrEnum):
     XOR = "xor"
 
 
+@irdl_attr_definition
+class BinaryAttr(EnumAttribute[Binary], SpacedOpaqueSyntaxAttribute):
+    name = "graph.binary"
+
+
 QUANTIZED_BINARIES = frozenset({Binary.ADD, Binary.SUB, Binary.MUL})
 """Those that have a quantized form."""
 
 BITWISE_BINARIES = frozenset({Binary.AND, Binary.OR, Binary.XOR})
 """Those that have no float form."""
-
-
-def broadcast_shape(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The common shape under numpy's rules, or None where there is none."""
-    rank = max(len(lhs), len(rhs))
-    result: list[int] = []
-    for a, b in zip((1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs, strict=True):
-        if a != b and 1 not in (a, b):
-            return None
-        result.append(max(a, b))
-    return tuple(result)
 
 
 def _unless_one(multiplier: int) -> IntegerAttr[IntegerType] | None:
@@ -150,7 +160,7 @@ class BinaryOp(GraphOperation):
     MAX_SHIFT: ClassVar = 22
     MAX_MULTIPLIER: ClassVar = 1 << 22
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(BinaryAttr)
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     activation = opt_prop_def(FunctionAttr)
@@ -161,7 +171,7 @@ class BinaryOp(GraphOperation):
     requant = opt_prop_def(RequantAttr)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$kind $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -182,7 +192,7 @@ class BinaryOp(GraphOperation):
             operands=[lhs, rhs],
             result_types=[TensorType(result_element, shape)],
             properties={
-                "kind": StringAttr(kind.value),
+                "kind": BinaryAttr(kind),
                 "activation": activation,
                 "lhs_shift": IntegerAttr(shifts[0], i64),
                 "rhs_shift": IntegerAttr(shifts[1], i64),
@@ -194,7 +204,16 @@ class BinaryOp(GraphOperation):
 
     @property
     def function(self) -> Binary:
-        return Binary(self.kind.data)
+        return self.kind.data
+
+    @property
+    def spelling(self) -> str:
+        return f"{super().spelling} {self.function.value}"
+
+    @property
+    def rescales(self) -> bool:
+        has_form = self.function in QUANTIZED_BINARIES and only_clips(self.activation)
+        return has_form and not is_plain(self.result)
 
     @property
     def shifts(self) -> tuple[int, int]:
@@ -214,14 +233,6 @@ class BinaryOp(GraphOperation):
         return lm << ls, rm << rs
 
     def verify_semantics(self) -> None:
-        if self.kind.data not in set(Binary):
-            raise VerifyException(f"kind must be one of {', '.join(Binary)}, got {self.kind.data}")
-        shape = broadcast_shape(shape_of(self.lhs), shape_of(self.rhs))
-        if shape is None:
-            raise VerifyException(
-                f"shapes {shape_of(self.lhs)} and {shape_of(self.rhs)} do not broadcast"
-            )
-        expect_shape("result", self.result, shape)
         if any(not 0 <= s <= self.MAX_SHIFT for s in self.shifts):
             raise VerifyException(
                 f"operand shifts must be in [0, {self.MAX_SHIFT}], got {list(self.shifts)}"
@@ -269,6 +280,7 @@ class SoftmaxOp(GraphOperation):
     """
 
     name = "graph.softmax"
+    DIMENSIONS: ClassVar = ("axis",)
 
     T: ClassVar = VarConstraint("T", base(TensorType))
 

@@ -7,14 +7,15 @@ dense, sparse and quantized weights in flash can be held to the interpreter bit 
 
 from __future__ import annotations
 
-from enum import StrEnum
 from math import prod
 
-from xdsl.dialects.builtin import Float32Type, StringAttr, TensorType
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import Float32Type, TensorType
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     ParsePropInAttrDict,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -25,6 +26,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.graph.operation import (
@@ -52,6 +54,11 @@ class Encoding(StrEnum):
     """Non-zero weights as literals of straight-line code."""
 
 
+@irdl_attr_definition
+class EncodingAttr(EnumAttribute[Encoding], SpacedOpaqueSyntaxAttribute):
+    name = "graph.encoding"
+
+
 @irdl_op_definition
 class EncodedMatmulOp(GraphOperation):
     """
@@ -73,7 +80,7 @@ class EncodedMatmulOp(GraphOperation):
     input = operand_def(TensorType)
     weights = operand_def(TensorType)
     bias = opt_operand_def(TensorType)
-    encoding = prop_def(StringAttr)
+    encoding = prop_def(EncodingAttr)
     activation = opt_prop_def(FunctionAttr)
     result = result_def(TensorType)
 
@@ -98,12 +105,16 @@ class EncodedMatmulOp(GraphOperation):
         super().__init__(
             operands=[input, weights, bias],
             result_types=[result_type],
-            properties={"encoding": StringAttr(encoding.value), "activation": activation},
+            properties={"encoding": EncodingAttr(encoding), "activation": activation},
         )
 
     @property
     def kind(self) -> Encoding:
-        return Encoding(self.encoding.data)
+        return self.encoding.data
+
+    @property
+    def spelling(self) -> str:
+        return f"matmul {self.kind.value}" + ("" if self.scale is None else " int8")
 
     @property
     def macs(self) -> int:
@@ -117,10 +128,6 @@ class EncodedMatmulOp(GraphOperation):
         return None if element is None else element.scale
 
     def verify_semantics(self) -> None:
-        if self.encoding.data not in set(Encoding):
-            raise VerifyException(
-                f"encoding must be one of {', '.join(Encoding)}, got {self.encoding.data}"
-            )
         expect_rank("input", self.input, 2)
         expect_rank("weights", self.weights, 2)
         (m, k), (n, wk) = shape_of(self.input), shape_of(self.weights)

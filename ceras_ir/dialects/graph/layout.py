@@ -1,22 +1,21 @@
 """Operations that move elements and compute nothing (resizing, which may interpolate, included)."""
 
 from collections.abc import Sequence
-from enum import StrEnum
-from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
-    StringAttr,
     TensorType,
     f64,
     i64,
 )
+from xdsl.dialects.utils import EnumAttribute
 from xdsl.interfaces import HasFolderInterface
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -24,37 +23,22 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.pattern_rewriter import RewritePattern
-from xdsl.traits import HasCanonicalizationPatternsTrait, Pure
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
     expect_rank,
+    expect_same_element,
     expect_shape,
+    is_plain,
     quantized_element,
     shape_of,
 )
-
-
-def expect_same_element(op: GraphOperation) -> None:
-    """Refuse an operation that would change the scale by moving elements."""
-    for value in op.operands:
-        if element_of(value) != element_of(op.results[0]):
-            raise VerifyException(
-                f"element type must stay the same, got {element_of(value)} -> "
-                f"{element_of(op.results[0])}"
-            )
-
-
-class LayoutPatterns(HasCanonicalizationPatternsTrait):
-    @classmethod
-    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
-        from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
-
-        return LAYOUT_PATTERNS
+from ceras_ir.dialects.graph.traits import MovesElements, View
 
 
 @irdl_op_definition
@@ -67,7 +51,7 @@ class ReshapeOp(GraphOperation, HasFolderInterface):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), LayoutPatterns())
+    traits = traits_def(Pure(), View())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, shape: Sequence[int]):
@@ -77,14 +61,6 @@ class ReshapeOp(GraphOperation, HasFolderInterface):
 
     def fold(self):
         return (self.input,) if self.input.type == self.result.type else None
-
-    def verify_semantics(self) -> None:
-        expect_same_element(self)
-        source, target = shape_of(self.input), shape_of(self.result)
-        if prod(source) != prod(target):
-            raise VerifyException(
-                f"shape {source} has {prod(source)} elements, {target} has {prod(target)}"
-            )
 
 
 @irdl_op_definition
@@ -98,7 +74,7 @@ class TransposeOp(GraphOperation, HasFolderInterface):
     permutation = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), LayoutPatterns())
+    traits = traits_def(Pure(), MovesElements())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, permutation: Sequence[int]):
@@ -113,8 +89,11 @@ class TransposeOp(GraphOperation, HasFolderInterface):
         identity = self.permutation.get_values() == tuple(range(len(shape_of(self.input))))
         return (self.input,) if identity else None
 
+    @property
+    def keeps_channels(self) -> bool:
+        return self.permutation.get_values()[-1:] == (len(shape_of(self.input)) - 1,)
+
     def verify_semantics(self) -> None:
-        expect_same_element(self)
         shape, permutation = shape_of(self.input), self.permutation.get_values()
         if sorted(permutation) != list(range(len(shape))):
             raise VerifyException(
@@ -129,6 +108,7 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
     name = "graph.concat"
     ADMITS_INTEGERS: ClassVar = True
+    DIMENSIONS: ClassVar = ("axis",)
 
     inputs = var_operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
@@ -148,6 +128,10 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
     def fold(self):
         return (self.inputs[0],) if len(self.inputs) == 1 else None
+
+    @property
+    def keeps_scale(self) -> bool:
+        return not is_plain(self.result)
 
     def verify_semantics(self) -> None:
         if not self.inputs:
@@ -169,8 +153,15 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
 
 class Resize(StrEnum):
+    """What is made of the neighbours of a coordinate."""
+
     NEAREST = "nearest"
     LINEAR = "linear"
+
+
+@irdl_attr_definition
+class ResizeAttr(EnumAttribute[Resize], SpacedOpaqueSyntaxAttribute):
+    name = "graph.resize"
 
 
 class Coordinates(StrEnum):
@@ -188,6 +179,11 @@ class Coordinates(StrEnum):
     """`c + (i + 0.5) / scale - 0.5`, where `c = in / 2 * (1 - out / (scale * in))` centres"""
 
 
+@irdl_attr_definition
+class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
+    name = "graph.coordinates"
+
+
 class Nearest(StrEnum):
     """How a coordinate becomes an index; ONNX `nearest_mode`."""
 
@@ -197,6 +193,11 @@ class Nearest(StrEnum):
     """the nearest index; within 1e-6 of half way between two the upper"""
     FLOOR = "floor"
     CEIL = "ceil"
+
+
+@irdl_attr_definition
+class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
+    name = "graph.nearest"
 
 
 @irdl_op_definition
@@ -212,15 +213,18 @@ class ResizeOp(GraphOperation):
 
     name = "graph.resize"
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(ResizeAttr)
     input = operand_def(TensorType)
     scales = prop_def(DenseArrayBase.constr(f64))
-    coordinates = prop_def(StringAttr)
-    rounding = prop_def(StringAttr)
+    coordinates = prop_def(CoordinatesAttr)
+    rounding = prop_def(NearestAttr)
     result = result_def(TensorType)
 
     traits = traits_def(Pure())
-    assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
+    assembly_format = (
+        "$kind $input `coordinates` $coordinates `rounding` $rounding attr-dict "
+        "`:` functional-type(operands, results)"
+    )
 
     def __init__(
         self,
@@ -236,10 +240,10 @@ class ResizeOp(GraphOperation):
             operands=[input],
             result_types=[TensorType(element_of(input), (n, *size, c))],
             properties={
-                "kind": StringAttr(kind.value),
+                "kind": ResizeAttr(kind),
                 "scales": DenseArrayBase.from_list(f64, list(scales)),
-                "coordinates": StringAttr(coordinates.value),
-                "rounding": StringAttr(rounding.value),
+                "coordinates": CoordinatesAttr(coordinates),
+                "rounding": NearestAttr(rounding),
             },
         )
 
@@ -251,19 +255,20 @@ class ResizeOp(GraphOperation):
 
     @property
     def function(self) -> Resize:
-        return Resize(self.kind.data)
+        return self.kind.data
+
+    @property
+    def is_alias(self) -> bool:
+        return self.function is Resize.NEAREST
+
+    @property
+    def keeps_channels(self) -> bool:
+        return True
 
     def verify_semantics(self) -> None:
         expect_same_element(self)
         expect_rank("input", self.input, 4)
         expect_rank("result", self.result, 4)
-        for name, value, allowed in (
-            ("kind", self.kind.data, Resize),
-            ("coordinates", self.coordinates.data, Coordinates),
-            ("rounding", self.rounding.data, Nearest),
-        ):
-            if value not in set(allowed):
-                raise VerifyException(f"{name} must be one of {', '.join(allowed)}, got {value}")
         scales = self.scales.get_values()
         if len(scales) != 2 or any(not 0.0 < s < float("inf") for s in scales):
             raise VerifyException("two positive scales expected")
@@ -272,8 +277,3 @@ class ResizeOp(GraphOperation):
             raise VerifyException(f"only height and width can change, got {source} -> {target}")
         if self.function is Resize.LINEAR and quantized_element(self.result) is not None:
             raise VerifyException("linear resizing is float; dequantize its input")
-
-
-def type_with_element(value: SSAValue, element: Attribute) -> TensorType[Attribute]:
-    """The type of `value` with another element type."""
-    return TensorType(element, shape_of(value))

@@ -44,6 +44,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import FunctionAttr, integers
+from ceras_ir.dialects.graph.constant import ConstantOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     Tensor,
@@ -51,6 +52,7 @@ from ceras_ir.dialects.graph.operation import (
     expect_rank,
     expect_rescaling,
     expect_shape,
+    only_clips,
     quantized_element,
     shape_of,
     window_output,
@@ -59,6 +61,9 @@ from ceras_ir.dialects.quant import RequantAttr
 
 MAX_RESIDUAL_SHIFT = 23
 """A residual of 8 bits shifted further would not fit the 32-bit accumulator."""
+
+MAX_TAPS, MAX_COMPUTED_TAPS = 1 << 22, 1 << 16
+"""Products per accumulator that a quantized form with constant or computed weights may have."""
 
 
 class LinearOperation(GraphOperation, ABC):
@@ -86,6 +91,23 @@ class LinearOperation(GraphOperation, ABC):
     def residual_left_shift(self) -> int:
         """By how many bits a quantized residual is moved left; 0 without one."""
         return self.residual_shift.value.data if self.residual_shift is not None else 0
+
+    @property
+    def data_operands(self) -> Sequence[SSAValue]:
+        weights = () if isinstance(self.weights.owner, ConstantOp) else (self.weights,)
+        residual = () if self.residual is None else (self.residual,)
+        return (self.input, *weights, *residual)
+
+    @property
+    def rescales(self) -> bool:
+        # A computed bias would have to come at the scale of the accumulator.
+        computed = self.bias is not None and not isinstance(self.bias.owner, ConstantOp)
+        if computed or not only_clips(self.activation):
+            return False
+        # With more products no scale of the weights would keep the accumulator in 32 bits.
+        constant = isinstance(self.weights.owner, ConstantOp)
+        taps = prod(shape_of(self.weights)[1:])
+        return taps < (MAX_TAPS if constant else MAX_COMPUTED_TAPS)
 
     @property
     def macs(self) -> int:
@@ -178,6 +200,10 @@ class Conv2dOp(LinearOperation):
                 **_epilogue_properties(activation, requant, residual_shift),
             },
         )
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        return shape_of(self.weights)[1:3]
 
     @property
     def group_count(self) -> int:

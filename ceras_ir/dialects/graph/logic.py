@@ -1,22 +1,30 @@
 """Operations about truth and types: comparison, selection, and casts between element types."""
 
-from enum import StrEnum
 from typing import ClassVar
 
-from xdsl.dialects.builtin import StringAttr, TensorType, i1
-from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.dialects.builtin import TensorType, i1
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.irdl import (
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
-from ceras_ir.dialects.graph.elementwise import broadcast_shape
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    broadcast_shape,
     element_of,
-    expect_shape,
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import Elementwise
 from ceras_ir.dialects.quant import UniformType
 
 
@@ -28,6 +36,11 @@ class Compare(StrEnum):
     LESS_OR_EQUAL = "less_or_equal"
 
 
+@irdl_attr_definition
+class CompareAttr(EnumAttribute[Compare], SpacedOpaqueSyntaxAttribute):
+    name = "graph.compare"
+
+
 @irdl_op_definition
 class CompareOp(GraphOperation):
     """Whether `lhs kind rhs`, element by element as i1, shapes broadcast as numpy does."""
@@ -35,12 +48,12 @@ class CompareOp(GraphOperation):
     name = "graph.compare"
     ADMITS_INTEGERS: ClassVar = True
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(CompareAttr)
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = "$kind $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, kind: Compare, lhs: SSAValue, rhs: SSAValue):
@@ -49,27 +62,19 @@ class CompareOp(GraphOperation):
         super().__init__(
             operands=[lhs, rhs],
             result_types=[TensorType(i1, shape)],
-            properties={"kind": StringAttr(kind.value)},
+            properties={"kind": CompareAttr(kind)},
         )
 
     @property
     def function(self) -> Compare:
-        return Compare(self.kind.data)
+        return self.kind.data
 
     def verify_semantics(self) -> None:
-        if self.kind.data not in set(Compare):
-            raise VerifyException(f"kind must be one of {', '.join(Compare)}, got {self.kind.data}")
         if element_of(self.lhs) != element_of(self.rhs):
             raise VerifyException(
                 f"operands must have one element type, got {element_of(self.lhs)} "
                 f"and {element_of(self.rhs)}"
             )
-        shape = broadcast_shape(shape_of(self.lhs), shape_of(self.rhs))
-        if shape is None:
-            raise VerifyException(
-                f"shapes {shape_of(self.lhs)} and {shape_of(self.rhs)} do not broadcast"
-            )
-        expect_shape("result", self.result, shape)
         if element_of(self.result) != i1:
             raise VerifyException(f"the result of a comparison is i1, got {self.result.type}")
 
@@ -86,13 +91,13 @@ class SelectOp(GraphOperation):
     rhs = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = (
         "$condition `,` $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
     )
 
     def __init__(self, condition: SSAValue, lhs: SSAValue, rhs: SSAValue):
-        shape = _common_shape(condition, lhs, rhs)
+        shape = broadcast_shape(*map(shape_of, (condition, lhs, rhs)))
         assert shape is not None
         super().__init__(
             operands=[condition, lhs, rhs], result_types=[TensorType(element_of(lhs), shape)]
@@ -106,16 +111,6 @@ class SelectOp(GraphOperation):
                 f"both choices and the result must have one element type, got "
                 f"{element_of(self.lhs)}, {element_of(self.rhs)} and {element_of(self.result)}"
             )
-        shape = _common_shape(self.condition, self.lhs, self.rhs)
-        if shape is None:
-            shapes = [shape_of(v) for v in self.operands]
-            raise VerifyException(f"shapes {', '.join(map(str, shapes))} do not broadcast")
-        expect_shape("result", self.result, shape)
-
-
-def _common_shape(condition: SSAValue, lhs: SSAValue, rhs: SSAValue) -> tuple[int, ...] | None:
-    shape = broadcast_shape(shape_of(lhs), shape_of(rhs))
-    return None if shape is None else broadcast_shape(shape_of(condition), shape)
 
 
 @irdl_op_definition
@@ -133,14 +128,13 @@ class CastOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, element: Attribute):
         super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         element = quantized_element(self.input)
         if quantized_element(self.result) is not None or (
             element is not None and element != UniformType(1.0, storage=element.storage)

@@ -22,10 +22,10 @@ from xdsl.utils.exceptions import VerifyException
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
-    expect_shape,
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +52,7 @@ class LookupOp(GraphOperation):
     rows = opt_prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$input `,` $table attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -82,12 +82,15 @@ class LookupOp(GraphOperation):
         )
 
     @property
+    def depends_on_channel(self) -> bool:
+        return self.rows is not None or super().depends_on_channel
+
+    @property
     def channel_rows(self) -> tuple[int, ...] | None:
         """Which table each channel uses, if they differ."""
         return None if self.rows is None else tuple(int(v) for v in self.rows.get_values())
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         source, target = quantized_element(self.input), quantized_element(self.result)
         if target is None or target.storage.width.data != 8 or not target.is_signed:
             raise VerifyException(f"int8 elements expected, got {self.result.type}")

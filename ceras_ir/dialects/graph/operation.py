@@ -6,14 +6,24 @@ the operation carries the `#graph.requant` that makes its result; a float one ha
 """
 
 from abc import ABC
-from collections.abc import Sequence
-from typing import ClassVar, TypeAlias, TypeGuard
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import ClassVar, Self, TypeAlias, TypeGuard
 
-from xdsl.dialects.builtin import Float32Type, IntegerType, TensorType
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    Float32Type,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+    i64,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, ParsePropInAttrDict
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.graph.attributes import FunctionAttr, integers
+from ceras_ir.dialects.graph.traits import Elementwise, MovesElements, View
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 Tensor: TypeAlias = TensorType[Attribute]
@@ -57,6 +67,30 @@ def scale_of(value: SSAValue) -> float:
     return element.scale
 
 
+def is_plain(value: SSAValue) -> bool:
+    """Whether a value has plain integers, which have no scale."""
+    return is_tensor(value.type) and isinstance(value.type.element_type, IntegerType)
+
+
+def is_per_axis(value: SSAValue) -> bool:
+    """Whether the element type itself refers to a dimension, which must then stay in place."""
+    element = quantized_element(value)
+    return element is not None and element.is_per_axis
+
+
+def type_with_element(value: SSAValue, element: Attribute) -> Tensor:
+    """The type of `value` with another element type."""
+    return TensorType(element, shape_of(value))
+
+
+def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
+    """The common shape under numpy's rules, or None where there is none."""
+    rank = max(map(len, shapes))
+    columns = zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True)
+    extents = [{extent for extent in column if extent != 1} or {1} for column in columns]
+    return tuple(max(e) for e in extents) if all(len(e) == 1 for e in extents) else None
+
+
 def window_extent(size: int, dilation: int) -> int:
     """Elements from the first to the last tap of a window, both included."""
     return (size - 1) * dilation + 1
@@ -70,12 +104,23 @@ def window_output(
 
 
 class GraphOperation(IRDLOperation, ABC):
-    """An operation with one tensor result and static shapes."""
+    """
+    An operation with one tensor result and static shapes.
+
+    Analyses ask for traits and for the properties below, whose defaults are what is safe of an
+    operation that nothing is known of: it stays float, and every operand is read to its end.
+    """
 
     irdl_options = (ParsePropInAttrDict(),)
 
     ADMITS_INTEGERS: ClassVar = False
     """Whether tensors may have plain integer elements, which wrap around like C's unsigned."""
+
+    DIMENSIONS: ClassVar[tuple[str, ...]] = ()
+    """Properties that are dimensions of the operand, for operations that treat all alike."""
+
+    PER_DIMENSION: ClassVar[tuple[str, ...]] = ()
+    """Properties that have an entry for every dimension of the operand."""
 
     @property
     def is_quantized(self) -> bool:
@@ -84,6 +129,103 @@ class GraphOperation(IRDLOperation, ABC):
     @property
     def output(self) -> SSAValue:
         return self.results[0]
+
+    @property
+    def spelling(self) -> str:
+        """The operation and its kind, as reports print it: `conv2d`, `pool2d max`."""
+        return self.name.removeprefix("graph.")
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of one inference."""
+        return 0
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        """Height and width of a sliding window, where there is one."""
+        return ()
+
+    @property
+    def data_operands(self) -> Sequence[SSAValue]:
+        """The operands that are quantized like activations: all but constant weights and biases."""
+        return self.operands
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether the result has elements of the one operand, in other places, and zeros."""
+        return self.has_trait(MovesElements) and not is_plain(self.results[0])
+
+    @property
+    def keeps_scale(self) -> bool:
+        """Whether operands and result must have one scale, because elements are only moved."""
+        return self.is_alias
+
+    @property
+    def rescales(self) -> bool:
+        """Whether there is a quantized form that rescales its result; see `quantized`."""
+        return False
+
+    def quantized(self, operands: Sequence[SSAValue], element: UniformType) -> "GraphOperation":
+        """
+        The quantized form, of stored `operands`, with a result of `element`. Of what `keeps_scale`
+        both have one element type and this is the same operation; what `rescales` has its own.
+        """
+        return self.rebuilt(operands, element=element)
+
+    def rebuilt(
+        self,
+        operands: Sequence[SSAValue],
+        *,
+        shape: Sequence[int] | None = None,
+        element: Attribute | None = None,
+        changed: Mapping[str, Attribute] | None = None,
+    ) -> Self:
+        """The same on other operands, with a result of another type and some other properties."""
+        kind = TensorType(
+            element_of(self.output) if element is None else element,
+            shape_of(self.output) if shape is None else shape,
+        )
+        return type(self).create(
+            operands=operands,
+            result_types=[kind],
+            properties={**self.properties, **(changed or {})},
+            attributes=dict(self.attributes),
+            location=self.location,
+        )
+
+    @property
+    def keeps_channels(self) -> bool:
+        """
+        Whether channel `c` (index of the last dimension) of the result is made of channel `c` of
+        the operands, and a positive factor of the one is a factor of the other.
+        """
+        return False
+
+    @property
+    def depends_on_channel(self) -> bool:
+        """Whether what is computed depends on the index of the last dimension."""
+        return any(map(is_per_axis, (*self.operands, *self.results)))
+
+    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
+        """
+        The properties that change when the operation gets its operands before they were transposed
+        by `order`, and its result is transposed instead; None where that is not the same.
+        """
+        declared = self.has_trait(Elementwise) or self.DIMENSIONS or self.PER_DIMENSION
+        if not declared or self.depends_on_channel:
+            return None
+        changed: dict[str, Attribute] = {}
+        for name in self.DIMENSIONS:
+            attribute = self.properties[name]
+            if isinstance(attribute, IntegerAttr):
+                changed[name] = IntegerAttr(order[attribute.value.data], i64)
+            elif isinstance(attribute, DenseArrayBase):
+                changed[name] = integers([order[int(d)] for d in attribute.get_values()])
+        for name in self.PER_DIMENSION:
+            if isinstance(attribute := self.properties[name], DenseArrayBase):
+                entries = [int(v) for v in attribute.get_values()]
+                changed[name] = integers([entries[order.index(i)] for i in range(len(order))])
+        return changed
 
     def verify_(self) -> None:
         for value in (*self.operands, *self.results):
@@ -99,10 +241,38 @@ class GraphOperation(IRDLOperation, ABC):
                     )
             elif not isinstance(element, Float32Type | UniformType):
                 raise VerifyException(f"elements must be f32 or quantized, got {element}")
+        if self.has_trait(Elementwise):
+            shapes = [shape_of(value) for value in self.operands]
+            if (shape := broadcast_shape(*shapes)) is None:
+                raise VerifyException(f"shapes {' and '.join(map(str, shapes))} do not broadcast")
+            expect_shape("result", self.output, shape)
+        if self.has_trait(MovesElements):
+            expect_same_element(self)
+        if self.has_trait(View):
+            source, target = shape_of(self.operands[0]), shape_of(self.output)
+            if prod(source) != prod(target):
+                raise VerifyException(
+                    f"shape {source} has {prod(source)} elements, {target} has {prod(target)}"
+                )
         self.verify_semantics()
 
     def verify_semantics(self) -> None:
         """Whatever types and traits cannot say; operands are already known to be tensors."""
+
+
+def only_clips(activation: FunctionAttr | None) -> bool:
+    """Whether a clamp range can stand for the activation; see `split-activation`."""
+    return activation is None or activation.clip_range is not None
+
+
+def expect_same_element(op: GraphOperation) -> None:
+    """Refuse an operation that would change the scale by moving elements."""
+    for value in op.operands:
+        if element_of(value) != element_of(op.output):
+            raise VerifyException(
+                f"element type must stay the same, got {element_of(value)} -> "
+                f"{element_of(op.output)}"
+            )
 
 
 def expect_shape(name: str, value: SSAValue, expected: Sequence[int]) -> None:

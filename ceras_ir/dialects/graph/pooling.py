@@ -1,11 +1,12 @@
 """Pooling of feature maps: maximum and average over sliding windows."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 
-from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, StringAttr, TensorType, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, TensorType, i64
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -15,6 +16,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
@@ -39,6 +41,11 @@ class Pool(StrEnum):
     AVERAGE = "average"
 
 
+@irdl_attr_definition
+class PoolAttr(EnumAttribute[Pool], SpacedOpaqueSyntaxAttribute):
+    name = "graph.pool"
+
+
 @irdl_op_definition
 class Pool2dOp(GraphOperation):
     """
@@ -57,7 +64,7 @@ class Pool2dOp(GraphOperation):
 
     name = "graph.pool2d"
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(PoolAttr)
     input = operand_def(TensorType)
     kernel = prop_def(DenseArrayBase.constr(i64))
     strides = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
@@ -90,7 +97,7 @@ class Pool2dOp(GraphOperation):
             operands=[input],
             result_types=[TensorType(result_element, (n, oh, ow, c))],
             properties={
-                "kind": StringAttr(kind.value),
+                "kind": PoolAttr(kind),
                 "kernel": integers(kernel),
                 "strides": integers(strides),
                 "padding": integers(padding),
@@ -102,15 +109,33 @@ class Pool2dOp(GraphOperation):
 
     @property
     def function(self) -> Pool:
-        return Pool(self.kind.data)
+        return self.kind.data
+
+    @property
+    def spelling(self) -> str:
+        return f"{super().spelling} {self.function.value}"
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        return tuple(int(k) for k in self.kernel.get_values())
+
+    @property
+    def keeps_scale(self) -> bool:
+        return self.function is Pool.MAX
+
+    @property
+    def rescales(self) -> bool:
+        return self.function is Pool.AVERAGE
+
+    @property
+    def keeps_channels(self) -> bool:
+        return True
 
     @property
     def includes_padding(self) -> bool:
         return bool(self.count_include_pad.value.data)
 
     def verify_semantics(self) -> None:
-        if self.kind.data not in set(Pool):
-            raise VerifyException(f"kind must be one of {', '.join(Pool)}, got {self.kind.data}")
         expect_rank("input", self.input, 4)
         expect_length("kernel", kernel := self.kernel.get_values(), 2, 1)
         expect_length("strides", strides := self.strides.get_values(), 2, 1)

@@ -8,11 +8,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
-    expect_shape,
     expect_storable,
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
@@ -28,14 +28,13 @@ class QuantizeOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, element: UniformType):
         super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         if quantized_element(self.input) is not None or quantized_element(self.result) is None:
             raise VerifyException(
                 f"float to quantized expected, got {self.input.type} -> {self.result.type}"
@@ -51,14 +50,13 @@ class DequantizeOp(GraphOperation):
     input = operand_def(TensorType)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue):
         super().__init__(operands=[input], result_types=[TensorType(f32, shape_of(input))])
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         if quantized_element(self.input) is None or quantized_element(self.result) is not None:
             raise VerifyException(
                 f"quantized to float expected, got {self.input.type} -> {self.result.type}"
@@ -75,7 +73,7 @@ class RequantizeOp(GraphOperation):
     requant = prop_def(RequantAttr)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, element: UniformType, requant: RequantAttr):
@@ -86,7 +84,6 @@ class RequantizeOp(GraphOperation):
         )
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         if quantized_element(self.input) is None:
             raise VerifyException(f"quantized input expected, got {self.input.type}")
         if self.requant.is_per_channel:

@@ -1,7 +1,6 @@
 """Operations that make one element of many: reductions and the index of an extreme."""
 
-from collections.abc import Sequence
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -9,21 +8,30 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
-    StringAttr,
     TensorType,
     i64,
 )
-from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.irdl import (
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
-from ceras_ir.dialects.graph.layout import expect_same_element
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
+    expect_same_element,
     expect_shape,
+    is_plain,
     shape_of,
 )
 
@@ -39,6 +47,11 @@ class Reduce(StrEnum):
     """NaN if either is"""
 
 
+@irdl_attr_definition
+class ReduceAttr(EnumAttribute[Reduce], SpacedOpaqueSyntaxAttribute):
+    name = "graph.reduce"
+
+
 @irdl_op_definition
 class ReduceOp(GraphOperation):
     """
@@ -49,8 +62,9 @@ class ReduceOp(GraphOperation):
 
     name = "graph.reduce"
     ADMITS_INTEGERS: ClassVar = True
+    DIMENSIONS: ClassVar = ("axes",)
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(ReduceAttr)
     input = operand_def(TensorType)
     axes = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
@@ -63,17 +77,24 @@ class ReduceOp(GraphOperation):
         super().__init__(
             operands=[input],
             result_types=[TensorType(element_of(input), shape)],
-            properties={"kind": StringAttr(kind.value), "axes": integers(sorted(axes))},
+            properties={"kind": ReduceAttr(kind), "axes": integers(sorted(axes))},
         )
 
     @property
     def function(self) -> Reduce:
-        return Reduce(self.kind.data)
+        return self.kind.data
+
+    @property
+    def keeps_scale(self) -> bool:
+        return self.function in (Reduce.MAX, Reduce.MIN) and not is_plain(self.input)
+
+    def reordered(self, order: Sequence[int]) -> Mapping[str, Attribute] | None:
+        axes = [order[a] for a in self.axes.get_values()]
+        # Else elements would be added in another order.
+        return super().reordered(order) if axes == sorted(axes) else None
 
     def verify_semantics(self) -> None:
         expect_same_element(self)
-        if self.kind.data not in set(Reduce):
-            raise VerifyException(f"kind must be one of {', '.join(Reduce)}, got {self.kind.data}")
         shape, axes = shape_of(self.input), list(self.axes.get_values())
         if axes != sorted(set(axes)) or any(not 0 <= a < len(shape) for a in axes):
             raise VerifyException(f"axes must be ascending and in [0, {len(shape)}), got {axes}")
@@ -92,8 +113,9 @@ class ArgOp(GraphOperation):
 
     name = "graph.arg"
     ADMITS_INTEGERS: ClassVar = True
+    DIMENSIONS: ClassVar = ("axis",)
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(ReduceAttr)
     input = operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
     last = prop_def(BoolAttr, default_value=BoolAttr.from_bool(False))
@@ -108,7 +130,7 @@ class ArgOp(GraphOperation):
             operands=[input],
             result_types=[TensorType(i64, shape)],
             properties={
-                "kind": StringAttr(kind.value),
+                "kind": ReduceAttr(kind),
                 "axis": IntegerAttr(axis, i64),
                 "last": BoolAttr.from_bool(last),
             },
@@ -116,7 +138,7 @@ class ArgOp(GraphOperation):
 
     @property
     def function(self) -> Reduce:
-        return Reduce(self.kind.data)
+        return self.kind.data
 
     @property
     def takes_last(self) -> bool:

@@ -1,7 +1,6 @@
 """Operations that take elements out of a tensor or put a border around it: slice, gather, pad."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -9,13 +8,14 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     IntegerType,
-    StringAttr,
     TensorType,
     f32,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -24,16 +24,20 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
-from ceras_ir.dialects.graph.layout import LayoutPatterns, expect_same_element
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
     expect_length,
+    expect_same_element,
     expect_shape,
+    is_plain,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import MovesElements
+from ceras_ir.dialects.quant import UniformType
 
 
 @irdl_op_definition
@@ -45,13 +49,14 @@ class SliceOp(GraphOperation):
 
     name = "graph.slice"
     ADMITS_INTEGERS: ClassVar = True
+    PER_DIMENSION: ClassVar = ("starts", "strides")
 
     input = operand_def(TensorType)
     starts = prop_def(DenseArrayBase.constr(i64))
     strides = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure(), LayoutPatterns())
+    traits = traits_def(Pure(), MovesElements())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -71,7 +76,6 @@ class SliceOp(GraphOperation):
         )
 
     def verify_semantics(self) -> None:
-        expect_same_element(self)
         source, sizes = shape_of(self.input), shape_of(self.result)
         starts, strides = self.starts.get_values(), self.strides.get_values()
         expect_length("starts", starts, len(source), 0)
@@ -100,13 +104,14 @@ class GatherOp(GraphOperation):
 
     name = "graph.gather"
     ADMITS_INTEGERS: ClassVar = True
+    DIMENSIONS: ClassVar = ("axis",)
 
     input = operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
     indices = prop_def(DenseArrayBase.constr(i64))
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), MovesElements())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, input: SSAValue, axis: int, indices: Sequence[int]):
@@ -119,7 +124,6 @@ class GatherOp(GraphOperation):
         )
 
     def verify_semantics(self) -> None:
-        expect_same_element(self)
         shape, axis = list(shape_of(self.input)), self.axis.value.data
         if not 0 <= axis < len(shape):
             raise VerifyException(f"axis must be in [0, {len(shape)}), got {axis}")
@@ -143,6 +147,11 @@ class Pad(StrEnum):
     """the input again from its other end"""
 
 
+@irdl_attr_definition
+class PadAttr(EnumAttribute[Pad], SpacedOpaqueSyntaxAttribute):
+    name = "graph.pad"
+
+
 @irdl_op_definition
 class PadOp(GraphOperation):
     """
@@ -153,8 +162,9 @@ class PadOp(GraphOperation):
 
     name = "graph.pad"
     ADMITS_INTEGERS: ClassVar = True
+    PER_DIMENSION: ClassVar = ("low", "high", "interior")
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(PadAttr)
     input = operand_def(TensorType)
     low = prop_def(DenseArrayBase.constr(i64))
     high = prop_def(DenseArrayBase.constr(i64))
@@ -185,7 +195,7 @@ class PadOp(GraphOperation):
             operands=[input],
             result_types=[TensorType(element_of(input), shape)],
             properties={
-                "kind": StringAttr(kind.value),
+                "kind": PadAttr(kind),
                 "low": integers(low),
                 "high": integers(high),
                 "interior": integers(between),
@@ -195,7 +205,18 @@ class PadOp(GraphOperation):
 
     @property
     def function(self) -> Pad:
-        return Pad(self.kind.data)
+        return self.kind.data
+
+    @property
+    def is_alias(self) -> bool:
+        # A zero is stored as the zero point at any scale; other numbers may not be.
+        zero = self.function is not Pad.CONSTANT or self.stored_value == 0
+        return zero and not is_plain(self.input)
+
+    def quantized(self, operands: Sequence[SSAValue], element: UniformType) -> GraphOperation:
+        new = super().quantized(operands, element)
+        new.properties["value"] = IntegerAttr(element.zero_point, i64)
+        return new
 
     @property
     def stored_value(self) -> float | int:
@@ -205,8 +226,6 @@ class PadOp(GraphOperation):
 
     def verify_semantics(self) -> None:
         expect_same_element(self)
-        if self.kind.data not in set(Pad):
-            raise VerifyException(f"kind must be one of {', '.join(Pad)}, got {self.kind.data}")
         shape = shape_of(self.input)
         for name in ("low", "high", "interior"):
             expect_length(name, getattr(self, name).get_values(), len(shape), 0)

@@ -13,10 +13,10 @@ from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     expect_rescaling,
-    expect_shape,
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.quant import RequantAttr
 
 BENDS = (0.0523, 0.2669, 0.492, 0.3321, 0.112)
@@ -47,7 +47,7 @@ class ShiftSwishOp(GraphOperation):
     requant = prop_def(RequantAttr)
     result = result_def(TensorType)
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -64,13 +64,16 @@ class ShiftSwishOp(GraphOperation):
         )
 
     @property
+    def depends_on_channel(self) -> bool:
+        return len(self.channel_bends) > 1
+
+    @property
     def channel_bends(self) -> list[tuple[int, ...]]:
         """The five constants, of all elements or of each channel."""
         values = [int(v) for v in self.bends.get_values()]
         return [tuple(values[i : i + 5]) for i in range(0, len(values), 5)]
 
     def verify_semantics(self) -> None:
-        expect_shape("result", self.result, shape_of(self.input))
         source = quantized_element(self.input)
         if source is None or source.storage.width.data > 16 or not source.is_signed:
             raise VerifyException(f"int8 or int16 elements expected, got {self.input.type}")

@@ -10,7 +10,7 @@ and lanes there are, types say: an intrinsic of other sizes is another type of t
 
 from xdsl.ir import Dialect
 
-from ceras_ir.dialects.tile.compute import Alu, AluOp, ClearOp, GemmOp
+from ceras_ir.dialects.tile.compute import Alu, AluAttr, AluOp, ClearOp, GemmOp
 from ceras_ir.dialects.tile.convolution import Conv2dOp
 from ceras_ir.dialects.tile.memory import (
     LoadOp,
@@ -23,12 +23,12 @@ from ceras_ir.dialects.tile.memory import (
     vectors_in,
 )
 from ceras_ir.dialects.tile.pooling import AveragePoolOp, MaxPoolOp
-from ceras_ir.dialects.tile.schedule import Order, ScheduleAttr
+from ceras_ir.dialects.tile.schedule import Order, OrderAttr, ScheduleAttr
 
 Tile = Dialect(
     "tile",
     [Conv2dOp, MaxPoolOp, AveragePoolOp, ViewOp, RotateOp, LoadOp, StoreOp, ClearOp, GemmOp, AluOp],
-    [ScheduleAttr],
+    [ScheduleAttr, AluAttr, OrderAttr],
 )
 
 __all__ = [

@@ -1,7 +1,6 @@
 """Operations of the `tile` dialect that compute on vectors in scratchpads."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from math import prod
 
 from xdsl.dialects.builtin import (
@@ -10,14 +9,15 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
-    StringAttr,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
     ParsePropInAttrDict,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -26,6 +26,7 @@ from xdsl.irdl import (
     var_operand_def,
 )
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.tile.memory import (
     ACC,
@@ -175,6 +176,11 @@ class Alu(StrEnum):
     """`target >> other`, arithmetic (floor); a negative amount shifts left."""
 
 
+@irdl_attr_definition
+class AluAttr(EnumAttribute[Alu], SpacedOpaqueSyntaxAttribute):
+    name = "tile.alu"
+
+
 @irdl_op_definition
 class AluOp(_BoxOp):
     """
@@ -185,7 +191,7 @@ class AluOp(_BoxOp):
 
     name = "tile.alu"
 
-    kind = prop_def(StringAttr)
+    kind = prop_def(AluAttr)
     target = operand_def(MemRefType)
     target_indices = var_operand_def(IndexType)
     source = opt_operand_def(MemRefType)
@@ -212,7 +218,7 @@ class AluOp(_BoxOp):
         """Each loop is its extent, its stride in `target` and, with a source, in that."""
         columns = list(zip(*loops, strict=True))
         properties: dict[str, Attribute | None] = {
-            "kind": StringAttr(kind.value),
+            "kind": AluAttr(kind),
             "extents": _integers(columns[0]),
             "target_strides": _integers(columns[1]),
             "source_strides": None if source is None else _integers(columns[2]),
@@ -225,11 +231,9 @@ class AluOp(_BoxOp):
 
     @property
     def function(self) -> Alu:
-        return Alu(self.kind.data)
+        return self.kind.data
 
     def verify_(self) -> None:
-        if self.kind.data not in set(Alu):
-            raise VerifyException(f"kind must be one of {', '.join(Alu)}, got {self.kind.data}")
         if (self.source is None) == (self.immediate is None):
             raise VerifyException("either a source or an immediate expected")
         if (self.source is None) != (self.source_strides is None):

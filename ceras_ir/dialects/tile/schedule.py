@@ -1,15 +1,16 @@
 """The schedule of a contraction: its blocks, their order, and how many buffers they have."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntAttr, StringAttr
-from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.dialects.builtin import IntAttr
+from xdsl.dialects.utils import EnumAttribute
+from xdsl.ir import Attribute, ParametrizedAttribute, SpacedOpaqueSyntaxAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
 
 
 class Order(StrEnum):
@@ -29,6 +30,11 @@ class Order(StrEnum):
     def is_s3(self) -> bool:
         """Whether it is an algorithm of S3, whose K loop is outside of the N loop."""
         return self not in (Order.NMK, Order.MNK)
+
+
+@irdl_attr_definition
+class OrderAttr(EnumAttribute[Order], SpacedOpaqueSyntaxAttribute):
+    name = "tile.order"
 
 
 @irdl_attr_definition
@@ -62,7 +68,7 @@ class ScheduleAttr(ParametrizedAttribute):
     inp_stages: IntAttr
     wgt_stages: IntAttr
     acc_stages: IntAttr
-    order: StringAttr
+    order: OrderAttr
     resident: IntAttr
     drain: IntAttr
     kn2row: IntAttr
@@ -82,7 +88,7 @@ class ScheduleAttr(ParametrizedAttribute):
         integers = (rows, columns, kblock, nblock, *stages)
         super().__init__(
             *(IntAttr(i) for i in integers),
-            StringAttr(order.value),
+            OrderAttr(order),
             IntAttr(int(resident)),
             IntAttr(drain),
             IntAttr(int(kn2row)),
@@ -90,7 +96,7 @@ class ScheduleAttr(ParametrizedAttribute):
 
     @property
     def loop_order(self) -> Order:
-        return Order(self.order.data)
+        return self.order.data
 
     @property
     def integers(self) -> tuple[int, ...]:
@@ -103,8 +109,6 @@ class ScheduleAttr(ParametrizedAttribute):
         for field, value in zip(self.FIELDS, self.integers, strict=True):
             if value < 1:
                 raise VerifyException(f"{field} must be at least 1, got {value}")
-        if self.order.data not in set(Order):
-            raise VerifyException(f"order must be one of {', '.join(Order)}, got {self.order.data}")
         if not 0 <= self.drain.data <= self.nblock.data:
             raise VerifyException(
                 f"drain must be in [0, nblock = {self.nblock.data}], got {self.drain.data}"
@@ -121,7 +125,7 @@ class ScheduleAttr(ParametrizedAttribute):
                 parser.parse_punctuation(",")
             parser.parse_keyword("order")
             parser.parse_punctuation("=")
-            values.append(StringAttr(parser.parse_identifier()))
+            values.append(OrderAttr(parser.parse_str_enum(Order)))
             resident, drain, kn2row = 0, 0, 0
             while parser.parse_optional_punctuation(","):
                 if parser.parse_optional_keyword("resident"):

@@ -27,7 +27,7 @@ from ceras_ir.dialects.graph import (
     SliceOp,
     element_of,
 )
-from ceras_ir.dialects.graph.elementwise import broadcast_shape
+from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.values import Value

@@ -33,7 +33,7 @@ from ceras_ir.dialects.graph import (
     plain_element,
     shape_of,
 )
-from ceras_ir.dialects.graph.elementwise import broadcast_shape
+from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.quantized_constant import QuantizedConstant
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, Array

@@ -20,14 +20,14 @@ from xdsl.pattern_rewriter import (
 from ceras_ir.dialects.graph import TransposeOp
 from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS, permutation_of
 from ceras_ir.transforms.graph.transposes.elementwise import ELEMENTWISE_PATTERNS
-from ceras_ir.transforms.graph.transposes.selection import SELECTION_PATTERNS
+from ceras_ir.transforms.graph.transposes.sinking import SINKING_PATTERNS
 from ceras_ir.transforms.graph.transposes.structure import STRUCTURE_PATTERNS
 
 PATTERNS: tuple[RewritePattern, ...] = (
     *LAYOUT_PATTERNS,
+    *SINKING_PATTERNS,
     *ELEMENTWISE_PATTERNS,
     *STRUCTURE_PATTERNS,
-    *SELECTION_PATTERNS,
 )
 
 

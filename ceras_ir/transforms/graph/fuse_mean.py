@@ -54,7 +54,7 @@ class FuseMean(RewritePattern):
 
 @dataclass(frozen=True)
 class FuseMeanPass(ModulePass):
-    """Fuse `graph.reduce "sum"` and the division by its count into `graph.pool2d "average"`."""
+    """Fuse `graph.reduce sum` and the division by its count into `graph.pool2d average`."""
 
     name = "fuse-mean"
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ceras_ir.dialects.graph import ConstantOp, ReshapeOp
+from ceras_ir.dialects.graph import ConstantOp
+from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import ARENA
 from ceras_ir.network.function import main_function, result_values
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
@@ -63,12 +64,13 @@ def problem_of(main: FuncOp, *, include_io: bool) -> Problem:
 
     def buffer(value: SSAValue) -> int:
         if value not in numbers:
-            if isinstance(value.owner, ReshapeOp) and value not in outside:
-                # A view of its operand's bytes.
-                numbers[value] = buffer(value.owner.input)
+            owner = value.owner
+            source = viewed(owner) if isinstance(owner, Operation) else None
+            if source is not None and value not in outside:
+                numbers[value] = buffer(source)
             else:
                 numbers[value] = len(sizes)
-                is_free = value in outside or isinstance(value.owner, ConstantOp)
+                is_free = value in outside or isinstance(owner, ConstantOp)
                 sizes.append(0 if is_free else byte_size(value))
         return numbers[value]
 

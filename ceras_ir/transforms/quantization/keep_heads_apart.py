@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import FLOAT, PRECISION, stays_float
-from ceras_ir.network.quantizable import is_plain, is_quantized
+from ceras_ir.network.quantizable import is_quantized
 
 SUMS = (graph.LinearOperation, graph.Pool2dOp, graph.ResizeOp)
 """What does the work of a network; what comes after the last of them is its head."""
@@ -37,7 +37,7 @@ class KeepHeadsApartPass(ModulePass):
         for concat in main.body.block.ops:
             if not isinstance(concat, graph.ConcatOp) or stays_float(concat):
                 continue
-            if not is_plain(concat.result) and _differ(concat):
+            if not graph.is_plain(concat.result) and _differ(concat):
                 tail = _tail(concat)
                 for follower in tail or ():
                     follower.attributes[PRECISION] = StringAttr(FLOAT)

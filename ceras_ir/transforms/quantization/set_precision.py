@@ -18,6 +18,7 @@ from ceras_ir.network.precision import WIDE, keep_in_float, widen, width
 from ceras_ir.network.quantizable import (
     data_operands,
     is_quantized,
+    joins,
     keeps_scale,
     quantized_operations,
 )
@@ -108,11 +109,7 @@ def _matching(names: dict[Thing, str], patterns: Iterable[str], option: str) -> 
 
 def spread(main: FuncOp) -> None:
     """Give operand and result of what only moves elements one width, the wider."""
-    movers = [
-        op
-        for op in quantized_operations(main)
-        if keeps_scale(op) and not isinstance(op, graph.ConcatOp)
-    ]
+    movers = [op for op in quantized_operations(main) if keeps_scale(op) and not joins(op)]
     changed = True
     while changed:
         changed = False

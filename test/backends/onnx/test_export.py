@@ -46,18 +46,18 @@ func.func @main(%x: tensor<1x4x6x6xf32> {graph.name = "x"}) -> (tensor<1x20xf32>
   %d = graph.conv2d %s, %w residual %t : tensor<1x6x6x4xf32>
       {padding = array<i64: 1, 1, 1, 1>, groups = 4 : i64, activation = #graph.function<relu>}
       : (tensor<1x6x6x4xf32>, tensor<4x3x3x1xf32>) -> tensor<1x6x6x4xf32> loc("depthwise")
-  %a = graph.binary "add" %s, %d {activation = #graph.function<clip, -0.5, 1.25>}
+  %a = graph.binary add %s, %d {activation = #graph.function<clip, -0.5, 1.25>}
       : (tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>) -> tensor<1x6x6x4xf32> loc("sum")
-  %m = graph.pool2d "max" %a {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>}
+  %m = graph.pool2d max %a {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>}
       : (tensor<1x6x6x4xf32>) -> tensor<1x6x6x4xf32> loc("greatest")
-  %g = graph.binary "mul" %m, %s
+  %g = graph.binary mul %m, %s
       : (tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>) -> tensor<1x6x6x4xf32> loc("gate")
   %j = graph.concat %m, %g, %t, %d, %s {axis = 3 : i64}
       : (tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>, tensor<1x6x6x4xf32>,
          tensor<1x6x6x4xf32>) -> tensor<1x6x6x20xf32> loc("join")
-  %p = graph.pool2d "average" %j {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>}
+  %p = graph.pool2d average %j {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>}
       : (tensor<1x6x6x20xf32>) -> tensor<1x3x3x20xf32> loc("mean")
-  %q = graph.pool2d "average" %p {kernel = array<i64: 3, 3>}
+  %q = graph.pool2d average %p {kernel = array<i64: 3, 3>}
       : (tensor<1x3x3x20xf32>) -> tensor<1x1x1x20xf32> loc("global")
   %r = graph.reshape %q : (tensor<1x1x1x20xf32>) -> tensor<1x20xf32>
   %z = graph.transpose %g {permutation = array<i64: 0, 3, 1, 2>}

@@ -23,10 +23,10 @@ func.func @blocks(%x: memref<1x4x56x56x16xi8, "dram">, %w: memref<4x36x16x16xi8,
   tile.clear %acc[] {extents = array<i64: 896>} : memref<4x4x56x1x16xi32, "acc">
   // CHECK: tile.gemm %[[ACC]][], %[[X]][%{{.*}}, %{{.*}}], %{{.*}}[%{{.*}}] {extents = array<i64: 4, 56>, acc_strides = array<i64: 56, 1>, inp_strides = array<i64: 58, 1>, wgt_strides = array<i64: 0, 0>}
   tile.gemm %acc[], %xt[%c0, %c1], %wgt[%c1] {extents = array<i64: 4, 56>, acc_strides = array<i64: 56, 1>, inp_strides = array<i64: 58, 1>, wgt_strides = array<i64: 0, 0>} : memref<4x4x56x1x16xi32, "acc">, memref<4x6x58x1x16xi8, "inp">, memref<36x16x16xi8, "wgt">
-  // CHECK: tile.alu "add" %[[ACC]][] with %{{.*}}[%{{.*}}] : memref<4x1x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x1x16xi32, "acc">
-  tile.alu "add" %acc[] with %bias[%c0] : memref<4x1x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x1x16xi32, "acc">
-  // CHECK: tile.alu "shr" %[[ACC]][] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9 : i64} : memref<4x4x56x1x16xi32, "acc">
-  tile.alu "shr" %acc[] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9} : memref<4x4x56x1x16xi32, "acc">
+  // CHECK: tile.alu add %[[ACC]][] with %{{.*}}[%{{.*}}] : memref<4x1x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x1x16xi32, "acc">
+  tile.alu add %acc[] with %bias[%c0] : memref<4x1x16xi32, "acc"> {extents = array<i64: 4, 224>, target_strides = array<i64: 224, 1>, source_strides = array<i64: 1, 0>} : memref<4x4x56x1x16xi32, "acc">
+  // CHECK: tile.alu shr %[[ACC]][] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9 : i64} : memref<4x4x56x1x16xi32, "acc">
+  tile.alu shr %acc[] {extents = array<i64: 896>, target_strides = array<i64: 1>, immediate = 9} : memref<4x4x56x1x16xi32, "acc">
   // CHECK: tile.store %[[ACC]][%{{.*}}] to %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] {box = array<i64: 4, 56>} : memref<4x4x56x1x16xi32, "acc"> to memref<1x4x56x56x16xi8, "dram">
   tile.store %acc[%c1] to %y[%c0, %c1, %c0, %c0] {box = array<i64: 4, 56>} : memref<4x4x56x1x16xi32, "acc"> to memref<1x4x56x56x16xi8, "dram">
   func.return

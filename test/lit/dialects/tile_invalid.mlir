@@ -80,7 +80,7 @@ func.func @gemm_rows(%a: memref<4x1x8xi32, "acc">, %x: memref<4x2x8xi8, "inp">, 
 
 func.func @alu_vectors(%a: memref<4x2x8xi32, "acc">, %b: memref<4x1x8xi32, "acc">) {
   // expected-error@+1 {{source must have vectors of (2, 8), got (1, 8)}}
-  tile.alu "add" %a[] with %b[] : memref<4x1x8xi32, "acc"> {extents = array<i64: 4>, target_strides = array<i64: 1>, source_strides = array<i64: 1>} : memref<4x2x8xi32, "acc">
+  tile.alu add %a[] with %b[] : memref<4x1x8xi32, "acc"> {extents = array<i64: 4>, target_strides = array<i64: 1>, source_strides = array<i64: 1>} : memref<4x2x8xi32, "acc">
   func.return
 }
 
@@ -229,8 +229,8 @@ func.func @f(%a: memref<4x8x1x16xi32, "acc">, %x: memref<6x8x1x16xi8, "inp">, %w
 
 func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{kind must be one of add, max, min, shr, got mul}}
-  tile.alu "mul" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, immediate = 1} : memref<4x8x1x16xi32, "acc">
+  // expected-error@+1 {{Expected `add`, `max`, `min`, or `shr`.}}
+  tile.alu mul %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, immediate = 1} : memref<4x8x1x16xi32, "acc">
   func.return
 }
 
@@ -239,7 +239,7 @@ func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
 func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{either a source or an immediate expected}}
-  tile.alu "add" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>} : memref<4x8x1x16xi32, "acc">
+  tile.alu add %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>} : memref<4x8x1x16xi32, "acc">
   func.return
 }
 
@@ -248,7 +248,7 @@ func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
 func.func @f(%a: memref<4x8x1x16xi32, "acc">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{source_strides belong to a source}}
-  tile.alu "add" %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, source_strides = array<i64: 1>, immediate = 1} : memref<4x8x1x16xi32, "acc">
+  tile.alu add %a[] {extents = array<i64: 4>, target_strides = array<i64: 1>, source_strides = array<i64: 1>, immediate = 1} : memref<4x8x1x16xi32, "acc">
   func.return
 }
 
@@ -346,7 +346,7 @@ func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dr
 
 func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
   %i = arith.constant 0 : index
-  // expected-error@+1 {{order must be one of nmk, mnk, alg1, alg2, alg3, got kmn}}
+  // expected-error@+1 {{Expected `nmk`, `mnk`, `alg1`, `alg2`, or `alg3`.}}
   tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127, schedule = #tile.schedule<rows = 1, columns = 1, kblock = 1, nblock = 1, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = kmn>} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
   func.return
 }

@@ -23,9 +23,9 @@ func.func @main(%x: tensor<2x37xf32> {graph.name = "x"})
     -> (tensor<74x1xf32> {graph.name = "y"}) {
   %a = graph.unary <tanh> %x : tensor<2x37xf32>
   %b = graph.unary <sigmoid> %a : tensor<2x37xf32>
-  %c = graph.binary "sub" %b, %a
+  %c = graph.binary sub %b, %a
       : (tensor<2x37xf32>, tensor<2x37xf32>) -> tensor<2x37xf32>
-  %d = graph.binary "mul" %c, %c
+  %d = graph.binary mul %c, %c
       : (tensor<2x37xf32>, tensor<2x37xf32>) -> tensor<2x37xf32>
   %r = graph.reshape %d : (tensor<2x37xf32>) -> tensor<74xf32>
   %e = graph.unary <relu> %r : tensor<74xf32>
@@ -39,10 +39,10 @@ QUANTIZED = """
 func.func @main(%x: T {graph.name = "x"}) -> (T {graph.name = "y"}) {
   %a = graph.lookup %x, TABLE : tensor<256xi8> : (T) -> T
   %b = graph.lookup %a, TABLE : tensor<256xi8> : (T) -> T
-  %c = graph.binary "add" %b, %b {requant = R} : (T, T) -> T
-  %d = graph.binary "sub" %a, %c {lhs_shift = 2 : i64, requant = R} : (T, T) -> T
+  %c = graph.binary add %b, %b {requant = R} : (T, T) -> T
+  %d = graph.binary sub %a, %c {lhs_shift = 2 : i64, requant = R} : (T, T) -> T
   %e = graph.requantize %d {requant = R} : (T) -> T
-  %y = graph.binary "mul" %e, %a {requant = R} : (T, T) -> T
+  %y = graph.binary mul %e, %a {requant = R} : (T, T) -> T
   func.return %y : T
 }
 """

@@ -58,7 +58,7 @@ def test_no_placement_is_cheaper(tmp_path: Path, seed: int):
         for line in NETWORK.splitlines()
     ]
     path = tmp_path / "network.mlir"
-    path.write_text("\n".join(lines).replace("ADD", 'graph.binary "add"'))
+    path.write_text("\n".join(lines).replace("ADD", "graph.binary add"))
     main = main_function(read_network(str(path)))
     order = steps(main)
     assert len(result_values(main)) == 2

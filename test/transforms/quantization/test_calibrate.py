@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 NETWORK = """
 func.func @main(%x: tensor<1x2x3xf32> {graph.name = "image"},
                 %y: tensor<2x3xf32> {graph.name = "gain"}) -> tensor<1x2x3xf32> {
-  %z = graph.binary "mul" %x, %y {activation = #graph.function<swish>}
+  %z = graph.binary mul %x, %y {activation = #graph.function<swish>}
       : (tensor<1x2x3xf32>, tensor<2x3xf32>) -> tensor<1x2x3xf32>
   func.return %z : tensor<1x2x3xf32>
 }

@@ -36,7 +36,7 @@ func.func @main(%x: !map {graph.name = "image"})
   %1 = graph.conv2d %0, %w bias %b : !vector {padding = array<i64: 1, 1, 1, 1>}
       : (!map, !weights) -> !map
   %c = graph.constant dense<-1000.0> : !vector : !vector
-  %2 = graph.binary "add" %1, %c {activation = #graph.function<relu>} : (!map, !vector) -> !map
+  %2 = graph.binary add %1, %c {activation = #graph.function<relu>} : (!map, !vector) -> !map
   %3 = graph.conv2d %2, %w {padding = array<i64: 1, 1, 1, 1>} : (!map, !weights) -> !map
   func.return %1, %3 : !map, !map
 }

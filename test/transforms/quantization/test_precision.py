@@ -103,7 +103,7 @@ func.func @main(%x: !row) -> !row {
                             [0.5, -0.5, LARGE, 0.0], [1.0, 0.5, 0.0, LARGE]]> : !square : !square
   %0 = graph.matmul %x, %a : (!row, !square) -> !row loc("first")
   %1 = graph.matmul %0, %b : (!row, !square) -> !row loc("second")
-  %2 = graph.binary "add" %1, %1 : (!row, !row) -> !row loc("third")
+  %2 = graph.binary add %1, %1 : (!row, !row) -> !row loc("third")
   func.return %2 : !row
 }
 """

@@ -86,16 +86,16 @@ func.func @main(%x: !map {graph.input_range = array<f32: -2.0, 2.0>},
   %c = graph.constant dense<[100.0, 0.003]> : !vector : !vector
   %0 = graph.conv2d %x, %w bias %b : !vector residual %y : !map
       {activation = #graph.function<clip, -0.4, 0.9>} : (!map, !weights) -> !map
-  %1 = graph.binary "sub" %x, %c {activation = #graph.function<relu>} : (!map, !vector) -> !map
-  %2 = graph.binary "mul" %x, %y {activation = #graph.function<tanh>} : (!map, !map) -> !map
-  %3 = graph.pool2d "max" %2
+  %1 = graph.binary sub %x, %c {activation = #graph.function<relu>} : (!map, !vector) -> !map
+  %2 = graph.binary mul %x, %y {activation = #graph.function<tanh>} : (!map, !map) -> !map
+  %3 = graph.pool2d max %2
       {kernel = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : (!map) -> !map
-  %4 = graph.pool2d "average" %0
+  %4 = graph.pool2d average %0
       {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>} : (!map) -> !map
-  %5 = graph.pool2d "average" %0
+  %5 = graph.pool2d average %0
       {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>,
        count_include_pad = true} : (!map) -> !map
-  %6 = graph.binary "add" %4, %5 : (!map, !map) -> !map
+  %6 = graph.binary add %4, %5 : (!map, !map) -> !map
   %7 = graph.unary <clip, -0.25, inf> %6 : !map
   %8 = graph.softmax %7 {axis = 3 : i64} : !map
   %9 = graph.reshape %8 : (!map) -> !row
@@ -104,9 +104,9 @@ func.func @main(%x: !map {graph.input_range = array<f32: -2.0, 2.0>},
   %12 = graph.unary <swish> %11 : !row
   %13 = graph.transpose %10 {permutation = array<i64: 1, 0>} : (tensor<32x1xf32>) -> !row
   %14 = graph.matmul %12, %13 : (!row, !row) -> tensor<1x1xf32>
-  %15 = graph.binary "mul" %14, %9 : (tensor<1x1xf32>, !row) -> !row
+  %15 = graph.binary mul %14, %9 : (tensor<1x1xf32>, !row) -> !row
   %16 = graph.concat %0, %6 {axis = 3 : i64} : (!map, !map) -> tensor<1x4x4x4xf32>
-  %17 = graph.pool2d "max" %16 {kernel = array<i64: 1, 1>}
+  %17 = graph.pool2d max %16 {kernel = array<i64: 1, 1>}
       : (tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
   func.return %15, %17 : !row, tensor<1x4x4x4xf32>
 }

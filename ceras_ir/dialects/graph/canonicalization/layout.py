@@ -5,18 +5,13 @@ there two slices in a row, which exporters write one dimension at a time.
 """
 
 from xdsl.dialects.builtin import DenseResourceAttr
-from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.traits import HasCanonicalizationPatternsTrait
 
-from ceras_ir.dialects.graph import (
-    ConstantOp,
-    ReshapeOp,
-    SliceOp,
-    TransposeOp,
-    element_of,
-    quantized_element,
-    shape_of,
-)
+from ceras_ir.dialects.graph.constant import ConstantOp
+from ceras_ir.dialects.graph.layout import ReshapeOp, TransposeOp
+from ceras_ir.dialects.graph.operation import element_of, is_per_axis, shape_of
+from ceras_ir.dialects.graph.selection import SliceOp
 
 
 def permutation_of(op: TransposeOp) -> tuple[int, ...]:
@@ -33,12 +28,6 @@ def is_reshape(shape: tuple[int, ...], permutation: tuple[int, ...]) -> bool:
     """Whether transposing `shape` leaves the elements where they are."""
     moved = [p for p in permutation if shape[p] != 1]
     return moved == sorted(moved)
-
-
-def is_per_axis(value: SSAValue) -> bool:
-    """Whether the element type itself refers to a dimension, which must then stay in place."""
-    element = quantized_element(value)
-    return element is not None and element.is_per_axis
 
 
 class RemoveIdentityLayout(RewritePattern):
@@ -152,3 +141,15 @@ LAYOUT_PATTERNS: tuple[RewritePattern, ...] = (
     FoldConstantLayout(),
 )
 """For `ReshapeOp`, `TransposeOp` and `SliceOp`."""
+
+
+class LayoutPatterns(HasCanonicalizationPatternsTrait):
+    """Given to the operations from here, because the patterns name them."""
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        return LAYOUT_PATTERNS
+
+
+for _operation in (ReshapeOp, TransposeOp, SliceOp):
+    _operation.traits.add_trait(LayoutPatterns())

@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import Binary, MatmulOp
-from ceras_ir.dialects.graph.elementwise import broadcast_shape
+from ceras_ir.dialects.graph.operation import broadcast_shape
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node

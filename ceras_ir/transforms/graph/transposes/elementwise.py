@@ -1,97 +1,37 @@
-"""Transposes below elementwise operations and softmax, and reshapes below elementwise ones."""
+"""Reshapes below elementwise operations, and constants in the shape that these can do with."""
 
 from math import prod
 
-from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects.graph import (
     BinaryOp,
     ConstantOp,
-    DequantizeOp,
-    LookupOp,
-    QuantizeOp,
-    RequantizeOp,
+    GraphOperation,
     ReshapeOp,
-    SoftmaxOp,
-    TransposeOp,
-    UnaryOp,
     constant_array,
     element_of,
+    is_per_axis,
     shape_of,
 )
-from ceras_ir.dialects.graph.canonicalization.layout import inverse, is_per_axis, permutation_of
-from ceras_ir.transforms.graph.transposes.order import (
-    common_order,
-    lifted_shape,
-    rebuilt,
-    replace_below,
-    without_transpose,
-)
-
-OneOperand = UnaryOp | LookupOp | QuantizeOp | DequantizeOp | RequantizeOp
-
-
-def _has_channels(op: OneOperand) -> bool:
-    """Whether what is computed depends on the index of the last dimension."""
-    if isinstance(op, UnaryOp):
-        return op.channel_exponents is not None
-    return is_per_axis(op.result) or (isinstance(op, LookupOp) and op.rows is not None)
-
-
-class SinkTransposeThroughUnary(RewritePattern):
-    """`f(transpose(x))` is `transpose(f(x))`: each element is computed from itself alone."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: OneOperand, rewriter: PatternRewriter, /):
-        transpose = op.input.owner
-        if not isinstance(transpose, TransposeOp) or _has_channels(op):
-            return
-        new = rebuilt(op, [transpose.input], shape_of(transpose.input))
-        replace_below(op, new, permutation_of(transpose), rewriter)
+from ceras_ir.dialects.graph.traits import Elementwise
+from ceras_ir.transforms.graph.transposes.order import lifted_shape
 
 
 class SinkReshapeThroughUnary(RewritePattern):
-    """`f(reshape(x))` is `reshape(f(x))`, for the same reason."""
+    """`f(reshape(x))` is `reshape(f(x))`: each element is computed from itself alone."""
 
     @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: OneOperand, rewriter: PatternRewriter, /):
-        reshape = op.input.owner
-        if not isinstance(reshape, ReshapeOp) or _has_channels(op):
+    def match_and_rewrite(self, op: GraphOperation, rewriter: PatternRewriter, /):
+        if len(op.operands) != 1 or not isinstance(reshape := op.operands[0].owner, ReshapeOp):
             return
-        new = rebuilt(op, [reshape.input], shape_of(reshape.input))
-        below = ReshapeOp(new.output, shape_of(op.result))
+        if not op.has_trait(Elementwise) or op.depends_on_channel:
+            return
+        new = op.rebuilt([reshape.input], shape=shape_of(reshape.input))
+        below = ReshapeOp(new.output, shape_of(op.output))
         below.location = op.location
         rewriter.replace(op, (new, below))
-
-
-class SinkTransposeThroughSoftmax(RewritePattern):
-    """The sum runs along the dimension that the axis was before the transpose, in its order."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: SoftmaxOp, rewriter: PatternRewriter, /):
-        transpose = op.input.owner
-        if not isinstance(transpose, TransposeOp):
-            return
-        order = permutation_of(transpose)
-        axis = {"axis": IntegerAttr(order[op.axis.value.data], i64)}
-        new = rebuilt(op, [transpose.input], shape_of(transpose.input), axis)
-        replace_below(op, new, order, rewriter)
-
-
-class SinkTransposeThroughBinary(RewritePattern):
-    """Elements still meet the same elements: both operands, broadcast, are transposed alike."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: BinaryOp, rewriter: PatternRewriter, /):
-        result = shape_of(op.result)
-        order = common_order([op.lhs, op.rhs], len(result))
-        if order is None or is_per_axis(op.result):
-            return
-        operands = [without_transpose(v, order, op, rewriter) for v in (op.lhs, op.rhs)]
-        shape = [result[p] for p in inverse(order)]
-        replace_below(op, rebuilt(op, operands, shape), order, rewriter)
 
 
 class SinkReshapeThroughBinary(RewritePattern):
@@ -110,7 +50,7 @@ class SinkReshapeThroughBinary(RewritePattern):
             operands = [_before(v, reshape) for v in (op.lhs, op.rhs)]
             if operands[0] is None or operands[1] is None or is_per_axis(op.result):
                 continue
-            new = rebuilt(op, [operands[0], operands[1]], source)
+            new = op.rebuilt([operands[0], operands[1]], shape=source)
             below = ReshapeOp(new.output, shape_of(op.result))
             below.location = op.location
             rewriter.replace(op, (new, below))
@@ -151,15 +91,12 @@ class ShortenConstant(RewritePattern):
             )
             rewriter.insert(short)
             operands = [short.result, other] if i == 0 else [other, short.result]
-            rewriter.replace(op, rebuilt(op, operands, lifted_shape(op.result, rank)))
+            rewriter.replace(op, op.rebuilt(operands, shape=lifted_shape(op.result, rank)))
             return
 
 
 ELEMENTWISE_PATTERNS: tuple[RewritePattern, ...] = (
-    SinkTransposeThroughUnary(),
     SinkReshapeThroughUnary(),
-    SinkTransposeThroughSoftmax(),
-    SinkTransposeThroughBinary(),
     SinkReshapeThroughBinary(),
     ShortenConstant(),
 )

@@ -5,11 +5,10 @@ An operation of several operands is worth rewriting when the transposes that go 
 elements than those that operands in another layout need instead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from ceras_ir.dialects.graph import (
@@ -17,15 +16,10 @@ from ceras_ir.dialects.graph import (
     GraphOperation,
     ReshapeOp,
     TransposeOp,
-    element_of,
+    is_per_axis,
     shape_of,
 )
-from ceras_ir.dialects.graph.canonicalization.layout import (
-    inverse,
-    is_per_axis,
-    is_reshape,
-    permutation_of,
-)
+from ceras_ir.dialects.graph.canonicalization.layout import inverse, is_reshape, permutation_of
 
 
 def lifted_shape(value: SSAValue, rank: int) -> tuple[int, ...]:
@@ -74,22 +68,6 @@ def without_transpose(
     back = TransposeOp(value, inverse(order))
     back.location = user.location
     return rewriter.insert(back).result
-
-
-def rebuilt(
-    op: GraphOperation,
-    operands: Sequence[SSAValue],
-    shape: Sequence[int],
-    changed: Mapping[str, Attribute] | None = None,
-) -> GraphOperation:
-    """`op` on other operands, with a result of another shape and some other properties."""
-    return type(op).create(
-        operands=operands,
-        result_types=[TensorType(element_of(op.output), shape)],
-        properties={**op.properties, **(changed or {})},
-        attributes=dict(op.attributes),
-        location=op.location,
-    )
 
 
 def replace_below(

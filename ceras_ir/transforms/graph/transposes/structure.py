@@ -1,42 +1,20 @@
-"""Transposes below concatenations, reshapes and matrix products."""
+"""Transposes below reshapes and matrix products."""
 
 from math import prod
 
-from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects.graph import (
-    ConcatOp,
     ConstantOp,
     MatmulOp,
     ReshapeOp,
     TransposeOp,
     constant_array,
     element_of,
+    is_per_axis,
     shape_of,
 )
-from ceras_ir.dialects.graph.canonicalization.layout import inverse, is_per_axis, permutation_of
-from ceras_ir.transforms.graph.transposes.order import (
-    common_order,
-    rebuilt,
-    replace_below,
-    without_transpose,
-)
-
-
-class SinkTransposeThroughConcat(RewritePattern):
-    """Operands transposed alike are joined along the dimension that the axis was before."""
-
-    @op_type_rewrite_pattern
-    def match_and_rewrite(self, op: ConcatOp, rewriter: PatternRewriter, /):
-        result = shape_of(op.result)
-        order = common_order(op.inputs, len(result))
-        if order is None:
-            return
-        operands = [without_transpose(v, order, op, rewriter) for v in op.inputs]
-        axis = {"axis": IntegerAttr(order[op.axis.value.data], i64)}
-        shape = [result[p] for p in inverse(order)]
-        replace_below(op, rebuilt(op, operands, shape, axis), order, rewriter)
+from ceras_ir.dialects.graph.canonicalization.layout import inverse, permutation_of
 
 
 def leading_ones(shape: tuple[int, ...]) -> int:
@@ -150,11 +128,10 @@ class FoldTransposeIntoMatmul(RewritePattern):
         flat.location = reshape.location
         rewriter.insert((weights, flat))
         rest = list(op.operands[2:])
-        rewriter.replace(op, rebuilt(op, [flat.result, weights.result, *rest], shape_of(op.result)))
+        rewriter.replace(op, op.rebuilt([flat.result, weights.result, *rest]))
 
 
 STRUCTURE_PATTERNS: tuple[RewritePattern, ...] = (
-    SinkTransposeThroughConcat(),
     SinkTransposeThroughReshape(),
     FoldTransposeIntoMatmul(),
 )

@@ -9,8 +9,9 @@ lies elsewhere, and data changes layout at the border of an accelerator of its o
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ceras_ir.dialects.graph import ConcatOp, ConstantOp, ReshapeOp
-from ceras_ir.dialects.mem import PackOp, UnpackOp, block_of
+from ceras_ir.dialects.graph import ConcatOp, ConstantOp
+from ceras_ir.dialects.graph.traits import CopiesAtBorder, viewed
+from ceras_ir.dialects.mem import block_of
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
 from ceras_ir.transforms.memory.analysis.slices import operand_in_place, slices
 
@@ -22,22 +23,22 @@ def copied_bytes(main: FuncOp) -> int:
 
 def bytes_copied_by(op: Operation) -> int:
     """Bytes that an operation of a finished plan moves without computing anything."""
-    match op:
-        case ConcatOp():
-            there = {part.operand for part in slices(op) if operand_in_place(op, part)}
-            return sum(byte_size(v) for v in op.operands if v not in there)
-        case ReshapeOp():
-            old, new = block_of(op.input), block_of(op.result)
-            here = (
-                old is not None
-                and new is not None
-                and (old.region, old.offset) == (new.region, new.offset)
-            )
-            return 0 if here else byte_size(op.result)
-        case PackOp() | UnpackOp():
-            return byte_size(op.result)
-        case _:
-            return 0
+    if isinstance(op, ConcatOp):
+        there = {part.operand for part in slices(op) if operand_in_place(op, part)}
+        return sum(byte_size(v) for v in op.operands if v not in there)
+    if (source := viewed(op)) is not None:
+        old, new = block_of(source), block_of(op.results[0])
+        here = (
+            old is not None
+            and new is not None
+            and (old.region, old.offset) == (new.region, new.offset)
+        )
+        return 0 if here else byte_size(op.results[0])
+    return byte_size(op.results[0]) if _crosses(op) else 0
+
+
+def _crosses(op: Operation) -> bool:
+    return op.has_trait(CopiesAtBorder, value_if_unregistered=False)
 
 
 def fewest_copied_bytes(main: FuncOp) -> int:
@@ -49,8 +50,8 @@ def fewest_copied_bytes(main: FuncOp) -> int:
     total = 0
     placed: dict[SSAValue, list[SSAValue]] = {}
     for op in steps(main):
-        if isinstance(op, PackOp | UnpackOp):
-            total += byte_size(op.result)
+        if _crosses(op):
+            total += byte_size(op.results[0])
         if not isinstance(op, ConcatOp):
             continue
         own, seen = list(op.operands), set[SSAValue]()

@@ -15,7 +15,8 @@ from math import prod
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ceras_ir.dialects.graph import ConcatOp, ConstantOp, ReshapeOp, shape_of
+from ceras_ir.dialects.graph import ConcatOp, ConstantOp, shape_of
+from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.slices import (
@@ -85,9 +86,9 @@ class Liveness:
 
     def shared(self, op: Operation, step: int, in_place: bool) -> SSAValue | None:
         """The operand whose bytes the result of `op` can take over."""
-        if isinstance(op, ReshapeOp):
-            fits = not self.pitches.get(op.input) or row_bytes(op.input) == row_bytes(op.result)
-            return op.input if fits and self._has_room(op, op.input) else None
+        if (source := viewed(op)) is not None:
+            fits = not self.pitches.get(source) or row_bytes(source) == row_bytes(op.results[0])
+            return source if fits and self._has_room(op, source) else None
         if not in_place:
             return None
         for operand in op.operands:

@@ -1,7 +1,8 @@
 """
 Check a memory plan the slow way: walk the network, keep a map of who owns which bytes.
 
-Shares no code with liveness or the allocators. Every operation's operands must still be in
+Shares no code with liveness or the allocators, and asks whether an operation is elementwise where
+they ask whether it may overwrite. Every operation's operands must still be in
 place when it runs, and its result must fit its block and the arena. Regions are ranges of one line
 of addresses, so far from each other that nothing reaches from one into the next. Rows with gaps
 are counted one by one.
@@ -19,14 +20,13 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects.graph import (
     ConcatOp,
     ConstantOp,
-    ReshapeOp,
     shape_of,
     storage_type,
     tensor_type,
 )
+from ceras_ir.dialects.graph.traits import Elementwise, View
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, regions_of
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 
 FAR = 1 << 60
 """Between the first bytes of two regions."""
@@ -120,12 +120,21 @@ def check_plan(main: FuncOp) -> list[str]:
                 other = at(operand)
                 if other is None or any(operand is v for v, _ in same):
                     continue
-                if other == place and may_overwrite(op, operand):
+                if other == place and _is_elementwise(op, operand):
                     continue
                 if _common(place, other):
                     findings.append(f"{node_name(op)}: result overlaps an operand it reads")
             claim(value, node_name(op), [place for _, place in same])
     return findings
+
+
+def _is_elementwise(op: Operation, operand: SSAValue) -> bool:
+    """Whether element `i` of an operand is read for element `i` of the result alone."""
+    if not op.has_trait(Elementwise, value_if_unregistered=False):
+        return False
+    old, new = tensor_type(operand), tensor_type(op.results[0])
+    sizes = (storage_type(kind.element_type).size for kind in (old, new))
+    return old.get_shape() == new.get_shape() and len({*sizes}) == 1
 
 
 def _check_regions(main: FuncOp) -> list[str]:
@@ -178,13 +187,13 @@ def _common(a: Rows, b: Rows) -> int:
 
 def _in_place(op: Operation, at: Callable[[SSAValue], Rows | None]) -> list[tuple[SSAValue, Rows]]:
     """Operands whose bytes are already where the result has them, and those bytes."""
-    if not isinstance(op, ReshapeOp | ConcatOp):
+    is_view = op.has_trait(View, value_if_unregistered=False)
+    whole = at(op.results[0])
+    if whole is None or not (is_view or isinstance(op, ConcatOp)):
         return []
-    whole, shape = at(op.result), shape_of(op.result)
-    if whole is None:
-        return []
-    if isinstance(op, ReshapeOp):
-        return [(op.input, whole)] if at(op.input) == whole else []
+    shape = shape_of(op.results[0])
+    if not isinstance(op, ConcatOp):
+        return [(op.operands[0], whole)] if at(op.operands[0]) == whole else []
     axis, last = op.axis.value.data, len(shape) - 1
     if prod(shape[:axis]) != 1 and axis != last:
         return []

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from ceras_ir.dialects.graph import ReshapeOp
+from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.network.function import input_names
 from ceras_ir.support.diagnostics import InputError, node_name, printable
 from ceras_ir.transforms.memory.analysis.liveness import Buffer, Liveness, byte_size, steps
@@ -28,9 +28,9 @@ def traffic_of(main: FuncOp, liveness: Liveness) -> list[int]:
     """Bytes that one inference reads from and writes to each buffer."""
     moved = {id(buffer): 0 for buffer in liveness.buffers}
     for op in steps(main):
-        if isinstance(op, ReshapeOp) and op.result in liveness.by_value:
-            source = liveness.by_value.get(op.input)
-            if source is liveness.by_value[op.result]:
+        if (source := viewed(op)) is not None:
+            buffer = liveness.by_value.get(source)
+            if buffer is not None and buffer is liveness.by_value.get(op.results[0]):
                 continue
         for value in (*dict.fromkeys(op.operands), *op.results):
             if (buffer := liveness.by_value.get(value)) is not None:

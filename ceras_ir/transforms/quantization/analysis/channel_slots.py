@@ -121,11 +121,7 @@ class ChannelSlots:
             case graph.BinaryOp() if op.function in (graph.Binary.ADD, graph.Binary.SUB):
                 self._same(op, [op.lhs, op.rhs])
                 self._function(result, op.activation)
-            case graph.Pool2dOp() | graph.ResizeOp():
-                self._same(op, op.operands)
-            case graph.TransposeOp() if (
-                op.permutation.get_values()[-1] == len(graph.shape_of(result)) - 1
-            ):
+            case _ if op.keeps_channels:
                 self._same(op, op.operands)
             case graph.ConcatOp():
                 self._concatenate(op)

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.precision import width
-from ceras_ir.network.quantizable import data_operands, is_alias, keeps_scale
+from ceras_ir.network.quantizable import data_operands, is_alias, joins, keeps_scale
 from ceras_ir.network.ranges import exponent, missing_range, zero_point
 from ceras_ir.network.storage import Storage, common_storage
 
@@ -82,7 +82,7 @@ class ScaleClasses:
         }
         self.root = {v: v for v in self.members}
         for op in ops:
-            if keeps_scale(op) and not isinstance(op, graph.ConcatOp):
+            if keeps_scale(op) and not joins(op):
                 self._join(op.operands[0], op.results[0])
         self.storages = {root: self._preferred(root) for root in self.members}
         self._merge_concatenations()
@@ -127,17 +127,18 @@ class ScaleClasses:
         return not moves or self.root[reader.results[0]] is not root
 
     def _merge_concatenations(self) -> None:
-        concats = [op for op in self.ops if isinstance(op, graph.ConcatOp)]
+        joined = [op for op in self.ops if joins(op)]
         changed = True
         while changed:
             changed = False
             # The last first: its scale is what an inner concatenation has to come to.
-            for op in reversed(concats):
-                for operand in op.inputs:
-                    if is_constant(operand) or self.root[operand] is self.root[op.result]:
+            for op in reversed(joined):
+                (result,) = op.results
+                for operand in op.operands:
+                    if is_constant(operand) or self.root[operand] is self.root[result]:
                         continue
-                    if self._may_become(self.root[operand], op.result):
-                        self._join(operand, op.result)
+                    if self._may_become(self.root[operand], result):
+                        self._join(operand, result)
                         changed = True
 
     def _may_become(self, root: SSAValue, whole: SSAValue) -> bool:
@@ -155,8 +156,8 @@ class ScaleClasses:
                 reader = use.operation
                 if not self._is_outside(reader, root):
                     continue
-                if reader not in self.ops or not isinstance(reader, graph.ConcatOp):
+                if reader not in self.ops or not joins(reader):
                     return False
-                if self.storage(reader.result) != wanted:
+                if self.storage(reader.results[0]) != wanted:
                     return False
         return True

@@ -22,7 +22,7 @@ from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import input_names, main_function, result_values
 from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.precision import WIDE, width
-from ceras_ir.network.quantizable import computes, keeps_scale, quantized_operations
+from ceras_ir.network.quantizable import computes, joins, keeps_scale, quantized_operations
 from ceras_ir.network.ranges import exponent
 from ceras_ir.network.storage import Storage
 from ceras_ir.support.diagnostics import node_name
@@ -80,7 +80,7 @@ def candidates(main: FuncOp, *, in_float: bool) -> list[Sensitivity]:
         if any(use.operation in ops for use in argument.uses):
             found.append(Sensitivity(name, argument, _read_by(argument, ops), in_float))
     for op in ops:
-        if computes(op) or isinstance(op, graph.ConcatOp):
+        if computes(op) or joins(op):
             value = op.results[0]
             found.append(Sensitivity(node_name(op), value, _read_by(value, ops), in_float))
     return [s for s in found if width(s.value) != WIDE and exponent(s.value) is not None]

@@ -65,10 +65,11 @@ def quantized_form(op: GraphOperation, values: QuantizedValues) -> list[GraphOpe
             return [_average(op, values)]
         case _:
             target = values.storage(op.output)
-            operands = [values.get_as(v, target) for v in op.operands]
-            new = with_operands(op, operands, target.element)
-            if isinstance(new, graph.PadOp):
-                new.value = IntegerAttr(target.zero_point, i64)
+            read = (
+                values.get_as(v, target) if op.keeps_scale else values.get(v) for v in op.operands
+            )
+            new = op.quantized([*read], target.element)
+            drop_statistics(new)
             return [new]
 
 

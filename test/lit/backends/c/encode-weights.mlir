@@ -12,20 +12,20 @@ func.func @main(%x: tensor<1x8xf32>, %computed: tensor<2x1xf32>) -> tensor<1x2xf
   %b = graph.constant dense<[1.0, 2.0]> : tensor<2xf32> : tensor<2xf32>
   // Both biases and functions stay, and the sparse layer is small enough to be sparse.
   // INT8: graph.constant dense<{{.*}}-127{{.*}}64{{.*}}> : tensor<2x8xi8> : tensor<2x8x!quant.uniform<i8:f32, 0.015748031437397003>>
-  // AUTO: graph.encoded_matmul "csr_delta8" %{{.*}}, %{{.*}} bias %{{.*}} : tensor<2xf32> {activation = #graph.function<relu>}
-  // BOARD: graph.encoded_matmul "code"
-  // DENSE: graph.encoded_matmul "dense"
-  // CSR: graph.encoded_matmul "csr_delta8"
-  // INT8: graph.encoded_matmul "csr_delta8" {{.*}} (tensor<1x8xf32>, tensor<2x8x!quant.uniform<i8:f32, 0.015748031437397003>>) -> tensor<1x2xf32>
-  // CODE: graph.encoded_matmul "code"
+  // AUTO: graph.encoded_matmul csr_delta8 %{{.*}}, %{{.*}} bias %{{.*}} : tensor<2xf32> {activation = #graph.function<relu>}
+  // BOARD: graph.encoded_matmul code
+  // DENSE: graph.encoded_matmul dense
+  // CSR: graph.encoded_matmul csr_delta8
+  // INT8: graph.encoded_matmul csr_delta8 {{.*}} (tensor<1x8xf32>, tensor<2x8x!quant.uniform<i8:f32, 0.015748031437397003>>) -> tensor<1x2xf32>
+  // CODE: graph.encoded_matmul code
   %0 = graph.matmul %x, %w0 bias %b : tensor<2xf32> {activation = #graph.function<relu>} : (tensor<1x8xf32>, tensor<2x8xf32>) -> tensor<1x2xf32>
   // The last encoded layer keeps its floats, as S4 has it.
-  // INT8: graph.encoded_matmul "dense" {{.*}} (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  // AUTO: graph.encoded_matmul "dense"
-  // BOARD: graph.encoded_matmul "dense"
-  // DENSE: graph.encoded_matmul "dense"
-  // CSR: graph.encoded_matmul "dense"
-  // CODE: graph.encoded_matmul "code"
+  // INT8: graph.encoded_matmul dense {{.*}} (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  // AUTO: graph.encoded_matmul dense
+  // BOARD: graph.encoded_matmul dense
+  // DENSE: graph.encoded_matmul dense
+  // CSR: graph.encoded_matmul dense
+  // CODE: graph.encoded_matmul code
   %1 = graph.matmul %0, %w1 bias %b : tensor<2xf32> : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   // Neither a residual nor computed weights can be encoded.
   // CHECK: graph.matmul {{.*}} residual

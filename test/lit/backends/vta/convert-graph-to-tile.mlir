@@ -62,7 +62,7 @@ func.func @main(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quan
 // CHECK:       func.func @max_pool_0(%[[KX:.*]]: memref<1x1x4x4x16xi8, "dram">, %[[KI:.*]]: memref<16x16xi8, "dram">, %[[KY:.*]]: memref<1x1x2x2x16xi8, "dram">)
 // CHECK-NEXT:    tile.max_pool %[[KX]], %[[KI]] to %[[KY]] {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, padding = array<i64: 0, 0, 0, 0>}
 func.func @pool(%x: tensor<1x4x4x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>> {
-  %y = graph.pool2d "max" %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, mem.device = #mem.device<vta>} : (tensor<1x4x4x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.pool2d max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, mem.device = #mem.device<vta>} : (tensor<1x4x4x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>
 }
 
@@ -90,7 +90,7 @@ func.func @depthwise(%x: tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>) -> tensor
 // CHECK:       func.func @sub_0(
 // CHECK:         tile.conv2d {{.*}} residual {{.*}} shift = 2 : i64, {{.*}}uniform_bias = 2
 func.func @difference(%x: tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>, %y: tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>> {
-  %z = graph.binary "sub" %x, %y {rhs_shift = 3, requant = #graph.requant<shift = 2, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>
+  %z = graph.binary sub %x, %y {rhs_shift = 3, requant = #graph.requant<shift = 2, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>
   func.return %z : tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>
 }
 
@@ -103,7 +103,7 @@ func.func @difference(%x: tensor<1x4x4x24x!quant.uniform<i8:f32, 0.5>>, %y: tens
 // CHECK:       func.func @average_pool_0(
 // CHECK-NEXT:    tile.average_pool {{.*}}addend = 64581 : i64, shift = 17 : i64, low = -128 : i64, high = 127 : i64
 func.func @average(%x: tensor<1x7x7x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x24x!quant.uniform<i8:f32, 0.5>> {
-  %y = graph.pool2d "average" %x {kernel = array<i64: 7, 7>, requant = #graph.requant<multiplier = 21913098, shift = 30, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x7x7x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x24x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.pool2d average %x {kernel = array<i64: 7, 7>, requant = #graph.requant<multiplier = 21913098, shift = 30, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x7x7x24x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x24x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x1x1x24x!quant.uniform<i8:f32, 0.5>>
 }
 

@@ -48,8 +48,8 @@ func.func @kernel(%x: memref<3x3x16xi8, "dram">, %w: memref<1x16x16xi8, "dram">,
   tile.load %w[%c0] to %wgt[] {box = array<i64: 1, 1>} : memref<1x16x16xi8, "dram"> to memref<1x16x16xi8, "wgt">
   tile.clear %acc[] {extents = array<i64: 12>} : memref<3x4x1x16xi32, "acc">
   tile.gemm %acc[], %inp[], %wgt[] {extents = array<i64: 3, 4>, acc_strides = array<i64: 4, 1>, inp_strides = array<i64: 4, 1>, wgt_strides = array<i64: 0, 0>} : memref<3x4x1x16xi32, "acc">, memref<5x4x1x16xi8, "inp">, memref<1x16x16xi8, "wgt">
-  tile.alu "add" %acc[] with %bias[] : memref<1x1x16xi32, "acc"> {extents = array<i64: 12>, target_strides = array<i64: 1>, source_strides = array<i64: 0>} : memref<3x4x1x16xi32, "acc">
-  tile.alu "shr" %acc[] {extents = array<i64: 12>, target_strides = array<i64: 1>, immediate = 20} : memref<3x4x1x16xi32, "acc">
+  tile.alu add %acc[] with %bias[] : memref<1x1x16xi32, "acc"> {extents = array<i64: 12>, target_strides = array<i64: 1>, source_strides = array<i64: 0>} : memref<3x4x1x16xi32, "acc">
+  tile.alu shr %acc[] {extents = array<i64: 12>, target_strides = array<i64: 1>, immediate = 20} : memref<3x4x1x16xi32, "acc">
   tile.store %acc[] to %y[%c0, %c0] {box = array<i64: 3, 4>} : memref<3x4x1x16xi32, "acc"> to memref<3x3x16xi8, "dram">
   func.return
 }

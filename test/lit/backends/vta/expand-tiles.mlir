@@ -25,10 +25,10 @@
 // With three output vectors or more, one GEMM runs all reductions of a block.
 // CHECK-NEXT:        tile.gemm %[[ACC]][], %[[X]][], %[[W]][] {extents = array<i64: 3, 8, 2, 3, 3, 3>, acc_strides = array<i64: 8, 1, 0, 0, 0, 24>, inp_strides = array<i64: 10, 1, 50, 10, 1, 0>, wgt_strides = array<i64: 0, 0, 9, 3, 1, 18>}
 // CHECK-NEXT:      }
-// CHECK-NEXT:      tile.alu "add" %[[ACC]][] with %[[BIAS]][] : memref<5x1x16xi32, "acc"> {extents = array<i64: 3, 24>, target_strides = array<i64: 24, 1>, source_strides = array<i64: 1, 0>}
-// CHECK-NEXT:      tile.alu "shr" %[[ACC]][] {{.*}}immediate = 7
-// CHECK-NEXT:      tile.alu "max" %[[ACC]][] {{.*}}immediate = 0
-// CHECK-NEXT:      tile.alu "min" %[[ACC]][] {{.*}}immediate = 127
+// CHECK-NEXT:      tile.alu add %[[ACC]][] with %[[BIAS]][] : memref<5x1x16xi32, "acc"> {extents = array<i64: 3, 24>, target_strides = array<i64: 24, 1>, source_strides = array<i64: 1, 0>}
+// CHECK-NEXT:      tile.alu shr %[[ACC]][] {{.*}}immediate = 7
+// CHECK-NEXT:      tile.alu max %[[ACC]][] {{.*}}immediate = 0
+// CHECK-NEXT:      tile.alu min %[[ACC]][] {{.*}}immediate = 127
 // CHECK-NEXT:      scf.for %[[O:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
 // CHECK-NEXT:        tile.store %[[ACC]][%[[O]]] to %{{.*}}[%{{.*}}, %[[O]], %[[Y]], %{{.*}}] {box = array<i64: 3, 8>}
 // CHECK-NEXT:      }
@@ -55,15 +55,15 @@ func.func @conv(%x: memref<1x4x6x8x16xi8, "dram">, %w: memref<5x4x3x3x16x16xi8, 
 // CHECK-NEXT:      tile.load {{.*}} {box = array<i64: 1, 9>}
 // CHECK-NEXT:      tile.gemm %[[ACC]][%{{.*}}], {{.*}} {extents = array<i64: 1, 9>
 // CHECK-NEXT:    }
-// CHECK-NEXT:    tile.alu "shr" %[[ACC]][] {{.*}}immediate = -2
+// CHECK-NEXT:    tile.alu shr %[[ACC]][] {{.*}}immediate = -2
 // CHECK-NEXT:    tile.rotate
 // CHECK-NEXT:    tile.load %{{.*}} to %[[INP]][] {box = array<i64: 4, 9>}
 // CHECK-NEXT:    tile.load {{.*}} {box = array<i64: 4, 4>}
 // Where positions are one row, the hardware's loops are K and M.
 // CHECK-NEXT:    tile.gemm %[[ACC]][], %[[INP]][], {{.*}} {extents = array<i64: 4, 9, 4>
-// CHECK-NEXT:    tile.alu "add"
-// CHECK-NEXT:    tile.alu "max"
-// CHECK-NEXT:    tile.alu "min"
+// CHECK-NEXT:    tile.alu add
+// CHECK-NEXT:    tile.alu max
+// CHECK-NEXT:    tile.alu min
 // CHECK-NEXT:    tile.store
 // CHECK-NEXT:    func.return
 func.func @matmul_with_residual(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<4x4x1x1x16x16xi8, "dram">, %b: memref<4x16xi32, "dram">, %r: memref<1x4x1x9x16xi8, "dram">, %d: memref<16x16xi8, "dram">, %y: memref<1x4x1x9x16xi8, "dram">) {
@@ -103,10 +103,10 @@ func.func @unscheduled(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<1x4x1x1x16x
 // CHECK-NEXT:      }
 // CHECK-NEXT:      scf.for %[[I:.*]] = 
 // CHECK-NEXT:        arith.addi
-// CHECK-NEXT:        tile.alu "add" %[[ACC]][%[[I]]] {extents = array<i64: 9>, {{.*}}immediate = 64
-// CHECK-NEXT:        tile.alu "shr"
-// CHECK-NEXT:        tile.alu "max"
-// CHECK-NEXT:        tile.alu "min"
+// CHECK-NEXT:        tile.alu add %[[ACC]][%[[I]]] {extents = array<i64: 9>, {{.*}}immediate = 64
+// CHECK-NEXT:        tile.alu shr
+// CHECK-NEXT:        tile.alu max
+// CHECK-NEXT:        tile.alu min
 // CHECK-NEXT:        arith.addi
 // CHECK-NEXT:        tile.store %[[ACC]][%[[I]]] {{.*}} {box = array<i64: 1, 9>}
 func.func @resident(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<6x4x1x1x16x16xi8, "dram">, %b: memref<6x16xi32, "dram">, %y: memref<1x6x1x9x16xi8, "dram">) {
@@ -128,7 +128,7 @@ func.func @resident(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<6x4x1x1x16x16x
 // CHECK-NEXT:        tile.load {{.*}} to %[[W]][] {box = array<i64: 1, 4>}
 // CHECK-NEXT:        scf.for %[[K:.*]] = 
 // CHECK-NEXT:          tile.gemm %[[ACC]][%[[N]], %[[M]]], %[[X]][%[[K]]], %[[W]][%{{.*}}, %[[K]]] {extents = array<i64: 16>
-// CHECK:         tile.alu "shr" %[[ACC]][] {extents = array<i64: 288>
+// CHECK:         tile.alu shr %[[ACC]][] {extents = array<i64: 288>
 // CHECK:         tile.store %[[ACC]][] {{.*}} {box = array<i64: 6, 48>}
 func.func @alg3(%x: memref<1x4x1x48x16xi8, "dram">, %w: memref<6x4x1x1x16x16xi8, "dram">, %b: memref<6x16xi32, "dram">, %y: memref<1x6x1x48x16xi8, "dram">) {
   tile.conv2d %x, %w, %b to %y {schedule = #tile.schedule<rows = 1, columns = 48, kblock = 4, nblock = 1, inp_stages = 2, wgt_stages = 2, acc_stages = 1, order = alg3>, uniform_bias = 0, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x4x1x48x16xi8, "dram">, memref<6x4x1x1x16x16xi8, "dram">, memref<6x16xi32, "dram"> to memref<1x6x1x48x16xi8, "dram">
@@ -143,13 +143,13 @@ func.func @alg3(%x: memref<1x4x1x48x16xi8, "dram">, %w: memref<6x4x1x1x16x16xi8,
 // CHECK:         tile.load %{{.*}} to %[[X:.*]][] {box = array<i64: 9, 9>}
 // CHECK-NEXT:    tile.clear %[[A:.*]][] {extents = array<i64: 81>}
 // CHECK-NEXT:    tile.gemm %[[A]][], %[[X]][], %{{.*}}[] {extents = array<i64: 9, 9>
-// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %[[TWO:.*]]] : {{.*}} {extents = array<i64: 9, 4>, target_strides = array<i64: 9, 2>
-// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %[[ONE:.*]]] : {{.*}} {extents = array<i64: 9, 4>
+// CHECK-NEXT:    tile.alu max %[[A]][] with %[[A]][%{{.*}}, %[[TWO:.*]]] : {{.*}} {extents = array<i64: 9, 4>, target_strides = array<i64: 9, 2>
+// CHECK-NEXT:    tile.alu max %[[A]][] with %[[A]][%{{.*}}, %[[ONE:.*]]] : {{.*}} {extents = array<i64: 9, 4>
 // CHECK-NEXT:    %[[R:.*]] = tile.rotate
 // CHECK-NEXT:    tile.clear %[[R]][] {extents = array<i64: 16>}
-// CHECK-NEXT:    tile.alu "add" %[[R]][] with %[[A]][] : {{.*}} source_strides = array<i64: 18, 2>
-// CHECK-NEXT:    tile.alu "max" %[[R]][] with %[[A]][%[[ONE]]]
-// CHECK-NEXT:    tile.alu "max" %[[R]][] with %[[A]][%[[TWO]]]
+// CHECK-NEXT:    tile.alu add %[[R]][] with %[[A]][] : {{.*}} source_strides = array<i64: 18, 2>
+// CHECK-NEXT:    tile.alu max %[[R]][] with %[[A]][%[[ONE]]]
+// CHECK-NEXT:    tile.alu max %[[R]][] with %[[A]][%[[TWO]]]
 // CHECK-NEXT:    tile.store %[[R]][]
 func.func @max_pool(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x2x4x4x16xi8, "dram">) {
   tile.max_pool %x, %i to %y {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>} : memref<1x2x8x8x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x2x4x4x16xi8, "dram">
@@ -166,12 +166,12 @@ func.func @max_pool(%x: memref<1x2x8x8x16xi8, "dram">, %i: memref<16x16xi8, "dra
 // CHECK-NEXT:    scf.for
 // CHECK-NEXT:      scf.for
 // CHECK-NEXT:        tile.gemm %[[A]][], %[[X]][{{.*}}], %{{.*}}[] {extents = array<i64: 3>
-// CHECK:         tile.alu "shr" %[[A]][] {extents = array<i64: 3>, target_strides = array<i64: 1>, immediate = -7
+// CHECK:         tile.alu shr %[[A]][] {extents = array<i64: 3>, target_strides = array<i64: 1>, immediate = -7
 // CHECK:             tile.gemm
-// CHECK:         tile.alu "add" %[[A]][] with
-// CHECK-NEXT:    tile.alu "shr" %[[A]][] {{.*}}immediate = 18
-// CHECK-NEXT:    tile.alu "max"
-// CHECK-NEXT:    tile.alu "min"
+// CHECK:         tile.alu add %[[A]][] with
+// CHECK-NEXT:    tile.alu shr %[[A]][] {{.*}}immediate = 18
+// CHECK-NEXT:    tile.alu max
+// CHECK-NEXT:    tile.alu min
 // CHECK-NEXT:    tile.store %[[A]][] to {{.*}} {box = array<i64: 1, 3>}
 func.func @average(%x: memref<1x3x2x3x16xi8, "dram">, %w: memref<2x16x16xi8, "dram">, %b: memref<16xi32, "dram">, %y: memref<1x3x1x1x16xi8, "dram">) {
   tile.average_pool %x, %w, %b to %y {kernel = array<i64: 2, 3>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, addend = 65534, shift = 18, low = 0, high = 127} : memref<1x3x2x3x16xi8, "dram">, memref<2x16x16xi8, "dram">, memref<16xi32, "dram"> to memref<1x3x1x1x16xi8, "dram">
@@ -202,19 +202,19 @@ func.func @taps(%x: memref<1x2x8x8x16xi8, "dram">, %w: memref<1x2x3x3x16x16xi8, 
 // CHECK-LABEL: func.func @border(
 // CHECK:         tile.load %{{.*}} to %[[X:.*]][] {box = array<i64: 8, 8>}
 // CHECK:         tile.gemm %[[A:.*]][], %[[X]][]
-// CHECK-NEXT:    tile.alu "min" %[[A]][] {extents = array<i64: 2, 8>, target_strides = array<i64: 8, 1>, immediate = -128
-// CHECK-NEXT:    tile.alu "min" %[[A]][%{{.*}}] {extents = array<i64: 2, 8>,
-// CHECK-NEXT:    tile.alu "min" %[[A]][] {extents = array<i64: 8, 2>,
-// CHECK-NEXT:    tile.alu "min" %[[A]][%{{.*}}, %{{.*}}] {extents = array<i64: 8, 2>,
-// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %{{.*}}] : {{.*}} {extents = array<i64: 8, 7>
-// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %{{.*}}] : {{.*}} {extents = array<i64: 8, 5>
-// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}, %{{.*}}] : {{.*}} {extents = array<i64: 8, 4>
+// CHECK-NEXT:    tile.alu min %[[A]][] {extents = array<i64: 2, 8>, target_strides = array<i64: 8, 1>, immediate = -128
+// CHECK-NEXT:    tile.alu min %[[A]][%{{.*}}] {extents = array<i64: 2, 8>,
+// CHECK-NEXT:    tile.alu min %[[A]][] {extents = array<i64: 8, 2>,
+// CHECK-NEXT:    tile.alu min %[[A]][%{{.*}}, %{{.*}}] {extents = array<i64: 8, 2>,
+// CHECK-NEXT:    tile.alu max %[[A]][] with %[[A]][%{{.*}}, %{{.*}}] : {{.*}} {extents = array<i64: 8, 7>
+// CHECK-NEXT:    tile.alu max %[[A]][] with %[[A]][%{{.*}}, %{{.*}}] : {{.*}} {extents = array<i64: 8, 5>
+// CHECK-NEXT:    tile.alu max %[[A]][] with %[[A]][%{{.*}}, %{{.*}}] : {{.*}} {extents = array<i64: 8, 4>
 // CHECK-NEXT:    %[[R:.*]] = tile.rotate
-// CHECK-NEXT:    tile.alu "max" %[[A]][] with %[[A]][%{{.*}}] : {{.*}} {extents = array<i64: 7, 4>
-// CHECK-NEXT:    tile.alu "max"
-// CHECK-NEXT:    tile.alu "max"
+// CHECK-NEXT:    tile.alu max %[[A]][] with %[[A]][%{{.*}}] : {{.*}} {extents = array<i64: 7, 4>
+// CHECK-NEXT:    tile.alu max
+// CHECK-NEXT:    tile.alu max
 // CHECK-NEXT:    tile.clear %[[R]][]
-// CHECK-NEXT:    tile.alu "add" %[[R]][] with %[[A]][]
+// CHECK-NEXT:    tile.alu add %[[R]][] with %[[A]][]
 // CHECK-NEXT:    tile.store %[[R]][]
 func.func @border(%x: memref<1x1x4x4x16xi8, "dram">, %i: memref<16x16xi8, "dram">, %y: memref<1x1x4x4x16xi8, "dram">) {
   tile.max_pool %x, %i to %y {kernel = array<i64: 5, 5>, strides = array<i64: 1, 1>, padding = array<i64: 2, 2, 2, 2>, least = -128} : memref<1x1x4x4x16xi8, "dram">, memref<16x16xi8, "dram"> to memref<1x1x4x4x16xi8, "dram">
@@ -232,18 +232,18 @@ func.func @border(%x: memref<1x1x4x4x16xi8, "dram">, %i: memref<16x16xi8, "dram"
 // CHECK:           tile.clear %[[ACC:[a-z0-9_]*]]
 // CHECK-NEXT:      %[[TOP:.*]] = arith.cmpi eq, %[[Y]], %{{.*}} : index
 // CHECK-NEXT:      scf.if %[[TOP]] {
-// CHECK-NEXT:        tile.alu "add" %[[ACC]][] with %[[EDGE]][] : {{.*}} {extents = array<i64: 1, 8>, target_strides = array<i64: 24, 1>, source_strides = array<i64: 1, 0>}
-// CHECK-NEXT:        tile.alu "add" %[[ACC]][] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 1>
-// CHECK-NEXT:        tile.alu "add" %[[ACC]][%{{.*}}] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 1>
+// CHECK-NEXT:        tile.alu add %[[ACC]][] with %[[EDGE]][] : {{.*}} {extents = array<i64: 1, 8>, target_strides = array<i64: 24, 1>, source_strides = array<i64: 1, 0>}
+// CHECK-NEXT:        tile.alu add %[[ACC]][] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 1>
+// CHECK-NEXT:        tile.alu add %[[ACC]][%{{.*}}] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 1>
 // CHECK-NEXT:      } else {
 // CHECK-NEXT:      }
 // CHECK-NEXT:      %[[BOTTOM:.*]] = arith.cmpi eq, %[[Y]], %{{.*}} : index
 // CHECK-NEXT:      scf.if %[[BOTTOM]] {
-// CHECK-COUNT-3:     tile.alu "add" %[[ACC]][%{{.*}}] with %[[EDGE]]
+// CHECK-COUNT-3:     tile.alu add %[[ACC]][%{{.*}}] with %[[EDGE]]
 // CHECK-NEXT:      } else {
 // CHECK-NEXT:      }
-// CHECK-NEXT:      tile.alu "add" %[[ACC]][] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 3>, target_strides = array<i64: 24, 8>
-// CHECK-NEXT:      tile.alu "add" %[[ACC]][%{{.*}}] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 3>, target_strides = array<i64: 24, 8>
+// CHECK-NEXT:      tile.alu add %[[ACC]][] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 3>, target_strides = array<i64: 24, 8>
+// CHECK-NEXT:      tile.alu add %[[ACC]][%{{.*}}] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 3>, target_strides = array<i64: 24, 8>
 // CHECK-NEXT:      tile.rotate
 func.func @border(%x: memref<1x1x6x8x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %e: memref<8x1x16xi32, "dram">, %y: memref<1x1x6x8x16xi8, "dram">) {
   tile.conv2d %x, %w, %b border %e : memref<8x1x16xi32, "dram"> to %y {schedule = #tile.schedule<rows = 3, columns = 8, kblock = 1, nblock = 1, inp_stages = 2, wgt_stages = 2, acc_stages = 2, order = nmk>, outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x6x8x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x6x8x16xi8, "dram">

@@ -5,7 +5,7 @@
 // A window of 2x2 with stride 2 below one row of padding: rows 0 1 2 3 of the padded image, then
 // columns, then the taps of a window side by side. By cost it stays: the host takes longer.
 // CHECK-LABEL: func.func @stem(
-// ALL-NEXT:      %[[P:.*]] = graph.pad "constant" %{{.*}} {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 0, 0, 0>
+// ALL-NEXT:      %[[P:.*]] = graph.pad constant %{{.*}} {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 0, 0, 0>
 // ALL-NEXT:      %[[R:.*]] = graph.gather %[[P]] {axis = 1 : i64, indices = array<i64: 0, 1, 2, 3>}
 // ALL-NEXT:      %[[S:.*]] = graph.reshape %[[R]] {{.*}} -> tensor<1x2x2x4x2x
 // ALL-NEXT:      %[[C:.*]] = graph.gather %[[S]] {axis = 3 : i64, indices = array<i64: 0, 1, 2, 3>}
@@ -41,7 +41,7 @@ func.func @others(%x: tensor<1x3x3x2x!quant.uniform<i8:f32, 0.5>>, %f: tensor<1x
 
 // Padding in the matrix is the zero point.
 // CHECK-LABEL: func.func @zero_point(
-// ALL:           graph.pad "constant" {{.*}}value = -9 : i64
+// ALL:           graph.pad constant {{.*}}value = -9 : i64
 // ALL:           graph.gather
 func.func @zero_point(%x: tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>> {
   %w = graph.constant dense<[[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]]> : tensor<1x2x2x2xi8> : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>

@@ -170,8 +170,8 @@ func.func @case20(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
 // -----
 
 func.func @case21(%x: tensor<4xf32>) {
-  // expected-error@+1 {{kind must be one of add, sub, mul, div, min, max, pow, and, or, xor, got mod}}
-  %0 = graph.binary "mod" %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  // expected-error@+1 {{Expected `add`, `sub`, `mul`, `div`, `min`, `max`, `pow`, `and`, `or`, or `xor`.}}
+  %0 = graph.binary mod %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
 
@@ -179,7 +179,7 @@ func.func @case21(%x: tensor<4xf32>) {
 
 func.func @case22(%x: tensor<4xf32>, %y: tensor<3xf32>) {
   // expected-error@+1 {{shapes (4,) and (3,) do not broadcast}}
-  %0 = graph.binary "add" %x, %y : (tensor<4xf32>, tensor<3xf32>) -> tensor<4xf32>
+  %0 = graph.binary add %x, %y : (tensor<4xf32>, tensor<3xf32>) -> tensor<4xf32>
   func.return
 }
 
@@ -187,7 +187,7 @@ func.func @case22(%x: tensor<4xf32>, %y: tensor<3xf32>) {
 
 func.func @case23(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{operand shifts must be in [0, 22], got [23, 0]}}
-  %0 = graph.binary "add" %x, %x {lhs_shift = 23 : i64, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  %0 = graph.binary add %x, %x {lhs_shift = 23 : i64, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -195,7 +195,7 @@ func.func @case23(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @case24(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{only quantized 'add' and 'sub' shift their operands}}
-  %0 = graph.binary "mul" %x, %x {lhs_shift = 1 : i64, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  %0 = graph.binary mul %x, %x {lhs_shift = 1 : i64, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -203,7 +203,7 @@ func.func @case24(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @case25(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{a quantized operation clamps in 'requant'; other functions are 'graph.lookup'}}
-  %0 = graph.binary "mul" %x, %x {activation = #graph.function<relu>, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  %0 = graph.binary mul %x, %x {activation = #graph.function<relu>, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -242,8 +242,8 @@ func.func @case29(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
 // -----
 
 func.func @case30(%x: tensor<1x4x4x1xf32>) {
-  // expected-error@+1 {{kind must be one of max, average, got min}}
-  %0 = graph.pool2d "min" %x {kernel = array<i64: 2, 2>} : (tensor<1x4x4x1xf32>) -> tensor<1x3x3x1xf32>
+  // expected-error@+1 {{Expected `max`, or `average`.}}
+  %0 = graph.pool2d min %x {kernel = array<i64: 2, 2>} : (tensor<1x4x4x1xf32>) -> tensor<1x3x3x1xf32>
   func.return
 }
 
@@ -251,7 +251,7 @@ func.func @case30(%x: tensor<1x4x4x1xf32>) {
 
 func.func @case31(%x: tensor<1x4x4x1xf32>) {
   // expected-error@+1 {{padding [2, 0, 0, 0] must be smaller than the window of [2, 2]}}
-  %0 = graph.pool2d "max" %x {kernel = array<i64: 2, 2>, padding = array<i64: 2, 0, 0, 0>} : (tensor<1x4x4x1xf32>) -> tensor<1x5x3x1xf32>
+  %0 = graph.pool2d max %x {kernel = array<i64: 2, 2>, padding = array<i64: 2, 0, 0, 0>} : (tensor<1x4x4x1xf32>) -> tensor<1x5x3x1xf32>
   func.return
 }
 
@@ -259,7 +259,7 @@ func.func @case31(%x: tensor<1x4x4x1xf32>) {
 
 func.func @case32(%x: tensor<1x4x4x1xf32>) {
   // expected-error@+1 {{a window of [5, 5] does not fit the padded input of 4x4}}
-  %0 = graph.pool2d "max" %x {kernel = array<i64: 5, 5>} : (tensor<1x4x4x1xf32>) -> tensor<1x1x1x1xf32>
+  %0 = graph.pool2d max %x {kernel = array<i64: 5, 5>} : (tensor<1x4x4x1xf32>) -> tensor<1x1x1x1xf32>
   func.return
 }
 
@@ -267,7 +267,7 @@ func.func @case32(%x: tensor<1x4x4x1xf32>) {
 
 func.func @case33(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{max pooling cannot have 'requant': it never leaves its scale}}
-  %0 = graph.pool2d "max" %x {kernel = array<i64: 2, 2>, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x3x1x!quant.uniform<i8:f32, 0.5>>
+  %0 = graph.pool2d max %x {kernel = array<i64: 2, 2>, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x3x1x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -275,7 +275,7 @@ func.func @case33(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @case34(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{max pooling must keep the element type of its input}}
-  %0 = graph.pool2d "max" %x {kernel = array<i64: 2, 2>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x3x1x!quant.uniform<i8:f32, 0.25>>
+  %0 = graph.pool2d max %x {kernel = array<i64: 2, 2>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x3x1x!quant.uniform<i8:f32, 0.25>>
   func.return
 }
 
@@ -330,8 +330,24 @@ func.func @case40(%x: tensor<4xf32>) {
 // -----
 
 func.func @case41(%x: tensor<1x2x2x1xf32>) {
-  // expected-error@+1 {{coordinates must be one of half_pixel, pytorch_half_pixel, align_corners, asymmetric, half_pixel_symmetric, got tf}}
-  %0 = graph.resize "nearest" %x {scales = array<f64: 2.0, 2.0>, coordinates = "tf", rounding = "floor"} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x1xf32>
+  // expected-error@+1 {{Expected `half_pixel`, `pytorch_half_pixel`, `align_corners`, `asymmetric`, or `half_pixel_symmetric`.}}
+  %0 = graph.resize nearest %x coordinates tf rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @resize_rounding(%x: tensor<1x2x2x1xf32>) {
+  // expected-error@+1 {{Expected `round_prefer_floor`, `round_prefer_ceil`, `floor`, or `ceil`.}}
+  %0 = graph.resize nearest %x coordinates asymmetric rounding up {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x1xf32>
+  func.return
+}
+
+// -----
+
+func.func @resize_kind(%x: tensor<1x2x2x1xf32>) {
+  // expected-error@+1 {{Expected `nearest`, or `linear`.}}
+  %0 = graph.resize cubic %x coordinates asymmetric rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x1xf32>
   func.return
 }
 
@@ -339,7 +355,7 @@ func.func @case41(%x: tensor<1x2x2x1xf32>) {
 
 func.func @case42(%x: tensor<1x2x2x1xf32>) {
   // expected-error@+1 {{two positive scales expected}}
-  %0 = graph.resize "nearest" %x {scales = array<f64: 0.0, 2.0>, coordinates = "asymmetric", rounding = "floor"} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x1xf32>
+  %0 = graph.resize nearest %x coordinates asymmetric rounding floor {scales = array<f64: 0.0, 2.0>} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x1xf32>
   func.return
 }
 
@@ -347,7 +363,7 @@ func.func @case42(%x: tensor<1x2x2x1xf32>) {
 
 func.func @case43(%x: tensor<1x2x2x1xf32>) {
   // expected-error@+1 {{only height and width can change, got (1, 2, 2, 1) -> (1, 4, 4, 2)}}
-  %0 = graph.resize "nearest" %x {scales = array<f64: 2.0, 2.0>, coordinates = "asymmetric", rounding = "floor"} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x2xf32>
+  %0 = graph.resize nearest %x coordinates asymmetric rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1xf32>) -> tensor<1x4x4x2xf32>
   func.return
 }
 
@@ -355,7 +371,7 @@ func.func @case43(%x: tensor<1x2x2x1xf32>) {
 
 func.func @case44(%x: tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{linear resizing is float; dequantize its input}}
-  %0 = graph.resize "linear" %x {scales = array<f64: 2.0, 2.0>, coordinates = "asymmetric", rounding = "floor"} : (tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
+  %0 = graph.resize linear %x coordinates asymmetric rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 

@@ -10,7 +10,7 @@
 
 // -----
 
-// expected-error@+1 {{rounding must be one of half_up, half_away, half_even, floor, got nearest}}
+// expected-error@+1 {{Expected `half_up`, `half_away`, `half_even`, or `floor`.}}
 "test.op"() {value = #graph.requant<shift = 3, rounding = nearest, low = 0, high = 1>} : () -> ()
 
 // -----

@@ -33,12 +33,12 @@ func.func @quantized_matmul(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>, %w: ten
 // CHECK-LABEL: func.func @elementwise
 // CHECK: graph.unary <swish> %{{.*}} : tensor<1x4xf32>
 // CHECK: graph.unary <clip, -inf, 6.0> %{{.*}} : tensor<1x4xf32>
-// CHECK: graph.binary "add" %{{.*}}, %{{.*}} : (tensor<1x4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
+// CHECK: graph.binary add %{{.*}}, %{{.*}} : (tensor<1x4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
 // CHECK: graph.softmax %{{.*}} {axis = 1 : i64} : tensor<1x4xf32>
 func.func @elementwise(%x: tensor<1x4xf32>, %c: tensor<4xf32>) {
   %0 = graph.unary <swish> %x : tensor<1x4xf32>
   %1 = graph.unary <clip, -inf, 6.0> %0 : tensor<1x4xf32>
-  %2 = graph.binary "add" %x, %c : (tensor<1x4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
+  %2 = graph.binary add %x, %c : (tensor<1x4xf32>, tensor<4xf32>) -> tensor<1x4xf32>
   %3 = graph.softmax %2 {axis = 1 : i64} : tensor<1x4xf32>
   func.return
 }
@@ -57,13 +57,13 @@ func.func @quantized_elementwise(%x: tensor<1x4xf32>) {
 }
 
 // CHECK-LABEL: func.func @windows
-// CHECK: graph.pool2d "max"
-// CHECK: graph.pool2d "average" %{{.*}} {{{.*}}count_include_pad = true
-// CHECK: graph.resize "nearest"
+// CHECK: graph.pool2d max
+// CHECK: graph.pool2d average %{{.*}} {{{.*}}count_include_pad = true
+// CHECK: graph.resize nearest
 func.func @windows(%x: tensor<1x8x8x4xf32>) {
-  %0 = graph.pool2d "max" %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>} : (tensor<1x8x8x4xf32>) -> tensor<1x4x4x4xf32>
-  %1 = graph.pool2d "average" %x {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>, count_include_pad = true} : (tensor<1x8x8x4xf32>) -> tensor<1x8x8x4xf32>
-  %2 = graph.resize "nearest" %0 {scales = array<f64: 2.0, 2.0>, coordinates = "asymmetric", rounding = "floor"} : (tensor<1x4x4x4xf32>) -> tensor<1x8x8x4xf32>
+  %0 = graph.pool2d max %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>} : (tensor<1x8x8x4xf32>) -> tensor<1x4x4x4xf32>
+  %1 = graph.pool2d average %x {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>, count_include_pad = true} : (tensor<1x8x8x4xf32>) -> tensor<1x8x8x4xf32>
+  %2 = graph.resize nearest %0 coordinates asymmetric rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x4x4x4xf32>) -> tensor<1x8x8x4xf32>
   func.return
 }
 

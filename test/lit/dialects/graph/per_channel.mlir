@@ -11,6 +11,6 @@ func.func @per_channel(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>, %w: ten
 // CHECK-LABEL: func.func @multiplied
 // CHECK: lhs_multiplier = 3 : i64, rhs_multiplier = 5 : i64
 func.func @multiplied(%x: tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x!quant.uniform<u8:f32, 0.5:128>> {
-  %y = graph.binary "add" %x, %x {lhs_multiplier = 3 : i64, rhs_multiplier = 5 : i64, requant = #graph.requant<shift = 3, rounding = half_even, zero_point = 128, low = 0, high = 255>} : (tensor<2x!quant.uniform<i8:f32, 0.5>>, tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x!quant.uniform<u8:f32, 0.5:128>>
+  %y = graph.binary add %x, %x {lhs_multiplier = 3 : i64, rhs_multiplier = 5 : i64, requant = #graph.requant<shift = 3, rounding = half_even, zero_point = 128, low = 0, high = 255>} : (tensor<2x!quant.uniform<i8:f32, 0.5>>, tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x!quant.uniform<u8:f32, 0.5:128>>
   func.return %y : tensor<2x!quant.uniform<u8:f32, 0.5:128>>
 }

@@ -10,7 +10,7 @@ func.func @count(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x2x!qu
 
 func.func @binary(%x: tensor<2x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{'requant' has 2 multipliers, but only one is allowed here}}
-  %y = graph.binary "add" %x, %x {requant = #graph.requant<multiplier = [5, 7], shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<2x!quant.uniform<i8:f32, 0.5>>, tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.binary add %x, %x {requant = #graph.requant<multiplier = [5, 7], shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<2x!quant.uniform<i8:f32, 0.5>>, tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -26,6 +26,6 @@ func.func @requantize(%x: tensor<2x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @factor(%x: tensor<2x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{operand multipliers, shifted, must be in [1, 4194304], got [8388608, 1]}}
-  %y = graph.binary "add" %x, %x {lhs_shift = 1 : i64, lhs_multiplier = 4194304 : i64, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<2x!quant.uniform<i8:f32, 0.5>>, tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.binary add %x, %x {lhs_shift = 1 : i64, lhs_multiplier = 4194304 : i64, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<2x!quant.uniform<i8:f32, 0.5>>, tensor<2x!quant.uniform<i8:f32, 0.5>>) -> tensor<2x!quant.uniform<i8:f32, 0.5>>
   func.return
 }

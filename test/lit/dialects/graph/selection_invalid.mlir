@@ -66,8 +66,8 @@ func.func @case7(%x: tensor<4x6xf32>) {
 // -----
 
 func.func @case8(%x: tensor<4xf32>) {
-  // expected-error@+1 {{kind must be one of constant, reflect, edge, wrap, got mirror}}
-  %0 = graph.pad "mirror" %x {low = array<i64: 1>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<5xf32>
+  // expected-error@+1 {{Expected `constant`, `reflect`, `edge`, or `wrap`.}}
+  %0 = graph.pad mirror %x {low = array<i64: 1>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<5xf32>
   func.return
 }
 
@@ -75,7 +75,7 @@ func.func @case8(%x: tensor<4xf32>) {
 
 func.func @case9(%x: tensor<4xf32>) {
   // expected-error@+1 {{low must be 1 integers of at least 0, got [-1]}}
-  %0 = graph.pad "constant" %x {low = array<i64: -1>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<3xf32>
+  %0 = graph.pad constant %x {low = array<i64: -1>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<3xf32>
   func.return
 }
 
@@ -83,7 +83,7 @@ func.func @case9(%x: tensor<4xf32>) {
 
 func.func @case10(%x: tensor<4xf32>) {
   // expected-error@+1 {{only kind 'constant' has elements between neighbours}}
-  %0 = graph.pad "edge" %x {low = array<i64: 0>, high = array<i64: 0>, interior = array<i64: 1>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<7xf32>
+  %0 = graph.pad edge %x {low = array<i64: 0>, high = array<i64: 0>, interior = array<i64: 1>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<7xf32>
   func.return
 }
 
@@ -91,7 +91,7 @@ func.func @case10(%x: tensor<4xf32>) {
 
 func.func @case11(%x: tensor<4xf32>) {
   // expected-error@+1 {{kind 'reflect' makes at most 3 elements of an extent of 4, got 4}}
-  %0 = graph.pad "reflect" %x {low = array<i64: 4>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<8xf32>
+  %0 = graph.pad reflect %x {low = array<i64: 4>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<8xf32>
   func.return
 }
 
@@ -99,7 +99,7 @@ func.func @case11(%x: tensor<4xf32>) {
 
 func.func @case12(%x: tensor<4xf32>) {
   // expected-error@+1 {{value must be an f32, got 0 : i64}}
-  %0 = graph.pad "constant" %x {low = array<i64: 1>, high = array<i64: 0>, interior = array<i64: 0>, value = 0 : i64} : (tensor<4xf32>) -> tensor<5xf32>
+  %0 = graph.pad constant %x {low = array<i64: 1>, high = array<i64: 0>, interior = array<i64: 0>, value = 0 : i64} : (tensor<4xf32>) -> tensor<5xf32>
   func.return
 }
 
@@ -107,15 +107,15 @@ func.func @case12(%x: tensor<4xf32>) {
 
 func.func @case13(%x: tensor<4xf32>) {
   // expected-error@+1 {{result must have shape (5,), got (6,)}}
-  %0 = graph.pad "constant" %x {low = array<i64: 1>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<6xf32>
+  %0 = graph.pad constant %x {low = array<i64: 1>, high = array<i64: 0>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<4xf32>) -> tensor<6xf32>
   func.return
 }
 
 // -----
 
 func.func @case14(%x: tensor<4x6xf32>) {
-  // expected-error@+1 {{kind must be one of sum, product, max, min, got mean}}
-  %0 = graph.reduce "mean" %x {axes = array<i64: 1>} : (tensor<4x6xf32>) -> tensor<4x1xf32>
+  // expected-error@+1 {{Expected `sum`, `product`, `max`, or `min`.}}
+  %0 = graph.reduce mean %x {axes = array<i64: 1>} : (tensor<4x6xf32>) -> tensor<4x1xf32>
   func.return
 }
 
@@ -123,7 +123,7 @@ func.func @case14(%x: tensor<4x6xf32>) {
 
 func.func @case15(%x: tensor<4x6xf32>) {
   // expected-error@+1 {{axes must be ascending and in [0, 2), got [1, 0]}}
-  %0 = graph.reduce "sum" %x {axes = array<i64: 1, 0>} : (tensor<4x6xf32>) -> tensor<1x1xf32>
+  %0 = graph.reduce sum %x {axes = array<i64: 1, 0>} : (tensor<4x6xf32>) -> tensor<1x1xf32>
   func.return
 }
 
@@ -131,7 +131,7 @@ func.func @case15(%x: tensor<4x6xf32>) {
 
 func.func @case16(%x: tensor<4x6xf32>) {
   // expected-error@+1 {{result must have shape (4, 1), got (4, 2)}}
-  %0 = graph.reduce "sum" %x {axes = array<i64: 1>} : (tensor<4x6xf32>) -> tensor<4x2xf32>
+  %0 = graph.reduce sum %x {axes = array<i64: 1>} : (tensor<4x6xf32>) -> tensor<4x2xf32>
   func.return
 }
 
@@ -139,7 +139,7 @@ func.func @case16(%x: tensor<4x6xf32>) {
 
 func.func @case17(%x: tensor<4x6x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{'sum' would leave the scale; dequantize its input}}
-  %0 = graph.reduce "sum" %x {axes = array<i64: 1>} : (tensor<4x6x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x1x!quant.uniform<i8:f32, 0.5>>
+  %0 = graph.reduce sum %x {axes = array<i64: 1>} : (tensor<4x6x!quant.uniform<i8:f32, 0.5>>) -> tensor<4x1x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -147,7 +147,7 @@ func.func @case17(%x: tensor<4x6x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @case18(%x: tensor<4x6xf32>) {
   // expected-error@+1 {{kind must be max or min, got sum}}
-  %0 = graph.arg "sum" %x {axis = 1 : i64} : (tensor<4x6xf32>) -> tensor<4x1xi64>
+  %0 = graph.arg sum %x {axis = 1 : i64} : (tensor<4x6xf32>) -> tensor<4x1xi64>
   func.return
 }
 
@@ -155,7 +155,7 @@ func.func @case18(%x: tensor<4x6xf32>) {
 
 func.func @case19(%x: tensor<4x6xf32>) {
   // expected-error@+1 {{axis must be in [0, 2), got 2}}
-  %0 = graph.arg "max" %x {axis = 2 : i64} : (tensor<4x6xf32>) -> tensor<4x1xi64>
+  %0 = graph.arg max %x {axis = 2 : i64} : (tensor<4x6xf32>) -> tensor<4x1xi64>
   func.return
 }
 
@@ -163,7 +163,7 @@ func.func @case19(%x: tensor<4x6xf32>) {
 
 func.func @case20(%x: tensor<4x6xf32>) {
   // expected-error@+1 {{indices are i64, got i32}}
-  %0 = graph.arg "max" %x {axis = 1 : i64} : (tensor<4x6xf32>) -> tensor<4x1xi32>
+  %0 = graph.arg max %x {axis = 1 : i64} : (tensor<4x6xf32>) -> tensor<4x1xi32>
   func.return
 }
 
@@ -171,15 +171,15 @@ func.func @case20(%x: tensor<4x6xf32>) {
 
 func.func @case21(%x: tensor<4xf32>, %y: tensor<4xi32>) {
   // expected-error@+1 {{operands must have one element type, got f32 and i32}}
-  %0 = graph.compare "equal" %x, %y : (tensor<4xf32>, tensor<4xi32>) -> tensor<4xi1>
+  %0 = graph.compare equal %x, %y : (tensor<4xf32>, tensor<4xi32>) -> tensor<4xi1>
   func.return
 }
 
 // -----
 
 func.func @case22(%x: tensor<4xf32>) {
-  // expected-error@+1 {{kind must be one of equal, less, less_or_equal, got greater}}
-  %0 = graph.compare "greater" %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1>
+  // expected-error@+1 {{Expected `equal`, `less`, or `less_or_equal`.}}
+  %0 = graph.compare greater %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1>
   func.return
 }
 
@@ -187,7 +187,7 @@ func.func @case22(%x: tensor<4xf32>) {
 
 func.func @case23(%x: tensor<4xf32>, %y: tensor<3xf32>) {
   // expected-error@+1 {{shapes (4,) and (3,) do not broadcast}}
-  %0 = graph.compare "less" %x, %y : (tensor<4xf32>, tensor<3xf32>) -> tensor<4xi1>
+  %0 = graph.compare less %x, %y : (tensor<4xf32>, tensor<3xf32>) -> tensor<4xi1>
   func.return
 }
 
@@ -195,7 +195,7 @@ func.func @case23(%x: tensor<4xf32>, %y: tensor<3xf32>) {
 
 func.func @case24(%x: tensor<4xf32>) {
   // expected-error@+1 {{the result of a comparison is i1, got tensor<4xf32>}}
-  %0 = graph.compare "less" %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %0 = graph.compare less %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
 
@@ -218,7 +218,7 @@ func.func @case26(%c: tensor<4xi1>, %x: tensor<4xf32>, %y: tensor<4xi32>) {
 // -----
 
 func.func @case27(%c: tensor<3xi1>, %x: tensor<4xf32>) {
-  // expected-error@+1 {{shapes (3,), (4,), (4,) do not broadcast}}
+  // expected-error@+1 {{shapes (3,) and (4,) and (4,) do not broadcast}}
   %0 = graph.select %c, %x, %x : (tensor<3xi1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
@@ -251,7 +251,7 @@ func.func @case30(%x: tensor<4xi32>) {
 
 func.func @case31(%x: tensor<4xf32>) {
   // expected-error@+1 {{'and' is for integers, got tensor<4xf32>}}
-  %0 = graph.binary "and" %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %0 = graph.binary and %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
 
@@ -259,7 +259,7 @@ func.func @case31(%x: tensor<4xf32>) {
 
 func.func @case32(%x: tensor<4xi32>) {
   // expected-error@+1 {{a function of an activation is of floats; cast the result}}
-  %0 = graph.binary "add" %x, %x {activation = #graph.function<relu>} : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
+  %0 = graph.binary add %x, %x {activation = #graph.function<relu>} : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
   func.return
 }
 
@@ -267,6 +267,6 @@ func.func @case32(%x: tensor<4xi32>) {
 
 func.func @case33(%x: tensor<4xi32>, %y: tensor<4xi64>) {
   // expected-error@+1 {{operands and result must have one element type, got i32, i64 and i32}}
-  %0 = graph.binary "add" %x, %y : (tensor<4xi32>, tensor<4xi64>) -> tensor<4xi32>
+  %0 = graph.binary add %x, %y : (tensor<4xi32>, tensor<4xi64>) -> tensor<4xi32>
   func.return
 }

@@ -8,7 +8,7 @@
 // CHECK-NEXT:    graph.constant
 // CHECK-NEXT:    %[[A:.*]] = graph.conv2d %[[X]]
 // CHECK-NEXT:    %[[K:.*]] = graph.constant {{.*}} : tensor<2xf32>
-// CHECK-NEXT:    %[[B:.*]] = graph.binary "add" %[[A]], %[[K]]
+// CHECK-NEXT:    %[[B:.*]] = graph.binary add %[[A]], %[[K]]
 // CHECK-NEXT:    %[[C:.*]] = graph.unary <relu> %[[B]] : tensor<1x4x5x2xf32>
 // CHECK-NEXT:    %[[D:.*]] = graph.conv2d %[[C]]
 // CHECK-NEXT:    %[[Y:.*]] = graph.transpose %[[D]] {permutation = array<i64: 0, 3, 1, 2>}
@@ -19,7 +19,7 @@ func.func @chain(%x: tensor<1x2x4x5xf32>) -> tensor<1x2x4x5xf32> {
   %1 = graph.conv2d %0, %w : (tensor<1x4x5x2xf32>, tensor<2x1x1x2xf32>) -> tensor<1x4x5x2xf32>
   %2 = graph.transpose %1 {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x4x5x2xf32>) -> tensor<1x2x4x5xf32>
   %k = graph.constant dense<[[[1.0]], [[2.0]]]> : tensor<2x1x1xf32> : tensor<2x1x1xf32>
-  %3 = graph.binary "add" %2, %k : (tensor<1x2x4x5xf32>, tensor<2x1x1xf32>) -> tensor<1x2x4x5xf32>
+  %3 = graph.binary add %2, %k : (tensor<1x2x4x5xf32>, tensor<2x1x1xf32>) -> tensor<1x2x4x5xf32>
   %4 = graph.unary <relu> %3 : tensor<1x2x4x5xf32>
   %5 = graph.transpose %4 {permutation = array<i64: 0, 2, 3, 1>} : (tensor<1x2x4x5xf32>) -> tensor<1x4x5x2xf32>
   %6 = graph.conv2d %5, %w : (tensor<1x4x5x2xf32>, tensor<2x1x1x2xf32>) -> tensor<1x4x5x2xf32>
@@ -93,11 +93,11 @@ func.func @shuffle(%x: tensor<1x4x5x6xf32>) -> tensor<1x4x5x6xf32> {
 // One operand is transposed, a larger one is not: moving would cost more than it gains.
 // CHECK-LABEL: func.func @not_worth_it(
 // CHECK-NEXT:    %[[T:.*]] = graph.transpose
-// CHECK-NEXT:    %[[B:.*]] = graph.binary "add" %[[T]], %{{.*}}
+// CHECK-NEXT:    %[[B:.*]] = graph.binary add %[[T]], %{{.*}}
 // CHECK-NEXT:    func.return %[[B]]
 func.func @not_worth_it(%a: tensor<1x1x5x3xf32>, %b: tensor<1x3x4x5xf32>) -> tensor<1x3x4x5xf32> {
   %0 = graph.transpose %a {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x1x5x3xf32>) -> tensor<1x3x1x5xf32>
-  %1 = graph.binary "add" %0, %b : (tensor<1x3x1x5xf32>, tensor<1x3x4x5xf32>) -> tensor<1x3x4x5xf32>
+  %1 = graph.binary add %0, %b : (tensor<1x3x1x5xf32>, tensor<1x3x4x5xf32>) -> tensor<1x3x4x5xf32>
   func.return %1 : tensor<1x3x4x5xf32>
 }
 
@@ -110,8 +110,8 @@ func.func @not_worth_it(%a: tensor<1x1x5x3xf32>, %b: tensor<1x3x4x5xf32>) -> ten
 func.func @two_layouts(%a: tensor<1x4x5x3xf32>, %b: tensor<4x5x1x3xf32>, %c: tensor<1x3x4x5xf32>) -> tensor<1x3x4x5xf32> {
   %0 = graph.transpose %a {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x4x5x3xf32>) -> tensor<1x3x4x5xf32>
   %1 = graph.transpose %b {permutation = array<i64: 2, 3, 0, 1>} : (tensor<4x5x1x3xf32>) -> tensor<1x3x4x5xf32>
-  %2 = graph.binary "add" %0, %1 : (tensor<1x3x4x5xf32>, tensor<1x3x4x5xf32>) -> tensor<1x3x4x5xf32>
-  %3 = graph.binary "mul" %c, %2 : (tensor<1x3x4x5xf32>, tensor<1x3x4x5xf32>) -> tensor<1x3x4x5xf32>
+  %2 = graph.binary add %0, %1 : (tensor<1x3x4x5xf32>, tensor<1x3x4x5xf32>) -> tensor<1x3x4x5xf32>
+  %3 = graph.binary mul %c, %2 : (tensor<1x3x4x5xf32>, tensor<1x3x4x5xf32>) -> tensor<1x3x4x5xf32>
   func.return %3 : tensor<1x3x4x5xf32>
 }
 
@@ -120,13 +120,13 @@ func.func @two_layouts(%a: tensor<1x4x5x3xf32>, %b: tensor<4x5x1x3xf32>, %c: ten
 // Two readers of one value in the other layout share a transpose.
 // CHECK-LABEL: func.func @shared(
 // CHECK-NEXT:    %[[T:.*]] = graph.transpose
-// CHECK-NEXT:    graph.pool2d "max" %[[T]]
-// CHECK-NEXT:    graph.pool2d "max" %[[T]]
+// CHECK-NEXT:    graph.pool2d max %[[T]]
+// CHECK-NEXT:    graph.pool2d max %[[T]]
 func.func @shared(%x: tensor<1x3x4x5xf32>) -> (tensor<1x3x3x3xf32>, tensor<1x2x5x3xf32>) {
   %0 = graph.transpose %x {permutation = array<i64: 0, 2, 3, 1>} : (tensor<1x3x4x5xf32>) -> tensor<1x4x5x3xf32>
-  %1 = graph.pool2d "max" %0 {kernel = array<i64: 2, 3>} : (tensor<1x4x5x3xf32>) -> tensor<1x3x3x3xf32>
+  %1 = graph.pool2d max %0 {kernel = array<i64: 2, 3>} : (tensor<1x4x5x3xf32>) -> tensor<1x3x3x3xf32>
   %2 = graph.transpose %x {permutation = array<i64: 0, 2, 3, 1>} : (tensor<1x3x4x5xf32>) -> tensor<1x4x5x3xf32>
-  %3 = graph.pool2d "max" %2 {kernel = array<i64: 3, 1>} : (tensor<1x4x5x3xf32>) -> tensor<1x2x5x3xf32>
+  %3 = graph.pool2d max %2 {kernel = array<i64: 3, 1>} : (tensor<1x4x5x3xf32>) -> tensor<1x2x5x3xf32>
   func.return %1, %3 : tensor<1x3x3x3xf32>, tensor<1x2x5x3xf32>
 }
 
@@ -135,15 +135,15 @@ func.func @shared(%x: tensor<1x3x4x5xf32>) -> (tensor<1x3x3x3xf32>, tensor<1x2x5
 // Slices, borders, reductions and the like say the same of the dimension before the transpose.
 // CHECK-LABEL: func.func @selections(
 // CHECK-NEXT:    graph.slice %{{.*}} {starts = array<i64: 0, 2, 1, 2>, strides = array<i64: 1, 2, 1, 1>} : (tensor<1x6x5x4xf32>) -> tensor<1x2x4x2xf32>
-// CHECK-NEXT:    graph.pad "constant" %{{.*}} {low = array<i64: 0, 1, 0, 2>
+// CHECK-NEXT:    graph.pad constant %{{.*}} {low = array<i64: 0, 1, 0, 2>
 // CHECK-NEXT:    graph.gather %{{.*}} {axis = 2 : i64, indices = array<i64: 0, 0, 3>}
-// CHECK-NEXT:    graph.reduce "max" %{{.*}} {axes = array<i64: 1, 2>}
+// CHECK-NEXT:    graph.reduce max %{{.*}} {axes = array<i64: 1, 2>}
 // CHECK-NOT:     graph.transpose
 func.func @selections(%x: tensor<1x6x5x4xf32>) -> tensor<1x4x1x1xf32> {
   %0 = graph.transpose %x {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x6x5x4xf32>) -> tensor<1x4x6x5xf32>
   %1 = graph.slice %0 {starts = array<i64: 0, 2, 2, 1>, strides = array<i64: 1, 1, 2, 1>} : (tensor<1x4x6x5xf32>) -> tensor<1x2x2x4xf32>
-  %2 = graph.pad "constant" %1 {low = array<i64: 0, 2, 1, 0>, high = array<i64: 0, 0, 0, 0>, interior = array<i64: 0, 0, 0, 0>, value = 0.0 : f32} : (tensor<1x2x2x4xf32>) -> tensor<1x4x3x4xf32>
+  %2 = graph.pad constant %1 {low = array<i64: 0, 2, 1, 0>, high = array<i64: 0, 0, 0, 0>, interior = array<i64: 0, 0, 0, 0>, value = 0.0 : f32} : (tensor<1x2x2x4xf32>) -> tensor<1x4x3x4xf32>
   %3 = graph.gather %2 {axis = 3 : i64, indices = array<i64: 0, 0, 3>} : (tensor<1x4x3x4xf32>) -> tensor<1x4x3x3xf32>
-  %4 = graph.reduce "max" %3 {axes = array<i64: 2, 3>} : (tensor<1x4x3x3xf32>) -> tensor<1x4x1x1xf32>
+  %4 = graph.reduce max %3 {axes = array<i64: 2, 3>} : (tensor<1x4x3x3xf32>) -> tensor<1x4x1x1xf32>
   func.return %4 : tensor<1x4x1x1xf32>
 }

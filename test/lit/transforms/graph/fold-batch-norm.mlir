@@ -12,8 +12,8 @@ func.func @conv(%x: tensor<1x4x5x1xf32>) -> tensor<1x3x3x1xf32> {
   %s = graph.constant dense<3.0> : tensor<1xf32> : tensor<1xf32>
   %t = graph.constant dense<10.0> : tensor<1xf32> : tensor<1xf32>
   %0 = graph.conv2d %x, %w bias %b : tensor<1xf32> {strides = array<i64: 2, 2>, padding = array<i64: 1, 0, 0, 0>} : (tensor<1x4x5x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x3x3x1xf32>
-  %1 = graph.binary "mul" %0, %s : (tensor<1x3x3x1xf32>, tensor<1xf32>) -> tensor<1x3x3x1xf32>
-  %2 = graph.binary "add" %1, %t {activation = #graph.function<relu>} : (tensor<1x3x3x1xf32>, tensor<1xf32>) -> tensor<1x3x3x1xf32>
+  %1 = graph.binary mul %0, %s : (tensor<1x3x3x1xf32>, tensor<1xf32>) -> tensor<1x3x3x1xf32>
+  %2 = graph.binary add %1, %t {activation = #graph.function<relu>} : (tensor<1x3x3x1xf32>, tensor<1xf32>) -> tensor<1x3x3x1xf32>
   func.return %2 : tensor<1x3x3x1xf32>
 }
 
@@ -29,8 +29,8 @@ func.func @matmul(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
   %s = graph.constant dense<[2.0, 3.0]> : tensor<2xf32> : tensor<2xf32>
   %t = graph.constant dense<7.0> : tensor<1xf32> : tensor<1xf32>
   %0 = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  %1 = graph.binary "mul" %s, %0 : (tensor<2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
-  %2 = graph.binary "sub" %t, %1 : (tensor<1xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %1 = graph.binary mul %s, %0 : (tensor<2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %2 = graph.binary sub %t, %1 : (tensor<1xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
   func.return %2 : tensor<1x2xf32>
 }
 
@@ -38,11 +38,11 @@ func.func @matmul(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
 
 // A second reader needs the value before the product.
 // CHECK-LABEL: func.func @two_readers(
-// CHECK:         graph.binary "mul"
+// CHECK:         graph.binary mul
 func.func @two_readers(%x: tensor<1x1xf32>) -> (tensor<1x1xf32>, tensor<1x1xf32>) {
   %w = graph.constant dense<2.0> : tensor<1x1xf32> : tensor<1x1xf32>
   %0 = graph.matmul %x, %w : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
-  %1 = graph.binary "mul" %0, %w : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %1 = graph.binary mul %0, %w : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   func.return %0, %1 : tensor<1x1xf32>, tensor<1x1xf32>
 }
 
@@ -50,11 +50,11 @@ func.func @two_readers(%x: tensor<1x1xf32>) -> (tensor<1x1xf32>, tensor<1x1xf32>
 
 // The activation comes before the product.
 // CHECK-LABEL: func.func @activation(
-// CHECK:         graph.binary "mul"
+// CHECK:         graph.binary mul
 func.func @activation(%x: tensor<1x1xf32>) -> tensor<1x1xf32> {
   %w = graph.constant dense<2.0> : tensor<1x1xf32> : tensor<1x1xf32>
   %0 = graph.matmul %x, %w {activation = #graph.function<relu>} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
-  %1 = graph.binary "mul" %0, %w : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %1 = graph.binary mul %0, %w : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   func.return %1 : tensor<1x1xf32>
 }
 
@@ -62,15 +62,15 @@ func.func @activation(%x: tensor<1x1xf32>) -> tensor<1x1xf32> {
 
 // The constant varies within a channel, and the other operand is no constant at all.
 // CHECK-LABEL: func.func @not_per_channel(
-// CHECK:         graph.binary "add"
-// CHECK:         graph.binary "mul"
+// CHECK:         graph.binary add
+// CHECK:         graph.binary mul
 func.func @not_per_channel(%x: tensor<2x1xf32>) -> tensor<2x1xf32> {
   %w = graph.constant dense<2.0> : tensor<1x1xf32> : tensor<1x1xf32>
   %t = graph.constant dense<[[1.0], [2.0]]> : tensor<2x1xf32> : tensor<2x1xf32>
   %0 = graph.matmul %x, %w : (tensor<2x1xf32>, tensor<1x1xf32>) -> tensor<2x1xf32>
-  %1 = graph.binary "add" %0, %t : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
+  %1 = graph.binary add %0, %t : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
   %2 = graph.matmul %1, %w : (tensor<2x1xf32>, tensor<1x1xf32>) -> tensor<2x1xf32>
-  %3 = graph.binary "mul" %2, %x : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
+  %3 = graph.binary mul %2, %x : (tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<2x1xf32>
   func.return %3 : tensor<2x1xf32>
 }
 
@@ -80,13 +80,13 @@ func.func @not_per_channel(%x: tensor<2x1xf32>) -> tensor<2x1xf32> {
 // CHECK-LABEL: func.func @computed_weights(
 // CHECK:         %[[Y:.*]] = graph.matmul %{{.*}}, %{{.*}} bias
 // CHECK-NEXT:    graph.constant
-// CHECK-NEXT:    graph.binary "mul" %[[Y]]
+// CHECK-NEXT:    graph.binary mul %[[Y]]
 func.func @computed_weights(%x: tensor<1x2xf32>, %w: tensor<3x2xf32>) -> tensor<1x3xf32> {
   %t = graph.constant dense<1.0> : tensor<3xf32> : tensor<3xf32>
   %0 = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<3x2xf32>) -> tensor<1x3xf32>
-  %1 = graph.binary "add" %0, %t : (tensor<1x3xf32>, tensor<3xf32>) -> tensor<1x3xf32>
+  %1 = graph.binary add %0, %t : (tensor<1x3xf32>, tensor<3xf32>) -> tensor<1x3xf32>
   %s = graph.constant dense<2.0> : tensor<3xf32> : tensor<3xf32>
-  %2 = graph.binary "mul" %1, %s : (tensor<1x3xf32>, tensor<3xf32>) -> tensor<1x3xf32>
+  %2 = graph.binary mul %1, %s : (tensor<1x3xf32>, tensor<3xf32>) -> tensor<1x3xf32>
   func.return %2 : tensor<1x3xf32>
 }
 
@@ -95,11 +95,11 @@ func.func @computed_weights(%x: tensor<1x2xf32>, %w: tensor<3x2xf32>) -> tensor<
 // A maximum is not linear.
 // CHECK-LABEL: func.func @maximum
 // CHECK:         graph.conv2d
-// CHECK:         graph.binary "max"
+// CHECK:         graph.binary max
 func.func @maximum(%x: tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32> {
   %w = graph.constant dense<2.0> : tensor<1x1x1x1xf32> : tensor<1x1x1x1xf32>
   %c = graph.constant dense<3.0> : tensor<1xf32> : tensor<1xf32>
   %0 = graph.conv2d %x, %w : (tensor<1x4x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32>
-  %1 = graph.binary "max" %0, %c : (tensor<1x4x4x1xf32>, tensor<1xf32>) -> tensor<1x4x4x1xf32>
+  %1 = graph.binary max %0, %c : (tensor<1x4x4x1xf32>, tensor<1xf32>) -> tensor<1x4x4x1xf32>
   func.return %1 : tensor<1x4x4x1xf32>
 }

@@ -6,7 +6,7 @@
 // CHECK-NEXT:    graph.conv2d %{{.*}} {activation = #graph.function<relu>} : {{.*}} loc("conv")
 // CHECK-NEXT:    graph.reshape
 // CHECK-NEXT:    graph.matmul %{{.*}} {graph.range = array<f32: -2.000000e-01, 2.000000e+00>, activation = #graph.function<swish>}
-// CHECK-NEXT:    graph.binary "add" %{{.*}} {activation = #graph.function<clip, 0.0, 6.0>}
+// CHECK-NEXT:    graph.binary add %{{.*}} {activation = #graph.function<clip, 0.0, 6.0>}
 // CHECK-NEXT:    func.return
 func.func @fuse(%x: tensor<1x2x2x1xf32>, %w: tensor<1x1x1x1xf32>, %v: tensor<4x4xf32>) -> tensor<1x4xf32> {
   %a = graph.conv2d %x, %w : (tensor<1x2x2x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x2x2x1xf32> loc("conv")
@@ -14,27 +14,27 @@ func.func @fuse(%x: tensor<1x2x2x1xf32>, %w: tensor<1x1x1x1xf32>, %v: tensor<4x4
   %c = graph.reshape %b : (tensor<1x2x2x1xf32>) -> tensor<1x4xf32>
   %d = graph.matmul %c, %v {graph.range = array<f32: -4.0, 2.0>, graph.exponent = -5 : i64} : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
   %e = graph.unary <swish> %d {graph.range = array<f32: -0.2, 2.0>} : tensor<1x4xf32>
-  %f = graph.binary "add" %e, %c : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %f = graph.binary add %e, %c : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   %g = graph.unary <clip, 0.0, 6.0> %f : tensor<1x4xf32>
   func.return %g : tensor<1x4xf32>
 }
 
 // Two readers: one of them needs the value before the function.
 // CHECK-LABEL: func.func @two_readers(
-// CHECK-NEXT:    graph.binary "add"
+// CHECK-NEXT:    graph.binary add
 // CHECK-NEXT:    graph.unary <relu>
 func.func @two_readers(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
-  %a = graph.binary "add" %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %a = graph.binary add %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %b = graph.unary <relu> %a : tensor<4xf32>
   func.return %a, %b : tensor<4xf32>, tensor<4xf32>
 }
 
 // An epilogue applies one function only.
 // CHECK-LABEL: func.func @two_functions(
-// CHECK-NEXT:    graph.binary "add" %{{.*}} {activation = #graph.function<relu>}
+// CHECK-NEXT:    graph.binary add %{{.*}} {activation = #graph.function<relu>}
 // CHECK-NEXT:    graph.unary <tanh>
 func.func @two_functions(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %a = graph.binary "add" %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %a = graph.binary add %x, %x : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %b = graph.unary <relu> %a : tensor<4xf32>
   %c = graph.unary <tanh> %b : tensor<4xf32>
   func.return %c : tensor<4xf32>
@@ -47,7 +47,7 @@ func.func @two_functions(%x: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK-NEXT:    graph.unary <tanh>
 func.func @no_epilogue(%x: tensor<1x2x2x1xf32>) -> tensor<1x1x1x1xf32> {
   %a = graph.unary <relu> %x : tensor<1x2x2x1xf32>
-  %b = graph.pool2d "max" %a {kernel = array<i64: 2, 2>} : (tensor<1x2x2x1xf32>) -> tensor<1x1x1x1xf32>
+  %b = graph.pool2d max %a {kernel = array<i64: 2, 2>} : (tensor<1x2x2x1xf32>) -> tensor<1x1x1x1xf32>
   %c = graph.unary <tanh> %b : tensor<1x1x1x1xf32>
   func.return %c : tensor<1x1x1x1xf32>
 }

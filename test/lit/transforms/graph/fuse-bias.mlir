@@ -4,7 +4,7 @@ func.func @main(%x: tensor<1x2xf32>, %w: tensor<2x2xf32>) -> tensor<1x2xf32> {
   %c = graph.constant dense<[7, -7]> : tensor<2xi32> : tensor<2x!quant.uniform<i32:f32, 0.5>>
   %b = graph.dequantize %c : (tensor<2x!quant.uniform<i32:f32, 0.5>>) -> tensor<2xf32>
   %m = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  %s = graph.binary "add" %m, %b : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+  %s = graph.binary add %m, %b : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
   func.return %s : tensor<1x2xf32>
 }
 
@@ -23,8 +23,8 @@ func.func @main(%x: tensor<1x2xf32>, %w: tensor<2x2xf32>) -> (tensor<1x2xf32>, t
   %f = graph.constant dense<1.0> : tensor<2xf32> : tensor<2xf32>
   %m = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   %n = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  %s = graph.binary "add" %m, %b : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
-  %t = graph.binary "add" %n, %f : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+  %s = graph.binary add %m, %b : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+  %t = graph.binary add %n, %f : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
   func.return %m, %s, %t : tensor<1x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>
 }
 
@@ -34,6 +34,6 @@ func.func @main(%x: tensor<1x2xf32>, %w: tensor<2x2xf32>) -> (tensor<1x2xf32>, t
 // CHECK-NEXT: %{{.*}} = graph.constant dense<1.000000e+00> : tensor<2xf32> : tensor<2xf32>
 // CHECK-NEXT: %{{.*}} = graph.matmul %{{.*}}, %{{.*}} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
 // CHECK-NEXT: %{{.*}} = graph.matmul %{{.*}}, %{{.*}} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-// CHECK-NEXT: %{{.*}} = graph.binary "add" %{{.*}}, %{{.*}} : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
-// CHECK-NEXT: %{{.*}} = graph.binary "add" %{{.*}}, %{{.*}} : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+// CHECK-NEXT: %{{.*}} = graph.binary add %{{.*}}, %{{.*}} : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
+// CHECK-NEXT: %{{.*}} = graph.binary add %{{.*}}, %{{.*}} : (tensor<1x2xf32>, tensor<2xf32>) -> tensor<1x2xf32>
 // CHECK-NEXT: func.return %{{.*}}, %{{.*}}, %{{.*}} : tensor<1x2xf32>, tensor<1x2xf32>, tensor<1x2xf32>

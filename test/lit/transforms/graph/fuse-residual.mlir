@@ -10,9 +10,9 @@
 func.func @fuse(%x: tensor<1x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4xf32>) -> tensor<1x4xf32> {
   %a = graph.matmul %x, %w bias %b : tensor<4xf32> {graph.range = array<f32: -5.0, 5.0>} : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32> loc("first")
   %y = graph.unary <tanh> %x : tensor<1x4xf32>
-  %s = graph.binary "add" %a, %y {activation = #graph.function<relu>, graph.range = array<f32: 0.0, 9.0>} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32> loc("sum")
+  %s = graph.binary add %a, %y {activation = #graph.function<relu>, graph.range = array<f32: 0.0, 9.0>} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32> loc("sum")
   %c = graph.matmul %s, %w : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32> loc("second")
-  %t = graph.binary "add" %x, %c : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %t = graph.binary add %x, %c : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   func.return %t : tensor<1x4xf32>
 }
 
@@ -24,53 +24,53 @@ func.func @fuse(%x: tensor<1x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4xf32>) -> 
 func.func @two_convolutions(%x: tensor<1x2x2x1xf32>, %w: tensor<1x1x1x1xf32>) -> tensor<1x2x2x1xf32> {
   %a = graph.conv2d %x, %w : (tensor<1x2x2x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x2x2x1xf32> loc("main")
   %b = graph.conv2d %x, %w : (tensor<1x2x2x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x2x2x1xf32> loc("shortcut")
-  %c = graph.binary "add" %b, %a : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
+  %c = graph.binary add %b, %a : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
   func.return %c : tensor<1x2x2x1xf32>
 }
 
 // A function comes between, or a residual is there already.
 // CHECK-LABEL: func.func @epilogue_taken(
 // CHECK-NEXT:    graph.matmul
-// CHECK-NEXT:    graph.binary "add"
+// CHECK-NEXT:    graph.binary add
 // CHECK-NEXT:    graph.matmul %{{.*}} residual
-// CHECK-NEXT:    graph.binary "add"
+// CHECK-NEXT:    graph.binary add
 func.func @epilogue_taken(%x: tensor<1x4xf32>, %w: tensor<4x4xf32>) -> tensor<1x4xf32> {
   %a = graph.matmul %x, %w {activation = #graph.function<relu>} : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
-  %b = graph.binary "add" %a, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %b = graph.binary add %a, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   %c = graph.matmul %b, %w residual %x : tensor<1x4xf32> : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
-  %d = graph.binary "add" %c, %b : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %d = graph.binary add %c, %b : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   func.return %d : tensor<1x4xf32>
 }
 
 // Another reader, be it the same sum, needs the product alone.
 // CHECK-LABEL: func.func @two_readers(
 // CHECK-NEXT:    graph.matmul
-// CHECK-NEXT:    graph.binary "add"
+// CHECK-NEXT:    graph.binary add
 // CHECK-NEXT:    graph.matmul
-// CHECK-NEXT:    graph.binary "add"
+// CHECK-NEXT:    graph.binary add
 func.func @two_readers(%x: tensor<1x4xf32>, %w: tensor<4x4xf32>) -> (tensor<1x4xf32>, tensor<1x4xf32>) {
   %a = graph.matmul %x, %w : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
-  %b = graph.binary "add" %a, %a : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %b = graph.binary add %a, %a : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   %c = graph.matmul %b, %w : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
-  %d = graph.binary "add" %c, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %d = graph.binary add %c, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   func.return %c, %d : tensor<1x4xf32>, tensor<1x4xf32>
 }
 
 // A residual has the shape of the result, and a constant is none; nor is a difference a sum.
 // CHECK-LABEL: func.func @no_residual(
 // CHECK:         graph.matmul
-// CHECK-NEXT:    graph.binary "add"
+// CHECK-NEXT:    graph.binary add
 // CHECK-NEXT:    graph.matmul
-// CHECK-NEXT:    graph.binary "add"
+// CHECK-NEXT:    graph.binary add
 // CHECK-NEXT:    graph.matmul
-// CHECK-NEXT:    graph.binary "sub"
+// CHECK-NEXT:    graph.binary sub
 func.func @no_residual(%x: tensor<1x4xf32>, %w: tensor<4x4xf32>, %y: tensor<1x1xf32>) -> tensor<1x4xf32> {
   %k = graph.constant dense<1.0> : tensor<1x4xf32> : tensor<1x4xf32>
   %a = graph.matmul %x, %w : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
-  %b = graph.binary "add" %a, %y : (tensor<1x4xf32>, tensor<1x1xf32>) -> tensor<1x4xf32>
+  %b = graph.binary add %a, %y : (tensor<1x4xf32>, tensor<1x1xf32>) -> tensor<1x4xf32>
   %c = graph.matmul %b, %w : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
-  %d = graph.binary "add" %c, %k : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %d = graph.binary add %c, %k : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   %e = graph.matmul %d, %w : (tensor<1x4xf32>, tensor<4x4xf32>) -> tensor<1x4xf32>
-  %f = graph.binary "sub" %e, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %f = graph.binary sub %e, %x : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   func.return %f : tensor<1x4xf32>
 }

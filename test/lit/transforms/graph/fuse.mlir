@@ -18,13 +18,13 @@ func.func @main(%x: tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32> {
   %w = graph.constant dense<[[[[1.5, 1.0]]], [[[-2.0, 0.75]]]]> : tensor<2x1x1x2xf32> : tensor<2x1x1x2xf32>
   %k = graph.constant dense<[0.5, -0.25]> : tensor<2xf32> : tensor<2xf32>
   %a = graph.conv2d %x, %v : (tensor<1x4x4x2xf32>, tensor<2x1x1x2xf32>) -> tensor<1x4x4x2xf32>
-  %b = graph.binary "mul" %a, %k : (tensor<1x4x4x2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
-  %c = graph.binary "add" %b, %k : (tensor<1x4x4x2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
+  %b = graph.binary mul %a, %k : (tensor<1x4x4x2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
+  %c = graph.binary add %b, %k : (tensor<1x4x4x2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
   %s = graph.unary <sigmoid> %c : tensor<1x4x4x2xf32>
-  %d = graph.binary "mul" %c, %s : (tensor<1x4x4x2xf32>, tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32>
+  %d = graph.binary mul %c, %s : (tensor<1x4x4x2xf32>, tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32>
   %e = graph.conv2d %d, %w : (tensor<1x4x4x2xf32>, tensor<2x1x1x2xf32>) -> tensor<1x4x4x2xf32>
-  %f = graph.binary "add" %e, %k : (tensor<1x4x4x2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
-  %g = graph.binary "add" %d, %f : (tensor<1x4x4x2xf32>, tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32>
+  %f = graph.binary add %e, %k : (tensor<1x4x4x2xf32>, tensor<2xf32>) -> tensor<1x4x4x2xf32>
+  %g = graph.binary add %d, %f : (tensor<1x4x4x2xf32>, tensor<1x4x4x2xf32>) -> tensor<1x4x4x2xf32>
   %h = graph.unary <relu> %g : tensor<1x4x4x2xf32>
   func.return %h : tensor<1x4x4x2xf32>
 }

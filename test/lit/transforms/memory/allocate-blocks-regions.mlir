@@ -16,7 +16,7 @@
 // CHECK-SAME:  mem.arena = #mem.arena<size = 64, alignment = 16>
 // CHECK-NEXT:  graph.unary <relu> {{.*}}offset = 0, size = 16, region = sram>
 // CHECK-NEXT:  graph.unary <sigmoid> {{.*}}offset = 16, size = 16, region = sram>
-// CHECK-NEXT:  graph.binary "sub" {{.*}}offset = 16, size = 16, region = sram>
+// CHECK-NEXT:  graph.binary sub {{.*}}offset = 16, size = 16, region = sram>
 // CHECK-NEXT:  graph.concat {{.*}}offset = 0, size = 32, region = psram>
 
 // AGAIN-NOT: region
@@ -31,7 +31,7 @@
 func.func @main(%x: tensor<4xf32>) -> tensor<8xf32> {
   %a = graph.unary <relu> %x : tensor<4xf32>
   %b = graph.unary <sigmoid> %a : tensor<4xf32>
-  %c = graph.binary "sub" %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %c = graph.binary sub %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %d = graph.concat %c, %a {axis = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
   func.return %d : tensor<8xf32>
 }

@@ -18,14 +18,14 @@
 // COLOUR-NEXT:  %[[C:.*]] = graph.unary <relu> %{{.*}} {mem.block = #mem.block<id = 0, offset = 0, size = 64>}
 // CHECK-NEXT:   graph.constant
 // OFFSETS-NEXT: graph.matmul %[[B]], {{.*}} {mem.block = #mem.block<id = 2, offset = 48, size = 4>}
-// OFFSETS-NEXT: graph.binary "add" %{{.*}}, %[[C]] :
+// OFFSETS-NEXT: graph.binary add %{{.*}}, %[[C]] :
 func.func @main(%x: tensor<4xf32>) -> tensor<1x4xf32> {
   %a = graph.concat %x, %x {axis = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
   %b = graph.reshape %a : (tensor<8xf32>) -> tensor<1x8xf32>
   %c = graph.unary <relu> %x : tensor<4xf32>
   %w = graph.constant dense<1.0> : tensor<1x8xf32> : tensor<1x8xf32>
   %d = graph.matmul %b, %w : (tensor<1x8xf32>, tensor<1x8xf32>) -> tensor<1x1xf32>
-  %e = graph.binary "add" %d, %c : (tensor<1x1xf32>, tensor<4xf32>) -> tensor<1x4xf32>
+  %e = graph.binary add %d, %c : (tensor<1x1xf32>, tensor<4xf32>) -> tensor<1x4xf32>
   func.return %e : tensor<1x4xf32>
 }
 
@@ -36,16 +36,16 @@ func.func @main(%x: tensor<4xf32>) -> tensor<1x4xf32> {
 // OFFSETS-SAME:  mem.arena = #mem.arena<size = 32, alignment = 16>
 // OFFSETS:       %[[A:.*]] = graph.unary <relu> %{{.*}} {mem.block = #mem.block<id = 0, offset = 0, size = 16>}
 // OFFSETS-NEXT:  %[[B:.*]] = graph.unary <sigmoid> %[[A]] {mem.block = #mem.block<id = 1, offset = 16, size = 16>}
-// OFFSETS-NEXT:  %[[C:.*]] = graph.binary "sub" %[[B]], %[[A]] {mem.block = #mem.block<id = 1, offset = 16, size = 16>}
-// OFFSETS-NEXT:  %[[D:.*]] = graph.binary "mul" %[[C]], %[[C]] {mem.block = #mem.block<id = 1, offset = 16, size = 16>}
-// OFFSETS-NEXT:  %[[E:.*]] = graph.binary "add" %[[D]], %[[A]] {mem.block = #mem.block<id = 1, offset = 16, size = 16>}
+// OFFSETS-NEXT:  %[[C:.*]] = graph.binary sub %[[B]], %[[A]] {mem.block = #mem.block<id = 1, offset = 16, size = 16>}
+// OFFSETS-NEXT:  %[[D:.*]] = graph.binary mul %[[C]], %[[C]] {mem.block = #mem.block<id = 1, offset = 16, size = 16>}
+// OFFSETS-NEXT:  %[[E:.*]] = graph.binary add %[[D]], %[[A]] {mem.block = #mem.block<id = 1, offset = 16, size = 16>}
 // OFFSETS-NEXT:  graph.concat
 func.func @main(%x: tensor<4xf32>) -> tensor<8xf32> {
   %a = graph.unary <relu> %x : tensor<4xf32>
   %b = graph.unary <sigmoid> %a : tensor<4xf32>
-  %c = graph.binary "sub" %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  %d = graph.binary "mul" %c, %c : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  %e = graph.binary "add" %d, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %c = graph.binary sub %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %d = graph.binary mul %c, %c : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %e = graph.binary add %d, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %f = graph.concat %e, %a {axis = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
   func.return %f : tensor<8xf32>
 }

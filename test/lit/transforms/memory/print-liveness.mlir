@@ -23,6 +23,6 @@ func.func @main(%x: tensor<4xf32> {graph.name = "x"}) -> tensor<1x4xf32> {
   %s = graph.unary <relu> %b : tensor<1x8xf32>
   %w = graph.constant dense<1.0> : tensor<1x8xf32> : tensor<1x8xf32>
   %d = graph.matmul %s, %w : (tensor<1x8xf32>, tensor<1x8xf32>) -> tensor<1x1xf32>
-  %e = graph.binary "add" %d, %c : (tensor<1x1xf32>, tensor<4xf32>) -> tensor<1x4xf32>
+  %e = graph.binary add %d, %c : (tensor<1x1xf32>, tensor<4xf32>) -> tensor<1x4xf32>
   func.return %e : tensor<1x4xf32>
 }

@@ -9,14 +9,14 @@
 // CHECK-NEXT:  %[[A:.*]] = graph.matmul %[[WIDE]],
 // CHECK-NEXT:  %[[OTHER:.*]] = graph.concat
 // CHECK-NEXT:  %[[B:.*]] = graph.matmul %[[OTHER]],
-// CHECK-NEXT:  graph.binary "add" %[[A]], %[[B]]
+// CHECK-NEXT:  graph.binary add %[[A]], %[[B]]
 func.func @main(%x: tensor<1x32xf32>) -> tensor<1x1xf32> {
   %p = graph.concat %x, %x {axis = 1 : i64} : (tensor<1x32xf32>, tensor<1x32xf32>) -> tensor<1x64xf32>
   %q = graph.concat %x, %x {axis = 1 : i64} : (tensor<1x32xf32>, tensor<1x32xf32>) -> tensor<1x64xf32>
   %w = graph.constant dense<1.0> : tensor<1x64xf32> : tensor<1x64xf32>
   %a = graph.matmul %p, %w : (tensor<1x64xf32>, tensor<1x64xf32>) -> tensor<1x1xf32>
   %b = graph.matmul %q, %w : (tensor<1x64xf32>, tensor<1x64xf32>) -> tensor<1x1xf32>
-  %y = graph.binary "add" %a, %b : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %y = graph.binary add %a, %b : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   func.return %y : tensor<1x1xf32>
 }
 
@@ -30,7 +30,7 @@ func.func @main(%x: tensor<1x32xf32>) -> tensor<1x1xf32> {
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %a = graph.unary <relu> %x : tensor<4xf32>
   %b = graph.unary <sigmoid> %x : tensor<4xf32>
-  %c = graph.binary "sub" %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %c = graph.binary sub %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return %c : tensor<4xf32>
 }
 
@@ -44,6 +44,6 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 func.func @main(%x: tensor<1x32xf32>) -> tensor<1x64xf32> attributes {mem.arena = #mem.arena<size = 512, alignment = 16>} {
   %p = graph.concat %x, %x {axis = 1 : i64} : (tensor<1x32xf32>, tensor<1x32xf32>) -> tensor<1x64xf32>
   %q = graph.concat %x, %x {axis = 1 : i64} : (tensor<1x32xf32>, tensor<1x32xf32>) -> tensor<1x64xf32>
-  %y = graph.binary "add" %p, %q : (tensor<1x64xf32>, tensor<1x64xf32>) -> tensor<1x64xf32>
+  %y = graph.binary add %p, %q : (tensor<1x64xf32>, tensor<1x64xf32>) -> tensor<1x64xf32>
   func.return %y : tensor<1x64xf32>
 }

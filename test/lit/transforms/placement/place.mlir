@@ -8,10 +8,10 @@
 
 // Two adds of 512 bytes take 16 us on the CPU; on the FPGA 2 us, and 10 us for two transfers of
 // 256 bytes. The last pool would save nothing.
-// COST:      graph.binary "add" {{.*}}mem.cost = "cpu 8.0 us, fpga 1.0 us", mem.device = #mem.device<fpga>
-// COST-NEXT: graph.binary "add" {{.*}}mem.cost = "cpu 8.0 us, fpga 1.0 us", mem.device = #mem.device<fpga>
-// COST-NEXT: graph.pool2d "max" {{.*}}mem.device = #mem.device<cpu>, mem.reason = "a window of 4 exceeds the 2 of the board's circuit"
-// COST-NEXT: graph.pool2d "max" {{.*}}mem.device = #mem.device<cpu>, mem.reason = "less time in all on the CPU, transfers included (cpu 0.5 us, fpga 1.0 us)"
+// COST:      graph.binary add {{.*}}mem.cost = "cpu 8.0 us, fpga 1.0 us", mem.device = #mem.device<fpga>
+// COST-NEXT: graph.binary add {{.*}}mem.cost = "cpu 8.0 us, fpga 1.0 us", mem.device = #mem.device<fpga>
+// COST-NEXT: graph.pool2d max {{.*}}mem.device = #mem.device<cpu>, mem.reason = "a window of 4 exceeds the 2 of the board's circuit"
+// COST-NEXT: graph.pool2d max {{.*}}mem.device = #mem.device<cpu>, mem.reason = "less time in all on the CPU, transfers included (cpu 0.5 us, fpga 1.0 us)"
 
 // RULES-NOT:     mem.cost
 // RULES-COUNT-4: mem.device = #mem.device<fpga>
@@ -23,9 +23,9 @@
 // VTA-COUNT-4: mem.device = #mem.device<cpu>, mem.reason = "less time in all on the CPU, transfers included (cpu
 // BOARD:   no board 'x' for nnet: choose from ceras_zcu104, or give a .toml file
 func.func @main(%x: tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>> {
-  %0 = graph.binary "add" %x, %x {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>
-  %1 = graph.binary "add" %0, %0 {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>
-  %2 = graph.pool2d "max" %1 {kernel = array<i64: 4, 4>} : (tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>>
-  %3 = graph.pool2d "max" %2 {kernel = array<i64: 1, 1>} : (tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>>
+  %0 = graph.binary add %x, %x {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>
+  %1 = graph.binary add %0, %0 {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>, tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>
+  %2 = graph.pool2d max %1 {kernel = array<i64: 4, 4>} : (tensor<1x4x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>>
+  %3 = graph.pool2d max %2 {kernel = array<i64: 1, 1>} : (tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>>
   func.return %3 : tensor<1x1x1x16x!quant.uniform<i8:f32, 0.5>>
 }

@@ -6,12 +6,12 @@
 // CHECK-SAME:    graph.requantizations = {before = 3 : i64, after = 0 : i64}
 // CHECK-NEXT:    graph.unary <tanh> %{{.*}} {graph.exponent = -4 : i64}
 // CHECK-NEXT:    graph.unary <exp> %{{.*}} {graph.exponent = -4 : i64}
-// CHECK-NEXT:    graph.pool2d "max" %{{.*}} {graph.exponent = -4 : i64,
+// CHECK-NEXT:    graph.pool2d max %{{.*}} {graph.exponent = -4 : i64,
 // CHECK-NEXT:    graph.concat %{{.*}} {graph.exponent = -4 : i64,
 func.func @main(%x: tensor<1x2x2x1xf32> {graph.exponent = -6 : i64}) -> tensor<1x2x2x2xf32> {
   %a = graph.unary <tanh> %x {graph.exponent = -7 : i64} : tensor<1x2x2x1xf32>
   %b = graph.unary <exp> %x {graph.exponent = -2 : i64} : tensor<1x2x2x1xf32>
-  %c = graph.pool2d "max" %b {kernel = array<i64: 1, 1>, graph.exponent = -3 : i64} : (tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
+  %c = graph.pool2d max %b {kernel = array<i64: 1, 1>, graph.exponent = -3 : i64} : (tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
   %d = graph.concat %a, %c {axis = 3 : i64, graph.exponent = -4 : i64} : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x2xf32>
   func.return %d : tensor<1x2x2x2xf32>
 }
@@ -25,16 +25,16 @@ func.func @main(%x: tensor<1x2x2x1xf32> {graph.exponent = -6 : i64}) -> tensor<1
 // CHECK-SAME:    graph.requantizations = {before = 3 : i64, after = 2 : i64}
 // CHECK-NEXT:    graph.unary <tanh> %{{.*}} {graph.exponent = -7 : i64}
 // CHECK-NEXT:    graph.unary <exp> %{{.*}} {graph.exponent = -2 : i64}
-// CHECK-NEXT:    graph.pool2d "max" %{{.*}} {graph.exponent = -2 : i64,
-// CHECK-NEXT:    graph.binary "add" %{{.*}} {graph.exponent = -2 : i64}
+// CHECK-NEXT:    graph.pool2d max %{{.*}} {graph.exponent = -2 : i64,
+// CHECK-NEXT:    graph.binary add %{{.*}} {graph.exponent = -2 : i64}
 // CHECK-NEXT:    graph.concat %{{.*}} {graph.exponent = -4 : i64,
 func.func @main(%x: tensor<1x2x2x1xf32> {graph.exponent = -6 : i64}) -> (tensor<1x2x2x2xf32>, tensor<1x2x2x1xf32>) {
   %a = graph.unary <tanh> %x {graph.exponent = -7 : i64} : tensor<1x2x2x1xf32>
   %b = graph.unary <exp> %x {graph.exponent = -2 : i64} : tensor<1x2x2x1xf32>
-  %c = graph.pool2d "max" %b {kernel = array<i64: 1, 1>, graph.exponent = -3 : i64} : (tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
-  %d = graph.binary "add" %b, %a {graph.exponent = -2 : i64} : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
+  %c = graph.pool2d max %b {kernel = array<i64: 1, 1>, graph.exponent = -3 : i64} : (tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
+  %d = graph.binary add %b, %a {graph.exponent = -2 : i64} : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
   %e = graph.concat %a, %x {axis = 3 : i64, graph.exponent = -4 : i64} : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x2xf32>
-  %f = graph.binary "mul" %c, %d {graph.exponent = 1 : i64} : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
+  %f = graph.binary mul %c, %d {graph.exponent = 1 : i64} : (tensor<1x2x2x1xf32>, tensor<1x2x2x1xf32>) -> tensor<1x2x2x1xf32>
   func.return %e, %f : tensor<1x2x2x2xf32>, tensor<1x2x2x1xf32>
 }
 
@@ -46,14 +46,14 @@ func.func @main(%x: tensor<1x2x2x1xf32> {graph.exponent = -6 : i64}) -> (tensor<
 // CHECK-SAME:    graph.requantizations = {before = 0 : i64, after = 0 : i64}
 // CHECK-NEXT:    graph.constant
 // CHECK-NEXT:    graph.matmul %{{.*}} {graph.weight_exponent = -2 : i64, graph.exponent = -5 : i64}
-// CHECK-NEXT:    graph.binary "add" %{{.*}} {graph.exponent = -3 : i64}
-// CHECK-NEXT:    graph.binary "mul" %{{.*}} {graph.exponent = -6 : i64}
+// CHECK-NEXT:    graph.binary add %{{.*}} {graph.exponent = -3 : i64}
+// CHECK-NEXT:    graph.binary mul %{{.*}} {graph.exponent = -6 : i64}
 // CHECK-NEXT:    graph.matmul %{{.*}} {graph.weight_exponent = -12 : i64, graph.exponent = 16 : i64}
 func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}) -> (tensor<1x1xf32>, tensor<1x1xf32>, tensor<1x1xf32>) {
   %w = graph.constant dense<1.0> : tensor<1x1xf32> : tensor<1x1xf32>
   %a = graph.matmul %x, %w {graph.weight_exponent = -2 : i64, graph.exponent = -9 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
-  %b = graph.binary "add" %x, %x {graph.exponent = -9 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
-  %c = graph.binary "mul" %b, %x {graph.exponent = -9 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %b = graph.binary add %x, %x {graph.exponent = -9 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %c = graph.binary mul %b, %x {graph.exponent = -9 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   %d = graph.matmul %x, %w {graph.weight_exponent = -20 : i64, graph.exponent = 16 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   func.return %a, %c, %d : tensor<1x1xf32>, tensor<1x1xf32>, tensor<1x1xf32>
 }

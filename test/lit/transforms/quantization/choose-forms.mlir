@@ -36,7 +36,7 @@ func.func @main(%x: tensor<1x8xf32>) -> tensor<1x2xf32> {
   %6 = graph.matmul %1, %u {graph.precision = "i16"} : (tensor<1x8xf32>, tensor<2x8xf32>) -> tensor<1x2xf32>
   %7 = graph.matmul %3, %v {graph.precision = "i16"} : (tensor<1x8xf32>, tensor<2x8xf32>) -> tensor<1x2xf32>
   %8 = graph.matmul %5, %q {graph.precision = "i16"} : (tensor<1x8xf32>, tensor<2x8xf32>) -> tensor<1x2xf32>
-  %9 = graph.binary "add" %6, %7 {graph.precision = "i16"} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
-  %10 = graph.binary "add" %9, %8 {graph.precision = "i16"} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %9 = graph.binary add %6, %7 {graph.precision = "i16"} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %10 = graph.binary add %9, %8 {graph.precision = "i16"} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
   func.return %10 : tensor<1x2xf32>
 }

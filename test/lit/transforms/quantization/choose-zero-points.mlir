@@ -30,7 +30,7 @@ func.func @main(%x: tensor<1x12x12x1xf32> {graph.range = array<f32: 0.0, 0.99>, 
   // CHECK: %7 = {{.*}}graph.exponent = -5 : i64}
   %7 = graph.unary <relu> %0 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : tensor<1x12x12x1xf32>
   // CHECK: %8 = {{.*}}graph.exponent = -5 : i64, kernel
-  %8 = graph.pool2d "average" %7 {kernel = array<i64: 6, 6>, strides = array<i64: 6, 6>, graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x12x12x1xf32>) -> tensor<1x2x2x1xf32>
+  %8 = graph.pool2d average %7 {kernel = array<i64: 6, 6>, strides = array<i64: 6, 6>, graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x12x12x1xf32>) -> tensor<1x2x2x1xf32>
   func.return
 }
 
@@ -55,6 +55,6 @@ func.func @main(%x: tensor<1x4x4x1xf32> {graph.range = array<f32: 0.0, 0.99>, gr
   %2 = graph.conv2d %1, %v {activation = #graph.function<relu>, graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32>
   // CHECK: %3 = {{.*}}graph.zero_point = -128 : i64
   // HALF-UP: %3 = {{.*}}graph.exponent = -5 : i64}
-  %3 = graph.binary "add" %2, %2 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32>
+  %3 = graph.binary add %2, %2 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32>
   func.return
 }

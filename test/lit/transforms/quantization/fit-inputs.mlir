@@ -8,7 +8,7 @@
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME:    %[[X:.*]]: tensor<1x2xf32>)
 // CHECK-DAG:   %[[F:.*]] = graph.constant dense<81.99{{[0-9]*}}> : tensor<f32>
-// CHECK-DAG:   graph.binary "mul" %[[X]], %[[F]] {graph.precision = "f32"}
+// CHECK-DAG:   graph.binary mul %[[X]], %[[F]] {graph.precision = "f32"}
 // CHECK-DAG:   dense<{{\[\[}}0.0121{{[0-9]*}}, 0.0243{{[0-9]*}}]]>
 // CHECK:       func.return
 // SAME-NOT:    graph.binary
@@ -23,7 +23,7 @@ func.func @main(%x: tensor<1x2xf32>) -> tensor<1x1xf32> {
 
 // Somebody else reads the input.
 // CHECK-LABEL: func.func @main(
-// CHECK-NOT:   graph.binary "mul"
+// CHECK-NOT:   graph.binary mul
 func.func @main(%x: tensor<1x2xf32>) -> (tensor<1x1xf32>, tensor<1x2xf32>) {
   %w = graph.constant dense<[[1.0, 2.0]]> : tensor<1x2xf32> : tensor<1x2xf32>
   %0 = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>

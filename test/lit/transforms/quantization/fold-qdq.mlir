@@ -23,7 +23,7 @@ func.func @main(%x: tensor<1x2x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<1x2x
 func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5:1>>, %y: tensor<4x!quant.uniform<i8:f32, 0.3>>) -> (tensor<4x!quant.uniform<i8:f32, 0.25>>, tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.25>>) {
   %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4xf32>
   %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.3>>) -> tensor<4xf32>
-  %s = graph.binary "add" %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %s = graph.binary add %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %q = graph.quantize %s : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
   %same = graph.quantize %a : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5:1>>
   %t = graph.unary <tanh> %a : tensor<4xf32>
@@ -32,7 +32,7 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5:1>>, %y: tensor<4x!quant
 }
 
 // CHECK-LABEL: func.func @main
-// CHECK-NEXT: %{{.*}} = graph.binary "add" %{{.*}}, %{{.*}} {lhs_multiplier = 524288 : i64, rhs_multiplier = 314573 : i64, requant = #graph.requant<shift = 18, rounding = half_even, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.3>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+// CHECK-NEXT: %{{.*}} = graph.binary add %{{.*}}, %{{.*}} {lhs_multiplier = 524288 : i64, rhs_multiplier = 314573 : i64, requant = #graph.requant<shift = 18, rounding = half_even, low = -128, high = 127>} : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.3>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
 // CHECK-NEXT: %{{.*}} = graph.lookup %{{.*}}, dense<"0xFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCFCF{{.*}} : tensor<256xi8> {graph.function = #graph.function<tanh>} : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
 // CHECK-NEXT: func.return %{{.*}}, %{{.*}}, %{{.*}} : tensor<4x!quant.uniform<i8:f32, 0.25>>, tensor<4x!quant.uniform<i8:f32, 0.5:1>>, tensor<4x!quant.uniform<i8:f32, 0.25>>
 
@@ -41,14 +41,14 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5:1>>, %y: tensor<4x!quant
 // Read as a float too: the sum stays float.
 func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> (tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.25>>) {
   %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4xf32>
-  %s = graph.binary "add" %a, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %s = graph.binary add %a, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %q = graph.quantize %s : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
   func.return %s, %q : tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.25>>
 }
 
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %{{.*}} = graph.dequantize %{{.*}} : (tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> tensor<4xf32>
-// CHECK-NEXT: %{{.*}} = graph.binary "add" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+// CHECK-NEXT: %{{.*}} = graph.binary add %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
 // CHECK-NEXT: %{{.*}} = graph.quantize %{{.*}} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
 // CHECK-NEXT: func.return %{{.*}}, %{{.*}} : tensor<4xf32>, tensor<4x!quant.uniform<i8:f32, 0.25>>
 
@@ -59,13 +59,13 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.5:1>>) -> (tensor<4xf32>, 
 func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.003921567462384701>>, %y: tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>>) -> tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>> {
   %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.003921567462384701>>) -> tensor<4xf32>
   %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>>) -> tensor<4xf32>
-  %s = graph.binary "add" %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %s = graph.binary add %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %q = graph.quantize %s : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>>
   func.return %q : tensor<4x!quant.uniform<i8:f32, 0.003921568859368563>>
 }
 
 // CHECK-LABEL: func.func @main
-// CHECK: graph.binary "add" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+// CHECK: graph.binary add %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
 
 // -----
 
@@ -75,16 +75,16 @@ func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 1.0>>, %y: tensor<4x!quant.u
   %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 1.0>>) -> tensor<4xf32>
   %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 8.789091e-9:15>>) -> tensor<4xf32>
   %c = graph.dequantize %z : (tensor<4x!quant.uniform<i8:f32, 0.05>>) -> tensor<4xf32>
-  %s = graph.binary "sub" %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %s = graph.binary sub %b, %a : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %q = graph.quantize %s : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 8.789091e-9:15>>
-  %t = graph.binary "add" %b, %c : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %t = graph.binary add %b, %c : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %r = graph.quantize %t : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 1.0e-7>>
   func.return %q, %r : tensor<4x!quant.uniform<i8:f32, 8.789091e-9:15>>, tensor<4x!quant.uniform<i8:f32, 1.0e-7>>
 }
 
 // CHECK-LABEL: func.func @main
-// CHECK: graph.binary "sub" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-// CHECK: graph.binary "add" %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+// CHECK: graph.binary sub %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+// CHECK: graph.binary add %{{.*}}, %{{.*}} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
 
 // -----
 
@@ -106,13 +106,13 @@ func.func @main(%x: tensor<2x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<3x4x!qua
 func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.25>>, %y: tensor<4x!quant.uniform<i8:f32, 0.5>>) -> (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.25>>) {
   %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.25>>) -> tensor<4xf32>
   %b = graph.dequantize %y : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
-  %s = graph.binary "add" %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  %t = graph.binary "sub" %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %s = graph.binary add %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %t = graph.binary sub %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   %q = graph.quantize %s {graph.half_even} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
   %r = graph.quantize %t {graph.half_even} : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.25>>
   func.return %q, %r : tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.25>>
 }
 // CHECK-LABEL: func.func @main
-// CHECK: %[[S:.*]] = graph.binary "add" {{.*}} -> tensor<4xf32>
+// CHECK: %[[S:.*]] = graph.binary add {{.*}} -> tensor<4xf32>
 // CHECK: graph.quantize %[[S]] :
-// CHECK: graph.binary "sub" {{.*}} -> tensor<4x!quant.uniform<i8:f32, 0.25>>
+// CHECK: graph.binary sub {{.*}} -> tensor<4x!quant.uniform<i8:f32, 0.25>>

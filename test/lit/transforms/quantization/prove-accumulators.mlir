@@ -29,8 +29,8 @@ func.func @overflows(%x: tensor<1x1x!q>, %r: tensor<1x1x!q>, %c: tensor<1x2x!q>,
   // expected-error@+1 {{the accumulator can reach}}
   %3 = graph.matmul %x, %r bias %v : tensor<1x!b> {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!q>
   // 128 * 128 + 2^30 and 128 * 2^22 * 2 + 2^30.
-  %4 = graph.binary "mul" %x, %r {requant = #graph.requant<shift = 31, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 2147483648.0>>
+  %4 = graph.binary mul %x, %r {requant = #graph.requant<shift = 31, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 2147483648.0>>
   // expected-error@+1 {{the accumulator can reach 2147483648}}
-  %5 = graph.binary "add" %x, %r {lhs_shift = 22 : i64, rhs_shift = 22 : i64, requant = #graph.requant<shift = 31, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 512.0>>
+  %5 = graph.binary add %x, %r {lhs_shift = 22 : i64, rhs_shift = 22 : i64, requant = #graph.requant<shift = 31, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 512.0>>
   func.return
 }

@@ -25,14 +25,14 @@ func.func @main(%x: tensor<1x2xf32> {graph.name = "in", graph.exponent = -3 : i6
 // Sums are aligned at the finer scale and rounded once; a constant has a scale of its own. A
 // function that clips is a clamp, another one a table, which remembers it.
 // CHECK-LABEL: func.func @main(
-// CHECK:         %[[S:.*]] = graph.binary "sub" %{{.*}}, %{{.*}} {rhs_shift = 4 : i64, requant = #graph.requant<shift = 2, rounding = half_up, low = 0, high = 127>} : {{.*}} -> tensor<2x!quant.uniform<i8:f32, 0.5>>
-// CHECK-NEXT:    %[[M:.*]] = graph.binary "mul" %[[S]], %{{.*}} {requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : {{.*}} -> tensor<2x!quant.uniform<i8:f32, 0.5>>
+// CHECK:         %[[S:.*]] = graph.binary sub %{{.*}}, %{{.*}} {rhs_shift = 4 : i64, requant = #graph.requant<shift = 2, rounding = half_up, low = 0, high = 127>} : {{.*}} -> tensor<2x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT:    %[[M:.*]] = graph.binary mul %[[S]], %{{.*}} {requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : {{.*}} -> tensor<2x!quant.uniform<i8:f32, 0.5>>
 // CHECK-NEXT:    %[[C:.*]] = graph.requantize %[[M]] {requant = #graph.requant<shift = 1, rounding = half_up, low = -3, high = 127>}
 // CHECK-NEXT:    %[[T:.*]] = graph.lookup %[[C]], dense<"0x{{.*}}"> : tensor<256xi8> {graph.function = #graph.function<tanh>} : {{.*}} -> tensor<2x!quant.uniform<i8:f32, 0.0078125>>
 func.func @main(%x: tensor<2xf32> {graph.exponent = -3 : i64}) -> tensor<2xf32> {
   %k = graph.constant dense<[254.0, 2.0]> : tensor<2xf32> : tensor<2xf32>
-  %a = graph.binary "sub" %x, %k {activation = #graph.function<relu>, graph.exponent = -1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
-  %b = graph.binary "mul" %a, %x {graph.exponent = -1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %a = graph.binary sub %x, %k {activation = #graph.function<relu>, graph.exponent = -1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %b = graph.binary mul %a, %x {graph.exponent = -1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   %c = graph.unary <clip, -3.0, inf> %b {graph.exponent = 0 : i64} : tensor<2xf32>
   %d = graph.unary <tanh> %c {graph.exponent = -7 : i64} : tensor<2xf32>
   func.return %d : tensor<2xf32>
@@ -44,18 +44,18 @@ func.func @main(%x: tensor<2xf32> {graph.exponent = -3 : i64}) -> tensor<2xf32> 
 // one gets it rescaled, once however often it asks. An average divides by a reciprocal.
 // CHECK-LABEL: func.func @main(
 // CHECK-NEXT:    %[[X:.*]] = graph.quantize
-// CHECK-NEXT:    %[[M:.*]] = graph.pool2d "max" %[[X]]
+// CHECK-NEXT:    %[[M:.*]] = graph.pool2d max %[[X]]
 // CHECK-NEXT:    %[[Z:.*]] = graph.requantize %[[M]] {requant = #graph.requant<shift = 2, rounding = half_up, low = -128, high = 127>}
-// CHECK-NEXT:    %[[A:.*]] = graph.pool2d "average" %[[M]] {kernel = array<i64: 3, 3>, requant = #graph.requant<multiplier = 59652324, shift = 29, rounding = half_up, low = -128, high = 127>}
+// CHECK-NEXT:    %[[A:.*]] = graph.pool2d average %[[M]] {kernel = array<i64: 3, 3>, requant = #graph.requant<multiplier = 59652324, shift = 29, rounding = half_up, low = -128, high = 127>}
 // CHECK-NEXT:    %[[T:.*]] = graph.transpose %[[X]]
 // CHECK-NEXT:    %[[C:.*]] = graph.concat %[[Z]], %[[Z]]
-// CHECK-NEXT:    %[[R:.*]] = graph.resize "nearest" %[[C]]
+// CHECK-NEXT:    %[[R:.*]] = graph.resize nearest %[[C]]
 func.func @main(%x: tensor<1x3x3x1xf32> {graph.exponent = -3 : i64}) -> (tensor<1x1x1x1xf32>, tensor<1x1x3x3xf32>, tensor<1x6x12x1xf32>) {
-  %m = graph.pool2d "max" %x {kernel = array<i64: 1, 1>, graph.exponent = -3 : i64} : (tensor<1x3x3x1xf32>) -> tensor<1x3x3x1xf32>
-  %a = graph.pool2d "average" %m {kernel = array<i64: 3, 3>, graph.exponent = -3 : i64} : (tensor<1x3x3x1xf32>) -> tensor<1x1x1x1xf32>
+  %m = graph.pool2d max %x {kernel = array<i64: 1, 1>, graph.exponent = -3 : i64} : (tensor<1x3x3x1xf32>) -> tensor<1x3x3x1xf32>
+  %a = graph.pool2d average %m {kernel = array<i64: 3, 3>, graph.exponent = -3 : i64} : (tensor<1x3x3x1xf32>) -> tensor<1x1x1x1xf32>
   %t = graph.transpose %x {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x3x3x1xf32>) -> tensor<1x1x3x3xf32>
   %u = graph.concat %m, %m {axis = 2 : i64, graph.exponent = -1 : i64} : (tensor<1x3x3x1xf32>, tensor<1x3x3x1xf32>) -> tensor<1x3x6x1xf32>
-  %r = graph.resize "nearest" %u {scales = array<f64: 2.0, 2.0>, coordinates = "asymmetric", rounding = "floor"} : (tensor<1x3x6x1xf32>) -> tensor<1x6x12x1xf32>
+  %r = graph.resize nearest %u coordinates asymmetric rounding floor {scales = array<f64: 2.0, 2.0>} : (tensor<1x3x6x1xf32>) -> tensor<1x6x12x1xf32>
   %b = graph.unary <tanh> %t {graph.exponent = -7 : i64} : tensor<1x1x3x3xf32>
   func.return %a, %b, %r : tensor<1x1x1x1xf32>, tensor<1x1x3x3xf32>, tensor<1x6x12x1xf32>
 }
@@ -66,20 +66,20 @@ func.func @main(%x: tensor<1x3x3x1xf32> {graph.exponent = -3 : i64}) -> (tensor<
 // hands, each once. What is only moved between float operations is not quantized at all.
 // CHECK-LABEL: func.func @main(
 // CHECK-NEXT:    %[[X:.*]] = graph.quantize
-// CHECK-NEXT:    %[[A:.*]] = graph.binary "add" %[[X]], %[[X]]
+// CHECK-NEXT:    %[[A:.*]] = graph.binary add %[[X]], %[[X]]
 // CHECK-NEXT:    %[[D:.*]] = graph.dequantize %[[A]]
 // CHECK-NEXT:    %[[S:.*]] = graph.softmax %[[D]]
 // CHECK-NEXT:    %[[Q:.*]] = graph.quantize %[[S]]
 // CHECK-NEXT:    %[[R:.*]] = graph.reshape %[[S]] : (tensor<1x4xf32>) -> tensor<4xf32>
-// CHECK-NEXT:    %[[M:.*]] = graph.binary "mul" %[[Q]], %[[Q]]
+// CHECK-NEXT:    %[[M:.*]] = graph.binary mul %[[Q]], %[[Q]]
 // CHECK-NEXT:    %[[T:.*]] = graph.unary <tanh> %[[D]] {graph.precision = "f32"} : tensor<1x4xf32>
 // CHECK-NEXT:    %[[E:.*]] = graph.dequantize %[[M]]
 // CHECK-NEXT:    func.return %[[R]], %[[E]], %[[T]]
 func.func @main(%x: tensor<1x4xf32> {graph.exponent = -3 : i64}) -> (tensor<4xf32>, tensor<1x4xf32>, tensor<1x4xf32>) {
-  %a = graph.binary "add" %x, %x {graph.exponent = -2 : i64} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %a = graph.binary add %x, %x {graph.exponent = -2 : i64} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   %s = graph.softmax %a {axis = 1 : i64, graph.exponent = -7 : i64} : tensor<1x4xf32>
   %r = graph.reshape %s : (tensor<1x4xf32>) -> tensor<4xf32>
-  %m = graph.binary "mul" %s, %s {graph.exponent = -7 : i64} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %m = graph.binary mul %s, %s {graph.exponent = -7 : i64} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
   %t = graph.unary <tanh> %a {graph.precision = "f32"} : tensor<1x4xf32>
   func.return %r, %m, %t : tensor<4xf32>, tensor<1x4xf32>, tensor<1x4xf32>
 }
@@ -96,7 +96,7 @@ func.func @main(%x: tensor<1x4xf32> {graph.exponent = -3 : i64}) -> (tensor<4xf3
 // CHECK-NEXT:    %[[D:.*]] = graph.dequantize %[[A]]
 // CHECK-NEXT:    %[[E:.*]] = graph.unary <tanh> %[[D]] : tensor<1x1xf32>
 // CHECK-NEXT:    %[[Q:.*]] = graph.quantize %[[E]] : {{.*}}!quant.uniform<i16:f32, 0.000244140625>>
-// CHECK-NEXT:    %[[M:.*]] = graph.binary "add" %[[A]], %[[T]] {rhs_shift = 4 : i64, requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>}
+// CHECK-NEXT:    %[[M:.*]] = graph.binary add %[[A]], %[[T]] {rhs_shift = 4 : i64, requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>}
 // CHECK:         %[[R:.*]] = graph.dequantize %[[M]]
 // CHECK-NEXT:    %[[F:.*]] = graph.matmul %[[R]], {{.*}} {graph.precision = "f32", ordered}
 // CHECK-NEXT:    func.return %[[F]]
@@ -105,7 +105,7 @@ func.func @main(%x: tensor<1x2xf32> {graph.exponent = -10 : i64, graph.precision
   %a = graph.matmul %x, %w {activation = #graph.function<relu>, graph.weight_exponent = -6 : i64, graph.exponent = -11 : i64, graph.precision = "i16"} : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x1xf32>
   %t = graph.unary <tanh> %a {graph.exponent = -7 : i64} : tensor<1x1xf32>
   %u = graph.unary <tanh> %a {graph.exponent = -12 : i64, graph.precision = "i16"} : tensor<1x1xf32>
-  %m = graph.binary "add" %a, %t {graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
+  %m = graph.binary add %a, %t {graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   %v = graph.constant dense<0.3> : tensor<1x1xf32> : tensor<1x1xf32>
   %f = graph.matmul %m, %v {graph.precision = "f32"} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   func.return %f : tensor<1x1xf32>

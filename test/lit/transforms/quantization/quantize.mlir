@@ -15,7 +15,7 @@
 // CHECK-NOT:     graph.requantize
 // CHECK:         %[[A:.*]] = graph.conv2d %[[X]], %{{.*}} {requant = {{.*}} low = -128
 // CHECK-NEXT:    %[[S:.*]] = graph.lookup %[[A]]
-// CHECK-NEXT:    %[[P:.*]] = graph.pool2d "max"
+// CHECK-NEXT:    %[[P:.*]] = graph.pool2d max
 // CHECK-NEXT:    %[[C:.*]] = graph.concat %[[S]], %[[P]]
 // CHECK-NEXT:    %[[R:.*]] = graph.reshape %[[C]]
 // CHECK:         %[[M:.*]] = graph.matmul %[[R]], {{.*}} low = 0, high = 127
@@ -26,7 +26,7 @@ func.func @main(%x: tensor<1x2x2x1xf32>) -> tensor<1x2xf32> {
   %v = graph.constant dense<0.7> : tensor<2x1x1x1xf32> : tensor<2x1x1x1xf32>
   %w = graph.constant dense<0.3> : tensor<2x16xf32> : tensor<2x16xf32>
   %a = graph.conv2d %x, %v {activation = #graph.function<swish>} : (tensor<1x2x2x1xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x2x2xf32>
-  %p = graph.pool2d "max" %a {kernel = array<i64: 1, 1>} : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32>
+  %p = graph.pool2d max %a {kernel = array<i64: 1, 1>} : (tensor<1x2x2x2xf32>) -> tensor<1x2x2x2xf32>
   %c = graph.concat %a, %p {axis = 3 : i64} : (tensor<1x2x2x2xf32>, tensor<1x2x2x2xf32>) -> tensor<1x2x2x4xf32>
   %r = graph.reshape %c : (tensor<1x2x2x4xf32>) -> tensor<1x16xf32>
   %m = graph.matmul %r, %w {activation = #graph.function<relu>} : (tensor<1x16xf32>, tensor<2x16xf32>) -> tensor<1x2xf32>

@@ -26,14 +26,14 @@ func.func @main(%x: !map {graph.name = "image", graph.range = array<f32: -3.0, 2
       : (!map, tensor<1x3x3x1xf32>) -> !map loc("stone")
   // CHECK: graph.conv2d %x, %w {{{.*}}graph.exponent = -8 : i64, graph.precision = "i16", padding{{.*}} loc("stone")
   // What is only moved keeps the width.
-  %2 = graph.pool2d "max" %1 {kernel = array<i64: 1, 1>, graph.range = array<f32: -50.0, 60.0>, graph.exponent = -1 : i64}
+  %2 = graph.pool2d max %1 {kernel = array<i64: 1, 1>, graph.range = array<f32: -50.0, 60.0>, graph.exponent = -1 : i64}
       : (!map) -> !map loc("pool")
-  // CHECK: graph.pool2d "max" {{.*}}graph.exponent = -8 : i64, graph.precision = "i16"
+  // CHECK: graph.pool2d max {{.*}}graph.exponent = -8 : i64, graph.precision = "i16"
   %3 = graph.reshape %2 : (!map) -> tensor<1x16xf32>
   // CHECK: graph.reshape %{{.*}} {graph.precision = "i16"}
-  %4 = graph.binary "add" %3, %3 {graph.range = array<f32: 0.0, 1.0>, graph.exponent = -7 : i64}
+  %4 = graph.binary add %3, %3 {graph.range = array<f32: 0.0, 1.0>, graph.exponent = -7 : i64}
       : (tensor<1x16xf32>, tensor<1x16xf32>) -> tensor<1x16xf32> loc("head")
-  // CHECK: graph.binary "add" {{.*}}graph.exponent = -7 : i64, graph.precision = "f32"
+  // CHECK: graph.binary add {{.*}}graph.exponent = -7 : i64, graph.precision = "f32"
   %5 = graph.softmax %4 {axis = 1 : i64} : tensor<1x16xf32> loc("odds")
   func.return %4, %5 : tensor<1x16xf32>, tensor<1x16xf32>
 }

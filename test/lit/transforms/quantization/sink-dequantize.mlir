@@ -19,13 +19,13 @@ func.func @main(%x: tensor<2x2x!quant.uniform<i8:f32, 0.5:-128>>) -> tensor<4xf3
 func.func @main(%x: tensor<2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xf32> {
   %r = graph.dequantize %x : (tensor<2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2xf32>
   %u = graph.unary <relu> %r : tensor<2xf32>
-  %p = graph.pad "constant" %u {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<2xf32>) -> tensor<4xf32>
+  %p = graph.pad constant %u {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 0.0 : f32} : (tensor<2xf32>) -> tensor<4xf32>
   func.return %p : tensor<4xf32>
 }
 
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %{{.*}} = graph.requantize %{{.*}} {requant = #graph.requant<shift = 0, rounding = half_up, zero_point = 3, low = 3, high = 127>} : (tensor<2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x!quant.uniform<i8:f32, 0.5:3>>
-// CHECK-NEXT: %{{.*}} = graph.pad "constant" %{{.*}} {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 3 : i64} : (tensor<2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+// CHECK-NEXT: %{{.*}} = graph.pad constant %{{.*}} {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 3 : i64} : (tensor<2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>>
 // CHECK-NEXT: %{{.*}} = graph.dequantize %{{.*}} : (tensor<4x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xf32>
 // CHECK-NEXT: func.return %{{.*}} : tensor<4xf32>
 
@@ -35,7 +35,7 @@ func.func @main(%x: tensor<2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4xf32> {
 func.func @main(%x: tensor<2x!quant.uniform<i8:f32, 0.5:3>>, %y: tensor<2x!quant.uniform<i8:f32, 0.25:3>>) -> (tensor<4xf32>, tensor<4xf32>) {
   %a = graph.dequantize %x : (tensor<2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2xf32>
   %b = graph.dequantize %y : (tensor<2x!quant.uniform<i8:f32, 0.25:3>>) -> tensor<2xf32>
-  %p = graph.pad "constant" %a {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 0.3 : f32} : (tensor<2xf32>) -> tensor<4xf32>
+  %p = graph.pad constant %a {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 0.3 : f32} : (tensor<2xf32>) -> tensor<4xf32>
   %c = graph.concat %a, %b {axis = 0 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
   func.return %p, %c : tensor<4xf32>, tensor<4xf32>
 }
@@ -43,6 +43,6 @@ func.func @main(%x: tensor<2x!quant.uniform<i8:f32, 0.5:3>>, %y: tensor<2x!quant
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %{{.*}} = graph.dequantize %{{.*}} : (tensor<2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2xf32>
 // CHECK-NEXT: %{{.*}} = graph.dequantize %{{.*}} : (tensor<2x!quant.uniform<i8:f32, 0.25:3>>) -> tensor<2xf32>
-// CHECK-NEXT: %{{.*}} = graph.pad "constant" %{{.*}} {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 3.000000e-01 : f32} : (tensor<2xf32>) -> tensor<4xf32>
+// CHECK-NEXT: %{{.*}} = graph.pad constant %{{.*}} {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 3.000000e-01 : f32} : (tensor<2xf32>) -> tensor<4xf32>
 // CHECK-NEXT: %{{.*}} = graph.concat %{{.*}}, %{{.*}} {axis = 0 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<4xf32>
 // CHECK-NEXT: func.return %{{.*}}, %{{.*}} : tensor<4xf32>, tensor<4xf32>

@@ -21,7 +21,7 @@ func.func @main(%x: tensor<4xf32> {graph.name = "x"}) -> (tensor<4xf32> {graph.n
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = graph.quantize %x : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
   %1 = graph.dequantize %0 : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>
-  %2 = graph.binary "sub" %x, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = graph.binary sub %x, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return %2 : tensor<4xf32>
 }
 
@@ -50,7 +50,7 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 // CHECK:         graph.matmul %[[M]], %[[W]]
 func.func @main(%x: tensor<2x1xf32>) -> tensor<1x1x!quant.uniform<i8:f32, 1.0>> {
   %c = graph.constant dense<4.0> : tensor<f32> : tensor<f32>
-  %0 = graph.binary "mul" %x, %c {graph.precision = "f32"} : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
+  %0 = graph.binary mul %x, %c {graph.precision = "f32"} : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
   %1 = graph.quantize %0 : (tensor<2x1xf32>) -> tensor<2x1x!quant.uniform<i8:f32, 0.5:3>>
   %2 = graph.reshape %1 : (tensor<2x1x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5:3>>
   %w = graph.constant dense<[[1, 2]]> : tensor<1x2xi8> : tensor<1x2x!quant.uniform<i8:f32, 0.25>>

@@ -5,7 +5,7 @@
 // product alone was at most 6 + 0.5 and at least 0 - 0.75, where relu hides what is less.
 // CHECK-LABEL: func.func @main(
 // CHECK:         %[[P:.*]] = graph.matmul %{{.*}}, %{{.*}} {graph.weight_exponent = -4 : i64, graph.range = array<f32: -7.500000e-01, 6.500000e+00>, graph.exponent = -4 : i64} : {{.*}} loc("dense")
-// CHECK-NEXT:    %[[S:.*]] = graph.binary "add" %[[P]], %{{.*}} {graph.range = array<f32: 0.000000e+00, 6.000000e+00>, graph.exponent = -4 : i64, activation = #graph.function<relu>} : {{.*}} loc("dense")
+// CHECK-NEXT:    %[[S:.*]] = graph.binary add %[[P]], %{{.*}} {graph.range = array<f32: 0.000000e+00, 6.000000e+00>, graph.exponent = -4 : i64, activation = #graph.function<relu>} : {{.*}} loc("dense")
 // CHECK-NEXT:    func.return %[[S]]
 func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1xf32> {graph.exponent = -8 : i64, graph.range = array<f32: -0.5, 0.75>}) -> tensor<1x1xf32> {
   %w = graph.constant dense<1.0> : tensor<1x1xf32> : tensor<1x1xf32>
@@ -18,7 +18,7 @@ func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1x
 // A shift of 24 is more than 32 bits of accumulator leave for 8 bits of residual.
 // CHECK-LABEL: func.func @main(
 // CHECK:         graph.matmul %{{.*}} {graph.weight_exponent = -20 : i64, graph.range = array<f32: -3.810000e+02, 3.810000e+02>, graph.exponent = 2 : i64}
-// CHECK-NEXT:    graph.binary "add" %{{.*}} {graph.exponent = 0 : i64}
+// CHECK-NEXT:    graph.binary add %{{.*}} {graph.exponent = 0 : i64}
 func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1xf32> {graph.exponent = 1 : i64}) -> tensor<1x1xf32> {
   %w = graph.constant dense<1.0e-5> : tensor<1x1xf32> : tensor<1x1xf32>
   %a = graph.matmul %x, %w residual %r : tensor<1x1xf32> {graph.weight_exponent = -20 : i64, graph.exponent = 0 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
@@ -46,7 +46,7 @@ func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1x
 // ROWS-COUNT-4: graph.matmul %{{.*}} residual
 // ROWS-LABEL: func.func @main({{.*}} attributes {graph.recipe
 // ROWS:         %[[P:.*]] = graph.matmul %{{[0-9a-z]*}}, %{{[0-9a-z]*}} {graph.weight_exponent = -4 : i64} :
-// ROWS-NEXT:    graph.binary "add" %[[P]], %{{.*}} {graph.exponent = -4 : i64, activation = #graph.function<relu>}
+// ROWS-NEXT:    graph.binary add %[[P]], %{{.*}} {graph.exponent = -4 : i64, activation = #graph.function<relu>}
 func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1xf32> {graph.exponent = -7 : i64}) -> tensor<1x1xf32> attributes {graph.recipe = ["choose-row-exponents", "correct-bias"]} {
   %w = graph.constant dense<1.0> : tensor<1x1xf32> : tensor<1x1xf32>
   %a = graph.matmul %x, %w residual %r : tensor<1x1xf32> {activation = #graph.function<relu>, graph.weight_exponent = -4 : i64, graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
