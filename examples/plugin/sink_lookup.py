@@ -13,7 +13,7 @@ from xdsl.pattern_rewriter import (
     op_type_rewrite_pattern,
 )
 
-from ceras_ir.dialects.graph import LookupOp, Pool2dOp, shape_of, tensor_type
+from ceras_ir.dialects.graph import LookupOp, Pool, Pool2dOp, shape_of, tensor_type
 
 
 class SinkLookup(RewritePattern):
@@ -22,7 +22,7 @@ class SinkLookup(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: Pool2dOp, rewriter: PatternRewriter) -> None:
         lookup = op.input.owner
-        if op.kind.data != "max" or not isinstance(lookup, LookupOp):
+        if op.kind.data is not Pool.MAX or not isinstance(lookup, LookupOp):
             return
         if not lookup.result.has_one_use() or lookup.rows is not None:
             return
