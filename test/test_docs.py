@@ -12,6 +12,7 @@ from run_examples import ExampleFailedError, refresh
 
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, target_stages
+from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +23,9 @@ PAGES = sorted(
 )
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MACHINE = re.compile(r"file://|/(?:work|home|root|tmp|opt|Users)/|[A-Z]:\\\\|https?://[^/\s]*pypi")
+
+TOLD = ("compiles", "verified_by_default", "board_suffix", "board_name", "name")
+"""What a target says of itself in a word, besides the methods that the architecture lists."""
 
 
 def name(path: Path) -> str:
@@ -115,6 +119,17 @@ def test_files_that_a_page_names_exist(page: str):
     assert named
     missing = [path for path in named if not (ROOT / path).exists()]
     assert not missing, f"{page} names {missing}"
+
+
+def test_the_architecture_names_every_folder_and_all_of_a_target():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    tree = page[page.index("## The tree") : page.index("## A target")]
+    for folder in (ROOT / "ceras_ir").iterdir():
+        if folder.is_dir() and folder.name[0] != "_":
+            assert f"| `{folder.name}/" in tree, folder.name
+    section = page[page.index("## A target") : page.index("## Where to add things")]
+    for member in vars(Target):
+        assert member[0] == "_" or member in {*TOLD, *re.findall(r"\w+", section)}, member
 
 
 def test_an_example_is_refreshed_and_shortened():
