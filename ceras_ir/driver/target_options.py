@@ -72,7 +72,7 @@ def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | 
     ]
     if not owners:
         return None
-    what = f"target{'s' * (len(owners) > 1)} {' and '.join(owners)}"
+    what = f"target{'s' * (len(owners) > 1)} {', '.join(owners)}"
     chosen = ", ".join(cls.name for cls in targets)
     return f"{flag} is for {what}" + (f", not {chosen}" if chosen else "")
 
@@ -146,7 +146,7 @@ def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:
 def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) -> list[Target]:
     """
     Several targets with their options. A board goes to all that know it; where none does, the
-    first one that has boards says why.
+    error lists what they know, or is the only target's own.
     """
     board: str | None = getattr(arguments, BOARD, None)
     others = argparse.Namespace(**{k: v for k, v in vars(arguments).items() if k != BOARD})
@@ -154,8 +154,12 @@ def targets_of(classes: Sequence[TargetClass], arguments: argparse.Namespace) ->
     if board is None:
         return targets
     found = [_on_board(target, board) for target in targets]
-    if all(isinstance(each, InputError) for each in found):
-        raise next(each for each in found if isinstance(each, InputError))
+    errors = [each for each in found if isinstance(each, InputError)]
+    if len(errors) == len(classes):
+        if len(errors) == 1 or not board.isidentifier():
+            raise errors[0]
+        known = "; ".join(f"{t.name}: {', '.join(t.boards()) or 'none'}" for t in targets)
+        raise InputError(f"no target knows the board '{board}'; boards are {known}")
     pairs = zip(targets, found, strict=True)
     return [old if isinstance(new, InputError) else new for old, new in pairs]
 

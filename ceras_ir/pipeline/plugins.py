@@ -176,7 +176,7 @@ def dialects_in(module: ModuleType) -> list[Dialect]:
 def _load(path: str) -> ModuleType:
     """Run the file at `path` as a module; a file given twice is loaded once."""
     absolute = os.path.abspath(path)
-    name = f"ceras_plugin_{Path(path).stem}"
+    name = _module_name(Path(absolute))
     if (loaded := sys.modules.get(name)) is not None and loaded.__file__ == absolute:
         return loaded
     with open(path, "rb"):  # a missing file is an OSError with its name
@@ -195,6 +195,18 @@ def _load(path: str) -> ModuleType:
         message = f"{type(error).__name__}: {error}"
         raise SourceError([Diagnostic(message, path, _line_in(absolute, error))]) from None
     return module
+
+
+def _module_name(path: Path) -> str:
+    """What the file at `path` is called; one of a package finds the package's other files."""
+    name, folder = path.stem, path.parent
+    while (folder / "__init__.py").exists():
+        name, folder = f"{folder.name}.{name}", folder.parent
+    if folder == path.parent:
+        return f"ceras_plugin_{name}"
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return name
 
 
 def _line_in(path: str, error: Exception) -> int | None:

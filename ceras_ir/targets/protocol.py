@@ -125,8 +125,9 @@ class Target(ABC):
     @classmethod
     def boards(cls) -> Mapping[str, Traversable]:
         """The boards that come with it: the files in `boards/` beside its module."""
-        folder = files(cls.__module__.rpartition(".")[0] or cls.__module__) / "boards"
-        if not folder.is_dir():
+        package = cls.__module__.rpartition(".")[0]
+        # A plugin of one file has no folder of its own.
+        if not package or not (folder := files(package) / "boards").is_dir():
             return {}
         found = [f for f in folder.iterdir() if f.name.endswith(cls.board_suffix)]
         found.sort(key=lambda f: f.name)

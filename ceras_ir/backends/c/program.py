@@ -92,8 +92,7 @@ class Program:
     def _place_arguments(self) -> None:
         for i, argument in enumerate(self.main.body.block.args):
             block = block_of(argument)
-            launched = any(isinstance(use.operation, LaunchOp) for use in argument.uses)
-            if launched and block is not None:
+            if _seen_by_launch(argument) and block is not None:
                 self.places[argument] = Arena(block.offset.data, block.region.data)
                 self.copied_in.append(i)
             else:
@@ -102,13 +101,10 @@ class Program:
     def _place_results(self) -> None:
         written: dict[SSAValue, int] = {}
         for i, value in enumerate(result_values(self.main)):
-            seen_by_launch = isinstance(value.owner, LaunchOp) or any(
-                isinstance(use.operation, LaunchOp) for use in value.uses
-            )
             is_computed = not isinstance(value, BlockArgument) and not isinstance(
                 value.owner, ConstantOp
             )
-            if is_computed and value not in written and not seen_by_launch:
+            if is_computed and value not in written and not _seen_by_launch(value):
                 written[value] = i
                 self.places[value] = Output(i)
             else:
@@ -181,6 +177,18 @@ class Program:
                 return names[i]
             case Output(i):
                 return names[len(self.inputs) + i]
+
+
+def _seen_by_launch(value: SSAValue) -> bool:
+    """Whether an accelerator makes or reads `value`, be it under another shape."""
+    if isinstance(value.owner, LaunchOp):
+        return True
+    users = [use.operation for use in value.uses]
+    return any(
+        isinstance(user, LaunchOp)
+        or (viewed(user) is not None and _seen_by_launch(user.results[0]))
+        for user in users
+    )
 
 
 def at(kind: str, place: Arena) -> str:
