@@ -1,6 +1,6 @@
 # make demo    compile and run the example network for all targets (sets itself up)
 # make test    everything: lit and pytest, with the system packages they need
-# make check   ruff, pyright, lit and the fast tests
+# make check   ruff, import-linter, pyright, lit and the fast tests
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
 # make docs    write the pages of docs/ that are printed from the code
 # make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
@@ -31,6 +31,7 @@ test: system $(VENV)/.installed-test
 check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 	@# pyright is one process, and would leave the other processors idle.
 	$(BIN)/pyright & types=$$!; \
 	  $(BIN)/lit -q -j$(JOBS) -Dforked=1 test/lit && \

@@ -12,6 +12,7 @@ from run_examples import ExampleFailedError, refresh
 
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, target_stages
+from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +23,9 @@ PAGES = sorted(
 )
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MACHINE = re.compile(r"file://|/(?:work|home|root|tmp|opt|Users)/|[A-Z]:\\\\|https?://[^/\s]*pypi")
+
+TOLD = ("compiles", "verified_by_default", "board_suffix", "board_name", "name")
+"""What a target says of itself in a word, besides the methods that the architecture lists."""
 
 
 def name(path: Path) -> str:
@@ -91,6 +95,41 @@ def test_readme_quotes_the_example_pass():
     source = (ROOT / "examples/plugin/swap_function.py").read_text(encoding="utf-8")
     quoted = source[source.index("@dataclass") :]
     assert f"```python\n{quoted}```" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_pages_quote_the_examples():
+    page = (ROOT / "docs/new-pass.md").read_text(encoding="utf-8")
+    source = (ROOT / "examples/plugin/sink_lookup.py").read_text(encoding="utf-8")
+    assert f"```python\n{source[source.index('class SinkLookup(') :]}```" in page
+    tested = (ROOT / "test/lit/examples/sink_lookup.mlir").read_text(encoding="utf-8")
+    assert f"```mlir\n{tested[: tested.index('func.func')]}```" in page
+
+    page = (ROOT / "docs/new-operation.md").read_text(encoding="utf-8")
+    source = (ROOT / "examples/plugin/scale_add.py").read_text(encoding="utf-8")
+    quotes = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(quotes) == 3
+    for quote in quotes:
+        assert quote in source
+
+
+@pytest.mark.parametrize("page", ["architecture", "new-operation", "new-pass"])
+def test_files_that_a_page_names_exist(page: str):
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:ceras_ir|docs|examples|test|tools)/[\w./-]*)`", text)
+    assert named
+    missing = [path for path in named if not (ROOT / path).exists()]
+    assert not missing, f"{page} names {missing}"
+
+
+def test_the_architecture_names_every_folder_and_all_of_a_target():
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    tree = page[page.index("## The tree") : page.index("## A target")]
+    for folder in (ROOT / "ceras_ir").iterdir():
+        if folder.is_dir() and folder.name[0] != "_":
+            assert f"| `{folder.name}/" in tree, folder.name
+    section = page[page.index("## A target") : page.index("## Where to add things")]
+    for member in vars(Target):
+        assert member[0] == "_" or member in {*TOLD, *re.findall(r"\w+", section)}, member
 
 
 def test_an_example_is_refreshed_and_shortened():

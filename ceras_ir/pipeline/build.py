@@ -90,7 +90,7 @@ def _run(
     def observe(stage: Stage, module: ModuleOp) -> None:
         nonlocal weights
         if stage.level == PLACED:
-            layers.extend(report.layers(module))
+            layers[:] = report.layers(module)
             weights = report.weight_bytes(module)
         if after is not None:
             after(stage, module)

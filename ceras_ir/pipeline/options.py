@@ -106,5 +106,5 @@ class BuildOptions:
         """Refuse passes behind levels that do not exist."""
         for level in (each.level for each in self.insertions):
             if level not in known:
-                near = did_you_mean(level, known) or f" (levels: {', '.join(known)})"
+                near = f"{did_you_mean(level, known)} (levels: {', '.join(dict.fromkeys(known))})"
                 raise UsageError(f"--at: there is no level '{level}'{near}")

@@ -88,7 +88,7 @@ def _with_insertions(stages: Sequence[Stage], insertions: Sequence[Insertion]) -
         yield stage
         for insertion in insertions:
             if insertion.level == stage.level:
-                yield Stage(f"{stage.level}, {insertion.pipeline}", insertion.passes)
+                yield Stage(stage.level, insertion.passes, added=insertion.pipeline)
 
 
 def _front(options: BuildOptions) -> list[Stage]:
@@ -136,6 +136,6 @@ def run_stages(
     """Run `stages` in place; `after` sees the module at the end of each."""
     runner = PassRunner()
     for stage in stages:
-        runner.run(ctx, module, stage.passes, stage.level)
+        runner.run(ctx, module, stage.passes, stage.title)
         if after is not None:
             after(stage, module)

@@ -64,6 +64,13 @@ class Stage:
     passes: tuple[ModulePass, ...]
     changes_values: bool = False
     """Whether the network computes something else afterwards, as after quantization."""
+    added: str = ""
+    """How the user spelled these passes, if they run behind the level instead."""
+
+    @property
+    def title(self) -> str:
+        """What reports call the state of the network after it."""
+        return f"{self.level}, {self.added}" if self.added else self.level
 
 
 @dataclass

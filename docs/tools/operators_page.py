@@ -7,7 +7,8 @@ from ceras_ir.backends.nnet import rules as nnet_rules
 from ceras_ir.backends.vta import rules as vta_rules
 from ceras_ir.frontends.onnx.folding import FOLDABLE
 from ceras_ir.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET
-from ceras_ir.frontends.onnx.registry import OPERATORS, REMEDIES, REMEDY, RULES, load_operators
+from ceras_ir.frontends.onnx.operators import load_operators
+from ceras_ir.frontends.onnx.registry import OPERATORS, REMEDIES, REMEDY, RULES
 
 INTRODUCTION = """\
 # Supported operators

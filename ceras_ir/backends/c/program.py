@@ -187,7 +187,8 @@ def _seen_by_launch(value: SSAValue) -> bool:
         return True
     users = [use.operation for use in value.uses]
     return any(
-        isinstance(user, LaunchOp) or (isinstance(user, ReshapeOp) and _seen_by_launch(user.result))
+        isinstance(user, LaunchOp)
+        or (viewed(user) is not None and _seen_by_launch(user.results[0]))
         for user in users
     )
 

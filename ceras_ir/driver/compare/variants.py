@@ -131,16 +131,18 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     from ceras_ir.transforms.quantization.rewrites.recipes import recipe_of
 
     ctx, runner, main = load_context(), PassRunner(), main_function(module)
+    at_fused, at_quantized = options.inserted(FUSED), options.inserted(QUANTIZED)
     if is_quantized(main) and not carries_floats(module):
+        runner.run(ctx, module, [*at_fused, *at_quantized])
         return "quantized"
-    runner.run(ctx, module, [FusePass(), *options.inserted(FUSED)])
+    runner.run(ctx, module, [FusePass(), *at_fused])
     if carries_quantization(module):
-        runner.run(ctx, module, [QuantizePass()])
+        runner.run(ctx, module, [QuantizePass(), *at_quantized])
         return "Q/DQ"
     calibrated = any(exponent(value) is not None for value in main.body.block.args)
     if options.calibrate is None and not calibrated:
         return "float"
-    runner.run(ctx, module, [quantize_pass(options), *options.inserted(QUANTIZED)])
+    runner.run(ctx, module, [quantize_pass(options), *at_quantized])
     return f"recipe {recipe_of(main) or 'plain'}"
 
 

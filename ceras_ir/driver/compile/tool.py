@@ -96,7 +96,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
 
             def after(stage: Stage, module: ModuleOp) -> None:
                 if saved is not None:
-                    saved.save(stage.level, module)
+                    saved.save(stage.title, module)
                 if stage.level == PLACED:
                     why.ask(module)
 
@@ -126,6 +126,7 @@ class _Why:
     def ask(self, module: ModuleOp) -> None:
         from ceras_ir.transforms.placement.explain import explanation
 
+        self.answers = []
         for node in self.nodes:
             lines = explanation(module, node)
             if not lines:

@@ -105,6 +105,8 @@ def _run_on(cls: TargetClass, argv: Sequence[str]) -> int:
         _run_model(arguments, cls)
     elif arguments.target is not None:
         raise UsageError("a compiled folder has its target already: leave out --target")
+    elif arguments.at:
+        raise UsageError("a compiled folder is behind all levels: leave out --at")
     else:
         _run_folder(path, arguments, cls)
     return 0

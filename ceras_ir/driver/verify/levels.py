@@ -11,14 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
+from ceras_ir.command.exit_status import InternalError
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.data.samples import load_samples
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects.mem import arena_of
 from ceras_ir.driver.verify.differences import (
+    FLOAT_TOLERANCE,
     Array,
     Verdict,
     compare_outputs,
@@ -79,15 +81,19 @@ class Verification:
         ctx, floats = load_context(), self.expected
         for stage in front_stages(self.options):
             before = self.expected
+            untouched = self.module.clone() if stage.added else None
             run_stages(ctx, self.module, [stage])
-            actual = self.interpret(self.module, stage.level)
+            actual = self.interpret(self.module, stage.title)
             if stage.changes_values:
                 self.expected = actual
                 ratio = signal_to_noise(_flat(actual), _flat(floats))
                 text = f"reference; signal to noise {ratio:.1f} dB against float"
-                yield Verdict(stage.level, True, text)
+                yield Verdict(stage.title, True, text)
                 continue
-            wrong = self.differs(actual, exact=before is not floats and self.options.is_quantized)
+            exact = before is not floats and self.options.is_quantized
+            wrong = self.differs(actual, exact=exact)
+            if wrong is not None and untouched is not None:
+                wrong += self.blame(self.module, untouched, exact=exact)
             if before is floats:
                 floats = self.expected = actual
                 error = max(
@@ -95,10 +101,11 @@ class Verification:
                     for a, e in zip(actual, before, strict=True)
                     for k in e
                 )
-                text = f"within {error:.1e} of the imported graph"
+                above = stage.level if stage.added else "imported graph"
+                text = f"within {error:.1e} of the {above}"
             else:
                 text = self.agrees(actual)
-            yield Verdict(stage.level, wrong is None, wrong or text)
+            yield Verdict(stage.title, wrong is None, wrong or text)
 
     def target(self, target: Target) -> Iterator[Verdict]:
         """The levels of one target, and the machine itself."""
@@ -108,16 +115,19 @@ class Verification:
         verdicts: list[Verdict] = []
 
         def check(stage: Stage, module: ModuleOp) -> None:
-            actual = self.interpret(module, f"{name}: {stage.level}")
+            actual = self.interpret(module, f"{name}: {stage.title}")
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:
-                wrong += self.blame(module)
+                wrong += self.blame(module, self.module, exact=exact)
             text = wrong or self.agrees(actual)
-            verdicts.append(Verdict(f"{name}: {stage.level}", wrong is None, text))
+            verdicts.append(Verdict(f"{name}: {stage.title}", wrong is None, text))
 
         module = self.module.clone()
         try:
             compiled = build_target(module, options, check)
+        except InternalError:
+            yield from verdicts
+            raise
         except UnsupportedError as error:
             yield from verdicts
             yield Verdict(f"{name}: machine", False, f"unsupported: {error}")
@@ -132,9 +142,10 @@ class Verification:
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:
                 traced: dict[int, bytes] = {}
-                machine.trace(self.samples[self.sample_of(actual)], traced.__setitem__)
+                number = self.sample_of(actual, exact=exact)
+                machine.trace(self.samples[number], traced.__setitem__)
                 if traced:
-                    wrong += self.blame_machine(module, traced, self.sample_of(actual))
+                    wrong += self.blame_machine(module, traced, number)
             yield Verdict(f"{name}: machine", wrong is None, wrong or self.agrees(actual))
             for label, other in target.other_machines(folder, manifest):
                 actual = self.execute(other, label)
@@ -156,23 +167,27 @@ class Verification:
                 return f"differs on sample {number}: {found}"
         return None
 
-    def sample_of(self, actual: Sequence[Outputs]) -> int:
+    def sample_of(self, actual: Sequence[Outputs], *, exact: bool) -> int:
         """The first sample on which outputs differ."""
         pairs = zip(actual, self.expected, strict=True)
         return next(
-            i for i, (a, e) in enumerate(pairs) if compare_outputs(a, e, exact=True) is not None
+            i for i, (a, e) in enumerate(pairs) if compare_outputs(a, e, exact=exact) is not None
         )
 
-    def blame(self, module: ModuleOp) -> str:
-        """The first operation of `module` whose result the reference does not have."""
-        number = self.sample_of(self.interpret(module))
-        reference = dict(trace(self.module, self.samples[number]))
-        for name, array in trace(module, self.samples[number]):
-            expected = reference.get(name)
+    def blame(self, module: ModuleOp, reference: ModuleOp, *, exact: bool) -> str:
+        """The first operation of `module` whose result `reference` does not have."""
+        number = self.sample_of(self.interpret(module), exact=exact)
+        results = dict(trace(reference, self.samples[number]))
+        # Of several operations that one node became, the last has the node's result.
+        for name, array in dict(trace(module, self.samples[number])).items():
+            expected = results.get(name)
             # Packed and unpacked forms of a value have no counterpart.
             if expected is None or expected.size != array.size:
                 continue
-            found = first_difference(array.reshape(expected.shape), expected)
+            array = array.reshape(expected.shape)
+            if not exact and relative_difference(array, expected) <= FLOAT_TOLERANCE:
+                continue
+            found = first_difference(array, expected)
             if found is not None:
                 return f"; first at node '{name}'{list(found[0])}: {found[1]}"
         return ""
@@ -203,7 +218,8 @@ def trace(module: ModuleOp, sample: Mapping[str, Array]) -> Trace:
     results: Trace = []
 
     def record(op: Operation, values: tuple[Array, ...]) -> None:
-        if op.operands:
+        # What else there is in kernels, as buffers and indices, is no value of the network.
+        if op.operands and op.results and isinstance(op.results[0].type, TensorType):
             results.append((node_name(op), values[0].copy()))
 
     tracer: Tracer = record

@@ -19,8 +19,9 @@ from ceras_ir.frontends.onnx.emitter import Emitter, name_loc
 from ceras_ir.frontends.onnx.folding import FOLDABLE, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators import load_operators
 from ceras_ir.frontends.onnx.order import is_folded, ordered_nodes
-from ceras_ir.frontends.onnx.registry import OPERATORS, load_operators, refusals
+from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.signature import end_attributes, read_inputs
 from ceras_ir.frontends.onnx.tensors import (
     DTYPES,

@@ -8,11 +8,8 @@ would work, or None. Importing the modules of `operators/`, whatever is there, f
 """
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TypeAlias
 
-from ceras_ir.frontends.onnx import operators
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.values import Value
@@ -79,12 +76,6 @@ def first_output_only(*names: str) -> None:
         return None
 
     rule(*names)(only_first)
-
-
-def load_operators() -> None:
-    """Fill the tables."""
-    for module in iter_modules(operators.__path__, f"{operators.__name__}."):
-        import_module(module.name)
 
 
 def refusals(node: Node) -> Sequence[Finding]:

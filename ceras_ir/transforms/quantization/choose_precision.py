@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ceras_ir.transforms.quantization.analysis.sensitivity import Sensitivity
-    from ceras_ir.transforms.quantization.rewrites.precision_trials import PrecisionTrials
+    from ceras_ir.transforms.quantization.trials.precision_trials import PrecisionTrials
 
 JUDGE = 8
 """On how many samples choices are judged at most."""
@@ -103,7 +103,7 @@ class ChoosePrecisionPass(ModulePass):
             candidates,
             multiplications,
         )
-        from ceras_ir.transforms.quantization.rewrites.precision_trials import PrecisionTrials, keep
+        from ceras_ir.transforms.quantization.trials.precision_trials import PrecisionTrials, keep
 
         total = multiplications(main)
         kinds = {"int16": (False,), "float": (True,), "auto": (False, True)}[self.mixed]

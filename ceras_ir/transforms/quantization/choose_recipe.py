@@ -184,12 +184,17 @@ class _Trials:
     def ratio(self, candidate: Candidate) -> float:
         """Signal to noise of all outputs, each with the same weight, after one recipe."""
         from ceras_ir.transforms.quantization.analysis.output_noise import outputs_of, ratio_of
-        from ceras_ir.transforms.quantization.quantize import QuantizePass
+        from ceras_ir.transforms.quantization.calibrate import CalibratePass
+        from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
+        from ceras_ir.transforms.quantization.set_recipe import SetRecipePass
+        from ceras_ir.transforms.quantization.trials.steps import finish, measure, prepare
 
         module, (recipe, silu) = self.module.clone(), candidate
-        data, one_shift = (self.calibration, self.samples), self.one_shift
-        quantize = QuantizePass(*data, recipe=recipe, silu=silu, one_shift=one_shift)
-        quantize.apply(self.ctx, module)
+        calibrate = CalibratePass(self.calibration, self.samples, silu=silu)
+        measuring = measure(calibrate, SetPrecisionPass(), one_shift=self.one_shift)
+        finishing = finish(self.calibration, self.samples)
+        for step in (*prepare(), SetRecipePass(recipe), *measuring, *finishing):
+            step.apply(self.ctx, module)
         return ratio_of(self.expected, outputs_of(module, self.judged))
 
 

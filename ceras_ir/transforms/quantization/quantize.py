@@ -5,33 +5,16 @@ from dataclasses import dataclass
 from xdsl.passes import ModulePass
 
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.transforms.graph.fuse_pad import FusePadPass
 from ceras_ir.transforms.pipeline import PipelinePass
-from ceras_ir.transforms.quantization.align_scales import AlignScalesPass
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.calibrate import CalibratePass
-from ceras_ir.transforms.quantization.check_scales import CheckScalesPass
 from ceras_ir.transforms.quantization.choose_precision import FEW, ChoosePrecisionPass, Mixed
 from ceras_ir.transforms.quantization.choose_recipe import ChooseRecipePass
-from ceras_ir.transforms.quantization.choose_row_exponents import ChooseRowExponentsPass
-from ceras_ir.transforms.quantization.choose_weight_exponents import ChooseWeightExponentsPass
-from ceras_ir.transforms.quantization.choose_zero_points import ChooseZeroPointsPass
-from ceras_ir.transforms.quantization.correct_bias import CorrectBiasPass
-from ceras_ir.transforms.quantization.drop_tie_breakers import DropTieBreakersPass
-from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
-from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantizedConstantsPass
-from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
-from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
-from ceras_ir.transforms.quantization.make_signed import MakeSignedPass
-from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
-from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.quantization.rewrites.recipes import AUTO, RECIPES
-from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
 from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
 from ceras_ir.transforms.quantization.set_recipe import SetRecipePass
 from ceras_ir.transforms.quantization.set_silu import Silu
-from ceras_ir.transforms.quantization.sink_dequantize import SinkDequantizePass
-from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
+from ceras_ir.transforms.quantization.trials.steps import finish, measure, prepare
 
 DEFAULT_RECIPE = AUTO
 
@@ -85,21 +68,15 @@ class QuantizePass(PipelinePass):
         self.passes()  # Refuses options out of range before anything runs.
 
     def passes(self) -> tuple[ModulePass, ...]:
+        data = (self.calibration, self.samples)
+        calibrate = CalibratePass(*data, self.seed, self.silu, self.observer)
+        precision = SetPrecisionPass(self.int16, self.float)
         return (
-            MakeSignedPass(),
-            SinkDequantizePass(),
-            HoistQuantizePass(),
-            DropTieBreakersPass(),
-            FoldQdqPass(),
-            FusePadPass(),
-            FoldDequantizedConstantsPass(),
+            *prepare(),
             self._recipe(),
-            FitInputsPass(self.calibration, self.samples, when_chosen=True),
-            CalibratePass(self.calibration, self.samples, self.seed, self.silu, self.observer),
-            SetPrecisionPass(self.int16, self.float),
-            ChooseZeroPointsPass(self.one_shift, when_chosen=True),
+            *measure(calibrate, precision, one_shift=self.one_shift),
             *self._mixed(),
-            *finish(self.calibration, self.samples),
+            *finish(*data),
         )
 
     def _mixed(self) -> tuple[ModulePass, ...]:
@@ -118,19 +95,3 @@ class QuantizePass(PipelinePass):
             data, one_shift = (self.calibration, self.samples), self.one_shift
             return ChooseRecipePass(*data, self.silu, one_shift, mixed)
         return SetRecipePass(self.recipe)
-
-
-def finish(calibration: str | None, samples: int) -> tuple[ModulePass, ...]:
-    """What makes integers of a network whose values have ranges, exponents and widths."""
-    data = (calibration, samples, True)
-    return (
-        ChooseRowExponentsPass(when_chosen=True),
-        ChooseWeightExponentsPass(),
-        AlignScalesPass(),
-        UnfuseResidualPass(),
-        RoundWeightsPass(*data),
-        CorrectBiasPass(*data),
-        QuantizeGraphPass(),
-        CheckScalesPass(),
-        ProveAccumulatorsPass(),
-    )

@@ -35,7 +35,7 @@ from ceras_ir.transforms.quantization.calibrate import CalibratePass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.prove_accumulators import accumulator_bounds
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.rewrites.precision_trials import PrecisionTrials, keep
+from ceras_ir.transforms.quantization.trials.precision_trials import PrecisionTrials, keep
 
 MOVES = (
     graph.ConstantOp,

@@ -24,11 +24,11 @@ from ceras_ir.transforms.quantization.analysis.output_noise import (
 from ceras_ir.transforms.quantization.analysis.rounded_weights import nearest, roundable_layers
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_storage
 from ceras_ir.transforms.quantization.analysis.sensitivity import InInt8
-from ceras_ir.transforms.quantization.quantize import finish
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.quantization.rewrites.rounded_layers import steps_by_row
 from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
 from ceras_ir.transforms.quantization.set_precision import spread
+from ceras_ir.transforms.quantization.trials.steps import finish
 from ceras_ir.transforms.rebuilding import replace_constant
 
 if TYPE_CHECKING:
