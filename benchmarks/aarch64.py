@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 from cortex_m4 import Case, layer_of, network
-from rich.console import Console
-from rich.table import Table
-
-from ceras_ir.backends.c.aarch64 import (
+from cross_aarch64 import (
     ARCHITECTURES,
     QEMU,
     available,
     build_program,
     run_program,
 )
+from rich.console import Console
+from rich.table import Table
+
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.interpreters.network import run

@@ -72,5 +72,4 @@ def replace_constant(op: Operation, operand: SSAValue, array: NDArray[np.float32
 def erase_unused(op: Operation) -> None:
     """Erase an operation whose result nobody reads."""
     if op.results[0].first_use is None:
-        op.detach()
-        op.erase()
+        Rewriter.erase_op(op)

@@ -95,8 +95,7 @@ class LayerEncoder:
         """A table of 256 for all channels is the record's own; else the attributes say which."""
         tables = [self.add_table(row.tobytes()) for row in op.tables]
         entries, rows = op.tables.shape[1], op.channel_rows
-        stored = graph.quantized_element(op.input)
-        assert stored is not None
+        stored = graph.stored_element(op.input)
         if rows is None and stored.storage.width.data == 8:
             return LayerRecord(Opcode.LOOKUP, table=tables[0])
         words = [entries, *(tables[row] for row in rows or (0,))]

@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 
 from ceras_ir.backends.onnx.functions import has_operator
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
+from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.transforms.quantization.analysis.fixed_point import fixed_point
 from ceras_ir.transforms.quantization.analysis.qdq import only_shifts
@@ -56,7 +56,7 @@ def why_not(op: Operation) -> str | None:
             pass
         case graph.CompareOp() | graph.SelectOp() | graph.CastOp() | graph.ConstantOp():
             pass
-        case graph.QuantizeOp() if _element(op).storage.width.data > 16:
+        case graph.QuantizeOp() if graph.stored_element(op.output).storage.width.data > 16:
             return "QuantizeLinear makes 8 or 16 bits, this makes 32"
         case graph.QuantizeOp() | graph.DequantizeOp():
             pass
@@ -70,7 +70,7 @@ def why_not(op: Operation) -> str | None:
         if element is not None and any(not _is_normal(s.data) for s in element.scales):
             return f"a scale of {element} is no normal float32 number"
     if (requant := _requant(op)) is not None:
-        if requant.zero_point.data != _element(op).zero_point:
+        if requant.zero_point.data != graph.stored_element(op.output).zero_point:
             return "its requantization adds another zero point than the type of its result has"
         near = SAME_AVERAGE if isinstance(op, graph.Pool2dOp) else SAME_FACTOR
         for actual, expected in _factors(op, requant):
@@ -98,7 +98,7 @@ def _table_reason(op: graph.LookupOp) -> str | None:
     function = op.attributes.get(FUNCTION)
     if not isinstance(function, graph.FunctionAttr):
         return f"ONNX has no tables, and no attribute {FUNCTION} says which function this is"
-    source, target = graph.quantized_element(op.input), _element(op)
+    source, target = graph.quantized_element(op.input), graph.stored_element(op.output)
     assert source is not None
     exponents, channels = exponents_of(op), graph.shape_of(op.result)[-1:]
     if op.channel_rows is not None and exponents is None:
@@ -129,12 +129,6 @@ def _requant(op: Operation) -> RequantAttr | None:
     return attribute if isinstance(attribute, RequantAttr) else None
 
 
-def _element(op: GraphOperation) -> UniformType:
-    element = graph.quantized_element(op.output)
-    assert element is not None
-    return element
-
-
 def _elements(op: Operation) -> list[UniformType]:
     values = (*op.operands, *op.results)
     return [e for e in (graph.quantized_element(v) for v in values) if e is not None]
@@ -153,8 +147,7 @@ def _factors(op: Operation, requant: RequantAttr) -> list[tuple[float, float]]:
     own = requant.multipliers[0] / 2.0**requant.shift.data
     match op:
         case graph.Conv2dOp() | graph.MatmulOp():
-            weights = graph.quantized_element(op.weights)
-            assert weights is not None
+            weights = graph.stored_element(op.weights)
             scales = [_scale(op, 0) * s.data for s in weights.scales]
             count = max(len(scales), len(requant.multipliers))
             factors = np.broadcast_to(

@@ -71,8 +71,7 @@ class Values:
 
     def quantize(self, value: SSAValue, real: str, order: Order) -> None:
         """`real` holds the numbers that the quantized `value` rounds."""
-        element = graph.quantized_element(value)
-        assert element is not None
+        element = graph.stored_element(value)
         name, shape = name_of(value), self.shape(value, order)
         self.define(value, self._quantized(real, name, element, order, shape), order, "stored")
 

@@ -70,16 +70,14 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
         rows = exponents[slots[op.result]]
         if not columns.any() and not rows.any():
             continue
-        old = graph.constant_array(op.weights)
-        assert old is not None
+        old = graph.known_array(op.weights)
         across = rows.reshape(-1, *[1] * (old.ndim - 1))
         scaled = old * np.exp2(columns - across)
         replace_constant(op, op.weights, scaled.astype(np.float32))
         for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
             op.attributes.pop(name, None)
         if op.bias is not None:
-            bias = graph.constant_array(op.bias)
-            assert bias is not None
+            bias = graph.known_array(op.bias)
             replace_constant(op, op.bias, (bias * np.exp2(-rows)).astype(np.float32))
     for op in factors.main.body.block.ops:
         if isinstance(op, graph.UnaryOp) and is_table(op):

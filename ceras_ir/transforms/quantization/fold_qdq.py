@@ -96,6 +96,5 @@ def erase_dead(block: Block) -> None:
     while op is not None:
         before = op.prev_op
         if op.results and is_side_effect_free(op) and all(not r.uses for r in op.results):
-            op.detach()
-            op.erase()
+            Rewriter.erase_op(op)
         op = before

@@ -35,8 +35,7 @@ class HoistQuantize(RewritePattern):
             return
         if not only_moves(move) and not isinstance(move, graph.PadOp):
             return
-        element = graph.quantized_element(op.result)
-        assert element is not None
+        element = graph.stored_element(op.result)
         readers = [use.operation for use in op.input.uses]
         if element.is_per_axis or any(
             not isinstance(r, graph.QuantizeOp) or r.result.type != op.result.type for r in readers

@@ -102,8 +102,7 @@ def _convert(value: SSAValue) -> None:
         new = graph.ConstantOp.from_array(moved, element, location=op.location)
         Rewriter.insert_op(new, InsertPoint.before(op))
         value.replace_all_uses_with(new.result)
-        op.detach()
-        op.erase()
+        Rewriter.erase_op(op)
         return
     if isinstance(op, graph.PadOp) and op.function is graph.Pad.CONSTANT:
         op.properties["value"] = IntegerAttr(int(op.stored_value) - half, i64)
@@ -141,8 +140,7 @@ def _at_results(main: FuncOp) -> None:
     ):
         if value.type == declared:
             continue
-        element = graph.quantized_element(value)
-        assert element is not None
+        element = graph.stored_element(value)
         unsigned = _unsigned(element)
         requant = RequantAttr(
             0, zero_point=unsigned.zero_point, low=unsigned.low, high=unsigned.high

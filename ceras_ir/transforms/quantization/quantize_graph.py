@@ -61,12 +61,10 @@ def _convert(main: FuncOp) -> None:
     constants: dict[graph.ConstantOp, None] = {}
     for op in reversed(chosen):
         constants |= {v.owner: None for v in op.operands if isinstance(v.owner, graph.ConstantOp)}
-        op.detach()
-        op.erase()
+        Rewriter.erase_op(op)
     for constant in constants:
         if constant.result.first_use is None:
-            constant.detach()
-            constant.erase()
+            Rewriter.erase_op(constant)
     for op in block.ops:
         for value in op.results:
             set_width(value, NARROW)

@@ -37,8 +37,7 @@ class SinkDequantizeBelowMove(RewritePattern):
         stored = [owner.input for owner in owners if isinstance(owner, graph.DequantizeOp)]
         if not stored or len(stored) != len(owners):
             return
-        element = graph.quantized_element(stored[0])
-        assert element is not None
+        element = graph.stored_element(stored[0])
         if element.is_per_axis or any(graph.quantized_element(v) != element for v in stored):
             return
         moved = with_operands(op, stored, element)
@@ -58,8 +57,7 @@ class SinkDequantizeBelowPad(RewritePattern):
         source = op.input.owner
         if not isinstance(source, graph.DequantizeOp):
             return
-        element = graph.quantized_element(source.input)
-        assert element is not None
+        element = graph.stored_element(source.input)
         if element.is_per_axis:
             return
         padded = repadded(op, source.input)
@@ -84,8 +82,7 @@ class SinkDequantizeBelowRelu(RewritePattern):
             return
         if op.channel_exponents is not None:
             return
-        element = graph.quantized_element(source.input)
-        assert element is not None
+        element = graph.stored_element(source.input)
         if element.is_per_axis:
             return
         point = element.zero_point

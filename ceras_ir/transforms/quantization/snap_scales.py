@@ -158,8 +158,7 @@ def _float_type():
 
 
 def _element(value: SSAValue) -> UniformType:
-    element = graph.quantized_element(value)
-    assert element is not None
+    element = graph.stored_element(value)
     if element.is_per_axis and not isinstance(value.owner, graph.ConstantOp):
         owner = value.owner
         name = node_name(owner) if isinstance(owner, Operation) else "input"

@@ -43,16 +43,14 @@ class StripBorderQuantizationPass(ModulePass):
             stored = Rewriter.replace_value_with_new_type(argument, types.pop())
             for quantizer in quantizers:
                 quantizer.result.replace_all_uses_with(stored)
-                quantizer.detach()
-                quantizer.erase()
+                Rewriter.erase_op(quantizer)
         last = main.body.block.last_op
         assert isinstance(last, ReturnOp)
         for index, value in enumerate(last.operands):
             if isinstance(value.owner, DequantizeOp):
                 last.operands[index] = value.owner.input
                 if value.first_use is None:
-                    value.owner.detach()
-                    value.owner.erase()
+                    Rewriter.erase_op(value.owner)
         main.function_type = FunctionType.from_lists(
             [argument.type for argument in main.body.block.args],
             [value.type for value in last.operands],
@@ -102,8 +100,7 @@ def _unscale(argument: SSAValue) -> None:
 
 
 def _multiply_scales(value: SSAValue, factor: float) -> None:
-    old = graph.quantized_element(value)
-    assert old is not None
+    old = graph.stored_element(value)
     element = UniformType(
         [scale.data * factor for scale in old.scales],
         [point.data for point in old.zero_points],

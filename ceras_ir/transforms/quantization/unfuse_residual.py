@@ -86,8 +86,7 @@ def _split(
     copy_statistics(op, total)
     Rewriter.insert_op([plain, total], InsertPoint.before(op))
     op.result.replace_all_uses_with(total.result)
-    op.detach()
-    op.erase()
+    Rewriter.erase_op(op)
     return plain, total
 
 

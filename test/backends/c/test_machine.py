@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from backends.c.test_files import small_network
 from c_harness import Array, needs_aarch64, needs_arm, place, random_inputs
+from cross_aarch64 import has_instruction, run_program
 
 from ceras_ir.backends.c import emulator
-from ceras_ir.backends.c.aarch64 import has_instruction, run_program
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import write_files

@@ -172,8 +172,7 @@ def average_rescaling(
     op: graph.Pool2dOp, input: SSAValue, target: UniformType, rounding: Rounding
 ) -> RequantAttr:
     """Division by the size of the window, from one scale to another."""
-    element = graph.quantized_element(input)
-    assert element is not None
+    element = graph.stored_element(input)
     nearest = max(target.scale, ldexp(element.scale, -POOL_OCTAVES))
     bounded = min(nearest, ldexp(element.scale, POOL_OCTAVES))
     reciprocal = graph.reciprocal_requant(prod(op.kernel.get_values()), input, bounded)

@@ -18,8 +18,7 @@ from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear, replace
 
 def _by_group(moments: InputMoments) -> Real:
     """The weights as [groups, outputs of the group, K]."""
-    weights = graph.constant_array(moments.op.weights)
-    assert weights is not None
+    weights = graph.known_array(moments.op.weights)
     return weights.astype(np.float64).reshape(moments.groups, len(weights) // moments.groups, -1)
 
 
@@ -77,8 +76,7 @@ def replace_layer(op: graph.LinearOperation, new: graph.LinearOperation) -> None
     """Have `new` stand for `op`, which goes, with its bias if nobody else reads that."""
     op.result.replace_all_uses_with(new.result)
     bias = None if op.bias is None else op.bias.owner
-    op.detach()
-    op.erase()
+    Rewriter.erase_op(op)
     if isinstance(bias, graph.ConstantOp):
         erase_unused(bias)
 
