@@ -72,14 +72,7 @@ class GraphFunctions(InterpreterFunctions):
     @impl(graph.Conv2dOp)
     def conv2d(self, interpreter: Interpreter, op: graph.Conv2dOp, args: PythonValues):
         x, weights, *rest = args
-        _, kh, kw, _ = weights.shape
-        window = Window.of(
-            (kh, kw),
-            op.strides.get_values(),
-            op.padding.get_values(),
-            op.dilations.get_values(),
-        )
-        return self._linear(op, x, weights, rest, window)
+        return self._linear(op, x, weights, rest, Window.of_operation(op))
 
     @impl(graph.MatmulOp)
     def matmul(self, interpreter: Interpreter, op: graph.MatmulOp, args: PythonValues):
@@ -126,12 +119,7 @@ class GraphFunctions(InterpreterFunctions):
     @impl(graph.Pool2dOp)
     def pool2d(self, interpreter: Interpreter, op: graph.Pool2dOp, args: PythonValues):
         (x,) = args
-        window = Window.of(
-            op.kernel.get_values(),
-            op.strides.get_values(),
-            op.padding.get_values(),
-            op.dilations.get_values(),
-        )
+        window = Window.of_operation(op)
         if op.function is Pool.MAX:
             least = -np.inf if x.dtype == np.float32 else np.iinfo(x.dtype).min
             taps = (tap for _, _, tap in window.taps(window.padded(x, least)))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier
-from ceras_ir.backends.c.dsp_layer import DspLayer
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.types import zero_point_of
@@ -126,7 +126,7 @@ def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
     )
 
 
-def depthwise(of: DspLayer) -> None:
+def depthwise(of: IntegerLayer) -> None:
     """Print the layer; `fits_depthwise` holds."""
     layer, op, sums = of.layer, of.window, of.sums
     _, height, width, total = shape_of(op.input)

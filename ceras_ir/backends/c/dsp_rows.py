@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier, groups_of
-from ceras_ir.backends.c.dsp_layer import DspLayer
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 
 ROWS = 4
@@ -44,7 +44,7 @@ def _row_function(layer: Layer, taken: int) -> str:
     return layer.kernels.use("dsp_rows", NAME=str(taken), TAKEN=str(taken), STEPS="\n".join(steps))
 
 
-def few_positions(of: DspLayer) -> None:
+def few_positions(of: IntegerLayer) -> None:
     """Print a layer of fewer positions than a tile has."""
     layer, n, k = of.layer, of.geometry.n, of.geometry.k
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.board import Board
+from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.names import identifiers
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.support.diagnostics import InputError
@@ -59,11 +60,9 @@ def build_elf(
     runtime = files("ceras_ir.backends.c") / "emulation"
     for name in ("startup.c", "semihosting.h"):
         (work / name).write_text((runtime / name).read_text("ascii"))
-    script = (runtime / "board.ld").read_text("ascii")
-    holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + board.stack_bytes}
-    for hole, value in {**holes, "STACK": board.stack_bytes}.items():
-        script = script.replace(f"@{hole}@", str(value))
-    (work / "board.ld").write_text(script)
+    stack = board.stack_bytes
+    holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + stack, "STACK": stack}
+    (work / "board.ld").write_text(filled((runtime / "board.ld").read_text("ascii"), holes))
     objects: list[str] = []
     for number, source in enumerate([work / "startup.c", *sources]):
         is_c = source.suffix == ".c"
@@ -166,10 +165,8 @@ class EmulatedModel:
             "READ": "\n    ".join(calls[: len(self.inputs)]),
             "WRITE": "\n    ".join(calls[len(self.inputs) :]),
         }
-        for hole, value in holes.items():
-            text = text.replace(f"@{hole}@", value)
         path = self.work / "harness.c"
-        path.write_text(text)
+        path.write_text(filled(text, holes))
         return path
 
     def build(self, samples: int = 1, repeat: int = 1) -> Path:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class Layer:
         """A pointer to the elements of an operand: a parameter, or a constant as it is."""
         if isinstance(value.owner, ConstantOp):
             constant = value.owner
-            size, item = _size(value), item_bytes(value)
+            size, item = prod(shape_of(value)), item_bytes(value)
             return self.constant(name, value_type(value), size, item, constant.array)
         if value not in self._names:
             self._names[value] = name
@@ -129,10 +130,3 @@ class Layer:
         self.line(f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", depth)
         self.block(body, depth + 1)
         self.line("}", depth)
-
-
-def _size(value: SSAValue) -> int:
-    size = 1
-    for extent in shape_of(value):
-        size *= extent
-    return size

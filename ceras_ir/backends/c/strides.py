@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.dialects.graph import GraphOperation, shape_of
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
@@ -63,3 +64,12 @@ def nest(
     layer.block(body(indices), len(extents))
     for depth in reversed(range(len(extents))):
         layer.line("}", depth)
+
+
+def broadcast_nest(
+    layer: Layer, op: GraphOperation, body: Callable[[list[str]], list[str]]
+) -> None:
+    """Loops over the result of `op`; `body` gets its index, and one for each operand."""
+    shape = shape_of(op.output)
+    operands = (broadcast_strides(shape_of(v), shape) for v in op.operands)
+    nest(layer, shape, [row_major(shape), *operands], body)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
     PatternRewriter,
-    PatternRewriteWalker,
     RewritePattern,
     op_type_rewrite_pattern,
 )
@@ -27,6 +22,7 @@ from ceras_ir.dialects.graph import (
     constant_array,
     shape_of,
 )
+from ceras_ir.transforms.pattern_pass import PatternPass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,13 +149,8 @@ def _rebuilt(
     return new
 
 
-@dataclass(frozen=True)
-class FoldBatchNormPass(ModulePass):
+class FoldBatchNormPass(PatternPass):
     """Fold `graph.binary` with one constant per channel into the convolution or product before."""
 
     name = "fold-batch-norm"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        # The applier also erases the constants that nobody reads any more.
-        patterns = GreedyRewritePatternApplier([FoldPerChannelConstant()])
-        PatternRewriteWalker(patterns).rewrite_module(op)
+    pattern = GreedyRewritePatternApplier([FoldPerChannelConstant()])

@@ -59,7 +59,7 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
     import numpy as np
 
     from ceras_ir.dialects import graph
-    from ceras_ir.network.ranges import ROW_EXPONENTS, STATISTICS, WEIGHT_EXPONENT, set_attribute
+    from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT, forget
     from ceras_ir.transforms.quantization.analysis.channel_factors import spread_columns
     from ceras_ir.transforms.quantization.analysis.function_forms import is_table
     from ceras_ir.transforms.rebuilding import replace_constant
@@ -90,5 +90,4 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
                     op.properties[name] = graph.integers([int(e) for e in side])
     for value, ids in slots.ids.items():
         if exponents[ids].any():
-            for name in STATISTICS:
-                set_attribute(value, name, None)
+            forget(value)

@@ -1,19 +1,10 @@
 """Move `graph.quantize` above what only moves elements, to the operation that computes them."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
 from ceras_ir.transforms.rebuilding import with_operands
@@ -57,14 +48,11 @@ class HoistQuantize(RewritePattern):
             rewriter.erase(move)
 
 
-@dataclass(frozen=True)
-class HoistQuantizePass(ModulePass):
+class HoistQuantizePass(PatternPass):
     """
     Move `graph.quantize` above reshapes, transposes, maxima and concatenations. Changes no
     value.
     """
 
     name = "hoist-quantize"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(HoistQuantize()).rewrite_module(op)
+    pattern = HoistQuantize()

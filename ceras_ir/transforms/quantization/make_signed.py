@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, i64
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, ModuleOp, Signedness, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -60,21 +60,12 @@ def _signed(value: SSAValue) -> UniformType | None:
         [scale.data for scale in element.scales],
         [point.data - half for point in element.zero_points],
         storage=IntegerType(element.storage.width.data),
-        axis=None if not element.is_per_axis else _axis(element),
+        axis=element.axis.data if isinstance(element.axis, IntAttr) else None,
     )
-
-
-def _axis(element: UniformType) -> int:
-    from xdsl.dialects.builtin import IntAttr
-
-    assert isinstance(element.axis, IntAttr)
-    return element.axis.data
 
 
 def _unsigned(element: UniformType) -> UniformType:
     """The unsigned type of which `element` is the signed one, per tensor."""
-    from xdsl.dialects.builtin import Signedness
-
     width = element.storage.width.data
     storage = IntegerType(width, Signedness.UNSIGNED)
     return UniformType(element.scale, element.zero_point + (1 << width - 1), storage=storage)

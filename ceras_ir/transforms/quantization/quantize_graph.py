@@ -13,7 +13,7 @@ from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, set_width
 from ceras_ir.network.quantizable import SNAPPED, is_quantized, quantized_operations
-from ceras_ir.network.ranges import LAYER, STATISTICS, set_attribute
+from ceras_ir.network.ranges import LAYER, forget, network_values
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,6 @@ def _convert(main: FuncOp) -> None:
     for constant in constants:
         if constant.result.first_use is None:
             Rewriter.erase_op(constant)
-    for op in block.ops:
-        for value in op.results:
-            set_width(value, NARROW)
-            for name in STATISTICS:
-                set_attribute(value, name, None)
-    for argument in block.args:
-        set_width(argument, NARROW)
-        for name in STATISTICS:
-            set_attribute(argument, name, None)
+    for value in network_values(block):
+        set_width(value, NARROW)
+        forget(value)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, IntAttr, ModuleOp
+from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -12,7 +12,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.rebuilding import erase_unused
@@ -100,11 +99,5 @@ def _unscale(argument: SSAValue) -> None:
 
 
 def _multiply_scales(value: SSAValue, factor: float) -> None:
-    old = graph.stored_element(value)
-    element = UniformType(
-        [scale.data * factor for scale in old.scales],
-        [point.data for point in old.zero_points],
-        storage=old.storage,
-        axis=old.axis.data if isinstance(old.axis, IntAttr) else None,
-    )
+    element = graph.stored_element(value).rescaled(factor)
     Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))

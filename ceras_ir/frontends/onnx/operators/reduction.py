@@ -49,7 +49,7 @@ AXES_OPERAND_SINCE = {"ReduceSum": 13}
 """The opset in which axes became an operand; 18 for the others."""
 
 
-@rule(*REDUCTIONS)
+@rule("Squeeze", "Unsqueeze", *REDUCTIONS)
 def constant_axes(node: Node) -> str | None:
     """axes must be constants"""
     if node.has_input(1) and not node.is_constant(1):
