@@ -19,11 +19,11 @@ from cross_aarch64 import (
     build_program,
     run_program,
 )
+from firmware import write_files
 from rich.console import Console
 from rich.table import Table
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier, groups_of
-from ceras_ir.backends.c.dsp_products import products
+from ceras_ir.backends.c.dsp_products import COLUMNS as POSITIONS
+from ceras_ir.backends.c.dsp_products import FILTERS, products
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.types import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
-
-POSITIONS, FILTERS = 4, 2
-"""Of a tile."""
 
 
 def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
@@ -200,8 +198,5 @@ def direct_rows(of: IntegerLayer) -> None:
     ]
     source = f"columns + p * {2 * k}"
 
-    def packed() -> Array:
-        return packed_pairs(sums.centred())
-
-    _pairs(of, k, packed, tile, (opening, source, "first + column"))
+    _pairs(of, k, lambda: packed_pairs(sums.centred()), tile, (opening, source, "first + column"))
     layer.line("}")

@@ -9,7 +9,6 @@ its mps2-an386 (Cortex-M4) with `-icount shift=0`: one tick of SysTick is 40 ins
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.names import identifiers
-from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
@@ -37,15 +36,6 @@ DEFAULT = ("-O2",)
 def available() -> bool:
     """Whether compiler and emulator are installed."""
     return all(shutil.which(tool) for tool in (f"{PREFIX}g++", QEMU))
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What an ELF file takes of the board's memories."""
-
-    flash: int
-    sram: int
-    """Without the stack."""
 
 
 def build_elf(
@@ -71,14 +61,17 @@ def build_elf(
         if source.suffix == ".ino":
             command += ["-x", "c++", "-include", "Arduino.h"]
         objects.append(str(work / f"{number}_{source.stem}.o"))
-        _run([*command, "-c", str(source), "-o", objects[-1]])
+        run_tool([*command, "-c", str(source), "-o", objects[-1]])
     elf = work / "firmware.elf"
     command = [f"{PREFIX}gcc", *board.flags, *flags, "-nostartfiles", "-specs=nano.specs"]
-    _run([*command, "-Wl,--gc-sections", f"-T{work / 'board.ld'}", *objects, "-lm", "-o", str(elf)])
+    run_tool(
+        [*command, "-Wl,--gc-sections", f"-T{work / 'board.ld'}", *objects, "-lm", "-o", str(elf)]
+    )
     return elf
 
 
-def _run(command: Sequence[str]) -> str:
+def run_tool(command: Sequence[str]) -> str:
+    """What a tool prints; an `InputError` where it is missing, or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -87,18 +80,6 @@ def _run(command: Sequence[str]) -> str:
         shown = "\n".join(done.stderr.splitlines()[:12])
         raise InputError(f"'{command[0]}' failed:\n{shown}")
     return done.stdout
-
-
-def sizes(elf: Path) -> Sizes:
-    """Flash and SRAM of a linked program."""
-    flash = sram = 0
-    for line in _run([f"{PREFIX}size", "-A", str(elf)]).splitlines():
-        name, *numbers = line.split() or [""]
-        if name in (".text", ".ARM.exidx", ".data"):
-            flash += int(numbers[0])
-        if name in (".data", ".bss"):
-            sram += int(numbers[0])
-    return Sizes(flash, sram)
 
 
 def run_elf(elf: Path, work: Path, *, timeout: float = 120) -> str:
@@ -111,16 +92,6 @@ def run_elf(elf: Path, work: Path, *, timeout: float = 120) -> str:
     )
     assert done.returncode == 0, f"the program left with status {done.returncode}: {done.stderr}"
     return done.stdout + done.stderr
-
-
-def write_files(artefacts: Sequence[Artefact], folder: Path) -> list[Path]:
-    """Write files of a model; returns the C sources of the model itself."""
-    for artefact in artefacts:
-        path = folder / artefact.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "wb") as stream:
-            artefact.write(stream)
-    return sorted(folder.glob("model*.c"))
 
 
 class EmulatedModel:

@@ -49,9 +49,6 @@ def nest(
 ) -> None:
     """Loops over `shape`; `body` gets one index expression per operand."""
     extents, merged = merge(shape, strides)
-    for depth, extent in enumerate(extents):
-        index = f"i{depth}"
-        layer.line(f"for (int32_t {index} = 0; {index} < {extent}; ++{index}) {{", depth)
     indices = [
         " + ".join(
             f"i{d}" if stride == 1 else f"i{d} * {stride}"
@@ -61,9 +58,8 @@ def nest(
         or "0"
         for operand in merged
     ]
-    layer.block(body(indices), len(extents))
-    for depth in reversed(range(len(extents))):
-        layer.line("}", depth)
+    with layer.nested("i", extents) as depth:
+        layer.block(body(indices), depth)
 
 
 def broadcast_nest(

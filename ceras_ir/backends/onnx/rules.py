@@ -15,9 +15,9 @@ from xdsl.ir import Operation
 from ceras_ir.backends.onnx.functions import has_operator
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import is_tensor
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.transforms.quantization.analysis.fixed_point import fixed_point
-from ceras_ir.transforms.quantization.analysis.qdq import only_shifts
+from ceras_ir.transforms.quantization.analysis.qdq import only_shifts, stored_types
 from ceras_ir.transforms.quantization.analysis.quantized_constants import (
     lookup_table,
     lookup_tables,
@@ -85,9 +85,9 @@ def rounds_otherwise(op: Operation) -> bool:
     if requant is None or (requant.shift.data == 0):
         return False
     chosen = Rounding.HALF_EVEN
-    if isinstance(op, graph.LinearOperation) or only_shifts(_elements(op)):
+    if isinstance(op, graph.LinearOperation) or only_shifts(stored_types(op)):
         chosen = Rounding.HALF_UP
-    elif isinstance(op, graph.BinaryOp) and not any(e.zero_point for e in _elements(op)):
+    elif isinstance(op, graph.BinaryOp) and not any(e.zero_point for e in stored_types(op)):
         sides = [_scale(op, 0) / _scale_of(op), _scale(op, 1) / _scale_of(op)]
         if op.function is not graph.Binary.MUL and all(np.frexp(s)[0] == 0.5 for s in sides):
             chosen = Rounding.HALF_UP
@@ -127,11 +127,6 @@ def _other_table(function: graph.FunctionAttr) -> str:
 def _requant(op: Operation) -> RequantAttr | None:
     attribute = op.properties.get("requant")
     return attribute if isinstance(attribute, RequantAttr) else None
-
-
-def _elements(op: Operation) -> list[UniformType]:
-    values = (*op.operands, *op.results)
-    return [e for e in (graph.quantized_element(v) for v in values) if e is not None]
 
 
 def _scale(op: Operation, operand: int) -> float:
@@ -184,7 +179,7 @@ def _is_nearest(op: Operation, requant: RequantAttr) -> bool:
     the small factors are far off, relatively, and still as near as that shift allows.
     """
     if isinstance(op, graph.BinaryOp) and op.function is not graph.Binary.MUL:
-        *sides, target = _elements(op)
+        *sides, target = stored_types(op)
         multipliers, shift = addend_multipliers(sides, target)
         return op.factors == multipliers and requant.shift.data == shift
     wanted = fixed_point([expected for _, expected in _factors(op, requant)])

@@ -31,15 +31,7 @@ class FuseBias(RewritePattern):
                 graph.shape_of(value)[-1],
             ):
                 continue
-            new = rebuild_linear(
-                linear,
-                linear.input,
-                linear.weights,
-                other,
-                None,
-                graph.type_with_element(op.result, graph.element_of(op.result)),
-                {"activation": op.activation},
-            )
+            new = rebuild_linear(linear, {"activation": op.activation}, bias=other)
             rewriter.replace(op, new)
             rewriter.erase(linear)
             return

@@ -4,7 +4,6 @@ from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import tensor_type
 from ceras_ir.network.ranges import copy_statistics
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
@@ -27,15 +26,7 @@ class FuseResidual(RewritePattern):
         if linear is None:
             return
         residual = op.rhs if op.lhs is linear.result else op.lhs
-        fused = rebuild_linear(
-            linear,
-            linear.input,
-            linear.weights,
-            linear.bias,
-            residual,
-            tensor_type(op.result),
-            {"activation": op.activation},
-        )
+        fused = rebuild_linear(linear, {"activation": op.activation}, residual=residual)
         copy_statistics(op, fused)
         rewriter.replace(op, fused)
         rewriter.erase(linear)

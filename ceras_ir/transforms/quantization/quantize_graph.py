@@ -14,6 +14,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, set_width
 from ceras_ir.network.quantizable import SNAPPED, is_quantized, quantized_operations
 from ceras_ir.network.ranges import LAYER, forget, network_values
+from ceras_ir.transforms.rebuilding import erase_unused
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,7 @@ def _convert(main: FuncOp) -> None:
         constants |= {v.owner: None for v in op.operands if isinstance(v.owner, graph.ConstantOp)}
         Rewriter.erase_op(op)
     for constant in constants:
-        if constant.result.first_use is None:
-            Rewriter.erase_op(constant)
+        erase_unused(constant)
     for value in network_values(block):
         set_width(value, NARROW)
         forget(value)

@@ -48,8 +48,7 @@ class StripBorderQuantizationPass(ModulePass):
         for index, value in enumerate(last.operands):
             if isinstance(value.owner, DequantizeOp):
                 last.operands[index] = value.owner.input
-                if value.first_use is None:
-                    Rewriter.erase_op(value.owner)
+                erase_unused(value.owner)
         main.function_type = FunctionType.from_lists(
             [argument.type for argument in main.body.block.args],
             [value.type for value in last.operands],

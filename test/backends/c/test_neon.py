@@ -12,11 +12,11 @@ from cross_aarch64 import (
     has_instruction,
     run_program,
 )
+from firmware import write_files
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run

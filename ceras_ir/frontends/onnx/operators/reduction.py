@@ -19,8 +19,7 @@ def _plain(kind: Reduce) -> Reduction:
     return lambda c, x, axes: c.reduce(kind, x, axes)
 
 
-def _sum(c: Composer, x: Value, axes: Sequence[int]) -> Value:
-    return c.reduce(Reduce.SUM, x, axes)
+_sum = _plain(Reduce.SUM)
 
 
 def _log_sum_exp(c: Composer, x: Value, axes: Sequence[int]) -> Value:

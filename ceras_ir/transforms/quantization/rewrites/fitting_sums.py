@@ -108,13 +108,7 @@ def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[Graph
         requant.mode,
     )
     new = rebuild_linear(
-        op,
-        op.input,
-        new_weights.result,
-        new_bias.result,
-        None,
-        graph.tensor_type(op.result),
-        {"requant": rescaled},
+        op, {"requant": rescaled}, weights=new_weights.result, bias=new_bias.result
     )
     return [new_weights, new_bias, new]
 

@@ -144,16 +144,16 @@ def _linear(op: graph.LinearOperation, target: UniformType) -> list[GraphOperati
     factors: list[float] = (scales / target.scale).tolist()
     quantized = rebuild_linear(
         op,
-        input,
-        weights.input,
-        bias,
-        None if op.residual is None else stored(op.residual),
-        graph.type_with_element(op.result, target),
         {
             "activation": None,
             "requant": rescaling_by(factors, target.zero_point, clamp),
             "residual_shift": None if op.residual is None else IntegerAttr(shift, i64),
         },
+        input=input,
+        weights=weights.input,
+        bias=bias,
+        residual=None if op.residual is None else stored(op.residual),
+        element=target,
     )
     return [*new, quantized]
 

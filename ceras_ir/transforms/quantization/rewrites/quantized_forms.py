@@ -103,11 +103,6 @@ def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOpe
             )
     quantized = rebuild_linear(
         op,
-        values.get(op.input, source, NARROW if weight_exponent(op) is None else None),
-        kernel,
-        bias,
-        None if op.residual is None else values.get(op.residual),
-        graph.type_with_element(op.result, target.element),
         {
             "activation": None,
             "requant": rescaling(
@@ -119,6 +114,11 @@ def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOpe
             ),
             "residual_shift": IntegerAttr(shift, i64) if op.residual is not None else None,
         },
+        input=values.get(op.input, source, NARROW if weight_exponent(op) is None else None),
+        weights=kernel,
+        bias=bias,
+        residual=None if op.residual is None else values.get(op.residual),
+        element=target.element,
     )
     drop_statistics(quantized)
     for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):

@@ -6,7 +6,6 @@ import numpy as np
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import tensor_type
 from ceras_ir.network.precision import largest
 from ceras_ir.network.ranges import row_exponents, weight_exponent
 from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
@@ -64,9 +63,7 @@ def correct_bias(moments: InputMoments, stored: InputMoments) -> graph.LinearOpe
 
 def with_bias(op: graph.LinearOperation, bias: graph.ConstantOp) -> graph.LinearOperation:
     """A layer like `op` with another bias, both inserted before it."""
-    new = rebuild_linear(
-        op, op.input, op.weights, bias.result, op.residual, tensor_type(op.result), {}
-    )
+    new = rebuild_linear(op, {}, bias=bias.result)
     new.result.name_hint = op.result.name_hint
     Rewriter.insert_op([bias, new], InsertPoint.before(op))
     return new
