@@ -12,18 +12,18 @@ from pathlib import Path
 
 import numpy as np
 from cortex_m4 import Case, layer_of, network
-from rich.console import Console
-from rich.table import Table
-
-from ceras_ir.backends.c.aarch64 import (
+from cross_aarch64 import (
     ARCHITECTURES,
     QEMU,
     available,
     build_program,
     run_program,
 )
+from firmware import write_files
+from rich.console import Console
+from rich.table import Table
+
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function

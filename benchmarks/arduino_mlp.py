@@ -19,12 +19,13 @@ from typing import TypeAlias
 
 import numpy as np
 import onnx
+from firmware import sizes
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.board import Board, load_board
-from ceras_ir.backends.c.emulator import EmulatedModel, available, build_elf, sizes
+from ceras_ir.backends.c.emulator import EmulatedModel, available, build_elf
 from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.network.artefacts import network_inputs, network_outputs

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from firmware import sizes, write_files
 from rich.console import Console
 from rich.table import Table
 from xdsl.builder import ImplicitBuilder
@@ -29,7 +30,7 @@ from xdsl.utils.hints import isa
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.emulator import EmulatedModel, available, sizes, write_files
+from ceras_ir.backends.c.emulator import EmulatedModel, available
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType

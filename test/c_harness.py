@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import overload
 
+import cross_aarch64
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from ceras_ir.backends.c import aarch64, emulator
+from ceras_ir.backends.c import emulator
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.runner import CModel, Launch, Trace
@@ -27,7 +28,7 @@ needs_arm = pytest.mark.skipif(
     not emulator.available(), reason="needs arm-none-eabi-g++ and qemu-system-arm"
 )
 needs_aarch64 = pytest.mark.skipif(
-    not aarch64.available(), reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
+    not cross_aarch64.available(), reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
 )
 
 SANITIZE = (

@@ -61,32 +61,17 @@ class ImageOptions:
     def _with(self, key: str, text: str) -> ImageOptions:
         if key in CHOICES and text not in CHOICES[key]:
             raise UsageError(f"--image-{key} must be one of {', '.join(CHOICES[key])}, got {text}")
-        match key:
-            case "size":
-                return replace(self, size=_size(text))
-            case "mean":
-                return replace(self, mean=_numbers(key, text))
-            case "std":
-                return replace(self, std=_numbers(key, text))
-            case "scale":
-                return replace(self, scale=_number(key, text))
-            case "pad":
-                return replace(self, pad=_number(key, text))
-            case "channels":
-                return replace(self, channels=text)
-            case "layout":
-                return replace(self, layout=text)
-            case "fit":
-                return replace(self, fit=text)
-            case _:
-                known = [field.name for field in fields(self)]
-                raise UsageError(f"unknown image option '{key}'{did_you_mean(key, known)}")
+        known = [field.name for field in fields(self)]
+        if key not in known:
+            raise UsageError(f"unknown image option '{key}'{did_you_mean(key, known)}")
+        read = {"size": _size, "mean": _numbers, "std": _numbers, "scale": _number, "pad": _number}
+        return replace(self, **{key: read[key](key, text) if key in read else text})
 
 
-def _size(text: str) -> tuple[int, int]:
+def _size(key: str, text: str) -> tuple[int, int]:
     height, _, width = text.partition("x")
     if not all(v.isdecimal() and 1 <= int(v) < 1 << 16 for v in (height, width or height)):
-        raise UsageError(f"--image-size must be HxW, got {text}")
+        raise UsageError(f"--image-{key} must be HxW, got {text}")
     return int(height), int(width or height)
 
 

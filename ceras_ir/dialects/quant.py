@@ -120,6 +120,17 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
         """How far from the zero point a stored value of a whole tensor can lie."""
         return max(self.high - self.zero_point, self.zero_point - self.low)
 
+    def rescaled(self, factor: float, axis: int | None = None) -> "UniformType":
+        """The same integers, each for `factor` times as much; of another dimension if given."""
+        if axis is None and isinstance(self.axis, IntAttr):
+            axis = self.axis.data
+        return UniformType(
+            [scale.data * factor for scale in self.scales],
+            [point.data for point in self.zero_points],
+            storage=self.storage,
+            axis=axis,
+        )
+
     def with_scale(self, scale: float) -> "UniformType":
         """The same storage with another scale and no zero point."""
         return UniformType(scale, storage=self.storage)

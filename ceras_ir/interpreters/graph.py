@@ -9,7 +9,6 @@ from xdsl.interpreter import (
     impl,
     register_impls,
 )
-from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool, average_requant
@@ -31,12 +30,6 @@ from ceras_ir.interpreters.windows import (
 from ceras_ir.network import integer
 
 Array = NDArray[np.generic]
-
-
-def _quantized(value: SSAValue) -> UniformType:
-    element = graph.quantized_element(value)
-    assert element is not None
-    return element
 
 
 def _centred(array: Array, element: UniformType) -> NDArray[np.int64]:
@@ -79,14 +72,7 @@ class GraphFunctions(InterpreterFunctions):
     @impl(graph.Conv2dOp)
     def conv2d(self, interpreter: Interpreter, op: graph.Conv2dOp, args: PythonValues):
         x, weights, *rest = args
-        _, kh, kw, _ = weights.shape
-        window = Window.of(
-            (kh, kw),
-            op.strides.get_values(),
-            op.padding.get_values(),
-            op.dilations.get_values(),
-        )
-        return self._linear(op, x, weights, rest, window)
+        return self._linear(op, x, weights, rest, Window.of_operation(op))
 
     @impl(graph.MatmulOp)
     def matmul(self, interpreter: Interpreter, op: graph.MatmulOp, args: PythonValues):
@@ -118,27 +104,22 @@ class GraphFunctions(InterpreterFunctions):
                 acc = acc + residual.astype(np.float32)
             total = acc.astype(np.float32, copy=False)
             return (total if op.activation is None else apply_function(op.activation, total),)
-        x_int = _centred(x, _quantized(op.input))
-        w_int = _centred(weights, _quantized(op.weights))
+        x_int = _centred(x, graph.stored_element(op.input))
+        w_int = _centred(weights, graph.stored_element(op.weights))
         real = exact_type(w_int, int(np.abs(x_int).max(initial=1)))
         acc = _products(op, x_int.astype(real), w_int.astype(real), window).astype(np.int64)
         if bias is not None:
             acc += bias.astype(np.int64)
         if residual is not None:
             assert op.residual is not None
-            acc += _centred(residual, _quantized(op.residual)) << op.residual_left_shift
+            acc += _centred(residual, graph.stored_element(op.residual)) << op.residual_left_shift
         assert op.requant is not None
-        return (integer.requantize(acc, op.requant, _quantized(op.result)),)
+        return (integer.requantize(acc, op.requant, graph.stored_element(op.result)),)
 
     @impl(graph.Pool2dOp)
     def pool2d(self, interpreter: Interpreter, op: graph.Pool2dOp, args: PythonValues):
         (x,) = args
-        window = Window.of(
-            op.kernel.get_values(),
-            op.strides.get_values(),
-            op.padding.get_values(),
-            op.dilations.get_values(),
-        )
+        window = Window.of_operation(op)
         if op.function is Pool.MAX:
             least = -np.inf if x.dtype == np.float32 else np.iinfo(x.dtype).min
             taps = (tap for _, _, tap in window.taps(window.padded(x, least)))
@@ -149,13 +130,13 @@ class GraphFunctions(InterpreterFunctions):
         if not op.is_quantized:
             total = window_sum(window, window.padded(x, 0))
             return (total / self._divisors(op, x, window).astype(np.float32),)
-        total = window_sum(window, window.padded(_centred(x, _quantized(op.input)), 0))
+        total = window_sum(window, window.padded(_centred(x, graph.stored_element(op.input)), 0))
         divisors = self._divisors(op, x, window)
         result = np.empty(total.shape, graph.numpy_dtype(graph.element_of(op.result)))
         for count in np.unique(divisors):
             at = np.broadcast_to(divisors == count, total.shape)
             requant = average_requant(op, int(count))
-            result[at] = integer.requantize(total[at], requant, _quantized(op.result))
+            result[at] = integer.requantize(total[at], requant, graph.stored_element(op.result))
         return (result,)
 
     @staticmethod
@@ -181,10 +162,10 @@ class GraphFunctions(InterpreterFunctions):
             if op.activation is not None:
                 result = apply_function(op.activation, result.astype(np.float32, copy=False))
             return (result,)
-        lhs = _centred(args[0], _quantized(op.lhs)) * op.factors[0]
-        rhs = _centred(args[1], _quantized(op.rhs)) * op.factors[1]
+        lhs = _centred(args[0], graph.stored_element(op.lhs)) * op.factors[0]
+        rhs = _centred(args[1], graph.stored_element(op.rhs)) * op.factors[1]
         result = combine(op.function, lhs, rhs)
-        return (integer.requantize(result, op.requant, _quantized(op.result)),)
+        return (integer.requantize(result, op.requant, graph.stored_element(op.result)),)
 
     @impl(graph.LookupOp)
     def lookup(self, interpreter: Interpreter, op: graph.LookupOp, args: PythonValues):
@@ -196,7 +177,7 @@ class GraphFunctions(InterpreterFunctions):
     @impl(graph.ShiftSwishOp)
     def shift_swish(self, interpreter: Interpreter, op: graph.ShiftSwishOp, args: PythonValues):
         result = shift_swish(args[0].astype(np.int64), op.channel_bends)
-        return (integer.requantize(result, op.requant, _quantized(op.result)),)
+        return (integer.requantize(result, op.requant, graph.stored_element(op.result)),)
 
     @impl(graph.SoftmaxOp)
     def softmax(self, interpreter: Interpreter, op: graph.SoftmaxOp, args: PythonValues):
@@ -236,13 +217,13 @@ class GraphFunctions(InterpreterFunctions):
 
     @impl(graph.QuantizeOp)
     def quantize(self, interpreter: Interpreter, op: graph.QuantizeOp, args: PythonValues):
-        return (integer.quantize(args[0], _quantized(op.result)),)
+        return (integer.quantize(args[0], graph.stored_element(op.result)),)
 
     @impl(graph.DequantizeOp)
     def dequantize(self, interpreter: Interpreter, op: graph.DequantizeOp, args: PythonValues):
-        return (integer.dequantize(args[0], _quantized(op.input)),)
+        return (integer.dequantize(args[0], graph.stored_element(op.input)),)
 
     @impl(graph.RequantizeOp)
     def requantize(self, interpreter: Interpreter, op: graph.RequantizeOp, args: PythonValues):
-        centred = _centred(args[0], _quantized(op.input))
-        return (integer.requantize(centred, op.requant, _quantized(op.result)),)
+        centred = _centred(args[0], graph.stored_element(op.input))
+        return (integer.requantize(centred, op.requant, graph.stored_element(op.result)),)

@@ -7,6 +7,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.dialects.graph import Conv2dOp, Pool2dOp, shape_of
+
 Reals = NDArray[np.floating]
 Numbers = TypeVar("Numbers", bound=np.number)
 
@@ -34,6 +36,12 @@ class Window:
             (padding[0], padding[1], padding[2], padding[3]),
             (dilations[0], dilations[1]),
         )
+
+    @classmethod
+    def of_operation(cls, op: Conv2dOp | Pool2dOp) -> "Window":
+        kernel = shape_of(op.weights)[1:3] if isinstance(op, Conv2dOp) else op.kernel.get_values()
+        fields = (op.strides, op.padding, op.dilations)
+        return cls.of(kernel, *(field.get_values() for field in fields))
 
     def padded(self, x: NDArray[Numbers], fill: float) -> NDArray[Numbers]:
         """`x` with its border filled."""

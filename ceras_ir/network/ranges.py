@@ -55,6 +55,12 @@ def drop_statistics(op: Operation) -> None:
         op.attributes.pop(name, None)
 
 
+def forget(value: SSAValue) -> None:
+    """The same of one value, which may be an argument."""
+    for name in STATISTICS:
+        set_attribute(value, name, None)
+
+
 def attributes_of(value: SSAValue) -> Mapping[str, Attribute]:
     """The attributes that describe `value`."""
     if not isinstance(value, BlockArgument):

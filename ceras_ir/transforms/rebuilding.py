@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import EllipsisType
 from typing import TYPE_CHECKING, TypeVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import Tensor
 from ceras_ir.network.ranges import drop_statistics
 
 if TYPE_CHECKING:
@@ -21,27 +21,31 @@ Linear = TypeVar("Linear", bound=graph.LinearOperation)
 
 def rebuild_linear(
     op: Linear,
-    input: SSAValue,
-    weights: SSAValue,
-    bias: SSAValue | None,
-    residual: SSAValue | None,
-    result_type: Tensor,
     epilogue: Mapping[str, Attribute | None],
+    *,
+    input: SSAValue | None = None,
+    weights: SSAValue | None = None,
+    bias: SSAValue | EllipsisType | None = ...,
+    residual: SSAValue | EllipsisType | None = ...,
+    element: Attribute | None = None,
 ) -> Linear:
     """
-    `op` with these operands and result type. `epilogue` replaces properties; None removes
-    one. Location and discardable attributes stay.
+    `op` with these operands and elements of the result in place of its own. `epilogue` replaces
+    properties; None removes one. Location and discardable attributes stay.
     """
+    bias = op.bias if isinstance(bias, EllipsisType) else bias
+    residual = op.residual if isinstance(residual, EllipsisType) else residual
+    kept = graph.element_of(op.result) if element is None else element
     properties = {k: v for k, v in op.properties.items() if k != "operandSegmentSizes"}
     properties |= {k: v for k, v in epilogue.items() if v is not None}
     new = type(op).build(
         operands=[
-            input,
-            weights,
+            op.input if input is None else input,
+            op.weights if weights is None else weights,
             [] if bias is None else [bias],
             [] if residual is None else [residual],
         ],
-        result_types=[result_type],
+        result_types=[graph.type_with_element(op.result, kept)],
         properties={k: v for k, v in properties.items() if epilogue.get(k, v) is not None},
         attributes=dict(op.attributes),
     )
@@ -72,5 +76,4 @@ def replace_constant(op: Operation, operand: SSAValue, array: NDArray[np.float32
 def erase_unused(op: Operation) -> None:
     """Erase an operation whose result nobody reads."""
     if op.results[0].first_use is None:
-        op.detach()
-        op.erase()
+        Rewriter.erase_op(op)

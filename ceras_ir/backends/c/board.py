@@ -96,8 +96,13 @@ def load_board(name: str) -> Board:
 
 def board_names() -> list[str]:
     """Boards that come with the compiler; descriptions without `fqbn` are other machines'."""
+    return described("fqbn")
+
+
+def described(field: str) -> list[str]:
+    """The descriptions of this package that have a field."""
     return sorted(
         f.name.removesuffix(".toml")
         for f in (files("ceras_ir.backends.c") / "boards").iterdir()
-        if f.name.endswith(".toml") and "fqbn" in parse_toml(f.read_text("utf-8"), f.name)
+        if f.name.endswith(".toml") and field in parse_toml(f.read_text("utf-8"), f.name)
     )

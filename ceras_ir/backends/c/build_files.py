@@ -1,5 +1,6 @@
 """`Makefile` and `CMakeLists.txt`: how to compile the model and its two programs."""
 
+from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.names import comment
 
@@ -108,13 +109,7 @@ def cmake_lists(model: Model) -> str:
         "CC": machine.compiler,
         "FLAGS": ";".join(machine.flags),
     }
-    return _filled(CMAKE, holes)
-
-
-def _filled(text: str, holes: dict[str, str]) -> str:
-    for hole, value in holes.items():
-        text = text.replace(f"@{hole}@", value)
-    return text
+    return filled(CMAKE, holes)
 
 
 def makefile(model: Model) -> str:
@@ -136,4 +131,4 @@ def makefile(model: Model) -> str:
         "PHONY": "objects" if is_host else "all",
         "ASSEMBLED": "model_weights.o: model.weights\n" if is_included else "",
     }
-    return _filled(MAKEFILE, holes)
+    return filled(MAKEFILE, holes)

@@ -20,6 +20,7 @@ def consistency_checks(model: Model) -> str:
     ]
     if model.options.weights == "source":
         for c in model.pool.constants:
-            check = f"MODEL_STATIC_ASSERT(sizeof({c.name.upper()}) == {c.nbytes}, {c.name}_size);"
-            lines += [f"#if {c.condition}", check, "#endif"] if c.condition else [check]
+            lines += c.conditional(
+                f"MODEL_STATIC_ASSERT(sizeof({c.name.upper()}) == {c.nbytes}, {c.name}_size);"
+            )
     return "\n".join(lines) + "\n"

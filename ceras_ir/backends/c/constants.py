@@ -45,6 +45,10 @@ class Constant:
         for start in range(0, flat.size, CHUNK):
             yield flat[start : start + CHUNK]
 
+    def conditional(self, line: str) -> list[str]:
+        """A line of C about this constant, under its condition."""
+        return [f"#if {self.condition}", line, "#endif"] if self.condition else [line]
+
     @property
     def alignment(self) -> int:
         return ALIGNMENT if self.nbytes >= ALIGNMENT else 8
@@ -125,13 +129,9 @@ def declarations(constants: list[Constant]) -> str:
     """The part of `model_weights.h` that names the constants; bytes end in an unused NUL."""
     lines: list[str] = []
     for c in constants:
-        if c.condition:
-            lines.append(f"#if {c.condition}")
-        lines.append(
+        lines += c.conditional(
             f"extern const union {c.name} {{ char bytes[{c.nbytes} + 1]; "
-            f"{c.ctype} values[{c.size}]; }} {c.name};"
+            f"{c.ctype} values[{c.size}]; }} {c.name};\n"
+            f"#define {c.name.upper()} ({c.name}.values)"
         )
-        lines.append(f"#define {c.name.upper()} ({c.name}.values)")
-        if c.condition:
-            lines.append("#endif")
     return "\n".join(lines) + "\n"

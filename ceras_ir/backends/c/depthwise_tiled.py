@@ -13,15 +13,12 @@ import numpy as np
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.epilogue import Epilogue
-from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.linear_tiled import has_vector_products
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES
-from ceras_ir.backends.c.requant import Rescaling
-from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sums import Sums
 from ceras_ir.backends.c.tile_nest import LEAST_SHARED
 from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
-from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
+from ceras_ir.dialects.graph import shape_of
 
 MOST_COLUMNS = 8
 """Columns of a window whose weights stay in registers or next to them."""
@@ -60,34 +57,24 @@ class Words:
         return self.block == 16
 
 
-def has_columns(
-    layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums, rescale: Rescaling
-) -> bool:
+def has_columns(of: IntegerLayer) -> bool:
     """Whether an operation is a depthwise convolution that can be computed by columns."""
-    if not geometry.depthwise or not has_vector_products(layer, op, sums):
+    op = of.op
+    if not of.geometry.depthwise or not has_vector_products(of.layer, op, of.sums):
         return False
     channels, rows, columns, _ = shape_of(op.weights)
     words = Words.of(value_type(op.input), channels, rows)
     if words is None or rows > STEP or columns > MOST_COLUMNS:
         return False
-    epilogue = Epilogue.of(op, sums, rescale)
+    epilogue = Epilogue.of(op, of.sums, of.rescale)
     return epilogue is not None and (words.are_pairs or epilogue.residual_bits == 8)
 
 
-def print_depthwise(
-    layer: Layer,
-    op: LinearOperation,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str, str, str],
-) -> str:
-    """
-    The body of the layer's function where there are vectors; returns the weights' name. `names`: x,
-    y, residual, multipliers.
-    """
-    epilogue = Epilogue.of(op, sums, rescale)
-    assert isinstance(op, Conv2dOp) and epilogue is not None
-    x, y, residual, multipliers = names
+def print_depthwise(of: IntegerLayer) -> str:
+    """The body of the layer's function where there are vectors; returns the weights' name."""
+    layer, op, sums, x, y = of.layer, of.window, of.sums, of.x, of.y
+    epilogue = Epilogue.of(op, sums, of.rescale)
+    assert epilogue is not None
     images, height, width, channels = shape_of(op.input)
     _, rows, columns, _ = shape_of(op.result)
     _, kernel_h, kernel_w, _ = shape_of(op.weights)
@@ -144,7 +131,7 @@ def print_depthwise(
         lines += _weights(f"w{k}", at, kind)
     lines += _loads("b", f"(const int8_t *)({b} + c)", kind)
     if epilogue.scale_bits:
-        lines += _loads("m", f"(const int8_t *)({multipliers} + c)", kind)
+        lines += _loads("m", f"(const int8_t *)({of.multipliers} + c)", kind)
     pointers = ", ".join(f"r{k}" for k in range(kernel_h))
 
     def column(j: str, k: int) -> str:
@@ -187,7 +174,7 @@ def print_depthwise(
         skip = layer.kernels.add(*_residual_words(value_type(op.residual), kind), CONDITION)
         names_of = ", ".join(f"&skip{i}" for i in vectors)
         lines.append("    model_256 " + ", ".join(f"skip{i}" for i in vectors) + ";")
-        lines.append(f"    {skip}({residual}, (int32_t)(to - {y}), {names_of});")
+        lines.append(f"    {skip}({of.residual}, (int32_t)(to - {y}), {names_of});")
         lines += [
             f"    s{i} = ADD_256(s{i}, _mm256_slli_epi32(_mm256_srai_epi32(skip{i}, "
             f"{32 - bits}), {op.residual_left_shift}));"

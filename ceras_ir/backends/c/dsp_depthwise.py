@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier
-from ceras_ir.backends.c.dsp_layer import DspLayer
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.types import zero_point_of
@@ -126,7 +125,7 @@ def _function(layer: Layer, op: Conv2dOp, pairs: Pairs, positions: int) -> str:
     )
 
 
-def depthwise(of: DspLayer) -> None:
+def depthwise(of: IntegerLayer) -> None:
     """Print the layer; `fits_depthwise` holds."""
     layer, op, sums = of.layer, of.window, of.sums
     _, height, width, total = shape_of(op.input)
@@ -141,10 +140,9 @@ def depthwise(of: DspLayer) -> None:
         "dsp_row_pairs", NAME=str(pairs.channels), CHANNELS=str(pairs.channels)
     )
 
-    def packed() -> Array:
-        return packed_taps(sums.centred(), kernel_h)
-
-    w = layer.constant("weights", "int16_t", total * words * 2, 2, packed)
+    w = layer.constant(
+        "weights", "int16_t", total * words * 2, 2, lambda: packed_taps(sums.centred(), kernel_h)
+    )
     layer.scratch("uint32_t", "pairs", pairs.count * pairs.pitch, 4)
     rows, point = pairs.rows, zero_point_of(sums.x)
     start = earlier("block", out_rows, rows, out_rows % rows == 0)

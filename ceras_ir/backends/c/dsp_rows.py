@@ -6,9 +6,8 @@ widened row of the input.
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier, groups_of
-from ceras_ir.backends.c.dsp_layer import DspLayer
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 
 ROWS = 4
@@ -44,14 +43,13 @@ def _row_function(layer: Layer, taken: int) -> str:
     return layer.kernels.use("dsp_rows", NAME=str(taken), TAKEN=str(taken), STEPS="\n".join(steps))
 
 
-def few_positions(of: DspLayer) -> None:
+def few_positions(of: IntegerLayer) -> None:
     """Print a layer of fewer positions than a tile has."""
     layer, n, k = of.layer, of.geometry.n, of.geometry.k
 
-    def packed() -> Array:
-        return packed_rows(of.sums.centred())
-
-    w = layer.constant("weights", "int8_t", -(-n // ROWS) * ROWS * k, 1, packed)
+    w = layer.constant(
+        "weights", "int8_t", -(-n // ROWS) * ROWS * k, 1, lambda: packed_rows(of.sums.centred())
+    )
     function = _row_function(layer, 2 if k % 8 == 0 else 1)
     layer.scratch("uint32_t", "row", k // 2, 4)
     layer.loop(

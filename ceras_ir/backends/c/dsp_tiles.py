@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier, groups_of
-from ceras_ir.backends.c.dsp_layer import DspLayer
-from ceras_ir.backends.c.dsp_products import products
+from ceras_ir.backends.c.dsp_products import COLUMNS as POSITIONS
+from ceras_ir.backends.c.dsp_products import FILTERS, products
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.types import zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, shape_of
-
-POSITIONS, FILTERS = 4, 2
-"""Of a tile."""
 
 
 def packed_pairs(weights: NDArray[np.integer]) -> NDArray[np.int8]:
@@ -56,7 +54,7 @@ def _tile(layer: Layer, pixel: int, row: int, pitch: int, height: int) -> str:
 
 
 def _pairs(
-    of: DspLayer,
+    of: IntegerLayer,
     k: int,
     packed: Callable[[], Array],
     tile: str,
@@ -85,7 +83,7 @@ def _pairs(
     )
 
 
-def _stored(of: DspLayer, c: int) -> list[str]:
+def _stored(of: IntegerLayer, c: int) -> list[str]:
     """The epilogue of filter `c` of a tile, at position `i / 2` of it."""
     lines = of.epilogue(f"sums[i + {c}]")
     return [f"{{ const int32_t o = f + {c};", *(f"  {t}" for t in lines), "}"]
@@ -122,7 +120,7 @@ def whole_words(channels: int) -> int:
     return -(-channels // 4) * 4
 
 
-def windows(of: DspLayer) -> None:
+def windows(of: IntegerLayer) -> None:
     """Print a convolution by bands of its input."""
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     _, height, width, stored = shape_of(op.input)
@@ -175,7 +173,7 @@ def windows(of: DspLayer) -> None:
     layer.line("}")
 
 
-def direct_rows(of: DspLayer) -> None:
+def direct_rows(of: IntegerLayer) -> None:
     """Print a matrix product, or what is one, by blocks of its rows."""
     layer, geometry, sums = of.layer, of.geometry, of.sums
     k, positions = geometry.k, geometry.positions
@@ -200,8 +198,5 @@ def direct_rows(of: DspLayer) -> None:
     ]
     source = f"columns + p * {2 * k}"
 
-    def packed() -> Array:
-        return packed_pairs(sums.centred())
-
-    _pairs(of, k, packed, tile, (opening, source, "first + column"))
+    _pairs(of, k, lambda: packed_pairs(sums.centred()), tile, (opening, source, "first + column"))
     layer.line("}")

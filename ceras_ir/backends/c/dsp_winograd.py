@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.dsp_groups import earlier, groups_of
-from ceras_ir.backends.c.dsp_layer import DspLayer
 from ceras_ir.backends.c.dsp_products import COLUMNS, FILTERS, products
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.types import zero_point_of
@@ -87,7 +87,7 @@ def transformed_filters(weights: NDArray[np.integer]) -> NDArray[np.int16]:
     return np.ascontiguousarray(split.transpose(0, 1, 3, 5, 2, 4)).astype(np.int16)
 
 
-def winograd(of: DspLayer, *, stored: bool) -> None:
+def winograd(of: IntegerLayer, *, stored: bool) -> None:
     """Print the layer; filters are `stored` transformed, or transformed for each block."""
     layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     _, height, width, channels = shape_of(op.input)

@@ -11,7 +11,7 @@ from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.register_tiles import LANES
 from ceras_ir.backends.c.requant import Refused, rescaling
-from ceras_ir.backends.c.strides import broadcast_strides, nest, row_major
+from ceras_ir.backends.c.strides import broadcast_nest
 from ceras_ir.backends.c.types import centred_bound, less, value_type, zero_point_of
 from ceras_ir.dialects.graph import (
     Binary,
@@ -61,7 +61,6 @@ def _period(channels: int, size: int) -> int:
 @prints(BinaryOp)
 def binary(layer: Layer, op: BinaryOp) -> None:
     """`graph.binary`."""
-    shape = shape_of(op.result)
     a, b = layer.read(op.lhs, "a"), layer.read(op.rhs, "b")
     if op.is_quantized:
         body = _quantized_body(layer, op, a, b)
@@ -76,12 +75,7 @@ def binary(layer: Layer, op: BinaryOp) -> None:
             result = apply(layer.kernels, op.activation, "v")
             return [f"const float v = {value};", f"{y}[{at[0]}] = {result};"]
 
-    strides = [
-        row_major(shape),
-        broadcast_strides(shape_of(op.lhs), shape),
-        broadcast_strides(shape_of(op.rhs), shape),
-    ]
-    nest(layer, shape, strides, body)
+    broadcast_nest(layer, op, body)
 
 
 def _quantized_body(layer: Layer, op: BinaryOp, a: str, b: str):

@@ -5,6 +5,8 @@ Every layer is printed before anything is written, so that all that is unsupport
 at once; constants are packed only while their file is written.
 """
 
+from functools import partial
+
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -51,14 +53,9 @@ def files_of(model: Model) -> list[Artefact]:
         ),
     ]
     if weights != "source":
-        description = "constants, loaded by model_load_weights"
-        if weights == "incbin":
-            description = "constants, included by model_weights.c"
-        files.append(
-            Artefact(
-                "model.weights", description, lambda stream: write_file(constants, crc, stream)
-            )
-        )
+        use = "loaded by model_load_weights" if weights == "file" else "included by model_weights.c"
+        write = partial(write_file, constants, crc)
+        files.append(Artefact("model.weights", f"constants, {use}", write))
     if weights == "source":
         files.append(
             Artefact(

@@ -9,7 +9,6 @@ its mps2-an386 (Cortex-M4) with `-icount shift=0`: one tick of SysTick is 40 ins
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
@@ -18,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.board import Board
+from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.names import identifiers
-from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
@@ -38,15 +38,6 @@ def available() -> bool:
     return all(shutil.which(tool) for tool in (f"{PREFIX}g++", QEMU))
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What an ELF file takes of the board's memories."""
-
-    flash: int
-    sram: int
-    """Without the stack."""
-
-
 def build_elf(
     sources: Sequence[Path],
     board: Board,
@@ -59,11 +50,9 @@ def build_elf(
     runtime = files("ceras_ir.backends.c") / "emulation"
     for name in ("startup.c", "semihosting.h"):
         (work / name).write_text((runtime / name).read_text("ascii"))
-    script = (runtime / "board.ld").read_text("ascii")
-    holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + board.stack_bytes}
-    for hole, value in {**holes, "STACK": board.stack_bytes}.items():
-        script = script.replace(f"@{hole}@", str(value))
-    (work / "board.ld").write_text(script)
+    stack = board.stack_bytes
+    holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + stack, "STACK": stack}
+    (work / "board.ld").write_text(filled((runtime / "board.ld").read_text("ascii"), holes))
     objects: list[str] = []
     for number, source in enumerate([work / "startup.c", *sources]):
         is_c = source.suffix == ".c"
@@ -72,14 +61,17 @@ def build_elf(
         if source.suffix == ".ino":
             command += ["-x", "c++", "-include", "Arduino.h"]
         objects.append(str(work / f"{number}_{source.stem}.o"))
-        _run([*command, "-c", str(source), "-o", objects[-1]])
+        run_tool([*command, "-c", str(source), "-o", objects[-1]])
     elf = work / "firmware.elf"
     command = [f"{PREFIX}gcc", *board.flags, *flags, "-nostartfiles", "-specs=nano.specs"]
-    _run([*command, "-Wl,--gc-sections", f"-T{work / 'board.ld'}", *objects, "-lm", "-o", str(elf)])
+    run_tool(
+        [*command, "-Wl,--gc-sections", f"-T{work / 'board.ld'}", *objects, "-lm", "-o", str(elf)]
+    )
     return elf
 
 
-def _run(command: Sequence[str]) -> str:
+def run_tool(command: Sequence[str]) -> str:
+    """What a tool prints; an `InputError` where it is missing, or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -88,18 +80,6 @@ def _run(command: Sequence[str]) -> str:
         shown = "\n".join(done.stderr.splitlines()[:12])
         raise InputError(f"'{command[0]}' failed:\n{shown}")
     return done.stdout
-
-
-def sizes(elf: Path) -> Sizes:
-    """Flash and SRAM of a linked program."""
-    flash = sram = 0
-    for line in _run([f"{PREFIX}size", "-A", str(elf)]).splitlines():
-        name, *numbers = line.split() or [""]
-        if name in (".text", ".ARM.exidx", ".data"):
-            flash += int(numbers[0])
-        if name in (".data", ".bss"):
-            sram += int(numbers[0])
-    return Sizes(flash, sram)
 
 
 def run_elf(elf: Path, work: Path, *, timeout: float = 120) -> str:
@@ -112,16 +92,6 @@ def run_elf(elf: Path, work: Path, *, timeout: float = 120) -> str:
     )
     assert done.returncode == 0, f"the program left with status {done.returncode}: {done.stderr}"
     return done.stdout + done.stderr
-
-
-def write_files(artefacts: Sequence[Artefact], folder: Path) -> list[Path]:
-    """Write files of a model; returns the C sources of the model itself."""
-    for artefact in artefacts:
-        path = folder / artefact.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "wb") as stream:
-            artefact.write(stream)
-    return sorted(folder.glob("model*.c"))
 
 
 class EmulatedModel:
@@ -166,10 +136,8 @@ class EmulatedModel:
             "READ": "\n    ".join(calls[: len(self.inputs)]),
             "WRITE": "\n    ".join(calls[len(self.inputs) :]),
         }
-        for hole, value in holes.items():
-            text = text.replace(f"@{hole}@", value)
         path = self.work / "harness.c"
-        path.write_text(text)
+        path.write_text(filled(text, holes))
         return path
 
     def build(self, samples: int = 1, repeat: int = 1) -> Path:

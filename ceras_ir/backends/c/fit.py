@@ -6,6 +6,7 @@ Cheap means: what costs the least accuracy and work. A remedy that would not fit
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -40,11 +41,7 @@ def check_fit(model: Model, footprint: Footprint) -> None:
     """Refuse what does not fit, with the three cheapest remedies."""
     if footprint.fits:
         return
-    found: list[str] = []
-    for remedy in remedies(model, footprint):
-        found.append(remedy)
-        if len(found) == REMEDIES:
-            break
+    found = list(islice(remedies(model, footprint), REMEDIES))
     ways = "; ".join(f"({i}) {text}" for i, text in enumerate(found, 1))
     raise UnsupportedError(
         f"unsupported size: {footprint.line()}; the largest layer is {_largest(footprint)}. "
@@ -63,16 +60,17 @@ def _largest(footprint: Footprint) -> str:
 
 def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
     """Ways out that fit both memories, in words, cheapest first."""
-    board, ops = footprint.board, model.program.steps
+    board = footprint.board
     layers = _encoded_layers(model)
     rest = footprint.flash - sum(layer.nbytes for layer in layers)
-    multiplies = [op for op in ops if isinstance(op, graph.GraphOperation) and op.macs]
+    multiplies = _multiplies(model)
     is_float = any(not op.is_quantized for op in multiplies)
     if footprint.sram <= board.free_sram and layers:
         yield from _encodings(layers, rest, board)
         yield from _pruned(layers, rest, board)
     if is_float:
-        flash, sram = _as_int8(footprint), _arena(model, 4) + footprint.buffers
+        flash = footprint.constants // 4 + footprint.code
+        sram = _arena(model, 4) + footprint.buffers
         if flash <= board.free_flash and sram <= board.free_sram:
             yield (
                 f"int8 throughout, --quantize int8 --calibrate DATA.npz: about {flash:,} bytes of "
@@ -142,10 +140,6 @@ def _least(low: int, high: int, good: Callable[[int], bool]) -> int | None:
     return low
 
 
-def _as_int8(footprint: Footprint) -> int:
-    return footprint.constants // 4 + footprint.code
-
-
 def _arena(model: Model, divisor: int) -> int:
     """The arena if every value took `divisor` times fewer bytes."""
     liveness: Liveness = analyse(model.program.main)
@@ -159,11 +153,9 @@ def widest(model: Model, footprint: Footprint) -> tuple[int, int] | None:
     Of a chain of encoded layers: the widest hidden layer now, and the widest with which all,
     scaled alike, would fit at the density and in the encodings that they have.
     """
-    ops = model.program.steps
     layers = _encoded_layers(model)
-    multiplies = [op for op in ops if isinstance(op, graph.GraphOperation) and op.macs]
     widths = [graph.shape_of(layer.op.result)[1] for layer in layers[:-1]]
-    if not widths or len(layers) != len(multiplies):
+    if not widths or len(layers) != len(_multiplies(model)):
         return None
     board, now = footprint.board, max(widths)
     rest = footprint.flash - sum(layer.nbytes for layer in layers)
@@ -185,6 +177,10 @@ def _narrower(model: Model, footprint: Footprint) -> Iterator[str]:
     if found := widest(model, footprint):
         now, width = found
         yield f"hidden layers of at most {width}, now {now}, trained again"
+
+
+def _multiplies(model: Model) -> list[graph.GraphOperation]:
+    return [op for op in model.program.steps if isinstance(op, graph.GraphOperation) and op.macs]
 
 
 def _encoded_layers(model: Model) -> list[Layer]:

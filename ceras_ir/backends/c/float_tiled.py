@@ -12,7 +12,7 @@ from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.tile_functions import float_tile
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.walk import FLOATS
-from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, known_array
 from ceras_ir.interpreters.float_text import float_literal
 
 
@@ -38,8 +38,7 @@ def float_bias(layer: Layer, op: LinearOperation, nest: Nest) -> str:
     def padded() -> Array:
         result = np.zeros(nest.padded_outputs, np.float32)
         if op.bias is not None:
-            values = constant_array(op.bias)
-            assert values is not None
+            values = known_array(op.bias)
             result[: nest.outputs] = values
         return result
 

@@ -6,6 +6,7 @@ A model gets the functions that its layers ask for, each once, after those that 
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -19,9 +20,10 @@ def _template(name: str) -> Text:
     return text
 
 
-def _filled(text: str, holes: dict[str, str]) -> str:
+def filled(text: str, holes: Mapping[str, object]) -> str:
+    """`text` with a value in place of every `@NAME@`."""
     for hole, value in holes.items():
-        text = text.replace(f"@{hole}@", value)
+        text = text.replace(f"@{hole}@", str(value))
     return text
 
 
@@ -36,7 +38,7 @@ class Kernels:
         template = _template(name)
         for needed in template.needs:
             self.use(needed)
-        text = _filled(template.body, holes)
+        text = filled(template.body, holes)
         assert "@" not in text, text
         suffix = holes.get("NAME")
         function = f"{name}_{suffix}" if suffix else name

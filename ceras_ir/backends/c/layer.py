@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,12 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.c.constants import Array, ConstantPool
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.backends.c.program import item_bytes
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.backends.c.workspace import ALIGNMENT
 from ceras_ir.dialects.graph import ConstantOp, shape_of
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
+from ceras_ir.transforms.memory.analysis.slices import element_bytes
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Layer:
         """A pointer to the elements of an operand: a parameter, or a constant as it is."""
         if isinstance(value.owner, ConstantOp):
             constant = value.owner
-            size, item = _size(value), item_bytes(value)
+            size, item = prod(shape_of(value)), element_bytes(value)
             return self.constant(name, value_type(value), size, item, constant.array)
         if value not in self._names:
             self._names[value] = name
@@ -124,15 +125,18 @@ class Layer:
         for text in lines:
             self.line(text, depth)
 
+    @contextmanager
+    def nested(self, name: str, extents: Sequence[int], depth: int = 0) -> Generator[int]:
+        """Loops around what is printed inside, at the depth that is yielded: `name` 0, 1, ..."""
+        for d, extent in enumerate(extents):
+            index = f"{name}{d}"
+            self.line(f"for (int32_t {index} = 0; {index} < {extent}; ++{index}) {{", depth + d)
+        yield depth + len(extents)
+        for d in reversed(range(len(extents))):
+            self.line("}", depth + d)
+
     def loop(self, index: str, count: int | str, body: Sequence[str], depth: int = 0) -> None:
         """`body` for each `index` in [0, count)."""
         self.line(f"for (int32_t {index} = 0; {index} < {count}; ++{index}) {{", depth)
         self.block(body, depth + 1)
         self.line("}", depth)
-
-
-def _size(value: SSAValue) -> int:
-    size = 1
-    for extent in shape_of(value):
-        size *= extent
-    return size

@@ -7,18 +7,16 @@ Many positions go through `dsp_tiles.py` or, 3x3 windows, through `dsp_winograd.
 same C computes the same integers, pair by pair.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ceras_ir.backends.c.dsp_costs import cheapest
 from ceras_ir.backends.c.dsp_depthwise import depthwise, fits_depthwise
-from ceras_ir.backends.c.dsp_layer import DspLayer
 from ceras_ir.backends.c.dsp_rows import ROWS, few_positions
 from ceras_ir.backends.c.dsp_tiles import FILTERS, POSITIONS, direct_rows, windows
 from ceras_ir.backends.c.dsp_winograd import winograd
-from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.requant import Rescaling, half_of
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sums import LIMIT, Sums
@@ -43,20 +41,12 @@ def fits_dsp(op: LinearOperation, geometry: Geometry, sums: Sums) -> bool:
     return is_plain and columns >= POSITIONS and geometry.n >= FILTERS
 
 
-def dsp_linear(
-    layer: Layer,
-    op: LinearOperation,
-    geometry: Geometry,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str],
-    terms: Sequence[str],
-) -> None:
+def dsp_linear(of: IntegerLayer) -> None:
     """Print the layer; `fits_dsp` holds."""
-    rescale = narrowed(layer, op, sums, rescale)
+    layer, geometry, sums = of.layer, of.geometry, of.sums
     layer.kernel = "smlad"
     bias = layer.array("bias", sums.bias.astype(np.int32), "int32_t")
-    of = DspLayer(layer, op, geometry, sums, rescale, *names, bias, terms)
+    of = replace(of, rescale=_narrowed(of), bias=bias)
     if geometry.depthwise:
         depthwise(of)
     elif geometry.direct and geometry.positions < POSITIONS:
@@ -73,22 +63,22 @@ def dsp_linear(
             winograd(of, stored=way.kind == "stored winograd")
 
 
-def narrowed(layer: Layer, op: LinearOperation, sums: Sums, rescale: Rescaling) -> Rescaling:
+def _narrowed(of: IntegerLayer) -> Rescaling:
     """
     The same rescaling by an instruction that shifts and clamps, where it does no more than that
     and its clamp range is all of int8, or none of its negative half.
     """
-    requant = op.requant
+    requant, rescale = of.op.requant, of.rescale
     assert requant is not None
     low, high = requant.low.data, requant.high.data
     only_shifts = requant.multiplier.data == 1 and not requant.is_per_channel
-    rounds_down = sums.half_folded or half_of(requant) == 0
+    rounds_down = of.sums.half_folded or half_of(requant) == 0
     plain = only_shifts and rounds_down and requant.zero_point.data == 0
     if not plain or rescale.type != "int32_t" or high != 127 or low not in (-128, 0):
         return rescale
     shift = requant.shift.data
     moved = f", asr #{shift}" if shift else ""
-    function = layer.kernels.use(
+    function = of.layer.kernels.use(
         "dsp_narrow",
         NAME=f"{'s8' if low else 'u7'}_{shift}",
         SHIFT=str(shift),

@@ -7,18 +7,21 @@ sum of raw products is off by a constant per output, which the bias absorbs; so 
 that 8-bit rows are moved by where the processor multiplies unsigned by signed bytes.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.depthwise_tiled import has_columns, print_depthwise
 from ceras_ir.backends.c.epilogue import multipliers
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_loops import print_loops
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES
-from ceras_ir.backends.c.requant import Rescaling, rescaling
+from ceras_ir.backends.c.requant import rescaling
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, row_type, rows_at_once, window
 from ceras_ir.backends.c.sums import LIMIT, Sums, analyse
 from ceras_ir.backends.c.types import less, value_type, zero_point_of
@@ -59,29 +62,30 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         cast = "(int64_t)" if rescale.type == "int64_t" and op.residual_left_shift else ""
         factor = f" * {1 << op.residual_left_shift}" if op.residual_left_shift else ""
         terms.append(f"{cast}{term}{factor}")
+    of = IntegerLayer(layer, op, geometry, sums, rescale, x, y, residual, scales, terms)
     if layer.options.dsp:
         # Hosts need none of these modules; loading them takes some milliseconds.
         from ceras_ir.backends.c.linear_dsp import dsp_linear, fits_dsp
 
         if fits_dsp(op, geometry, sums):
-            dsp_linear(layer, op, geometry, sums, rescale, (x, y), terms)
+            dsp_linear(of)
             return
-    if nest is None and not has_columns(layer, op, geometry, sums, rescale):
+    if nest is None and not has_columns(of):
         if geometry.depthwise and sums.weight_type != "int32_t":
-            _depthwise(layer, op, geometry, sums, rescale, (x, y), terms)
+            _depthwise(of)
         else:
-            _rows(layer, op, geometry, sums, rescale, (x, y), terms)
+            _rows(of)
         return
     with layer.variants(CONDITION) as otherwise:
         if nest is not None:
-            w = print_tiles(layer, op, nest, sums, rescale, (x, y, residual, scales), terms)
+            w = print_tiles(of, nest)
             otherwise()
             bias = _row_bias(layer, sums, row_type(op.input)[0], f"!{CONDITION}")
-            print_loops(layer, op, nest, sums, rescale, (x, y, w, bias), terms)
+            print_loops(replace(of, bias=bias), nest, w)
         else:
-            w = print_depthwise(layer, op, sums, rescale, (x, y, residual, scales))
+            w = print_depthwise(of)
             otherwise()
-            _depthwise(layer, op, geometry, sums, rescale, (x, y), terms, w)
+            _depthwise(of, w)
 
 
 def _multiplier(table: str, geometry: Geometry, sums: Sums) -> str:
@@ -107,19 +111,9 @@ def _row_bias(layer: Layer, sums: Sums, row: str, condition: str = "") -> str:
     return _bias(layer, sums.bias, also + SIGNED)
 
 
-def _depthwise(
-    layer: Layer,
-    op: LinearOperation,
-    geometry: Geometry,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str],
-    terms: list[str],
-    packed_weights: str = "",
-) -> None:
+def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
     """One window at a time; with `packed_weights` those are the vectors', and are unpacked."""
-    assert isinstance(op, Conv2dOp)
-    x, y = names
+    layer, op, geometry, sums = of.layer, of.window, of.geometry, of.sums
     place = window(layer, op)
     condition = f"!{CONDITION}" if packed_weights else ""
     channels, point = geometry.groups, zero_point_of(sums.x)
@@ -156,9 +150,9 @@ def _depthwise(
         [
             f"const int32_t at = p * {channels};",
             f"for (int32_t o = 0; o < {channels}; ++o) sums[o] = 0;",
-            f"{kernel}(sums, {x}, {w}, {place}, p, {point});",
+            f"{kernel}(sums, {of.x}, {w}, {place}, p, {point});",
             f"for (int32_t o = 0; o < {channels}; ++o) {{",
-            *(f"  {t}" for t in rescale.lines(["sums[o]", f"{bias}[o]", *terms], f"{y}[at + o]")),
+            *(f"  {t}" for t in of.epilogue("sums[o]", f"{bias}[o]")),
             "}",
         ],
     )
@@ -177,16 +171,8 @@ def _dot_rows(layer: Layer, short: str, row: str, weight: str) -> str:
     return layer.kernels.use("dot_rows", NEON=neon[0], END=neon[1], **holes)
 
 
-def _rows(
-    layer: Layer,
-    op: LinearOperation,
-    geometry: Geometry,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str],
-    terms: list[str],
-) -> None:
-    x, y = names
+def _rows(of: IntegerLayer) -> None:
+    layer, op, geometry, sums = of.layer, of.op, of.geometry, of.sums
     place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
     stored = value_type(op.input)
     row, shift = row_type(op.input)
@@ -221,10 +207,10 @@ def _rows(
     if geometry.direct:
         widen = layer.kernels.use("widen", **holes)
         k = geometry.k
-        fill = f"{widen}(rows + r * {length}, {length}, {x} + (first + r) * {k}, {k});"
+        fill = f"{widen}(rows + r * {length}, {length}, {of.x} + (first + r) * {k}, {k});"
     else:
         gather = layer.kernels.use("gather", **holes)
-        source = f"{x} + g * {geometry.taken}" if grouped else x
+        source = f"{of.x} + g * {geometry.taken}" if grouped else of.x
         border = f"{point}{shift}" if shift else str(point)
         fill = (
             f"{gather}(rows + r * {length}, {length}, {source}, {place}, first + r, "
@@ -241,7 +227,9 @@ def _rows(
         f"  for (int32_t o = 0; o < {n}; ++o) {{",
         *(
             f"    {t}"
-            for t in rescale.lines([f"sums[r * {n} + o]", of_group, *terms], f"{y}[at + o]")
+            for t in of.rescale.lines(
+                [f"sums[r * {n} + o]", of_group, *of.terms], f"{of.y}[at + o]"
+            )
         ),
         "  }",
         "}",

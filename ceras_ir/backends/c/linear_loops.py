@@ -9,15 +9,13 @@ arrays of known length, which compilers turn into the processor's own.
 from dataclasses import dataclass
 from math import prod
 
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES, strip_length
-from ceras_ir.backends.c.requant import Rescaling
 from ceras_ir.backends.c.rows import row_type
-from ceras_ir.backends.c.sums import Sums
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import value_type, zero_point_of
 from ceras_ir.backends.c.walk import lanes_of
-from ceras_ir.dialects.graph import LinearOperation
 
 MOST_FILTERS = 64 * 1024
 """Bytes of filters taken out of a panel at a time: few enough for the second-level cache."""
@@ -66,17 +64,9 @@ class Loops:
         return (self.count - 1) * self.stride + self.length
 
 
-def print_loops(
-    layer: Layer,
-    op: LinearOperation,
-    nest: Nest,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str, str, str],
-    terms: list[str],
-) -> None:
-    """The body of the layer's function where there are no vectors; `names`: x, y, weights, bias."""
-    x, y, weights, bias = names
+def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
+    """The body of the layer's function where there are no vectors."""
+    layer, op, x = of.layer, of.op, of.x
     loops = Loops.of(nest)
     stored = value_type(op.input)
     row, shift = row_type(op.input)
@@ -122,9 +112,9 @@ def print_loops(
         start = "first"
     else:
         layer.line(f"for (int32_t r = 0; r < {nest.images * nest.rows}; ++r) {{", 1)
-        _fill(layer, loops, x, (stored, row, shift), zero_point_of(sums.x))
+        _fill(layer, loops, x, (stored, row, shift), zero_point_of(of.sums.x))
         start = f"r * {nest.columns}"
-    lines = rescale.lines([f"sums[p * {here} + o - b]", f"{bias}[o]", *terms], f"{y}[at + o]")
+    lines = of.epilogue(f"sums[p * {here} + o - b]", f"{of.bias}[o]")
     layer.block(
         [
             f"{dots}({count}, {loops.stride}, row, {here}, filters, sums);",

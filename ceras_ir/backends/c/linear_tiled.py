@@ -12,9 +12,9 @@ import numpy as np
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.epilogue import Epilogue
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES
-from ceras_ir.backends.c.requant import Rescaling
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.sums import LIMIT, Sums
@@ -54,26 +54,15 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
     return Nest.of(op, geometry, item, layer.options.workspace, in_place=in_place)
 
 
-def print_tiles(
-    layer: Layer,
-    op: LinearOperation,
-    nest: Nest,
-    sums: Sums,
-    rescale: Rescaling,
-    names: tuple[str, str, str, str],
-    terms: list[str],
-) -> str:
-    """
-    The body of the layer's function where there are vectors; returns the weights' name. `names`: x,
-    y, residual, multipliers.
-    """
-    x, y, residual, multipliers = names
+def print_tiles(of: IntegerLayer, nest: Nest) -> str:
+    """The body of the layer's function where there are vectors; returns the weights' name."""
+    layer, op, sums, x, y = of.layer, of.op, of.sums, of.x, of.y
     layer.kernels.use("vectors_i8")
     stored = value_type(op.input)
     is_signed = stored == "int8_t"
     offset = 128 if is_signed else 0
     bias = sums.bias - offset * sums.per_output
-    epilogue = Epilogue.of(op, sums, rescale)
+    epilogue = Epilogue.of(op, sums, of.rescale)
     if epilogue is not None:
         bias = bias + epilogue.extra
     lanes = lanes_of(stored)
@@ -109,11 +98,11 @@ def print_tiles(
     panel = f"{w} + b * {runs * steps * step}, {b} + b"
 
     def shifted(e: Epilogue) -> list[str]:
-        stores = nest.stores(bool(residual)).ending_in(e)
+        stores = nest.stores(bool(of.residual)).ending_in(e)
         use_narrow(layer.kernels, stores)
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), CONDITION)
-        skip = f", {residual} + at, {op.residual_left_shift}" if residual else ""
-        skip += f", {multipliers} + b, {int_literal(e.after)}" if e.scale_bits else ""
+        skip = f", {of.residual} + at, {op.residual_left_shift}" if of.residual else ""
+        skip += f", {of.multipliers} + b, {int_literal(e.after)}" if e.scale_bits else ""
         bounds = [n for n, is_used in ((e.low, e.has_low), (e.high, e.has_high)) if is_used]
         numbers = ", ".join(map(str, [e.shift, *bounds]))
         part = f", {nest.outputs} - b" if stores.is_masked else ""
@@ -132,7 +121,7 @@ def print_tiles(
         position = f"p / {t.columns} * {nest.columns} + {row}" if t.rows > 1 else "p"
         if t.columns == nest.columns:
             position = "p"
-        lines = rescale.lines([f"sums[p * {width} + o - b]", *terms], f"{y}[at + o]")
+        lines = of.epilogue(f"sums[p * {width} + o - b]")
         return [
             f"int32_t sums[{t.positions * t.width}];",
             f"{tile}({source}, {panel}, sums);",

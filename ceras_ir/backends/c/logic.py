@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.c.arithmetic import RELATIONS
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.printers import prints
-from ceras_ir.backends.c.strides import broadcast_strides, nest, row_major
+from ceras_ir.backends.c.strides import broadcast_nest
 from ceras_ir.backends.c.types import value_type
 from ceras_ir.dialects.graph import (
     CastOp,
@@ -24,14 +24,11 @@ from ceras_ir.interpreters.float_text import float_literal
 @prints(CompareOp)
 def compare(layer: Layer, op: CompareOp) -> None:
     """`graph.compare`."""
-    shape = shape_of(op.result)
     a, b = layer.read(op.lhs, "a"), layer.read(op.rhs, "b")
     y, sign = layer.write(op.result), RELATIONS[op.function]
-    strides = [row_major(shape), *(broadcast_strides(shape_of(v), shape) for v in op.operands)]
-    nest(
+    broadcast_nest(
         layer,
-        shape,
-        strides,
+        op,
         lambda at: [f"{y}[{at[0]}] = (uint8_t)({a}[{at[1]}] {sign} {b}[{at[2]}]);"],
     )
 
@@ -39,14 +36,11 @@ def compare(layer: Layer, op: CompareOp) -> None:
 @prints(SelectOp)
 def select(layer: Layer, op: SelectOp) -> None:
     """`graph.select`."""
-    shape = shape_of(op.result)
     c, a, b = (layer.read(v, n) for v, n in zip(op.operands, "cab", strict=True))
     y = layer.write(op.result)
-    strides = [row_major(shape), *(broadcast_strides(shape_of(v), shape) for v in op.operands)]
-    nest(
+    broadcast_nest(
         layer,
-        shape,
-        strides,
+        op,
         lambda at: [f"{y}[{at[0]}] = {c}[{at[1]}] ? {a}[{at[2]}] : {b}[{at[3]}];"],
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.backends.c.board import Board, board_names, load_board, parse_board
+from ceras_ir.backends.c.board import Board, board_names, described, load_board, parse_board
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
@@ -78,8 +78,4 @@ def bare_machine(board: Board) -> Machine:
 
 def machine_names() -> list[str]:
     """Machines that come with the compiler."""
-    return sorted(
-        f.name.removesuffix(".toml")
-        for f in (files("ceras_ir.backends.c") / "boards").iterdir()
-        if f.name.endswith(".toml") and "compiler" in parse_toml(f.read_text("utf-8"), f.name)
-    )
+    return described("compiler")

@@ -1,22 +1,23 @@
 """The network as the C printer sees it: layers in order, and the place of every value."""
 
 from dataclasses import dataclass, field
-from math import inf, prod
+from math import inf
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.backends.c.types import value_type
-from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, tensor_type
+from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function, result_values
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
+from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
 from ceras_ir.transforms.memory.analysis.regions import refuse_regions
-from ceras_ir.transforms.memory.analysis.slices import refuse_gaps
+from ceras_ir.transforms.memory.analysis.slices import element_bytes, refuse_gaps
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,13 @@ class Program:
         arena = arena_of(main)
         if arena is None:
             raise InputError("function @main has no 'mem.arena'; run --allocate-blocks first")
-        steps = [op for op in main.body.block.ops if not isinstance(op, ConstantOp | ReturnOp)]
+        order = steps(main)
         program = cls(
             main,
             network_inputs(main),
             network_outputs(main),
-            steps,
-            [op for op in steps if isinstance(op, LaunchOp)],
+            order,
+            [op for op in order if isinstance(op, LaunchOp)],
             arena.size.data,
             arena.alignment.data,
             {r.region.data: (r.size.data, r.capacity.data) for r in regions_of(main)}
@@ -140,13 +141,13 @@ class Program:
         for op in self.steps:
             for value in op.results:
                 place = self.places[value]
-                if nbytes(value) >= 1 << 31:
-                    message = f"unsupported size {nbytes(value)}: below 2^31 bytes per tensor"
+                if byte_size(value) >= 1 << 31:
+                    message = f"unsupported size {byte_size(value)}: below 2^31 bytes per tensor"
                     too_large.append(Finding(node_name(op), op.name, message))
                 if not isinstance(place, Arena):
                     continue
-                start, end = place.offset, place.offset + nbytes(value)
-                size = item_bytes(value)
+                start, end = place.offset, place.offset + byte_size(value)
+                size = element_bytes(value)
                 there, _ = self.regions.get(place.region, (0, 0))
                 if start % size or end > there or self.alignment % size:
                     message = (
@@ -162,7 +163,7 @@ class Program:
                         continue
                     if other.region != place.region:
                         continue
-                    if start < other.offset + nbytes(operand) and other.offset < end:
+                    if start < other.offset + byte_size(operand) and other.offset < end:
                         message = f"result at byte {start} overlaps an operand at {other.offset}"
                         problems.append(Finding(node_name(op), op.name, message))
         if problems:
@@ -198,13 +199,3 @@ def at(kind: str, place: Arena) -> str:
     if place.region:
         return f"MODEL_IN({place.region}, {kind}, {place.offset})"
     return f"MODEL_AT({kind}, {place.offset})"
-
-
-def item_bytes(value: SSAValue) -> int:
-    """Bytes of one element."""
-    return numpy_dtype(tensor_type(value).element_type).itemsize
-
-
-def nbytes(value: SSAValue) -> int:
-    """Bytes of a tensor value."""
-    return prod(tensor_type(value).get_shape()) * item_bytes(value)

@@ -17,18 +17,8 @@ COMBINED = {
 }
 
 
-def _open(layer: Layer, name: str, extents: list[int], strides: list[int], depth: int) -> str:
-    """Loops over `extents`; returns the index expression of their variables."""
-    for d, extent in enumerate(extents):
-        index = f"{name}{d}"
-        layer.line(f"for (int32_t {index} = 0; {index} < {extent}; ++{index}) {{", depth + d)
-    terms = [f"{name}{d} * {s}" for d, s in enumerate(strides) if s]
-    return " + ".join(terms) or "0"
-
-
-def _close(layer: Layer, count: int, depth: int) -> None:
-    for d in reversed(range(count)):
-        layer.line("}", depth + d)
+def _index(name: str, strides: list[int]) -> str:
+    return " + ".join(f"{name}{d} * {s}" for d, s in enumerate(strides) if s) or "0"
 
 
 @prints(ReduceOp)
@@ -41,20 +31,16 @@ def reduce(layer: Layer, op: ReduceOp) -> None:
     inner, (steps,) = merge([shape[i] for i in axes], [[strides[i] for i in axes]])
     ctype = value_type(op.result)
     layer.line("int32_t to = 0;")
-    at = _open(layer, "i", outer, outer_steps, 0)
-    depth = len(outer)
-    layer.line(f"const {ctype} *from = {x} + {at};", depth)
-    layer.line(f"{ctype} total = from[0];", depth)
-    layer.line("int first = 1;", depth)
-    index = _open(layer, "k", inner, steps, depth)
-    below = depth + len(inner)
-    layer.line(f"const {ctype} v = from[{index}];", below)
     value = combine(layer.kernels, COMBINED[op.function], ctype, "total", "v")
-    layer.line(f"total = first ? v : {value};", below)
-    layer.line("first = 0;", below)
-    _close(layer, len(inner), depth)
-    layer.line(f"{y}[to++] = total;", depth)
-    _close(layer, len(outer), 0)
+    with layer.nested("i", outer) as depth:
+        layer.line(f"const {ctype} *from = {x} + {_index('i', outer_steps)};", depth)
+        layer.line(f"{ctype} total = from[0];", depth)
+        layer.line("int first = 1;", depth)
+        with layer.nested("k", inner, depth) as below:
+            layer.line(f"const {ctype} v = from[{_index('k', steps)}];", below)
+            layer.line(f"total = first ? v : {value};", below)
+            layer.line("first = 0;", below)
+        layer.line(f"{y}[to++] = total;", depth)
 
 
 @prints(ArgOp)

@@ -6,7 +6,6 @@ directory of its own, so that the directory of the artefacts stays as it is.
 """
 
 import ctypes
-import json
 import os
 import shlex
 import subprocess
@@ -17,7 +16,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.utils.hints import isa
 
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.support.diagnostics import InputError
@@ -133,19 +131,6 @@ class CModel:
         self._callbacks = _TRACE(self._tracer(trace)), _LAUNCH(self._launcher(launch))
         self._library.set_callbacks(*self._callbacks)
 
-    @classmethod
-    def of_directory(
-        cls,
-        directory: Path,
-        *,
-        trace: Trace | None = None,
-        launch: Launch | None = None,
-        flags: Sequence[str] = DEFAULT,
-    ) -> "CModel":
-        """What `ceras-compile` wrote, with inputs and outputs from its `manifest.json`."""
-        inputs, outputs = read_manifest(directory / "manifest.json")
-        return cls(directory, inputs, outputs, trace=trace, launch=launch, flags=flags)
-
     def _tracer(self, trace: Trace | None) -> Callable[[int, int, int], None]:
         def call(layer: int, data: int, size: int) -> None:
             assert trace is not None
@@ -197,23 +182,6 @@ class CModel:
             raise self._error
         assert status == 0, f"model_run_in returned {status}"
         return {info.name: a for info, a in zip(self.outputs, results, strict=True)}
-
-
-def read_manifest(path: Path) -> tuple[list[TensorInfo], list[TensorInfo]]:
-    """The inputs and outputs that a manifest lists."""
-    try:
-        manifest = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read: {error.strerror}", str(path)) from None
-    except ValueError as error:
-        raise InputError(f"not JSON: {error}", str(path)) from None
-    if not isa(manifest, dict[str, object]):
-        raise InputError("not a manifest: an object expected", str(path))
-    lists = manifest.get("inputs"), manifest.get("outputs")
-    if not isa(lists, tuple[list[dict[str, object]], list[dict[str, object]]]):
-        raise InputError("not a manifest: lists 'inputs' and 'outputs' expected", str(path))
-    inputs, outputs = ([TensorInfo.from_json(e) for e in entries] for entries in lists)
-    return inputs, outputs
 
 
 def aligned(size: int, alignment: int) -> NDArray[np.uint8]:

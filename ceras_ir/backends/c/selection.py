@@ -73,9 +73,6 @@ def pad(layer: Layer, op: PadOp) -> None:
         index = border_indices(op.function, n, low[d], size - n - low[d]) * stride
         tables.append(layer.array(f"from_{d}", index.astype(np.int32), "int32_t"))
     layer.line("int32_t to = 0;")
-    for d, size in enumerate(target):
-        layer.line(f"for (int32_t i{d} = 0; i{d} < {size}; ++i{d}) {{", d)
     index = " + ".join(f"{table}[i{d}]" for d, table in enumerate(tables)) or "0"
-    layer.line(f"{y}[to++] = {x}[{index}];", len(target))
-    for d in reversed(range(len(target))):
-        layer.line("}", d)
+    with layer.nested("i", target) as depth:
+        layer.line(f"{y}[to++] = {x}[{index}];", depth)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.dialects.graph import GraphOperation, shape_of
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
@@ -48,9 +49,6 @@ def nest(
 ) -> None:
     """Loops over `shape`; `body` gets one index expression per operand."""
     extents, merged = merge(shape, strides)
-    for depth, extent in enumerate(extents):
-        index = f"i{depth}"
-        layer.line(f"for (int32_t {index} = 0; {index} < {extent}; ++{index}) {{", depth)
     indices = [
         " + ".join(
             f"i{d}" if stride == 1 else f"i{d} * {stride}"
@@ -60,6 +58,14 @@ def nest(
         or "0"
         for operand in merged
     ]
-    layer.block(body(indices), len(extents))
-    for depth in reversed(range(len(extents))):
-        layer.line("}", depth)
+    with layer.nested("i", extents) as depth:
+        layer.block(body(indices), depth)
+
+
+def broadcast_nest(
+    layer: Layer, op: GraphOperation, body: Callable[[list[str]], list[str]]
+) -> None:
+    """Loops over the result of `op`; `body` gets its index, and one for each operand."""
+    shape = shape_of(op.output)
+    operands = (broadcast_strides(shape_of(v), shape) for v in op.operands)
+    nest(layer, shape, [row_major(shape), *operands], body)

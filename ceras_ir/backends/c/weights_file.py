@@ -67,11 +67,7 @@ def declarations(constants: list[Constant], crc: int) -> str:
         "((const type *)(const void *)(model_weights + (offset)))",
     ]
     for c, offset in zip(constants, offsets(constants), strict=True):
-        if c.condition:
-            lines.append(f"#if {c.condition}")
-        lines.append(f"#define {c.name.upper()} MODEL_WEIGHT({c.ctype}, {offset})")
-        if c.condition:
-            lines.append("#endif")
+        lines += c.conditional(f"#define {c.name.upper()} MODEL_WEIGHT({c.ctype}, {offset})")
     return "\n".join(lines) + "\n"
 
 
@@ -127,9 +123,5 @@ def inclusions(constants: list[Constant]) -> str:
     """The part of `model_weights.c` that takes the constants from the file when assembled."""
     lines = [INCLUDE]
     for c, offset in zip(constants, offsets(constants), strict=True):
-        if c.condition:
-            lines.append(f"#if {c.condition}")
-        lines.append(f"MODEL_INCLUDE({c.name}, {c.alignment}, {offset}, {c.nbytes});")
-        if c.condition:
-            lines.append("#endif")
+        lines += c.conditional(f"MODEL_INCLUDE({c.name}, {c.alignment}, {offset}, {c.nbytes});")
     return "\n".join(lines) + "\n"

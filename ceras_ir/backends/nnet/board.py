@@ -120,13 +120,9 @@ class _Reader:
 
     def number(self, content: Table, name: str, *, zero: bool = False) -> float:
         value = content.get(name)
-        match value:
-            case bool():
-                pass
-            case int() | float() if 0 < value < 1e12 or (value == 0 and zero):
-                return float(value)
-            case _:
-                pass
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
+        if 0 < number < 1e12 or (number == 0 and zero):
+            return float(number)
         least = "of at least 0" if zero else "above 0"
         raise InputError(f"{name} must be a number {least}, got {value!r}", self.file)
 

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.nnet.layers import BINARIES, repeats_image
 from ceras_ir.backends.nnet.limits import limit
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import quantized_element
+from ceras_ir.dialects.graph import quantized_element, stored_element
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.memory.analysis.slices import row_bytes
 
@@ -43,8 +43,7 @@ def sums_are_of_bytes(op: Operation) -> str | None:
     """A quantized sum of products takes 8-bit weights, and 8 bits or 16 without zero point."""
     if not isinstance(op, graph.LinearOperation) or not op.is_quantized:
         return None
-    element = quantized_element(op.input)
-    assert element is not None
+    element = stored_element(op.input)
     if _bits(op.weights) != 8:
         return f"the engine takes weights of 8 bits, got {_bits(op.weights)}"
     is_wide = _bits(op.input) == 16 and element.is_signed and not element.zero_point

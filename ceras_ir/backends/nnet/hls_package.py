@@ -18,7 +18,13 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.hls_registers import channel_shifts, step
 from ceras_ir.backends.nnet.rules import FPGA
-from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array, shape_of
+from ceras_ir.dialects.graph import (
+    ConstantOp,
+    LinearOperation,
+    constant_array,
+    known_array,
+    shape_of,
+)
 from ceras_ir.dialects.mem import arena_of, block_of, device_of
 from ceras_ir.interpreters.network import Array, run
 from ceras_ir.network.artefacts import Artefact
@@ -93,8 +99,7 @@ def _quoted(text: str) -> str:
 
 def _write_weights(layers: Sequence[LinearOperation], stream: BinaryIO) -> None:
     for op in layers:
-        array = constant_array(op.weights)
-        assert array is not None
+        array = known_array(op.weights)
         stream.write(array.tobytes())
 
 

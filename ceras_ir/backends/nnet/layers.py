@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import FloatAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerType
 from xdsl.ir import Operation
 
 from ceras_ir.backends.nnet.encoding import FUNCTIONS, LayerRecord, Opcode
@@ -36,14 +36,12 @@ class LayerEncoder:
         """The record of `op`, or None for an operation that the format does not have."""
         match op:
             case graph.Conv2dOp():
-                windows = (op.strides, op.padding, op.dilations)
-                words = [int(v) for field in windows for v in field.get_values()]
+                words = _words(op.strides, op.padding, op.dilations)
                 return self._linear(op, Opcode.CONV2D, [*words, op.group_count])
             case graph.MatmulOp():
                 return self._linear(op, Opcode.MATMUL, ())
             case graph.Pool2dOp():
-                fields = (op.kernel, op.strides, op.padding, op.dilations)
-                words = [int(v) for field in fields for v in field.get_values()]
+                words = _words(op.kernel, op.strides, op.padding, op.dilations)
                 kind = int(op.function is graph.Pool.AVERAGE)
                 words = [kind, *words, int(op.includes_padding)]
                 return LayerRecord(Opcode.POOL2D, attributes=words, requant=op.requant)
@@ -68,16 +66,12 @@ class LayerEncoder:
             case graph.ReshapeOp():
                 return LayerRecord(Opcode.RESHAPE)
             case graph.TransposeOp():
-                words = [int(v) for v in op.permutation.get_values()]
-                return LayerRecord(Opcode.TRANSPOSE, attributes=words)
+                return LayerRecord(Opcode.TRANSPOSE, attributes=_words(op.permutation))
             case graph.SliceOp():
-                fields = (op.starts, op.strides)
-                words = [int(v) & 0xFFFFFFFF for field in fields for v in field.get_values()]
-                return LayerRecord(Opcode.SLICE, attributes=words)
+                return LayerRecord(Opcode.SLICE, attributes=_words(op.starts, op.strides))
             case graph.PadOp() if op.function is graph.Pad.CONSTANT:
-                fields = (op.low, op.interior)
-                words = [int(v) for field in fields for v in field.get_values()]
-                return LayerRecord(Opcode.PAD, attributes=[*words, pad_word(op)])
+                words = [*_words(op.low, op.interior), pad_word(op)]
+                return LayerRecord(Opcode.PAD, attributes=words)
             case graph.PadOp() if repeats_image(op):
                 return LayerRecord(Opcode.RESIZE, attributes=border_words(op))
             case graph.ResizeOp():
@@ -95,8 +89,7 @@ class LayerEncoder:
         """A table of 256 for all channels is the record's own; else the attributes say which."""
         tables = [self.add_table(row.tobytes()) for row in op.tables]
         entries, rows = op.tables.shape[1], op.channel_rows
-        stored = graph.quantized_element(op.input)
-        assert stored is not None
+        stored = graph.stored_element(op.input)
         if rows is None and stored.storage.width.data == 8:
             return LayerRecord(Opcode.LOOKUP, table=tables[0])
         words = [entries, *(tables[row] for row in rows or (0,))]
@@ -114,6 +107,11 @@ class LayerEncoder:
             residual_shift=op.residual_left_shift,
         )
         return _with_function(record, op.activation)
+
+
+def _words(*fields: DenseArrayBase[IntegerType]) -> list[int]:
+    """Numbers of several lists, one after the other, as 32 bits."""
+    return [int(v) & 0xFFFFFFFF for field in fields for v in field.get_values()]
 
 
 def _with_function(record: LayerRecord, function: graph.FunctionAttr | None) -> LayerRecord:

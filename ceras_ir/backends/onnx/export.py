@@ -15,7 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.onnx.model_builder import ModelBuilder, tensor_kind
 from ceras_ir.backends.onnx.operations import Operations
 from ceras_ir.backends.onnx.rules import rounds_otherwise, why_not
-from ceras_ir.backends.onnx.values import Side, Values, unchanged
+from ceras_ir.backends.onnx.values import Values, side_of, unchanged
 from ceras_ir.dialects import graph
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
@@ -44,16 +44,14 @@ def export_model(module: ModuleOp, title: str, *, exact: bool = True) -> onnx.Mo
     for name, argument in zip(input_names(main), main.body.block.args, strict=True):
         builder.tensors.add(name)
         inputs.append(_info(name, argument))
-        side: Side = "real" if graph.quantized_element(argument) is None else "stored"
-        values.define(argument, name, unchanged(argument), side)
+        values.define(argument, name, unchanged(argument), side_of(argument))
     operations = Operations(builder, values, exact=exact)
     for op in ops:
         operations.write(op)
     outputs = list[onnx.ValueInfoProto]()
     ends = {info.name for info in inputs}
     for name, value in zip(output_names(main), result_values(main), strict=True):
-        side = "real" if graph.quantized_element(value) is None else "stored"
-        tensor = values.get(value, unchanged(value), side)
+        tensor = values.get(value, unchanged(value), side_of(value))
         _name_end(builder, tensor, name, value, ends)
         outputs.append(_info(name, value))
     _note(ops)

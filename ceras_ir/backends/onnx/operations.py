@@ -12,7 +12,7 @@ from ceras_ir.backends.onnx.model_builder import Attribute
 from ceras_ir.backends.onnx.movement import Movement
 from ceras_ir.backends.onnx.values import FEATURES, Order, broadcast, unchanged
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Compare, Reduce
+from ceras_ir.dialects.graph import Binary, Compare, GraphOperation, Reduce
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.quantization.rewrites.quantized_functions import FUNCTION, exponents_of
@@ -72,14 +72,10 @@ class Operations(Movement):
                 self._finish(op.result, self._clamped(op.result, x, op.requant, order), order)
             case graph.BinaryOp():
                 self._binary(op)
-            case graph.CompareOp():
-                order = self._common_order(op.operands, op.result)
-                operands = [self._broadcast(v, op.result, order) for v in op.operands]
-                self._node(op.result, RELATIONS[op.function], operands, order)
-            case graph.SelectOp():
-                order = self._common_order(op.operands, op.result)
-                operands = [self._broadcast(v, op.result, order) for v in op.operands]
-                self._node(op.result, "Where", operands, order)
+            case graph.CompareOp() | graph.SelectOp():
+                operands, order = self._broadcast_operands(op)
+                known = RELATIONS[op.function] if isinstance(op, graph.CompareOp) else "Where"
+                self._node(op.result, known, operands, order)
             case graph.CastOp():
                 order = self._order(op.input)
                 x = self.values.get(op.input, order)
@@ -133,13 +129,8 @@ class Operations(Movement):
         return self.builder.node("Mul", inputs, name, FLOAT, shape)
 
     def _linear(self, op: graph.Conv2dOp | graph.MatmulOp) -> None:
-        name, operands = node_name(op), list[str]()
-        if isinstance(op, graph.Conv2dOp):
-            order: Order = FEATURES
-            operands += [self.values.get(v, FEATURES) for v in (op.input, op.weights)]
-        else:
-            order = (0, 1)
-            operands += [self.values.get(v, order) for v in (op.input, op.weights)]
+        name, order = node_name(op), FEATURES if isinstance(op, graph.Conv2dOp) else (0, 1)
+        operands = [self.values.get(v, order) for v in (op.input, op.weights)]
         if op.bias is not None:
             operands.append(self.values.get(op.bias, (0,)))
         shape = self.values.shape(op.result, order)
@@ -202,22 +193,17 @@ class Operations(Movement):
             since = 13 if op.function is graph.Pool.MAX else 19
         x = self.values.get(op.input, FEATURES)
         shape = self.values.shape(op.result, FEATURES)
-        if op.function is graph.Pool.MAX:
-            made = self.builder.node(
-                "MaxPool", [x], node_name(op), FLOAT, shape, attributes=windows
-            )
-        else:
-            windows["count_include_pad"] = int(op.includes_padding)
-            made = self.builder.node(
-                "AveragePool", [x], node_name(op), FLOAT, shape, attributes=windows, since=since
-            )
-            if op.requant is not None:
-                made = self._clamped(op.result, made, op.requant, FEATURES)
+        operator = "MaxPool"
+        if op.function is graph.Pool.AVERAGE:
+            operator, windows["count_include_pad"] = "AveragePool", int(op.includes_padding)
+        name = node_name(op)
+        made = self.builder.node(operator, [x], name, FLOAT, shape, attributes=windows, since=since)
+        if op.function is graph.Pool.AVERAGE and op.requant is not None:
+            made = self._clamped(op.result, made, op.requant, FEATURES)
         self._finish(op.result, made, FEATURES)
 
     def _binary(self, op: graph.BinaryOp) -> None:
-        order = self._common_order(op.operands, op.result)
-        operands = [self._broadcast(v, op.result, order) for v in op.operands]
+        operands, order = self._broadcast_operands(op)
         operator = BINARIES[op.function]
         dtype = FLOAT if op.is_quantized else self.dtype(op.result)
         since = 13
@@ -234,23 +220,14 @@ class Operations(Movement):
         operator, since = REDUCTIONS[op.function]
         axes = sorted(order.index(a) for a in op.axes.get_values())
         inputs = [self.values.get(op.input, order), self.builder.integers(axes, "axes")]
-        shape = self.values.shape(op.result, order)
-        dtype = FLOAT if op.is_quantized else self.dtype(op.result)
-        x = self.builder.node(
-            *(operator, inputs, node_name(op), dtype, shape),
-            attributes={"keepdims": 1},
-            since=since,
-        )
-        self._finish(op.result, x, order)
+        self._node(op.result, operator, inputs, order, attributes={"keepdims": 1}, since=since)
 
-    def _common_order(self, operands: Sequence[SSAValue], result: SSAValue) -> Order:
-        """That of the first operand of the result's rank which moves dimensions, if any."""
-        plain = unchanged(result)
-        for value in operands:
-            order = self.values.order(value)
-            if order is not None and len(order) == len(plain) and order != plain:
-                return order
-        return plain
+    def _broadcast_operands(self, op: GraphOperation) -> tuple[list[str], Order]:
+        """In the order of the first of the result's rank that moves dimensions, if any does."""
+        plain = unchanged(op.output)
+        orders = (order for v in op.operands if (order := self.values.order(v)) is not None)
+        chosen = next((o for o in orders if len(o) == len(plain) and o != plain), plain)
+        return [self._broadcast(v, op.output, chosen) for v in op.operands], chosen
 
     def _broadcast(self, value: SSAValue, result: SSAValue, order: Order) -> str:
         """`value` in `order`, with the leading dimensions that broadcasting would put before it."""

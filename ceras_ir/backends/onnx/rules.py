@@ -14,10 +14,10 @@ from xdsl.ir import Operation
 
 from ceras_ir.backends.onnx.functions import has_operator
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
-from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.dialects.graph.operation import is_tensor
+from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.transforms.quantization.analysis.fixed_point import fixed_point
-from ceras_ir.transforms.quantization.analysis.qdq import only_shifts
+from ceras_ir.transforms.quantization.analysis.qdq import only_shifts, stored_types
 from ceras_ir.transforms.quantization.analysis.quantized_constants import (
     lookup_table,
     lookup_tables,
@@ -56,7 +56,7 @@ def why_not(op: Operation) -> str | None:
             pass
         case graph.CompareOp() | graph.SelectOp() | graph.CastOp() | graph.ConstantOp():
             pass
-        case graph.QuantizeOp() if _element(op).storage.width.data > 16:
+        case graph.QuantizeOp() if graph.stored_element(op.output).storage.width.data > 16:
             return "QuantizeLinear makes 8 or 16 bits, this makes 32"
         case graph.QuantizeOp() | graph.DequantizeOp():
             pass
@@ -70,7 +70,7 @@ def why_not(op: Operation) -> str | None:
         if element is not None and any(not _is_normal(s.data) for s in element.scales):
             return f"a scale of {element} is no normal float32 number"
     if (requant := _requant(op)) is not None:
-        if requant.zero_point.data != _element(op).zero_point:
+        if requant.zero_point.data != graph.stored_element(op.output).zero_point:
             return "its requantization adds another zero point than the type of its result has"
         near = SAME_AVERAGE if isinstance(op, graph.Pool2dOp) else SAME_FACTOR
         for actual, expected in _factors(op, requant):
@@ -85,9 +85,9 @@ def rounds_otherwise(op: Operation) -> bool:
     if requant is None or (requant.shift.data == 0):
         return False
     chosen = Rounding.HALF_EVEN
-    if isinstance(op, graph.LinearOperation) or only_shifts(_elements(op)):
+    if isinstance(op, graph.LinearOperation) or only_shifts(stored_types(op)):
         chosen = Rounding.HALF_UP
-    elif isinstance(op, graph.BinaryOp) and not any(e.zero_point for e in _elements(op)):
+    elif isinstance(op, graph.BinaryOp) and not any(e.zero_point for e in stored_types(op)):
         sides = [_scale(op, 0) / _scale_of(op), _scale(op, 1) / _scale_of(op)]
         if op.function is not graph.Binary.MUL and all(np.frexp(s)[0] == 0.5 for s in sides):
             chosen = Rounding.HALF_UP
@@ -98,7 +98,7 @@ def _table_reason(op: graph.LookupOp) -> str | None:
     function = op.attributes.get(FUNCTION)
     if not isinstance(function, graph.FunctionAttr):
         return f"ONNX has no tables, and no attribute {FUNCTION} says which function this is"
-    source, target = graph.quantized_element(op.input), _element(op)
+    source, target = graph.quantized_element(op.input), graph.stored_element(op.output)
     assert source is not None
     exponents, channels = exponents_of(op), graph.shape_of(op.result)[-1:]
     if op.channel_rows is not None and exponents is None:
@@ -129,17 +129,6 @@ def _requant(op: Operation) -> RequantAttr | None:
     return attribute if isinstance(attribute, RequantAttr) else None
 
 
-def _element(op: GraphOperation) -> UniformType:
-    element = graph.quantized_element(op.output)
-    assert element is not None
-    return element
-
-
-def _elements(op: Operation) -> list[UniformType]:
-    values = (*op.operands, *op.results)
-    return [e for e in (graph.quantized_element(v) for v in values) if e is not None]
-
-
 def _scale(op: Operation, operand: int) -> float:
     return graph.scale_of(op.operands[operand])
 
@@ -153,8 +142,7 @@ def _factors(op: Operation, requant: RequantAttr) -> list[tuple[float, float]]:
     own = requant.multipliers[0] / 2.0**requant.shift.data
     match op:
         case graph.Conv2dOp() | graph.MatmulOp():
-            weights = graph.quantized_element(op.weights)
-            assert weights is not None
+            weights = graph.stored_element(op.weights)
             scales = [_scale(op, 0) * s.data for s in weights.scales]
             count = max(len(scales), len(requant.multipliers))
             factors = np.broadcast_to(
@@ -191,7 +179,7 @@ def _is_nearest(op: Operation, requant: RequantAttr) -> bool:
     the small factors are far off, relatively, and still as near as that shift allows.
     """
     if isinstance(op, graph.BinaryOp) and op.function is not graph.Binary.MUL:
-        *sides, target = _elements(op)
+        *sides, target = stored_types(op)
         multipliers, shift = addend_multipliers(sides, target)
         return op.factors == multipliers and requant.shift.data == shift
     wanted = fixed_point([expected for _, expected in _factors(op, requant)])

@@ -17,6 +17,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.transforms.quantization.analysis.accumulator_unit import accumulator_units
 from ceras_ir.transforms.quantization.analysis.average_ties import tie_directions, tilt
+from ceras_ir.transforms.quantization.analysis.qdq import stored_types
 
 TieConstant = tuple[str, NDArray[np.float32]]
 """An operator and what it gets besides, so that it broadcasts to the result."""
@@ -29,8 +30,7 @@ def tie_constants(op: Operation) -> list[TieConstant]:
         return []
     if requant.mode is not Rounding.HALF_UP or not requant.shift.data:
         return []
-    values = (*op.operands, *op.results)
-    elements = [e for e in (graph.quantized_element(v) for v in values) if e is not None]
+    elements = stored_types(op)
     units = accumulator_units(op, elements[:2])
     if units is None:
         return []

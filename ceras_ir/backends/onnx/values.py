@@ -71,17 +71,18 @@ class Values:
 
     def quantize(self, value: SSAValue, real: str, order: Order) -> None:
         """`real` holds the numbers that the quantized `value` rounds."""
-        element = graph.quantized_element(value)
-        assert element is not None
+        element = graph.stored_element(value)
         name, shape = name_of(value), self.shape(value, order)
-        self.define(value, self._quantized(real, name, element, order, shape), order, "stored")
+        self.define(
+            value, self._through("Quantize", real, name, element, order, shape), order, "stored"
+        )
 
     def stored_between(
         self, real: str, name: str, element: UniformType, order: Order, shape: Sequence[int]
     ) -> str:
         """`real`, which has only moved what is stored as `element`, through Q and DQ."""
-        stored = self._quantized(real, name, element, order, shape)
-        return self._dequantized(stored, name, element, order, shape)
+        stored = self._through("Quantize", real, name, element, order, shape)
+        return self._through("Dequantize", stored, name, element, order, shape)
 
     def dequantize(self, value: SSAValue, source: SSAValue) -> None:
         """`value` has the real numbers of the quantized `source`."""
@@ -93,8 +94,7 @@ class Values:
             quantized, order = self.dequantized[source]
             self.dequantized[value] = quantized, tuple(order[d] for d in permutation)
             return
-        side: Side = "real" if graph.quantized_element(source) is None else "stored"
-        placed = self.placed[source, side]
+        placed = self.placed[source, side := side_of(source)]
         order = tuple(permutation.index(d) for d in placed.order)
         self.define(value, placed.tensor, order, side)
 
@@ -106,8 +106,7 @@ class Values:
             source, order = self.dequantized[value]
             stored = self.order(source)
             return None if stored is None else tuple(order.index(d) for d in stored)
-        side: Side = "real" if graph.quantized_element(value) is None else "stored"
-        return self.placed[value, side].order
+        return self.placed[value, side_of(value)].order
 
     def get(self, value: SSAValue, order: Order, side: Side = "real") -> str:
         """The tensor that holds `value` in `order`."""
@@ -123,7 +122,9 @@ class Values:
                 # Of a quantized value integers are moved, so that Q and DQ stay neighbours.
                 stored = self.get(value, order, "stored")
                 name, shape = name_of(value), self.shape(value, order)
-                self.arranged[key] = self._dequantized(stored, name, element, order, shape)
+                self.arranged[key] = self._through(
+                    "Dequantize", stored, name, element, order, shape
+                )
             elif isinstance(value.owner, graph.ConstantOp):
                 array = value.owner.array().transpose(order)
                 self.arranged[key] = self.builder.constant(array, name_of(value))
@@ -144,27 +145,22 @@ class Values:
             attributes={"perm": [placed.order.index(d) for d in order]},
         )
 
-    def _quantized(
-        self, real: str, name: str, element: UniformType, order: Order, shape: Sequence[int]
+    def _through(
+        self,
+        kind: Literal["Quantize", "Dequantize"],
+        x: str,
+        name: str,
+        element: UniformType,
+        order: Order,
+        shape: Sequence[int],
     ) -> str:
+        """`x` behind a QuantizeLinear or a DequantizeLinear."""
+        is_stored = kind == "Quantize"
         return self.builder.node(
-            "QuantizeLinear",
-            [real, *self._scale(element)],
-            f"{name}/quantize",
-            graph.numpy_dtype(element),
-            shape,
-            attributes=_axis(element, order),
-            since=_since(element),
-        )
-
-    def _dequantized(
-        self, stored: str, name: str, element: UniformType, order: Order, shape: Sequence[int]
-    ) -> str:
-        return self.builder.node(
-            "DequantizeLinear",
-            [stored, *self._scale(element)],
-            f"{name}/dequantize",
-            np.dtype(np.float32),
+            f"{kind}Linear",
+            [x, *self._scale(element)],
+            f"{name}/{kind.lower()}",
+            graph.numpy_dtype(element) if is_stored else np.dtype(np.float32),
             shape,
             attributes=_axis(element, order),
             since=_since(element),
@@ -186,6 +182,11 @@ class Values:
         if element.storage.width.data <= 16:
             names.append(self.builder.constant(points, "zero_point"))
         return names
+
+
+def side_of(value: SSAValue) -> Side:
+    """The side on which operations make a value."""
+    return "real" if graph.quantized_element(value) is None else "stored"
 
 
 def name_of(value: SSAValue) -> str:

@@ -169,3 +169,9 @@ def constant_array(value: SSAValue) -> NDArray[np.generic] | None:
     """The stored numbers of a value that is a constant, else None."""
     owner = value.owner
     return owner.array() if isinstance(owner, ConstantOp) else None
+
+
+def known_array(value: SSAValue) -> NDArray[np.generic]:
+    """The stored numbers of a value that is known to be a constant."""
+    assert isinstance(value.owner, ConstantOp)
+    return value.owner.array()

@@ -60,11 +60,16 @@ def quantized_element(value: SSAValue) -> UniformType | None:
     return element if isinstance(element, UniformType) else None
 
 
-def scale_of(value: SSAValue) -> float:
-    """The scale of a value that is known to be quantized per tensor."""
+def stored_element(value: SSAValue) -> UniformType:
+    """The element type of a value that is known to be quantized."""
     element = element_of(value)
     assert isinstance(element, UniformType)
-    return element.scale
+    return element
+
+
+def scale_of(value: SSAValue) -> float:
+    """The scale of a value that is known to be quantized per tensor."""
+    return stored_element(value).scale
 
 
 def is_plain(value: SSAValue) -> bool:

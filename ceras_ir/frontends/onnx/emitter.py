@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from math import prod
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerType, NameLoc, NoneAttr, StringAttr
 from xdsl.ir import Block, SSAValue
@@ -66,7 +67,7 @@ class Emitter:
         self.block = block
         self.values: dict[str, Value] = {}
         """What the model's tensor names stand for so far."""
-        self.node = Node(_NO_NODE, 0)
+        self.node = Node(onnx.NodeProto(), 0)
         """The node being imported, to which errors and locations refer."""
         self._precision: StringAttr | None = None
         self._materialized: dict[tuple[Hashable, ...], SSAValue] = {}
@@ -258,12 +259,3 @@ class Emitter:
             n, _, w, c = shape_of(value)
             return self.reshaped(result, (n, c, w))
         return result
-
-
-def _no_node():
-    import onnx
-
-    return onnx.NodeProto()
-
-
-_NO_NODE = _no_node()

@@ -44,20 +44,14 @@ class QuantizedConstant(Constant):
 
     def scaled(self, factor: float) -> QuantizedConstant:
         """The numbers times `factor`, which is positive: the same integers at other scales."""
-        element = UniformType(
-            [scale.data * factor for scale in self.element.scales],
-            [point.data for point in self.element.zero_points],
-            storage=self.element.storage,
-            axis=self.element.axis.data if isinstance(self.element.axis, IntAttr) else None,
-        )
-        made = self.make(self.name, self.shape, self.stored, element)
+        made = self.make(self.name, self.shape, self.stored, self.element.rescaled(factor))
         return replace(made, key=self._key("scale", factor))
 
     def transposed(self, permutation: Sequence[int]) -> Constant:
         order = tuple(permutation)
         element = self.element
         if isinstance(element.axis, IntAttr):
-            element = _on_axis(element, order.index(element.axis.data))
+            element = element.rescaled(1.0, order.index(element.axis.data))
         stored = self.stored
         made = self.make(
             self.name,
@@ -74,19 +68,10 @@ class QuantizedConstant(Constant):
             axis = _same_axis(self.shape, target, element.axis.data)
             if axis is None:  # Channels are no dimension any more.
                 return super().reshaped(shape)
-            element = _on_axis(element, axis)
+            element = element.rescaled(1.0, axis)
         stored = self.stored
         made = self.make(self.name, target, lambda: stored().reshape(target), element)
         return replace(made, key=self._key("reshape", target))
-
-
-def _on_axis(element: UniformType, axis: int) -> UniformType:
-    return UniformType(
-        [scale.data for scale in element.scales],
-        [point.data for point in element.zero_points],
-        storage=element.storage,
-        axis=axis,
-    )
 
 
 def _same_axis(source: tuple[int, ...], target: tuple[int, ...], axis: int) -> int | None:

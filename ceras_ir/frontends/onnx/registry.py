@@ -7,7 +7,7 @@ is a sentence that says what is taken; the function returns what the node has in
 would work, or None. Importing the modules of `operators/`, whatever is there, fills the tables.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from ceras_ir.frontends.onnx.emitter import Emitter
@@ -76,6 +76,22 @@ def first_output_only(*names: str) -> None:
         return None
 
     rule(*names)(only_first)
+
+
+def constant_operands(operands: Mapping[str, Sequence[int]], must: str, way_out: str) -> None:
+    """
+    Register the rule that operands, where they are given, are constants: `must` is what the user
+    reads, and `way_out` follows the name of one that is computed.
+    """
+
+    def are_constant(node: Node) -> str | None:
+        for i in operands[node.operator]:
+            if node.has_input(i) and not node.is_constant(i):
+                return f"'{node.inputs[i]}' is computed; {way_out}"
+        return None
+
+    are_constant.__doc__ = must
+    rule(*operands)(are_constant)
 
 
 def refusals(node: Node) -> Sequence[Finding]:

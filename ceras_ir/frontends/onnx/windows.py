@@ -36,8 +36,8 @@ def read_window(
     `part` 0 is the depth, as a window over heights, and 1 what moves over height and width.
     """
     rank = len(extents)
-    strides = _list(node, "strides", rank, 1)
-    dilations = _list(node, "dilations", rank, 1)
+    strides = per_dimension(node, "strides", rank)
+    dilations = per_dimension(node, "dilations", rank)
     if any(k < 1 for k in kernel):
         raise node.wrong(f"kernel of shape {list(kernel)}, expected extents of at least 1")
     pads = node.integers("pads")
@@ -113,12 +113,15 @@ def _rounded_up(extent: int, before: int, after: int, window: int, stride: int) 
     return (outputs - 1) * stride + window - extent - before
 
 
-def _list(node: Node, name: str, rank: int, default: int) -> tuple[int, ...]:
+def per_dimension(
+    node: Node, name: str, rank: int, default: int = 1, least: int = 1
+) -> tuple[int, ...]:
+    """A list of integers with one for each spatial dimension."""
     values = node.integers(name)
     if values is None:
         return (default,) * rank
-    if len(values) != rank or any(v < 1 for v in values):
+    if len(values) != rank or any(v < least for v in values):
         raise node.wrong(
-            f"attribute '{name}' must be {rank} integers of at least 1, got {list(values)}"
+            f"attribute '{name}' must be {rank} integers of at least {least}, got {list(values)}"
         )
     return values

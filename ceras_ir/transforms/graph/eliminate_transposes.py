@@ -16,6 +16,7 @@ from xdsl.pattern_rewriter import (
     PatternRewriteWalker,
     RewritePattern,
 )
+from xdsl.rewriter import Rewriter
 
 from ceras_ir.dialects.graph import TransposeOp
 from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS, permutation_of
@@ -40,8 +41,7 @@ def merge_equal_transposes(module: ModuleOp) -> None:
         known = first.setdefault((op.input, permutation_of(op)), op)
         if known is not op and known.parent is op.parent:
             op.result.replace_all_uses_with(known.result)
-            op.detach()
-            op.erase()
+            Rewriter.erase_op(op)
 
 
 @dataclass(frozen=True)

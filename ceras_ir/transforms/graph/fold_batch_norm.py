@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
     PatternRewriter,
-    PatternRewriteWalker,
     RewritePattern,
     op_type_rewrite_pattern,
 )
@@ -22,11 +17,12 @@ from ceras_ir.dialects.graph import (
     BinaryOp,
     ConstantOp,
     Conv2dOp,
-    LinearOperation,
     MatmulOp,
     constant_array,
     shape_of,
 )
+from ceras_ir.transforms.pattern_pass import PatternPass
+from ceras_ir.transforms.rebuilding import rebuild_linear
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +71,9 @@ class FoldPerChannelConstant(RewritePattern):
         weights, bias = folded
         rewriter.insert([c for c in (weights, bias) if c is not None])
         new_weights = linear.weights if weights is None else weights.result
-        rewriter.replace(op, _rebuilt(linear, new_weights, bias.result, op))
+        epilogue = {"activation": op.activation, "ordered": None}
+        new = rebuild_linear(linear, epilogue, weights=new_weights, bias=bias.result)
+        rewriter.replace(op, new)
         rewriter.erase(linear)
 
 
@@ -123,43 +121,8 @@ def _scaled(weights: SSAValue, factor: NDArray[np.float32]) -> ConstantOp | None
     return ConstantOp.from_array(scaled, location=constant.location)
 
 
-def _rebuilt(
-    linear: LinearOperation, weights: SSAValue, bias: SSAValue, op: BinaryOp
-) -> LinearOperation:
-    """`linear` with other constants and the activation of `op`, in its place and under its name."""
-    new: LinearOperation
-    if isinstance(linear, Conv2dOp):
-        new = Conv2dOp(
-            linear.input,
-            weights,
-            bias,
-            result_element=linear.result.type.element_type,
-            strides=linear.strides.get_values(),
-            padding=linear.padding.get_values(),
-            dilations=linear.dilations.get_values(),
-            groups=linear.group_count,
-            activation=op.activation,
-        )
-    else:
-        new = MatmulOp(
-            linear.input,
-            weights,
-            bias,
-            result_element=linear.result.type.element_type,
-            activation=op.activation,
-        )
-    new.attributes.update(linear.attributes)
-    new.location = linear.location
-    return new
-
-
-@dataclass(frozen=True)
-class FoldBatchNormPass(ModulePass):
+class FoldBatchNormPass(PatternPass):
     """Fold `graph.binary` with one constant per channel into the convolution or product before."""
 
     name = "fold-batch-norm"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        # The applier also erases the constants that nobody reads any more.
-        patterns = GreedyRewritePatternApplier([FoldPerChannelConstant()])
-        PatternRewriteWalker(patterns).rewrite_module(op)
+    pattern = GreedyRewritePatternApplier([FoldPerChannelConstant()])

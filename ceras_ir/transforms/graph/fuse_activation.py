@@ -1,19 +1,10 @@
 """Make an elementwise function the last step of the operation that feeds it."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.transforms.pattern_pass import PatternPass
 
 
 class FuseActivation(RewritePattern):
@@ -40,11 +31,9 @@ class FuseActivation(RewritePattern):
         rewriter.replace(op, [], [producer.result])
 
 
-@dataclass(frozen=True)
-class FuseActivationPass(ModulePass):
+class FuseActivationPass(PatternPass):
     """Fuse `graph.unary` into the convolution, matrix product or binary operation before it."""
 
     name = "fuse-activation"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(FuseActivation(), apply_recursively=False).rewrite_module(op)
+    pattern = FuseActivation()
+    repeats = False

@@ -1,19 +1,10 @@
 """Make an added vector the bias of the convolution or matrix product that it is added to."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
+from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 
@@ -40,15 +31,7 @@ class FuseBias(RewritePattern):
                 graph.shape_of(value)[-1],
             ):
                 continue
-            new = rebuild_linear(
-                linear,
-                linear.input,
-                linear.weights,
-                other,
-                None,
-                graph.type_with_element(op.result, graph.element_of(op.result)),
-                {"activation": op.activation},
-            )
+            new = rebuild_linear(linear, {"activation": op.activation}, bias=other)
             rewriter.replace(op, new)
             rewriter.erase(linear)
             return
@@ -59,11 +42,9 @@ def _is_stored_vector(value: SSAValue) -> bool:
     return isinstance(owner, graph.DequantizeOp) and isinstance(owner.input.owner, graph.ConstantOp)
 
 
-@dataclass(frozen=True)
-class FuseBiasPass(ModulePass):
+class FuseBiasPass(PatternPass):
     """Fuse the addition of a dequantized constant per channel into what it is added to."""
 
     name = "fuse-bias"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(FuseBias(), apply_recursively=False).rewrite_module(op)
+    pattern = FuseBias()
+    repeats = False

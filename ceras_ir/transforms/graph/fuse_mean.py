@@ -1,20 +1,16 @@
 """Make an average of a sum that is divided."""
 
-from dataclasses import dataclass
 from math import prod
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
     PatternRewriter,
-    PatternRewriteWalker,
     RewritePattern,
     op_type_rewrite_pattern,
 )
 
 from ceras_ir.dialects import graph
+from ceras_ir.transforms.pattern_pass import PatternPass
 
 
 class FuseMean(RewritePattern):
@@ -52,13 +48,8 @@ class FuseMean(RewritePattern):
         rewriter.erase(reduce)
 
 
-@dataclass(frozen=True)
-class FuseMeanPass(ModulePass):
+class FuseMeanPass(PatternPass):
     """Fuse `graph.reduce sum` and the division by its count into `graph.pool2d average`."""
 
     name = "fuse-mean"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        # The applier also erases the counts that nobody reads any more.
-        patterns = GreedyRewritePatternApplier([FuseMean()])
-        PatternRewriteWalker(patterns).rewrite_module(op)
+    pattern = GreedyRewritePatternApplier([FuseMean()])

@@ -1,19 +1,10 @@
 """Let a convolution make the zeros around its input itself."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.attributes import integers
+from ceras_ir.transforms.pattern_pass import PatternPass
 
 
 class FusePad(RewritePattern):
@@ -55,11 +46,8 @@ class FusePad(RewritePattern):
                 rewriter.erase(unused)
 
 
-@dataclass(frozen=True)
-class FusePadPass(ModulePass):
+class FusePadPass(PatternPass):
     """Fuse `graph.pad` with zeros into the convolutions that read it."""
 
     name = "fuse-pad"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(FusePad()).rewrite_module(op)
+    pattern = FusePad()

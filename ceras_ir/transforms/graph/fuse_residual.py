@@ -1,21 +1,11 @@
 """Add a residual inside the epilogue of the convolution that it is added to."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import tensor_type
 from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 
@@ -36,15 +26,7 @@ class FuseResidual(RewritePattern):
         if linear is None:
             return
         residual = op.rhs if op.lhs is linear.result else op.lhs
-        fused = rebuild_linear(
-            linear,
-            linear.input,
-            linear.weights,
-            linear.bias,
-            residual,
-            tensor_type(op.result),
-            {"activation": op.activation},
-        )
+        fused = rebuild_linear(linear, {"activation": op.activation}, residual=residual)
         copy_statistics(op, fused)
         rewriter.replace(op, fused)
         rewriter.erase(linear)
@@ -76,14 +58,12 @@ def _later(
     return b if a.is_before_in_block(b) else a
 
 
-@dataclass(frozen=True)
-class FuseResidualPass(ModulePass):
+class FuseResidualPass(PatternPass):
     """
     Fuse an addition of two tensors of one shape into the convolution or matrix product that
     makes one of them and has neither residual nor activation yet; of two, into the later one.
     """
 
     name = "fuse-residual"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(FuseResidual(), apply_recursively=False).rewrite_module(op)
+    pattern = FuseResidual()
+    repeats = False

@@ -1,20 +1,11 @@
 """Recognize Swish, which exporters spell as Sigmoid and Mul."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.transforms.pattern_pass import PatternPass
 
 
 class FuseSwish(RewritePattern):
@@ -61,11 +52,9 @@ def _sigmoid_of(value: SSAValue, argument: SSAValue) -> graph.UnaryOp | None:
     return None
 
 
-@dataclass(frozen=True)
-class FuseSwishPass(ModulePass):
+class FuseSwishPass(PatternPass):
     """Replace `x * sigmoid(x)` by the one function swish, where nothing else reads the sigmoid."""
 
     name = "fuse-swish"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(FuseSwish(), apply_recursively=False).rewrite_module(op)
+    pattern = FuseSwish()
+    repeats = False

@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation
 from ceras_ir.network.function import main_function
+from ceras_ir.transforms.rebuilding import erase_unused
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,8 +58,7 @@ class PrunePass(ModulePass):
                 pruned[constant] = new
             linear.operands[1] = pruned[constant].result
         for constant in pruned:
-            if constant.result.first_use is None:
-                Rewriter.erase_op(constant)
+            erase_unused(constant)
 
     def kept(self, constant: ConstantOp) -> NDArray[np.float32]:
         """The weights of `constant`, zero where they matter least."""

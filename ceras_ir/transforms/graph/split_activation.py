@@ -1,21 +1,12 @@
 """Take functions that a clamp cannot do out of epilogues, before ranges are measured."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.precision import PRECISION
 from ceras_ir.network.ranges import copy_statistics, drop_statistics
+from ceras_ir.transforms.pattern_pass import PatternPass
 
 
 class SplitActivation(RewritePattern):
@@ -46,14 +37,12 @@ class SplitActivation(RewritePattern):
         op.result.replace_uses_with_if(unary.result, lambda use: use.operation is not unary)
 
 
-@dataclass(frozen=True)
-class SplitActivationPass(ModulePass):
+class SplitActivationPass(PatternPass):
     """
     Undo `fuse-activation` for functions other than relu and clip, so that the value before
     the function gets a range, and the function becomes a `graph.lookup`.
     """
 
     name = "split-activation"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(SplitActivation(), apply_recursively=False).rewrite_module(op)
+    pattern = SplitActivation()
+    repeats = False

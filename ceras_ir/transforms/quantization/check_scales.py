@@ -96,8 +96,7 @@ def _misaligned(op: graph.BinaryOp, requant: RequantAttr) -> Iterator[str]:
 
 def _scales(value: SSAValue) -> list[float]:
     """The scales of a quantized value: one, or one per channel."""
-    element = graph.quantized_element(value)
-    assert element is not None
+    element = graph.stored_element(value)
     return [scale.data for scale in element.scales]
 
 

@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, limits, width
-from ceras_ir.network.quantizable import data_operands, is_quantized, quantized_operations
+from ceras_ir.network.quantizable import data_operands, quantized_operations
 from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point, zero_point
 from ceras_ir.network.storage import zero_point_of
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
@@ -45,7 +45,7 @@ class ChooseZeroPointsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        if is_quantized(main) or not runs(main, self.name, when_chosen=self.when_chosen):
+        if not runs(main, self.name, when_chosen=self.when_chosen):
             return
         refused: dict[SSAValue, None] = {}
         values: dict[SSAValue, None] = {}

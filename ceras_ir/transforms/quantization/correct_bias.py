@@ -108,8 +108,7 @@ def _correct_layer(
     corrected = correct_bias(*moments)
     if corrected is layer or corrected.bias is None:
         return quantized
-    values = graph.constant_array(corrected.bias)
-    assert values is not None
+    values = graph.known_array(corrected.bias)
     accumulator = sum(factor_exponents(corrected, value_exponent))
     rows = row_exponents(corrected) or ()
     bias = bias_constant(values, accumulator, corrected.location, rows)

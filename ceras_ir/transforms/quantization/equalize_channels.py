@@ -59,7 +59,7 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
     import numpy as np
 
     from ceras_ir.dialects import graph
-    from ceras_ir.network.ranges import ROW_EXPONENTS, STATISTICS, WEIGHT_EXPONENT, set_attribute
+    from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT, forget
     from ceras_ir.transforms.quantization.analysis.channel_factors import spread_columns
     from ceras_ir.transforms.quantization.analysis.function_forms import is_table
     from ceras_ir.transforms.rebuilding import replace_constant
@@ -70,16 +70,14 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
         rows = exponents[slots[op.result]]
         if not columns.any() and not rows.any():
             continue
-        old = graph.constant_array(op.weights)
-        assert old is not None
+        old = graph.known_array(op.weights)
         across = rows.reshape(-1, *[1] * (old.ndim - 1))
         scaled = old * np.exp2(columns - across)
         replace_constant(op, op.weights, scaled.astype(np.float32))
         for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
             op.attributes.pop(name, None)
         if op.bias is not None:
-            bias = graph.constant_array(op.bias)
-            assert bias is not None
+            bias = graph.known_array(op.bias)
             replace_constant(op, op.bias, (bias * np.exp2(-rows)).astype(np.float32))
     for op in factors.main.body.block.ops:
         if isinstance(op, graph.UnaryOp) and is_table(op):
@@ -92,5 +90,4 @@ def _apply(factors: ChannelFactors, exponents: Vector) -> None:
                     op.properties[name] = graph.integers([int(e) for e in side])
     for value, ids in slots.ids.items():
         if exponents[ids].any():
-            for name in STATISTICS:
-                set_attribute(value, name, None)
+            forget(value)

@@ -128,6 +128,5 @@ def _divide(
     value.replace_uses_with_if(scaled.result, lambda use: use.operation is not scaled)
     Rewriter.insert_op((factor, scaled), InsertPoint.at_start(main.body.block))
     for layer in layers:
-        weights = graph.constant_array(layer.weights)
-        assert weights is not None
+        weights = graph.known_array(layer.weights)
         replace_constant(layer, layer.weights, weights.astype(np.float32) * np.float32(step))

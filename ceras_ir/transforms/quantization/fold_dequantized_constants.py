@@ -1,20 +1,15 @@
 """Compute `graph.dequantize` and `graph.quantize` of constants."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
     PatternRewriter,
-    PatternRewriteWalker,
     RewritePattern,
     op_type_rewrite_pattern,
 )
 
 from ceras_ir.dialects import graph
 from ceras_ir.network import integer
+from ceras_ir.transforms.pattern_pass import PatternPass
 
 
 class FoldDequantize(RewritePattern):
@@ -40,8 +35,7 @@ class FoldQuantize(RewritePattern):
             rewriter.replace(op, new)
 
 
-@dataclass(frozen=True)
-class FoldDequantizedConstantsPass(ModulePass):
+class FoldDequantizedConstantsPass(PatternPass):
     """
     Dequantize and quantize constants at compile time, and drop those that nobody reads.
 
@@ -49,8 +43,4 @@ class FoldDequantizedConstantsPass(ModulePass):
     """
 
     name = "fold-dequantized-constants"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        # The applier also erases the constants that nobody reads any more.
-        patterns = GreedyRewritePatternApplier([FoldDequantize(), FoldQuantize()])
-        PatternRewriteWalker(patterns).rewrite_module(op)
+    pattern = GreedyRewritePatternApplier([FoldDequantize(), FoldQuantize()])

@@ -14,7 +14,7 @@ from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import drop_statistics
-from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, only_shifts
+from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, only_shifts, stored_types
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,8 @@ def _takes_ties_up(op: GraphOperation) -> bool:
     requant = op.properties.get("requant")
     if isinstance(op, graph.LinearOperation) or not isinstance(requant, RequantAttr):
         return False
-    values = (*op.operands, *op.results)
-    elements = [e for e in (graph.quantized_element(v) for v in values) if e is not None]
-    return only_shifts(elements) and requant.mode is Rounding.HALF_UP and requant.shift.data > 0
+    shifts = only_shifts(stored_types(op))
+    return shifts and requant.mode is Rounding.HALF_UP and requant.shift.data > 0
 
 
 def _only_quantized(quantize: graph.QuantizeOp) -> bool:
@@ -96,6 +95,5 @@ def erase_dead(block: Block) -> None:
     while op is not None:
         before = op.prev_op
         if op.results and is_side_effect_free(op) and all(not r.uses for r in op.results):
-            op.detach()
-            op.erase()
+            Rewriter.erase_op(op)
         op = before

@@ -1,19 +1,10 @@
 """Move `graph.quantize` above what only moves elements, to the operation that computes them."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-from xdsl.pattern_rewriter import (
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-    op_type_rewrite_pattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
 from ceras_ir.transforms.rebuilding import with_operands
@@ -35,8 +26,7 @@ class HoistQuantize(RewritePattern):
             return
         if not only_moves(move) and not isinstance(move, graph.PadOp):
             return
-        element = graph.quantized_element(op.result)
-        assert element is not None
+        element = graph.stored_element(op.result)
         readers = [use.operation for use in op.input.uses]
         if element.is_per_axis or any(
             not isinstance(r, graph.QuantizeOp) or r.result.type != op.result.type for r in readers
@@ -58,14 +48,11 @@ class HoistQuantize(RewritePattern):
             rewriter.erase(move)
 
 
-@dataclass(frozen=True)
-class HoistQuantizePass(ModulePass):
+class HoistQuantizePass(PatternPass):
     """
     Move `graph.quantize` above reshapes, transposes, maxima and concatenations. Changes no
     value.
     """
 
     name = "hoist-quantize"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        PatternRewriteWalker(HoistQuantize()).rewrite_module(op)
+    pattern = HoistQuantize()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, i64
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, IntegerType, ModuleOp, Signedness, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -60,21 +60,12 @@ def _signed(value: SSAValue) -> UniformType | None:
         [scale.data for scale in element.scales],
         [point.data - half for point in element.zero_points],
         storage=IntegerType(element.storage.width.data),
-        axis=None if not element.is_per_axis else _axis(element),
+        axis=element.axis.data if isinstance(element.axis, IntAttr) else None,
     )
-
-
-def _axis(element: UniformType) -> int:
-    from xdsl.dialects.builtin import IntAttr
-
-    assert isinstance(element.axis, IntAttr)
-    return element.axis.data
 
 
 def _unsigned(element: UniformType) -> UniformType:
     """The unsigned type of which `element` is the signed one, per tensor."""
-    from xdsl.dialects.builtin import Signedness
-
     width = element.storage.width.data
     storage = IntegerType(width, Signedness.UNSIGNED)
     return UniformType(element.scale, element.zero_point + (1 << width - 1), storage=storage)
@@ -102,8 +93,7 @@ def _convert(value: SSAValue) -> None:
         new = graph.ConstantOp.from_array(moved, element, location=op.location)
         Rewriter.insert_op(new, InsertPoint.before(op))
         value.replace_all_uses_with(new.result)
-        op.detach()
-        op.erase()
+        Rewriter.erase_op(op)
         return
     if isinstance(op, graph.PadOp) and op.function is graph.Pad.CONSTANT:
         op.properties["value"] = IntegerAttr(int(op.stored_value) - half, i64)
@@ -141,8 +131,7 @@ def _at_results(main: FuncOp) -> None:
     ):
         if value.type == declared:
             continue
-        element = graph.quantized_element(value)
-        assert element is not None
+        element = graph.stored_element(value)
         unsigned = _unsigned(element)
         requant = RequantAttr(
             0, zero_point=unsigned.zero_point, low=unsigned.low, high=unsigned.high

@@ -74,8 +74,7 @@ def _sums(op: graph.LinearOperation) -> int:
     if constant is None:
         weights = np.full(shape, _largest(op.weights), np.int64)
     else:
-        element = graph.quantized_element(op.weights)
-        assert element is not None
+        element = graph.stored_element(op.weights)
         weights = np.abs(constant.astype(np.int64) - zero_points(element, len(shape)))
     products = weights.reshape(shape[0], -1).sum(axis=1) * _largest(op.input)
     if op.bias is None:
@@ -88,8 +87,7 @@ def _sums(op: graph.LinearOperation) -> int:
 
 def _largest(value: SSAValue) -> int:
     """The largest magnitude of a stored number less its zero point."""
-    element = graph.quantized_element(value)
-    assert element is not None
+    element = graph.stored_element(value)
     return element.reach
 
 

@@ -13,7 +13,8 @@ from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, set_width
 from ceras_ir.network.quantizable import SNAPPED, is_quantized, quantized_operations
-from ceras_ir.network.ranges import LAYER, STATISTICS, set_attribute
+from ceras_ir.network.ranges import LAYER, forget, network_values
+from ceras_ir.transforms.rebuilding import erase_unused
 
 
 @dataclass(frozen=True)
@@ -61,18 +62,9 @@ def _convert(main: FuncOp) -> None:
     constants: dict[graph.ConstantOp, None] = {}
     for op in reversed(chosen):
         constants |= {v.owner: None for v in op.operands if isinstance(v.owner, graph.ConstantOp)}
-        op.detach()
-        op.erase()
+        Rewriter.erase_op(op)
     for constant in constants:
-        if constant.result.first_use is None:
-            constant.detach()
-            constant.erase()
-    for op in block.ops:
-        for value in op.results:
-            set_width(value, NARROW)
-            for name in STATISTICS:
-                set_attribute(value, name, None)
-    for argument in block.args:
-        set_width(argument, NARROW)
-        for name in STATISTICS:
-            set_attribute(argument, name, None)
+        erase_unused(constant)
+    for value in network_values(block):
+        set_width(value, NARROW)
+        forget(value)

@@ -1,14 +1,8 @@
 """Move `graph.dequantize` below what only moves elements, so that integers are moved."""
 
-from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
     PatternRewriter,
-    PatternRewriteWalker,
     RewritePattern,
     op_type_rewrite_pattern,
 )
@@ -16,6 +10,7 @@ from xdsl.pattern_rewriter import (
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
 from ceras_ir.transforms.rebuilding import with_operands
@@ -37,8 +32,7 @@ class SinkDequantizeBelowMove(RewritePattern):
         stored = [owner.input for owner in owners if isinstance(owner, graph.DequantizeOp)]
         if not stored or len(stored) != len(owners):
             return
-        element = graph.quantized_element(stored[0])
-        assert element is not None
+        element = graph.stored_element(stored[0])
         if element.is_per_axis or any(graph.quantized_element(v) != element for v in stored):
             return
         moved = with_operands(op, stored, element)
@@ -58,8 +52,7 @@ class SinkDequantizeBelowPad(RewritePattern):
         source = op.input.owner
         if not isinstance(source, graph.DequantizeOp):
             return
-        element = graph.quantized_element(source.input)
-        assert element is not None
+        element = graph.stored_element(source.input)
         if element.is_per_axis:
             return
         padded = repadded(op, source.input)
@@ -84,8 +77,7 @@ class SinkDequantizeBelowRelu(RewritePattern):
             return
         if op.channel_exponents is not None:
             return
-        element = graph.quantized_element(source.input)
-        assert element is not None
+        element = graph.stored_element(source.input)
         if element.is_per_axis:
             return
         point = element.zero_point
@@ -97,17 +89,13 @@ class SinkDequantizeBelowRelu(RewritePattern):
         rewriter.replace(op, (clamped, below))
 
 
-@dataclass(frozen=True)
-class SinkDequantizePass(ModulePass):
+class SinkDequantizePass(PatternPass):
     """
     Move `graph.dequantize` below reshapes, transposes, maxima, concatenations and rectifiers.
     Changes no value.
     """
 
     name = "sink-dequantize"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        patterns = GreedyRewritePatternApplier(
-            [SinkDequantizeBelowMove(), SinkDequantizeBelowPad(), SinkDequantizeBelowRelu()]
-        )
-        PatternRewriteWalker(patterns).rewrite_module(op)
+    pattern = GreedyRewritePatternApplier(
+        [SinkDequantizeBelowMove(), SinkDequantizeBelowPad(), SinkDequantizeBelowRelu()]
+    )

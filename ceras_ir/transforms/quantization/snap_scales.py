@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import frexp, log2, log10
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -138,7 +138,7 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
                 _snap(padded.result, _element(op.result), None)
             case GraphOperation() if op.is_quantized and only_moves(op):
                 if all(v in floats for v in op.operands):
-                    moved = with_operands(op, [floats[v] for v in op.operands], _float_type())
+                    moved = with_operands(op, [floats[v] for v in op.operands], f32)
                     Rewriter.insert_op(moved, InsertPoint.before(op))
                     floats[op.output] = moved.output
                     _snap(moved.output, _element(op.output), None)
@@ -151,15 +151,8 @@ def _unpaired(main: FuncOp, costs: _Costs) -> None:
             costs.weight(op)
 
 
-def _float_type():
-    from xdsl.dialects.builtin import f32
-
-    return f32
-
-
 def _element(value: SSAValue) -> UniformType:
-    element = graph.quantized_element(value)
-    assert element is not None
+    element = graph.stored_element(value)
     if element.is_per_axis and not isinstance(value.owner, graph.ConstantOp):
         owner = value.owner
         name = node_name(owner) if isinstance(owner, Operation) else "input"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, IntAttr, ModuleOp
+from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -12,7 +12,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.rebuilding import erase_unused
@@ -43,16 +42,13 @@ class StripBorderQuantizationPass(ModulePass):
             stored = Rewriter.replace_value_with_new_type(argument, types.pop())
             for quantizer in quantizers:
                 quantizer.result.replace_all_uses_with(stored)
-                quantizer.detach()
-                quantizer.erase()
+                Rewriter.erase_op(quantizer)
         last = main.body.block.last_op
         assert isinstance(last, ReturnOp)
         for index, value in enumerate(last.operands):
             if isinstance(value.owner, DequantizeOp):
                 last.operands[index] = value.owner.input
-                if value.first_use is None:
-                    value.owner.detach()
-                    value.owner.erase()
+                erase_unused(value.owner)
         main.function_type = FunctionType.from_lists(
             [argument.type for argument in main.body.block.args],
             [value.type for value in last.operands],
@@ -102,12 +98,5 @@ def _unscale(argument: SSAValue) -> None:
 
 
 def _multiply_scales(value: SSAValue, factor: float) -> None:
-    old = graph.quantized_element(value)
-    assert old is not None
-    element = UniformType(
-        [scale.data * factor for scale in old.scales],
-        [point.data for point in old.zero_points],
-        storage=old.storage,
-        axis=old.axis.data if isinstance(old.axis, IntAttr) else None,
-    )
+    element = graph.stored_element(value).rescaled(factor)
     Rewriter.replace_value_with_new_type(value, graph.type_with_element(value, element))

@@ -10,7 +10,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
-from ceras_ir.dialects.graph.operation import tensor_type
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, quantized_operations
 from ceras_ir.network.ranges import (
@@ -65,15 +64,7 @@ def _split(
     op: graph.LinearOperation, residual: SSAValue
 ) -> tuple[graph.LinearOperation, graph.BinaryOp]:
     """The layer without its residual, and the addition, put in its place."""
-    plain = rebuild_linear(
-        op,
-        op.input,
-        op.weights,
-        op.bias,
-        None,
-        tensor_type(op.result),
-        {"activation": None, "residual_shift": None},
-    )
+    plain = rebuild_linear(op, {"activation": None, "residual_shift": None}, residual=None)
     drop_statistics(plain)  # They are the sum's.
     total = graph.BinaryOp(
         graph.Binary.ADD,
@@ -86,8 +77,7 @@ def _split(
     copy_statistics(op, total)
     Rewriter.insert_op([plain, total], InsertPoint.before(op))
     op.result.replace_all_uses_with(total.result)
-    op.detach()
-    op.erase()
+    Rewriter.erase_op(op)
     return plain, total
 
 

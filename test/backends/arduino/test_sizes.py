@@ -5,6 +5,7 @@ from dataclasses import replace
 from importlib.resources import files as resources
 from pathlib import Path
 
+import firmware
 import pytest
 from backends.arduino.networks import colour_mlp
 from c_harness import needs_arm
@@ -39,18 +40,18 @@ CALLER = '#include "model.h"\nfloat x[3], y[3];\nint main(void) { return model_r
 
 def elf_sizes(
     module: ModuleOp, options: BuildOptions, work: Path
-) -> tuple[Footprint, emulator.Sizes]:
+) -> tuple[Footprint, firmware.Sizes]:
     """What was predicted, and what a program has that only calls the model."""
     ctx = load_context()
     run_stages(ctx, module, front_stages(options))
     run_stages(ctx, module, target_stages(options))
     model, c_options, footprint = printed_model(module, ROOMY, "model")
     files = [a for a in emit(module, c_options) if a.path.startswith("model")]
-    sources = emulator.write_files(files, work)
+    sources = firmware.write_files(files, work)
     caller = work / "caller.c"
     caller.write_text(_caller(model))
     elf = emulator.build_elf([caller, *sources], ROOMY, work, include=[work], flags=("-Os",))
-    return footprint, emulator.sizes(elf)
+    return footprint, firmware.sizes(elf)
 
 
 def _caller(model: Model) -> str:
@@ -62,7 +63,7 @@ def _caller(model: Model) -> str:
     )
 
 
-def agree(footprint: Footprint, real: emulator.Sizes) -> None:
+def agree(footprint: Footprint, real: firmware.Sizes) -> None:
     assert abs(real.flash - footprint.flash) <= CODE_MARGIN * footprint.code, (real, footprint)
     assert abs(real.sram - footprint.sram) <= LINKER_SLACK, (real, footprint)
 
@@ -100,7 +101,7 @@ def test_every_board_compiles_and_links(tmp_path: Path, name: str):
     sketch = tmp_path / "model"
     sources = [caller, *sorted(sketch.glob("*.c"))]
     elf = emulator.build_elf(sources, board, tmp_path, include=[sketch], flags=("-Os",))
-    agree(footprint_of(built), emulator.sizes(elf))
+    agree(footprint_of(built), firmware.sizes(elf))
 
 
 def footprint_of(built: Build) -> Footprint:

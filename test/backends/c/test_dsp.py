@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_harness import Array, check, constant, make_network, needs_arm, place, random_inputs
+from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import build, emit
-from ceras_ir.backends.c.emulator import EmulatedModel, write_files
+from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import Conv2dOp, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_harness import Array, Values, check, constant, make_network, needs_arm, place
+from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
@@ -16,7 +17,7 @@ from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.dsp_costs import ways
 from ceras_ir.backends.c.dsp_winograd import G2, fits_winograd, transformed_filters
 from ceras_ir.backends.c.emitter import build, emit
-from ceras_ir.backends.c.emulator import EmulatedModel, write_files
+from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sums import LIMIT, analyse

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import firmware
 import numpy as np
 import pytest
 from backends.c.test_files import small_network
 from c_harness import Array, needs_aarch64, needs_arm, place, random_inputs
+from cross_aarch64 import has_instruction, run_program
+from firmware import write_files
 
-from ceras_ir.backends.c import emulator
-from ceras_ir.backends.c.aarch64 import has_instruction, run_program
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.machine import Machine, load_machine, machine_names
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.target import CTarget
@@ -136,6 +136,6 @@ def test_make_for_a_microcontroller(tmp_path: Path):
     write_artefacts(tmp_path, result.files())
     assert "dsp_" in (tmp_path / "model.c").read_text()
     shell("make", "-C", tmp_path)
-    assert emulator.sizes(tmp_path / "model_run").flash > 0
+    assert firmware.sizes(tmp_path / "model_run").flash > 0
     with pytest.raises(UsageError, match="--weights file is for computers"):
         build(read_network(model), replace(options, weights="file"))

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from backends.c.test_tiles import DEPTHWISE, SHAPES, layer
 from c_harness import Values, make_network, needs_aarch64, place, random_inputs
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
-from xdsl.ir import SSAValue
-
-from ceras_ir.backends.c.aarch64 import (
+from cross_aarch64 import (
     ARCHITECTURES,
     build_program,
     has_instruction,
     run_program,
 )
+from firmware import write_files
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
+from xdsl.ir import SSAValue
+
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run

@@ -11,10 +11,10 @@ import pytest
 from backends.c.test_files import small_network
 from backends.c.test_tiles import FLAGS, SHAPES, layer
 from c_harness import Array, make_network, place, random_inputs
+from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.runner import aligned, build_library, compiler
 from ceras_ir.dialects.quant import UniformType

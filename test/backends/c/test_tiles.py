@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_harness import Array, Values, check, constant, make_network, place
+from firmware import write_files
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
@@ -23,7 +24,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.register_tiles import VECTOR_REGISTERS, choose_tile, strip_length
 from ceras_ir.backends.c.runner import compiler

@@ -16,12 +16,12 @@ from c_harness import (
     place,
     random_inputs,
 )
+from cross_aarch64 import ARCHITECTURES, build_program, has_instruction, run_program
+from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.c.aarch64 import ARCHITECTURES, build_program, has_instruction, run_program
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.emulator import write_files
 from ceras_ir.backends.c.float_winograd import Winograd
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.register_tiles import VECTOR_REGISTERS

@@ -16,6 +16,7 @@ from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.rebuilding import erase_unused
 
 if TYPE_CHECKING:
     from ceras_ir.network.weight_encoding import Array
@@ -166,5 +167,4 @@ def _rewrite(choice: Choice) -> None:
     new.attributes.update(op.attributes)
     new.location = op.location
     Rewriter.replace_op(op, new)
-    if constant.result.first_use is None:
-        Rewriter.erase_op(constant)
+    erase_unused(constant)

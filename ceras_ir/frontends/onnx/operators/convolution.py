@@ -10,7 +10,7 @@ from ceras_ir.frontends.onnx.emitter import TO_NHWC, Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import operator
 from ceras_ir.frontends.onnx.values import Constant, Value
-from ceras_ir.frontends.onnx.windows import read_window
+from ceras_ir.frontends.onnx.windows import Window, read_window
 
 
 @operator("Conv")
@@ -49,19 +49,25 @@ def conv(node: Node, emitter: Emitter) -> Value:
         return _deep_conv(node, emitter, groups, bias)
     window = read_window(node, kernel, shape[2:])
     lifted = emitter.reshaped(emitter.value(1), (*weights[:2], *window.kernel))
-    result = emitter.emit(
-        Conv2dOp(
-            emitter.feature_map(emitter.value(0)),
-            emitter.materialize(emitter.transposed(lifted, TO_NHWC)),
-            bias,
-            result_element=f32,
-            strides=window.strides,
-            padding=window.padding,
-            dilations=window.dilations,
-            groups=groups,
-        )
-    )
+    features = emitter.feature_map(emitter.value(0))
+    result = _conv(emitter, features, emitter.transposed(lifted, TO_NHWC), bias, window, groups)
     return emitter.from_feature_map(result, rank)
+
+
+def _conv(
+    emitter: Emitter, x: Value, weights: Value, bias: SSAValue | None, window: Window, groups: int
+) -> SSAValue:
+    op = Conv2dOp(
+        emitter.materialize(x),
+        emitter.materialize(weights),
+        bias,
+        result_element=f32,
+        strides=window.strides,
+        padding=window.padding,
+        dilations=window.dilations,
+        groups=groups,
+    )
+    return emitter.emit(op)
 
 
 def _deep_conv(node: Node, emitter: Emitter, groups: int, bias: SSAValue | None) -> Value:
@@ -87,18 +93,8 @@ def _deep_conv(node: Node, emitter: Emitter, groups: int, bias: SSAValue | None)
             if isinstance(weights, Constant)
             else emitter.reshaped(compose.part(weights, 0, k, 1), (o, kh, kw, taken))
         )
-        part = emitter.emit(
-            Conv2dOp(
-                emitter.materialize(emitter.reshaped(plane, (n * outputs, h, w, c))),
-                emitter.materialize(tap),
-                bias if k == 0 else None,
-                result_element=f32,
-                strides=flat.strides,
-                padding=flat.padding,
-                dilations=flat.dilations,
-                groups=groups,
-            )
-        )
+        rows = emitter.reshaped(plane, (n * outputs, h, w, c))
+        part = _conv(emitter, rows, tap, bias if k == 0 else None, flat, groups)
         total = part if total is None else compose.add(total, part)
     assert total is not None
     _, oh, ow, _ = shape_of_value(total)

@@ -23,7 +23,7 @@ from ceras_ir.frontends.onnx.operators.dynamic import dynamically_quantized
 from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
 from ceras_ir.frontends.onnx.operators.quantized_linear import float_operator
 from ceras_ir.frontends.onnx.quantization import dequantized, quantized, stored_type, uniform_type
-from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import Array
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.frontends.onnx.windows import read_window
@@ -37,13 +37,11 @@ WEIGHTS: dict[str, tuple[int, int]] = {
 """Which operands are the weights and their zero point."""
 
 
-@rule(*WEIGHTS)
-def constant_weights(node: Node) -> str | None:
-    """the second operand and its zero point must be constants"""
-    for i in WEIGHTS[node.operator]:
-        if node.has_input(i) and not node.is_constant(i):
-            return f"'{node.inputs[i]}' is computed; keep this product in float"
-    return None
+constant_operands(
+    WEIGHTS,
+    "the second operand and its zero point must be constants",
+    "keep this product in float",
+)
 
 
 @operator("ConvInteger")

@@ -48,14 +48,6 @@ def flatten(node: Node, emitter: Emitter) -> Value:
     return emitter.reshaped(emitter.value(0), (prod(shape[:axis]), prod(shape[axis:])))
 
 
-@rule("Squeeze", "Unsqueeze")
-def constant_axes(node: Node) -> str | None:
-    """axes must be constants"""
-    if node.has_input(1) and not node.is_constant(1):
-        return "they are computed; make them an initializer"
-    return None
-
-
 @operator("Squeeze")
 def squeeze(node: Node, emitter: Emitter) -> Value:
     """Extents of 1 go: those at `axes`, or all."""

@@ -9,7 +9,7 @@ import numpy as np
 from ceras_ir.dialects.graph import Binary
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import first_output_only, operator, rule
+from ceras_ir.frontends.onnx.registry import constant_operands, first_output_only, operator, rule
 from ceras_ir.frontends.onnx.values import Value
 
 first_output_only("BatchNormalization")
@@ -25,13 +25,11 @@ def inference(node: Node) -> str | None:
     return None
 
 
-@rule("BatchNormalization")
-def constant_statistics(node: Node) -> str | None:
-    """scale, bias, mean and variance must be constants"""
-    for i in range(1, 5):
-        if node.has_input(i) and not node.is_constant(i):
-            return f"'{node.inputs[i]}' is computed; make it an initializer"
-    return None
+constant_operands(
+    {"BatchNormalization": range(1, 5)},
+    "scale, bias, mean and variance must be constants",
+    "make it an initializer",
+)
 
 
 @operator("BatchNormalization")

@@ -19,7 +19,7 @@ from ceras_ir.frontends.onnx.quantization import (
     stored_type,
     uniform_type,
 )
-from ceras_ir.frontends.onnx.registry import OPERATORS, operator, rule
+from ceras_ir.frontends.onnx.registry import OPERATORS, constant_operands, operator, rule
 from ceras_ir.frontends.onnx.values import Value
 from ceras_ir.frontends.onnx.windows import read_window
 
@@ -38,13 +38,9 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
 """Which operands are scales and zero points."""
 
 
-@rule(*PARAMETERS)
-def constant_parameters(node: Node) -> str | None:
-    """scales and zero points must be constants"""
-    for i in PARAMETERS[node.operator]:
-        if node.has_input(i) and not node.is_constant(i):
-            return f"'{node.inputs[i]}' is computed; quantize the model statically"
-    return None
+constant_operands(
+    PARAMETERS, "scales and zero points must be constants", "quantize the model statically"
+)
 
 
 def _element(emitter: Emitter, storage: str, first: int, shape: Sequence[int], axis: int = 0):
@@ -61,10 +57,15 @@ def _real(emitter: Emitter, index: int, axis: int = 0) -> Value:
     return dequantized(emitter, value, element)
 
 
-def _result(emitter: Emitter, value: Value, first: int, like: str) -> Value:
-    """`value` in the type that operands `first` and `first + 1` describe."""
+def _result(emitter: Emitter, value: Value, first: int, storage: str | None = None) -> Value:
+    """
+    `value` in the type that operands `first` and `first + 1` describe, without the latter stored
+    as `storage` or as the first operand.
+    """
     node = emitter.node
-    storage = emitter.array(first + 1).dtype.name if node.has_input(first + 1) else like
+    if node.has_input(first + 1):
+        storage = emitter.array(first + 1).dtype.name
+    storage = storage or stored_type(emitter, emitter.value(0))
     return quantized(emitter, value, _element(emitter, storage, first, ()), node.outputs[0])
 
 
@@ -100,13 +101,7 @@ def qlinear_conv(node: Node, emitter: Emitter) -> Value:
     operands = [_real(emitter, 0), _real(emitter, 3)]
     if node.has_input(8):
         operands.append(_bias(emitter, 8, 1, 4))
-    return _result(
-        emitter, float_operator(emitter, "Conv", operands), 6, stored_type(emitter, _x(emitter))
-    )
-
-
-def _x(emitter: Emitter) -> Value:
-    return emitter.value(0)
+    return _result(emitter, float_operator(emitter, "Conv", operands), 6)
 
 
 def _bias(emitter: Emitter, index: int, first: int, second: int, factor: float = 1.0) -> Value:
@@ -122,7 +117,7 @@ def _bias(emitter: Emitter, index: int, first: int, second: int, factor: float =
 def qlinear_matmul(node: Node, emitter: Emitter) -> Value:
     """Weights may have a scale per column."""
     product = float_operator(emitter, "MatMul", [_real(emitter, 0), _real(emitter, 3, axis=-1)])
-    return _result(emitter, product, 6, stored_type(emitter, _x(emitter)))
+    return _result(emitter, product, 6)
 
 
 @operator(f"{MICROSOFT}QGemm")
@@ -136,7 +131,7 @@ def qgemm(node: Node, emitter: Emitter) -> Value:
     product = float_operator(emitter, "Gemm", operands)
     if not node.has_input(7):
         return product
-    return _result(emitter, product, 7, stored_type(emitter, _x(emitter)))
+    return _result(emitter, product, 7)
 
 
 @operator(f"{MICROSOFT}QLinearAdd", f"{MICROSOFT}QLinearMul")
@@ -144,7 +139,7 @@ def qlinear_binary(node: Node, emitter: Emitter) -> Value:
     """Both operands come with their scales."""
     kind = node.operator.removeprefix(f"{MICROSOFT}QLinear")
     result = float_operator(emitter, kind, [_real(emitter, 0), _real(emitter, 3)])
-    return _result(emitter, result, 6, stored_type(emitter, _x(emitter)))
+    return _result(emitter, result, 6)
 
 
 ONE_OPERAND = ("AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu", "Softmax")
@@ -167,7 +162,7 @@ def qlinear_unary(node: Node, emitter: Emitter) -> Value:
         dropped += ["auto_pad", "ceil_mode", "pads"]
         added.append(_all_padding(node, shape))
     result = float_operator(emitter, kind, [_real(emitter, 0)], dropped, added)
-    return _result(emitter, result, 3, stored_type(emitter, _x(emitter)))
+    return _result(emitter, result, 3)
 
 
 def _all_padding(node: Node, shape: Sequence[int]) -> onnx.AttributeProto:

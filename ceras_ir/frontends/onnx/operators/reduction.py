@@ -19,8 +19,7 @@ def _plain(kind: Reduce) -> Reduction:
     return lambda c, x, axes: c.reduce(kind, x, axes)
 
 
-def _sum(c: Composer, x: Value, axes: Sequence[int]) -> Value:
-    return c.reduce(Reduce.SUM, x, axes)
+_sum = _plain(Reduce.SUM)
 
 
 def _log_sum_exp(c: Composer, x: Value, axes: Sequence[int]) -> Value:
@@ -49,7 +48,7 @@ AXES_OPERAND_SINCE = {"ReduceSum": 13}
 """The opset in which axes became an operand; 18 for the others."""
 
 
-@rule(*REDUCTIONS)
+@rule("Squeeze", "Unsqueeze", *REDUCTIONS)
 def constant_axes(node: Node) -> str | None:
     """axes must be constants"""
     if node.has_input(1) and not node.is_constant(1):

@@ -1,5 +1,6 @@
 """Resampling of height and width: Resize of opset 10 and later, and Upsample before it."""
 
+from collections.abc import Sequence
 from math import floor, inf, prod
 
 import numpy as np
@@ -23,7 +24,7 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.registry import constant_operands, operator, rule
 from ceras_ir.frontends.onnx.resampling_matrix import CROP, Resampling
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.values import Value
@@ -49,25 +50,25 @@ def coordinates(node: Node) -> str | None:
     return f"got '{got}'; export with half_pixel"
 
 
-@rule("Resize", "Upsample")
-def constant_size(node: Node) -> str | None:
-    """scales and sizes must be constants"""
-    for i in range(1, 4):
-        if node.has_input(i) and not node.is_constant(i):
-            return f"'{node.inputs[i]}' is computed; export with fixed sizes"
-    return None
+constant_operands(
+    dict.fromkeys(("Resize", "Upsample"), range(1, 4)),
+    "scales and sizes must be constants",
+    "export with fixed sizes",
+)
 
 
 @operator("Upsample")
 def upsample(node: Node, emitter: Emitter) -> Value:
     """Scales are an attribute before opset 9."""
     if node.opset < 9:
-        scales = node.numbers("scales") or ()
-    else:
-        scales = tuple(float(s) for s in emitter.floats(1).reshape(-1))
-    return _resampled(
-        node, emitter, _checked(node, scales, emitter), None, Coordinates.ASYMMETRIC, Nearest.FLOOR
-    )
+        return _by_scales(node, emitter, node.numbers("scales") or ())
+    return _by_scales(node, emitter, emitter.floats(1).reshape(-1).tolist())
+
+
+def _by_scales(node: Node, emitter: Emitter, scales: Sequence[float]) -> Value:
+    """As before opset 11, which had no choice of coordinates."""
+    checked = _checked(node, scales, emitter)
+    return _resampled(node, emitter, checked, None, Coordinates.ASYMMETRIC, Nearest.FLOOR)
 
 
 @operator("Resize")
@@ -96,11 +97,7 @@ def resize(node: Node, emitter: Emitter) -> Value:
 
 def _resize(node: Node, emitter: Emitter) -> Value:
     if node.opset < 11:
-        scales = tuple(float(s) for s in emitter.floats(1).reshape(-1))
-        return _resampled(
-            node, emitter, _checked(node, scales, emitter), None,
-            Coordinates.ASYMMETRIC, Nearest.FLOOR,
-        )  # fmt: skip
+        return _by_scales(node, emitter, emitter.floats(1).reshape(-1).tolist())
     scales, sizes = _given(node, emitter)
     rounding = node.string("nearest_mode", Nearest.ROUND_PREFER_FLOOR.value)
     if rounding not in set(Nearest):
@@ -132,10 +129,8 @@ def _given(node: Node, emitter: Emitter) -> tuple[list[float], list[int] | None]
     has_sizes = node.has_input(3) and emitter.shape(3) != (0,)
     if has_scales == has_sizes:
         raise node.wrong("either scales or sizes expected")
-    given = (
-        [float(s) for s in emitter.floats(2).reshape(-1)]
-        if has_scales
-        else [float(s) for s in emitter.integers(3)]
+    given: Sequence[float] = (
+        emitter.floats(2).reshape(-1).tolist() if has_scales else emitter.integers(3)
     )
     if len(given) != len(dims):
         raise node.wrong(f"{len(dims)} scales or sizes expected, got {len(given)}")
@@ -215,9 +210,7 @@ def _multiplied(emitter: Emitter, value: Value, axis: int, weights: NDArray[np.f
     return emitter.transposed(full, [order.index(i) for i in range(rank)])
 
 
-def _checked(
-    node: Node, scales: list[float] | tuple[float, ...], emitter: Emitter
-) -> tuple[float, ...]:
+def _checked(node: Node, scales: Sequence[float], emitter: Emitter) -> tuple[float, ...]:
     shape = emitter.shape(0)
     if len(scales) != len(shape) or any(not 0.0 < s < inf for s in scales):
         raise node.wrong(f"{len(shape)} positive scales expected, got {list(scales)}")

@@ -10,7 +10,7 @@ from ceras_ir.dialects.graph import Pad, PadOp
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.registry import constant_operands, operator, rule
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.values import Value
 
@@ -24,13 +24,11 @@ CONSTANT_OPERANDS = {
 """Operands that say which elements, not what they are."""
 
 
-@rule(*CONSTANT_OPERANDS)
-def constant_selection(node: Node) -> str | None:
-    """which elements are taken must be known at compile time"""
-    for i in CONSTANT_OPERANDS[node.operator]:
-        if node.has_input(i) and not node.is_constant(i):
-            return f"'{node.inputs[i]}' is computed; export with fixed shapes, or make it constant"
-    return None
+constant_operands(
+    CONSTANT_OPERANDS,
+    "which elements are taken must be known at compile time",
+    "export with fixed shapes, or make it constant",
+)
 
 
 @rule("Gather")
@@ -39,6 +37,11 @@ def constant_indices(node: Node) -> str | None:
     if node.is_constant(1):
         return None
     return f"'{node.inputs[1] if node.has_input(1) else ''}' is computed; make it an initializer"
+
+
+constant_operands(
+    {"Pad": [2]}, "the value of the border must be a constant", "make it an initializer"
+)
 
 
 @operator("Slice")
@@ -156,14 +159,6 @@ def _scalar(node: Node, emitter: Emitter, index: int) -> float:
     if array.size != 1:
         raise node.wrong(f"operand {index} must be one number, got shape {list(array.shape)}")
     return array.reshape(-1).tolist()[0]
-
-
-@rule("Pad")
-def constant_filler(node: Node) -> str | None:
-    """the value of the border must be a constant"""
-    if node.has_input(2) and not node.is_constant(2):
-        return f"'{node.inputs[2]}' is computed; make it an initializer"
-    return None
 
 
 @operator("Tile")

@@ -15,6 +15,7 @@ from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import operator, rule
 from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.frontends.onnx.windows import per_dimension
 
 
 @rule("ConvTranspose")
@@ -44,8 +45,8 @@ def conv_transpose(node: Node, emitter: Emitter) -> Value:
     kernel, outputs = weights[2:], weights[1] * groups
     if (declared := node.integers("kernel_shape")) not in (None, kernel):
         raise node.wrong(f"attribute 'kernel_shape' is {list(declared or ())}, got {list(kernel)}")
-    strides = _list(node, "strides", rank, 1, 1)
-    dilations = _list(node, "dilations", rank, 1, 1)
+    strides = per_dimension(node, "strides", rank)
+    dilations = per_dimension(node, "dilations", rank)
     before, after = _padding(node, shape[2:], kernel, strides, dilations)
     # What the zeros need at the border; less than none is cut off first.
     extents = [window_extent(k, d) for k, d in zip(kernel, dilations, strict=True)]
@@ -92,17 +93,6 @@ def _spread(
     return emitter.materialize(Composer(emitter).sliced(padded, starts, sizes))
 
 
-def _list(node: Node, name: str, rank: int, default: int, least: int) -> tuple[int, ...]:
-    values = node.integers(name)
-    if values is None:
-        return (default,) * rank
-    if len(values) != rank or any(v < least for v in values):
-        raise node.wrong(
-            f"attribute '{name}' must be {rank} integers of at least {least}, got {list(values)}"
-        )
-    return values
-
-
 def _padding(
     node: Node,
     shape: tuple[int, ...],
@@ -112,7 +102,7 @@ def _padding(
 ) -> tuple[list[int], list[int]]:
     """How much of the full result is cut off before and behind; less than 0 adds zeros behind."""
     rank = len(shape)
-    extra = _list(node, "output_padding", rank, 0, 0)
+    extra = per_dimension(node, "output_padding", rank, 0, 0)
     auto = node.string("auto_pad", "NOTSET")
     pads = node.integers("pads") or (0,) * (2 * rank)
     if len(pads) != 2 * rank or any(p < 0 for p in pads):

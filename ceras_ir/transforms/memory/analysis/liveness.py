@@ -18,6 +18,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from ceras_ir.dialects.graph import ConcatOp, ConstantOp, shape_of
 from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp
+from ceras_ir.network.function import result_values
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.slices import (
     Slice,
@@ -38,12 +39,7 @@ def byte_size(value: SSAValue) -> int:
 
 def steps(main: FuncOp) -> list[Operation]:
     """The operations that compute something, in the order they run."""
-    return [op for op in main.body.block.ops if not isinstance(op, ConstantOp) and not op_ends(op)]
-
-
-def op_ends(op: Operation) -> bool:
-    """Whether `op` is the return of the network."""
-    return isinstance(op, ReturnOp)
+    return [op for op in main.body.block.ops if not isinstance(op, ConstantOp | ReturnOp)]
 
 
 @dataclass
@@ -266,10 +262,7 @@ def analyse(
     position = {op: i for i, op in enumerate(order)}
     # Arguments are there for a step even where nothing is computed.
     end = max(len(order), 1)
-    returned: set[SSAValue] = set()
-    for op in main.body.block.ops:
-        if op_ends(op):
-            returned.update(op.operands)
+    returned = set(result_values(main))
     result = Liveness(returned=frozenset(returned), slicing=slicing)
     for op in main.body.block.ops:
         if isinstance(op, ConstantOp) and any(

@@ -35,11 +35,6 @@ def greedy_plans(spans: Sequence[Span], alignment: int) -> Iterator[tuple[list[i
         yield _place(spans, indices, alignment)
 
 
-def by_size(spans: Sequence[Span], alignment: int) -> tuple[list[int], int]:
-    """The first of those orders alone: what TensorFlow Lite Micro does."""
-    return next(greedy_plans(spans, alignment))
-
-
 def _place(spans: Sequence[Span], order: Sequence[int], alignment: int) -> tuple[list[int], int]:
     offsets = [0] * len(spans)
     # In the order of placing: first and last step, first byte, and the next that is free.

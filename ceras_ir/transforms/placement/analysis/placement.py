@@ -11,9 +11,6 @@ from collections.abc import Callable, Mapping
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.dialects.graph import (
-    ConstantOp,
-)
 from ceras_ir.network.function import result_values
 from ceras_ir.targets.accelerator import Cost
 from ceras_ir.transforms.memory.analysis.liveness import steps
@@ -56,24 +53,6 @@ def cheapest(
             graph.add_edge(reader, to_accelerator, INFINITE)
     total, source = graph.cut()
     return total / NANOSECONDS, {op for op, node in nodes.items() if node in source}
-
-
-def crossings(main: FuncOp, chosen: set[Operation]) -> list[SSAValue]:
-    """Values that change sides, twice over where both sides would read them: once each."""
-    returned = set(result_values(main))
-    result: list[SSAValue] = []
-    for op in main.body.block.ops:
-        if not isinstance(op, ConstantOp):
-            result += [v for v in op.results if _crosses(v, op in chosen, chosen, v in returned)]
-    return [
-        *(a for a in main.body.block.args if _crosses(a, False, chosen, False)),
-        *result,
-    ]
-
-
-def _crosses(value: SSAValue, inside: bool, chosen: set[Operation], returned: bool) -> bool:
-    readers = [use.operation in chosen for use in value.uses if use.operation.results]
-    return any(reader != inside for reader in readers) or (returned and inside)
 
 
 def _ns(microseconds: float) -> int:

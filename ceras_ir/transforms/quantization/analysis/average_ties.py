@@ -40,7 +40,7 @@ def tie_directions(
     the reciprocal is exact and they go up. Scales are powers of two, and ties round half up.
     """
     _, height, width, _ = graph.shape_of(op.input)
-    windows = counts(height, width, _window(op))
+    windows = counts(height, width, Window.of_operation(op))
     if op.includes_padding:
         windows = np.full_like(windows, prod(op.kernel.get_values()))
     directions = np.zeros_like(windows)
@@ -51,12 +51,3 @@ def tie_directions(
         exact = 2.0**requant.shift.data * (source.scale / target.scale)
         directions[windows == count] = (ours > exact) - (ours < exact)
     return directions
-
-
-def _window(op: graph.Pool2dOp) -> Window:
-    return Window.of(
-        op.kernel.get_values(),
-        op.strides.get_values(),
-        op.padding.get_values(),
-        op.dilations.get_values(),
-    )

@@ -187,6 +187,5 @@ def _spare_bits(value: SSAValue) -> int:
 
 
 def _weights(op: graph.LinearOperation) -> Vector:
-    weights = graph.constant_array(op.weights)
-    assert weights is not None
+    weights = graph.known_array(op.weights)
     return weights.astype(np.float64)

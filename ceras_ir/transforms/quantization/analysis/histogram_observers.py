@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.network.exponents import CANDIDATES, LEAST, UNUSED, fitting_exponent
+from ceras_ir.transforms.quantization.analysis.observers import Extremes
 
 BITS = 12
 """2^12 bars from zero to a power of two."""
@@ -15,7 +16,7 @@ PERCENTILE = 0.9999
 """The share of elements that a percentile observer does not clip."""
 
 
-class Magnitudes:
+class Magnitudes(Extremes):
     """
     How often magnitudes fall into each of 2^12 equal parts of [0, 2^top), whatever their number.
 
@@ -24,14 +25,13 @@ class Magnitudes:
     """
 
     def __init__(self) -> None:
-        self.low, self.high = np.inf, -np.inf
+        super().__init__()
         self.top = LEAST
         self.counts = np.zeros(1 << BITS, np.int64)
         self.zeros = 0
 
     def observe(self, array: NDArray[np.float32]) -> None:
-        self.low = min(self.low, float(array.min()))
-        self.high = max(self.high, float(array.max()))
+        super().observe(array)
         magnitudes = np.abs(array).reshape(-1).astype(np.float64)
         greatest = float(magnitudes.max(initial=0.0))
         if not np.isfinite(greatest):
@@ -51,10 +51,6 @@ class Magnitudes:
             pairs = self.counts.reshape(-1, 2).sum(axis=1)
             self.counts = np.concatenate([pairs, np.zeros_like(pairs)])
         self.top = max(self.top, top)
-
-    @property
-    def magnitude(self) -> float:
-        return max(-self.low, self.high)
 
     def candidates(self) -> list[int]:
         """The exponent that overflows nowhere, and finer ones."""

@@ -63,12 +63,7 @@ class InputMoments:
             self._multiply(x[None])
             return
         op = self.op
-        window = Window.of(
-            graph.shape_of(op.weights)[1:3],
-            op.strides.get_values(),
-            op.padding.get_values(),
-            op.dilations.get_values(),
-        )
+        window = Window.of_operation(op)
         taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
         means = np.stack([tap.mean(axis=(0, 1, 2), dtype=np.float64) for tap in taps])
         self.total += self._by_group(means[None])[:, 0]

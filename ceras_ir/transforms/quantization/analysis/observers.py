@@ -59,7 +59,22 @@ class Observer(Protocol):
         ...
 
 
-class LeastSquaresObserver:
+class Extremes:
+    """The least and the greatest element seen; what observers are made of."""
+
+    def __init__(self) -> None:
+        self.low, self.high = np.inf, -np.inf
+
+    def observe(self, array: NDArray[np.float32]) -> None:
+        self.low = min(self.low, float(array.min()))
+        self.high = max(self.high, float(array.max()))
+
+    @property
+    def magnitude(self) -> float:
+        return max(-self.low, self.high)
+
+
+class LeastSquaresObserver(Extremes):
     """
     The exponent with the least sum of squared errors over everything seen.
 
@@ -74,13 +89,12 @@ class LeastSquaresObserver:
     """How many exponents coarser than the first array needs are followed exactly."""
 
     def __init__(self) -> None:
-        self.low, self.high = np.inf, -np.inf
+        super().__init__()
         self.seen = 0
         self.errors: dict[int, float] = {}
 
     def observe(self, array: NDArray[np.float32]) -> None:
-        self.low = min(self.low, float(array.min()))
-        self.high = max(self.high, float(array.max()))
+        super().observe(array)
         if self.magnitude == 0.0:
             return  # Zeros are exact at every exponent.
         values = _sampled(array, self.SAMPLED)
@@ -93,10 +107,6 @@ class LeastSquaresObserver:
             self.errors[e] += squared_error(values, e)
         self.seen += values.size
 
-    @property
-    def magnitude(self) -> float:
-        return max(-self.low, self.high)
-
     def exponent(self) -> int:
         if not self.errors:
             return UNUSED
@@ -105,21 +115,14 @@ class LeastSquaresObserver:
         return min(tried, key=lambda e: (self.errors[e], -e))
 
 
-class MinMaxObserver:
+class MinMaxObserver(Extremes):
     """The exponent at which nothing that was seen is clipped."""
 
-    def __init__(self) -> None:
-        self.low, self.high = np.inf, -np.inf
-
-    def observe(self, array: NDArray[np.float32]) -> None:
-        self.low = min(self.low, float(array.min()))
-        self.high = max(self.high, float(array.max()))
-
     def exponent(self) -> int:
-        return fitting_exponent(max(-self.low, self.high))
+        return fitting_exponent(self.magnitude)
 
 
-class MovingAverageObserver(MinMaxObserver):
+class MovingAverageObserver(Extremes):
     """
     The exponent that holds a moving average of the extremes of each sample, in which a new one
     counts for a tenth: one strange sample does not decide.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from math import frexp
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -56,3 +57,9 @@ def only_shifts(elements: Iterable[UniformType]) -> bool:
 def exponent_of(element: UniformType) -> int:
     """The exponent of a power-of-two scale of a whole tensor."""
     return frexp(element.scale)[1] - 1
+
+
+def stored_types(op: Operation) -> list[UniformType]:
+    """How the operands and results of an operation are stored, those that are quantized."""
+    found = (graph.quantized_element(value) for value in (*op.operands, *op.results))
+    return [element for element in found if element is not None]

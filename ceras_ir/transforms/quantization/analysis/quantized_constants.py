@@ -89,17 +89,11 @@ def lookup_tables(
 ) -> DenseIntOrFPElementsAttr:
     """One row for each pair of what is added to the exponents of argument and result."""
     rows = [
-        _entries(function, _scaled(source, before), _scaled(target, after), entries)
+        _entries(function, source.rescaled(2.0**before), target.rescaled(2.0**after), entries)
         for before, after in exponents
     ]
     data = BytesAttr(np.stack(rows).tobytes())
     return DenseIntOrFPElementsAttr(TensorType(i8, [len(rows), entries]), data)
-
-
-def _scaled(element: UniformType, exponent: int) -> UniformType:
-    """The same numbers in steps `2**exponent` times as long."""
-    scale = ldexp(element.scale, exponent)
-    return UniformType(scale, element.zero_point, storage=element.storage)
 
 
 def _entries(

@@ -44,20 +44,18 @@ def _fitted(made: list[GraphOperation]) -> list[GraphOperation] | None:
         case graph.LinearOperation() as op:
             return _linear(made, op)
         case graph.BinaryOp() as op:
-            a, b = _element(op.lhs).reach * op.factors[0], _element(op.rhs).reach * op.factors[1]
+            a, b = _reach(op.lhs) * op.factors[0], _reach(op.rhs) * op.factors[1]
             bound = a * b if op.function is graph.Binary.MUL else a + b
             return made if bound + _half(op) <= MOST else None
         case graph.Pool2dOp() as op:
-            bound = prod(op.kernel.get_values()) * _element(op.input).reach
+            bound = prod(op.kernel.get_values()) * _reach(op.input)
             return made if bound + _half(op) <= MOST else None
         case _:
             return made
 
 
-def _element(value: SSAValue) -> UniformType:
-    element = graph.quantized_element(value)
-    assert element is not None
-    return element
+def _reach(value: SSAValue) -> int:
+    return graph.stored_element(value).reach
 
 
 def _half(op: graph.LinearOperation | graph.BinaryOp | graph.Pool2dOp) -> float:
@@ -71,10 +69,10 @@ def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[Graph
     weights, bias = graph.constant_array(op.weights), _bias(op)
     if weights is None or bias is None:
         return made
-    kind, rank = _element(op.weights), weights.ndim
+    kind, rank = graph.stored_element(op.weights), weights.ndim
     points = zero_points(kind, rank)
     centred = weights.astype(np.float64) - points
-    products = np.abs(centred).reshape(len(centred), -1).sum(axis=1) * _element(op.input).reach
+    products = np.abs(centred).reshape(len(centred), -1).sum(axis=1) * _reach(op.input)
     bound = products + np.abs(bias) + _half(op)
     if bound.max() <= MOST:
         return made
@@ -82,13 +80,13 @@ def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[Graph
         return None
     taps = centred[0].size
     # Rounding moves every weight, and the bias, by up to half a step.
-    room = MOST - taps * _element(op.input).reach
+    room = MOST - taps * _reach(op.input)
     if room <= 0:
         return None
     powers = np.exp2(np.ceil(np.log2(np.maximum(bound / room, 1.0))))
     scales = powers * [scale.data for scale in kind.scales]
     factors = scales * graph.scale_of(op.input) / graph.scale_of(op.result)
-    moved = np.where(powers > 1.0, (taps * _element(op.input).reach + 1.0) / 2.0 * factors, 0.0)
+    moved = np.where(powers > 1.0, (taps * _reach(op.input) + 1.0) / 2.0 * factors, 0.0)
     if moved.max() > INVISIBLE:
         return None
     coarser = np.rint(centred / powers.reshape(-1, *(1,) * (rank - 1))) + points
@@ -110,13 +108,7 @@ def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[Graph
         requant.mode,
     )
     new = rebuild_linear(
-        op,
-        op.input,
-        new_weights.result,
-        new_bias.result,
-        None,
-        graph.tensor_type(op.result),
-        {"requant": rescaled},
+        op, {"requant": rescaled}, weights=new_weights.result, bias=new_bias.result
     )
     return [new_weights, new_bias, new]
 

@@ -76,15 +76,8 @@ def stored(value: SSAValue) -> SSAValue | None:
     owner = value.owner
     if not isinstance(owner, graph.DequantizeOp):
         return None
-    element = graph.quantized_element(owner.input)
-    assert element is not None
+    element = graph.stored_element(owner.input)
     return None if element.is_per_axis else owner.input
-
-
-def element_type(value: SSAValue) -> UniformType:
-    element = graph.quantized_element(value)
-    assert element is not None
-    return element
 
 
 def clamp_of(activation: graph.FunctionAttr | None, target: UniformType) -> tuple[int, int] | None:
@@ -100,7 +93,7 @@ def clamp_of(activation: graph.FunctionAttr | None, target: UniformType) -> tupl
 def _rescaled(
     value: SSAValue, target: UniformType, activation: graph.FunctionAttr | None
 ) -> list[GraphOperation] | None:
-    source, clamp = element_type(value), clamp_of(activation, target)
+    source, clamp = graph.stored_element(value), clamp_of(activation, target)
     if clamp is None or source.is_per_axis:
         return None
     if only_shifts((source, target)):
@@ -126,11 +119,11 @@ def _linear(op: graph.LinearOperation, target: UniformType) -> list[GraphOperati
         return None
     if not isinstance(weights.input.owner, graph.ConstantOp):
         return None  # Kernels unpack integer weights at compile time; computed ones stay float.
-    kind = element_type(weights.input)
+    kind = graph.stored_element(weights.input)
     # Scales of another dimension than the outputs' cannot be taken out of the sum.
     if (isinstance(kind.axis, IntAttr) and kind.axis.data != 0) or kind.storage.width.data != 8:
         return None
-    source = element_type(input)
+    source = graph.stored_element(input)
     if source.storage.width.data > 16:
         return None
     scales = np.array([source.scale * s.data for s in kind.scales])
@@ -151,16 +144,16 @@ def _linear(op: graph.LinearOperation, target: UniformType) -> list[GraphOperati
     factors: list[float] = (scales / target.scale).tolist()
     quantized = rebuild_linear(
         op,
-        input,
-        weights.input,
-        bias,
-        None if op.residual is None else stored(op.residual),
-        graph.type_with_element(op.result, target),
         {
             "activation": None,
             "requant": rescaling_by(factors, target.zero_point, clamp),
             "residual_shift": None if op.residual is None else IntegerAttr(shift, i64),
         },
+        input=input,
+        weights=weights.input,
+        bias=bias,
+        residual=None if op.residual is None else stored(op.residual),
+        element=target,
     )
     return [*new, quantized]
 
@@ -168,9 +161,9 @@ def _linear(op: graph.LinearOperation, target: UniformType) -> list[GraphOperati
 def _residual_shift(residual: SSAValue, scales: NDArray[np.float64]) -> int | None:
     """The left shift that brings a residual to the accumulator's scales; None if there is none."""
     value = stored(residual)
-    if value is None or element_type(value).storage.width.data > 16:
+    if value is None or graph.stored_element(value).storage.width.data > 16:
         return None
-    mantissas, exponents = np.frexp(element_type(value).scale / scales)
+    mantissas, exponents = np.frexp(graph.stored_element(value).scale / scales)
     shift = int(exponents[0]) - 1
     aligned = bool((mantissas == 0.5).all() and (exponents == exponents[0]).all())
     return shift if aligned and 0 <= shift <= MAX_RESIDUAL_SHIFT else None
@@ -212,7 +205,7 @@ def _binary(op: graph.BinaryOp, target: UniformType) -> list[GraphOperation] | N
     lhs, rhs, clamp = stored(op.lhs), stored(op.rhs), clamp_of(op.activation, target)
     if lhs is None or rhs is None or clamp is None:
         return None
-    sides = element_type(lhs), element_type(rhs)
+    sides = graph.stored_element(lhs), graph.stored_element(rhs)
     if any(side.storage.width.data > 16 for side in sides):
         return None
     point, multipliers, shifts = target.zero_point, (1, 1), (0, 0)
@@ -273,7 +266,7 @@ def _shifted_binary(
     op: graph.BinaryOp, lhs: SSAValue, rhs: SSAValue, target: UniformType, clamp: tuple[int, int]
 ) -> graph.BinaryOp | None:
     """With shifts alone, half up; None where the operands are too far apart for them."""
-    left, right = exponent_of(element_type(lhs)), exponent_of(element_type(rhs))
+    left, right = exponent_of(graph.stored_element(lhs)), exponent_of(graph.stored_element(rhs))
     shifts, source = (0, 0), left + right
     if op.function is not graph.Binary.MUL:
         source = min(left, right)
@@ -300,9 +293,9 @@ def _has_lost_ties(op: graph.Pool2dOp, ratio: float) -> bool:
 
 def _average(op: graph.Pool2dOp, target: UniformType) -> list[GraphOperation] | None:
     input = stored(op.input)
-    if input is None or element_type(input).storage.width.data > 16:
+    if input is None or graph.stored_element(input).storage.width.data > 16:
         return None
-    source, shifts = element_type(input), only_shifts((element_type(input), target))
+    source, shifts = graph.stored_element(input), only_shifts((graph.stored_element(input), target))
     if not shifts and _has_lost_ties(op, source.scale / target.scale):
         return None
     new = with_operands(op, [input], target)

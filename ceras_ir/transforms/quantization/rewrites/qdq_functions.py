@@ -45,8 +45,7 @@ def function_form(op: GraphOperation, target: UniformType) -> LookupOp | None:
     if not isinstance(argument.owner, graph.DequantizeOp):
         return None
     stored = argument.owner.input
-    source = graph.quantized_element(stored)
-    assert source is not None
+    source = graph.stored_element(stored)
     entries = _entries(source, bounds)
     if entries is None:
         return None

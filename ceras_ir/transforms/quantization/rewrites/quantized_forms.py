@@ -103,11 +103,6 @@ def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOpe
             )
     quantized = rebuild_linear(
         op,
-        values.get(op.input, source, NARROW if weight_exponent(op) is None else None),
-        kernel,
-        bias,
-        None if op.residual is None else values.get(op.residual),
-        graph.type_with_element(op.result, target.element),
         {
             "activation": None,
             "requant": rescaling(
@@ -119,6 +114,11 @@ def _linear(op: graph.LinearOperation, values: QuantizedValues) -> list[GraphOpe
             ),
             "residual_shift": IntegerAttr(shift, i64) if op.residual is not None else None,
         },
+        input=values.get(op.input, source, NARROW if weight_exponent(op) is None else None),
+        weights=kernel,
+        bias=bias,
+        residual=None if op.residual is None else values.get(op.residual),
+        element=target.element,
     )
     drop_statistics(quantized)
     for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
@@ -172,8 +172,7 @@ def average_rescaling(
     op: graph.Pool2dOp, input: SSAValue, target: UniformType, rounding: Rounding
 ) -> RequantAttr:
     """Division by the size of the window, from one scale to another."""
-    element = graph.quantized_element(input)
-    assert element is not None
+    element = graph.stored_element(input)
     nearest = max(target.scale, ldexp(element.scale, -POOL_OCTAVES))
     bounded = min(nearest, ldexp(element.scale, POOL_OCTAVES))
     reciprocal = graph.reciprocal_requant(prod(op.kernel.get_values()), input, bounded)

@@ -72,8 +72,7 @@ def unary_form(op: graph.UnaryOp, values: QuantizedValues) -> list[GraphOperatio
 
 def _tables(op: graph.UnaryOp, input: SSAValue, element: UniformType) -> graph.LookupOp:
     """One table, or one for each pair of exponents that channels have."""
-    source = graph.quantized_element(input)
-    assert source is not None
+    source = graph.stored_element(input)
     entries = 256 if source.storage.width.data == NARROW else ENTRIES
     if (exponents := op.channel_exponents) is None:
         made = graph.LookupOp(input, lookup_table(op.function, source, element, entries), element)

@@ -23,8 +23,7 @@ def repadded(op: graph.PadOp, input: SSAValue, *, exactly: bool = True) -> graph
             return None
         value = IntegerAttr(int(integer), i64)
     else:
-        source = graph.quantized_element(op.input)
-        assert source is not None
+        source = graph.stored_element(op.input)
         real = dequantize(np.array(op.stored_value, np.int64), source)
         value = FloatAttr(float(real), f32)
     new = graph.PadOp(

@@ -6,7 +6,6 @@ import numpy as np
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.operation import tensor_type
 from ceras_ir.network.precision import largest
 from ceras_ir.network.ranges import row_exponents, weight_exponent
 from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
@@ -18,8 +17,7 @@ from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear, replace
 
 def _by_group(moments: InputMoments) -> Real:
     """The weights as [groups, outputs of the group, K]."""
-    weights = graph.constant_array(moments.op.weights)
-    assert weights is not None
+    weights = graph.known_array(moments.op.weights)
     return weights.astype(np.float64).reshape(moments.groups, len(weights) // moments.groups, -1)
 
 
@@ -65,9 +63,7 @@ def correct_bias(moments: InputMoments, stored: InputMoments) -> graph.LinearOpe
 
 def with_bias(op: graph.LinearOperation, bias: graph.ConstantOp) -> graph.LinearOperation:
     """A layer like `op` with another bias, both inserted before it."""
-    new = rebuild_linear(
-        op, op.input, op.weights, bias.result, op.residual, tensor_type(op.result), {}
-    )
+    new = rebuild_linear(op, {}, bias=bias.result)
     new.result.name_hint = op.result.name_hint
     Rewriter.insert_op([bias, new], InsertPoint.before(op))
     return new
@@ -77,8 +73,7 @@ def replace_layer(op: graph.LinearOperation, new: graph.LinearOperation) -> None
     """Have `new` stand for `op`, which goes, with its bias if nobody else reads that."""
     op.result.replace_all_uses_with(new.result)
     bias = None if op.bias is None else op.bias.owner
-    op.detach()
-    op.erase()
+    Rewriter.erase_op(op)
     if isinstance(bias, graph.ConstantOp):
         erase_unused(bias)
 

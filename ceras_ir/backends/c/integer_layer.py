@@ -1,4 +1,4 @@
-"""What the printers of layers for cores with SMLAD work with: one layer, analysed and named."""
+"""What the printers of quantized sums of products work with: one layer, analysed and named."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from ceras_ir.dialects.graph import Conv2dOp, LinearOperation
 
 
 @dataclass(frozen=True)
-class DspLayer:
-    """A quantized convolution or matrix product whose words hold four products."""
+class IntegerLayer:
+    """A quantized convolution or matrix product; names are those of its pointers."""
 
     layer: Layer
     op: LinearOperation
@@ -21,9 +21,14 @@ class DspLayer:
     rescale: Rescaling
     x: str
     y: str
-    bias: str
+    residual: str
+    """Empty where there is none, as the next two."""
+    multipliers: str
+    """Of every output."""
     terms: Sequence[str]
     """What is added to a sum beside its bias: the residual."""
+    bias: str = ""
+    """The constant, once its printer has made it."""
 
     @property
     def window(self) -> Conv2dOp:
@@ -31,9 +36,9 @@ class DspLayer:
         assert isinstance(self.op, Conv2dOp)
         return self.op
 
-    def epilogue(self, value: str) -> list[str]:
-        """Statements that make of a sum the output `o` of the position at `at`."""
-        return self.rescale.lines([value, *self.terms], f"{self.y}[at + o]")
+    def epilogue(self, *values: str) -> list[str]:
+        """Statements that make of a sum of values the output `o` of the position at `at`."""
+        return self.rescale.lines([*values, *self.terms], f"{self.y}[at + o]")
 
     def epilogue_at(self, value: str, distance: int) -> list[str]:
         """The same for one of a group's outputs, so far from its corner."""
