@@ -2,14 +2,7 @@
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    TensorType,
-    f32,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType, f32, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
@@ -23,7 +16,6 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
@@ -63,7 +55,7 @@ class UnaryOp(GraphOperation):
     result_exponents = opt_prop_def(DenseArrayBase.constr(i64))
     result = result_def(T)
 
-    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
+    traits = traits_def(Elementwise(), MayOverwrite())
     assembly_format = "$function $input attr-dict `:` type($input)"
 
     def __init__(self, input: SSAValue, function: FunctionAttr):
@@ -169,9 +161,8 @@ class BinaryOp(GraphOperation):
     lhs_multiplier = opt_prop_def(IntegerAttr[IntegerType])
     rhs_multiplier = opt_prop_def(IntegerAttr[IntegerType])
     requant = opt_prop_def(RequantAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
+    traits = traits_def(Elementwise(), MayOverwrite())
     assembly_format = "$kind $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -288,7 +279,6 @@ class SoftmaxOp(GraphOperation):
     axis = prop_def(IntegerAttr[IntegerType])
     result = result_def(T)
 
-    traits = traits_def(Pure())
     assembly_format = "$input attr-dict `:` type($input)"
 
     def __init__(self, input: SSAValue, axis: int):

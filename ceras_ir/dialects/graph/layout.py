@@ -3,33 +3,24 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    TensorType,
-    f64,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType, f64, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
-    operand_def,
     prop_def,
-    result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    InputOperation,
     element_of,
     expect_rank,
     expect_same_element,
@@ -42,17 +33,13 @@ from ceras_ir.dialects.graph.traits import MovesElements, View
 
 
 @irdl_op_definition
-class ReshapeOp(GraphOperation, HasFolderInterface):
+class ReshapeOp(InputOperation, HasFolderInterface):
     """The same elements in the same row-major order, in another shape."""
 
     name = "graph.reshape"
     ADMITS_INTEGERS: ClassVar = True
 
-    input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure(), View())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(View())
 
     def __init__(self, input: SSAValue, shape: Sequence[int]):
         super().__init__(
@@ -64,18 +51,15 @@ class ReshapeOp(GraphOperation, HasFolderInterface):
 
 
 @irdl_op_definition
-class TransposeOp(GraphOperation, HasFolderInterface):
+class TransposeOp(InputOperation, HasFolderInterface):
     """Dimension `i` of the result is dimension `permutation[i]` of `input`."""
 
     name = "graph.transpose"
     ADMITS_INTEGERS: ClassVar = True
 
-    input = operand_def(TensorType)
     permutation = prop_def(DenseArrayBase.constr(i64))
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), MovesElements())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(MovesElements())
 
     def __init__(self, input: SSAValue, permutation: Sequence[int]):
         shape = shape_of(input)
@@ -112,9 +96,7 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
     inputs = var_operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = "$inputs attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, inputs: Sequence[SSAValue], axis: int):
@@ -201,7 +183,7 @@ class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_op_definition
-class ResizeOp(GraphOperation):
+class ResizeOp(InputOperation):
     """
     Resample height and width of `input` [N, H, W, C] by `scales` [sy, sx].
 
@@ -214,13 +196,10 @@ class ResizeOp(GraphOperation):
     name = "graph.resize"
 
     kind = prop_def(ResizeAttr)
-    input = operand_def(TensorType)
     scales = prop_def(DenseArrayBase.constr(f64))
     coordinates = prop_def(CoordinatesAttr)
     rounding = prop_def(NearestAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = (
         "$kind $input `coordinates` $coordinates `rounding` $rounding attr-dict "
         "`:` functional-type(operands, results)"

@@ -5,22 +5,13 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, TensorType, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import (
-    irdl_attr_definition,
-    irdl_op_definition,
-    operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
+    InputOperation,
     expect_length,
     expect_rank,
     expect_rescaling,
@@ -47,7 +38,7 @@ class PoolAttr(EnumAttribute[Pool], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_op_definition
-class Pool2dOp(GraphOperation):
+class Pool2dOp(InputOperation):
     """
     Pool windows of `input` [N, H, W, C], per channel; `padding` is [top, left, bottom, right].
 
@@ -65,16 +56,13 @@ class Pool2dOp(GraphOperation):
     name = "graph.pool2d"
 
     kind = prop_def(PoolAttr)
-    input = operand_def(TensorType)
     kernel = prop_def(DenseArrayBase.constr(i64))
     strides = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
     padding = prop_def(DenseArrayBase.constr(i64), default_value=integers((0, 0, 0, 0)))
     dilations = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
     count_include_pad = prop_def(BoolAttr, default_value=BoolAttr.from_bool(False))
     requant = opt_prop_def(RequantAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
 
     def __init__(

@@ -2,12 +2,11 @@
 
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
+    InputOperation,
     expect_storable,
     quantized_element,
     shape_of,
@@ -17,7 +16,7 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
 @irdl_op_definition
-class QuantizeOp(GraphOperation):
+class QuantizeOp(InputOperation):
     """
     `clamp(round_half_even(x / scale) + zero_point, low, high)` of the result's element type,
     the division in float32. NaN gives the zero point. After ONNX `QuantizeLinear`.
@@ -25,11 +24,7 @@ class QuantizeOp(GraphOperation):
 
     name = "graph.quantize"
 
-    input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure(), Elementwise())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(Elementwise())
 
     def __init__(self, input: SSAValue, element: UniformType):
         super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
@@ -42,16 +37,12 @@ class QuantizeOp(GraphOperation):
 
 
 @irdl_op_definition
-class DequantizeOp(GraphOperation):
+class DequantizeOp(InputOperation):
     """`(q - zero_point) * scale` in float32. After ONNX `DequantizeLinear`."""
 
     name = "graph.dequantize"
 
-    input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure(), Elementwise())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(Elementwise())
 
     def __init__(self, input: SSAValue):
         super().__init__(operands=[input], result_types=[TensorType(f32, shape_of(input))])
@@ -64,17 +55,14 @@ class DequantizeOp(GraphOperation):
 
 
 @irdl_op_definition
-class RequantizeOp(GraphOperation):
+class RequantizeOp(InputOperation):
     """`requant(q - zero_point)`: the same real number at another scale, rounded once."""
 
     name = "graph.requantize"
 
-    input = operand_def(TensorType)
     requant = prop_def(RequantAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(Elementwise(), MayOverwrite())
 
     def __init__(self, input: SSAValue, element: UniformType, requant: RequantAttr):
         super().__init__(

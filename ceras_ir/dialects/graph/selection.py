@@ -14,21 +14,14 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import (
-    irdl_attr_definition,
-    irdl_op_definition,
-    operand_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    InputOperation,
     element_of,
     expect_length,
     expect_same_element,
@@ -41,7 +34,7 @@ from ceras_ir.dialects.quant import UniformType
 
 
 @irdl_op_definition
-class SliceOp(GraphOperation):
+class SliceOp(InputOperation):
     """
     Index `i` of dimension `d` of the result is index `starts[d] + i * strides[d]` of `input`.
     A negative stride walks backwards. After StableHLO `slice`, with sizes for limits.
@@ -51,13 +44,10 @@ class SliceOp(GraphOperation):
     ADMITS_INTEGERS: ClassVar = True
     PER_DIMENSION: ClassVar = ("starts", "strides")
 
-    input = operand_def(TensorType)
     starts = prop_def(DenseArrayBase.constr(i64))
     strides = prop_def(DenseArrayBase.constr(i64))
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), MovesElements())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(MovesElements())
 
     def __init__(
         self,
@@ -96,7 +86,7 @@ class SliceOp(GraphOperation):
 
 
 @irdl_op_definition
-class GatherOp(GraphOperation):
+class GatherOp(InputOperation):
     """
     Index `i` of dimension `axis` of the result is index `indices[i]` of `input`; the other
     dimensions stay. The indices are constants.
@@ -106,13 +96,10 @@ class GatherOp(GraphOperation):
     ADMITS_INTEGERS: ClassVar = True
     DIMENSIONS: ClassVar = ("axis",)
 
-    input = operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
     indices = prop_def(DenseArrayBase.constr(i64))
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), MovesElements())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(MovesElements())
 
     def __init__(self, input: SSAValue, axis: int, indices: Sequence[int]):
         shape = list(shape_of(input))
@@ -153,7 +140,7 @@ class PadAttr(EnumAttribute[Pad], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_op_definition
-class PadOp(GraphOperation):
+class PadOp(InputOperation):
     """
     `low[d]` elements before and `high[d]` after those of `input` in every dimension, and with
     kind `constant` also `interior[d]` between two neighbours. The kinds are described at `Pad`;
@@ -165,14 +152,11 @@ class PadOp(GraphOperation):
     PER_DIMENSION: ClassVar = ("low", "high", "interior")
 
     kind = prop_def(PadAttr)
-    input = operand_def(TensorType)
     low = prop_def(DenseArrayBase.constr(i64))
     high = prop_def(DenseArrayBase.constr(i64))
     interior = prop_def(DenseArrayBase.constr(i64))
     value = prop_def(FloatAttr | IntegerAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
 
     def __init__(
