@@ -13,6 +13,7 @@ from typing import NoReturn
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, field_limits, micro_op_limits
 from ceras_ir.backends.vta.isa import (
+    FLAGS,
     Alu,
     AluOpcode,
     Finish,
@@ -26,7 +27,6 @@ from ceras_ir.backends.vta.micro_ops import micro_ops
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.support.diagnostics import InputError
 
-_FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 _TRANSFER = {
     "sram": ("sram_base",),
     "dram": ("dram_base",),
@@ -138,11 +138,11 @@ def _instruction(
         if key in seen:
             line.error(at, f"'{key}' given twice")
         seen.add(key)
-        if key in _FLAGS and not equals:
+        if key in FLAGS and not equals:
             flags[key] = True
             continue
         if (names := _KEYS[kind].get(key)) is None or not equals:
-            known = ", ".join((*(f"{k}=" for k in _KEYS[kind]), *_FLAGS))
+            known = ", ".join((*(f"{k}=" for k in _KEYS[kind]), *FLAGS))
             line.error(at, f"unexpected '{word}' after '{mnemonic}', takes {known}")
         at += len(key) + 1
         parts = text.split(":" if key == "uops" else ",")

@@ -7,7 +7,7 @@ of the line.
 
 from collections.abc import Iterable
 
-from ceras_ir.backends.vta.isa import Alu, Finish, Gemm, Instruction, Load, Store
+from ceras_ir.backends.vta.isa import FLAGS, Alu, Finish, Gemm, Instruction, Load, Store
 from ceras_ir.backends.vta.program import VtaProgram
 
 
@@ -33,8 +33,7 @@ def print_instruction(instruction: Instruction) -> str:
                 words.append(f"unused_imm={i.imm}")
         case Finish():
             words.append("finish")
-    flags = ("pop_prev", "pop_next", "push_prev", "push_next")
-    words += [flag for flag in flags if getattr(instruction, flag)]
+    words += [flag for flag in FLAGS if getattr(instruction, flag)]
     return " ".join(words)
 
 

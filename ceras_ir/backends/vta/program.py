@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.dialect import operations as vta
@@ -50,14 +48,3 @@ def program_from_op(op: vta.ProgramOp) -> VtaProgram:
         op.micro_op_table().astype(np.int64),
         op.uop_base.value.data,
     )
-
-
-def programs_in(module: ModuleOp) -> dict[str, VtaProgram]:
-    """Every program of `module`, by symbol name."""
-    programs: dict[str, VtaProgram] = {}
-    for op in module.walk():
-        if isinstance(op, vta.ProgramOp):
-            if (name := op.sym_name.data) in programs:
-                raise DiagnosticException(f"two vta programs named '{name}'")
-            programs[name] = program_from_op(op)
-    return programs
