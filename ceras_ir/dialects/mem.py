@@ -285,8 +285,7 @@ class PackOp(InputOperation):
     traits = traits_def(CopiesAtBorder())
 
     def __init__(self, input: SSAValue, vector: Sequence[int]):
-        shape = packed_shape(shape_of(input), vector)
-        super().__init__(operands=[input], result_types=[TensorType(element_of(input), shape)])
+        super().__init__(input, shape=packed_shape(shape_of(input), vector))
 
     def verify_semantics(self) -> None:
         _expect_packed(self.input, self.result)
@@ -301,7 +300,8 @@ class UnpackOp(InputOperation):
     traits = traits_def(CopiesAtBorder())
 
     def __init__(self, input: SSAValue, result_type: Tensor):
-        super().__init__(operands=[input], result_types=[result_type])
+        shape, element = result_type.get_shape(), result_type.element_type
+        super().__init__(input, shape=shape, element=element)
 
     def verify_semantics(self) -> None:
         _expect_packed(self.result, self.input)

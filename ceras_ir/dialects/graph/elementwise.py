@@ -283,9 +283,7 @@ class SoftmaxOp(GraphOperation):
 
     def __init__(self, input: SSAValue, axis: int):
         super().__init__(
-            operands=[input],
-            result_types=[input.type],
-            properties={"axis": IntegerAttr(axis, i64)},
+            operands=[input], result_types=[input.type], properties={"axis": IntegerAttr(axis, i64)}
         )
 
     def verify_semantics(self) -> None:

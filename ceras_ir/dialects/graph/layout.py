@@ -6,7 +6,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType, f64, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.interfaces import HasFolderInterface
-from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
@@ -42,9 +42,7 @@ class ReshapeOp(InputOperation, HasFolderInterface):
     traits = traits_def(View())
 
     def __init__(self, input: SSAValue, shape: Sequence[int]):
-        super().__init__(
-            operands=[input], result_types=[TensorType(element_of(input), tuple(shape))]
-        )
+        super().__init__(input, shape=shape)
 
     def fold(self):
         return (self.input,) if self.input.type == self.result.type else None
@@ -62,12 +60,8 @@ class TransposeOp(InputOperation, HasFolderInterface):
     traits = traits_def(MovesElements())
 
     def __init__(self, input: SSAValue, permutation: Sequence[int]):
-        shape = shape_of(input)
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), [shape[p] for p in permutation])],
-            properties={"permutation": integers(permutation)},
-        )
+        shape = [shape_of(input)[p] for p in permutation]
+        super().__init__(input, {"permutation": integers(permutation)}, shape=shape)
 
     def fold(self):
         identity = self.permutation.get_values() == tuple(range(len(shape_of(self.input))))
@@ -215,16 +209,13 @@ class ResizeOp(InputOperation):
         rounding: Nearest = Nearest.ROUND_PREFER_FLOOR,
     ):
         n, _, _, c = shape_of(input)
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), (n, *size, c))],
-            properties={
-                "kind": ResizeAttr(kind),
-                "scales": DenseArrayBase.from_list(f64, list(scales)),
-                "coordinates": CoordinatesAttr(coordinates),
-                "rounding": NearestAttr(rounding),
-            },
-        )
+        properties: dict[str, Attribute] = {
+            "kind": ResizeAttr(kind),
+            "scales": DenseArrayBase.from_list(f64, list(scales)),
+            "coordinates": CoordinatesAttr(coordinates),
+            "rounding": NearestAttr(rounding),
+        }
+        super().__init__(input, properties, shape=(n, *size, c))
 
     @property
     def factors(self) -> tuple[float, float]:

@@ -119,7 +119,7 @@ class CastOp(InputOperation):
     traits = traits_def(Elementwise())
 
     def __init__(self, input: SSAValue, element: Attribute):
-        super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
+        super().__init__(input, element=element)
 
     def verify_semantics(self) -> None:
         element = quantized_element(self.input)

@@ -48,11 +48,8 @@ class LookupOp(InputOperation):
         result_element: Attribute,
         rows: Sequence[int] | None = None,
     ):
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(result_element, shape_of(input))],
-            properties={"table": table, "rows": None if rows is None else integers(rows)},
-        )
+        properties = {"table": table, "rows": None if rows is None else integers(rows)}
+        super().__init__(input, properties, element=result_element)
 
     @property
     def tables(self) -> NDArray[np.int8]:

@@ -271,6 +271,21 @@ class InputOperation(GraphOperation, ABC):
 
     assembly_format = "$input attr-dict `:` functional-type(operands, results)"
 
+    def __init__(
+        self,
+        input: SSAValue,
+        properties: Mapping[str, Attribute | None] | None = None,
+        *,
+        shape: Sequence[int] | None = None,
+        element: Attribute | None = None,
+    ):
+        """A result of the operand's shape and element type, but for what is given here."""
+        kind = TensorType(
+            element_of(input) if element is None else element,
+            shape_of(input) if shape is None else shape,
+        )
+        super().__init__(operands=[input], result_types=[kind], properties=properties or {})
+
 
 def only_clips(activation: FunctionAttr | None) -> bool:
     """Whether a clamp range can stand for the activation; see `split-activation`."""

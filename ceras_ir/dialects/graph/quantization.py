@@ -1,16 +1,11 @@
 """Operations that cross between float and quantized numbers, or between two scales."""
 
-from xdsl.dialects.builtin import TensorType, f32
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.operation import (
-    InputOperation,
-    expect_storable,
-    quantized_element,
-    shape_of,
-)
+from ceras_ir.dialects.graph.operation import InputOperation, expect_storable, quantized_element
 from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
@@ -27,7 +22,7 @@ class QuantizeOp(InputOperation):
     traits = traits_def(Elementwise())
 
     def __init__(self, input: SSAValue, element: UniformType):
-        super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
+        super().__init__(input, element=element)
 
     def verify_semantics(self) -> None:
         if quantized_element(self.input) is not None or quantized_element(self.result) is None:
@@ -45,7 +40,7 @@ class DequantizeOp(InputOperation):
     traits = traits_def(Elementwise())
 
     def __init__(self, input: SSAValue):
-        super().__init__(operands=[input], result_types=[TensorType(f32, shape_of(input))])
+        super().__init__(input, element=f32)
 
     def verify_semantics(self) -> None:
         if quantized_element(self.input) is None or quantized_element(self.result) is not None:
@@ -65,11 +60,7 @@ class RequantizeOp(InputOperation):
     traits = traits_def(Elementwise(), MayOverwrite())
 
     def __init__(self, input: SSAValue, element: UniformType, requant: RequantAttr):
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element, shape_of(input))],
-            properties={"requant": requant},
-        )
+        super().__init__(input, {"requant": requant}, element=element)
 
     def verify_semantics(self) -> None:
         if quantized_element(self.input) is None:

@@ -3,14 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    BoolAttr,
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    TensorType,
-    i64,
-)
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerAttr, IntegerType, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def
@@ -63,11 +56,8 @@ class ReduceOp(InputOperation):
 
     def __init__(self, kind: Reduce, input: SSAValue, axes: Sequence[int]):
         shape = [1 if i in axes else n for i, n in enumerate(shape_of(input))]
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), shape)],
-            properties={"kind": ReduceAttr(kind), "axes": integers(sorted(axes))},
-        )
+        properties = {"kind": ReduceAttr(kind), "axes": integers(sorted(axes))}
+        super().__init__(input, properties, shape=shape)
 
     @property
     def function(self) -> Reduce:
@@ -112,15 +102,12 @@ class ArgOp(InputOperation):
 
     def __init__(self, kind: Reduce, input: SSAValue, axis: int, *, last: bool = False):
         shape = [1 if i == axis else n for i, n in enumerate(shape_of(input))]
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(i64, shape)],
-            properties={
-                "kind": ReduceAttr(kind),
-                "axis": IntegerAttr(axis, i64),
-                "last": BoolAttr.from_bool(last),
-            },
-        )
+        properties: dict[str, Attribute] = {
+            "kind": ReduceAttr(kind),
+            "axis": IntegerAttr(axis, i64),
+            "last": BoolAttr.from_bool(last),
+        }
+        super().__init__(input, properties, shape=shape, element=i64)
 
     @property
     def function(self) -> Reduce:

@@ -3,15 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    FloatAttr,
-    IntegerAttr,
-    IntegerType,
-    TensorType,
-    f32,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType, f32, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def, traits_def
@@ -56,14 +48,8 @@ class SliceOp(InputOperation):
         sizes: Sequence[int],
         strides: Sequence[int] | None = None,
     ):
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), sizes)],
-            properties={
-                "starts": integers(starts),
-                "strides": integers(strides or (1,) * len(starts)),
-            },
-        )
+        steps = integers(strides or (1,) * len(starts))
+        super().__init__(input, {"starts": integers(starts), "strides": steps}, shape=sizes)
 
     def verify_semantics(self) -> None:
         source, sizes = shape_of(self.input), shape_of(self.result)
@@ -104,11 +90,8 @@ class GatherOp(InputOperation):
     def __init__(self, input: SSAValue, axis: int, indices: Sequence[int]):
         shape = list(shape_of(input))
         shape[axis] = len(indices)
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), shape)],
-            properties={"axis": IntegerAttr(axis, i64), "indices": integers(indices)},
-        )
+        properties = {"axis": IntegerAttr(axis, i64), "indices": integers(indices)}
+        super().__init__(input, properties, shape=shape)
 
     def verify_semantics(self) -> None:
         shape, axis = list(shape_of(self.input)), self.axis.value.data
@@ -175,17 +158,14 @@ class PadOp(InputOperation):
             for n, a, b, i in zip(shape_of(input), low, high, between, strict=True)
         ]
         zero = FloatAttr(0.0, f32) if element_of(input) == f32 else IntegerAttr(0, i64)
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), shape)],
-            properties={
-                "kind": PadAttr(kind),
-                "low": integers(low),
-                "high": integers(high),
-                "interior": integers(between),
-                "value": value or zero,
-            },
-        )
+        properties: dict[str, Attribute] = {
+            "kind": PadAttr(kind),
+            "low": integers(low),
+            "high": integers(high),
+            "interior": integers(between),
+            "value": value or zero,
+        }
+        super().__init__(input, properties, shape=shape)
 
     @property
     def function(self) -> Pad:

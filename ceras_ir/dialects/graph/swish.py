@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
+from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
@@ -53,11 +53,8 @@ class ShiftSwishOp(InputOperation):
         result_element: Attribute,
         requant: RequantAttr,
     ):
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(result_element, shape_of(input))],
-            properties={"bends": integers(bends), "requant": requant},
-        )
+        properties = {"bends": integers(bends), "requant": requant}
+        super().__init__(input, properties, element=result_element)
 
     @property
     def depends_on_channel(self) -> bool:
