@@ -22,6 +22,7 @@ from xdsl.utils.str_enum import StrEnum
 from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    InputOperation,
     broadcast_shape,
     element_of,
     expect_rescaling,
@@ -35,7 +36,7 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
 @irdl_op_definition
-class UnaryOp(GraphOperation):
+class UnaryOp(InputOperation):
     """
     `result = function(input)`, element by element, in float32; see `Function`. With
     `input_exponents` and `result_exponents`, both or neither, channel `c` (index of the last
@@ -59,9 +60,7 @@ class UnaryOp(GraphOperation):
     assembly_format = "$function $input attr-dict `:` type($input)"
 
     def __init__(self, input: SSAValue, function: FunctionAttr):
-        super().__init__(
-            operands=[input], result_types=[input.type], properties={"function": function}
-        )
+        super().__init__(input, {"function": function})
 
     @property
     def spelling(self) -> str:
@@ -263,7 +262,7 @@ class BinaryOp(GraphOperation):
 
 
 @irdl_op_definition
-class SoftmaxOp(GraphOperation):
+class SoftmaxOp(InputOperation):
     """
     `exp(x - max) / sum` along dimension `axis`, in float32 and bit for bit: `max` over the
     dimension, `e = exp(x - max)` by `float_functions.exp`, `sum` of `e` added one after the
@@ -282,9 +281,7 @@ class SoftmaxOp(GraphOperation):
     assembly_format = "$input attr-dict `:` type($input)"
 
     def __init__(self, input: SSAValue, axis: int):
-        super().__init__(
-            operands=[input], result_types=[input.type], properties={"axis": IntegerAttr(axis, i64)}
-        )
+        super().__init__(input, {"axis": IntegerAttr(axis, i64)})
 
     def verify_semantics(self) -> None:
         rank = len(tensor_type(self.input).get_shape())

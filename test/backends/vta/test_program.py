@@ -2,15 +2,24 @@
 
 from pathlib import Path
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.parser import Parser
 
 from ceras_ir.backends.vta.assembler import assemble_program
-from ceras_ir.backends.vta.dialect.operations import ProgramOp, Vta
+from ceras_ir.backends.vta.dialect.operations import (
+    AluOp,
+    FinishOp,
+    GemmOp,
+    LoadOp,
+    ProgramOp,
+    StoreOp,
+    Vta,
+)
 from ceras_ir.backends.vta.disassembler import disassemble_program
-from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
-from ceras_ir.backends.vta.program import VtaProgram, program_from_op, program_to_op
+from ceras_ir.backends.vta.isa import AluOpcode, Instruction, MemoryType
+from ceras_ir.backends.vta.program import VtaProgram, program_to_op
 from ceras_ir.backends.vta.stream import StreamBuilder
 
 
@@ -42,8 +51,14 @@ def equal(a: VtaProgram, b: VtaProgram) -> bool:
 
 
 def only_program(module: ModuleOp) -> VtaProgram:
+    """What the one program of `module` spells."""
     (op,) = (op for op in module.ops if isinstance(op, ProgramOp))
-    return program_from_op(op)
+    instructions: list[Instruction] = []
+    for i in op.body.block.ops:
+        assert isinstance(i, LoadOp | StoreOp | GemmOp | AluOp | FinishOp)
+        instructions.append(i.instruction())
+    table = np.array(list(op.micro_ops.get_values()), np.int64).reshape(-1, 3)
+    return VtaProgram(instructions, table, op.uop_base.value.data)
 
 
 def test_round_trip_through_the_dialect():

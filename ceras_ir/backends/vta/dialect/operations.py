@@ -270,17 +270,6 @@ class ProgramOp(IRDLOperation):
             regions=[Region(Block(body))],
         )
 
-    def micro_op_table(self) -> "NDArray[np.int16]":
-        """The micro-ops as `[n, 3]`."""
-        import numpy as np
-
-        attr = self.micro_ops
-        flat = np.frombuffer(attr.data.data, "<i2")
-        # A splat holds its value once.
-        return np.broadcast_to(
-            flat, (flat.size if flat.size > 1 else attr.type.get_shape()[0] * 3,)
-        ).reshape(-1, 3)
-
     def verify_(self) -> None:
         shape = self.micro_ops.type.get_shape()
         if self.micro_ops.type.element_type != i16 or len(shape) != 2 or shape[1] != 3:
@@ -316,12 +305,6 @@ def from_instruction(instruction: Instruction) -> Operation:
             return AluOp(instruction)
         case Finish():
             return FinishOp(instruction)
-
-
-def to_instruction(op: Operation) -> Instruction:
-    """The instruction that `op` spells."""
-    assert isinstance(op, _InstructionOp)
-    return op.instruction()
 
 
 Vta = Dialect(
