@@ -62,7 +62,17 @@ class VtaAccelerator(Accelerator):
         return isinstance(op, graph.LinearOperation) and not is_grouped
 
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
-        return cost_of(op, self.board, admitted=admitted)
+        """Modelled time of `op` on each side; none on VTA unless the rules have `admitted` it."""
+        board = self.board
+        moved = sum(byte_size(value) for value in {*op.operands, *op.results})
+        macs = op.macs if isinstance(op, graph.GraphOperation) else 0
+        cpu = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
+        if isinstance(op, graph.Pool2dOp):
+            cpu += byte_size(op.result) * prod(op.kernel.get_values()) / board.host_bytes_per_us
+        if viewed(op) is not None:
+            cpu = 0.0
+        vta = cycles_of(op, board) / board.clock if admitted else None
+        return Cost(cpu, vta, VTA, _swish_note(op, board))
 
     def transfer(self, value: SSAValue) -> float:
         return transfer(value, self.board)
@@ -78,19 +88,6 @@ def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperat
         return Form.SHIFTS if pays else Form.TABLE
 
     return offer
-
-
-def cost_of(op: Operation, board: VtaBoard, *, admitted: bool) -> Cost:
-    """Modelled time of `op` on each side; none on VTA unless the rules have `admitted` it."""
-    moved = sum(byte_size(value) for value in {*op.operands, *op.results})
-    macs = op.macs if isinstance(op, graph.GraphOperation) else 0
-    cpu = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
-    if isinstance(op, graph.Pool2dOp):
-        cpu += byte_size(op.result) * prod(op.kernel.get_values()) / board.host_bytes_per_us
-    if viewed(op) is not None:
-        cpu = 0.0
-    vta = cycles_of(op, board) / board.clock if admitted else None
-    return Cost(cpu, vta, VTA, _swish_note(op, board))
 
 
 def _swish_note(op: Operation, board: VtaBoard) -> str:

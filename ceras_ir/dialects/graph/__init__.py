@@ -18,6 +18,7 @@ from ceras_ir.dialects.graph.constant import (
     numpy_dtype,
     plain_element,
     storage_type,
+    stored_array,
 )
 from ceras_ir.dialects.graph.elementwise import Binary, BinaryAttr, BinaryOp, SoftmaxOp, UnaryOp
 from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding, EncodingAttr
@@ -165,6 +166,7 @@ __all__ = [
     "scale_of",
     "shape_of",
     "storage_type",
+    "stored_array",
     "tensor_type",
     "type_with_element",
     "window_extent",

@@ -163,3 +163,10 @@ def constant_array(value: SSAValue) -> NDArray[np.generic] | None:
     """The stored numbers of a value that is a constant, else None."""
     owner = value.owner
     return owner.array() if isinstance(owner, ConstantOp) else None
+
+
+def stored_array(value: SSAValue) -> NDArray[np.generic]:
+    """The stored numbers of a value that is known to be a constant."""
+    array = constant_array(value)
+    assert array is not None
+    return array
