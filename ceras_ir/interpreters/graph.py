@@ -44,6 +44,11 @@ def _centred(array: Array, element: UniformType) -> NDArray[np.int64]:
     return array.astype(np.int64) - integer.zero_points(element, array.ndim)
 
 
+def _window(op: graph.Conv2dOp | graph.Pool2dOp) -> Window:
+    strides, padding = op.strides.get_values(), op.padding.get_values()
+    return Window.of(op.window, strides, padding, op.dilations.get_values())
+
+
 def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None) -> Reals:
     """The sums of products alone, before bias and the rest of the epilogue."""
     if op.ordered is not None:
@@ -79,14 +84,7 @@ class GraphFunctions(InterpreterFunctions):
     @impl(graph.Conv2dOp)
     def conv2d(self, interpreter: Interpreter, op: graph.Conv2dOp, args: PythonValues):
         x, weights, *rest = args
-        _, kh, kw, _ = weights.shape
-        window = Window.of(
-            (kh, kw),
-            op.strides.get_values(),
-            op.padding.get_values(),
-            op.dilations.get_values(),
-        )
-        return self._linear(op, x, weights, rest, window)
+        return self._linear(op, x, weights, rest, _window(op))
 
     @impl(graph.MatmulOp)
     def matmul(self, interpreter: Interpreter, op: graph.MatmulOp, args: PythonValues):
@@ -133,12 +131,7 @@ class GraphFunctions(InterpreterFunctions):
     @impl(graph.Pool2dOp)
     def pool2d(self, interpreter: Interpreter, op: graph.Pool2dOp, args: PythonValues):
         (x,) = args
-        window = Window.of(
-            op.kernel.get_values(),
-            op.strides.get_values(),
-            op.padding.get_values(),
-            op.dilations.get_values(),
-        )
+        window = _window(op)
         if op.function is Pool.MAX:
             least = -np.inf if x.dtype == np.float32 else np.iinfo(x.dtype).min
             taps = (tap for _, _, tap in window.taps(window.padded(x, least)))

@@ -41,13 +41,14 @@ _LOOP = {
     "dst": ("dst_factor_out", "dst_factor_in"),
     "src": ("src_factor_out", "src_factor_in"),
 }
-_KEYS: dict[type[Instruction], dict[str, tuple[str, ...]]] = {
+KEYS: dict[type[Instruction], dict[str, tuple[str, ...]]] = {
     Load: _TRANSFER | _PADS,
     Store: _TRANSFER,
     Gemm: _LOOP | {"wgt": ("wgt_factor_out", "wgt_factor_in")},
     Alu: _LOOP | {"imm": ("imm",), "unused_imm": ("imm",)},
     Finish: {},
 }
+"""What a line says as `key=value`, in order, and the fields that it is."""
 _REQUIRED: dict[type[Instruction], tuple[str, ...]] = {
     Load: ("sram", "dram", "x"),
     Store: ("sram", "dram", "x"),
@@ -141,8 +142,8 @@ def _instruction(
         if key in FLAGS and not equals:
             flags[key] = True
             continue
-        if (names := _KEYS[kind].get(key)) is None or not equals:
-            known = ", ".join((*(f"{k}=" for k in _KEYS[kind]), *FLAGS))
+        if (names := KEYS[kind].get(key)) is None or not equals:
+            known = ", ".join((*(f"{k}=" for k in KEYS[kind]), *FLAGS))
             line.error(at, f"unexpected '{word}' after '{mnemonic}', takes {known}")
         at += len(key) + 1
         parts = text.split(":" if key == "uops" else ",")

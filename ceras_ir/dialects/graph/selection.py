@@ -153,10 +153,7 @@ class PadOp(InputOperation):
         value: Attribute | None = None,
     ):
         between = interior or (0,) * len(low)
-        shape = [
-            n + a + b + (n - 1) * i
-            for n, a, b, i in zip(shape_of(input), low, high, between, strict=True)
-        ]
+        shape = _padded(shape_of(input), low, high, between)
         zero = FloatAttr(0.0, f32) if element_of(input) == f32 else IntegerAttr(0, i64)
         properties: dict[str, Attribute] = {
             "kind": PadAttr(kind),
@@ -210,11 +207,12 @@ class PadOp(InputOperation):
             raise VerifyException(
                 f"value must be {'an f32' if is_float else 'an integer'}, got {self.value}"
             )
-        expect_shape(
-            "result",
-            self.result,
-            [
-                n + a + b + (n - 1) * i
-                for n, a, b, i in zip(shape, low, high, interior, strict=True)
-            ],
-        )
+        expect_shape("result", self.result, _padded(shape, low, high, interior))
+
+
+def _padded(
+    shape: Sequence[int], low: Sequence[int], high: Sequence[int], interior: Sequence[int]
+) -> list[int]:
+    """The shape with a border and with elements between neighbours."""
+    extents = zip(shape, low, high, interior, strict=True)
+    return [n + a + b + (n - 1) * i for n, a, b, i in extents]
