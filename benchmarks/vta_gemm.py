@@ -6,14 +6,18 @@ simulator counts them on the 64-bit board, every stream checked and, unless --fa
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "test"))
+
+from backends.vta_lowering.cosimulation import run_on_vta
 from vta_layers import S3_GEMMS, gemm, lowered
 
 from ceras_ir.backends.vta.checker import check_program
-from ceras_ir.backends.vta.cosimulation import run_on_vta
 from ceras_ir.backends.vta.isa import Instruction
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
 from ceras_ir.backends.vta.passes.tile import TilePass

@@ -28,9 +28,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
-    operand_def,
     prop_def,
-    result_def,
     traits_def,
     var_operand_def,
     var_result_def,
@@ -41,7 +39,7 @@ from xdsl.traits import Pure, SymbolTable, SymbolUserOpInterface
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, element_of, shape_of
+from ceras_ir.dialects.graph.operation import InputOperation, Tensor, element_of, shape_of
 from ceras_ir.dialects.graph.traits import CopiesAtBorder
 
 DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
@@ -273,7 +271,7 @@ def _expect_packed(plain: SSAValue, packed: SSAValue) -> None:
 
 
 @irdl_op_definition
-class PackOp(GraphOperation):
+class PackOp(InputOperation):
     """
     Channels into vectors of B, the layout of an accelerator with a matrix intrinsic:
     `result[n, c / B, y, x, c % B] = input[n, y, x, c]`, or `result[k / B, m, k % B] = input[m, k]`.
@@ -284,34 +282,26 @@ class PackOp(GraphOperation):
 
     name = "mem.pack"
 
-    input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure(), CopiesAtBorder())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(CopiesAtBorder())
 
     def __init__(self, input: SSAValue, vector: Sequence[int]):
-        shape = packed_shape(shape_of(input), vector)
-        super().__init__(operands=[input], result_types=[TensorType(element_of(input), shape)])
+        super().__init__(input, shape=packed_shape(shape_of(input), vector))
 
     def verify_semantics(self) -> None:
         _expect_packed(self.input, self.result)
 
 
 @irdl_op_definition
-class UnpackOp(GraphOperation):
+class UnpackOp(InputOperation):
     """The inverse of `mem.pack`; lanes and rows past the last are dropped."""
 
     name = "mem.unpack"
 
-    input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure(), CopiesAtBorder())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(CopiesAtBorder())
 
     def __init__(self, input: SSAValue, result_type: Tensor):
-        super().__init__(operands=[input], result_types=[result_type])
+        shape, element = result_type.get_shape(), result_type.element_type
+        super().__init__(input, shape=shape, element=element)
 
     def verify_semantics(self) -> None:
         _expect_packed(self.result, self.input)

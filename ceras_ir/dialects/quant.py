@@ -39,13 +39,10 @@ _WIDTHS = (8, 16, 32)
 """Bits of stored integers."""
 
 
-def _decimal(value: float) -> str:
+def decimal(value: float) -> str:
     """The shortest decimal that reads back as `value`, with the point MLIR asks for."""
     text = repr(value)
-    if "e" in text and "." not in text:
-        mantissa, exponent = text.split("e")
-        return f"{mantissa}.0e{exponent}"
-    return text
+    return text if "inf" in text or "." in text else text.replace("e", ".0e")
 
 
 @irdl_attr_definition
@@ -131,10 +128,6 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
             axis=axis,
         )
 
-    def with_scale(self, scale: float) -> "UniformType":
-        """The same storage with another scale and no zero point."""
-        return UniformType(scale, storage=self.storage)
-
     def verify(self) -> None:
         if self.storage.width.data not in _WIDTHS:
             raise VerifyException(f"storage must be 8, 16 or 32 bits wide, got {self.storage}")
@@ -192,7 +185,7 @@ class UniformType(ParametrizedAttribute, TypeAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         entries = ", ".join(
-            _decimal(s.data) + (f":{z.data}" if z.data else "")
+            decimal(s.data) + (f":{z.data}" if z.data else "")
             for s, z in zip(self.scales, self.zero_points, strict=True)
         )
         with printer.in_angle_brackets():

@@ -6,6 +6,8 @@ multiply-add, so that float parts of a quantized network agree bit for bit too. 
 `exp`: 1.4 units in the last place on its whole range (measured against double precision).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,14 +15,26 @@ from ceras_ir.dialects.graph.attributes import Function, FunctionAttr
 
 Floats = NDArray[np.float32]
 
+
+def _float32s(*values: float) -> tuple[np.float32, ...]:
+    return tuple(map(np.float32, values))
+
+
+def _polynomial(coefficients: Sequence[np.float32], x: Floats) -> Floats:
+    """By Horner's rule; the coefficient of the highest degree comes first."""
+    p = np.full_like(x, coefficients[0])
+    for c in coefficients[1:]:
+        p = p * x + c
+    return p
+
+
 EXP_LOW, EXP_HIGH = np.float32(-87.33654), np.float32(88.37626)
 """Below, `exp` is 0; above, infinity."""
 LOG2_E = np.float32(1.44269504)
 LN2_HIGH, LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 """ln 2 in two parts, the first exact when multiplied by an exponent."""
-EXP_COEFFICIENTS = tuple(
-    np.float32(c)
-    for c in (0.000198909908, 0.001393365, 0.00833331093, 0.0416664649, 0.166666667, 0.5)
+EXP_COEFFICIENTS = _float32s(
+    *(0.000198909908, 0.001393365, 0.00833331093, 0.0416664649, 0.166666667, 0.5)
 )
 """Interpolation of `(exp(r) - 1 - r) / r**2` on [-ln 2 / 2, ln 2 / 2], highest degree first."""
 
@@ -71,9 +85,7 @@ def exp_minus_one(x: Floats) -> Floats:
     """
     near = np.abs(x) < EXP_MINUS_ONE_NEAR
     safe = np.where(near, x, np.float32(0))
-    p = np.full_like(safe, EXP_COEFFICIENTS[0])
-    for c in EXP_COEFFICIENTS[1:]:
-        p = p * safe + c
+    p = _polynomial(EXP_COEFFICIENTS, safe)
     return np.where(near, p * (safe * safe) + safe, exp(x) - np.float32(1))
 
 
@@ -82,12 +94,9 @@ def sigmoid(x: Floats) -> Floats:
     return np.float32(1) / (np.float32(1) + exp(-x))
 
 
-LOG_COEFFICIENTS = tuple(
-    np.float32(c)
-    for c in (
-        *(0.06971611, -0.11479734, 0.1168542, -0.12425687, 0.14249058),
-        *(-0.16667803, 0.20000716, -0.24999997, 0.3333333),
-    )
+LOG_COEFFICIENTS = _float32s(
+    *(0.06971611, -0.11479734, 0.1168542, -0.12425687, 0.14249058),
+    *(-0.16667803, 0.20000716, -0.24999997, 0.3333333),
 )
 """Interpolation of `(log(1 + r) - r + r**2 / 2) / r**3` on [sqrt(1/2) - 1, sqrt(2) - 1]."""
 SQRT_HALF = np.float32(0.70710678)
@@ -109,29 +118,21 @@ def log(x: Floats) -> Floats:
     low = m < SQRT_HALF
     e = (e - low).astype(np.float32)
     r = np.where(low, m + m, m) - np.float32(1)
-    p = np.full_like(r, LOG_COEFFICIENTS[0])
-    for c in LOG_COEFFICIENTS[1:]:
-        p = p * r + c
+    p = _polynomial(LOG_COEFFICIENTS, r)
     y = (((p * (r * r * r) + e * LN2_LOW) - np.float32(0.5) * (r * r)) + r) + e * LN2_HIGH
     below = np.where(x < 0, np.float32(np.nan), np.float32(-np.inf))
     outside = np.where(x <= 0, below, x)
     return np.where(inside, y, outside)
 
 
-ERF_COEFFICIENTS = tuple(
-    np.float32(c)
-    for c in (
-        *(-9.667044e-06, 0.00011265959, -0.00084840803, 0.0052210316),
-        *(-0.02686543, 0.11283782, -0.37612638, 1.1283792),
-    )
+ERF_COEFFICIENTS = _float32s(
+    *(-9.667044e-06, 0.00011265959, -0.00084840803, 0.0052210316),
+    *(-0.02686543, 0.11283782, -0.37612638, 1.1283792),
 )
 """Interpolation of `erf(sqrt(s)) / sqrt(s)` on [0, 1]."""
-ERFC_COEFFICIENTS = tuple(
-    np.float32(c)
-    for c in (
-        *(7.582681e-08, -3.3216843e-06, 6.229835e-05, -0.00068583665, 0.005064947),
-        *(-0.027099524, 0.11105502, 0.630953, 1.1306752, -0.0004163292),
-    )
+ERFC_COEFFICIENTS = _float32s(
+    *(7.582681e-08, -3.3216843e-06, 6.229835e-05, -0.00068583665, 0.005064947),
+    *(-0.027099524, 0.11105502, 0.630953, 1.1306752, -0.0004163292),
 )
 """Interpolation of `-log(1 - erf(a))` on [1, 4]; beyond, erf is 1 in float32."""
 
@@ -143,12 +144,8 @@ def erf(x: Floats) -> Floats:
     """
     a = np.minimum(np.abs(x), np.float32(4))
     s = a * a
-    p = np.full_like(s, ERF_COEFFICIENTS[0])
-    for c in ERF_COEFFICIENTS[1:]:
-        p = p * s + c
-    q = np.full_like(s, ERFC_COEFFICIENTS[0])
-    for c in ERFC_COEFFICIENTS[1:]:
-        q = q * a + c
+    p = _polynomial(ERF_COEFFICIENTS, s)
+    q = _polynomial(ERFC_COEFFICIENTS, a)
     tail = np.float32(1) - exp(-q)
     return np.where(np.abs(x) < np.float32(1), x * p, np.where(x < 0, -tail, tail))
 

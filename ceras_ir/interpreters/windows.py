@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph import Conv2dOp, Pool2dOp, shape_of
+from ceras_ir.dialects.graph.operation import window_output
 
 Reals = NDArray[np.floating]
 Numbers = TypeVar("Numbers", bound=np.number)
@@ -52,23 +54,15 @@ class Window:
 
     def taps(self, padded: NDArray[Numbers]) -> Iterator[tuple[int, int, NDArray[Numbers]]]:
         """For each position of the window, row-major, what all windows see there (a view)."""
-        extent = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
-        rows = (padded.shape[1] - extent[0]) // self.strides[0] + 1
-        columns = (padded.shape[2] - extent[1]) // self.strides[1] + 1
-        for i in range(self.kernel[0]):
-            y = i * self.dilations[0]
-            for j in range(self.kernel[1]):
-                x = j * self.dilations[1]
-                yield (
-                    i,
-                    j,
-                    padded[
-                        :,
-                        y : y + (rows - 1) * self.strides[0] + 1 : self.strides[0],
-                        x : x + (columns - 1) * self.strides[1] + 1 : self.strides[1],
-                        :,
-                    ],
-                )
+        rows, columns = (self._places(axis, padded.shape[1 + axis]) for axis in (0, 1))
+        for (i, seen_rows), (j, seen_columns) in product(enumerate(rows), enumerate(columns)):
+            yield i, j, padded[:, seen_rows, seen_columns, :]
+
+    def _places(self, axis: int, size: int) -> list[slice]:
+        """For each position of the window along an axis, the indices that all windows see there."""
+        kernel, stride, dilation = self.kernel[axis], self.strides[axis], self.dilations[axis]
+        reach = (window_output(size, 0, 0, kernel, stride, dilation) - 1) * stride + 1
+        return [slice(i * dilation, i * dilation + reach, stride) for i in range(kernel)]
 
 
 def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
@@ -126,10 +120,10 @@ def convolve_in_order(
             chosen = np.ascontiguousarray(factors[:, :, first : first + lanes])
             # The first sum is 0 + product, which turns -0 into 0.
             total = np.zeros((groups, chosen.shape[2], columns.shape[3]), np.float32)
-            product = np.empty_like(total)
+            products = np.empty_like(total)
             for column, factor in zip(columns, chosen, strict=True):
-                np.multiply(column, factor, out=product)
-                np.add(product, total, out=total)
+                np.multiply(column, factor, out=products)
+                np.add(products, total, out=total)
             result[start : start + LONG, :, first : first + lanes] = total.transpose(2, 0, 1)
     return result.reshape(*taps[0].shape[:3], o)
 

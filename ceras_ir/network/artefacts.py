@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph import numpy_dtype, tensor_type
@@ -121,20 +122,16 @@ MODEL_DTYPES = ("float16", "float64")
 
 def network_inputs(main: FuncOp) -> list[TensorInfo]:
     """The inputs of a network, in order."""
-    ends: Sequence[tuple[str, Tensor, str | None]] = [
-        (name, tensor_type(value), model_type)
-        for name, value, model_type in zip(
-            input_names(main), main.body.block.args, input_model_types(main), strict=True
-        )
-    ]
-    return [TensorInfo.of(*end) for end in ends]
+    return _ends(input_names(main), main.body.block.args, input_model_types(main))
 
 
 def network_outputs(main: FuncOp) -> list[TensorInfo]:
     """The outputs of a network, in order."""
-    return [
-        TensorInfo.of(name, tensor_type(value), model_type)
-        for name, value, model_type in zip(
-            output_names(main), result_values(main), output_model_types(main), strict=True
-        )
-    ]
+    return _ends(output_names(main), result_values(main), output_model_types(main))
+
+
+def _ends(
+    names: Sequence[str], values: Sequence[SSAValue], model_types: Sequence[str | None]
+) -> list[TensorInfo]:
+    ends = zip(names, map(tensor_type, values), model_types, strict=True)
+    return [TensorInfo.of(*end) for end in ends]

@@ -111,10 +111,14 @@ def set_range(value: SSAValue, low: float, high: float) -> None:
 
 def exponent(value: SSAValue) -> int | None:
     """The exponent recorded for `value`."""
-    attribute = attributes_of(value).get(EXPONENT)
+    return _integer(value, EXPONENT)
+
+
+def _integer(value: SSAValue, name: str) -> int | None:
+    attribute = attributes_of(value).get(name)
     if attribute is None or isinstance(attribute, IntegerAttr):
         return None if attribute is None else attribute.value.data
-    raise _malformed(value, f"{EXPONENT} must be an integer, got {attribute}")
+    raise _malformed(value, f"{name} must be an integer, got {attribute}")
 
 
 def set_exponent(value: SSAValue, chosen: int) -> None:
@@ -124,10 +128,7 @@ def set_exponent(value: SSAValue, chosen: int) -> None:
 
 def zero_point(value: SSAValue) -> int:
     """The zero point chosen for `value`; 0 where none was."""
-    attribute = attributes_of(value).get(ZERO_POINT)
-    if attribute is None or isinstance(attribute, IntegerAttr):
-        return 0 if attribute is None else attribute.value.data
-    raise _malformed(value, f"{ZERO_POINT} must be an integer, got {attribute}")
+    return _integer(value, ZERO_POINT) or 0
 
 
 def set_zero_point(value: SSAValue, chosen: int) -> None:

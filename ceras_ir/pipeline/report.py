@@ -18,7 +18,7 @@ from ceras_ir.dialects.graph import (
     EncodedMatmulOp,
     GraphOperation,
     RequantizeOp,
-    constant_array,
+    known_array,
 )
 from ceras_ir.dialects.mem import (
     COPIED,
@@ -211,8 +211,7 @@ def _stored_bytes(value: SSAValue) -> int:
     for use in value.uses:
         op = use.operation
         if isinstance(op, EncodedMatmulOp) and op.weights is value:
-            array = constant_array(value)
-            assert array is not None
+            array = known_array(value)
             return weight_bytes(op.kind, array)
     return byte_size(value)
 

@@ -23,7 +23,6 @@ class AluPlan:
     """Destination and source indices of every stage; sources are unused with an immediate."""
 
     stages: list[tuple[Indices, Indices]]
-    iterations: int
 
 
 def plan_alu(uops: MicroOps, i: Alu, outer: range) -> AluPlan:
@@ -39,7 +38,7 @@ def plan_alu(uops: MicroOps, i: Alu, outer: range) -> AluPlan:
     order = np.argsort(stage, kind="stable")
     cuts = np.flatnonzero(np.diff(stage[order])) + 1
     parts = np.split(order, cuts)
-    return AluPlan([(dst[part], src[part]) for part in parts], len(order))
+    return AluPlan([(dst[part], src[part]) for part in parts])
 
 
 def _occurrence(values: Indices) -> Indices:

@@ -13,6 +13,7 @@ from typing import NoReturn
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, field_limits, micro_op_limits
 from ceras_ir.backends.vta.isa import (
+    FLAGS,
     Alu,
     AluOpcode,
     Finish,
@@ -26,7 +27,6 @@ from ceras_ir.backends.vta.micro_ops import micro_ops
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.support.diagnostics import InputError
 
-_FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 _TRANSFER = {
     "sram": ("sram_base",),
     "dram": ("dram_base",),
@@ -41,13 +41,14 @@ _LOOP = {
     "dst": ("dst_factor_out", "dst_factor_in"),
     "src": ("src_factor_out", "src_factor_in"),
 }
-_KEYS: dict[type[Instruction], dict[str, tuple[str, ...]]] = {
+KEYS: dict[type[Instruction], dict[str, tuple[str, ...]]] = {
     Load: _TRANSFER | _PADS,
     Store: _TRANSFER,
     Gemm: _LOOP | {"wgt": ("wgt_factor_out", "wgt_factor_in")},
     Alu: _LOOP | {"imm": ("imm",), "unused_imm": ("imm",)},
     Finish: {},
 }
+"""What a line says as `key=value`, in order, and the fields that it is."""
 _REQUIRED: dict[type[Instruction], tuple[str, ...]] = {
     Load: ("sram", "dram", "x"),
     Store: ("sram", "dram", "x"),
@@ -138,11 +139,11 @@ def _instruction(
         if key in seen:
             line.error(at, f"'{key}' given twice")
         seen.add(key)
-        if key in _FLAGS and not equals:
+        if key in FLAGS and not equals:
             flags[key] = True
             continue
-        if (names := _KEYS[kind].get(key)) is None or not equals:
-            known = ", ".join((*(f"{k}=" for k in _KEYS[kind]), *_FLAGS))
+        if (names := KEYS[kind].get(key)) is None or not equals:
+            known = ", ".join((*(f"{k}=" for k in KEYS[kind]), *FLAGS))
             line.error(at, f"unexpected '{word}' after '{mnemonic}', takes {known}")
         at += len(key) + 1
         parts = text.split(":" if key == "uops" else ",")

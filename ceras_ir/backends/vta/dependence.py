@@ -16,7 +16,7 @@ Load and store are no neighbours: between them a no-op of compute passes the tok
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ceras_ir.backends.vta.footprint import Footprint, Shadow
 from ceras_ir.backends.vta.hardware import TOKEN_LIMIT
@@ -37,10 +37,8 @@ class _Node:
     instruction: Instruction
     clock: Clock
     """What is done when this instruction is, itself included."""
-    pop_prev: bool = False
-    pop_next: bool = False
-    push_prev: bool = False
-    push_next: bool = False
+    flags: dict[str, bool] = field(default_factory=dict[str, bool])
+    """The token flags that are on."""
 
 
 class DependenceInserter:
@@ -104,9 +102,9 @@ class DependenceInserter:
             source = self._modules[giver][-1]
             self._floor[giver, taker] = len(self._modules[taker]) + 1
         if giver < taker:
-            source.push_next = node.pop_prev = True
+            source.flags["push_next"] = node.flags["pop_prev"] = True
         else:
-            source.push_prev = node.pop_next = True
+            source.flags["push_prev"] = node.flags["pop_next"] = True
         pops.append(len(self._modules[taker]) + 1)
         before, known = node.clock, source.clock
         node.clock = (
@@ -126,13 +124,4 @@ class DependenceInserter:
 
     def instructions(self) -> list[Instruction]:
         """The stream so far, with its token flags."""
-        return [
-            replace(
-                node.instruction,
-                pop_prev=node.pop_prev,
-                pop_next=node.pop_next,
-                push_prev=node.push_prev,
-                push_next=node.push_next,
-            )
-            for node in self._stream
-        ]
+        return [replace(node.instruction, **node.flags) for node in self._stream]

@@ -7,50 +7,34 @@ of the line.
 
 from collections.abc import Iterable
 
-from ceras_ir.backends.vta.isa import Alu, Finish, Gemm, Instruction, Load, Store
+from ceras_ir.backends.vta.assembler import KEYS
+from ceras_ir.backends.vta.isa import FLAGS, Alu, Gemm, Instruction, Load
 from ceras_ir.backends.vta.program import VtaProgram
+
+_ALWAYS = frozenset({"sram", "dram", "y", "x", "stride", "uops", "iter"})
+"""What is printed even where it is zero."""
 
 
 def print_instruction(instruction: Instruction) -> str:
     """The line of `instruction`."""
-    words: list[str] = []
     match instruction:
-        case Load() as i:
-            words += [f"load.{i.memory.name.lower()}", *_transfer(i)]
-            pads = (i.y_pad_top, i.y_pad_bottom, i.x_pad_left, i.x_pad_right)
-            if any(pads):
-                words.append(f"pad={','.join(map(str, pads))}")
-        case Store() as i:
-            words += ["store", *_transfer(i)]
-        case Gemm() as i:
-            words += ["gemm.reset" if i.reset else "gemm", *_loop(i)]
-            words += _pair("wgt", i.wgt_factor_out, i.wgt_factor_in)
-        case Alu() as i:
-            words += [f"alu.{i.opcode.name.lower()}", *_loop(i)]
-            if i.use_imm:
-                words.append(f"imm={i.imm}")
-            elif i.imm:
-                words.append(f"unused_imm={i.imm}")
-        case Finish():
-            words.append("finish")
-    flags = ("pop_prev", "pop_next", "push_prev", "push_next")
-    words += [flag for flag in flags if getattr(instruction, flag)]
+        case Load(memory=memory):
+            words = [f"load.{memory.name.lower()}"]
+        case Gemm(reset=True):
+            words = ["gemm.reset"]
+        case Alu(opcode=opcode):
+            words = [f"alu.{opcode.name.lower()}"]
+        case _:
+            words = [type(instruction).__name__.lower()]
+    keys = dict(KEYS[type(instruction)])
+    if isinstance(instruction, Alu):
+        del keys["unused_imm" if instruction.use_imm else "imm"]
+    for key, names in keys.items():
+        values = [getattr(instruction, name) for name in names]
+        if any(values) or key in _ALWAYS or key == "imm":
+            words.append(f"{key}={(':' if key == 'uops' else ',').join(map(str, values))}")
+    words += [flag for flag in FLAGS if getattr(instruction, flag)]
     return " ".join(words)
-
-
-def _transfer(i: Load | Store) -> list[str]:
-    size = [f"y={i.y_size}", f"x={i.x_size}", f"stride={i.x_stride}"]
-    return [f"sram={i.sram_base}", f"dram={i.dram_base}", *size]
-
-
-def _loop(i: Gemm | Alu) -> list[str]:
-    words = [f"uops={i.uop_bgn}:{i.uop_end}", f"iter={i.iter_out},{i.iter_in}"]
-    words += _pair("dst", i.dst_factor_out, i.dst_factor_in)
-    return words + _pair("src", i.src_factor_out, i.src_factor_in)
-
-
-def _pair(name: str, outer: int, inner: int) -> list[str]:
-    return [f"{name}={outer},{inner}"] if outer or inner else []
 
 
 def disassemble(instructions: Iterable[Instruction]) -> str:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.hardware import IMMEDIATE_RANGE, INSTRUCTION_BYTES, is_immediate
 from ceras_ir.backends.vta.isa import (
+    FLAGS,
     Alu,
     AluOpcode,
     Finish,
@@ -25,7 +26,6 @@ from ceras_ir.backends.vta.isa import (
 )
 from ceras_ir.support.diagnostics import InputError
 
-_TOKENS = (("pop_prev", 1), ("pop_next", 1), ("push_prev", 1), ("push_next", 1))
 _KINDS: dict[type[Instruction], Opcode] = {
     Load: Opcode.LOAD,
     Store: Opcode.STORE,
@@ -42,7 +42,7 @@ class _Layout:
         self.fields: list[tuple[str, int, int]] = []
         """Name, lowest bit, limit (exclusive) of the unsigned value."""
         position, used = 3, 0b111
-        for name, width in (*_TOKENS, *widths):
+        for name, width in (*((flag, 1) for flag in FLAGS), *widths):
             # A C bit-field never straddles its 64-bit unit.
             if position % 64 + width > 64:
                 position += 64 - position % 64
@@ -156,7 +156,7 @@ def decode_instruction(word: int, board: VtaBoard = DEFAULT_BOARD, index: int = 
         bit = (extra & -extra).bit_length() - 1
         raise bad(f"bit {bit} of a {opcode.name.lower()} must be zero")
     v = {name: (word >> at) & (limit - 1) for name, at, limit in layout.fields}
-    flags = {name: bool(v.pop(name)) for name, _ in _TOKENS}
+    flags = {name: bool(v.pop(name)) for name in FLAGS}
     match opcode:
         case Opcode.LOAD:
             memory = v.pop("memory")

@@ -50,7 +50,6 @@ class GemmPlan:
     products: list[_Product]
     dst: Indices
     """Every destination once."""
-    iterations: int
 
     def run(
         self,
@@ -103,4 +102,4 @@ def plan_gemm(uops: MicroOps, i: Gemm, outer: range) -> GemmPlan:
             same = np.flatnonzero(sizes == r)
             rows = by_group[(ends[same] - r)[:, None] + np.arange(r)]
             products.append(_Product(targets[chosen[rows]], src[at[rows]], tiles[firsts[same]]))
-    return GemmPlan(products, targets, len(order))
+    return GemmPlan(products, targets)

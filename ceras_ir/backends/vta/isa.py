@@ -61,6 +61,10 @@ class Tokens:
     push_next: bool = False
 
 
+FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
+"""The fields of `Tokens`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load(Tokens):
     """
@@ -169,15 +173,6 @@ class Finish(Tokens):
 
 
 Instruction = Load | Store | Gemm | Alu | Finish
-
-
-@dataclass(frozen=True, slots=True)
-class MicroOp:
-    """Indices of one operation: accumulator, input (ALU: second accumulator), weight tile."""
-
-    dst: int
-    src: int = 0
-    wgt: int = 0
 
 
 def module_of(instruction: Instruction) -> Module:

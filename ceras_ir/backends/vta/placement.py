@@ -5,7 +5,7 @@ VTA's times are those of the schedules that will be chosen; the host's are its r
 file. A value that changes sides is packed or unpacked by the host.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -52,13 +52,27 @@ class VtaAccelerator(Accelerator):
         return why_not(op, self.board)
 
     def prepare(self, ops: Sequence[Operation]) -> None:
-        search_schedules(ops, self.board, self.jobs)
+        products = [op for op in ops if isinstance(op, graph.LinearOperation | graph.BinaryOp)]
+        shapes = [_contraction(op, self.board) for op in products]
+        search_all(shapes, self.board, jobs=self.jobs)
 
     def must_run(self, op: Operation) -> bool:
-        return must_run_on_vta(op)
+        """Dense products are what VTA is for: where they run is not a question of transfers."""
+        is_grouped = isinstance(op, graph.Conv2dOp) and op.group_count > 1
+        return isinstance(op, graph.LinearOperation) and not is_grouped
 
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
-        return cost_of(op, self.board, admitted=admitted)
+        """Modelled time of `op` on each side; none on VTA unless the rules have `admitted` it."""
+        board = self.board
+        moved = sum(byte_size(value) for value in {*op.operands, *op.results})
+        macs = op.macs if isinstance(op, graph.GraphOperation) else 0
+        cpu = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
+        if isinstance(op, graph.Pool2dOp):
+            cpu += byte_size(op.result) * prod(op.kernel.get_values()) / board.host_bytes_per_us
+        if viewed(op) is not None:
+            cpu = 0.0
+        vta = cycles_of(op, board) / board.clock if admitted else None
+        return Cost(cpu, vta, VTA, _swish_note(op, board))
 
     def transfer(self, value: SSAValue) -> float:
         return transfer(value, self.board)
@@ -74,19 +88,6 @@ def form_for_alu(board: VtaBoard) -> Callable[[graph.UnaryOp, graph.LinearOperat
         return Form.SHIFTS if pays else Form.TABLE
 
     return offer
-
-
-def cost_of(op: Operation, board: VtaBoard, *, admitted: bool) -> Cost:
-    """Modelled time of `op` on each side; none on VTA unless the rules have `admitted` it."""
-    moved = sum(byte_size(value) for value in {*op.operands, *op.results})
-    macs = op.macs if isinstance(op, graph.GraphOperation) else 0
-    cpu = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
-    if isinstance(op, graph.Pool2dOp):
-        cpu += byte_size(op.result) * prod(op.kernel.get_values()) / board.host_bytes_per_us
-    if viewed(op) is not None:
-        cpu = 0.0
-    vta = cycles_of(op, board) / board.clock if admitted else None
-    return Cost(cpu, vta, VTA, _swish_note(op, board))
 
 
 def _swish_note(op: Operation, board: VtaBoard) -> str:
@@ -138,13 +139,6 @@ def transfer(value: SSAValue, board: VtaBoard) -> float:
     return byte_size(value) / board.host_bytes_per_us
 
 
-def must_run_on_vta(op: Operation) -> bool:
-    """Dense products are what VTA is for: where they run is not a question of transfers."""
-    return isinstance(op, graph.LinearOperation) and not (
-        isinstance(op, graph.Conv2dOp) and op.group_count > 1
-    )
-
-
 def cycles_of(op: Operation, board: VtaBoard) -> float:
     """Of an operation that VTA's rules admit."""
     match op:
@@ -170,16 +164,6 @@ def cycles_of(op: Operation, board: VtaBoard) -> float:
             return maximum_cycles(shape, *blocks) * shape.planes
         case _:
             raise AssertionError(op.name)
-
-
-def search_schedules(ops: Iterable[Operation], board: VtaBoard, jobs: int) -> None:
-    """Find the schedules of all contractions among admitted operations, in `jobs` processes."""
-    shapes = [
-        _contraction(op, board)
-        for op in ops
-        if isinstance(op, graph.LinearOperation | graph.BinaryOp)
-    ]
-    search_all(shapes, board, jobs=jobs)
 
 
 def _contraction(op: graph.LinearOperation | graph.BinaryOp, board: VtaBoard) -> Contraction:

@@ -1,16 +1,10 @@
 """
-A stream with its micro-ops as one value, and its form in the `vta` dialect.
-
-`program_to_op` and `program_from_op` are inverses: the dialect holds the same fields, one
-operation per instruction.
+A stream with its micro-ops as one value, and its form in the `vta` dialect, which holds the same
+fields, one operation per instruction.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.dialect import operations as vta
@@ -41,23 +35,3 @@ def program_to_op(program: VtaProgram, name: str) -> vta.ProgramOp:
     """`program` as operations."""
     body = [vta.from_instruction(i) for i in program.instructions]
     return vta.ProgramOp(name, program.micro_ops, program.uop_base, body)
-
-
-def program_from_op(op: vta.ProgramOp) -> VtaProgram:
-    """The program that `op` spells."""
-    return VtaProgram(
-        tuple(vta.to_instruction(i) for i in op.body.block.ops),
-        op.micro_op_table().astype(np.int64),
-        op.uop_base.value.data,
-    )
-
-
-def programs_in(module: ModuleOp) -> dict[str, VtaProgram]:
-    """Every program of `module`, by symbol name."""
-    programs: dict[str, VtaProgram] = {}
-    for op in module.walk():
-        if isinstance(op, vta.ProgramOp):
-            if (name := op.sym_name.data) in programs:
-                raise DiagnosticException(f"two vta programs named '{name}'")
-            programs[name] = program_from_op(op)
-    return programs

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from ceras_ir.backends.vta.addition_rules import why_not_add
 from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
@@ -162,20 +162,20 @@ def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
     floor shift: the bias, half a unit for rounding, and what zero points contribute.
     """
     assert op.requant is not None
-    weights = _integers(op.weights)
+    weights = graph.known_array(op.weights).astype(np.int64)
     bias = np.full(len(weights), rescaling_constant(op.requant), np.int64)
     bias -= zero_point(op.input) * weights.reshape(len(weights), -1).sum(axis=1)
     if op.residual is not None:
         bias -= zero_point(op.residual) << op.residual_left_shift
     if op.bias is not None:
-        bias += _integers(op.bias)
+        bias += graph.known_array(op.bias).astype(np.int64)
     return bias
 
 
 def accumulator_bound(op: graph.LinearOperation) -> int:
     """No partial sum, in any order, with folded bias and left shift, exceeds this in magnitude."""
     assert op.requant is not None
-    weights = _integers(op.weights)
+    weights = graph.known_array(op.weights).astype(np.int64)
     # What is around the input comes in three parts: rows, columns and corners.
     reach = 128 + is_bordered(op) * 3 * abs(zero_point(op.input))
     most = np.abs(weights).reshape(len(weights), -1).sum(axis=1) * reach + np.abs(folded_bias(op))
@@ -183,12 +183,6 @@ def accumulator_bound(op: graph.LinearOperation) -> int:
     if op.residual is not None:
         bound += 128 << op.residual_left_shift
     return bound << max(0, -net_shift(op.requant))
-
-
-def _integers(value: SSAValue) -> NDArray[np.int64]:
-    array = graph.constant_array(value)
-    assert array is not None
-    return array.astype(np.int64)
 
 
 def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction:

@@ -9,7 +9,6 @@ read shows in the result. OUT is a memory of its own, as in the HLS design and t
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +34,6 @@ from ceras_ir.support.diagnostics import InputError
 
 Dram = NDArray[np.uint8]
 
-ORDERS = tuple(permutations(Module))
-"""Which module goes first when several could; results must not depend on it."""
-
 _CHUNK = 1 << 18
 """Most iterations planned at once."""
 MOST_ITERATIONS = 1 << 29
@@ -55,9 +51,6 @@ class SimulationStatistics:
     instructions: Counter[str] = field(default_factory=Counter[str])
     """How many of each kind, `load inp` for example."""
     gemm_iterations: int = 0
-    alu_iterations: int = 0
-    loaded_bytes: int = 0
-    stored_bytes: int = 0
     tokens_left: int = 0
     """Tokens given and never taken; they would confuse the next launch."""
 
@@ -214,7 +207,6 @@ class Machine:
             return
         where = self.on_chip(i.memory, i.sram_base, i.elements)
         rows = self.rows(i, self.board.element_bytes(i.memory))
-        self.statistics.loaded_bytes += rows.size
         y, x = i.y_size, i.x_size
         match i.memory:
             case MemoryType.UOP:
@@ -240,7 +232,6 @@ class Machine:
         where = self.on_chip(MemoryType.OUT, i.sram_base, i.elements)
         rows = self.rows(i, self.board.element_bytes(MemoryType.OUT))
         data = self.out[where].view(np.uint8).reshape(rows.shape)
-        self.statistics.stored_bytes += rows.size
         # Where rows overlap, the later one stays: numpy does not promise an order.
         if i.x_stride < i.x_size:
             for row, values in zip(rows, data, strict=True):
@@ -288,7 +279,6 @@ class Machine:
     def alu(self, i: Alu) -> None:
         if not i.iterations:
             return
-        self.statistics.alu_iterations += i.iterations
         uops, pieces = self.window(i)
         top = uops.max(axis=0).tolist()
         self.limit("dst", top[0], (i.dst_factor_out, i.dst_factor_in), i, self.board.acc)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Self, TypeAlias
+from typing import Self
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatData, i64
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatData, IntegerType, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -14,11 +14,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-Integers: TypeAlias = DenseArrayBase
-"""A short list of integers, `array<i64: ...>`."""
+from ceras_ir.dialects.quant import decimal
 
 
-def integers(values: Sequence[int]) -> DenseArrayBase:
+def integers(values: Sequence[int]) -> DenseArrayBase[IntegerType]:
     """`values` as an attribute."""
     return DenseArrayBase.from_list(i64, list(values))
 
@@ -191,11 +190,5 @@ class FunctionAttr(ParametrizedAttribute):
         return FunctionNameAttr(Function(name)), ArrayAttr(values)
 
     def print_parameters(self, printer: Printer) -> None:
-        fields = [self.kind.value, *(_decimal(v) for v in self.values)]
+        fields = [self.kind.value, *(decimal(v) for v in self.values)]
         printer.print_string(f"<{', '.join(fields)}>")
-
-
-def _decimal(value: float) -> str:
-    """A decimal that reads back as `value`; whole numbers keep their point."""
-    text = repr(value)
-    return text if "inf" in text or "." in text else text.replace("e", ".0e")

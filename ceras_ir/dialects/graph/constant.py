@@ -17,17 +17,12 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
-from xdsl.traits import ConstantLike, Pure
+from xdsl.irdl import irdl_op_definition, prop_def, traits_def
+from xdsl.traits import ConstantLike
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
-    Tensor,
-    is_tensor,
-    tensor_type,
-)
+from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, is_tensor, tensor_type
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.support.diagnostics import InputError, node_name
 
@@ -91,9 +86,8 @@ class ConstantOp(GraphOperation, HasFolderInterface):
     ADMITS_INTEGERS: ClassVar = True
 
     value = prop_def(DenseIntOrFPElementsAttr | DenseResourceAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), ConstantLike())
+    traits = traits_def(ConstantLike())
     assembly_format = "$value attr-dict `:` type($result)"
 
     def __init__(

@@ -2,14 +2,7 @@
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    TensorType,
-    f32,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType, f32, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
@@ -23,13 +16,13 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import FunctionAttr
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    InputOperation,
     broadcast_shape,
     element_of,
     expect_rescaling,
@@ -43,7 +36,7 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
 @irdl_op_definition
-class UnaryOp(GraphOperation):
+class UnaryOp(InputOperation):
     """
     `result = function(input)`, element by element, in float32; see `Function`. With
     `input_exponents` and `result_exponents`, both or neither, channel `c` (index of the last
@@ -63,13 +56,11 @@ class UnaryOp(GraphOperation):
     result_exponents = opt_prop_def(DenseArrayBase.constr(i64))
     result = result_def(T)
 
-    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
+    traits = traits_def(Elementwise(), MayOverwrite())
     assembly_format = "$function $input attr-dict `:` type($input)"
 
     def __init__(self, input: SSAValue, function: FunctionAttr):
-        super().__init__(
-            operands=[input], result_types=[input.type], properties={"function": function}
-        )
+        super().__init__(input, {"function": function})
 
     @property
     def spelling(self) -> str:
@@ -169,9 +160,8 @@ class BinaryOp(GraphOperation):
     lhs_multiplier = opt_prop_def(IntegerAttr[IntegerType])
     rhs_multiplier = opt_prop_def(IntegerAttr[IntegerType])
     requant = opt_prop_def(RequantAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
+    traits = traits_def(Elementwise(), MayOverwrite())
     assembly_format = "$kind $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -272,7 +262,7 @@ class BinaryOp(GraphOperation):
 
 
 @irdl_op_definition
-class SoftmaxOp(GraphOperation):
+class SoftmaxOp(InputOperation):
     """
     `exp(x - max) / sum` along dimension `axis`, in float32 and bit for bit: `max` over the
     dimension, `e = exp(x - max)` by `float_functions.exp`, `sum` of `e` added one after the
@@ -288,15 +278,10 @@ class SoftmaxOp(GraphOperation):
     axis = prop_def(IntegerAttr[IntegerType])
     result = result_def(T)
 
-    traits = traits_def(Pure())
     assembly_format = "$input attr-dict `:` type($input)"
 
     def __init__(self, input: SSAValue, axis: int):
-        super().__init__(
-            operands=[input],
-            result_types=[input.type],
-            properties={"axis": IntegerAttr(axis, i64)},
-        )
+        super().__init__(input, {"axis": IntegerAttr(axis, i64)})
 
     def verify_semantics(self) -> None:
         rank = len(tensor_type(self.input).get_shape())

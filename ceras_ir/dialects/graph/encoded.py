@@ -21,10 +21,7 @@ from xdsl.irdl import (
     opt_operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
-    traits_def,
 )
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
@@ -82,9 +79,7 @@ class EncodedMatmulOp(GraphOperation):
     bias = opt_operand_def(TensorType)
     encoding = prop_def(EncodingAttr)
     activation = opt_prop_def(FunctionAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
     assembly_format = (
         "$encoding $input `,` $weights (`bias` $bias^ `:` type($bias))? "

@@ -3,33 +3,24 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    TensorType,
-    f64,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType, f64, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.interfaces import HasFolderInterface
-from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
-    operand_def,
     prop_def,
-    result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    InputOperation,
     element_of,
     expect_rank,
     expect_same_element,
@@ -42,48 +33,35 @@ from ceras_ir.dialects.graph.traits import MovesElements, View
 
 
 @irdl_op_definition
-class ReshapeOp(GraphOperation, HasFolderInterface):
+class ReshapeOp(InputOperation, HasFolderInterface):
     """The same elements in the same row-major order, in another shape."""
 
     name = "graph.reshape"
     ADMITS_INTEGERS: ClassVar = True
 
-    input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure(), View())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(View())
 
     def __init__(self, input: SSAValue, shape: Sequence[int]):
-        super().__init__(
-            operands=[input], result_types=[TensorType(element_of(input), tuple(shape))]
-        )
+        super().__init__(input, shape=shape)
 
     def fold(self):
         return (self.input,) if self.input.type == self.result.type else None
 
 
 @irdl_op_definition
-class TransposeOp(GraphOperation, HasFolderInterface):
+class TransposeOp(InputOperation, HasFolderInterface):
     """Dimension `i` of the result is dimension `permutation[i]` of `input`."""
 
     name = "graph.transpose"
     ADMITS_INTEGERS: ClassVar = True
 
-    input = operand_def(TensorType)
     permutation = prop_def(DenseArrayBase.constr(i64))
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), MovesElements())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(MovesElements())
 
     def __init__(self, input: SSAValue, permutation: Sequence[int]):
-        shape = shape_of(input)
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), [shape[p] for p in permutation])],
-            properties={"permutation": integers(permutation)},
-        )
+        shape = [shape_of(input)[p] for p in permutation]
+        super().__init__(input, {"permutation": integers(permutation)}, shape=shape)
 
     def fold(self):
         identity = self.permutation.get_values() == tuple(range(len(shape_of(self.input))))
@@ -112,9 +90,7 @@ class ConcatOp(GraphOperation, HasFolderInterface):
 
     inputs = var_operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = "$inputs attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, inputs: Sequence[SSAValue], axis: int):
@@ -201,7 +177,7 @@ class NearestAttr(EnumAttribute[Nearest], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_op_definition
-class ResizeOp(GraphOperation):
+class ResizeOp(InputOperation):
     """
     Resample height and width of `input` [N, H, W, C] by `scales` [sy, sx].
 
@@ -214,13 +190,10 @@ class ResizeOp(GraphOperation):
     name = "graph.resize"
 
     kind = prop_def(ResizeAttr)
-    input = operand_def(TensorType)
     scales = prop_def(DenseArrayBase.constr(f64))
     coordinates = prop_def(CoordinatesAttr)
     rounding = prop_def(NearestAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = (
         "$kind $input `coordinates` $coordinates `rounding` $rounding attr-dict "
         "`:` functional-type(operands, results)"
@@ -236,16 +209,13 @@ class ResizeOp(GraphOperation):
         rounding: Nearest = Nearest.ROUND_PREFER_FLOOR,
     ):
         n, _, _, c = shape_of(input)
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), (n, *size, c))],
-            properties={
-                "kind": ResizeAttr(kind),
-                "scales": DenseArrayBase.from_list(f64, list(scales)),
-                "coordinates": CoordinatesAttr(coordinates),
-                "rounding": NearestAttr(rounding),
-            },
-        )
+        properties: dict[str, Attribute] = {
+            "kind": ResizeAttr(kind),
+            "scales": DenseArrayBase.from_list(f64, list(scales)),
+            "coordinates": CoordinatesAttr(coordinates),
+            "rounding": NearestAttr(rounding),
+        }
+        super().__init__(input, properties, shape=(n, *size, c))
 
     @property
     def factors(self) -> tuple[float, float]:

@@ -37,10 +37,7 @@ from xdsl.irdl import (
     opt_operand_def,
     opt_prop_def,
     prop_def,
-    result_def,
-    traits_def,
 )
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import FunctionAttr, integers
@@ -77,9 +74,7 @@ class LinearOperation(GraphOperation, ABC):
     requant = opt_prop_def(RequantAttr)
     residual_shift = opt_prop_def(IntegerAttr[IntegerType])
     ordered = opt_prop_def(UnitAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
     assembly_format = (
         "$input `,` $weights (`bias` $bias^ `:` type($bias))? "

@@ -5,20 +5,13 @@ from typing import ClassVar
 from xdsl.dialects.builtin import TensorType, i1
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import (
-    irdl_attr_definition,
-    irdl_op_definition,
-    operand_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    InputOperation,
     broadcast_shape,
     element_of,
     quantized_element,
@@ -51,9 +44,8 @@ class CompareOp(GraphOperation):
     kind = prop_def(CompareAttr)
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Elementwise())
     assembly_format = "$kind $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, kind: Compare, lhs: SSAValue, rhs: SSAValue):
@@ -89,9 +81,8 @@ class SelectOp(GraphOperation):
     condition = operand_def(TensorType)
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), Elementwise())
+    traits = traits_def(Elementwise())
     assembly_format = (
         "$condition `,` $lhs `,` $rhs attr-dict `:` functional-type(operands, results)"
     )
@@ -114,7 +105,7 @@ class SelectOp(GraphOperation):
 
 
 @irdl_op_definition
-class CastOp(GraphOperation):
+class CastOp(InputOperation):
     """
     The same numbers as another plain type, element by element. To an integer of fewer bits or
     of other signedness: the low bits. From f32: the fraction dropped, then clamped to what the
@@ -125,14 +116,10 @@ class CastOp(GraphOperation):
     name = "graph.cast"
     ADMITS_INTEGERS: ClassVar = True
 
-    input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure(), Elementwise())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(Elementwise())
 
     def __init__(self, input: SSAValue, element: Attribute):
-        super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
+        super().__init__(input, element=element)
 
     def verify_semantics(self) -> None:
         element = quantized_element(self.input)

@@ -8,23 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, DenseIntOrFPElementsAttr, TensorType, i8, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import (
-    irdl_op_definition,
-    operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import integers
-from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
-    quantized_element,
-    shape_of,
-)
+from ceras_ir.dialects.graph.operation import InputOperation, quantized_element, shape_of
 from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 
 if TYPE_CHECKING:
@@ -33,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @irdl_op_definition
-class LookupOp(GraphOperation):
+class LookupOp(InputOperation):
     """
     `result = table[clamp(input, -n/2, n/2 - 1) + n/2]`, element by element, on stored int8 or
     int16: any function of one argument. `table` has n int8 entries, 256 for int8 and up to 65536,
@@ -47,12 +35,10 @@ class LookupOp(GraphOperation):
 
     LARGEST: ClassVar = 1 << 16
 
-    input = operand_def(TensorType)
     table = prop_def(DenseIntOrFPElementsAttr)
     rows = opt_prop_def(DenseArrayBase.constr(i64))
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
+    traits = traits_def(Elementwise(), MayOverwrite())
     assembly_format = "$input `,` $table attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -62,11 +48,8 @@ class LookupOp(GraphOperation):
         result_element: Attribute,
         rows: Sequence[int] | None = None,
     ):
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(result_element, shape_of(input))],
-            properties={"table": table, "rows": None if rows is None else integers(rows)},
-        )
+        properties = {"table": table, "rows": None if rows is None else integers(rows)}
+        super().__init__(input, properties, element=result_element)
 
     @property
     def tables(self) -> NDArray[np.int8]:

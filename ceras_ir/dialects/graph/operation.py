@@ -19,7 +19,8 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, ParsePropInAttrDict
+from xdsl.irdl import IRDLOperation, ParsePropInAttrDict, operand_def, result_def, traits_def
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import FunctionAttr, integers
@@ -110,12 +111,15 @@ def window_output(
 
 class GraphOperation(IRDLOperation, ABC):
     """
-    An operation with one tensor result and static shapes.
+    A pure operation with one tensor result and static shapes.
 
     Analyses ask for traits and for the properties below, whose defaults are what is safe of an
     operation that nothing is known of: it stays float, and every operand is read to its end.
     """
 
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
     irdl_options = (ParsePropInAttrDict(),)
 
     ADMITS_INTEGERS: ClassVar = False
@@ -263,6 +267,29 @@ class GraphOperation(IRDLOperation, ABC):
 
     def verify_semantics(self) -> None:
         """Whatever types and traits cannot say; operands are already known to be tensors."""
+
+
+class InputOperation(GraphOperation, ABC):
+    """An operation of one tensor, `input`."""
+
+    input = operand_def(TensorType)
+
+    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+
+    def __init__(
+        self,
+        input: SSAValue,
+        properties: Mapping[str, Attribute | None] | None = None,
+        *,
+        shape: Sequence[int] | None = None,
+        element: Attribute | None = None,
+    ):
+        """A result of the operand's shape and element type, but for what is given here."""
+        kind = TensorType(
+            element_of(input) if element is None else element,
+            shape_of(input) if shape is None else shape,
+        )
+        super().__init__(operands=[input], result_types=[kind], properties=properties or {})
 
 
 def only_clips(activation: FunctionAttr | None) -> bool:

@@ -2,25 +2,16 @@
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, TensorType, i64
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import (
-    irdl_attr_definition,
-    irdl_op_definition,
-    operand_def,
-    opt_prop_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
+    InputOperation,
     expect_length,
     expect_rank,
     expect_rescaling,
@@ -47,7 +38,7 @@ class PoolAttr(EnumAttribute[Pool], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_op_definition
-class Pool2dOp(GraphOperation):
+class Pool2dOp(InputOperation):
     """
     Pool windows of `input` [N, H, W, C], per channel; `padding` is [top, left, bottom, right].
 
@@ -65,16 +56,13 @@ class Pool2dOp(GraphOperation):
     name = "graph.pool2d"
 
     kind = prop_def(PoolAttr)
-    input = operand_def(TensorType)
     kernel = prop_def(DenseArrayBase.constr(i64))
     strides = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
     padding = prop_def(DenseArrayBase.constr(i64), default_value=integers((0, 0, 0, 0)))
     dilations = prop_def(DenseArrayBase.constr(i64), default_value=integers((1, 1)))
     count_include_pad = prop_def(BoolAttr, default_value=BoolAttr.from_bool(False))
     requant = opt_prop_def(RequantAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -93,19 +81,16 @@ class Pool2dOp(GraphOperation):
         n, h, w, c = shape_of(input)
         oh = window_output(h, padding[0], padding[2], kernel[0], strides[0], dilations[0])
         ow = window_output(w, padding[1], padding[3], kernel[1], strides[1], dilations[1])
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(result_element, (n, oh, ow, c))],
-            properties={
-                "kind": PoolAttr(kind),
-                "kernel": integers(kernel),
-                "strides": integers(strides),
-                "padding": integers(padding),
-                "dilations": integers(dilations),
-                "count_include_pad": BoolAttr.from_bool(count_include_pad),
-                "requant": requant,
-            },
-        )
+        properties = {
+            "kind": PoolAttr(kind),
+            "kernel": integers(kernel),
+            "strides": integers(strides),
+            "padding": integers(padding),
+            "dilations": integers(dilations),
+            "count_include_pad": BoolAttr.from_bool(count_include_pad),
+            "requant": requant,
+        }
+        super().__init__(input, properties, shape=(n, oh, ow, c), element=result_element)
 
     @property
     def function(self) -> Pool:
@@ -183,9 +168,7 @@ def average_requant(op: Pool2dOp, count: int) -> RequantAttr:
     )
 
 
-def reciprocal_requant(
-    window: int, input: SSAValue, result_scale: float, *, low: int = -128, high: int = 127
-) -> RequantAttr:
+def reciprocal_requant(window: int, input: SSAValue, result_scale: float) -> RequantAttr:
     """
     Division by `window` and the change of scale as a fixed-point multiplier.
 
@@ -198,4 +181,4 @@ def reciprocal_requant(
     # The multiplier of a window of one element is `window` times the full one's.
     while ratio * window * 2.0 ** (shift + 1) < 1 << 30 and shift < 40:
         shift += 1
-    return RequantAttr(shift, multiplier=int(ratio * 2.0**shift + 0.5), low=low, high=high)
+    return RequantAttr(shift, multiplier=int(ratio * 2.0**shift + 0.5))

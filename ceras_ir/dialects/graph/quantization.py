@@ -1,23 +1,17 @@
 """Operations that cross between float and quantized numbers, or between two scales."""
 
-from xdsl.dialects.builtin import TensorType, f32
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
-from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
-    expect_storable,
-    quantized_element,
-    shape_of,
-)
+from ceras_ir.dialects.graph.operation import InputOperation, expect_storable, quantized_element
 from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 
 @irdl_op_definition
-class QuantizeOp(GraphOperation):
+class QuantizeOp(InputOperation):
     """
     `clamp(round_half_even(x / scale) + zero_point, low, high)` of the result's element type,
     the division in float32. NaN gives the zero point. After ONNX `QuantizeLinear`.
@@ -25,14 +19,10 @@ class QuantizeOp(GraphOperation):
 
     name = "graph.quantize"
 
-    input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure(), Elementwise())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(Elementwise())
 
     def __init__(self, input: SSAValue, element: UniformType):
-        super().__init__(operands=[input], result_types=[TensorType(element, shape_of(input))])
+        super().__init__(input, element=element)
 
     def verify_semantics(self) -> None:
         if quantized_element(self.input) is not None or quantized_element(self.result) is None:
@@ -42,19 +32,15 @@ class QuantizeOp(GraphOperation):
 
 
 @irdl_op_definition
-class DequantizeOp(GraphOperation):
+class DequantizeOp(InputOperation):
     """`(q - zero_point) * scale` in float32. After ONNX `DequantizeLinear`."""
 
     name = "graph.dequantize"
 
-    input = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    traits = traits_def(Pure(), Elementwise())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(Elementwise())
 
     def __init__(self, input: SSAValue):
-        super().__init__(operands=[input], result_types=[TensorType(f32, shape_of(input))])
+        super().__init__(input, element=f32)
 
     def verify_semantics(self) -> None:
         if quantized_element(self.input) is None or quantized_element(self.result) is not None:
@@ -64,24 +50,17 @@ class DequantizeOp(GraphOperation):
 
 
 @irdl_op_definition
-class RequantizeOp(GraphOperation):
+class RequantizeOp(InputOperation):
     """`requant(q - zero_point)`: the same real number at another scale, rounded once."""
 
     name = "graph.requantize"
 
-    input = operand_def(TensorType)
     requant = prop_def(RequantAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(Elementwise(), MayOverwrite())
 
     def __init__(self, input: SSAValue, element: UniformType, requant: RequantAttr):
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element, shape_of(input))],
-            properties={"requant": requant},
-        )
+        super().__init__(input, {"requant": requant}, element=element)
 
     def verify_semantics(self) -> None:
         if quantized_element(self.input) is None:

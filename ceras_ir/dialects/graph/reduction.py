@@ -3,31 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    BoolAttr,
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    TensorType,
-    i64,
-)
+from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, IntegerAttr, IntegerType, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import (
-    irdl_attr_definition,
-    irdl_op_definition,
-    operand_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
+    InputOperation,
     element_of,
     expect_same_element,
     expect_shape,
@@ -53,7 +38,7 @@ class ReduceAttr(EnumAttribute[Reduce], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_op_definition
-class ReduceOp(GraphOperation):
+class ReduceOp(InputOperation):
     """
     Combine the elements along `axes`, whose extents become 1: starting with the first, one
     after the other in row-major order, in float32 or in integers that wrap around. Of stored
@@ -65,20 +50,14 @@ class ReduceOp(GraphOperation):
     DIMENSIONS: ClassVar = ("axes",)
 
     kind = prop_def(ReduceAttr)
-    input = operand_def(TensorType)
     axes = prop_def(DenseArrayBase.constr(i64))
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, kind: Reduce, input: SSAValue, axes: Sequence[int]):
         shape = [1 if i in axes else n for i, n in enumerate(shape_of(input))]
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), shape)],
-            properties={"kind": ReduceAttr(kind), "axes": integers(sorted(axes))},
-        )
+        properties = {"kind": ReduceAttr(kind), "axes": integers(sorted(axes))}
+        super().__init__(input, properties, shape=shape)
 
     @property
     def function(self) -> Reduce:
@@ -104,7 +83,7 @@ class ReduceOp(GraphOperation):
 
 
 @irdl_op_definition
-class ArgOp(GraphOperation):
+class ArgOp(InputOperation):
     """
     The index, as i64, of the greatest (`max`) or least (`min`) element along `axis`, whose
     extent becomes 1. From the first element on, each that is really greater (less) takes its
@@ -116,25 +95,19 @@ class ArgOp(GraphOperation):
     DIMENSIONS: ClassVar = ("axis",)
 
     kind = prop_def(ReduceAttr)
-    input = operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
     last = prop_def(BoolAttr, default_value=BoolAttr.from_bool(False))
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, kind: Reduce, input: SSAValue, axis: int, *, last: bool = False):
         shape = [1 if i == axis else n for i, n in enumerate(shape_of(input))]
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(i64, shape)],
-            properties={
-                "kind": ReduceAttr(kind),
-                "axis": IntegerAttr(axis, i64),
-                "last": BoolAttr.from_bool(last),
-            },
-        )
+        properties: dict[str, Attribute] = {
+            "kind": ReduceAttr(kind),
+            "axis": IntegerAttr(axis, i64),
+            "last": BoolAttr.from_bool(last),
+        }
+        super().__init__(input, properties, shape=shape, element=i64)
 
     @property
     def function(self) -> Reduce:

@@ -3,32 +3,17 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    FloatAttr,
-    IntegerAttr,
-    IntegerType,
-    TensorType,
-    f32,
-    i64,
-)
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType, f32, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import (
-    irdl_attr_definition,
-    irdl_op_definition,
-    operand_def,
-    prop_def,
-    result_def,
-    traits_def,
-)
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
+    InputOperation,
     element_of,
     expect_length,
     expect_same_element,
@@ -41,7 +26,7 @@ from ceras_ir.dialects.quant import UniformType
 
 
 @irdl_op_definition
-class SliceOp(GraphOperation):
+class SliceOp(InputOperation):
     """
     Index `i` of dimension `d` of the result is index `starts[d] + i * strides[d]` of `input`.
     A negative stride walks backwards. After StableHLO `slice`, with sizes for limits.
@@ -51,13 +36,10 @@ class SliceOp(GraphOperation):
     ADMITS_INTEGERS: ClassVar = True
     PER_DIMENSION: ClassVar = ("starts", "strides")
 
-    input = operand_def(TensorType)
     starts = prop_def(DenseArrayBase.constr(i64))
     strides = prop_def(DenseArrayBase.constr(i64))
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), MovesElements())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(MovesElements())
 
     def __init__(
         self,
@@ -66,14 +48,8 @@ class SliceOp(GraphOperation):
         sizes: Sequence[int],
         strides: Sequence[int] | None = None,
     ):
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), sizes)],
-            properties={
-                "starts": integers(starts),
-                "strides": integers(strides or (1,) * len(starts)),
-            },
-        )
+        steps = integers(strides or (1,) * len(starts))
+        super().__init__(input, {"starts": integers(starts), "strides": steps}, shape=sizes)
 
     def verify_semantics(self) -> None:
         source, sizes = shape_of(self.input), shape_of(self.result)
@@ -96,7 +72,7 @@ class SliceOp(GraphOperation):
 
 
 @irdl_op_definition
-class GatherOp(GraphOperation):
+class GatherOp(InputOperation):
     """
     Index `i` of dimension `axis` of the result is index `indices[i]` of `input`; the other
     dimensions stay. The indices are constants.
@@ -106,22 +82,16 @@ class GatherOp(GraphOperation):
     ADMITS_INTEGERS: ClassVar = True
     DIMENSIONS: ClassVar = ("axis",)
 
-    input = operand_def(TensorType)
     axis = prop_def(IntegerAttr[IntegerType])
     indices = prop_def(DenseArrayBase.constr(i64))
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), MovesElements())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(MovesElements())
 
     def __init__(self, input: SSAValue, axis: int, indices: Sequence[int]):
         shape = list(shape_of(input))
         shape[axis] = len(indices)
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), shape)],
-            properties={"axis": IntegerAttr(axis, i64), "indices": integers(indices)},
-        )
+        properties = {"axis": IntegerAttr(axis, i64), "indices": integers(indices)}
+        super().__init__(input, properties, shape=shape)
 
     def verify_semantics(self) -> None:
         shape, axis = list(shape_of(self.input)), self.axis.value.data
@@ -153,7 +123,7 @@ class PadAttr(EnumAttribute[Pad], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_op_definition
-class PadOp(GraphOperation):
+class PadOp(InputOperation):
     """
     `low[d]` elements before and `high[d]` after those of `input` in every dimension, and with
     kind `constant` also `interior[d]` between two neighbours. The kinds are described at `Pad`;
@@ -165,14 +135,11 @@ class PadOp(GraphOperation):
     PER_DIMENSION: ClassVar = ("low", "high", "interior")
 
     kind = prop_def(PadAttr)
-    input = operand_def(TensorType)
     low = prop_def(DenseArrayBase.constr(i64))
     high = prop_def(DenseArrayBase.constr(i64))
     interior = prop_def(DenseArrayBase.constr(i64))
     value = prop_def(FloatAttr | IntegerAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure())
     assembly_format = "$kind $input attr-dict `:` functional-type(operands, results)"
 
     def __init__(
@@ -186,22 +153,16 @@ class PadOp(GraphOperation):
         value: Attribute | None = None,
     ):
         between = interior or (0,) * len(low)
-        shape = [
-            n + a + b + (n - 1) * i
-            for n, a, b, i in zip(shape_of(input), low, high, between, strict=True)
-        ]
+        shape = _padded(shape_of(input), low, high, between)
         zero = FloatAttr(0.0, f32) if element_of(input) == f32 else IntegerAttr(0, i64)
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(element_of(input), shape)],
-            properties={
-                "kind": PadAttr(kind),
-                "low": integers(low),
-                "high": integers(high),
-                "interior": integers(between),
-                "value": value or zero,
-            },
-        )
+        properties: dict[str, Attribute] = {
+            "kind": PadAttr(kind),
+            "low": integers(low),
+            "high": integers(high),
+            "interior": integers(between),
+            "value": value or zero,
+        }
+        super().__init__(input, properties, shape=shape)
 
     @property
     def function(self) -> Pad:
@@ -246,11 +207,12 @@ class PadOp(GraphOperation):
             raise VerifyException(
                 f"value must be {'an f32' if is_float else 'an integer'}, got {self.value}"
             )
-        expect_shape(
-            "result",
-            self.result,
-            [
-                n + a + b + (n - 1) * i
-                for n, a, b, i in zip(shape, low, high, interior, strict=True)
-            ],
-        )
+        expect_shape("result", self.result, _padded(shape, low, high, interior))
+
+
+def _padded(
+    shape: Sequence[int], low: Sequence[int], high: Sequence[int], interior: Sequence[int]
+) -> list[int]:
+    """The shape with a border and with elements between neighbours."""
+    extents = zip(shape, low, high, interior, strict=True)
+    return [n + a + b + (n - 1) * i for n, a, b, i in extents]

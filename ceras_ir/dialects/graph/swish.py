@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
+from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.irdl import irdl_op_definition, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import (
-    GraphOperation,
+    InputOperation,
     expect_rescaling,
     quantized_element,
     shape_of,
@@ -24,7 +23,7 @@ BENDS = (0.0523, 0.2669, 0.492, 0.3321, 0.112)
 
 
 @irdl_op_definition
-class ShiftSwishOp(GraphOperation):
+class ShiftSwishOp(InputOperation):
     """
     Swish made of straight pieces, element by element, on the stored integer `q` of `input` (int8
     or int16, no zero point) in 32 bits; `>>` is the arithmetic shift, which floors:
@@ -42,13 +41,10 @@ class ShiftSwishOp(GraphOperation):
 
     MAX_BEND: ClassVar = (1 << 15) - 1
 
-    input = operand_def(TensorType)
     bends = prop_def(DenseArrayBase.constr(i64))
     requant = prop_def(RequantAttr)
-    result = result_def(TensorType)
 
-    traits = traits_def(Pure(), Elementwise(), MayOverwrite())
-    assembly_format = "$input attr-dict `:` functional-type(operands, results)"
+    traits = traits_def(Elementwise(), MayOverwrite())
 
     def __init__(
         self,
@@ -57,11 +53,8 @@ class ShiftSwishOp(GraphOperation):
         result_element: Attribute,
         requant: RequantAttr,
     ):
-        super().__init__(
-            operands=[input],
-            result_types=[TensorType(result_element, shape_of(input))],
-            properties={"bends": integers(bends), "requant": requant},
-        )
+        properties = {"bends": integers(bends), "requant": requant}
+        super().__init__(input, properties, element=result_element)
 
     @property
     def depends_on_channel(self) -> bool:

@@ -28,6 +28,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
+from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.tile.memory import (
     ACC,
     INP,
@@ -37,10 +38,6 @@ from ceras_ir.dialects.tile.memory import (
     vector_of,
     vectors_in,
 )
-
-
-def _integers(values: Sequence[int]) -> DenseArrayBase[IntegerType]:
-    return DenseArrayBase.from_list(i64, list(values))
 
 
 class _BoxOp(IRDLOperation):
@@ -97,11 +94,11 @@ class ClearOp(_BoxOp):
     assembly_format = "$target `[` $target_indices `]` attr-dict `:` type($target)"
 
     def __init__(self, target: SSAValue, indices: Sequence[SSAValue], count: int):
-        super().__init__(operands=[target, indices], properties={"extents": _integers((count,))})
+        super().__init__(operands=[target, indices], properties={"extents": integers((count,))})
 
     def verify_(self) -> None:
         self.verify_loops()
-        self.verify_operand("target", self.target, ACC, len(self.target_indices), _integers((1,)))
+        self.verify_operand("target", self.target, ACC, len(self.target_indices), integers((1,)))
 
 
 @irdl_op_definition
@@ -145,10 +142,10 @@ class GemmOp(_BoxOp):
         super().__init__(
             operands=[*acc, *inp, *wgt],
             properties={
-                "extents": _integers(extents),
-                "acc_strides": _integers(acc_strides),
-                "inp_strides": _integers(inp_strides),
-                "wgt_strides": _integers(wgt_strides),
+                "extents": integers(extents),
+                "acc_strides": integers(acc_strides),
+                "inp_strides": integers(inp_strides),
+                "wgt_strides": integers(wgt_strides),
             },
         )
 
@@ -219,9 +216,9 @@ class AluOp(_BoxOp):
         columns = list(zip(*loops, strict=True))
         properties: dict[str, Attribute | None] = {
             "kind": AluAttr(kind),
-            "extents": _integers(columns[0]),
-            "target_strides": _integers(columns[1]),
-            "source_strides": None if source is None else _integers(columns[2]),
+            "extents": integers(columns[0]),
+            "target_strides": integers(columns[1]),
+            "source_strides": None if source is None else integers(columns[2]),
             "immediate": None if immediate is None else IntegerAttr(immediate, i64),
         }
         super().__init__(

@@ -24,6 +24,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import window_output
 from ceras_ir.dialects.tile.memory import DRAM, memref_type, packed_vector, space_of
 from ceras_ir.dialects.tile.schedule import ScheduleAttr
@@ -115,9 +116,9 @@ class Conv2dOp(IRDLOperation):
         uniform_bends: Sequence[int] | None = None,
     ):
         properties: dict[str, Attribute | None] = {
-            "strides": DenseArrayBase.from_list(i64, list(strides)),
-            "padding": DenseArrayBase.from_list(i64, list(padding)),
-            "dilations": DenseArrayBase.from_list(i64, list(dilations)),
+            "strides": integers(strides),
+            "padding": integers(padding),
+            "dilations": integers(dilations),
             "groups": IntegerAttr(groups, i64),
             "outside": IntegerAttr(outside, i64),
             "residual_shift": IntegerAttr(residual_shift, i64),
@@ -125,10 +126,8 @@ class Conv2dOp(IRDLOperation):
             "low": IntegerAttr(low, i64),
             "high": IntegerAttr(high, i64),
             "uniform_bias": None if uniform_bias is None else IntegerAttr(uniform_bias, i64),
-            "swish": None if swish is None else DenseArrayBase.from_list(i64, list(swish)),
-            "uniform_bends": None
-            if uniform_bends is None
-            else DenseArrayBase.from_list(i64, list(uniform_bends)),
+            "swish": None if swish is None else integers(swish),
+            "uniform_bends": None if uniform_bends is None else integers(uniform_bends),
         }
         super().__init__(
             operands=[input, weights, bias, *(residual or (None, None)), bends, border, output],

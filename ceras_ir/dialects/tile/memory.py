@@ -32,6 +32,8 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from ceras_ir.dialects.graph.attributes import integers
+
 DRAM, INP, WGT, ACC = "dram", "inp", "wgt", "acc"
 ELEMENTS: dict[str, IntegerType] = {INP: i8, WGT: i8, ACC: i32}
 """Scratchpad -> type of its numbers."""
@@ -174,6 +176,20 @@ class _TransferOp(IRDLOperation):
         "type($source) `to` type($target)"
     )
 
+    def __init__(
+        self,
+        source: SSAValue,
+        source_indices: Sequence[SSAValue],
+        target: SSAValue,
+        target_indices: Sequence[SSAValue],
+        box: tuple[int, int],
+        **properties: Attribute,
+    ):
+        super().__init__(
+            operands=[source, source_indices, target, target_indices],
+            properties={"box": integers(box), **properties},
+        )
+
     @property
     def extents(self) -> tuple[int, int]:
         """Rows and columns."""
@@ -217,13 +233,8 @@ class LoadOp(_TransferOp):
         box: tuple[int, int],
         row_step: int = 1,
     ):
-        super().__init__(
-            operands=[source, source_indices, target, target_indices],
-            properties={
-                "box": DenseArrayBase.from_list(i64, box),
-                "row_step": IntegerAttr(row_step, i64),
-            },
-        )
+        step = IntegerAttr(row_step, i64)
+        super().__init__(source, source_indices, target, target_indices, box, row_step=step)
 
     def verify_(self) -> None:
         expect_scratchpad("target", self.target, (INP, WGT, ACC))
@@ -244,19 +255,6 @@ class StoreOp(_TransferOp):
     """
 
     name = "tile.store"
-
-    def __init__(
-        self,
-        source: SSAValue,
-        source_indices: Sequence[SSAValue],
-        target: SSAValue,
-        target_indices: Sequence[SSAValue],
-        box: tuple[int, int],
-    ):
-        super().__init__(
-            operands=[source, source_indices, target, target_indices],
-            properties={"box": DenseArrayBase.from_list(i64, box)},
-        )
 
     def verify_(self) -> None:
         expect_scratchpad("source", self.source, (ACC,))

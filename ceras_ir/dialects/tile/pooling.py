@@ -3,25 +3,12 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    MemRefType,
-    i8,
-    i32,
-    i64,
-)
-from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import (
-    IRDLOperation,
-    ParsePropInAttrDict,
-    irdl_op_definition,
-    operand_def,
-    prop_def,
-)
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, MemRefType, i8, i32, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation, ParsePropInAttrDict, irdl_op_definition, operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
+from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import window_output
 from ceras_ir.dialects.tile.memory import DRAM, memref_type, packed_vector, space_of
 
@@ -34,6 +21,19 @@ class _PoolOp(IRDLOperation):
     padding = prop_def(DenseArrayBase.constr(i64))
 
     irdl_options = (ParsePropInAttrDict(),)
+
+    def __init__(
+        self,
+        operands: Sequence[SSAValue],
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        padding: Sequence[int],
+        **numbers: int,
+    ):
+        windows = {"kernel": kernel, "strides": strides, "padding": padding}
+        lists = {name: integers(values) for name, values in windows.items()}
+        attributes = {name: IntegerAttr(value, i64) for name, value in numbers.items()}
+        super().__init__(operands=operands, properties={**lists, **attributes})
 
     def verify_windows(
         self,
@@ -102,12 +102,7 @@ class MaxPoolOp(_PoolOp):
         padding: Sequence[int],
         least: int = 0,
     ):
-        named = {"kernel": kernel, "strides": strides, "padding": padding}
-        windows = {k: DenseArrayBase.from_list(i64, list(v)) for k, v in named.items()}
-        super().__init__(
-            operands=[input, identity, output],
-            properties={**windows, "least": IntegerAttr(least, i64)},
-        )
+        super().__init__([input, identity, output], kernel, strides, padding, least=least)
 
     def verify_(self) -> None:
         if not -128 <= (least := self.least.value.data) <= 0:
@@ -165,13 +160,8 @@ class AveragePoolOp(_PoolOp):
         low: int,
         high: int,
     ):
-        windows = {"kernel": kernel, "strides": strides, "padding": padding}
         numbers = {"addend": addend, "shift": shift, "low": low, "high": high}
-        properties: dict[str, Attribute] = {
-            **{k: DenseArrayBase.from_list(i64, list(v)) for k, v in windows.items()},
-            **{k: IntegerAttr(v, i64) for k, v in numbers.items()},
-        }
-        super().__init__(operands=[input, weights, bias, output], properties=properties)
+        super().__init__([input, weights, bias, output], kernel, strides, padding, **numbers)
 
     def verify_(self) -> None:
         tiles = memref_type(self.weights).get_shape()[0]

@@ -19,6 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from backends.vta_lowering.cosimulation import run_on_vta
 from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_layer
 from backends.vta_lowering.random_networks import random_board, random_chain
 from backends.vta_lowering.test_pooling import expected, pooled
@@ -27,7 +28,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.vta.analysis.tiling import Convolution
 from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.cosimulation import run_on_vta
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.passes.im2col import Im2colPass
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule

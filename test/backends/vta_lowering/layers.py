@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
+from backends.vta_lowering.cosimulation import run_on_vta
 from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, i32
@@ -14,7 +15,6 @@ from xdsl.passes import ModulePass
 from ceras_ir.backends.vta.assembler import assemble_program
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.checker import check_program
-from ceras_ir.backends.vta.cosimulation import run_on_vta
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.image import VtaImage, build_image
 from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from backends.vta_lowering.cosimulation import run_on_vta
 from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
-from ceras_ir.backends.vta.cosimulation import run_on_vta
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.runner import VtaRunner
 from ceras_ir.support.diagnostics import InputError, UsageError

@@ -63,12 +63,10 @@ class Blocks:
 
     @classmethod
     def of(cls, schedule: ScheduleAttr) -> "Blocks":
+        rows, columns, kblock, nblock, inp, wgt, acc = schedule.integers
         return cls(
-            schedule.rows.data,
-            schedule.columns.data,
-            schedule.kblock.data,
-            schedule.nblock.data,
-            (schedule.inp_stages.data, schedule.wgt_stages.data, schedule.acc_stages.data),
+            *(rows, columns, kblock, nblock),
+            (inp, wgt, acc),
             schedule.loop_order,
             bool(schedule.resident.data),
             schedule.drain.data,

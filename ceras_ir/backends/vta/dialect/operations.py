@@ -9,8 +9,8 @@ of an ALU instruction that does not use it is not kept.
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import (
     BytesAttr,
@@ -35,24 +35,22 @@ from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInte
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.backends.vta.dialect.properties import (
-    FLAGS,
     INTEGER,
     LOOP,
     PAIR,
     TOKENS,
+    TRANSFER,
     AluOperator,
     AluOperatorAttr,
     Memory,
     MemoryAttr,
-    array_property,
-    instruction_properties,
     integer,
-    integers,
-    pair,
-    values,
+    numbers_of,
+    spelled,
 )
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, field_limits, micro_op_limits
 from ceras_ir.backends.vta.isa import (
+    FLAGS,
     Alu,
     AluOpcode,
     Finish,
@@ -72,6 +70,9 @@ if TYPE_CHECKING:
 class _InstructionOp(IRDLOperation, ABC):
     """What all instructions share: token flags, and verification of the value they spell."""
 
+    FIELDS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Properties that are one number or an array of several, and the fields that these are."""
+
     traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
 
     pop_prev = opt_prop_def(UnitAttr)
@@ -79,12 +80,28 @@ class _InstructionOp(IRDLOperation, ABC):
     push_prev = opt_prop_def(UnitAttr)
     push_next = opt_prop_def(UnitAttr)
 
+    def __init__(self, i: Instruction, **properties: Attribute | None):
+        numbers = {
+            name: spelled(name, tuple(getattr(i, field) for field in fields))
+            for name, fields in self.FIELDS.items()
+        }
+        flags = {name: UnitAttr() for name in FLAGS if getattr(i, name)}
+        super().__init__(properties={**properties, **numbers, **flags})
+
     @abstractmethod
     def instruction(self) -> Instruction:
         """The value of this operation."""
 
+    def numbers(self) -> dict[str, int]:
+        """The fields of `FIELDS`, for the constructor of an instruction."""
+        found: dict[str, int] = {}
+        for name, fields in self.FIELDS.items():
+            attribute = self.properties.get(name)
+            found.update(zip(fields, numbers_of(attribute, name, len(fields)), strict=True))
+        return found
+
     def flags(self) -> dict[str, bool]:
-        """The token flags, for the constructor of an instruction."""
+        """The token flags, likewise."""
         return {name: name in self.properties for name in FLAGS}
 
     def verify_(self) -> None:
@@ -98,88 +115,66 @@ class _InstructionOp(IRDLOperation, ABC):
             raise VerifyException(message)
 
 
-@irdl_op_definition
-class LoadOp(_InstructionOp):
-    """DRAM to `memory`, rows with zero padding `[top, bottom, left, right]` (`isa.Load`)."""
+class _TransferOp(_InstructionOp, ABC):
+    """A box between DRAM and a memory on chip."""
 
-    name = "vta.load"
+    FIELDS: ClassVar = {
+        "sram_base": ("sram_base",),
+        "dram_base": ("dram_base",),
+        "size": ("y_size", "x_size"),
+        "stride": ("x_stride",),
+    }
 
-    memory = prop_def(MemoryAttr)
     sram_base = prop_def(INTEGER)
     dram_base = prop_def(INTEGER)
     size = prop_def(PAIR)
     """Rows and elements of a row."""
     stride = prop_def(INTEGER)
-    pad = opt_prop_def(PAIR)
-
-    assembly_format = (
-        "$memory `sram` $sram_base `dram` $dram_base `size` $size `stride` $stride "
-        "(`pad` $pad^)? " + TOKENS
-    )
-
-    def __init__(self, i: Load):
-        super().__init__(
-            properties=instruction_properties(
-                i,
-                memory=MemoryAttr(Memory(i.memory.name.lower())),
-                sram_base=integer(i.sram_base),
-                dram_base=integer(i.dram_base),
-                size=array_property(i.y_size, i.x_size),
-                stride=integer(i.x_stride),
-                pad=integers(i.y_pad_top, i.y_pad_bottom, i.x_pad_left, i.x_pad_right),
-            )
-        )
-
-    def instruction(self) -> Load:
-        top, bottom, left, right = values(self.pad, "pad", 4)
-        return Load(
-            MemoryType[self.memory.data.name],
-            self.sram_base.value.data,
-            self.dram_base.value.data,
-            *pair(self.size, "size"),
-            self.stride.value.data,
-            *(top, bottom, left, right),
-            **self.flags(),
-        )
 
 
 @irdl_op_definition
-class StoreOp(_InstructionOp):
+class LoadOp(_TransferOp):
+    """DRAM to `memory`, rows with zero padding `[top, bottom, left, right]` (`isa.Load`)."""
+
+    name = "vta.load"
+    FIELDS: ClassVar = {
+        **_TransferOp.FIELDS,
+        "pad": ("y_pad_top", "y_pad_bottom", "x_pad_left", "x_pad_right"),
+    }
+
+    memory = prop_def(MemoryAttr)
+    pad = opt_prop_def(PAIR)
+
+    assembly_format = "$memory " + TRANSFER + "(`pad` $pad^)? " + TOKENS
+
+    def __init__(self, i: Load):
+        super().__init__(i, memory=MemoryAttr(Memory(i.memory.name.lower())))
+
+    def instruction(self) -> Load:
+        return Load(MemoryType[self.memory.data.name], **self.numbers(), **self.flags())
+
+
+@irdl_op_definition
+class StoreOp(_TransferOp):
     """OUT to DRAM, consecutive elements to rows `stride` apart (`isa.Store`)."""
 
     name = "vta.store"
 
-    sram_base = prop_def(INTEGER)
-    dram_base = prop_def(INTEGER)
-    size = prop_def(PAIR)
-    """Rows and elements of a row."""
-    stride = prop_def(INTEGER)
-
-    assembly_format = "`sram` $sram_base `dram` $dram_base `size` $size `stride` $stride " + TOKENS
-
-    def __init__(self, i: Store):
-        super().__init__(
-            properties=instruction_properties(
-                i,
-                sram_base=integer(i.sram_base),
-                dram_base=integer(i.dram_base),
-                size=array_property(i.y_size, i.x_size),
-                stride=integer(i.x_stride),
-            )
-        )
+    assembly_format = TRANSFER + TOKENS
 
     def instruction(self) -> Store:
-        return Store(
-            self.sram_base.value.data,
-            self.dram_base.value.data,
-            *pair(self.size, "size"),
-            self.stride.value.data,
-            **self.flags(),
-        )
+        return Store(**self.numbers(), **self.flags())
 
 
 class _LoopOp(_InstructionOp, ABC):
     """The loop nest of GEMM and ALU; index pairs are `[outer, inner]`, zeros left out."""
+
+    FIELDS: ClassVar = {
+        "uops": ("uop_bgn", "uop_end"),
+        "iter": ("iter_out", "iter_in"),
+        "dst_factors": ("dst_factor_out", "dst_factor_in"),
+        "src_factors": ("src_factor_out", "src_factor_in"),
+    }
 
     uops = prop_def(PAIR)
     """First micro-op and the one after the last."""
@@ -187,32 +182,13 @@ class _LoopOp(_InstructionOp, ABC):
     dst_factors = opt_prop_def(PAIR)
     src_factors = opt_prop_def(PAIR)
 
-    def loop(self) -> tuple[int, int, int, int, int, int, int, int]:
-        """The fields from `uop_bgn` to `src_factor_in`."""
-        return (
-            *pair(self.uops, "uops"),
-            *pair(self.iter, "iter"),
-            *pair(self.dst_factors, "dst"),
-            *pair(self.src_factors, "src"),
-        )
-
-
-def _loop_properties(i: Gemm | Alu, **properties: Attribute | None) -> dict[str, Attribute | None]:
-    return instruction_properties(
-        i,
-        uops=array_property(i.uop_bgn, i.uop_end),
-        iter=array_property(i.iter_out, i.iter_in),
-        dst_factors=integers(i.dst_factor_out, i.dst_factor_in),
-        src_factors=integers(i.src_factor_out, i.src_factor_in),
-        **properties,
-    )
-
 
 @irdl_op_definition
 class GemmOp(_LoopOp):
     """Accumulate vectors times transposed tiles, or clear (`isa.Gemm`)."""
 
     name = "vta.gemm"
+    FIELDS: ClassVar = {**_LoopOp.FIELDS, "wgt_factors": ("wgt_factor_out", "wgt_factor_in")}
 
     reset = opt_prop_def(UnitAttr)
     wgt_factors = opt_prop_def(PAIR)
@@ -220,17 +196,10 @@ class GemmOp(_LoopOp):
     assembly_format = "(`reset` $reset^)? " + LOOP + "(`wgt` $wgt_factors^)? " + TOKENS
 
     def __init__(self, i: Gemm):
-        super().__init__(
-            properties=_loop_properties(
-                i,
-                reset=UnitAttr() if i.reset else None,
-                wgt_factors=integers(i.wgt_factor_out, i.wgt_factor_in),
-            )
-        )
+        super().__init__(i, reset=UnitAttr() if i.reset else None)
 
     def instruction(self) -> Gemm:
-        wgt = pair(self.wgt_factors, "wgt")
-        return Gemm(*self.loop(), *wgt, reset=self.reset is not None, **self.flags())
+        return Gemm(**self.numbers(), reset=self.reset is not None, **self.flags())
 
 
 @irdl_op_definition
@@ -245,22 +214,13 @@ class AluOp(_LoopOp):
     assembly_format = "$operator " + LOOP + "(`imm` $imm^)? " + TOKENS
 
     def __init__(self, i: Alu):
-        super().__init__(
-            properties=_loop_properties(
-                i,
-                operator=AluOperatorAttr(AluOperator(i.opcode.name.lower())),
-                imm=integer(i.imm) if i.use_imm else None,
-            )
-        )
+        operator = AluOperatorAttr(AluOperator(i.opcode.name.lower()))
+        super().__init__(i, operator=operator, imm=integer(i.imm) if i.use_imm else None)
 
     def instruction(self) -> Alu:
-        return Alu(
-            AluOpcode[self.operator.data.name],
-            *self.loop(),
-            use_imm=self.imm is not None,
-            imm=0 if self.imm is None else self.imm.value.data,
-            **self.flags(),
-        )
+        imm = None if self.imm is None else self.imm.value.data
+        opcode = AluOpcode[self.operator.data.name]
+        return Alu(opcode, **self.numbers(), use_imm=imm is not None, imm=imm or 0, **self.flags())
 
 
 @irdl_op_definition
@@ -270,9 +230,6 @@ class FinishOp(_InstructionOp):
     name = "vta.finish"
 
     assembly_format = TOKENS
-
-    def __init__(self, i: Finish | None = None):
-        super().__init__(properties=instruction_properties(i or Finish()))
 
     def instruction(self) -> Finish:
         return Finish(**self.flags())
@@ -313,17 +270,6 @@ class ProgramOp(IRDLOperation):
             regions=[Region(Block(body))],
         )
 
-    def micro_op_table(self) -> "NDArray[np.int16]":
-        """The micro-ops as `[n, 3]`."""
-        import numpy as np
-
-        attr = self.micro_ops
-        flat = np.frombuffer(attr.data.data, "<i2")
-        # A splat holds its value once.
-        return np.broadcast_to(
-            flat, (flat.size if flat.size > 1 else attr.type.get_shape()[0] * 3,)
-        ).reshape(-1, 3)
-
     def verify_(self) -> None:
         shape = self.micro_ops.type.get_shape()
         if self.micro_ops.type.element_type != i16 or len(shape) != 2 or shape[1] != 3:
@@ -359,12 +305,6 @@ def from_instruction(instruction: Instruction) -> Operation:
             return AluOp(instruction)
         case Finish():
             return FinishOp(instruction)
-
-
-def to_instruction(op: Operation) -> Instruction:
-    """The instruction that `op` spells."""
-    assert isinstance(op, _InstructionOp)
-    return op.instruction()
 
 
 Vta = Dialect(

@@ -5,21 +5,12 @@ pairs as arrays that are left out when zero, token flags as units.
 
 from functools import lru_cache
 
-from xdsl.dialects.builtin import (
-    I64,
-    DenseArrayBase,
-    IntegerAttr,
-    IntegerType,
-    UnitAttr,
-    i64,
-)
+from xdsl.dialects.builtin import I64, DenseArrayBase, IntegerAttr, i64
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
-
-from ceras_ir.backends.vta.isa import Instruction
 
 
 class Memory(StrEnum):
@@ -62,10 +53,10 @@ TOKENS = (
     "(`pop_prev` $pop_prev^)? (`pop_next` $pop_next^)? "
     "(`push_prev` $push_prev^)? (`push_next` $push_next^)? attr-dict"
 )
+TRANSFER = "`sram` $sram_base `dram` $dram_base `size` $size `stride` $stride "
 LOOP = "`uops` $uops `iter` $iter (`dst` $dst_factors^)? (`src` $src_factors^)? "
 
-
-FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
+ZERO_UNLESS_GIVEN = frozenset({"pad", "dst_factors", "src_factors", "wgt_factors"})
 
 
 # Attributes are immutable, and a stream repeats most of them.
@@ -75,31 +66,22 @@ def integer(value: int) -> IntegerAttr[I64]:
 
 
 @lru_cache(1 << 14)
-def array_property(*values: int) -> DenseArrayBase[IntegerType]:
-    return DenseArrayBase.from_list(i64, values)
+def spelled(name: str, values: tuple[int, ...]) -> Attribute | None:
+    """The property `name` with one number or several; None where it is left out."""
+    if len(values) == 1:
+        return integer(values[0])
+    left_out = name in ZERO_UNLESS_GIVEN and not any(values)
+    return None if left_out else DenseArrayBase.from_list(i64, values)
 
 
-def integers(*values: int) -> DenseArrayBase[IntegerType] | None:
-    """An array property, or None where all values are the default zero."""
-    return array_property(*values) if any(values) else None
-
-
-def values(attr: DenseArrayBase[IntegerType] | None, name: str, length: int) -> tuple[int, ...]:
-    """The values of an array property; None stands for zeros."""
-    values = (0,) * length if attr is None else tuple(attr.get_values())
+def numbers_of(attribute: Attribute | None, name: str, length: int) -> tuple[int, ...]:
+    """What the property `name` says; zeros where it is left out."""
+    if isinstance(attribute, IntegerAttr):
+        return (attribute.value.data,)
+    if not isinstance(attribute, DenseArrayBase):
+        return (0,) * length
+    values = tuple(int(v) for v in attribute.get_values())
     if len(values) != length:
-        raise VerifyException(f"{name} must have {length} values, got {len(values)}")
+        key = name.removesuffix("_factors")
+        raise VerifyException(f"{key} must have {length} values, got {len(values)}")
     return values
-
-
-def pair(attr: DenseArrayBase[IntegerType] | None, name: str) -> tuple[int, int]:
-    first, second = values(attr, name, 2)
-    return first, second
-
-
-def instruction_properties(
-    i: Instruction, **properties: Attribute | None
-) -> dict[str, Attribute | None]:
-    """`properties` and the token flags of `i`."""
-    flags = {name: UnitAttr() for name in FLAGS if getattr(i, name)}
-    return {**properties, **flags}

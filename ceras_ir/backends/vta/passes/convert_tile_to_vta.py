@@ -16,11 +16,6 @@ from ceras_ir.support.diagnostics import UnsupportedError
 LOGS = ("log_uops", "log_inp", "log_wgt", "log_acc")
 
 
-def program_name(index: int) -> str:
-    """The symbol of the program of launch number `index`."""
-    return f"launch_{index}"
-
-
 @dataclass(frozen=True)
 class ConvertTileToVtaPass(ModulePass):
     """
@@ -45,4 +40,4 @@ class ConvertTileToVtaPass(ModulePass):
             old.detach()
             old.erase()
         for index, launch in enumerate(lower_launches(op, board)):
-            op.body.block.add_op(program_to_op(launch.program, program_name(index)))
+            op.body.block.add_op(program_to_op(launch.program, f"launch_{index}"))

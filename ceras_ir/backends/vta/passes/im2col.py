@@ -6,9 +6,10 @@ from math import prod
 from typing import Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
+from ceras_ir.backends.vta.rescaling import zero_point
 from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
     inserting_before,
     replace_convolution,
@@ -56,16 +57,8 @@ def _has_matrix(op: graph.Conv2dOp) -> bool:
     return prod(weights.shape[1:3]) > 1
 
 
-def _outside(op: graph.Conv2dOp) -> IntegerAttr[IntegerType]:
-    """The stored number that stands for zero in the input."""
-    element = graph.quantized_element(op.input)
-    assert element is not None
-    return IntegerAttr(element.zero_point, i64)
-
-
 def _rewrite(op: graph.Conv2dOp) -> None:
-    weights = graph.constant_array(op.weights)
-    assert weights is not None
+    weights = graph.known_array(op.weights)
     insert, value = inserting_before(op), op.input
     n, rows, columns, o = graph.shape_of(op.result)
     _, kh, kw, c = weights.shape
@@ -73,7 +66,8 @@ def _rewrite(op: graph.Conv2dOp) -> None:
     top, left, bottom, right = op.padding.get_values()
     if any((top, left, bottom, right)):
         low, high = (0, top, left, 0), (0, bottom, right, 0)
-        value = insert(graph.PadOp(graph.Pad.CONSTANT, value, low, high, value=_outside(op)))
+        zero = IntegerAttr(zero_point(op.input), i64)
+        value = insert(graph.PadOp(graph.Pad.CONSTANT, value, low, high, value=zero))
     width = graph.shape_of(value)[2]
     down = [y * sh + i * dh for y, i in product(range(rows), range(kh))]
     value = insert(graph.GatherOp(value, 1, down))

@@ -94,8 +94,7 @@ def _rewrite(op: graph.Conv2dOp, y: _Axis, x: _Axis) -> None:
     depth = y.stride * x.stride * c
     value = insert(graph.ReshapeOp(value, (n, h // y.stride, w // x.stride, depth)))
 
-    weights = graph.constant_array(op.weights)
-    assert weights is not None
+    weights = graph.known_array(op.weights)
     o, kh, kw, _ = weights.shape
     wide = np.zeros((o, y.kernel * y.stride, x.kernel * x.stride, c), weights.dtype)
     wide[:, y.offset : y.offset + kh, x.offset : x.offset + kw] = weights

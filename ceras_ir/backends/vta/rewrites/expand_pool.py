@@ -109,11 +109,11 @@ class MaxExpansion(_PoolExpansion):
             left = iw
             for step in doubled(kw):
                 left -= step
-                self._combine(inputs, 0, inputs, step, (ih, left), (iw, 1), (iw, 1))
+                self._combine(inputs, inputs, step, (ih, left), (iw, 1), (iw, 1))
             return
         offsets = sorted(range(1, kw), key=lambda j: j != sw)
         for j in offsets:
-            self._combine(inputs, 0, inputs, j, (ih, self.columns), (iw, sw), (iw, sw))
+            self._combine(inputs, inputs, j, (ih, self.columns), (iw, sw), (iw, sw))
 
     def _down_columns(self, inputs: SSAValue, result: SSAValue) -> None:
         (kh, _), (sh, sw), (left, iw) = self.p.kernel, self.p.strides, self.window
@@ -121,17 +121,16 @@ class MaxExpansion(_PoolExpansion):
             for step in doubled(kh):
                 left -= step
                 rows = (iw, sw)
-                self._combine(inputs, 0, inputs, step * iw, (left, self.columns), rows, rows)
+                self._combine(inputs, inputs, step * iw, (left, self.columns), rows, rows)
         self.at.add(tile.ClearOp(result, [], self.rows * self.columns))
         loops, source = (self.rows, self.columns), (sh * iw, sw)
         for i in range(1 if sh == 1 else kh):
             kind = tile.Alu.ADD if i == 0 else tile.Alu.MAX
-            self._combine(result, 0, inputs, i * iw, loops, (self.columns, 1), source, kind)
+            self._combine(result, inputs, i * iw, loops, (self.columns, 1), source, kind)
 
     def _combine(
         self,
         target: SSAValue,
-        target_at: int,
         source: SSAValue,
         source_at: int,
         extents: tuple[int, int],
@@ -143,7 +142,7 @@ class MaxExpansion(_PoolExpansion):
         row, column = divmod(source_at, self.window[1])
         loops = list(zip(extents, target_steps, source_steps, strict=True))
         where = (source, at.values(row, column))
-        at.add(tile.AluOp(kind, (target, at.values(target_at)), loops, source=where))
+        at.add(tile.AluOp(kind, (target, []), loops, source=where))
 
 
 class AverageExpansion(_PoolExpansion):

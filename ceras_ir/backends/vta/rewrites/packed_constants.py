@@ -25,7 +25,7 @@ def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Constant
     [O, KH, KW, C] or [N, K] as [O/B, C/B, KH, KW, B out, B in], zeros in added lanes and between
     groups.
     """
-    plain, lanes = _constant(op.weights), board.block
+    plain, lanes = graph.known_array(op.weights), board.block
     if isinstance(op, graph.Conv2dOp):
         plain = widened(op, plain, lanes)
     if plain.ndim == 2:
@@ -48,7 +48,7 @@ def border_sums(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     runs of rows, for runs of columns, and, because it is in both, negated for where they meet.
     """
     borders = borders_of(graph_contraction(op, board))
-    taps = _constant(op.weights).astype(np.int64).sum(axis=3) * zero_point(op.input)
+    taps = graph.known_array(op.weights).astype(np.int64).sum(axis=3) * zero_point(op.input)
     down = [taps[:, list(run.taps)] for run in borders.rows]
     across = [list(run.taps) for run in borders.columns]
     kinds = [*down, *(taps[:, :, run] for run in across)]
@@ -106,9 +106,3 @@ def _scale(value: SSAValue) -> float:
     """The scale for the type of a packed constant; 1 where each channel has its own."""
     element = graph.quantized_element(value)
     return 1.0 if element is None or element.is_per_axis else element.scale
-
-
-def _constant(value: SSAValue) -> Array:
-    array = graph.constant_array(value)
-    assert array is not None
-    return array

@@ -35,13 +35,8 @@ class RemoveIdentityLayout(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReshapeOp | TransposeOp, rewriter: PatternRewriter, /):
-        if isinstance(op, TransposeOp):
-            order = permutation_of(op)
-            if order != tuple(range(len(order))):
-                return
-        elif op.input.type != op.result.type:
-            return
-        rewriter.replace(op, (), [op.input])
+        if op.fold() is not None:
+            rewriter.replace(op, (), [op.input])
 
 
 class MergeReshapes(RewritePattern):

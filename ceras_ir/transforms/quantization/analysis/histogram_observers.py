@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.network.exponents import CANDIDATES, LEAST, UNUSED, fitting_exponent
-from ceras_ir.transforms.quantization.analysis.observers import Extremes
+from ceras_ir.transforms.quantization.analysis.extremes import Extremes
 
 BITS = 12
 """2^12 bars from zero to a power of two."""

@@ -19,6 +19,7 @@ from ceras_ir.network.exponents import (
     fitting_exponent,
     squared_error,
 )
+from ceras_ir.transforms.quantization.analysis.extremes import Extremes
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 
 
@@ -57,21 +58,6 @@ class Observer(Protocol):
     def exponent(self) -> int:
         """The exponent to store the value at."""
         ...
-
-
-class Extremes:
-    """The least and the greatest element seen; what observers are made of."""
-
-    def __init__(self) -> None:
-        self.low, self.high = np.inf, -np.inf
-
-    def observe(self, array: NDArray[np.float32]) -> None:
-        self.low = min(self.low, float(array.min()))
-        self.high = max(self.high, float(array.max()))
-
-    @property
-    def magnitude(self) -> float:
-        return max(-self.low, self.high)
 
 
 class LeastSquaresObserver(Extremes):
