@@ -4,6 +4,7 @@ Find targets by name: installed ones by their entry points, others from files th
 Nothing is imported before it is asked for.
 """
 
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,7 +24,12 @@ _LOADED: ContextVar[dict[str, type[Target]]] = ContextVar("loaded_targets")
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=GROUP):
+        if found.setdefault(point.name, point).value != point.value:
+            values = f"{found[point.name].value} and {point.value}"
+            _warn(f"two installed targets are named '{point.name}', the first counts: {values}")
+    return found
 
 
 @cache
@@ -31,9 +37,14 @@ def _load(name: str) -> type[Target]:
     point = _installed()[name]
     try:
         found: object = point.load()
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"target '{name}' cannot be loaded from {point.value}: {error}") from error
-    assert isinstance(found, type) and issubclass(found, Target) and found.name == name, found
+    # Whatever somebody else's module raises: its name is what the user needs.
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        raise UsageError(
+            f"target '{name}' cannot be loaded from {point.value}: {message}"
+        ) from None
+    if not (isinstance(found, type) and issubclass(found, Target) and found.name == name):
+        raise UsageError(f"{point.value} is no target named '{name}'")
     return _interpreted(found)
 
 
@@ -74,8 +85,20 @@ def with_board(target: Target, board: str) -> Target:
 
 
 def all_targets() -> list[type[Target]]:
-    """Every target, in the order of names."""
-    return [find_target(name) for name in target_names()]
+    """Every target, in the order of names; one that cannot be loaded is left out with a warning."""
+    found: list[type[Target]] = []
+    for name in target_names():
+        try:
+            found.append(find_target(name))
+        except UsageError as error:
+            _warn(str(error))
+    return found
+
+
+@cache
+def _warn(message: str) -> None:
+    """Say it on stderr, once."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 @contextmanager
