@@ -40,6 +40,7 @@ class NnetTarget(Target):
     name = "nnet"
     arithmetic = Arithmetic(floats=False, widths=(8,))
     verified_by_default = True
+    text = "ceras_ir.backends.nnet.text:NnetText"
 
     board: str | None = option(
         None,

@@ -43,6 +43,7 @@ class VtaTarget(Target):
     arithmetic = Arithmetic(floats=False, multipliers=False, channel_shifts=False, widths=(8,))
     verified_by_default = True
     board_suffix = ".json"
+    text = "ceras_ir.backends.vta.text:VtaText"
     dialects: ClassVar = {"vta": "ceras_ir.backends.vta.dialect.operations:Vta"}
     passes = by_convention(
         "ceras_ir.backends.vta.passes",

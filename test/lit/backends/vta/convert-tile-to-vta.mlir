@@ -1,8 +1,13 @@
 // RUN: ceras-opt %s --convert-tile-to-vta | filecheck %s
 // RUN: ceras-opt %s --convert-tile-to-vta --convert-tile-to-vta="board=pynq" | filecheck %s
 // RUN: ceras-opt %s --convert-tile-to-vta | ceras-opt | filecheck %s
+// RUN: ceras-opt %s -t vta | filecheck %s --check-prefix=TEXT
+// RUN: ceras-opt %s -t 'vta{board=pynq}' | filecheck %s --check-prefix=TEXT
 // RUN: sed 's/mem.arena/unplaced/' %s | not ceras-opt --convert-tile-to-vta 2>&1 | filecheck %s --check-prefix=UNPLACED
 
+// TEXT:      ; launch 0
+// TEXT-NEXT: .uops 256
+// TEXT:      load.uop
 // UNPLACED: values have no places in memory yet: run allocate-blocks first
 
 // The launch and its kernel stay. The input is at byte 256 (vector 16), the bias at 512 (8), the
