@@ -109,7 +109,7 @@ def test_pages_quote_the_examples():
     quotes = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(quotes) == 3
     for quote in quotes:
-        assert quote in source
+        assert quote in source and re.match(r"@\w+", quote), quote
 
 
 @pytest.mark.parametrize("page", ["architecture", "new-operation", "new-pass"])
