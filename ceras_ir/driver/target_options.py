@@ -67,7 +67,7 @@ def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | 
     """Why an option is unknown that some other target has."""
     owners = [
         cls.name
-        for cls in all_targets()
+        for cls in compiling_targets()
         if flag in [flag_of(field) for field, _ in options_of(cls, tool)]
     ]
     if not owners:

@@ -44,7 +44,11 @@ def test_the_report_has_both_memories_per_layer_and_in_total(tool: Tool, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--target", "vta", "--encoding", "csr"], 2, "--encoding is for targets c and arduino"),
+        (
+            ["--target", "vta", "--encoding", "csr"],
+            2,
+            "--encoding is for targets arduino, c, not vta",
+        ),
         (["--target", "c", "--prune=luck=1"], 2, "pass 'prune' has no option 'luck'"),
         (["--target", "c", "--prune=sparsity=2"], 2, "sparsity must be in [0, 1), got 2.0"),
         (["--target", "arduino", "--board", "uno"], 1, "unknown Arduino board 'uno'"),
