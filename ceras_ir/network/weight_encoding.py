@@ -77,23 +77,6 @@ def weight_bytes(encoding: Encoding, weights: Array) -> int:
             return SparseRows.of(encoding, weights).nbytes
 
 
-INSTRUCTIONS_PER_WEIGHT = {Encoding.DENSE: 2.8, Encoding.CODE: 3.1}
-INSTRUCTIONS_PER_ROW = {Encoding.DENSE: 10.0, Encoding.CODE: 11.0}
-INSTRUCTIONS_PER_SPARSE_WEIGHT, INSTRUCTIONS_PER_SPARSE_ROW = 6.4, 25.0
-INSTRUCTIONS_PER_CONVERSION = 2.2
-"""Of a Cortex-M4, the core that encodings were measured on."""
-
-
-def instructions(encoding: Encoding, weights: Array) -> float:
-    """Modelled instructions of one product with a vector."""
-    count = int(stored_weights(encoding, weights).sum())
-    each = INSTRUCTIONS_PER_WEIGHT.get(encoding, INSTRUCTIONS_PER_SPARSE_WEIGHT)
-    if weights.dtype == np.int8 and encoding is not Encoding.CODE:
-        each += INSTRUCTIONS_PER_CONVERSION
-    per_row = INSTRUCTIONS_PER_ROW.get(encoding, INSTRUCTIONS_PER_SPARSE_ROW)
-    return count * each + per_row * weights.shape[0]
-
-
 def quantized_like_s4(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], float]:
     """
     S4's int8 weights and their scale S: `stored = clip(round(w * (127 / max|w|)), -128, 127)`,

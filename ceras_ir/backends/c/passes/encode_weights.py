@@ -48,7 +48,7 @@ class Choice:
 
     @property
     def instructions(self) -> float:
-        from ceras_ir.network.weight_encoding import instructions
+        from ceras_ir.backends.c.encoding_costs import instructions
 
         return instructions(self.encoding, self.weights)
 
