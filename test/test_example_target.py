@@ -79,6 +79,7 @@ def test_resnet8_is_exact_with_all_its_products_on_the_array(
     assert products == ["array"] * 10
 
 
+@pytest.mark.slow
 def test_a_board_weighs_and_what_it_leaves_says_why(tool: Tool, tmp_path: Path):
     free = compiled(tool, DIGITS, tmp_path / "free")
     assert [x["device"] for x in free if x["op"] in ("conv2d", "matmul")] == ["array"] * 4
@@ -92,6 +93,7 @@ def test_a_board_weighs_and_what_it_leaves_says_why(tool: Tool, tmp_path: Path):
     assert "systolic: machine" in verify(tool, DIGITS, *map(str, board))
 
 
+@pytest.mark.slow
 def test_int8_inputs_are_copied_into_the_memory_of_the_array(tool: Tool, tmp_path: Path):
     border = "--io", "int8", "--quantize", "int8"
     compiled(tool, DIGITS, tmp_path / "array", *border)
@@ -361,6 +363,7 @@ def test_whatever_passes_the_check_runs_and_writes_only_the_arena():
     assert 0 < passed < 400
 
 
+@pytest.mark.slow
 def test_a_damaged_image_is_not_run(tool: Tool, tmp_path: Path):
     folder = tmp_path / "out"
     compiled(tool, DIGITS, folder)

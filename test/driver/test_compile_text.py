@@ -6,6 +6,8 @@ import pytest
 
 from ceras_ir.driver.compile.tool import main
 
+pytestmark = pytest.mark.slow
+
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 LEVELS = ("2-quantized-graph", "3-placed-graph", "4-packed-graph", "5-tile", "6-memory")
 
