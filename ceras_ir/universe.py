@@ -8,7 +8,7 @@ to add one, write the file and add its name here. What belongs to a target stand
 `xdsl-opt` both find it all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
 from xdsl.ir import Dialect
@@ -125,11 +125,7 @@ def _text(path: str) -> Callable[[], type[TextTarget]]:
 
 def universe_of(target: type[Target]) -> Universe:
     """What a target brings along."""
-    return Universe(
-        all_dialects={name: _dialect(path) for name, path in target.dialects.items()},
-        all_passes={name: _pass(name, path) for name, path in target.passes.items()},
-        all_targets={} if target.text is None else {target.name: _text(target.text)},
-    )
+    return _universe(target.dialects, target.passes, [target])
 
 
 def dialect_paths() -> dict[str, str]:
@@ -150,12 +146,14 @@ def pass_paths() -> dict[str, str]:
     return paths
 
 
-def _ceras_universe() -> Universe:
+def _universe(
+    dialects: Mapping[str, str], passes: Mapping[str, str], targets: Sequence[type[Target]]
+) -> Universe:
     return Universe(
-        all_dialects={name: _dialect(path) for name, path in dialect_paths().items()},
-        all_passes={name: _pass(name, path) for name, path in pass_paths().items()},
-        all_targets={t.name: _text(t.text) for t in all_targets() if t.text is not None},
+        all_dialects={name: _dialect(path) for name, path in dialects.items()},
+        all_passes={name: _pass(name, path) for name, path in passes.items()},
+        all_targets={t.name: _text(t.text) for t in targets if t.text is not None},
     )
 
 
-CERAS_UNIVERSE = _ceras_universe()
+CERAS_UNIVERSE = _universe(dialect_paths(), pass_paths(), all_targets())

@@ -23,7 +23,21 @@ class ArgumentContainer(Protocol):
     ) -> object: ...
 
 
-class ToolParser(argparse.ArgumentParser):
+class UsageParser(argparse.ArgumentParser):
+    """`argparse` whose mistakes are `UsageError`s."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def early_value(argv: Sequence[str], flag: str) -> str | None:
+    """What `argv` gives for one option, which must be known before the others can be."""
+    parser = UsageParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(flag, dest="value", nargs="?")
+    return parser.parse_known_args(argv)[0].value
+
+
+class ToolParser(UsageParser):
     """`argparse` with whole option names only, `--version`, and `UsageError` for mistakes."""
 
     def __init__(self, prog: str, *, description: str | None = None, epilog: str | None = None):
@@ -34,9 +48,6 @@ class ToolParser(argparse.ArgumentParser):
         self.add_argument(
             "--version", action=_PrintVersions, nargs=0, help="print versions and exit"
         )
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, replace
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.pipeline.plugins import QuietParser
+from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.options import OptionHelp, options_of
 from ceras_ir.targets.protocol import Target
@@ -34,10 +33,7 @@ def reference_target() -> TargetClass:
 
 def named_target(argv: Sequence[str]) -> TargetClass | None:
     """The target that `argv` names, if any: it must be known to know the options."""
-    parser = QuietParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--target", nargs="?")
-    found, _ = parser.parse_known_args(argv)
-    name: str | None = found.target
+    name = early_value(argv, "--target")
     return None if name is None else find_target(name)
 
 

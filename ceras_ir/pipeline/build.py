@@ -25,7 +25,7 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.execution import Compiled, Manifest
-from ceras_ir.targets.protocol import PLACED, Emission, Stage, Target
+from ceras_ir.targets.protocol import PLACED, Emission, Stage
 from ceras_ir.targets.registry import find_target
 
 MANIFEST = "manifest.json"
@@ -131,9 +131,7 @@ def _tensors(content: dict[str, object], key: str, path: Path) -> list[TensorInf
         return [TensorInfo.from_json(entry) for entry in entries]
 
 
-def open_folder(folder: Path, target: Target | None = None) -> Compiled:
-    """What `ceras-compile` wrote into `folder`, ready to run; `target` has options of running."""
+def open_folder(folder: Path) -> Compiled:
+    """What `ceras-compile` wrote into `folder`, ready to run."""
     manifest = read_manifest(folder)
-    if target is None:
-        target = find_target(manifest.target)()
-    return target.open(folder, manifest)
+    return find_target(manifest.target)().open(folder, manifest)

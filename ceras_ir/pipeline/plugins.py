@@ -7,7 +7,6 @@ while the file is loaded is reported by its line; one while a pass runs keeps it
 because that is what its author needs to see.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -17,14 +16,14 @@ from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
 from ceras_ir.command.exit_status import Diagnostic, SourceError
-from ceras_ir.command.tool_parser import ArgumentContainer
+from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
 from ceras_ir.pipeline.context import load_universe, with_universe
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.targets.protocol import Target
@@ -62,7 +61,7 @@ class PluginFiles:
     @classmethod
     def of(cls, argv: Sequence[str]) -> "PluginFiles":
         """Those in `argv`: they must be loaded to know its options."""
-        parser = QuietParser(add_help=False, allow_abbrev=False)
+        parser = UsageParser(add_help=False, allow_abbrev=False)
         add_plugins(parser)
         found, _ = parser.parse_known_args(argv)
         return cls(*(getattr(found, f"load_{kind}_plugin") for kind in KINDS))
@@ -75,13 +74,6 @@ class PluginFiles:
             for kind, paths in named
             for path in paths
         ]
-
-
-class QuietParser(argparse.ArgumentParser):
-    """Reads a few options before the rest are known."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
 
 
 @contextmanager

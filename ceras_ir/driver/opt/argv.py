@@ -8,8 +8,8 @@ hidden option that `-p` shares its list with.
 
 import argparse
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
 
+from ceras_ir.command.tool_parser import UsageParser
 from ceras_ir.driver.options import add_shapes
 from ceras_ir.pipeline.pipeline_text import PassRequest, parse_pipeline
 from ceras_ir.pipeline.plugins import add_plugins
@@ -51,14 +51,9 @@ class OptArguments(argparse.Namespace):
         return [request for requests in self.pipeline for request in requests]
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
 def replayed(argv: Sequence[str]) -> list[str]:
     """`argv` with what the file of `--run-reproducer` says in its place."""
-    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser = UsageParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--run-reproducer")
     found, rest = parser.parse_known_args(argv, OptArguments())
     if found.run_reproducer is None:
@@ -99,7 +94,7 @@ def _flag_request(text: str) -> list[PassRequest]:
     return [PassRequest(name, options)]
 
 
-class _OptParser(_Parser):
+class _OptParser(UsageParser):
     def visible_actions(self) -> list[argparse.Action]:
         """The options that the help shows."""
         return [action for action in self._actions if action.help != argparse.SUPPRESS]

@@ -21,7 +21,7 @@ from ceras_ir.driver.target_options import (
     target_of,
 )
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.plugins import QuietParser, plugins
+from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.targets.registry import all_targets, find_target
 
@@ -77,8 +77,7 @@ def _target(argv: Sequence[str]) -> TargetClass:
             return cls
     from ceras_ir.pipeline.build import MANIFEST, read_manifest
 
-    parser = QuietParser(add_help=False, allow_abbrev=False)
-    for path in map(Path, parser.parse_known_args(argv)[1]):
+    for path in map(Path, argv):
         if (path / MANIFEST).is_file():
             return find_target(read_manifest(path).target)
     return reference_target()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
-from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.driver.options import EXIT_STATUS, add_build_options, build_options
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -15,7 +15,7 @@ from ceras_ir.driver.target_options import (
     described_targets,
     targets_of,
 )
-from ceras_ir.pipeline.plugins import QuietParser, plugins
+from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.registry import find_target
 
@@ -68,9 +68,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
 
 
 def _named_targets(argv: Sequence[str]) -> list[TargetClass]:
-    parser = QuietParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--targets", nargs="?")
-    names: str | None = parser.parse_known_args(argv)[0].targets
+    names = early_value(argv, "--targets")
     if names is None:
         return default_targets()
     found = [find_target(name) for name in names.split(",")]
