@@ -106,10 +106,12 @@ def test_pages_quote_the_examples():
 
     page = (ROOT / "docs/new-operation.md").read_text(encoding="utf-8")
     source = (ROOT / "examples/plugin/scale_add.py").read_text(encoding="utf-8")
-    quotes = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    *quotes, layer, entry = re.findall(r"^```(?:python|cpp)\n(.*?)^```$", page, re.M | re.S)
     assert len(quotes) == 3
     for quote in quotes:
         assert quote in source and re.match(r"@\w+", quote), quote
+    added = (ROOT / "test/test_new_function.py").read_text(encoding="utf-8")
+    assert layer in added and entry.rstrip() in added
 
 
 @pytest.mark.parametrize("page", ["architecture", "new-operation", "new-pass"])

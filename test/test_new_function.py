@@ -1,9 +1,9 @@
 """
-What additions cost in files of `ceras_ir`: a function of one argument three, listed here, and an
-ONNX operator made of what is there one.
+What additions cost in files of `ceras_ir`: a function of one argument three, listed here, an
+ONNX operator made of what is there one, an operation with C and nnet five.
 
-A copy of the package gets ONNX's Shrink, and then imports, runs, exports and compiles it; and
-Asinh, which it imports and runs.
+A copy of the package gets ONNX's Shrink, and then imports, runs, exports and compiles it;
+Asinh, which it imports and runs; and `graph.shift`, which it verifies.
 """
 
 import shutil
@@ -29,12 +29,12 @@ TEXT = """static float shrink_f32(float x, float bias, float lambd)
   return x < -lambd ? x + bias : x > lambd ? x - bias : 0.0f;
 }
 """
-PATCH = {
+PATCH: dict[str, tuple[str, ...]] = {
     "dialects/graph/attributes.py": ("\n\n@irdl_attr_definition\n", DECLARATION),
     "interpreters/float_functions.py": ("        case Function.GELU_TANH:\n", MEANING),
     "interpreters/runtime/shrink_f32.c": ("", TEXT),
 }
-"""File -> the text before which the function's own stands there; the last file is new."""
+"""File -> texts, each behind the one that it stands before there; the last file is new."""
 
 USE = """
 import sys
@@ -93,7 +93,7 @@ else:
     same(NnetModel(Path("model.nnet")).run(inputs))
 """
 
-OPERATOR = {
+OPERATOR: dict[str, tuple[str, ...]] = {
     "frontends/onnx/operators/hyperbolic.py": (
         "",
         """'''Functions of hyperbolas.'''
@@ -128,6 +128,86 @@ got = run(import_model(helper.make_model(graph)), inputs)["y"]
 np.testing.assert_allclose(got, np.arcsinh(inputs["x"]), rtol=1e-5)
 """
 
+OPERATION: dict[str, tuple[str, ...]] = {
+    "dialects/graph/elementwise.py": (
+        "from xdsl.ir import",
+        "from xdsl.dialects.builtin import Float32Type, FloatAttr\n",
+        "@irdl_op_definition\nclass SoftmaxOp(",
+        """@irdl_op_definition
+class ShiftOp(InputOperation):
+    '''`input + by`, element by element, in float32.'''
+
+    name = "graph.shift"
+
+    T: ClassVar = VarConstraint("T", base(TensorType))
+
+    input = operand_def(T)
+    by = prop_def(FloatAttr[Float32Type])
+    result = result_def(T)
+
+    traits = traits_def(Elementwise(), MayOverwrite())
+    assembly_format = "$input attr-dict `:` type($input)"
+
+
+""",
+    ),
+    "interpreters/graph.py": (
+        "    @impl(graph.ReshapeOp)",
+        """    @impl(graph.elementwise.ShiftOp)
+    def shift(
+        self, interpreter: Interpreter, op: graph.elementwise.ShiftOp, args: PythonValues
+    ):
+        return (args[0] + np.float32(op.by.value.data),)
+
+""",
+    ),
+    "backends/c/elementwise.py": (
+        "from ceras_ir.dialects.graph import (",
+        """from ceras_ir.interpreters.float_text import float_literal
+from ceras_ir.dialects.graph import elementwise
+""",
+        "@prints(SoftmaxOp)",
+        """@prints(elementwise.ShiftOp)
+def shift(layer: Layer, op: elementwise.ShiftOp) -> None:
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    body = [f"{y}[i] = {x}[i] + {float_literal(op.by.value.data)};"]
+    layer.loop("i", prod(shape_of(op.result)), body)
+
+
+""",
+    ),
+    "backends/nnet/layers/elementwise.py": (
+        "from ceras_ir.backends.nnet.file import",
+        "from ceras_ir.backends.nnet.encoding import float_word\n",
+        "record_as(SOFTMAX",
+        """SHIFT = Kind(18, "shift", _check_floats, words=1, same_shape=True, in_place=True)
+record_as(SHIFT, graph.elementwise.ShiftOp, lambda op: [float_word(op.by.value.data)])
+""",
+    ),
+    "backends/nnet/runtime/cpu_elementwise.cpp": (
+        "const Operation OPERATIONS[] = {\n",
+        """void shift(const Layer& layer, Scratch&) {
+  const float by = as_float(layer.attributes[0]);
+  each_run(layer, [&](int64_t from, int64_t to, int64_t, int64_t count) {
+    const float* in = layer.input().floats() + from;
+    float* out = layer.output().float_target() + to;
+    for (int64_t i = 0; i < count; ++i) out[i] = in[i] + by;
+  });
+}
+
+""",
+        "    {17, 1, ANY,",
+        "    {18, 1, 1, SAME_SHAPE, check_floats, always<shift>, in_place},\n",
+    ),
+}
+SHIFT = """
+func.func @main(%x: tensor<3x5xf32> {graph.name = "x"}) -> (tensor<3x5xf32> {graph.name = "y"}) {
+  %s = graph.shift %x {by = 1.5 : f32} : tensor<3x5xf32>
+  %r = graph.unary <relu> %s : tensor<3x5xf32>
+  func.return %r : tensor<3x5xf32>
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -135,18 +215,22 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     package = folder / "ceras_ir"
     shutil.copytree(Path(ceras_ir.__file__).parent, package, ignore=shutil.ignore_patterns("*.pyc"))
-    for name, (behind, text) in (PATCH | OPERATOR).items():
+    for name, edits in (*PATCH.items(), *OPERATOR.items(), *OPERATION.items()):
         path = package / name
-        old = path.read_text(encoding="utf-8") if behind else behind
-        assert path.exists() == bool(behind) and (not behind or behind in old)
-        path.write_text(text + old if not behind else old.replace(behind, text + behind, 1))
+        text = path.read_text(encoding="utf-8") if edits[0] else ""
+        assert path.exists() == bool(edits[0])
+        for behind, addition in zip(edits[::2], edits[1::2], strict=True):
+            assert behind in text
+            text = text.replace(behind, addition + behind, 1) if behind else addition
+        path.write_text(text)
     return folder
 
 
-def run(folder: Path, code: str, *arguments: str) -> None:
+def run(folder: Path, code: str, *arguments: str) -> str:
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("target", ["c", "onnx", pytest.param("nnet", marks=pytest.mark.slow)])
@@ -158,3 +242,14 @@ def test_a_new_function_takes_three_files(copy: Path, target: str):
 def test_a_new_operator_takes_one_file(copy: Path):
     assert len(OPERATOR) == 1
     run(copy, USE_OPERATOR)
+
+
+@pytest.mark.parametrize(
+    ("target", "quantize"), [("c", "none"), pytest.param("nnet", "int8", marks=pytest.mark.slow)]
+)
+def test_a_new_operation_takes_five_files(copy: Path, target: str, quantize: str):
+    assert len(OPERATION) == 5
+    (copy / "shift.mlir").write_text(SHIFT)
+    command = "from ceras_ir.driver.verify.tool import main; raise SystemExit(main())"
+    out = run(copy, command, "shift.mlir", "--quantize", quantize, "--targets", target)
+    assert f"{target}: machine" in out and "differs" not in out, out

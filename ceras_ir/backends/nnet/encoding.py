@@ -1,16 +1,22 @@
 """
 The numbers and records of the format as the writer uses them; `reader.py` has its own.
 
-A record packs itself; what its fields mean is in `docs/nnet-format.md`.
+A record packs itself; what its fields mean is in `docs/nnet-format.md`. Opcodes are the `Kind`s of
+`layers/`; what makes a record of an operation stands there too, below `@encodes`.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TypeVar
 
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType
+from xdsl.ir import Operation
+
+from ceras_ir.backends.nnet.file import Kind
 from ceras_ir.backends.nnet.rules import FPGA
-from ceras_ir.dialects.graph import Function
+from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 
@@ -35,26 +41,6 @@ class Section(IntEnum):
     BIASES = 11
     FLOATS = 12
     WEIGHTS = 13
-
-
-class Opcode(IntEnum):
-    CONV2D = 1
-    MATMUL = 2
-    POOL2D = 3
-    UNARY = 4
-    BINARY = 5
-    LOOKUP = 6
-    SOFTMAX = 7
-    RESHAPE = 8
-    TRANSPOSE = 9
-    CONCAT = 10
-    RESIZE = 11
-    QUANTIZE = 12
-    DEQUANTIZE = 13
-    REQUANTIZE = 14
-    SLICE = 15
-    PAD = 16
-    SHIFT_SWISH = 17
 
 
 STORAGES = {"float32": 0, "int8": 1, "uint8": 2, "int16": 3, "uint16": 4, "int32": 5}
@@ -108,7 +94,7 @@ class TensorRecord:
 class LayerRecord:
     """64 bytes of the layer table, and the lists that they point to."""
 
-    opcode: Opcode
+    kind: Kind
     operands: Sequence[int] = ()
     attributes: Sequence[int] = ()
     """Unsigned words."""
@@ -130,7 +116,7 @@ class LayerRecord:
         p0, p1 = (*self.parameters, 0.0, 0.0)[:2]
         head = struct.pack(
             "<HBBIIIIIIBBBBff",
-            self.opcode,
+            self.kind.number,
             self.device,
             flags,
             self.name,
@@ -157,3 +143,56 @@ class LayerRecord:
             )
         )
         return head + struct.pack("<IiiiII", *fields, self.table, 0)
+
+    def with_function(self, function: FunctionAttr | None) -> "LayerRecord":
+        if function is not None:
+            self.function = FUNCTIONS[function.kind]
+            self.parameters = function.values
+        return self
+
+
+def words_of(*fields: DenseArrayBase[IntegerType]) -> list[int]:
+    """Numbers of several lists, one after the other, as 32 bits."""
+    return [int(v) & 0xFFFFFFFF for field in fields for v in field.get_values()]
+
+
+def float_word(value: float) -> int:
+    """The bits of an f32."""
+    return struct.unpack("<I", struct.pack("<f", value))[0]
+
+
+AddTable = Callable[[bytes], int]
+"""Stores a table and gives the number of its first 256 bytes."""
+
+OpT = TypeVar("OpT", bound=Operation)
+Encoder = Callable[[OpT, AddTable], LayerRecord | None]
+"""The record of an operation, operands and names left to the caller; None if there is none."""
+
+ENCODERS: dict[type[Operation], Encoder[Operation]] = {}
+
+
+def encodes(kind: type[OpT]) -> Callable[[Encoder[OpT]], Encoder[OpT]]:
+    """Register what makes records of operations of exactly this class."""
+
+    def register(encoder: Encoder[OpT]) -> Encoder[OpT]:
+        def checked(op: Operation, add_table: AddTable) -> LayerRecord | None:
+            assert isinstance(op, kind)
+            return encoder(op, add_table)
+
+        ENCODERS[kind] = checked
+        return encoder
+
+    return register
+
+
+def record_as(
+    kind: Kind,
+    op_class: type[OpT],
+    attributes: Callable[[OpT], Sequence[int]] = lambda op: (),
+    requant: Callable[[OpT], RequantAttr | None] = lambda op: None,
+) -> None:
+    """Register records that hold no more than attributes and a requantization."""
+
+    @encodes(op_class)
+    def record(op: OpT, add_table: AddTable) -> LayerRecord:
+        return LayerRecord(kind, attributes=attributes(op), requant=requant(op))

@@ -2,7 +2,7 @@
 What the engine runs at all, on the CPU, one rule per function.
 
 A rule returns None where it is met, and otherwise one sentence that names what was found and
-what the engine takes. The engine refuses the same when it loads a file (`runtime/checks.cpp`);
+what the engine takes. The engine refuses the same when it loads a file (`runtime/`);
 here the node is known by its name. The docstrings are printed in the documentation.
 """
 
@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.layers import BINARIES, repeats_image
+from ceras_ir.backends.nnet.layers.binary import BINARIES
+from ceras_ir.backends.nnet.layers.resizing import repeats_image
 from ceras_ir.backends.nnet.limits import limit
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element, stored_element

@@ -1,13 +1,21 @@
 """
 What is in an nnet file, once it is read: tables of which each entry is a record here.
 
-`reader.py` makes it, `checks.py` and `memory_checks.py` judge it; nothing here is the writer's.
+`reader.py` makes it, `checks.py` and `memory_checks.py` judge it; nothing here is the writer's. A
+`Kind` is what the format says of an opcode; `layers/` declares them.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 from ceras_ir.support.diagnostics import InputError
+
+Place = tuple[int, int, int, int]
+"""First byte, number of rows, bytes of each, and from one to the next."""
 
 BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4}
 
@@ -36,6 +44,24 @@ class Tensor:
         if not self.pitch:
             return 1, self.nbytes, self.nbytes
         return prod(self.shape[:-1]), self.shape[-1] * BYTES[self.storage], self.pitch
+
+    @property
+    def place(self) -> Place:
+        return self.offset, *self.rows
+
+    @property
+    def type(self) -> tuple[str, float, int]:
+        """What an operation that moves elements keeps."""
+        return self.storage, self.scale, self.zero_point
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.storage != "f32"
+
+    @property
+    def channels(self) -> int:
+        """Extent of the last dimension."""
+        return (1, *self.shape)[-1]
 
     @property
     def end(self) -> int:
@@ -71,7 +97,7 @@ class Requant:
 
 @dataclass(frozen=True)
 class Layer:
-    opcode: str
+    kind: Kind
     device: str
     name: str
     operands: tuple[int, ...]
@@ -85,6 +111,10 @@ class Layer:
     requant: Requant | None
     residual_shift: int
     table: int | None
+
+    @property
+    def opcode(self) -> str:
+        return self.kind.name
 
 
 @dataclass(frozen=True)
@@ -109,3 +139,72 @@ def expect(condition: bool, message: str) -> None:
     """Refuse the file with `message` unless `condition` holds."""
     if not condition:
         raise InputError(f"not a valid nnet file: {message}")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layer under judgement, with its tensors."""
+
+    file: NnetFile
+    number: int
+    layer: Layer
+
+    @cached_property
+    def operands(self) -> list[Tensor]:
+        return [self.file.tensors[i] for i in self.layer.operands]
+
+    @cached_property
+    def result(self) -> Tensor:
+        return self.file.tensors[self.layer.result]
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        return self.layer.attributes
+
+    def must(self, condition: bool, message: str) -> None:
+        """Refuse the file with `message` unless `condition` holds."""
+        where = f"layer {self.number} '{self.layer.name}' ({self.layer.opcode})"
+        expect(condition, f"{where}: {message}")
+
+    def stored_as(self, operands: Iterable[str], results: Iterable[str], message: str) -> None:
+        """Refuse an operand or a result of another storage."""
+        self.must(all(t.storage in operands for t in self.operands), message)
+        self.must(self.result.storage in results, message)
+
+    def keeps_type(self) -> None:
+        same = all(t.type == self.result.type for t in self.operands)
+        self.must(same, "it must keep the type of its operands")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the format says of the layers of one opcode."""
+
+    number: int
+    """The opcode; numbers that exist never change."""
+    name: str
+    check: Callable[[Case], None] = lambda case: None
+    """What must hold beyond what the fields below say."""
+    words: int | None = field(default=0, kw_only=True)
+    """How many attributes; None where `check` counts them."""
+    operands: int | None = field(default=1, kw_only=True)
+    """Those of the epilogue not counted; None for one or more."""
+    epilogue: bool = field(default=False, kw_only=True)
+    """Whether bias, multipliers and residual may follow the operands."""
+    function: bool = field(default=False, kw_only=True)
+    table: bool = field(default=False, kw_only=True)
+    requant: Callable[[Layer], bool] = field(default=lambda layer: False, kw_only=True)
+    """Whether a quantized result is requantized; its operands are quantized like it then."""
+    same_shape: bool = field(default=False, kw_only=True)
+    same_type: bool = field(default=False, kw_only=True)
+    in_place: bool = field(default=False, kw_only=True)
+    """Whether the result may replace an operand."""
+    kept: Callable[[NnetFile, Layer], list[Place]] = field(
+        default=lambda file, layer: [], kw_only=True
+    )
+    """Bytes of operands that are already where the result has them."""
+
+
+def always(layer: Layer) -> bool:
+    """`requant` of what is requantized whenever it is quantized."""
+    return True

@@ -5,17 +5,7 @@ The layers are replayed over the arena: a plan in which one value overwrites ano
 still needed is refused. Written from `docs/nnet-format.md`, as the reader.
 """
 
-from math import prod
-
-from ceras_ir.backends.nnet.file import BYTES, Layer, NnetFile, Tensor, expect
-
-IN_PLACE = {
-    "unary", "binary", "lookup", "softmax", "quantize", "requantize", "reshape", "shift_swish",
-}  # fmt: skip
-"""Besides the residual of a convolution or product: results that may replace an operand."""
-
-Place = tuple[int, int, int, int]
-"""First byte, number of rows, bytes of each, and from one to the next."""
+from ceras_ir.backends.nnet.file import NnetFile, Place, Tensor, expect
 
 
 def check_memory(file: NnetFile) -> None:
@@ -25,7 +15,7 @@ def check_memory(file: NnetFile) -> None:
     def write(id: int, kept: list[Place]) -> None:
         """Whatever lies under `id` is gone, but for what lies in bytes that are `kept`."""
         for other, old in list(alive.items()):
-            if not _survives(_place(old), _place(file.tensors[id]), kept):
+            if not _survives(old.place, file.tensors[id].place, kept):
                 del alive[other]
         alive[id] = file.tensors[id]
 
@@ -35,7 +25,7 @@ def check_memory(file: NnetFile) -> None:
     expect(len(alive) == len({i for i, _ in file.inputs}), "two inputs overlap")
     for number, layer in enumerate(file.layers):
         result = file.tensors[layer.result]
-        kept = _kept(file, layer)
+        kept = layer.kind.kept(file, layer)
         for i, id in enumerate(layer.operands):
             operand = file.tensors[id]
             if operand.location != "arena":
@@ -43,9 +33,9 @@ def check_memory(file: NnetFile) -> None:
             where = f"layer {number} '{layer.name}': operand {i}"
             expect(id in alive, f"{where} is not there when it is read")
             last_residual = layer.residual and i == len(layer.operands) - 1
-            allowed = layer.opcode in IN_PLACE or last_residual
-            there = _place(operand) in kept or (allowed and _replaces(result, operand))
-            apart = not _shared(_place(operand), _place(result))
+            allowed = layer.kind.in_place or last_residual
+            there = operand.place in kept or (allowed and _replaces(result, operand))
+            apart = not _shared(operand.place, result.place)
             expect(apart or there, f"{where} overlaps the result")
         write(layer.result, kept)
     for id, name in file.outputs:
@@ -53,14 +43,10 @@ def check_memory(file: NnetFile) -> None:
         expect(here, f"output '{name}' is not there at the end")
 
 
-def _place(tensor: Tensor) -> Place:
-    return tensor.offset, *tensor.rows
-
-
 def _replaces(result: Tensor, operand: Tensor) -> bool:
     """Whether the result begins where the operand does, and reaches no further."""
     if operand.pitch or result.pitch:
-        return _place(operand) == _place(result)
+        return operand.place == result.place
     return operand.offset == result.offset and operand.nbytes >= result.nbytes
 
 
@@ -106,33 +92,3 @@ def _shared_columns(a: Place, b: Place) -> int:
         return max(min(a[1], b[1] + shift) - max(0, shift), 0)
 
     return here * pairs(row) + beyond * pairs(row + 1)
-
-
-def _kept(file: NnetFile, layer: Layer) -> list[Place]:
-    """Bytes of operands that are already where a reshape or a concatenation has them."""
-    result = file.tensors[layer.result]
-    if layer.opcode == "reshape":
-        x = file.tensors[layer.operands[0]]
-        return [_place(x)] if x.location == "arena" and _place(x) == _place(result) else []
-    if layer.opcode != "concat":
-        return []
-    axis, rank = layer.attributes[0], len(result.shape)
-    is_run, unit = prod(result.shape[:axis]) == 1, BYTES[result.storage]
-    if not is_run and axis != rank - 1:
-        return []
-    row = result.shape[-1] * unit
-    pitch = result.pitch or row
-    found: list[Place] = []
-    index = 0
-    for id in layer.operands:
-        operand = file.tensors[id]
-        width = operand.shape[-1] * unit
-        count = prod(operand.shape[:-1])
-        start = result.offset + index // row * pitch + index % row
-        place: Place = (start, count, width, pitch)
-        if count == 1 or pitch == width:
-            place = (start, 1, count * width, count * width)
-        if operand.location == "arena" and _place(operand) == place:
-            found.append(place)
-        index += width * (count if is_run else 1)
-    return found

@@ -1,9 +1,9 @@
 """
 Read an nnet file, trusting nothing: a reader written from `docs/nnet-format.md` alone.
 
-It shares no code with the writer, so that a test that compares the two compares them with the
-document. `read` checks the container and every table by itself; `checks.py` checks that tables
-and layers agree.
+It shares with the writer the table of kinds of layers and no code, so that a test that compares the
+two compares them with the document. `read` checks the container and every table by itself;
+`checks.py` checks that tables and layers agree.
 """
 
 import struct
@@ -12,17 +12,13 @@ from math import isfinite, isnan
 
 from ceras_ir.backends.nnet.checks import check
 from ceras_ir.backends.nnet.file import BYTES, Block, Layer, NnetFile, Requant, Tensor, expect
+from ceras_ir.backends.nnet.layers import KINDS
 from ceras_ir.dialects.graph import Function
 
 MAGIC = b"NNET\r\n\x1a\n"
 SECTIONS = (
     "network", "tensors", "blocks", "inputs", "outputs", "layers", "operands", "attributes",
     "strings", "tables", "biases", "floats", "weights",
-)  # fmt: skip
-OPCODES = (
-    "conv2d", "matmul", "pool2d", "unary", "binary", "lookup", "softmax", "reshape", "transpose",
-    "concat", "resize", "quantize", "dequantize", "requantize", "slice", "pad",
-    "shift_swish",
 )  # fmt: skip
 STORAGES = ("f32", "i8", "u8", "i16", "u16", "i32")
 LOCATIONS = ("arena", "weights", "biases", "floats")
@@ -176,7 +172,7 @@ class _Reader:
         def must(condition: bool, message: str) -> None:
             expect(condition, f"layer {number}: {message}")
 
-        must(1 <= opcode <= len(OPCODES), f"unknown opcode {opcode}")
+        must(opcode in KINDS, f"unknown opcode {opcode}")
         must(device < len(DEVICES), f"unknown device {device}")
         must(flags < 16, f"unknown flags {flags:#x}")
         must(function < len(FUNCTIONS), f"unknown function {function}")
@@ -193,7 +189,7 @@ class _Reader:
         must(table == NONE or table < len(self.sections["tables"]) // 256, "no such lookup table")
         requant = Requant(multiplier, shift, ROUNDINGS[rounding], point, low, high)
         return Layer(
-            OPCODES[opcode - 1], DEVICES[device], self.string(name), ids, bool(flags & 2),
+            KINDS[opcode], DEVICES[device], self.string(name), ids, bool(flags & 2),
             bool(flags & 4), bool(flags & 8), result, self.words("attributes", word, words),
             FUNCTIONS[function], (p0, p1), requant if flags & 1 else None, residual_shift,
             None if table == NONE else table,

@@ -24,7 +24,7 @@ from ceras_ir.backends.nnet.encoding import (
     TensorRecord,
 )
 from ceras_ir.backends.nnet.engine_rules import why_refused
-from ceras_ir.backends.nnet.layers import LayerEncoder
+from ceras_ir.backends.nnet.layers import encode
 from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.backends.nnet.sections import Sections
 from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
@@ -88,14 +88,13 @@ class _Writer:
 
     def refuse(self, order: list[Operation]) -> None:
         """Refuse everything that cannot be written, all of it at once."""
-        encoder = LayerEncoder(lambda _: 0)
         unsupported: list[Finding] = []
         wrong: list[Finding] = []
         for op in order:
             if reason := why_refused(op):
                 unsupported.append(Finding(node_name(op), op.name, f"unsupported: {reason}"))
                 continue
-            if encoder.encode(op) is None:
+            if encode(op, lambda _: 0) is None:
                 reason = "unsupported: the nnet format has no such operation"
                 unsupported.append(Finding(node_name(op), op.name, reason))
                 continue
@@ -177,7 +176,7 @@ class _Writer:
         ).result
 
     def layer(self, op: Operation) -> None:
-        record = LayerEncoder(self.table).encode(op)
+        record = encode(op, self.table)
         assert record is not None
         record.name = self.string(node_name(op))
         record.device = DEVICES[device_of(op)]

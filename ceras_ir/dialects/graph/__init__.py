@@ -6,8 +6,22 @@ interpreter and every backend are held to it. Few, orthogonal operations: what a
 operator composes, the importer composes of these.
 """
 
-from xdsl.ir import Dialect
+from xdsl.ir import Attribute, Dialect, Operation
 
+from ceras_ir.dialects.graph import (
+    constant,
+    elementwise,
+    encoded,
+    layout,
+    linear,
+    logic,
+    lookup,
+    pooling,
+    quantization,
+    reduction,
+    selection,
+    swish,
+)
 from ceras_ir.dialects.graph.attributes import Function, FunctionAttr, integers
 from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
 from ceras_ir.dialects.graph.constant import (
@@ -20,22 +34,19 @@ from ceras_ir.dialects.graph.constant import (
     plain_element,
     storage_type,
 )
-from ceras_ir.dialects.graph.elementwise import Binary, BinaryAttr, BinaryOp, SoftmaxOp, UnaryOp
-from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding, EncodingAttr
+from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, SoftmaxOp, UnaryOp
+from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
 from ceras_ir.dialects.graph.layout import (
     ConcatOp,
     Coordinates,
-    CoordinatesAttr,
     Nearest,
-    NearestAttr,
     ReshapeOp,
     Resize,
-    ResizeAttr,
     ResizeOp,
     TransposeOp,
 )
 from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp
-from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareAttr, CompareOp, SelectOp
+from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
 from ceras_ir.dialects.graph.lookup import LookupOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
@@ -55,59 +66,42 @@ from ceras_ir.dialects.graph.operation import (
 from ceras_ir.dialects.graph.pooling import (
     Pool,
     Pool2dOp,
-    PoolAttr,
     average_requant,
     reciprocal_requant,
 )
 from ceras_ir.dialects.graph.quantization import DequantizeOp, QuantizeOp, RequantizeOp
-from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceAttr, ReduceOp
-from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadAttr, PadOp, SliceOp
+from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
+from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp
 from ceras_ir.dialects.graph.swish import ShiftSwishOp
 from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
+_FAMILIES = (
+    constant,
+    linear,
+    encoded,
+    pooling,
+    elementwise,
+    lookup,
+    swish,
+    layout,
+    selection,
+    reduction,
+    logic,
+    quantization,
+)
+"""In the order of the reference page; a module's operations and attributes are the dialect's."""
+
+_MEMBERS = [
+    member
+    for family in _FAMILIES
+    for member in vars(family).values()
+    if getattr(member, "__module__", None) == family.__name__ and "name" in vars(member)
+]
+
 Graph = Dialect(
     "graph",
-    [
-        ConstantOp,
-        Conv2dOp,
-        MatmulOp,
-        EncodedMatmulOp,
-        Pool2dOp,
-        UnaryOp,
-        BinaryOp,
-        LookupOp,
-        ShiftSwishOp,
-        SoftmaxOp,
-        ReshapeOp,
-        TransposeOp,
-        ConcatOp,
-        ResizeOp,
-        SliceOp,
-        GatherOp,
-        PadOp,
-        ReduceOp,
-        ArgOp,
-        CompareOp,
-        SelectOp,
-        CastOp,
-        QuantizeOp,
-        DequantizeOp,
-        RequantizeOp,
-    ],
-    [
-        FunctionAttr,
-        RequantAttr,
-        RoundingAttr,
-        BinaryAttr,
-        CompareAttr,
-        CoordinatesAttr,
-        EncodingAttr,
-        NearestAttr,
-        PadAttr,
-        PoolAttr,
-        ReduceAttr,
-        ResizeAttr,
-    ],
+    [member for member in _MEMBERS if issubclass(member, Operation)],
+    [FunctionAttr, RequantAttr, RoundingAttr, *(m for m in _MEMBERS if issubclass(m, Attribute))],
     [MaterializeConstant()],
 )
 

@@ -1,7 +1,10 @@
 """The file: written, read back by a reader that shares no code, and refused when touched."""
 
 import subprocess
+from collections.abc import Iterator
+from dis import get_instructions
 from pathlib import Path
+from types import CodeType, FunctionType
 
 import numpy as np
 import pytest
@@ -9,11 +12,12 @@ from backends.nnet.networks import SANITIZERS, Network, random_array, resealed, 
 from xdsl.dialects.builtin import ModuleOp, f32, i32
 from xdsl.dialects.func import FuncOp
 
-from ceras_ir.backends.nnet import emit
+from ceras_ir.backends.nnet import emit, encoding
 from ceras_ir.backends.nnet.annotate import annotate
 from ceras_ir.backends.nnet.dump import dump
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.file import NnetFile
+from ceras_ir.backends.nnet.layers import KINDS
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
@@ -193,3 +197,36 @@ def test_what_the_writer_refuses():
     del main.attributes[ARENA]
     with pytest.raises(InputError, match=r"no 'mem\.arena'"):
         emit(module)
+
+
+def test_the_document_lists_every_kind():
+    text = DOCUMENT.read_text()
+    assert sorted(KINDS) == list(range(1, len(KINDS) + 1))
+    for kind in KINDS.values():
+        assert f"| {kind.number} | {kind.name} | " in text
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The globals that a function asks for, those of comprehensions in it included."""
+    yield from (i.argval for i in get_instructions(code) if i.opname == "LOAD_GLOBAL")
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
+
+
+def _used(function: FunctionType) -> Iterator[object]:
+    """What a function takes from outside, and what those of its own module take."""
+    for name in _names(function.__code__):
+        yield (value := function.__globals__.get(name))
+        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
+            yield from _used(value)
+
+
+def test_checks_use_nothing_of_the_writer():
+    """A check stands beside the encoder of its operation, and may not ask it for the truth."""
+    for kind in KINDS.values():
+        for function in (kind.check, kind.kept, kind.requant):
+            assert isinstance(function, FunctionType)
+            for value in _used(function):
+                home = getattr(value, "__module__", None) or getattr(value, "__name__", "")
+                assert home != encoding.__name__ and "dialects" not in home, (kind.name, value)

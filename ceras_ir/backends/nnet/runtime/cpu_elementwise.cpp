@@ -1,78 +1,15 @@
-// Elementwise operators of the CPU.
+// Operators of one operand whose result has its shape.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
+#include "checks.h"
 #include "float_functions.h"
 #include "integers.h"
-#include "operators.h"
 #include "translate.h"
 
 namespace ceras {
 namespace {
-
-// Rows of a binary operator under broadcasting: along a row each operand moves by 0 or 1.
-struct Rows {
-  int64_t length = 1, count = 1, pitch = 0;
-  int64_t steps[2] = {1, 1};
-  uint32_t rank = 0;
-  int64_t dims[MAX_RANK] = {}, strides[2][MAX_RANK] = {};
-
-  explicit Rows(const Layer& layer) {
-    const Tensor& out = layer.output();
-    bool flat = !out.has_gaps();
-    for (int i = 0; i < 2; ++i) {
-      const Tensor& operand = *layer.operands[i];
-      flat = flat && !operand.has_gaps() && (operand.elements == out.elements || operand.elements == 1);
-      steps[i] = operand.elements == 1 ? 0 : 1;
-    }
-    if (flat || out.rank == 0) {
-      length = out.elements;
-      return;
-    }
-    rank = out.rank - 1;
-    length = out.dims[rank];
-    count = out.elements / length;
-    pitch = out.pitch;
-    std::copy(out.dims, out.dims + rank, dims);
-    for (int i = 0; i < 2; ++i) stride(*layer.operands[i], out.rank, i);
-  }
-
-  void stride(const Tensor& operand, uint32_t out_rank, int index) {
-    const uint32_t missing = out_rank - operand.rank;
-    int64_t elements = 1;
-    for (uint32_t d = out_rank; d-- > missing;) {
-      const int64_t extent = operand.dims[d - missing];
-      const int64_t step = extent == 1 ? 0 : elements;
-      if (d == out_rank - 1)
-        steps[index] = step;
-      else
-        strides[index][d] = step;
-      elements = d == out_rank - 1 ? operand.pitch : elements * extent;
-    }
-    if (operand.rank == 0) steps[index] = 0;
-  }
-
-  // First element of row `row` of an operand.
-  int64_t start(int index, int64_t row) const {
-    int64_t at = 0;
-    for (uint32_t d = rank; d-- > 0;) {
-      at += row % dims[d] * strides[index][d];
-      row /= dims[d];
-    }
-    return at;
-  }
-};
-
-// Calls `body(lhs start, rhs start, result start, count)` with at most a chunk each.
-template <class Body>
-void each_part(const Rows& rows, Body body) {
-  for (int64_t row = 0; row < rows.count; ++row) {
-    const int64_t lhs = rows.start(0, row), rhs = rows.start(1, row);
-    for (int64_t at = 0; at < rows.length; at += CHUNK)
-      body(lhs + at * rows.steps[0], rhs + at * rows.steps[1], row * rows.pitch + at,
-           std::min(CHUNK, rows.length - at));
-  }
-}
 
 // Calls `body(operand start, result start, first element, count)` for each run of an operator
 // whose result has its operand's shape: all at once if there are no gaps, else row by row.
@@ -91,47 +28,6 @@ void each_chunk(const Layer& layer, Body body) {
     for (int64_t at = 0; at < length; at += CHUNK)
       body(in + at, out + at, element + at, std::min(CHUNK, length - at));
   });
-}
-
-void read_operand(const Tensor& tensor, int64_t start, int64_t step, int64_t count,
-                  int64_t factor, int64_t* out) {
-  read_centred(tensor, start, step == 0 ? 1 : count, out);
-  if (step == 0) std::fill(out + 1, out + count, out[0]);
-  if (factor == 1) return;
-  for (int64_t i = 0; i < count; ++i) out[i] *= factor;
-}
-
-template <class Number>
-void combine(uint32_t kind, Number* lhs, const Number* rhs, int64_t count) {
-  switch (kind) {
-    case BINARY_ADD:
-      for (int64_t i = 0; i < count; ++i) lhs[i] += rhs[i];
-      return;
-    case BINARY_SUB:
-      for (int64_t i = 0; i < count; ++i) lhs[i] -= rhs[i];
-      return;
-    default:
-      for (int64_t i = 0; i < count; ++i) lhs[i] *= rhs[i];
-  }
-}
-
-// The same with what integers do not have. Of equal extremes the second wins, of NaNs the first.
-void combine_floats(uint32_t kind, float* lhs, const float* rhs, int64_t count) {
-  switch (kind) {
-    case BINARY_DIV:
-      for (int64_t i = 0; i < count; ++i) lhs[i] /= rhs[i];
-      return;
-    case BINARY_MIN:
-      for (int64_t i = 0; i < count; ++i)
-        lhs[i] = (lhs[i] < rhs[i] || lhs[i] != lhs[i]) ? lhs[i] : rhs[i];
-      return;
-    case BINARY_MAX:
-      for (int64_t i = 0; i < count; ++i)
-        lhs[i] = (lhs[i] > rhs[i] || lhs[i] != lhs[i]) ? lhs[i] : rhs[i];
-      return;
-    default:
-      combine(kind, lhs, rhs, count);
-  }
 }
 
 // Rows of channels, each with its table; or one table for all.
@@ -158,8 +54,6 @@ int64_t bent(int64_t q, const uint32_t* k) {
                                  int64_t{0}});
   return std::max(q, int64_t{0}) + std::max({m >> 1, (m >> 2) - bends[0], -bends[1], tail});
 }
-
-}  // namespace
 
 void shift_swish(const Layer& layer, Scratch&) {
   const size_t channels = layer.attributes.size() / 5;
@@ -189,32 +83,6 @@ void unary(const Layer& layer, Scratch&) {
       const int down = static_cast<int32_t>(layer.attributes[channels + c]);
       out[i] = std::ldexp(apply(layer.function, layer.parameters, std::ldexp(in[i], up)), -down);
     }
-  });
-}
-
-void binary_integer(const Layer& layer, Scratch&) {
-  const Rows rows(layer);
-  each_part(rows, [&](int64_t lhs, int64_t rhs, int64_t at, int64_t count) {
-    int64_t a[CHUNK], b[CHUNK];
-    read_operand(*layer.operands[0], lhs, rows.steps[0], count, layer.factors[0], a);
-    read_operand(*layer.operands[1], rhs, rows.steps[1], count, layer.factors[1], b);
-    combine(layer.attributes[0], a, b, count);
-    requantize(a, count, layer.requant);
-    write_integers(layer.output(), at, count, a);
-  });
-}
-
-void binary_float(const Layer& layer, Scratch&) {
-  const Rows rows(layer);
-  const float *left = layer.operands[0]->floats(), *right = layer.operands[1]->floats();
-  float* out = layer.output().float_target();
-  each_part(rows, [&](int64_t lhs, int64_t rhs, int64_t at, int64_t count) {
-    float a[CHUNK], b[CHUNK];
-    for (int64_t i = 0; i < count; ++i) a[i] = left[lhs + i * rows.steps[0]];
-    for (int64_t i = 0; i < count; ++i) b[i] = right[rhs + i * rows.steps[1]];
-    combine_floats(layer.attributes[0], a, b, count);
-    for (int64_t i = 0; i < count; ++i)
-      out[at + i] = apply(layer.function, layer.parameters, a[i]);
   });
 }
 
@@ -280,7 +148,7 @@ void dequantize(const Layer& layer, Scratch&) {
   });
 }
 
-void requantize_layer(const Layer& layer, Scratch&) {
+void requantize(const Layer& layer, Scratch&) {
   each_chunk(layer, [&](int64_t from, int64_t to, int64_t, int64_t count) {
     int64_t values[CHUNK];
     read_centred(layer.input(), from, count, values);
@@ -288,5 +156,82 @@ void requantize_layer(const Layer& layer, Scratch&) {
     write_integers(layer.output(), to, count, values);
   });
 }
+
+const char* check_floats(const Layer& layer) {
+  return is_float(layer.input()) && is_float(layer.output()) ? nullptr
+                                                             : "float tensors are expected";
+}
+
+// Nothing, or of each channel the exponent of the operand, then of each that of the result.
+const char* check_unary(const Layer& layer) {
+  if (layer.function == Function::None) return "a function is missing";
+  if (const char* reason = check_floats(layer)) return reason;
+  const int64_t words = static_cast<int64_t>(layer.attributes.size());
+  if (words != 0 && words != 2 * channels_of(layer.output()))
+    return "two exponents for each channel are expected";
+  for (uint32_t word : layer.attributes)
+    if (std::abs(static_cast<int64_t>(static_cast<int32_t>(word))) > 64)
+      return "an exponent is out of range";
+  return nullptr;
+}
+
+// The number of entries, then the table of all channels or of each; the loader found them.
+const char* check_lookup(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const bool wide = in.storage == Storage::I16 && !layer.attributes.empty();
+  if (out.storage != Storage::I8 || (in.storage != Storage::I8 && !wide)) return "int8 is expected";
+  if (layer.attributes.empty()) return nullptr;
+  if (layer.attributes[0] > (wide ? 1u << 16 : 256u)) return "its tables are too long";
+  if (layer.tables.size() != 1 && static_cast<int64_t>(layer.tables.size()) != channels_of(out))
+    return "one table for each channel is expected";
+  return nullptr;
+}
+
+const char* check_shift_swish(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if ((in.storage != Storage::I8 && in.storage != Storage::I16) || in.zero_point != 0 ||
+      !out.quantized())
+    return "int8 or int16 without zero point is expected";
+  const int64_t words = static_cast<int64_t>(layer.attributes.size());
+  if (words != 5 && words != 5 * channels_of(out))
+    return "five bends for each channel are expected";
+  for (uint32_t bend : layer.attributes)
+    if (bend >= 1u << 15) return "a bend has at most 15 bits";
+  return layer.requant.multiplier == 1 ? check_requant(layer) : "it rescales by a shift";
+}
+
+const char* check_softmax(const Layer& layer) {
+  return layer.attributes[0] < layer.output().rank ? check_floats(layer)
+                                                   : "its axis does not exist";
+}
+
+const char* check_quantize(const Layer& layer) {
+  return is_float(layer.input()) && layer.output().quantized() ? nullptr
+                                                               : "float to quantized is expected";
+}
+
+const char* check_dequantize(const Layer& layer) {
+  return layer.input().quantized() && is_float(layer.output()) ? nullptr
+                                                               : "quantized to float is expected";
+}
+
+const char* check_requantize(const Layer& layer) {
+  return layer.input().quantized() && layer.output().quantized() ? check_requant(layer)
+                                                                 : "quantized tensors are expected";
+}
+
+const Operation OPERATIONS[] = {
+    {4, 1, ANY, SAME_SHAPE | FUNCTION, check_unary, always<unary>, in_place},
+    {6, 1, ANY, SAME_SHAPE | LOOKUP, check_lookup, always<lookup>, in_place},
+    {7, 1, 1, SAME_SHAPE, check_softmax, always<softmax>, in_place},
+    {12, 1, 0, SAME_SHAPE, check_quantize, always<quantize>, in_place},
+    {13, 1, 0, SAME_SHAPE, check_dequantize, always<dequantize>},
+    {14, 1, 0, SAME_SHAPE | REQUANT, check_requantize, always<requantize>, in_place},
+    {17, 1, ANY, SAME_SHAPE | REQUANT, check_shift_swish, always<shift_swish>, in_place},
+};
+
+}  // namespace
+
+const Family ELEMENTWISE(OPERATIONS);
 
 }  // namespace ceras

@@ -4,11 +4,12 @@
 // meets the weights of every output channel; both are widened so that compilers find the
 // multiply-add of 16-bit lanes. A matrix product is a convolution whose patches are its rows.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
+#include "checks.h"
 #include "float_functions.h"
 #include "integers.h"
-#include "operators.h"
 
 namespace ceras {
 namespace {
@@ -27,7 +28,7 @@ struct Shape {
 
   explicit Shape(const Layer& layer) {
     const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
-    const bool conv = layer.opcode == Opcode::Conv2d;
+    const bool conv = in.rank == 4;
     height = conv ? in.dims[1] : 1;
     width = conv ? in.dims[2] : 1;
     channels = conv ? in.dims[3] : in.dims[1];
@@ -158,14 +159,12 @@ IntegerScratch divide(Scratch& scratch, int64_t length) {
   return parts;
 }
 
-}  // namespace
-
 bool is_depthwise(const Layer& layer) {
-  return layer.opcode == Opcode::Conv2d && layer.groups > 1 && layer.weights().dims[3] == 1 &&
+  return layer.groups > 1 && layer.weights().dims[3] == 1 &&
          layer.groups == layer.weights().dims[0];
 }
 
-int64_t linear_scratch_bytes(const Layer& layer) {
+int64_t scratch_of(const Layer& layer) {
   const Shape s(layer);
   if (!layer.output().quantized()) return FLOAT_PIXELS * s.length * 4;
   if (is_depthwise(layer)) return s.channels * (s.length * 2 + 8);
@@ -256,5 +255,128 @@ void conv2d_float(const Layer& layer, Scratch& scratch) {
       }
     }
 }
+
+// One multiplier per output channel, the greatest of which is that of the requantization.
+const char* check_multipliers(const Layer& layer, int64_t channels) {
+  const Tensor& all = *layer.multipliers;
+  if (!layer.output().quantized()) return "a float layer has no multipliers";
+  if (!all.constant() || all.storage != Storage::I32 || all.rank != 1 || all.dims[0] != channels)
+    return "its multipliers must be one constant of 32 bits per channel";
+  int64_t greatest = 0;
+  for (int64_t i = 0; i < channels; ++i) {
+    int64_t multiplier = 0;
+    read_integers(all, i, 1, &multiplier);
+    if (multiplier < 1) return "its multiplier is out of range";
+    greatest = std::max(greatest, multiplier);
+  }
+  return greatest == layer.requant.multiplier ? nullptr
+                                              : "its multiplier is not the greatest of them";
+}
+
+// Shapes are known; bias, residual, multipliers and types.
+const char* check_epilogue(const Layer& layer) {
+  const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
+  const int64_t channels = weights.dims[0];
+  if (weights.has_gaps()) return "weights have no gaps between rows";
+  if (layer.bias != nullptr && (layer.bias->rank != 1 || layer.bias->dims[0] != channels))
+    return "its bias has the wrong shape";
+  if (layer.residual != nullptr && !same_shape(*layer.residual, out))
+    return "its residual has the wrong shape";
+  if (const char* reason = check_rescaling(layer)) return reason;
+  if (layer.multipliers != nullptr)
+    if (const char* reason = check_multipliers(layer, channels)) return reason;
+  if (!out.quantized()) return nullptr;
+  const bool wide_input = in.storage == Storage::I16 && in.zero_point == 0;
+  if (!is_byte(weights) || !(is_byte(in) || wide_input))
+    return "weights of 8 bits and an input of 8, or of 16 bits without zero point, are expected";
+  if (layer.bias != nullptr && layer.bias->storage != Storage::I32)
+    return "its bias must be stored in 32 bits";
+  if (layer.residual != nullptr && !is_narrow(*layer.residual))
+    return "its residual must be stored in 8 or 16 bits";
+  return layer.residual_shift > 23 ? "its residual shift is above 23" : nullptr;
+}
+
+const char* check_conv2d(const Layer& layer) {
+  const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
+  if (const char* reason = check_window(layer)) return reason;
+  const int64_t g = layer.groups;
+  if (g < 1 || in.dims[3] % g != 0 || weights.dims[0] % g != 0 ||
+      weights.dims[3] * g != in.dims[3])
+    return "its groups do not divide its channels";
+  if (out.dims[3] != weights.dims[0]) return "its result has the wrong number of channels";
+  return check_epilogue(layer);
+}
+
+const char* check_matmul(const Layer& layer) {
+  const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
+  if (in.rank != 2 || weights.rank != 2 || out.rank != 2 || in.dims[1] != weights.dims[1] ||
+      out.dims[0] != in.dims[0] || out.dims[1] != weights.dims[0])
+    return "its shapes are not those of a product";
+  return check_epilogue(layer);
+}
+
+const char* prepare_conv2d(Layer& layer) {
+  const Tensor& weights = layer.weights();
+  if (weights.rank != 4) return "weights must have rank 4";
+  if (weights.dims[1] > MAX_WINDOW || weights.dims[2] > MAX_WINDOW)
+    return "the window is too large";
+  std::copy(weights.dims + 1, weights.dims + 3, layer.window.kernel);
+  layer.groups = layer.attributes[8];
+  return prepare_window(layer, 0);
+}
+
+// Sum of the magnitudes of the weights of one output channel.
+int64_t row_magnitude(const Tensor& weights, int64_t row, int64_t length) {
+  if (!weights.constant()) return length * magnitude(weights);
+  int64_t sum = 0, chunk[CHUNK];
+  for (int64_t start = 0; start < length; start += CHUNK) {
+    const int64_t count = std::min(CHUNK, length - start);
+    read_centred(weights, row * length + start, count, chunk);
+    for (int64_t i = 0; i < count; ++i) sum += std::abs(chunk[i]);
+  }
+  return sum;
+}
+
+const char* sum_fits(const Layer& layer) {
+  const Tensor& weights = layer.weights();
+  const int64_t channels = weights.dims[0], length = weights.elements / channels;
+  const int64_t residual =
+      layer.residual != nullptr ? magnitude(*layer.residual) << layer.residual_shift : 0;
+  int64_t greatest = 0;
+  for (int64_t row = 0; row < channels; ++row) {
+    int64_t bias = 0;
+    if (layer.bias != nullptr) {
+      if (!layer.bias->constant()) return "its bias must be a constant";
+      read_integers(*layer.bias, row, 1, &bias);
+    }
+    const int64_t sum = row_magnitude(weights, row, length) * magnitude(layer.input());
+    greatest = std::max(greatest, sum + std::abs(bias) + residual);
+  }
+  if (greatest > INT32_MAX) return "its accumulator may overflow 32 bits";
+  return fits_64(greatest, layer.requant.multiplier);
+}
+
+bool over_residual(const Layer& layer, size_t operand) {
+  return layer.operands[operand] == layer.residual && operand + 1 == layer.operands.size() &&
+         layer.residual->storage == layer.output().storage && in_place(layer, operand);
+}
+
+Run operator_of_linear(const Layer& layer) {
+  if (!layer.output().quantized()) return conv2d_float;
+  return is_depthwise(layer) ? conv2d_depthwise : conv2d_integer;
+}
+
+constexpr unsigned RULES = EPILOGUE | FUNCTION | REQUANT;
+
+const Operation OPERATIONS[] = {
+    {1, 2, 9, RULES, check_conv2d, operator_of_linear, over_residual, prepare_conv2d, sum_fits,
+     scratch_of, Circuit::Array},
+    {2, 2, 0, RULES, check_matmul, operator_of_linear, over_residual, accept_as_it_is, sum_fits,
+     scratch_of, Circuit::Array},
+};
+
+}  // namespace
+
+const Family LINEAR(OPERATIONS);
 
 }  // namespace ceras

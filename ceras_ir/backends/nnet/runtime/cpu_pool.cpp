@@ -1,9 +1,9 @@
 // Pooling on the CPU, a run of channels at a time.
 #include <algorithm>
 
+#include "checks.h"
 #include "float_functions.h"
 #include "integers.h"
-#include "operators.h"
 
 namespace ceras {
 namespace {
@@ -60,8 +60,6 @@ Requant average_requant(const Layer& layer, int64_t count) {
   if (count != taps) r.multiplier = (2 * r.multiplier * taps + count) / (2 * count);
   return r;
 }
-
-}  // namespace
 
 void pool2d_maximum(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
@@ -124,5 +122,49 @@ void pool2d_float(const Layer& layer, Scratch&) {
       target[c] = (first ? 0.0f : padded ? target[c] + 0.0f : target[c]) / divisor;
   });
 }
+
+const char* prepare(Layer& layer) {
+  std::copy_n(layer.attributes.begin() + 1, 2, layer.window.kernel);
+  return prepare_window(layer, 3);
+}
+
+const char* check(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const Window& w = layer.window;
+  if (const char* reason = check_window(layer)) return reason;
+  if (in.dims[3] != out.dims[3]) return "its result has the wrong number of channels";
+  for (int i = 0; i < 4; ++i)
+    if (w.padding[i] >= (w.kernel[i % 2] - 1) * w.dilations[i % 2] + 1)
+      return "a window lies wholly in the padding";
+  if (layer.attributes[0] > POOL_AVERAGE || layer.attributes[11] > 1) return "unknown attribute";
+  if (layer.attributes[0] == POOL_AVERAGE) return check_rescaling(layer);
+  if (layer.has_requant) return "maximum pooling has no requantization";
+  return same_type(in, out) ? nullptr : "maximum pooling keeps the type of its input";
+}
+
+const char* sum_fits(const Layer& layer) {
+  const int64_t taps = layer.window.kernel[0] * layer.window.kernel[1];
+  const int64_t own = layer.requant.multiplier;
+  const auto& padding = layer.window.padding;
+  const bool partial = !includes_padding(layer) &&
+                       std::any_of(padding, padding + 4, [](int64_t p) { return p != 0; });
+  // Multipliers of windows at the border grow to `taps` times that of a full one.
+  if (partial && own > INT32_MAX / taps) return "the multiplier of one element exceeds 31 bits";
+  return fits_64(taps * magnitude(layer.input()), partial ? own * taps : own);
+}
+
+Run operator_of_pool(const Layer& layer) {
+  if (!layer.output().quantized()) return pool2d_float;
+  return layer.attributes[0] == POOL_AVERAGE ? pool2d_average : pool2d_maximum;
+}
+
+const Operation OPERATIONS[] = {
+    {3, 1, 12, REQUANT, check, operator_of_pool, never, prepare, sum_fits, no_scratch,
+     Circuit::Pool},
+};
+
+}  // namespace
+
+const Family POOLING(OPERATIONS);
 
 }  // namespace ceras

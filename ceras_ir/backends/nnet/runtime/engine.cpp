@@ -6,7 +6,7 @@
 #include "ceras.h"
 #include "fpga.h"
 #include "loader.h"
-#include "operators.h"
+#include "operation.h"
 
 struct ceras_model {
   ceras::Model model;
@@ -14,17 +14,6 @@ struct ceras_model {
 
 namespace ceras {
 namespace {
-
-Run fpga_operator_of(const Layer& layer) {
-  switch (layer.opcode) {
-    case Opcode::Pool2d:
-      return fpga_pool2d;
-    case Opcode::Binary:
-      return fpga_add;
-    default:
-      return fpga_linear;
-  }
-}
 
 ceras_tensor describe(const Border& border) {
   const Tensor& tensor = *border.tensor;
@@ -73,67 +62,31 @@ void show_crossing(const Model& model, const Tensor* tensor, Device side, size_t
 
 }  // namespace
 
+int64_t no_scratch(const Layer&) { return 0; }
+
+const Operation* operation_of(uint32_t opcode) {
+  for (const Family* family : {&BINARY, &ELEMENTWISE, &LINEAR, &MOVEMENT, &POOLING})
+    for (size_t i = 0; i < family->count; ++i)
+      if (family->first[i].opcode == opcode) return family->first + i;
+  return nullptr;
+}
+
 Run operator_of(const Layer& layer) {
-  if (layer.device == Device::Fpga) return fpga_operator_of(layer);
-  const bool quantized = layer.output().quantized();
-  switch (layer.opcode) {
-    case Opcode::Conv2d:
-    case Opcode::Matmul:
-      return !quantized ? conv2d_float : is_depthwise(layer) ? conv2d_depthwise : conv2d_integer;
-    case Opcode::Pool2d:
-      if (!quantized) return pool2d_float;
-      return layer.attributes[0] == POOL_AVERAGE ? pool2d_average : pool2d_maximum;
-    case Opcode::Unary:
-      return unary;
-    case Opcode::Binary:
-      return quantized ? binary_integer : binary_float;
-    case Opcode::Lookup:
-      return lookup;
-    case Opcode::ShiftSwish:
-      return shift_swish;
-    case Opcode::Softmax:
-      return softmax;
-    case Opcode::Reshape:
-      return reshape;
-    case Opcode::Transpose:
-      return transpose;
-    case Opcode::Slice:
-      return slice;
-    case Opcode::Pad:
-      return pad;
-    case Opcode::Concat:
-      return concat;
-    case Opcode::Resize:
-      return layer.attributes[0] == RESIZE_LINEAR ? resize_linear : resize_nearest;
-    case Opcode::Quantize:
-      return quantize;
-    case Opcode::Dequantize:
-      return dequantize;
-    default:
-      return requantize_layer;
-  }
+  return layer.device == Device::Fpga ? fpga_operator_of(layer) : layer.operation->run(layer);
 }
 
 int64_t scratch_bytes(const Layer& layer) {
-  const bool linear = layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul;
-  return linear && layer.device == Device::Cpu ? linear_scratch_bytes(layer) : 0;
+  return layer.device == Device::Cpu ? layer.operation->scratch(layer) : 0;
 }
 
 // What one run takes at most: products of a sum, elements of a window, or elements. A small
 // file can ask for years, which is as good as a hang.
 double work_of(const Layer& layer) {
-  const Tensor& out = layer.output();
-  const double elements = static_cast<double>(out.elements);
-  switch (layer.opcode) {
-    case Opcode::Conv2d:
-    case Opcode::Matmul:
-      return elements * static_cast<double>(layer.weights().elements / layer.weights().dims[0]);
-    case Opcode::Pool2d:
-      return elements * static_cast<double>(layer.window.kernel[0]) *
-             static_cast<double>(layer.window.kernel[1]);
-    default:
-      return elements;
-  }
+  const double elements = static_cast<double>(layer.output().elements);
+  if (layer.operation->takes(EPILOGUE))
+    return elements * static_cast<double>(layer.weights().elements / layer.weights().dims[0]);
+  return elements * static_cast<double>(layer.window.kernel[0]) *
+         static_cast<double>(layer.window.kernel[1]);
 }
 
 }  // namespace ceras

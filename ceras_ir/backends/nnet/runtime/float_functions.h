@@ -18,6 +18,13 @@ namespace ceras {
 static_assert(FLT_EVAL_METHOD == 0, "float32 operations must round to float32");
 static_assert(std::numeric_limits<float>::is_iec559, "IEEE 754 float32 is needed");
 
+// The bits of an attribute.
+inline float as_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 // As numpy: a NaN on either side is the result.
 inline float maximum(float a, float b) { return (a >= b || a != a) ? a : b; }
 

@@ -43,27 +43,6 @@ enum Section : uint32_t {
 };
 constexpr uint32_t SECTION_COUNT = 13;
 
-enum class Opcode : uint16_t {
-  Conv2d = 1,
-  Matmul,
-  Pool2d,
-  Unary,
-  Binary,
-  Lookup,
-  Softmax,
-  Reshape,
-  Transpose,
-  Concat,
-  Resize,
-  Quantize,
-  Dequantize,
-  Requantize,
-  Slice,
-  Pad,
-  ShiftSwish
-};
-constexpr uint16_t LAST_OPCODE = 17;
-
 enum class Device : uint8_t { Cpu = 0, Fpga = 1 };
 
 enum class Storage : uint8_t { F32 = 0, I8, U8, I16, U16, I32 };

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "operators.h"
+#include "operation.h"
 
 namespace ceras {
 namespace {
@@ -36,8 +36,7 @@ FpgaRescale rescale_of(const Requant& r) {
 int zero_of(const Tensor& tensor) { return static_cast<int>(tensor.zero_point); }
 
 bool takes_weights(const Layer& layer) {
-  return layer.device == Device::Fpga &&
-         (layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul);
+  return layer.device == Device::Fpga && layer.operation->circuit == Circuit::Array;
 }
 
 // What an output channel is multiplied by before all are shifted alike.
@@ -77,8 +76,7 @@ bool all_are(const int64_t* values, int count, int64_t expected) {
 // A matrix product, or a convolution that is one on its pixels.
 bool is_product(const Layer& layer) {
   const Window& w = layer.window;
-  return layer.opcode == Opcode::Matmul ||
-         (all_are(w.kernel, 2, 1) && all_are(w.strides, 2, 1) && all_are(w.padding, 4, 0));
+  return all_are(w.kernel, 2, 1) && all_are(w.strides, 2, 1) && all_are(w.padding, 4, 0);
 }
 
 FpgaLinear registers_of(const Layer& layer) {
@@ -115,8 +113,6 @@ const char* check_numbers(const Layer& layer) {
     if (std::any_of(tensor->dims, tensor->dims + MAX_RANK,
                     [](int64_t extent) { return extent > FPGA_MAX_EXTENT; }))
       return "a dimension exceeds the FPGA's counters";
-  if (layer.opcode == Opcode::Binary && layer.attributes.size() != 3)
-    return "the FPGA shifts the operands of a sum";
   if (!layer.has_requant) return nullptr;
   const Requant& r = layer.requant;
   if ((r.rounding != Rounding::HalfUp && r.rounding != Rounding::HalfEven) ||
@@ -124,8 +120,7 @@ const char* check_numbers(const Layer& layer) {
     return "the FPGA rounds half up or to even in a shift of at most 47";
   if (r.zero_point < low_of(Storage::I8) || r.zero_point > high_of(Storage::I8))
     return "the FPGA adds a zero point of int8";
-  const bool average = layer.opcode == Opcode::Pool2d;
-  if (average) return nullptr;
+  if (layer.operation->circuit == Circuit::Pool) return nullptr;
   const int64_t channels = layer.multipliers != nullptr ? layer.multipliers->elements : 1;
   for (int64_t o = 0; o < channels; ++o) {
     const int64_t multiplier = multiplier_of(layer, o);
@@ -135,14 +130,54 @@ const char* check_numbers(const Layer& layer) {
   return nullptr;
 }
 
+void run_array(const Layer& layer, Scratch& scratch) {
+  fpga_linear_circuit(
+      registers_of(layer), bytes_at(layer.input()), layer.packed, layer.constants, layer.shifts,
+      layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
+      *scratch.fpga);
+}
+
+void run_pool(const Layer& layer, Scratch&) {
+  const Requant& r = layer.requant;
+  const FpgaPool registers{window_of(layer),
+                           static_cast<int>(layer.input().dims[0]),
+                           layer.attributes[0] == POOL_AVERAGE,
+                           zero_of(layer.input()),
+                           static_cast<int>(r.multiplier),
+                           r.shift,
+                           r.rounding == Rounding::HalfEven,
+                           static_cast<int>(r.zero_point),
+                           static_cast<int>(r.low),
+                           static_cast<int>(r.high),
+                           layer.input().pitch,
+                           layer.output().pitch};
+  fpga_pool_circuit(registers, bytes_at(layer.input()), result_of(layer));
+}
+
+void run_adder(const Layer& layer, Scratch&) {
+  const Tensor &lhs = *layer.operands[0], &rhs = *layer.operands[1], &out = layer.output();
+  const bool gaps = lhs.has_gaps() || rhs.has_gaps() || out.has_gaps();
+  const int64_t length = gaps ? out.row : out.elements;
+  const FpgaAdd registers{zero_of(lhs),
+                          zero_of(rhs),
+                          static_cast<int>(layer.attributes[1]),
+                          static_cast<int>(layer.attributes[2]),
+                          rescale_of(layer.requant),
+                          out.elements / length,
+                          length,
+                          lhs.pitch,
+                          rhs.pitch,
+                          out.pitch};
+  fpga_add_circuit(registers, bytes_at(lhs), bytes_at(rhs), result_of(layer));
+}
+
 }  // namespace
 
 const char* check_fpga_layer(const Layer& layer) {
   const Window& w = layer.window;
   if (const char* reason = check_numbers(layer)) return reason;
-  switch (layer.opcode) {
-    case Opcode::Conv2d:
-    case Opcode::Matmul:
+  switch (layer.operation->circuit) {
+    case Circuit::Array:
       if (layer.groups != 1) return "the FPGA has no grouped convolution";
       if (!layer.weights().constant()) return "the FPGA takes constant weights";
       if (layer.weights().zero_point != 0) return "the FPGA takes weights without zero point";
@@ -152,7 +187,7 @@ const char* check_fpga_layer(const Layer& layer) {
                                         layer.input().dims[3] > FPGA_LINE_BYTES)
         return "its rows exceed the FPGA's line buffer";
       return nullptr;
-    case Opcode::Pool2d: {
+    case Circuit::Pool: {
       const bool padded =
           std::any_of(w.padding, w.padding + 4, [](int64_t pad) { return pad != 0; });
       if (layer.attributes[0] == POOL_AVERAGE && padded && layer.attributes[11] == 0)
@@ -160,7 +195,8 @@ const char* check_fpga_layer(const Layer& layer) {
       if (w.kernel[0] * w.kernel[1] > FPGA_MAX_TAPS) return "its window exceeds the FPGA's adder";
       return nullptr;
     }
-    case Opcode::Binary:
+    case Circuit::Adder:
+      if (layer.attributes.size() != 3) return "the FPGA shifts the operands of a sum";
       if (layer.attributes[0] != BINARY_ADD) return "the FPGA only adds";
       if (layer.operands[0]->elements != layer.output().elements ||
           layer.operands[1]->elements != layer.output().elements)
@@ -210,45 +246,15 @@ bool fpga_pack(Model& model) {
   return true;
 }
 
-void fpga_linear(const Layer& layer, Scratch& scratch) {
-  fpga_linear_circuit(
-      registers_of(layer), bytes_at(layer.input()), layer.packed, layer.constants, layer.shifts,
-      layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
-      *scratch.fpga);
-}
-
-void fpga_pool2d(const Layer& layer, Scratch&) {
-  const Requant& r = layer.requant;
-  const FpgaPool registers{window_of(layer),
-                           static_cast<int>(layer.input().dims[0]),
-                           layer.attributes[0] == POOL_AVERAGE,
-                           zero_of(layer.input()),
-                           static_cast<int>(r.multiplier),
-                           r.shift,
-                           r.rounding == Rounding::HalfEven,
-                           static_cast<int>(r.zero_point),
-                           static_cast<int>(r.low),
-                           static_cast<int>(r.high),
-                           layer.input().pitch,
-                           layer.output().pitch};
-  fpga_pool_circuit(registers, bytes_at(layer.input()), result_of(layer));
-}
-
-void fpga_add(const Layer& layer, Scratch&) {
-  const Tensor &lhs = *layer.operands[0], &rhs = *layer.operands[1], &out = layer.output();
-  const bool gaps = lhs.has_gaps() || rhs.has_gaps() || out.has_gaps();
-  const int64_t length = gaps ? out.row : out.elements;
-  const FpgaAdd registers{zero_of(lhs),
-                          zero_of(rhs),
-                          static_cast<int>(layer.attributes[1]),
-                          static_cast<int>(layer.attributes[2]),
-                          rescale_of(layer.requant),
-                          out.elements / length,
-                          length,
-                          lhs.pitch,
-                          rhs.pitch,
-                          out.pitch};
-  fpga_add_circuit(registers, bytes_at(lhs), bytes_at(rhs), result_of(layer));
+Run fpga_operator_of(const Layer& layer) {
+  switch (layer.operation->circuit) {
+    case Circuit::Pool:
+      return run_pool;
+    case Circuit::Adder:
+      return run_adder;
+    default:
+      return run_array;
+  }
 }
 
 }  // namespace ceras

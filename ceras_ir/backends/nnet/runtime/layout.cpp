@@ -1,36 +1,8 @@
 // Where the bytes of tensors are: rows with gaps between them, and who may share bytes with whom.
-#include "model.h"
+#include "operation.h"
 
 namespace ceras {
 namespace {
-
-// Whether the operator writes element i of the result only after it has read element i.
-bool allows_in_place(const Layer& layer, size_t index) {
-  const Tensor &operand = *layer.operands[index], &out = layer.output();
-  if (operand.data != out.data || bytes_of(operand.storage) < bytes_of(out.storage)) return false;
-  if ((operand.has_gaps() || out.has_gaps()) &&
-      (operand.pitch != out.pitch || operand.row != out.row ||
-       bytes_of(operand.storage) != bytes_of(out.storage)))
-    return false;
-  switch (layer.opcode) {
-    case Opcode::Conv2d:
-    case Opcode::Matmul:
-      return layer.residual != nullptr && index + 1 == layer.operands.size() &&
-             operand.storage == out.storage;
-    case Opcode::Binary:
-      return same_shape(operand, out) && operand.storage == out.storage;
-    case Opcode::Unary:
-    case Opcode::Lookup:
-    case Opcode::ShiftSwish:
-    case Opcode::Softmax:
-    case Opcode::Quantize:
-    case Opcode::Requantize:
-    case Opcode::Reshape:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // Whether two tensors share no byte: their ranges are apart, or they are different columns of
 // one wider value.
@@ -43,6 +15,17 @@ bool are_apart(const Tensor& a, const Tensor& b) {
 }
 
 }  // namespace
+
+bool never(const Layer&, size_t) { return false; }
+
+// Where the operator writes element i of the result only after it has read element i.
+bool in_place(const Layer& layer, size_t index) {
+  const Tensor &operand = *layer.operands[index], &out = layer.output();
+  if (operand.data != out.data || bytes_of(operand.storage) < bytes_of(out.storage)) return false;
+  return (!operand.has_gaps() && !out.has_gaps()) ||
+         (operand.pitch == out.pitch && operand.row == out.row &&
+          bytes_of(operand.storage) == bytes_of(out.storage));
+}
 
 // Rows `pitch` bytes apart, 0 for a tensor without gaps.
 const char* lay_rows(Tensor& tensor, uint64_t pitch) {
@@ -59,26 +42,12 @@ const char* lay_rows(Tensor& tensor, uint64_t pitch) {
   return nullptr;
 }
 
-bool is_in_its_slice(const Layer& layer, size_t index) {
-  const Tensor &operand = *layer.operands[index], &out = layer.output();
-  const uint32_t axis = layer.attributes[0];
-  int64_t own[MAX_RANK] = {}, whole[MAX_RANK] = {}, start = 0;
-  strides_of(operand, own);
-  strides_of(out, whole);
-  for (size_t i = 0; i < index; ++i) start += layer.operands[i]->dims[axis] * whole[axis];
-  if (operand.data != out.data + start * bytes_of(out.storage)) return false;
-  for (uint32_t d = 0; d < out.rank; ++d)
-    if (operand.dims[d] > 1 && own[d] != whole[d]) return false;
-  return true;
-}
-
 const char* check_overlap(const Layer& layer) {
   const Tensor& out = layer.output();
   for (size_t i = 0; i < layer.operands.size(); ++i) {
     const Tensor& operand = *layer.operands[i];
-    const bool there = layer.opcode == Opcode::Concat ? is_in_its_slice(layer, i)
-                                                      : allows_in_place(layer, i);
-    if (!operand.constant() && !there && !are_apart(operand, out))
+    if (!operand.constant() && !layer.operation->may_overwrite(layer, i) &&
+        !are_apart(operand, out))
       return "its result overlaps an operand";
   }
   return nullptr;

@@ -9,6 +9,7 @@
 #include "container.h"
 #include "float_functions.h"
 #include "fpga.h"
+#include "operation.h"
 
 namespace ceras {
 namespace {
@@ -201,7 +202,8 @@ struct Loader {
     const uint8_t function = table.at<uint8_t>(record + 28);
     const uint8_t rounding = table.at<uint8_t>(record + 29);
     const uint32_t lookup = table.at<uint32_t>(record + 56);
-    if (opcode == 0 || opcode > LAST_OPCODE) return "unknown opcode";
+    layer.operation = operation_of(opcode);
+    if (layer.operation == nullptr) return "unknown opcode";
     if (device > static_cast<uint8_t>(Device::Fpga)) return "unknown device";
     if ((flags & ~ALL_FLAGS) != 0) return "unknown flags";
     if (function > LAST_FUNCTION) return "unknown function";
@@ -218,7 +220,6 @@ struct Loader {
     next_word += words;
     if (result >= model.tensors.size() || model.tensors[result].constant())
       return "its result is not a tensor of the arena";
-    layer.opcode = static_cast<Opcode>(opcode);
     layer.device = static_cast<Device>(device);
     layer.result = &model.tensors[result];
     layer.operands.reserve(operands);
@@ -247,12 +248,12 @@ struct Loader {
       layer.table = file[TABLES].data + lookup * TABLE_BYTES;
       if (const char* reason = tables(layer)) return reason;
     }
-    return epilogue(flags, layer);
+    return counts(flags, layer);
   }
 
   // Of a lookup that has attributes: the number of entries, then where each table begins.
   const char* tables(Layer& layer) {
-    if (layer.opcode != Opcode::Lookup || layer.attributes.empty()) return nullptr;
+    if (!layer.operation->takes(LOOKUP) || layer.attributes.empty()) return nullptr;
     const uint64_t entries = layer.attributes[0];
     if (entries < TABLE_BYTES || entries > 1u << 16 || (entries & (entries - 1)) != 0)
       return "its tables have a wrong number of entries";
@@ -265,19 +266,22 @@ struct Loader {
     return nullptr;
   }
 
-  // Bias, multipliers and residual are the last operands, in this order, as the flags say.
-  static const char* epilogue(uint8_t flags, Layer& layer) {
+  // Operands and attributes are as many as the operation has. Bias, multipliers and residual are
+  // the last operands, in this order, as the flags say.
+  static const char* counts(uint8_t flags, Layer& layer) {
+    const Operation& operation = *layer.operation;
     const bool bias = (flags & HAS_BIAS) != 0, residual = (flags & HAS_RESIDUAL) != 0;
-    const bool linear = layer.opcode == Opcode::Conv2d || layer.opcode == Opcode::Matmul;
     const bool multipliers = (flags & HAS_MULTIPLIERS) != 0;
-    if (!linear)
-      return bias || residual || multipliers ? "only convolutions and products have a bias"
-                                             : nullptr;
-    const size_t expected =
-        2u + (bias ? 1u : 0u) + (multipliers ? 1u : 0u) + (residual ? 1u : 0u);
-    if (layer.operands.size() != expected) return "wrong number of operands";
-    if (bias) layer.bias = layer.operands[2];
-    if (multipliers) layer.multipliers = layer.operands[bias ? 3 : 2];
+    if (!operation.takes(EPILOGUE) && (bias || residual || multipliers))
+      return "only convolutions and products have a bias";
+    const size_t own = static_cast<size_t>(operation.operands);
+    const size_t expected = own + bias + multipliers + residual;
+    if (operation.operands == ANY ? layer.operands.empty() : layer.operands.size() != expected)
+      return "wrong number of operands";
+    if (operation.words != ANY && layer.attributes.size() != static_cast<size_t>(operation.words))
+      return "wrong number of attributes";
+    if (bias) layer.bias = layer.operands[own];
+    if (multipliers) layer.multipliers = layer.operands[own + bias];
     if (residual) layer.residual = layer.operands.back();
     return nullptr;
   }
@@ -291,7 +295,7 @@ struct Loader {
     for (uint64_t i = 0; i < count; ++i) {
       Layer& item = model.layers[i];
       const char* reason = layer(i * LAYER_BYTES, item);
-      if (reason == nullptr) reason = prepare_layer(item);
+      if (reason == nullptr) reason = item.operation->prepare(item);
       if (reason == nullptr) reason = check_layer(item);
       if (reason == nullptr) reason = check_accumulator(item);
       if (reason == nullptr && item.device == Device::Fpga) reason = check_fpga_layer(item);
@@ -310,46 +314,6 @@ struct Loader {
     model.scratch.base = model.scratch.storage.get() + (64 - address % 64) % 64;
     if (fpga) model.scratch.fpga = std::make_unique<FpgaBuffers>();
     return fpga_pack(model) || fail("its weights need more memory than there is");
-  }
-
-  // Operands of a quantized sum are multiplied and shifted.
-  static const char* prepare_binary(Layer& layer) {
-    const auto& words = layer.attributes;
-    if (words.size() != 3 && words.size() != 5) return "wrong number of attributes";
-    for (size_t i = 0; i < 2; ++i) {
-      const uint64_t multiplier = words.size() == 5 ? words[3 + i] : 1;
-      if (words[1 + i] > 22 || multiplier < 1 || multiplier << words[1 + i] > MAX_FACTOR)
-        return "unknown attribute";
-      layer.factors[i] = static_cast<int64_t>(multiplier << words[1 + i]);
-    }
-    return nullptr;
-  }
-
-  // Window attributes as numbers that later arithmetic cannot overflow.
-  static const char* prepare_layer(Layer& layer) {
-    if (layer.opcode == Opcode::Binary) return prepare_binary(layer);
-    const bool conv = layer.opcode == Opcode::Conv2d;
-    if (!conv && layer.opcode != Opcode::Pool2d) return nullptr;
-    const auto& words = layer.attributes;
-    if (words.size() != (conv ? 9u : 12u)) return "wrong number of attributes";
-    for (uint32_t word : words)
-      if (word > MAX_WINDOW) return "a window attribute is out of range";
-    Window& window = layer.window;
-    size_t at = conv ? 0 : 1;
-    if (conv) {
-      if (layer.weights().rank != 4) return "weights must have rank 4";
-      window.kernel[0] = layer.weights().dims[1];
-      window.kernel[1] = layer.weights().dims[2];
-      if (window.kernel[0] > MAX_WINDOW || window.kernel[1] > MAX_WINDOW)
-        return "the window is too large";
-    } else {
-      for (int64_t& extent : window.kernel) extent = words[at++];
-    }
-    for (int64_t& stride : window.strides) stride = words[at++];
-    for (int64_t& pad : window.padding) pad = words[at++];
-    for (int64_t& dilation : window.dilations) dilation = words[at++];
-    if (conv) layer.groups = words[at];
-    return nullptr;
   }
 };
 

@@ -114,10 +114,11 @@ struct Scratch {
 };
 
 struct Layer;
+struct Operation;
 using Run = void (*)(const Layer&, Scratch&);
 
 struct Layer {
-  Opcode opcode = Opcode::Reshape;
+  const Operation* operation = nullptr;
   Device device = Device::Cpu;
   const char* name = "";
   std::vector<const Tensor*> operands;
@@ -167,9 +168,6 @@ struct Model {
 
 // Give a tensor whose shape is known its rows, `pitch` bytes apart; 0 is without gaps.
 const char* lay_rows(Tensor& tensor, uint64_t pitch);
-
-// Whether operand `index` of a concatenation is already where the result has it.
-bool is_in_its_slice(const Layer& layer, size_t index);
 
 // A result may lie on an operand only where its operator is exact there.
 const char* check_overlap(const Layer& layer);

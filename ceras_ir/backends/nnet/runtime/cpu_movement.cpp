@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "operators.h"
+#include "checks.h"
+#include "float_functions.h"
 
 namespace ceras {
 namespace {
@@ -68,14 +69,6 @@ void fill(const Tensor& out, int64_t start, int64_t count, uint32_t value) {
   }
 }
 
-float as_float(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-}  // namespace
-
 void reshape(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
   if (in.data == out.data) return;
@@ -120,6 +113,20 @@ void pad(const Layer& layer, Scratch&) {
   const int64_t width = out.has_gaps() ? out.row : out.elements;
   for (int64_t row = 0; row < out.elements / width; ++row) fill(out, row * out.pitch, width, value);
   copy_box(in, 0, from, out, start, to, in.dims);
+}
+
+// Whether an operand of a concatenation is already where the result has it.
+bool is_in_its_slice(const Layer& layer, size_t index) {
+  const Tensor &operand = *layer.operands[index], &out = layer.output();
+  const uint32_t axis = layer.attributes[0];
+  int64_t own[MAX_RANK] = {}, whole[MAX_RANK] = {}, start = 0;
+  strides_of(operand, own);
+  strides_of(out, whole);
+  for (size_t i = 0; i < index; ++i) start += layer.operands[i]->dims[axis] * whole[axis];
+  if (operand.data != out.data + start * bytes_of(out.storage)) return false;
+  for (uint32_t d = 0; d < out.rank; ++d)
+    if (operand.dims[d] > 1 && own[d] != whole[d]) return false;
+  return true;
 }
 
 void concat(const Layer& layer, Scratch&) {
@@ -174,5 +181,104 @@ void resize_linear(const Layer& layer, Scratch&) {
       }
     }
 }
+
+const char* check_reshape(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (in.elements != out.elements) return "its shapes differ in size";
+  const bool gaps = in.has_gaps() || out.has_gaps();
+  return gaps && in.row != out.row ? "it changes rows that have gaps" : nullptr;
+}
+
+const char* check_transpose(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const auto& words = layer.attributes;
+  if (words.size() != out.rank || in.rank != out.rank) return "wrong rank";
+  uint32_t seen = 0;
+  for (uint32_t i = 0; i < out.rank; ++i) {
+    if (words[i] >= out.rank || (seen >> words[i] & 1u)) return "not a permutation";
+    seen |= 1u << words[i];
+    if (in.dims[words[i]] != out.dims[i]) return "its result has the wrong shape";
+  }
+  return nullptr;
+}
+
+const char* check_concat(const Layer& layer) {
+  const Tensor& out = layer.output();
+  const auto& words = layer.attributes;
+  if (words[0] >= out.rank) return "its axis does not exist";
+  int64_t total = 0;
+  for (const Tensor* operand : layer.operands) {
+    if (operand->rank != out.rank) return "wrong rank";
+    for (uint32_t i = 0; i < out.rank; ++i)
+      if (i != words[0] && operand->dims[i] != out.dims[i]) return "an operand does not fit";
+    total += operand->dims[words[0]];
+    if (total > out.dims[words[0]]) return "an operand does not fit";
+  }
+  return total == out.dims[words[0]] ? nullptr : "its operands do not fill its result";
+}
+
+const char* check_resize(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const auto& words = layer.attributes;
+  if (in.rank != 4 || out.rank != 4 || in.dims[0] != out.dims[0] || in.dims[3] != out.dims[3])
+    return "only height and width can change";
+  const bool linear = !words.empty() && words[0] == RESIZE_LINEAR;
+  if (words.empty() || words[0] > RESIZE_LINEAR || (linear && out.quantized()))
+    return "unknown attribute";
+  const int64_t entry = linear ? 3 : 1;
+  if (static_cast<int64_t>(words.size()) != 1 + entry * (out.dims[1] + out.dims[2]))
+    return "wrong number of attributes";
+  size_t at = 1;
+  for (int axis = 1; axis <= 2; ++axis)
+    for (int64_t i = 0; i < out.dims[axis]; ++i, at += static_cast<size_t>(entry))
+      for (size_t j = 0; j < (linear ? 2u : 1u); ++j)
+        if (words[at + j] >= in.dims[axis]) return "an index lies outside its input";
+  return nullptr;
+}
+
+// Starts, then signed strides: the first and the last index of each dimension exist.
+const char* check_slice(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (in.rank != out.rank || layer.attributes.size() != 2 * size_t{out.rank}) return "wrong rank";
+  for (uint32_t d = 0; d < out.rank; ++d) {
+    const int64_t start = layer.attributes[d];
+    const int64_t stride = static_cast<int32_t>(layer.attributes[out.rank + d]);
+    // Below 2^31 each, so that the product is exact.
+    const int64_t last = start + (out.dims[d] - 1) * stride;
+    if (stride == 0 || start >= in.dims[d] || last < 0 || last >= in.dims[d])
+      return "it has elements outside its input";
+  }
+  return nullptr;
+}
+
+// Elements before, elements between neighbours, and the stored value of all of them.
+const char* check_pad(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (in.rank != out.rank || layer.attributes.size() != 2 * size_t{out.rank} + 1)
+    return "wrong rank";
+  for (uint32_t d = 0; d < out.rank; ++d) {
+    const int64_t step = int64_t{layer.attributes[out.rank + d]} + 1;
+    if (layer.attributes[d] + (in.dims[d] - 1) * step >= out.dims[d])
+      return "it has elements outside its result";
+  }
+  return nullptr;
+}
+
+Run operator_of_resize(const Layer& layer) {
+  return layer.attributes[0] == RESIZE_LINEAR ? resize_linear : resize_nearest;
+}
+
+const Operation OPERATIONS[] = {
+    {8, 1, 0, SAME_TYPE, check_reshape, always<reshape>, in_place},
+    {9, 1, ANY, SAME_TYPE, check_transpose, always<transpose>},
+    {10, ANY, 1, SAME_TYPE, check_concat, always<concat>, is_in_its_slice},
+    {11, 1, ANY, SAME_TYPE, check_resize, operator_of_resize},
+    {15, 1, ANY, SAME_TYPE, check_slice, always<slice>},
+    {16, 1, ANY, SAME_TYPE, check_pad, always<pad>},
+};
+
+}  // namespace
+
+const Family MOVEMENT(OPERATIONS);
 
 }  // namespace ceras

@@ -1,0 +1,126 @@
+"""Operations that move elements and keep their type."""
+
+from math import prod
+
+from xdsl.dialects.builtin import FloatAttr
+
+from ceras_ir.backends.nnet.encoding import (
+    AddTable,
+    LayerRecord,
+    encodes,
+    float_word,
+    record_as,
+    words_of,
+)
+from ceras_ir.backends.nnet.file import BYTES, Case, Kind, Layer, NnetFile, Place
+from ceras_ir.backends.nnet.layers.resizing import border_record
+from ceras_ir.dialects import graph
+
+
+def _check_reshape(case: Case) -> None:
+    x, y = case.operands[0], case.result
+    case.must(prod(x.shape) == prod(y.shape), "its shapes differ in size")
+    same_rows = x.shape[-1:] == y.shape[-1:]
+    case.must(same_rows or not (x.pitch or y.pitch), "it changes rows that have gaps")
+
+
+def _kept_by_reshape(file: NnetFile, layer: Layer) -> list[Place]:
+    x, y = file.tensors[layer.operands[0]], file.tensors[layer.result]
+    return [x.place] if x.location == "arena" and x.place == y.place else []
+
+
+def _check_transpose(case: Case) -> None:
+    x, order = case.operands[0], case.words
+    case.must(sorted(order) == list(range(len(x.shape))), "not a permutation")
+    case.must(tuple(x.shape[i] for i in order) == case.result.shape, "its result: wrong shape")
+
+
+def _check_concat(case: Case) -> None:
+    (axis,), y, must = case.words, case.result, case.must
+    must(axis < len(y.shape), "its axis does not exist")
+    expected = [(*t.shape[:axis], *t.shape[axis + 1 :]) for t in (*case.operands, y)]
+    must(len(set(expected)) == 1, "an operand does not fit")
+    must(sum(t.shape[axis] for t in case.operands) == y.shape[axis], "it is not filled")
+
+
+def _kept_by_concat(file: NnetFile, layer: Layer) -> list[Place]:
+    result = file.tensors[layer.result]
+    axis, rank = layer.attributes[0], len(result.shape)
+    is_run, unit = prod(result.shape[:axis]) == 1, BYTES[result.storage]
+    if not is_run and axis != rank - 1:
+        return []
+    row = result.shape[-1] * unit
+    pitch = result.pitch or row
+    found: list[Place] = []
+    index = 0
+    for id in layer.operands:
+        operand = file.tensors[id]
+        width = operand.shape[-1] * unit
+        count = prod(operand.shape[:-1])
+        start = result.offset + index // row * pitch + index % row
+        place: Place = (start, count, width, pitch)
+        if count == 1 or pitch == width:
+            place = (start, 1, count * width, count * width)
+        if operand.location == "arena" and operand.place == place:
+            found.append(place)
+        index += width * (count if is_run else 1)
+    return found
+
+
+def _check_slice(case: Case) -> None:
+    """Starts, then signed strides: the first and the last index of each dimension exist."""
+    rank = _check_rank(case, 0)
+    for start, word, own, whole in zip(
+        case.words, case.words[rank:], case.result.shape, case.operands[0].shape, strict=False
+    ):
+        stride = word - ((word >> 31) << 32)
+        case.must(stride != 0, "a stride is zero")
+        last = start + (own - 1) * stride
+        case.must(start < whole and 0 <= last < whole, "it leaves its tensor")
+
+
+def _check_pad(case: Case) -> None:
+    """Elements before, then between two neighbours, then the value of all of them."""
+    rank = _check_rank(case, 1)
+    for before, between, own, whole in zip(
+        case.words, case.words[rank:], case.operands[0].shape, case.result.shape, strict=False
+    ):
+        case.must(before + (own - 1) * (between + 1) < whole, "it leaves its tensor")
+
+
+def _check_rank(case: Case, more: int) -> int:
+    rank = len(case.result.shape)
+    case.must(len(case.operands[0].shape) == rank, "it must keep the rank")
+    case.must(len(case.words) == 2 * rank + more, "wrong number of attributes")
+    return rank
+
+
+RESHAPE = Kind(8, "reshape", _check_reshape, same_type=True, in_place=True, kept=_kept_by_reshape)
+TRANSPOSE = Kind(9, "transpose", _check_transpose, words=None, same_type=True)
+CONCAT = Kind(
+    10, "concat", _check_concat, words=1, operands=None, same_type=True, kept=_kept_by_concat
+)
+SLICE = Kind(15, "slice", _check_slice, words=None, same_type=True)
+PAD = Kind(16, "pad", _check_pad, words=None, same_type=True)
+
+
+record_as(RESHAPE, graph.ReshapeOp)
+record_as(TRANSPOSE, graph.TransposeOp, lambda op: words_of(op.permutation))
+record_as(CONCAT, graph.ConcatOp, lambda op: [op.axis.value.data])
+record_as(SLICE, graph.SliceOp, lambda op: words_of(op.starts, op.strides))
+
+
+@encodes(graph.PadOp)
+def encode_pad(op: graph.PadOp, add_table: AddTable) -> LayerRecord | None:
+    if op.function is graph.Pad.CONSTANT:
+        return LayerRecord(PAD, attributes=[*words_of(op.low, op.interior), pad_word(op)])
+    return border_record(op)
+
+
+def pad_word(op: graph.PadOp) -> int:
+    """The stored number around the input, as 32 bits."""
+    match op.value:
+        case FloatAttr():
+            return float_word(op.value.value.data)
+        case number:
+            return number.value.data & 0xFFFFFFFF
