@@ -8,7 +8,7 @@ the real commands.
 """
 
 import array
-import json
+import gc
 import os
 import signal
 import socket
@@ -18,25 +18,30 @@ import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from select import select
+
+import ceras_ir
 
 COMMANDS = {"ceras-opt": "ceras_ir.tools.ceras_opt", "filecheck": "filecheck.main"}
 """Which module has the `main` of a command."""
 
-PRELOADED = ("numpy", "ceras_ir.driver.opt.tool", "ceras_ir.universe", "xdsl.dialects.builtin")
+PRELOADED = ("xdsl.dialects.arith", "xdsl.dialects.scf", "xdsl.interpreters.scf")
+"""Besides all modules of the package."""
 
 CLIENT = """#!{python} -IS
-import array, json, os, socket, sys
-request = {{"command": {command!r}, "arguments": sys.argv[1:], "folder": os.getcwd(),
-           "environment": dict(os.environ)}}
-with socket.socket(socket.AF_UNIX) as server:
-    server.connect({address!r})
-    files = array.array("i", [0, 1, 2])
-    server.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
-    server.sendall(json.dumps(request).encode())
-    server.shutdown(socket.SHUT_WR)
-    status = server.recv(1)
-sys.exit(status[0] if status else 70)
+# `socket` and `json` would take longer to import than all else.
+import _socket, array, os, sys
+words = [{command!r}, os.getcwd(), str(len(sys.argv) - 1), *sys.argv[1:]]
+words += [f"{{name}}={{value}}" for name, value in os.environ.items()]
+server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+server.connect({address!r})
+files = array.array("i", [0, 1, 2])
+server.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+server.sendall(b"\\0".join(map(os.fsencode, words)))
+server.shutdown(_socket.SHUT_WR)
+status = server.recv(1)
+os._exit(status[0] if status else 70)
 """
 
 
@@ -64,7 +69,9 @@ def run(connection: socket.socket) -> int:
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_LEN(3 * array.array("i").itemsize))
     files = array.array("i")
     files.frombytes(ancillary[0][2])
-    request = json.loads(b"".join(iter(lambda: connection.recv(1 << 16), b"")))
+    request = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    command, folder, count, *words = map(os.fsdecode, request.split(b"\0"))
+    arguments, environment = words[: int(count)], words[int(count) :]
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -73,11 +80,11 @@ def run(connection: socket.socket) -> int:
         os.fdopen(number, mode, buffering, closefd=False)
         for number, (mode, buffering) in enumerate((("r", -1), ("w", -1), ("w", 1)))
     )
-    os.chdir(request["folder"])
+    os.chdir(folder)
     os.environ.clear()
-    os.environ.update(request["environment"])
-    sys.argv = [request["command"], *request["arguments"]]
-    main: Callable[[], int | None] = import_module(COMMANDS[request["command"]]).main
+    os.environ.update(entry.split("=", 1) for entry in environment)
+    sys.argv = [command, *arguments]
+    main: Callable[[], int | None] = import_module(COMMANDS[command]).main
     try:
         return main() or 0
     except SystemExit as end:
@@ -88,8 +95,10 @@ def run(connection: socket.socket) -> int:
 
 
 def serve(folder: Path) -> None:
-    for name in PRELOADED:
+    package = walk_packages(ceras_ir.__path__, "ceras_ir.")
+    for name in (*PRELOADED, *COMMANDS.values(), *(module.name for module in package)):
         import_module(name)
+    gc.freeze()
     address = str(folder / "socket")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
