@@ -78,7 +78,6 @@ class Lanes:
 
     vector: str
     element: str
-    weight: str
     step: int
     """Products that one lane adds up in one instruction."""
     load: str
@@ -89,14 +88,12 @@ class Lanes:
     """Of the names of tiles."""
 
 
-BYTES = Lanes("model_i32v", "uint8_t", "int8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")
+BYTES = Lanes("model_i32v", "uint8_t", 4, "LOAD_I32", "LOAD_BYTES", "SPLAT", "DOT")
 MOVED_BYTES = replace(BYTES, element="int8_t", splat="SPLAT_MOVED", suffix="_moved")
 """Signed bytes, moved by 128 as they are read."""
-WORDS = Lanes(
-    "model_i32v", "int16_t", "int8_t", 2, "LOAD_I32", "LOAD_WORDS", "SPLAT", "DOT_WORDS", "_words"
-)
+WORDS = Lanes("model_i32v", "int16_t", 2, "LOAD_I32", "LOAD_WORDS", "SPLAT", "DOT_WORDS", "_words")
 """Elements of 16 bits, two at a time; the bytes of weights are widened as they are read."""
-FLOATS = Lanes("model_f32v", "float", "float", 1, "LOAD_F32", "LOAD_F32", "SPLAT_F32", "FMA")
+FLOATS = Lanes("model_f32v", "float", 1, "LOAD_F32", "LOAD_F32", "SPLAT_F32", "FMA")
 
 
 def lanes_of(stored: str) -> Lanes:
