@@ -72,8 +72,7 @@ class BuildOptions:
         return self.quantize == "int8"
 
     def resolved(self, module: ModuleOp) -> BuildOptions:
-        """The options, checked, with what `auto` means for this network: int8 if it has Q/DQ."""
-        self.check()
+        """Checked options with what `auto` means for this network: int8 if it has Q/DQ."""
         if self.quantize != "auto" or self.is_quantized:
             return self
         from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization

@@ -2,7 +2,7 @@
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from ceras_ir.targets.registry import all_targets, find_target
 if TYPE_CHECKING:
     from ceras_ir.data.samples import Samples
     from ceras_ir.network.artefacts import TensorInfo
-    from ceras_ir.targets.execution import Executable
+    from ceras_ir.targets.execution import Executable, Manifest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,11 +64,15 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
 
 def _run(argv: Sequence[str]) -> int:
     with plugins(argv):
-        return _run_on(_target(argv), argv)
+        manifests: dict[Path, Manifest] = {}
+        return _run_on(_target(argv, manifests), argv, manifests)
 
 
-def _target(argv: Sequence[str]) -> TargetClass:
-    """The target whose options `argv` may have: named, of an action, or of a compiled folder."""
+def _target(argv: Sequence[str], manifests: "dict[Path, Manifest]") -> TargetClass:
+    """
+    The target whose options `argv` may have: named, of an action, or of a compiled folder, whose
+    manifest is kept in `manifests`.
+    """
     if (named := named_target(argv)) is not None:
         return named
     flags = {argument.partition("=")[0] for argument in argv}
@@ -79,11 +83,12 @@ def _target(argv: Sequence[str]) -> TargetClass:
 
     for path in map(Path, argv):
         if (path / MANIFEST).is_file():
-            return find_target(read_manifest(path).target)
+            manifests[path] = read_manifest(path)
+            return find_target(manifests[path].target)
     return reference_target()
 
 
-def _run_on(cls: TargetClass, argv: Sequence[str]) -> int:
+def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Manifest]") -> int:
     parser = make_parser(cls)
     arguments = parser.read(argv)
     for flag, action in cls.run_actions.items():
@@ -107,7 +112,7 @@ def _run_on(cls: TargetClass, argv: Sequence[str]) -> int:
     elif arguments.at:
         raise UsageError("a compiled folder is behind all levels: leave out --at")
     else:
-        _run_folder(path, arguments, cls)
+        _run_folder(path, manifests.get(path), arguments, cls)
     return 0
 
 
@@ -156,11 +161,13 @@ def _compile_and_execute(
         _execute(options.target.open(folder, manifest), samples, manifest.outputs, outputs)
 
 
-def _run_folder(folder: Path, arguments: argparse.Namespace, cls: TargetClass) -> None:
+def _run_folder(
+    folder: Path, manifest: "Manifest | None", arguments: argparse.Namespace, cls: TargetClass
+) -> None:
     from ceras_ir.data.samples import load_samples
     from ceras_ir.pipeline.build import read_manifest
 
-    manifest = read_manifest(folder)
+    manifest = manifest or read_manifest(folder)
     samples = load_samples(arguments.inputs, manifest.inputs)
     machine = target_of(cls, arguments).open(folder, manifest)
     _execute(machine, samples, manifest.outputs, arguments.outputs)

@@ -48,8 +48,7 @@ def correct_bias(moments: InputMoments, stored: InputMoments) -> graph.LinearOpe
     rounded = nearest(weights, _steps(moments))
     shift = np.einsum("gok,gk->go", rounded, stored.mean)
     shift -= np.einsum("gok,gk->go", weights, moments.mean)
-    old = np.zeros(shift.size) if op.bias is None else graph.constant_array(op.bias)
-    assert old is not None
+    old = np.zeros(shift.size) if op.bias is None else graph.known_array(op.bias)
     corrected = (old - shift.reshape(-1)).astype(np.float32)
     constant = graph.ConstantOp.from_array(corrected, location=op.location)
     new = with_bias(op, constant)
