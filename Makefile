@@ -35,7 +35,7 @@ check: $(VENV)/.installed-test
 	@# pyright is one process, and would leave the other processors idle.
 	$(BIN)/pyright & types=$$!; \
 	  $(BIN)/lit -q -j$(JOBS) -Dforked=1 test/lit && \
-	  $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" test; tests=$$?; \
+	  $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --forked test; tests=$$?; \
 	  wait $$types && exit $$tests
 
 fuzz: $(VENV)/.installed-test

@@ -1,12 +1,82 @@
-"""Fixtures for all tests: the commands as a user runs them."""
+"""
+Fixtures for all tests: the commands as a user runs them, and C that is compiled once.
 
+With `--forked` a command of the fixture `tool` is a fork of a process that has imported everything
+(`lit/fork_server.py`), which saves its start; `make test` runs the real ones.
+"""
+
+import hashlib
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import fork_server
 import pytest
+
+from ceras_ir.backends.c import runner
+
+WEEK_SECONDS = 7 * 24 * 3600
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--forked", action="store_true", help="fork commands, do not start them")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(request: pytest.FixtureRequest, compiler_version: str) -> Iterator[None]:
+    """Libraries of the same C, flags and compiler are the same file, in later runs too."""
+    build = runner.build_library
+    cache = request.config.cache
+    assert cache is not None
+    folder = cache.mkdir("compiled")
+    for old in folder.iterdir():
+        # Another worker may have been here.
+        with suppress(FileNotFoundError):
+            if old.stat().st_mtime < time.time() - WEEK_SECONDS:
+                old.unlink()
+
+    def cached(
+        source: Path, library: Path, *, trace: bool = False, flags: Sequence[str] = runner.DEFAULT
+    ) -> None:
+        parts = [compiler_version, *runner.compiler(), *runner.FLAGS, *flags, str(trace)]
+        parts.append(runner.CALLBACKS)
+        digest = hashlib.sha256("\0".join(parts).encode())
+        for path in sorted(path for path in source.iterdir() if path.is_file()):
+            digest.update(b"\0" + path.name.encode() + b"\0" + path.read_bytes())
+        kept = folder / digest.hexdigest()[:32]
+        if not kept.exists():
+            build(source, library, trace=trace, flags=flags)
+            # Renamed when complete: two processes may compile at the same time.
+            shutil.copy(library, part := kept.with_suffix(f".{os.getpid()}"))
+            part.replace(kept)
+        shutil.copyfile(kept, library)
+        os.utime(kept)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "build_library", cached)
+        yield
+
+
+@pytest.fixture(scope="session")
+def compiler_version() -> str:
+    command = [*runner.compiler(), "--version"]
+    if shutil.which(command[0]) is None:
+        return ""
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.fixture(scope="session")
+def commands(request: pytest.FixtureRequest) -> Path:
+    """The folder of the commands."""
+    if not request.config.getoption("--forked"):
+        return Path(sys.executable).parent
+    return Path(fork_server.start())
 
 
 @dataclass(frozen=True)
@@ -23,14 +93,17 @@ Tool = Callable[..., Result]
 
 
 @pytest.fixture
-def tool(tmp_path: Path) -> Tool:
+def tool(tmp_path: Path, commands: Path) -> Tool:
     """Run a command of this project in a folder of the test's own."""
 
     def run(command: str, *arguments: str | Path, stdin: str | bytes = "") -> Result:
-        executable = Path(sys.executable).with_name(command)
         data = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
-            [executable, *arguments], input=data, capture_output=True, cwd=tmp_path, check=False
+            [commands / command, *arguments],
+            input=data,
+            capture_output=True,
+            cwd=tmp_path,
+            check=False,
         )
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 

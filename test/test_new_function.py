@@ -214,7 +214,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a package that has the function and the operator."""
     folder = tmp_path_factory.mktemp("copy")
     package = folder / "ceras_ir"
-    shutil.copytree(Path(ceras_ir.__file__).parent, package, ignore=shutil.ignore_patterns("*.pyc"))
+    shutil.copytree(Path(ceras_ir.__file__).parent, package)
     for name, edits in (*PATCH.items(), *OPERATOR.items(), *OPERATION.items()):
         path = package / name
         text = path.read_text(encoding="utf-8") if edits[0] else ""

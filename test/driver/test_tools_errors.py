@@ -1,29 +1,20 @@
 """What users get wrong with ceras-compile, ceras-run and ceras-verify: one message, one status."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import Result, Tool
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from onnx_models import conv_model
 
 from ceras_ir.data.samples import save_arrays
 
-BIN = Path(sys.executable).parent
 
-
-def tool(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [BIN / name, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-
-
-def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
+def refused(done: Result, status: int, *words: str) -> None:
     """The run ended with `status`, said `words`, and printed no traceback."""
-    assert done.returncode == status, done.stderr
+    assert done.status == status, done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 40
     for word in words:
@@ -45,14 +36,14 @@ def inputs(tmp_path: Path) -> Path:
     return path
 
 
-def test_missing_model(tmp_path: Path):
+def test_missing_model(tmp_path: Path, tool: Tool):
     out = tmp_path / "out"
     done = tool("ceras-compile", tmp_path / "none.onnx", "-o", out, "--target", "c")
     refused(done, 1, "none.onnx: error:")
     assert not out.exists()
 
 
-def test_truncated_model(tmp_path: Path, model: Path):
+def test_truncated_model(tmp_path: Path, model: Path, tool: Tool):
     cut = tmp_path / "cut.onnx"
     cut.write_bytes(model.read_bytes()[:-40])
     out = tmp_path / "out"
@@ -61,12 +52,12 @@ def test_truncated_model(tmp_path: Path, model: Path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cut.onnx", "model.onnx"]
 
 
-def test_empty_model(tmp_path: Path):
+def test_empty_model(tmp_path: Path, tool: Tool):
     (tmp_path / "empty.onnx").touch()
     refused(tool("ceras-verify", tmp_path / "empty.onnx"), 1, "empty.onnx")
 
 
-def test_all_unsupported_operators_at_once(tmp_path: Path):
+def test_all_unsupported_operators_at_once(tmp_path: Path, tool: Tool):
     graph = helper.make_graph(
         [
             helper.make_node("Sin", ["x"], ["a"], "first"),
@@ -86,7 +77,7 @@ def test_all_unsupported_operators_at_once(tmp_path: Path):
     assert not (tmp_path / "out").exists()
 
 
-def test_calibration_of_the_wrong_shape(tmp_path: Path, model: Path):
+def test_calibration_of_the_wrong_shape(tmp_path: Path, model: Path, tool: Tool):
     data = tmp_path / "data.npz"
     np.savez(data, x=np.zeros((4, 2, 6, 7), np.float32))
     done = tool(
@@ -106,7 +97,7 @@ def test_calibration_of_the_wrong_shape(tmp_path: Path, model: Path):
     ],
 )
 def test_unfit_inputs(
-    tmp_path: Path, model: Path, arrays: dict[str, NDArray[np.generic]], words: str
+    tmp_path: Path, model: Path, arrays: dict[str, NDArray[np.generic]], words: str, tool: Tool
 ):
     data = tmp_path / "data.npz"
     save_arrays(str(data), arrays)
@@ -115,28 +106,28 @@ def test_unfit_inputs(
     assert not (tmp_path / "out.npz").exists()
 
 
-def test_inputs_that_are_no_archive(tmp_path: Path, model: Path):
+def test_inputs_that_are_no_archive(tmp_path: Path, model: Path, tool: Tool):
     data = tmp_path / "data.npz"
     data.write_bytes(b"not a zip file")
     done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
     refused(done, 1, "data.npz: error:")
 
 
-def test_pickles_are_not_loaded(tmp_path: Path, model: Path):
+def test_pickles_are_not_loaded(tmp_path: Path, model: Path, tool: Tool):
     data = tmp_path / "data.npz"
     np.savez(data, x=np.array([{"a": 1}], object))
     done = tool("ceras-run", model, "--inputs", data, "--outputs", tmp_path / "out.npz")
     refused(done, 1, "data.npz: error:")
 
 
-def test_output_folder_that_is_a_file(tmp_path: Path, model: Path):
+def test_output_folder_that_is_a_file(tmp_path: Path, model: Path, tool: Tool):
     (tmp_path / "out").write_text("precious")
     done = tool("ceras-compile", model, "-o", tmp_path / "out", "--target", "c")
     refused(done, 1, "out: error: is a file")
     assert (tmp_path / "out").read_text() == "precious"
 
 
-def test_folder_that_is_not_ours(tmp_path: Path, inputs: Path):
+def test_folder_that_is_not_ours(tmp_path: Path, inputs: Path, tool: Tool):
     done = tool("ceras-run", tmp_path, "--inputs", inputs, "--outputs", tmp_path / "out.npz")
     refused(done, 1, "manifest.json")
 
@@ -151,18 +142,18 @@ def test_folder_that_is_not_ours(tmp_path: Path, inputs: Path):
         ([], "--target"),
     ],
 )
-def test_wrong_usage(tmp_path: Path, model: Path, arguments: list[str], words: str):
+def test_wrong_usage(tmp_path: Path, model: Path, arguments: list[str], words: str, tool: Tool):
     done = tool("ceras-compile", model, "-o", tmp_path / "out", *arguments)
     refused(done, 2, words)
 
 
-def test_a_folder_has_its_target(tmp_path: Path, inputs: Path):
+def test_a_folder_has_its_target(tmp_path: Path, inputs: Path, tool: Tool):
     out = tmp_path / "out.npz"
     done = tool("ceras-run", tmp_path, "--inputs", inputs, "--outputs", out, "--target", "c")
     refused(done, 2, "leave out --target")
 
 
-def test_broken_text(tmp_path: Path, inputs: Path):
+def test_broken_text(tmp_path: Path, inputs: Path, tool: Tool):
     path = tmp_path / "broken.mlir"
     path.write_text("func.func @main(%x: tensor<4xf32>) {\n  %0 = graph.nothing %x\n}\n")
     done = tool("ceras-run", path, "--inputs", inputs, "--outputs", tmp_path / "out.npz")

@@ -1,5 +1,6 @@
 """
-The commands of the tests from processes that have imported everything: `lit -Dforked=1`.
+The commands of the tests from processes that have imported everything: `lit -Dforked=1`, and
+`pytest --forked`.
 
 A server imports the tools once and forks for each command; what `write_commands` puts on PATH in
 their place hands its arguments, folder, environment and open files over a socket and ends with the
@@ -18,12 +19,17 @@ import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
+from pkgutil import iter_modules, walk_packages
 from select import select
+
+import ceras_ir.tools
 
 import ceras_ir
 
-COMMANDS = {"ceras-opt": "ceras_ir.tools.ceras_opt", "filecheck": "filecheck.main"}
+COMMANDS = {"filecheck": "filecheck.main"} | {
+    tool.name.replace("_", "-"): f"ceras_ir.tools.{tool.name}"
+    for tool in iter_modules(ceras_ir.tools.__path__)
+}
 """Which module has the `main` of a command."""
 
 PRELOADED = ("xdsl.dialects.arith", "xdsl.dialects.scf", "xdsl.interpreters.scf")
