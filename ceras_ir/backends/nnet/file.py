@@ -8,7 +8,7 @@ What is in an nnet file, once it is read: tables of which each entry is a record
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from math import prod
 
@@ -185,23 +185,22 @@ class Kind:
     name: str
     check: Callable[[Case], None] = lambda case: None
     """What must hold beyond what the fields below say."""
-    words: int | None = field(default=0, kw_only=True)
+    _: KW_ONLY
+    words: int | None = 0
     """How many attributes; None where `check` counts them."""
-    operands: int | None = field(default=1, kw_only=True)
+    operands: int | None = 1
     """Those of the epilogue not counted; None for one or more."""
-    epilogue: bool = field(default=False, kw_only=True)
+    epilogue: bool = False
     """Whether bias, multipliers and residual may follow the operands."""
-    function: bool = field(default=False, kw_only=True)
-    table: bool = field(default=False, kw_only=True)
-    requant: Callable[[Layer], bool] = field(default=lambda layer: False, kw_only=True)
+    function: bool = False
+    table: bool = False
+    requant: Callable[[Layer], bool] = lambda layer: False
     """Whether a quantized result is requantized; its operands are quantized like it then."""
-    same_shape: bool = field(default=False, kw_only=True)
-    same_type: bool = field(default=False, kw_only=True)
-    in_place: bool = field(default=False, kw_only=True)
+    same_shape: bool = False
+    same_type: bool = False
+    in_place: bool = False
     """Whether the result may replace an operand."""
-    kept: Callable[[NnetFile, Layer], list[Place]] = field(
-        default=lambda file, layer: [], kw_only=True
-    )
+    kept: Callable[[NnetFile, Layer], list[Place]] = lambda file, layer: []
     """Bytes of operands that are already where the result has them."""
 
 
