@@ -184,6 +184,9 @@ def run_tool(
     """Run `main` on `argv` (default: the command line's) and return its exit status."""
     if argv is None:
         signal.signal(signal.SIGTERM, _end)
+        # `nohup` has it ignored.
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, _end)
     try:
         with phase(tool):
             status = main(sys.argv[1:] if argv is None else argv)

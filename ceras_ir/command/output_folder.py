@@ -1,41 +1,120 @@
 """
 A folder of artefacts that is there completely or not at all.
 
-Everything is written into a hidden folder beside the destination; only when all of it is
-complete do files move into place. Files in the destination that are not ours stay.
+1. Everything is written into a hidden folder: beside the destination, or inside of one that exists,
+   which may be a mount point or the current folder and is not moved itself.
+2. A new folder comes by one rename. In one that exists, the files that its manifest lists are set
+   aside and new ones take their places; whatever goes wrong on the way puts all of them back.
+3. Files that no manifest of ours lists are the user's: they stay, they are not replaced, and a
+   folder that has nothing else is refused. `force` replaces those in the way and no others.
 """
 
+import json
 import os
 import shutil
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+from xdsl.utils.hints import isa
 
 from ceras_ir.network.artefacts import Artefact
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, UsageError
+
+MANIFEST = "manifest.json"
+REPORT = "report.json"
 
 
 @contextmanager
-def open_folder(path: str) -> Generator[Path]:
+def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
     """A temporary folder whose content becomes that of `path` when the block ends well."""
+    if not path:
+        raise UsageError("the name of the output folder is empty")
     destination = Path(path).resolve()
-    if destination.exists() and not destination.is_dir():
+    exists = destination.exists()
+    if exists and not destination.is_dir():
         raise InputError("is a file, and a folder is needed for the output", path)
-    staging = destination.parent / f".{destination.name}.{os.getpid()}.partial"
+    listed = _listed(destination)
+    if listed is None and not force and exists and any(destination.iterdir()):
+        raise InputError(
+            f"has files, and no {MANIFEST} that says they are ours: name another, or --force", path
+        )
+    place = destination if exists else destination.parent
+    staging = place / f".{destination.name}.{os.getpid()}.partial"
     try:
         staging.mkdir(parents=True)
         yield staging
-        destination.mkdir(parents=True, exist_ok=True)
-        for file in sorted(staging.rglob("*")):
-            target = destination / file.relative_to(staging)
-            if file.is_dir():
-                target.mkdir(exist_ok=True)
-            else:
-                os.replace(file, target)
+        if exists:
+            _exchange(staging, destination, listed or (), path, force=force)
+        else:
+            os.rename(staging, destination)
     except OSError as error:
-        raise InputError(f"cannot write: {error.strerror}", path) from None
+        # With another name it is of a file that is read.
+        if error.filename is None or Path(error.filename).is_relative_to(place):
+            raise InputError(f"cannot write: {error.strerror}", path) from None
+        raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _listed(folder: Path) -> set[Path] | None:
+    """What the manifest in `folder` says are our files; None without one of ours."""
+    try:
+        content: object = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isa(content, dict[str, object]) or not isinstance(content.get("target"), str):
+        return None
+    files = content.get("files")
+    names = list(files) if isa(files, dict[str, object]) else []
+    return {Path(name) for name in (*names, MANIFEST, REPORT) if is_inside(folder, name)}
+
+
+def is_inside(folder: Path, name: str) -> bool:
+    """Whether `name` is that of a file below `folder`, wherever links lead."""
+    plain = PurePosixPath(name)
+    if "\0" in name or not plain.parts or plain.is_absolute() or ".." in plain.parts:
+        return False
+    return (folder / plain).parent.resolve().is_relative_to(folder.resolve())
+
+
+def _exchange(
+    staging: Path, destination: Path, listed: Collection[Path], shown: str, *, force: bool
+) -> None:
+    """Put the files in `staging` where those `listed` were, or leave all as it was."""
+    new = [file.relative_to(staging) for file in staging.rglob("*") if not file.is_dir()]
+    for path in new:
+        if (destination / path).is_dir():
+            raise InputError(f"{path} is a folder, and a file of this name is needed", shown)
+        for parent in path.parents:
+            if (destination / parent).exists() and not (destination / parent).is_dir():
+                raise InputError(f"{parent} is a file, and a folder of this name is needed", shown)
+        if os.path.lexists(destination / path) and path not in listed and not force:
+            raise InputError(f"{path} is no file of ours, and would be replaced: --force", shown)
+    aside = staging / ".old"
+    moved: list[tuple[Path, Path]] = []
+
+    def move(source: Path, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        moved.append((source, target))
+        os.replace(source, target)
+
+    try:
+        for path in sorted({*listed, *new}):
+            if os.path.lexists(destination / path) and not (destination / path).is_dir():
+                move(destination / path, aside / path)
+        for path in new:
+            move(staging / path, destination / path)
+    except BaseException:
+        for source, target in reversed(moved):
+            with suppress(FileNotFoundError):
+                os.replace(target, source)
+        raise
+    finally:
+        for folder in {p for path in (*listed, *new) for p in path.parents if p.parts}:
+            # Those that have files stay.
+            with suppress(OSError):
+                os.removedirs(destination / folder)
 
 
 def write_artefacts(folder: Path, artefacts: Sequence[Artefact]) -> None:

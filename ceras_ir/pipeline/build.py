@@ -6,7 +6,7 @@ Compile a network for a target: run its stages, collect its artefacts, describe 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import phase
 from ceras_ir.command.named_file import naming
+from ceras_ir.command.output_folder import MANIFEST, REPORT
 from ceras_ir.data.first_sample import first_sample
 from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -28,8 +29,6 @@ from ceras_ir.targets.execution import Compiled, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage
 from ceras_ir.targets.registry import find_target
 
-MANIFEST = "manifest.json"
-REPORT = "report.json"
 MANIFEST_VERSION = 1
 
 
@@ -42,22 +41,22 @@ class Build:
     emission: Emission
     report: dict[str, object]
 
-    def manifest(self) -> dict[str, object]:
+    def manifest(self, others: Mapping[str, str]) -> dict[str, object]:
         main = main_function(self.module)
         return {
             "version": MANIFEST_VERSION,
             "target": self.options.target.name,
-            "files": {a.path: a.description for a in self.emission.artefacts},
+            "files": {a.path: a.description for a in self.emission.artefacts} | dict(others),
             "inputs": [tensor.to_json() for tensor in network_inputs(main)],
             "outputs": [tensor.to_json() for tensor in network_outputs(main)],
             **self.emission.manifest,
         }
 
-    def files(self) -> list[Artefact]:
-        """All files of the output folder."""
+    def files(self, others: Mapping[str, str] | None = None) -> list[Artefact]:
+        """All files of the output folder, but for `others` that somebody else describes."""
         return [
             *self.emission.artefacts,
-            Artefact.of_text(MANIFEST, "this description", _json(self.manifest())),
+            Artefact.of_text(MANIFEST, "this description", _json(self.manifest(others or {}))),
             Artefact.of_text(REPORT, "costs per layer and in total", _json(self.report)),
         ]
 

@@ -22,6 +22,9 @@ from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import MEMORY, PLACED, Stage
 
+TEMPORARY = "what the network was at one level"
+"""Of files in `temps`, for the manifest."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     return run_tool("ceras-compile", _compile, argv)
@@ -38,6 +41,12 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     parser.add_argument("-o", dest="output", metavar="DIR", required=True, help="output folder")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="write into a folder that has files, and no manifest that says they are ours; those "
+        "in the way are replaced",
+    )
     parser.add_argument(
         "--target",
         choices=[cls.name for cls in known],
@@ -88,7 +97,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
 
     with naming(arguments.model):
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
-        with open_folder(arguments.output) as folder:
+        with open_folder(arguments.output, force=arguments.force) as folder:
             saved = _Temporaries(folder / "temps") if arguments.save_temps else None
             if saved is not None:
                 saved.save("graph", module)
@@ -101,19 +110,23 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
                     why.ask(module)
 
             compiled = build(module, options, after)
-            files = compiled.files()
             if saved is not None:
                 write_artefacts(saved.folder, options.target.temporaries(compiled.module))
+            others = {path.relative_to(folder).as_posix(): TEMPORARY for path in _files(folder)}
             if arguments.html:
                 from ceras_ir.driver.compile.memory_map import memory_map
 
                 title = f"{Path(arguments.model).name} for {chosen.name}"
-                files.append(memory_map(compiled.module, title))
-            write_artefacts(folder, files)
+                compiled.emission.artefacts.append(memory_map(compiled.module, title))
+            write_artefacts(folder, compiled.files(others))
     print_table(compiled.report, chosen.name, compiled.emission)
     for line in why.answers:
         print(line)
     return 0
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 class _Why:

@@ -79,7 +79,8 @@ def _target(argv: Sequence[str], manifests: "dict[Path, Manifest]") -> TargetCla
     for cls in all_targets():
         if not flags.isdisjoint(cls.run_actions):
             return cls
-    from ceras_ir.pipeline.build import MANIFEST, read_manifest
+    from ceras_ir.command.output_folder import MANIFEST
+    from ceras_ir.pipeline.build import read_manifest
 
     for path in map(Path, argv):
         if (path / MANIFEST).is_file():

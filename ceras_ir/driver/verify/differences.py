@@ -7,6 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.support.diagnostics import UnsupportedError
+
 Array: TypeAlias = NDArray[np.generic]
 
 FLOAT_TOLERANCE = 1e-4
@@ -20,6 +22,13 @@ class Verdict:
     level: str
     good: bool
     text: str
+    refused: UnsupportedError | None = None
+    """Why a target does not take the network; nothing differs then."""
+
+    @property
+    def exit_status(self) -> int:
+        """Of a command that comes to this verdict and no other."""
+        return 0 if self.good else self.refused.exit_status if self.refused else 1
 
 
 def first_difference(actual: Array, expected: Array) -> tuple[tuple[int, ...], str] | None:

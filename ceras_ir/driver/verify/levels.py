@@ -130,7 +130,7 @@ class Verification:
             raise
         except UnsupportedError as error:
             yield from verdicts
-            yield Verdict(f"{name}: machine", False, f"unsupported: {error}")
+            yield Verdict(f"{name}: machine", False, f"unsupported: {error}", error)
             return
         yield from verdicts
         with tempfile.TemporaryDirectory(prefix="ceras-verify-") as work:

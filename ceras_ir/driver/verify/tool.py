@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ceras_ir.command.exit_status import run_tool
+from ceras_ir.command.exit_status import report, run_tool
 from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.driver.options import EXIT_STATUS, add_build_options, build_options
 from ceras_ir.driver.target_options import (
@@ -44,7 +44,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
         description="Run a model at every level of the compiler and on every target, and compare. "
         "One line per level: exact, or the first operation and element that differ.",
         epilog=f"{described_targets(compiling_targets())} {EXIT_STATUS} A level that differs is "
-        "status 1.",
+        "status 1, whatever else is not supported.",
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     parser.add_argument(
@@ -107,7 +107,7 @@ def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> i
             target.check()
         bare = [replace(options, target=target, insertions=()) for target in targets]
         options.check_levels([stage.level for each in bare for stage in all_stages(each)])
-        good = True
+        status = 0
         groups = _groups(module, targets, options)
         for i, group in enumerate(groups):
             network = module if i == len(groups) - 1 else module.clone()
@@ -121,8 +121,10 @@ def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> i
                 )
             for verdict in verification.run(group):
                 _print(verdict)
-                good &= verdict.good
-    return 0 if good else 1
+                if verdict.refused is not None:
+                    report(verdict.refused.lines(arguments.model))
+                status = min(filter(None, (status, verdict.exit_status)), default=0)
+    return status
 
 
 def _groups(
