@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from ceras_ir.command.entry_point import start
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    from ceras_ir.driver.run.tool import main
-
-    return main(argv)
+    return start("ceras-run", "ceras_ir.driver.run.tool", argv)
 
 
 if __name__ == "__main__":

@@ -2,29 +2,36 @@
 From exceptions to what a user reads: `FILE:LINE:COL: error: ...` and an exit status.
 
 `run_tool` wraps the main function of every command. A user's mistake becomes at most
-`MAX_LINES` lines on stderr; anything else is a mistake of ours or of a plugin's, whose
-traceback stands before those lines.
+`MAX_LINES` lines on stderr; anything else is a mistake of ours or of a plugin's: the end of its
+traceback stands before those lines, and a file for the bug report has all of it.
 """
 
 import os
+import shlex
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from tempfile import gettempdir
 from types import FrameType
-from typing import NoReturn
+from typing import IO, NoReturn
 
 from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
 from xdsl.utils.lexer import Span
 
+from ceras_ir.command.output_file import first_unused, open_output
+from ceras_ir.command.tool_parser import versions
 from ceras_ir.support.diagnostics import Finding, InputError, UsageError, printable
 
 MAX_LINES = 30
 """How many lines one run prints about the user's mistakes."""
+
+MAX_FRAMES = 6
+"""How many of the innermost frames of a crash are printed."""
 
 MAX_SOURCE = 100
 """How many characters of a source line are shown around an error: constants make long lines."""
@@ -72,7 +79,10 @@ class InternalError(SourceError):
     exit_status = 70
 
     def __init__(self, diagnostics: Sequence[Diagnostic], advice: str | None = None):
-        """`advice` is printed last: how to see the failure again."""
+        """
+        `advice` is printed last: how to see the failure again. None has a report written if it
+        was a crash, and "" has not.
+        """
         super().__init__(diagnostics)
         self.advice = advice
 
@@ -81,13 +91,30 @@ class InternalError(SourceError):
         most = MAX_LINES - 1
         if len(lines) > most:
             lines = [*lines[: most - 1], f"... and {len(lines) - most + 1} more lines"]
-        return lines if self.advice is None else [*lines, self.advice]
+        return [*lines, self.advice] if self.advice else lines
 
 
-def print_traceback(error: InputError) -> None:
+def explain_crash(tool: str, error: InputError) -> None:
     """Print where a crash happened, for the author of the code that did; no user's mistake."""
-    if isinstance(error, InternalError) and error.__cause__ is not None:
-        traceback.print_exception(error.__cause__)
+    if isinstance(error, InternalError) and (cause := error.__cause__) is not None:
+        report(traceback.format_exception(cause, limit=-MAX_FRAMES), most=2 * MAX_LINES)
+        if error.advice is None:
+            error.advice = _crash_report(tool, cause)
+
+
+def _crash_report(tool: str, cause: BaseException) -> str:
+    """Write all that is known of a crash to a file of its own; where that is."""
+    about = f"{versions(tool)}\ncommand: {shlex.join(sys.argv)}\nPython {sys.version}\n\n"
+    problem = ""
+    for folder in ("", gettempdir()):
+        place = first_unused(folder, f"ceras-crash-{tool.removeprefix('ceras-')}", "txt")
+        try:
+            with open_output(place) as stream:
+                stream.writelines([about, *traceback.format_exception(cause)])
+            return f"reproducer: {place}: the command and all of the traceback"
+        except InputError as error:
+            problem = error.lines(place)[0]
+    return f"no reproducer: {problem}"
 
 
 def summary(error: Exception) -> str:
@@ -163,14 +190,23 @@ class NodeDiagnostic(Diagnostic):
         return [f"{self.file or file}: {Finding(self.node, self.operator, first)}", *rest]
 
 
-def report(lines: Sequence[str]) -> None:
+def report(lines: Sequence[str], most: int = MAX_LINES) -> None:
     """Print diagnostics to stderr, at most a screenful."""
-    lines = [printable(part) for line in lines for part in line.split("\n")]
-    shown = lines if len(lines) <= MAX_LINES else lines[: MAX_LINES - 1]
-    for line in shown:
-        print(line, file=sys.stderr)
+    lines = [printable(part) for line in lines for part in line.removesuffix("\n").split("\n")]
+    shown = lines if len(lines) <= most else lines[: most - 1]
     if more := len(lines) - len(shown):
-        print(f"... and {more} more lines", file=sys.stderr)
+        shown = [*shown, f"... and {more} more lines"]
+    try:
+        for line in shown:
+            print(line, file=sys.stderr)
+    except OSError:
+        _give_up(sys.stderr)
+
+
+def _give_up(stream: IO[str]) -> None:
+    """Let what `stream` could not write go nowhere, by the interpreter's last flush too."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
@@ -187,6 +223,10 @@ def run_tool(
         # `nohup` has it ignored.
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             signal.signal(signal.SIGHUP, _end)
+    for stream in ("stdout", "stderr"):
+        # Closed by the caller (`>&-`).
+        if getattr(sys, stream) is None:
+            setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
         with phase(tool):
             status = main(sys.argv[1:] if argv is None else argv)
@@ -196,26 +236,25 @@ def run_tool(
         report([*error.lines(tool), f"{tool}: try '{tool} --help'"])
         return error.exit_status
     except InputError as error:
-        print_traceback(error)
+        explain_crash(tool, error)
         report(error.lines(tool))
         return error.exit_status
     except DiagnosticException as error:
         report([f"{tool}: error: {line}" for line in str(error).splitlines()[:1]])
         return 1
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): say nothing, and let the
-        # interpreter's last flush go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has gone (`| head`): say nothing.
+        _give_up(sys.stdout)
         return 141
     except OSError as error:
-        # Without a file name it is no mistake in the command line.
+        # Without a file name it is our output's, as a rule.
         if error.filename is None:
-            raise
-        report([f"{error.filename}: error: {error.strerror}"])
+            _give_up(sys.stdout)
+        report([f"{error.filename or tool}: error: {error.strerror or error}"])
         return 1
     except MemoryError:
         report([f"{tool}: error: out of memory; are the shapes of the network as they should be?"])
         return 1
     except KeyboardInterrupt:
-        print(f"{tool}: interrupted", file=sys.stderr)
+        report([f"{tool}: interrupted"])
         return 130

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import IO
 
 from ceras_ir.support.diagnostics import InputError, UsageError
@@ -21,6 +22,12 @@ def refuse_overwriting(output: str | None, *sources: str | None) -> None:
     for source in (part for text in sources if text for part in (text, *text.split(","))):
         if os.path.isfile(source) and os.path.samefile(source, output):
             raise UsageError(f"'{output}' is read, and would be overwritten: name another output")
+
+
+def first_unused(folder: str, name: str, ending: str) -> str:
+    """The first file of a numbered series that is not there."""
+    paths = (os.path.join(folder, f"{name}{f'-{n}' if n > 1 else ''}.{ending}") for n in count(1))
+    return next(path for path in paths if not os.path.lexists(path))
 
 
 @contextmanager

@@ -77,5 +77,5 @@ class PassRunner:
         self, ctx: Context, level: str | None, found: Sequence[Diagnostic]
     ) -> InternalError:
         if self.reproducer == "":
-            return InternalError(found)
+            return InternalError(found, "")
         return InternalError(found, self.checkpoint.save(ctx, self.reproducer, level))

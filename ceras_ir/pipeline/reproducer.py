@@ -10,7 +10,6 @@ import shlex
 import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
-from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -18,7 +17,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.command.output_file import open_output
+from ceras_ir.command.output_file import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.pipeline import plugins
 from ceras_ir.pipeline.pass_options import spell_pipeline
@@ -59,7 +58,8 @@ class Checkpoint:
         name = f"ceras-crash-{self._since[-1].name}"
         self._localize(ctx)
         problem = ""
-        for place in [path] if path else [_unused(folder, name) for folder in ("", gettempdir())]:
+        folders = ("", gettempdir())
+        for place in [path] if path else [first_unused(f, name, "mlir") for f in folders]:
             try:
                 with open_output(place) as stream:
                     self._write(ctx, level, stream)
@@ -125,12 +125,6 @@ def arguments_of(path: str) -> list[str]:
     if strange := [word for word in words if not word.startswith(ALLOWED)]:
         raise UsageError(f"{path}: a reproducer has no option '{strange[0]}'")
     return [path, *words, "-p", pipeline]
-
-
-def _unused(folder: str, name: str) -> str:
-    """The first file of a numbered series that is not there."""
-    names = (os.path.join(folder, f"{name}{f'-{n}' if n > 1 else ''}.mlir") for n in count(1))
-    return next(path for path in names if not os.path.lexists(path))
 
 
 def _absolute(key: str, value: object) -> object:

@@ -2,7 +2,7 @@
 What can be wrong with what a user gave us, as exceptions.
 
 Raised anywhere below the command line and printed by `ceras_ir.driver`; each knows its
-exit status. A mistake of ours is any other exception and keeps its traceback.
+exit status. A mistake of ours is any other exception.
 """
 
 from collections.abc import Sequence

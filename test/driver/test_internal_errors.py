@@ -156,8 +156,32 @@ def test_a_crash_outside_passes_names_the_phase(capsys: pytest.CaptureFixture[st
     assert run_tool("ceras-compile", main, []) == 70
     err = capsys.readouterr().err
     assert "Traceback" in err
-    message = "ceras-compile: error: internal error in emission for target c: IndexError: 7\n"
-    assert err.endswith(message)
+    *_, message, advice = err.splitlines()
+    assert message == (
+        "ceras-compile: error: internal error in emission for target c: IndexError: 7"
+    )
+    file = "ceras-crash-compile.txt"
+    assert advice == f"reproducer: {file}: the command and all of the traceback"
+    text = Path(file).read_text()
+    assert "ceras-compile 0." in text and f"command: {shlex.join(sys.argv)}\n" in text
+    assert text.endswith("IndexError: 7\n")
+
+
+def test_a_long_traceback_is_cut(capsys: pytest.CaptureFixture[str]):
+    def main(argv: object, depth: int = 300) -> int:
+        return main(argv, depth - 1) if depth else int("x")
+
+    assert run_tool("ceras-run", main, []) == 70
+    assert len(capsys.readouterr().err.splitlines()) < 30
+    assert Path("ceras-crash-run.txt").read_text().count("return main") > 1
+
+
+def test_hostile_depth_is_no_bare_traceback(capsys: pytest.CaptureFixture[str]):
+    def main(argv: object) -> int:
+        return main(argv)
+
+    assert run_tool("ceras-run", main, []) == 70
+    assert "internal error in ceras-run: RecursionError: " in capsys.readouterr().err
 
 
 def test_many_findings_leave_room_for_the_reproducer():

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ceras_ir.command.entry_point import start
 from ceras_ir.driver.compare.tool import main as compare
 from ceras_ir.driver.opt.tool import main as opt
 from ceras_ir.driver.run.tool import main as run
@@ -68,6 +69,46 @@ def test_full_disk(model: Path, data: Path, capsys: Captured) -> None:
         )
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("to", ["> /dev/full", "2> /dev/full", "> /dev/full 2>&1", ">&-"])
+def test_full_standard_streams(to: str, tmp_path: Path) -> None:
+    """The interpreter's own flush at the end is silent, too."""
+    (tmp_path / "in.mlir").write_text("func.func @f() {\n  func.return\n}\n")
+    command = Path(sys.executable).with_name("ceras-opt")
+    done = subprocess.run(
+        f"'{command}' in.mlir --nothing-such {to}; '{command}' in.mlir {to}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == (1 if to.startswith("> ") else 0)
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    if to == "> /dev/full":
+        assert done.stderr.endswith("\nceras-opt: error: No space left on device\n")
+    assert os.listdir(tmp_path) == ["in.mlir"]
+
+
+SLOW_MODULE = """
+import signal
+signal.raise_signal(signal.SIGINT)
+"""
+
+
+def test_an_interrupt_during_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    (tmp_path / "interrupted_import.py").write_text(SLOW_MODULE)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert start("ceras-opt", "interrupted_import", []) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "ceras-opt: interrupted\n"
+
+
 def test_devices_stay_devices(model: Path, data: Path) -> None:
     assert run([str(model), "--inputs", str(data), "--outputs", os.devnull]) == 0
     assert Path(os.devnull).is_char_device()
@@ -79,7 +120,9 @@ def test_results_go_through_links(model: Path, data: Path, tmp_path: Path) -> No
     assert (tmp_path / "link.npz").is_symlink() and (tmp_path / "target.npz").is_file()
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_signals_leave_nothing(number: int, status: int, tmp_path: Path) -> None:
     command = [Path(sys.executable).with_name("ceras-opt"), "-", "-o", "out.mlir"]
     with subprocess.Popen(

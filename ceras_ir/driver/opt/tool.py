@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
-from ceras_ir.command.exit_status import phase, print_traceback, report, run_tool
+from ceras_ir.command.exit_status import explain_crash, phase, report, run_tool
 from ceras_ir.command.output_file import open_output, refuse_overwriting
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
@@ -195,5 +195,5 @@ class _Session:
             return int(bool(problems)), problems
         if found is None:
             return 0, []
-        print_traceback(found)
+        explain_crash("ceras-opt", found)
         return found.exit_status, found.lines(file)
