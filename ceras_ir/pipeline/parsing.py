@@ -11,12 +11,23 @@ import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import TypeAlias
 
 from xdsl.context import Context
 from xdsl.dialect_interfaces.op_asm import OpAsmDialectInterface
-from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import (
+    UNKNOWN_LOC,
+    AnyFloat,
+    ComplexType,
+    FileLineColLoc,
+    IndexType,
+    IntAttr,
+    IntegerType,
+    ModuleOp,
+    StringAttr,
+)
 from xdsl.ir import Operation
-from xdsl.parser import Parser
+from xdsl.parser import AttrParser, Parser
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
@@ -31,6 +42,9 @@ MAX_NESTING = 64
 
 STDIN = "<stdin>"
 
+Element: TypeAlias = AnyFloat | IntegerType | IndexType | ComplexType
+"""What a literal of a tensor can be an element of."""
+
 MALFORMED = (VerifyException, ValueError, OverflowError)
 """What operations and attributes raise when they are built from parts that they refuse."""
 
@@ -43,7 +57,7 @@ class LinearLexer(MLIRLexer):
 
 
 class LocatingParser(Parser):
-    """xDSL's parser, which also records where each operation starts."""
+    """xDSL's parser, which also records where each operation starts, and reads all floats."""
 
     def __init__(self, ctx: Context, text: str, file: str):
         super().__init__(ctx, "", file)
@@ -65,6 +79,21 @@ class LocatingParser(Parser):
             column = start - self._line_starts[line - 1] + 1
             op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
         return op
+
+    def _parse_tensor_literal_element(self):
+        element = super()._parse_tensor_literal_element()
+        as_written = element.to_type
+
+        def to_type(parser: AttrParser, type: Element) -> int | float | tuple[float, float]:
+            if isinstance(type, AnyFloat):
+                bits = element.to_int(parser).to_bytes(type.compile_time_size, "little")
+                return next(type.iter_unpack(bits))
+            return as_written(parser, type)
+
+        # Infinities and NaN are printed as their bits, which xDSL takes for an integer.
+        if element.span.text[:2] in ("0x", "0X"):
+            element.to_type = to_type
+        return element
 
     def _parse_dialect_resource_handle(
         self, dialect_name: str, interface: OpAsmDialectInterface

@@ -25,6 +25,16 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.printing import print_module
 
 
+@pytest.mark.parametrize("element", [f16, bf16, f32, f64], ids=str)
+@pytest.mark.parametrize("count", [1, 3, 17])
+def test_what_is_not_finite(element: AnyFloat, count: int):
+    data = element.pack([float("-inf"), *[float("nan")] * (count - 1)])
+    constant = DenseIntOrFPElementsAttr(TensorType(element, [count]), BytesAttr(data))
+    print_module(ModuleOp([], {"test.constant": constant}), text := StringIO())
+    again = parse_text(load_context(), text.getvalue(), "text")
+    assert again.attributes["test.constant"] == constant
+
+
 @pytest.mark.parametrize("element", [i1, i8, i32, i64, f16, bf16, f32, f64], ids=str)
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 150])
 @pytest.mark.parametrize("splat", [False, True])

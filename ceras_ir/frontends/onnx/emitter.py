@@ -25,10 +25,12 @@ from ceras_ir.dialects.graph import (
     DequantizeOp,
     FunctionAttr,
     GraphOperation,
+    LinearOperation,
     Pool2dOp,
     ReshapeOp,
     TransposeOp,
     UnaryOp,
+    constant_array,
     element_of,
     numpy_dtype,
     plain_element,
@@ -152,6 +154,10 @@ class Emitter:
                         f"operand of {element} elements; it is taken on float32: "
                         "put a Cast to float before it"
                     )
+        if isinstance(op, LinearOperation):
+            for array in map(constant_array, op.operands):
+                if array is not None and not np.isfinite(array).all():
+                    raise self.node.wrong("weights and biases must be finite")
         try:
             op.verify()
         except VerifyException as e:

@@ -5,6 +5,7 @@ An attribute that nobody asked for is an error (`unread`), so none can be droppe
 """
 
 from collections.abc import Container, Sequence
+from math import isfinite
 
 import onnx
 
@@ -105,7 +106,14 @@ class Node:
         return None if a is None else tuple(self._bounded(name, i) for i in a.ints)
 
     def number(self, name: str, default: float) -> float:
-        """A float attribute."""
+        """A float attribute, which is finite."""
+        value = self.bound(name, default)
+        if not isfinite(value):
+            raise self.wrong(f"attribute '{name}' must be finite, got {value}")
+        return value
+
+    def bound(self, name: str, default: float) -> float:
+        """A float attribute that may be infinite."""
         a = self._attribute(name, onnx.AttributeProto.FLOAT, "a float")
         return default if a is None else a.f
 

@@ -55,7 +55,7 @@ def _function(node: Node, functions: Sequence[Function]) -> FunctionAttr:
             known = " or ".join(modes)
             raise node.wrong(f"attribute '{attribute}' must be {known}, got '{mode}'")
         chosen = modes[mode]
-    return FunctionAttr(chosen, [_finite(node, name, n) for name, n in _defaults(functions[0])])
+    return FunctionAttr(chosen, [node.number(name, n) for name, n in _defaults(functions[0])])
 
 
 @operator("Celu")
@@ -70,7 +70,7 @@ def celu(node: Node, emitter: Emitter) -> Value:
 @operator("Swish")
 def swish(node: Node, emitter: Emitter) -> Value:
     """Opset 24's `x * sigmoid(alpha * x)`."""
-    alpha, value = _finite(node, "alpha", 1.0), emitter.value(0)
+    alpha, value = node.number("alpha", 1.0), emitter.value(0)
     if alpha == 1.0:
         return emitter.unary(value, FunctionAttr(Function.SWISH))
     compose = Composer(emitter)
@@ -81,8 +81,8 @@ def swish(node: Node, emitter: Emitter) -> Value:
 @operator("Selu")
 def selu(node: Node, emitter: Emitter) -> Value:
     """`gamma` times an `Elu`."""
-    alpha = _finite(node, "alpha", 1.6732632)
-    gamma = _finite(node, "gamma", 1.0507010)
+    alpha = node.number("alpha", 1.6732632)
+    gamma = node.number("gamma", 1.0507010)
     compose = Composer(emitter)
     elu = compose.unary(Function.ELU, emitter.value(0), alpha)
     return compose.mul(elu, compose.number(gamma))
@@ -110,8 +110,7 @@ def clip(node: Node, emitter: Emitter) -> Value:
     """Bounds are attributes before opset 11, then optional operands; the upper one wins."""
     value = emitter.value(0)
     if node.opset < 11:
-        low = node.number("min", -inf) if node.has_attribute("min") else -inf
-        high = node.number("max", inf) if node.has_attribute("max") else inf
+        low, high = node.bound("min", -inf), node.bound("max", inf)
     else:
         if not emitter.is_float(value) or not _are_constant(node, (1, 2)):
             return _computed_clip(node, emitter)
@@ -146,13 +145,6 @@ def _bound(node: Node, emitter: Emitter, index: int, default: float) -> float:
     if array.size != 1:
         raise node.wrong(f"bounds must be scalars, got shape {list(array.shape)}")
     return float(array.reshape(-1)[0])
-
-
-def _finite(node: Node, name: str, default: float) -> float:
-    value = node.number(name, default)
-    if not -inf < value < inf:
-        raise node.wrong(f"attribute '{name}' must be finite, got {value}")
-    return value
 
 
 _register_functions()

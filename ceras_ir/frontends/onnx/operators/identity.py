@@ -43,7 +43,7 @@ def constant(node: Node, emitter: Emitter) -> Value:
     if node.has_attribute("value_int"):
         return Constant.of(name, np.array(node.integer("value_int", 0), np.int64))
     if node.has_attribute("value_float"):
-        return Constant.of(name, np.array(node.number("value_float", 0.0), np.float32))
+        return Constant.of(name, np.array(node.bound("value_float", 0.0), np.float32))
     if (integers := node.integers("value_ints")) is not None:
         return Constant.of(name, np.array(integers, np.int64))
     if (floats := node.numbers("value_floats")) is not None:

@@ -111,7 +111,7 @@ def _resize(node: Node, emitter: Emitter) -> Value:
         node.number("cubic_coeff_a", -0.75),
         node.flag("exclude_outside"),
     )
-    filler = node.number("extrapolation_value", 0.0)
+    filler = node.bound("extrapolation_value", 0.0)
     if node.string("mode", "nearest") == "nearest":
         method = Resampling(False, where)
     if method.cubic or method.antialias or method.exclude_outside or where == CROP:

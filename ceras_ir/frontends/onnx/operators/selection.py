@@ -125,7 +125,7 @@ def pad(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"attribute 'mode' must be one of {', '.join(Pad)}, got '{mode}'")
     if node.opset < 11:
         pads = node.integers("pads") or node.integers("paddings") or ()
-        value = node.number("value", 0.0)
+        value = node.bound("value", 0.0)
     else:
         pads = emitter.integers(1)
         value = _scalar(node, emitter, 2) if node.has_input(2) else 0.0

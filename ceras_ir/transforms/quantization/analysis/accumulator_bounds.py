@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ceras_ir.dialects import graph
 from ceras_ir.network.precision import NARROW, largest
 from ceras_ir.network.ranges import row_exponents
+from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
 LARGEST = (1 << 31) - 1
 """What 32 bits hold."""
@@ -42,6 +43,11 @@ class Magnitudes:
         shape = graph.shape_of(op.weights)
         weights = graph.constant_array(op.weights)
         bias = None if op.bias is None else graph.constant_array(op.bias)
+        for array in (weights, bias):
+            # No exponent would ever fit.
+            if array is not None and not np.isfinite(array).all():
+                message = "weights and biases must be finite"
+                raise InputError([Finding(node_name(op), op.name, message)])
         steps = np.exp2(np.array(row_exponents(op) or (0,), np.float64))
         return cls(
             prod(shape[1:]),
