@@ -44,15 +44,17 @@ def run_in_arena(
             return None
         kind = tensor_type(value)
         dtype = numpy_dtype(kind.element_type)
-        raw = memory[block.region.data][block.offset.data :]
         shape = kind.get_shape()
-        if pitch := block.pitch.data:
-            rows, width = prod(shape[:-1]), (1, *shape)[-1] * dtype.itemsize
-            assert (rows - 1) * pitch + width <= len(raw), "a block leaves its arena"
-            # Rows of bytes that are `pitch` apart, as rows of elements.
-            lines = np.lib.stride_tricks.as_strided(raw, (rows, width), (pitch, 1))
-            return lines.view(dtype)
-        return raw[: prod(shape) * dtype.itemsize].view(dtype)
+        rows, width = prod(shape[:-1]), (1, *shape)[-1] * dtype.itemsize
+        region, offset = memory.get(block.region.data), block.offset.data
+        pitch = block.pitch.data or width
+        end = offset + (rows - 1) * pitch + width
+        if region is None or end > len(region):
+            size = "no" if region is None else f"{len(region):,}"
+            raise InputError(f"a block ends at byte {end:,} of its arena, which has {size} bytes")
+        # Rows of bytes that are `pitch` apart, as rows of elements.
+        lines = np.lib.stride_tricks.as_strided(region[offset:], (rows, width), (pitch, 1))
+        return lines.view(dtype)
 
     def store(value: SSAValue, array: Array) -> None:
         place = view(value)

@@ -47,9 +47,9 @@ def interpreter_of(
     module: ModuleOp, listeners: "Sequence[Interpreter.Listener]" = ()
 ) -> "Interpreter":
     """An interpreter that knows the dialects of a module."""
-    from xdsl.interpreter import Interpreter
+    from ceras_ir.interpreters.located import LocatedInterpreter
 
-    interpreter = Interpreter(module, listeners=tuple(listeners))
+    interpreter = LocatedInterpreter(module, listeners=tuple(listeners))
     dialects = {op.name.partition(".")[0] for op in module.walk()}
     meanings = [m for d in sorted(dialects) for m in _MEANINGS.get(d, ())]
     for meaning in dict.fromkeys(meanings):

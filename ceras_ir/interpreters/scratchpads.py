@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ceras_ir.dialects import tile
+from ceras_ir.interpreters.bounds import check
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -34,13 +35,20 @@ class Scratchpad:
         position = 0
         for extent, index in zip(self.shape, (*indices, *(0,) * len(self.shape)), strict=False):
             position = position * extent + index
-        assert 0 <= position < len(self.vectors), f"vector {position} of {self.shape}"
+        check("vector", position, position, len(self.vectors))
         return position
+
+    def run(self, indices: tuple[int, ...], count: int) -> Array:
+        """A view of `count` vectors, one after the other."""
+        start = self.position(indices)
+        check("vector", start, start + count - 1, len(self.vectors))
+        return self.vectors[start : start + count]
 
     def box(self, start: int, extents: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """A view of the vectors that loops reach."""
-        reach = sum((e - 1) * s for e, s in zip(extents, strides, strict=True))
-        assert start + reach < len(self.vectors), f"vector {start + reach} of {self.shape}"
+        reach = [(e - 1) * s for e, s in zip(extents, strides, strict=True)]
+        low, high = (sum(step(0, r) for r in reach) for step in (min, max))
+        check("vector", start + low, start + high, len(self.vectors))
         base = self.vectors[start:]
         steps = [s * base.strides[0] for s in strides]
         return as_strided(base, (*extents, *base.shape[1:]), (*steps, *base.strides[1:]))

@@ -22,6 +22,7 @@ from xdsl.interpreter import (
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.graph import numpy_dtype
 from ceras_ir.dialects.quant import Rounding
+from ceras_ir.interpreters.bounds import check_indices
 from ceras_ir.interpreters.mem import pack, unpack
 from ceras_ir.interpreters.scratchpads import Scratchpad, accumulate
 from ceras_ir.interpreters.swish import shift_swish
@@ -59,7 +60,6 @@ class TileFunctions(InterpreterFunctions):
         count = len(op.source_indices)
         indices: tuple[int, ...] = args[1 : 1 + count]
         target: Scratchpad = args[1 + count]
-        start = target.position(args[2 + count :])
         step = op.row_step.value.data
         matrix, row, column = matrix_at(source, indices)
         rows = row + step * np.arange(op.extents[0])
@@ -69,20 +69,19 @@ class TileFunctions(InterpreterFunctions):
         box = np.zeros((*op.extents, *matrix.shape[2:]), source.dtype)
         box[np.ix_(y_in, x_in)] = matrix[np.ix_(rows[y_in], columns[x_in])]
         flat = box.reshape(-1, *target.vectors.shape[1:])
-        target.vectors[start : start + len(flat)] = flat
+        target.run(args[2 + count :], len(flat))[...] = flat
         return ()
 
     @impl(tile.StoreOp)
     def store(self, interpreter: Interpreter, op: tile.StoreOp, args: PythonValues):
         source: Scratchpad = args[0]
         count = len(op.source_indices)
-        start = source.position(args[1 : 1 + count])
+        vectors = source.run(args[1 : 1 + count], prod(op.extents)).astype(np.int8)
         target: Array = args[1 + count]
         indices: tuple[int, ...] = args[2 + count :]
-        vectors = source.vectors[start : start + prod(op.extents)].astype(np.int8)
         matrix, row, column = matrix_at(target, indices)
         box = vectors.reshape(*op.extents, *matrix.shape[2:])
-        assert row >= 0 and column >= 0
+        check_indices((row, column), matrix.shape)
         part = matrix[row : row + op.extents[0], column : column + op.extents[1]]
         part[...] = box[: part.shape[0], : part.shape[1]]
         return ()
@@ -200,6 +199,7 @@ def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:
     """The matrix of vectors that the last two indices are in (a view), and these indices."""
     if len(indices) == 1:
         return array[None], 0, indices[0]
+    check_indices(indices[:-2], array.shape)
     return array[indices[:-2]], indices[-2], indices[-1]
 
 

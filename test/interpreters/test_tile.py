@@ -13,9 +13,10 @@ from xdsl.ir import Block
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.mem import packed_shape
 from ceras_ir.dialects.tile.memory import buffer_type
+from ceras_ir.interpreters.bounds import OutOfRangeError
 from ceras_ir.interpreters.mem import pack, unpack
 from ceras_ir.interpreters.scratchpads import Scratchpad
-from ceras_ir.interpreters.tile import TileFunctions, combine
+from ceras_ir.interpreters.tile import TileFunctions, combine, matrix_at
 
 Loop = tuple[int, int, int, int]
 Vector = tuple[int, int]
@@ -33,6 +34,23 @@ def scratchpads(seed: int, vector: Vector) -> tuple[Scratchpad, Scratchpad, Scra
     inp = rng.integers(-128, 128, (40, *vector)).astype(np.int8)
     wgt = rng.integers(-128, 128, (20, lanes, lanes)).astype(np.int8)
     return Scratchpad(acc, (30,)), Scratchpad(inp, (40,)), Scratchpad(wgt, (20,))
+
+
+def test_what_leaves_its_buffer() -> None:
+    pad = Scratchpad(np.zeros((12, 1, 16), np.int8), (3, 4))
+    assert pad.run((2, 0), 4).shape == (4, 1, 16)
+    assert pad.box(8, (4,), (1,)).shape == pad.box(11, (4,), (-1,)).shape == (4, 1, 16)
+    for reach in (
+        lambda: pad.run((2, 0), 5),
+        lambda: pad.position((3,)),
+        lambda: pad.position((-1, 3)),
+        lambda: pad.box(9, (4,), (1,)),
+        lambda: pad.box(2, (4,), (-1,)),
+        lambda: matrix_at(np.zeros((2, 3, 4, 1)), (2, 0, 0)),
+        lambda: matrix_at(np.zeros((2, 3, 4, 1)), (-1, 0, 0)),
+    ):
+        with pytest.raises(OutOfRangeError, match="out of range, expected"):
+            reach()
 
 
 @pytest.mark.parametrize(
