@@ -71,13 +71,20 @@ def _contradictions(op: Operation) -> Iterator[str]:
         case _:
             return
     unit = 2.0**-requant.shift.data
+    # The least factor at which all but zero saturates, and the greatest at which all vanishes.
+    enough, little = 2.0**30, 0.0
+    if isinstance(op, graph.Pool2dOp):
+        given, made = (graph.stored_element(v).storage.width.data for v in (op.input, op.result))
+        enough = 2.0 ** (made + 1)
+        little = 0.499 / 2.0**given / prod(op.kernel.get_values())
     for multiplier, accumulator in _pairs(requant.multipliers, accumulators):
         factor = multiplier * unit
         made, result = accumulator / factor, scale_of(op.results[0])
         # Integers below 2^30 vanish in a shift of 31, and so they would in a longer one; so
         # does a factor of 2^30 saturate all but zero. Shifters have no more, multipliers one bit.
         vanishes = requant.shift.data == 31 and not isinstance(op, graph.LinearOperation)
-        if (vanishes and made < result) or (factor >= 2**30 and made > result):
+        vanishes |= factor <= little
+        if (vanishes and made < result) or (factor >= enough and made > result):
             continue
         # A multiplier is a whole number; channels of small scales have small ones.
         slack = 0.0 if multiplier == 1 and not requant.is_per_channel else result * unit

@@ -41,10 +41,10 @@ from ceras_ir.transforms.quantization.rewrites.quantized_functions import unary_
 from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
 from ceras_ir.transforms.rebuilding import rebuild_linear, with_operands
 
-POOL_OCTAVES = 20
+POOL_OCTAVES = 30
 """
 How far apart the scales of an average may be; further ones give the same: averages of up to
-2^12 elements are all rounded to zero, or all saturated.
+2^12 elements are all rounded to zero, or all saturated, in 16 bits too.
 """
 
 
