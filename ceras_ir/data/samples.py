@@ -7,10 +7,12 @@ every array's size is checked by numpy against the bytes that are there.
 """
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, TypeAlias
 
 import numpy as np
@@ -22,6 +24,12 @@ from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError
 
 Array: TypeAlias = NDArray[np.generic]
+
+UNREADABLE = (
+    *(ValueError, EOFError, KeyError, OverflowError, MemoryError, SyntaxError),
+    *(NotImplementedError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error),
+)
+"""What numpy and its parts raise on archives that are damaged, encrypted or lie about themselves."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,7 @@ def load_arrays(path: str) -> dict[str, Array]:
         raise InputError("no such file", path) from None
     except OSError as error:
         raise InputError(f"cannot read: {error.strerror or 'not an .npz file'}", path) from None
-    except (ValueError, EOFError, zipfile.BadZipFile, KeyError, MemoryError) as error:
+    except UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else "damaged"
         if "pickle" in reason:
             reason = "it holds Python objects, which are not loaded: they could run anything"

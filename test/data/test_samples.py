@@ -1,0 +1,51 @@
+"""Archives of arrays that are hostile: one message, and never an exception of numpy's."""
+
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ceras_ir.data.samples import load_arrays
+from ceras_ir.support.diagnostics import InputError
+
+
+def archive(path: Path, header: bytes, data: bytes = b"") -> str:
+    """An .npz file with one array of that header."""
+    text = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("x.npy", text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}\n",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776, 16777216)}\n",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}\n",
+        b"{'descr': 'no', 'fortran_order': False, 'shape': (1,)}\n",
+        b"{'descr': [[], 1], 'fortran_order': False, 'shape': (1,)}\n",
+        b"{'descr': '<f4', 'shape': " + b"(" * 5000 + b"\n",
+        b"",
+        b"\xff\x00",
+    ],
+)
+def test_headers(tmp_path: Path, header: bytes):
+    with pytest.raises(InputError, match=r"not a readable \.npz file: "):
+        load_arrays(archive(tmp_path / "x.npz", header))
+
+
+def test_damaged_members(tmp_path: Path):
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.arange(4096))
+    data = path.read_bytes()
+    refused = 0
+    for at in range(0, len(data), max(1, len(data) // 300)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
+        try:
+            load_arrays(str(path))
+        except InputError:
+            refused += 1
+    assert refused > 100
