@@ -20,6 +20,7 @@ from onnx_models import (
 )
 
 from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
 
 Build = Callable[[], onnx.ModelProto]
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -322,6 +323,25 @@ def test_einstein_sums(equation: str) -> None:
 def test_default_attributes_may_be_written_out() -> None:
     mean = node("ReduceMean", "x a", "y", keepdims=1, noop_with_empty_axes=0)
     agree(model([mean], {"x": IMAGE}, ["y"], {"a": np.array([2, 3])}, opset=18))
+
+
+UNREDUCED: dict[str, Callable[[Floats], Floats]] = {
+    **dict.fromkeys(("Sum", "Mean", "Max", "LogSumExp"), lambda x: x),
+    **dict.fromkeys(("L1", "L2"), np.abs),
+    "SumSquare": np.square,
+    "LogSum": np.log,
+}
+"""What is left of a reduction that has nothing to reduce."""
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+@pytest.mark.parametrize("kind", UNREDUCED)
+def test_a_reduction_along_no_axes(kind: str, keep: int):
+    # ONNX Runtime returns the operand of some; ONNX says that the rest of the formula stays.
+    reduce = node(f"Reduce{kind}", "x", "y", keepdims=keep, noop_with_empty_axes=1)
+    x = np.abs(floats(2, 3)) if kind == "LogSum" else floats(2, 3)
+    found = run(import_model(model([reduce], {"x": (2, 3)}, ["y"], opset=18)), {"x": x})["y"]
+    assert np.allclose(found, UNREDUCED[kind](x), atol=1e-6)
 
 
 def test_same_padding_of_a_dilated_window() -> None:

@@ -88,12 +88,16 @@ class Composer:
             value = self.emitter.emit(op)
         return value if element_of(value) == element else self.emitter.emit(CastOp(value, element))
 
-    def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> SSAValue:
-        """A reduction that keeps its dimensions."""
+    def reduce(self, kind: Reduce, x: Value, axes: Sequence[int]) -> Value:
+        """A reduction that keeps its dimensions; `x` itself along none."""
+        if not axes:
+            return x
         return self.emitter.emit(ReduceOp(kind, self.emitter.materialize(x), axes))
 
-    def mean(self, x: Value, axes: Sequence[int]) -> SSAValue:
+    def mean(self, x: Value, axes: Sequence[int]) -> Value:
         """The average along `axes`, dimensions kept."""
+        if not axes:
+            return x
         count = prod(shape_of_value(x)[a] for a in axes)
         total = self.reduce(Reduce.SUM, x, axes)
         return self.div(total, self.number(count, x))

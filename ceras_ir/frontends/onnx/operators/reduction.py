@@ -64,11 +64,11 @@ def reduce(node: Node, emitter: Emitter) -> Value:
         given = node.integers("axes")
     else:
         given = emitter.integers(1) if node.has_input(1) else None
-    unchanged_without_axes = node.flag("noop_with_empty_axes")
-    if not given and unchanged_without_axes:
-        return value
+    keep, all_without_axes = node.flag("keepdims", True), not node.flag("noop_with_empty_axes")
+    if not given and not all_without_axes:
+        # What is not reduced is still squared, or its logarithm taken.
+        return REDUCTIONS[node.operator](Composer(emitter), value, ())
     axes = {node.axis(a, len(shape), "axes") for a in given or range(len(shape))}
-    keep = node.flag("keepdims", True)
     pooled = _pooled(node, emitter, axes)
     if pooled is not None:
         result = pooled
