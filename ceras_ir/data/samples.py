@@ -29,7 +29,7 @@ UNREADABLE = (
     *(ValueError, EOFError, KeyError, OverflowError, MemoryError, SyntaxError),
     *(NotImplementedError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error),
 )
-"""What numpy and its parts raise on archives that are damaged, encrypted or lie about themselves."""
+"""What numpy and its parts raise on archives that are damaged, encrypted or lie."""
 
 
 @dataclass(frozen=True)
