@@ -283,3 +283,65 @@ def test_names_do_not_fill_the_screen(tmp_path: Path, capsys: pytest.CaptureFixt
         assert compile_main([str(file), "-o", str(tmp_path / "out"), "--target", "c"]) == 3
         (line,) = capsys.readouterr().err.splitlines()
         assert len(line) < 1000 and line.isprintable() and "export the model without it" in line
+
+
+def changed(change: Callable[[onnx.ModelProto], object]) -> onnx.ModelProto:
+    """A model of one Add, after `change`."""
+    proto = model([node("Add", "x k", "y", "n")], {"x": (1,)}, ["y"], {"k": zeros(1)})
+    change(proto)
+    return proto
+
+
+def import_twice(proto: onnx.ModelProto) -> None:
+    proto.opset_import.add(domain="ai.onnx", version=9)
+
+
+def store_twice(proto: onnx.ModelProto) -> None:
+    proto.graph.initializer[0].float_data.append(2.0)
+
+
+def declare(elem_type: int, *shape: int) -> Callable[[onnx.ModelProto], object]:
+    value = helper.make_tensor_value_info("y", elem_type, shape)
+    return lambda proto: proto.graph.output[0].CopyFrom(value)
+
+
+def other_domain(proto: onnx.ModelProto) -> None:
+    """Only operators of a domain that is not ONNX's own."""
+    proto.opset_import[0].domain = proto.graph.node[0].domain = "ai.onnx.ml"
+
+
+CHANGES: dict[str, tuple[Callable[[onnx.ModelProto], object], int, str]] = {
+    "nothing": (lambda proto: None, 0, ""),
+    "two opsets": (import_twice, 1, "two versions of operator set 'ai.onnx' are imported"),
+    "no opset": (lambda proto: proto.opset_import.pop(), 1, "no version of the operator set"),
+    "no graph": (lambda proto: proto.ClearField("graph"), 1, "it has no graph"),
+    "other domain": (other_domain, 3, "node 'n' (ai.onnx.ml::Add): error: unsupported ai.onnx.ml"),
+    "IR version": (lambda p: setattr(p, "ir_version", 999), 3, "unsupported IR version 999"),
+    "operands": (lambda p: p.graph.node[0].input.append("x"), 1, "has 3 operands, Add has at most"),
+    "results": (lambda p: p.graph.node[0].output.append("z"), 1, "has 2 results, Add has at most"),
+    "no more operands": (lambda p: p.graph.node[0].input.append(""), 0, ""),
+    "shape": (declare(TensorProto.FLOAT, 2), 1, "is declared with shape [2], and what is computed"),
+    "rank": (declare(TensorProto.FLOAT, 1, 1), 1, "is declared with shape [1, 1], and what"),
+    "type": (declare(TensorProto.INT8, 1), 1, "is declared as int8, and what is computed is float"),
+    "half": (declare(TensorProto.FLOAT16, 1), 0, ""),
+    "two storages": (store_twice, 1, "node 'k' (initializer): error: its elements are stored more"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_contradicts_itself(name: str) -> None:
+    change, status, text = CHANGES[name]
+    proto = changed(change)
+    if not status:
+        import_model(proto).verify()
+        return
+    with pytest.raises(InputError) as info:
+        import_model(proto)
+    assert info.value.exit_status == status and text in str(info.value)
+
+
+def test_an_open_batch_that_an_output_forgets() -> None:
+    """PyTorch's exporter writes the traced batch where only the input was said to be open."""
+    proto = changed(declare(TensorProto.FLOAT, 1))
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    assert "tensor<4xf32>" in str(import_model(proto, batch=4))

@@ -22,7 +22,7 @@ from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
 from ceras_ir.frontends.onnx.order import is_folded, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
-from ceras_ir.frontends.onnx.signature import end_attributes, read_inputs
+from ceras_ir.frontends.onnx.signature import contradiction, end_attributes, read_inputs
 from ceras_ir.frontends.onnx.tensors import (
     DTYPES,
     Array,
@@ -36,6 +36,9 @@ from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
 
 NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
+
+NEWEST_IR = 14
+"""The version of ONNX's file format that came with the newest operators."""
 
 OLDEST_OPSET, NEWEST_OPSET = 6, 28
 """Versions of ONNX's operators whose meaning the importers know."""
@@ -90,7 +93,7 @@ class Importer:
             argument.location = name_loc(value.name)
             emitter.values[value.name] = argument
         self._emit(nodes, emitter)
-        results = [self._result(emitter, name) for name in outputs]
+        results = [self._result(emitter, value) for value in self.graph.output]
         block.add_op(ReturnOp(*results))
         main = FuncOp(
             "main",
@@ -102,10 +105,25 @@ class Importer:
         return ModuleOp([main])
 
     def _opset(self) -> int:
-        versions = {e.domain: e.version for e in self.model.opset_import}
-        opset = versions.get("", versions.get("ai.onnx"))
-        if opset is None or not self.model.HasField("graph"):
-            raise InputError("not an ONNX model: no graph or no operator set version")
+        if not self.model.HasField("graph"):
+            raise InputError("not an ONNX model: it has no graph")
+        if (version := self.model.ir_version) > NEWEST_IR:
+            raise UnsupportedError(
+                f"unsupported IR version {version}: up to {NEWEST_IR} are read; save the model for "
+                "an older one"
+            )
+        versions: dict[str, int] = {}
+        for entry in self.model.opset_import:
+            domain = "" if entry.domain == "ai.onnx" else text(entry.domain)
+            if versions.setdefault(domain, entry.version) != entry.version:
+                name = domain or "ai.onnx"
+                raise InputError(f"two versions of operator set '{name}' are imported")
+        opset = versions.get("")
+        if opset is None:
+            others = [Node(proto, 0) for proto in self.graph.node if proto.domain in versions]
+            if others and len(others) == len(self.graph.node):
+                raise UnsupportedError([f for node in others for f in refusals(node)])
+            raise InputError("not an ONNX model: no version of the operator set ai.onnx")
         if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
             raise UnsupportedError(
                 f"unsupported opset {opset}: {OLDEST_OPSET} to {NEWEST_OPSET} are read; "
@@ -198,6 +216,9 @@ class Importer:
         self._emit(nodes, emitter)
         return [emitter.values[name] for name in outputs]
 
-    def _result(self, emitter: Emitter, name: str) -> SSAValue:
-        emitter.node = Node(onnx.NodeProto(name=name, op_type="graph output"), 0)
-        return emitter.materialize(emitter.values[name])
+    def _result(self, emitter: Emitter, value: onnx.ValueInfoProto) -> SSAValue:
+        emitter.node = Node(onnx.NodeProto(name=value.name, op_type="graph output"), 0)
+        result = emitter.materialize(emitter.values[value.name])
+        if (message := contradiction(value, result, self.graph)) is not None:
+            raise emitter.node.wrong(message)
+        return result

@@ -30,6 +30,7 @@ def ordered_nodes(
     nodes: list[Node] = []
     for proto in graph.node:
         node = Node(proto, opset, constants)
+        _check_counts(node)
         for name in filter(None, node.inputs):
             if name in known:
                 continue
@@ -50,6 +51,20 @@ def ordered_nodes(
         if name not in known:
             raise InputError(f"output '{name}' is computed by no node; the file may be truncated")
     return list(_needed(nodes, outputs))
+
+
+def _check_counts(node: Node) -> None:
+    """Refuse more operands or results than ONNX gives an operator in any version."""
+    if not onnx.defs.has(node.operator):
+        return
+    schema = onnx.defs.get_schema(node.operator)
+    counts = (
+        ("operands", node.inputs, schema.max_input),
+        ("results", node.outputs, schema.max_output),
+    )
+    for what, names, most in counts:
+        if any(names[most:]):
+            raise node.wrong(f"has {len(names)} {what}, {node.operator} has at most {most}")
 
 
 def is_folded(node: Node) -> bool:

@@ -6,9 +6,9 @@ from math import prod
 
 import onnx
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr, f32
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.dialects.graph import plain_element
+from ceras_ir.dialects.graph import numpy_dtype, plain_element, tensor_type
 from ceras_ir.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS, text, type_name
 from ceras_ir.network.function import MODEL_TYPE, NAME
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
@@ -116,6 +116,34 @@ def _bound_symbols(
             message = f"shape {list(shape)} does not fit the declared {declared}"
             raise InputError([Finding(value.name, BORDER, message)])
     return bound
+
+
+def contradiction(
+    declared: onnx.ValueInfoProto, result: SSAValue, graph: onnx.GraphProto
+) -> str | None:
+    """
+    What a declared output says that is not so. Exporters forget that the batch of an output is
+    open where that of an input is, so that one is not compared.
+    """
+    kind, actual = declared.type.tensor_type, tensor_type(result)
+    expected = ELEMENTS.get(kind.elem_type)
+    stored = numpy_dtype(actual.element_type)
+    if expected is not None and numpy_dtype(expected) != stored:
+        return f"is declared as {type_name(kind.elem_type)}, and what is computed is {stored}"
+    # ONNX's shape inference, whose results models carry, is one off where windows overhang.
+    rounds_up = any(a.name == "ceil_mode" and a.i for node in graph.node for a in node.attribute)
+    if not kind.HasField("shape") or rounds_up:
+        return None
+    shape, dims = actual.get_shape(), kind.shape.dim
+    open_batch = any(
+        dims and not dims[0].dim_value
+        for dims in (value.type.tensor_type.shape.dim for value in graph.input)
+    )
+    same = [d.dim_value in (0, n) for d, n in zip(dims, shape, strict=False)]
+    if len(dims) != len(shape) or not all(same[open_batch:]):
+        listed = [dim.dim_value or text(dim.dim_param) or "?" for dim in dims]
+        return f"is declared with shape {listed}, and what is computed has {list(shape)}"
+    return None
 
 
 def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:

@@ -21,6 +21,9 @@ Array: TypeAlias = NDArray[np.generic]
 MAX_ELEMENTS = 1 << 28
 """Elements of the largest tensor that is taken."""
 
+LISTS = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data")
+"""Fields in which elements may be listed one by one."""
+
 DTYPES: dict[int, np.dtype[np.generic]] = {
     onnx.TensorProto.FLOAT: np.dtype("<f4"),
     onnx.TensorProto.DOUBLE: np.dtype("<f8"),
@@ -67,7 +70,11 @@ def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> Array:
     shape, dtype = tensor_shape(tensor), DTYPES[tensor.data_type]
     is_halved = tensor.data_type == onnx.TensorProto.BFLOAT16
     size = prod(shape) * (2 if is_halved else dtype.itemsize)
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+    is_external = tensor.data_location == onnx.TensorProto.EXTERNAL
+    listed = [name for name in LISTS if len(getattr(tensor, name))]
+    if len(listed) + bool(tensor.raw_data) + is_external > 1:
+        raise ValueError("its elements are stored more than once")
+    if is_external:
         raw = read_external(tensor, folder, size)
     elif tensor.HasField("raw_data"):
         raw = tensor.raw_data
@@ -87,13 +94,7 @@ def _listed_array(
     tensor: onnx.TensorProto, shape: tuple[int, ...], dtype: np.dtype[np.generic]
 ) -> Array:
     """Elements stored one by one in a field of their type."""
-    listed = max(
-        len(tensor.float_data),
-        len(tensor.double_data),
-        len(tensor.int32_data),
-        len(tensor.int64_data),
-        len(tensor.uint64_data),
-    )
+    listed = max(len(getattr(tensor, name)) for name in LISTS)
     if listed != prod(shape):
         raise ValueError(f"{listed} elements of data, expected {prod(shape)} for {list(shape)}")
     return np.asarray(numpy_helper.to_array(tensor), dtype).reshape(shape)
