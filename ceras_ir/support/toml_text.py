@@ -10,5 +10,8 @@ def parse_toml(text: str, file: str):  # As untyped as TOML is.
 
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    # An integer of thousands of digits is a plain ValueError.
+    except ValueError as error:
         raise InputError(f"not TOML: {error}", file) from None
+    except RecursionError:
+        raise InputError("not TOML that is taken: nested too deeply", file) from None

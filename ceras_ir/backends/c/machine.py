@@ -67,7 +67,7 @@ def load_machine(name: str) -> Machine | Board:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read board: {error}", name) from error
-    return parse_board(text, name) if "fqbn" in text else parse_machine(text, name)
+    return (parse_board if "fqbn" in parse_toml(text, name) else parse_machine)(text, name)
 
 
 def bare_machine(board: Board) -> Machine:

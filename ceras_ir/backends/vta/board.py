@@ -30,6 +30,9 @@ _BUFFERS = {
     "LOG_WGT_BUFF_SIZE": (MemoryType.WGT, "log_wgt"),
     "LOG_ACC_BUFF_SIZE": (MemoryType.ACC, "log_acc"),
 }
+MAX_LOG_BUS = 10
+"""AXI has buses of up to 1024 bits."""
+
 _OWN_KEYS = {
     "DRAM_READ_LATENCY": "read_latency",
     "DRAM_WRITE_LATENCY": "write_latency",
@@ -157,8 +160,8 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
     """The board that the JSON `text` describes; `file` is named in messages."""
     try:
         loaded: object = json.loads(text)
-    except json.JSONDecodeError as e:
-        raise InputError(f"not JSON: {e}", file) from e
+    except (ValueError, RecursionError) as e:
+        raise InputError(f"not JSON: {e}", file) from None
     if not isa(loaded, dict[str, object]):
         raise InputError("a VTA configuration is a JSON object", file)
     config = loaded
@@ -167,8 +170,8 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
         if key not in config:
             raise InputError(f"VTA configuration without {key}", file)
         value = config[key]
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise InputError(f"{key} must be an integer, got {value!r}", file)
+        if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 31:
+            raise InputError(f"{key} must be an integer below 2^31, got {value!r}", file)
         return value
 
     for key in (*_OWN_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ"):
@@ -193,6 +196,8 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
     _check_encodable(logs, file)
 
     bus = integer("FPGA_LOG_AXI_BUS_WIDTH") if "FPGA_LOG_AXI_BUS_WIDTH" in config else None
+    if bus is not None and bus > MAX_LOG_BUS:
+        raise InputError(f"FPGA_LOG_AXI_BUS_WIDTH must be at most {MAX_LOG_BUS}, got {bus}", file)
     return VtaBoard(
         target=str(config.get("TARGET", "sim")),
         **{field: logs[memory] for memory, field in _BUFFERS.values()},

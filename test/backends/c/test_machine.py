@@ -111,11 +111,15 @@ def test_descriptions_are_checked(tmp_path: Path):
     good = 'title = "mine"\ncompiler = "gcc"\nflags = []\n'
     path.write_text(good)
     assert computer(str(path)).compiler == "gcc"
+    path.write_text(good + "# It has no fqbn.\n")
+    assert computer(str(path)).compiler == "gcc"
     for text, message in (
         (good + "flagz = 1\n", "no field 'flagz'"),
         (good.replace('compiler = "gcc"\n', ""), "without 'compiler'"),
         (good.replace("[]", '"-O2"'), "flags must be a list of texts, got '-O2'"),
         ("title = ", "not TOML"),
+        ("title = " + "[" * 5000, "not TOML"),
+        ("title = " + "9" * 5000, "not TOML"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=message):

@@ -78,7 +78,11 @@ def test_unsupported(change: dict[str, int], message: str):
         ("{", "not JSON"),
         ("[]", "is a JSON object"),
         ("{}", "without LOG_INP_WIDTH"),
-        ('{"LOG_INP_WIDTH": "3"}', "LOG_INP_WIDTH must be an integer, got '3'"),
+        ('{"LOG_INP_WIDTH": "3"}', "LOG_INP_WIDTH must be an integer below 2\\^31, got '3'"),
+        ("[" * 100_000, "not JSON"),
+        ("9" * 5000, "not JSON"),
+        (f'{{"LOG_INP_WIDTH": {1 << 31}}}', "must be an integer below 2\\^31, got 2147483648"),
+        (json.dumps(PYNQ.config() | {"FPGA_LOG_AXI_BUS_WIDTH": 500}), "at most 10, got 500"),
     ],
 )
 def test_malformed(text: str, message: str):
