@@ -16,7 +16,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import phase
 from ceras_ir.command.named_file import naming
-from ceras_ir.command.output_folder import MANIFEST, REPORT
+from ceras_ir.command.output_folder import MANIFEST, REPORT, is_inside
 from ceras_ir.data.first_sample import first_sample
 from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -110,13 +110,16 @@ def read_manifest(folder: Path) -> Manifest:
         raise InputError(
             f"no {MANIFEST} in it: not a folder that ceras-compile wrote", str(folder)
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"not a readable manifest: {error}", str(path)) from None
     if not isa(content, dict[str, object]) or content.get("version") != MANIFEST_VERSION:
         raise InputError(f"not a manifest of version {MANIFEST_VERSION}; compile again", str(path))
     target = content.get("target")
     if not isinstance(target, str):
         raise InputError("names no target; compile again", str(path))
+    files = content.get("files")
+    if not isa(files, dict[str, object]) or not all(is_inside(folder, name) for name in files):
+        raise InputError("has no list of files of this folder", str(path))
     inputs, outputs = (_tensors(content, key, path) for key in ("inputs", "outputs"))
     return Manifest(target, inputs, outputs, content)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice
+from ceras_ir.command.output_folder import is_inside
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets import Emission, Executable, Manifest, Stage, Target, option
 
@@ -84,7 +85,9 @@ class ArduinoTarget(Target):
 def sketch_folder(folder: Path, manifest: Manifest) -> Path:
     """The sketch in a folder that `ceras-compile` wrote."""
     sketch = manifest.content.get("sketch")
-    if not isinstance(sketch, str) or not (folder / sketch / "model.c").is_file():
+    if not isinstance(sketch, str) or not is_inside(folder, f"{sketch}/model.c"):
+        raise InputError("names no sketch; compile again", str(folder))
+    if not (folder / sketch / "model.c").is_file():
         raise InputError("has no sketch with a model.c; compile again", str(folder))
     return folder / sketch
 

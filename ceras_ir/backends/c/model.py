@@ -1,5 +1,6 @@
 """A printed network: what the writers of the individual files share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,10 +77,17 @@ def arena_names(model: Model) -> list[str]:
 
 def parameters(model: Model) -> list[str]:
     """Declarations of the inputs and outputs."""
-    inputs = len(model.program.inputs)
+    return declarations(model.program.inputs, model.program.outputs)
+
+
+def declarations(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> list[str]:
+    """The parameters of a network with these inputs and outputs."""
+    tensors = [*inputs, *outputs]
     return [
-        f"{'const ' if i < inputs else ''}{tensor_c_type(t)} *{name}"
-        for i, (t, name) in enumerate(zip(model.tensors, model.names, strict=True))
+        f"{'const ' if i < len(inputs) else ''}{tensor_c_type(t)} *{name}"
+        for i, (t, name) in enumerate(
+            zip(tensors, identifiers([t.name for t in tensors]), strict=True)
+        )
     ]
 
 

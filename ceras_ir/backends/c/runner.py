@@ -7,6 +7,7 @@ directory of its own, so that the directory of the artefacts stays as it is.
 
 import ctypes
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -17,6 +18,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.c.model import declarations
+from ceras_ir.backends.c.names import identifiers
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.support.diagnostics import InputError
 
@@ -117,6 +120,7 @@ class CModel:
             for artefact in source:
                 with open(work / artefact.path, "wb") as stream:
                     artefact.write(stream)
+        _check_header(directory / "model.h", self.inputs, self.outputs)
         library = work / "model.so"
         build_library(directory, library, trace=trace is not None, flags=flags)
         self._library = ctypes.CDLL(str(library))
@@ -182,6 +186,23 @@ class CModel:
             raise self._error
         assert status == 0, f"model_run_in returned {status}"
         return {info.name: a for info, a in zip(self.outputs, results, strict=True)}
+
+
+def _check_header(path: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> None:
+    """Refuse buffers that C would take for others: it reads and writes what its header says."""
+    header, tensors = path.read_text(encoding="utf-8", errors="replace"), [*inputs, *outputs]
+    names = identifiers([tensor.name for tensor in tensors])
+    lines = [
+        f"#define MODEL_{name.upper()}_SIZE {tensor.size}\n"
+        for name, tensor in zip(names, tensors, strict=True)
+    ]
+    parameters = f", {', '.join(declarations(inputs, outputs))});\n"
+    started = re.search(r"^int model_run_in\((void \*\w+(, )?)+", header, re.MULTILINE)
+    end = -1 if started is None else started.end()
+    if not header[:end].endswith(", ") or not header[end - 2 :].startswith(parameters):
+        raise InputError("has other inputs and outputs than the manifest", str(path))
+    if missing := [line for line in lines if line not in header]:
+        raise InputError(f"has no '{missing[0].strip()}', unlike the manifest", str(path))
 
 
 def aligned(size: int, alignment: int) -> NDArray[np.uint8]:

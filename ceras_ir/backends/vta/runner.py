@@ -49,6 +49,9 @@ class VtaRunner:
 
     def launch(self, index: int, dram: Dram) -> None:
         """Run launch number `index` on `dram`, in place."""
+        if index >= len(self.streams):
+            message = f"the host part runs launch {index}, and there are {len(self.streams)}"
+            raise InputError(message)
         if self.command is None:
             simulate(dram, self.streams[index], self.board)
         else:

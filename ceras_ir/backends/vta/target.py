@@ -163,7 +163,7 @@ class VtaTarget(Target):
         from ceras_ir.backends.c.compiled import CompiledC
         from ceras_ir.backends.vta.package import open_package
 
-        image, runner = open_package(folder, self.vta_runner)
+        image, runner = open_package(folder, manifest.content, self.vta_runner)
         # Without launches it is C like any other, with a workspace in an arena of its own.
         shared = image if runner.streams else None
         return CompiledC(folder, manifest.inputs, manifest.outputs, runner.launch, shared)
