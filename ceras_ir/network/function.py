@@ -17,6 +17,10 @@ def main_function(module: ModuleOp) -> FuncOp:
     main = SymbolTable.lookup_symbol(module, "main")
     if not isinstance(main, FuncOp) or not main.body.blocks:
         raise InputError("the module has no function @main with a body")
+    if main.body.first_block is not main.body.last_block:
+        raise InputError("the function @main has several blocks, and a network is one")
+    if not isinstance(main.body.block.last_op, ReturnOp):
+        raise InputError("the function @main does not end with func.return")
     return main
 
 

@@ -1,8 +1,8 @@
 """
 What must hold of a module between any two passes, and where it does not.
 
-xDSL's own verification, which stops at the first error and does not say where, and then the
-dominance that it leaves out. All operations that fail are reported at once.
+xDSL's own verification, which stops at the first error and does not say where, then the discardable
+attributes and the dominance that it leaves out. All operations that fail are reported at once.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.command.exit_status import Diagnostic, SourceError, at_operation
+from ceras_ir.dialects.discardable import refusals
 from ceras_ir.pipeline.dominance import undominated_uses
 
 
@@ -28,7 +29,8 @@ def find_invalid(module: ModuleOp) -> list[Diagnostic]:
         if not _means_invalid(error):
             raise
         return list(_invalid_operations(module)) or [Diagnostic(str(error))]
-    return list(_bad_uses(module))
+    found = [at_operation(op, text) for op in module.walk() for text in refusals(op)]
+    return found or list(_bad_uses(module))
 
 
 def _means_invalid(error: Exception) -> bool:

@@ -8,7 +8,7 @@ func.func @main(%x: tensor<4xf32> {graph.exponent = -3 : i64}) -> tensor<4xf32> 
 
 // -----
 
-// expected-error@unknown {{graph.exponent must be an integer, got "one"}}
+// expected-error@+1 {{graph.exponent must be an integer in [-1000, 1000], got "one"}}
 func.func @main(%x: tensor<4xf32> {graph.exponent = "one"}) -> tensor<4xf32> {
   %a = graph.unary <tanh> %x {graph.exponent = -3 : i64} : tensor<4xf32>
   func.return %a : tensor<4xf32>

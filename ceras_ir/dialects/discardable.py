@@ -1,0 +1,130 @@
+"""
+What the discardable attributes of `graph` and `mem` may hold, wherever they stand.
+
+Passes leave them on operations, functions and the ends of functions, and read them without looking
+for another type. `refusals` is part of the verification of a module.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    UnitAttr,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation
+from xdsl.utils.hints import isa
+
+from ceras_ir.dialects import mem
+from ceras_ir.dialects.graph.attributes import FunctionAttr
+
+MAX_EXPONENT = 1000
+"""Scales are doubles, and products of two have to be so too."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an attribute must be, in words and as a predicate."""
+
+    words: str
+    holds: Callable[[Attribute], bool]
+
+
+def _word(*allowed: str) -> Rule:
+    known = {StringAttr(word) for word in allowed}
+    words = ", ".join(f'"{word}"' for word in allowed)
+    return Rule(f"one of {words}", lambda a: a in known)
+
+
+def _kind(words: str, kind: type[Attribute]) -> Rule:
+    return Rule(words, lambda a: isinstance(a, kind))
+
+
+def _integer(low: int, high: int) -> Rule:
+    def holds(a: Attribute) -> bool:
+        return isa(a, IntegerAttr) and low <= a.value.data <= high
+
+    return Rule(f"an integer in [{low}, {high}]", holds)
+
+
+def _integers(low: int, high: int) -> Rule:
+    def holds(a: Attribute) -> bool:
+        known = isa(a, DenseArrayBase[IntegerType])
+        return known and all(low <= v <= high for v in a.get_values())
+
+    return Rule(f"array<i64: ...> of integers in [{low}, {high}]", holds)
+
+
+def _is_range(a: Attribute) -> bool:
+    ends = a.get_values() if isinstance(a, DenseArrayBase) else ()
+    return len(ends) == 2 and all(map(isfinite, ends)) and ends[0] <= ends[1]
+
+
+def _counts_requantizations(a: Attribute) -> bool:
+    return isa(a, DictionaryAttr) and all(isa(a.data.get(k), IntegerAttr) for k in _COUNTS)
+
+
+_COUNTS = ("before", "after")
+_TEXT = _kind("text", StringAttr)
+_EXPONENT = _integer(-MAX_EXPONENT, MAX_EXPONENT)
+_EXPONENTS = _integers(-MAX_EXPONENT, MAX_EXPONENT)
+_RANGE = Rule("array<f32: MIN, MAX>", _is_range)
+
+RULES: Mapping[str, Rule] = {
+    "graph.exponent": _EXPONENT,
+    "graph.form": _word("table", "table16", "shifts", "float"),
+    "graph.function": _kind("#graph.function", FunctionAttr),
+    "graph.half_even": _kind("unit", UnitAttr),
+    "graph.input_exponents": _EXPONENTS,
+    "graph.input_range": _RANGE,
+    "graph.layer": _integer(0, (1 << 31) - 1),
+    "graph.mixed": _kind("unit", UnitAttr),
+    "graph.model_type": _word("float16", "float64"),
+    "graph.name": _TEXT,
+    "graph.precision": _word("i16", "f32", "f32,i16", "i16,f32"),
+    "graph.range": _RANGE,
+    "graph.recipe": Rule("a list of names of passes", lambda a: isa(a, ArrayAttr[StringAttr])),
+    "graph.requantizations": Rule("counts before and after", _counts_requantizations),
+    "graph.result_exponents": _EXPONENTS,
+    "graph.row_exponents": _EXPONENTS,
+    "graph.silu": _word("table", "table16", "shifts", "piecewise", "float", "hardswish", "layers"),
+    "graph.snapped": _kind("unit", UnitAttr),
+    "graph.weight_exponent": _EXPONENT,
+    "graph.zero_point": _integer(-(1 << 16), 1 << 16),
+    mem.ALIGNMENT: _integer(1, 1 << 20),
+    mem.ARENA: _kind("#mem.arena", mem.ArenaAttr),
+    mem.BLOCK: _kind("#mem.block", mem.BlockAttr),
+    mem.COPIED: _TEXT,
+    mem.COST: _TEXT,
+    mem.DEVICE: _kind("#mem.device", mem.DeviceAttr),
+    mem.REASON: _TEXT,
+    mem.REGIONS: Rule("a list of #mem.region", lambda a: isa(a, ArrayAttr[mem.RegionAttr])),
+}
+
+
+def refusals(op: Operation) -> Iterator[str]:
+    """What is wrong with the discardable attributes of `op` and of its ends."""
+    places = [op.attributes]
+    if isinstance(op, FuncOp):
+        kind = op.function_type
+        for name, ends, entries in (
+            ("arguments", kind.inputs, op.arg_attrs),
+            ("results", kind.outputs, op.res_attrs),
+        ):
+            if entries is None:
+                continue
+            if len(entries) != len(ends):
+                yield f"has {len(ends)} {name} and attributes of {len(entries)}"
+            places += [entry.data for entry in entries]
+    for attributes in places:
+        for name, attribute in attributes.items():
+            rule = RULES.get(name)
+            if rule is not None and not rule.holds(attribute):
+                yield f"{name} must be {rule.words}, got {attribute}"
