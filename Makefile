@@ -2,6 +2,7 @@
 # make test    everything: lit and pytest, with the system packages they need
 # make check   ruff, import-linter, pyright, lit and the fast tests
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
+# make fuzz-ir    mutants of texts, models, folders and boards through the commands; COUNT, FIRST
 # make docs    write the pages of docs/ that are printed from the code
 # make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
 # make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams
@@ -76,7 +77,13 @@ SECONDS ?= 600
 fuzz-nnet: $(VENV)/.installed-test
 	$(BIN)/python test/backends/nnet/fuzz/fuzz.py --seconds $(SECONDS)
 
-.PHONY: fuzz-vta
 COUNT ?= 2000
+FIRST ?= 0
+
+.PHONY: fuzz-ir
+fuzz-ir: $(VENV)/.installed-test
+	$(BIN)/python test/mutants/fuzz.py --count $(COUNT) --first $(FIRST)
+
+.PHONY: fuzz-vta
 fuzz-vta: $(VENV)/.installed-test
 	$(BIN)/python test/backends/vta_lowering/fuzz.py --count $(COUNT)

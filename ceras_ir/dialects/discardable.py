@@ -111,6 +111,8 @@ RULES: Mapping[str, Rule] = {
 
 def refusals(op: Operation) -> Iterator[str]:
     """What is wrong with the discardable attributes of `op` and of its ends."""
+    if twice := sorted(op.attributes.keys() & op.properties.keys()):
+        yield f"'{twice[0]}' is a property, and an attribute too"
     places = [op.attributes]
     if isinstance(op, FuncOp):
         kind = op.function_type

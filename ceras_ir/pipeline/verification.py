@@ -26,9 +26,10 @@ def find_invalid(module: ModuleOp) -> list[Diagnostic]:
     try:
         module.verify()
     except Exception as error:
-        if not _means_invalid(error):
+        found = list(_invalid_operations(module))
+        if not found and not _means_invalid(error):
             raise
-        return list(_invalid_operations(module)) or [Diagnostic(str(error))]
+        return found or [Diagnostic(str(error))]
     found = [at_operation(op, text) for op in module.walk() for text in refusals(op)]
     return found or list(_bad_uses(module))
 
@@ -44,8 +45,9 @@ def _invalid_operations(module: ModuleOp) -> Iterator[Diagnostic]:
         try:
             op.verify(verify_nested_ops=False)
         except Exception as error:
+            # A verifier that fails otherwise has met what another one refuses.
             if not _means_invalid(error):
-                raise
+                continue
             message = str(error).removeprefix("Operation does not verify: ").strip()
             yield at_operation(op, message)
 

@@ -36,6 +36,14 @@ BAD_TEXT: dict[str, tuple[bytes, str]] = {
         b"func.func @f() {\n  %a = arith.constant dense<[1, 2]> : tensor<3xi8>\n  func.return\n}\n",
         "in.mlir:3:3: error: Shape mismatch in dense literal",
     ),
+    "a function without a type": (
+        b'"func.func"() <{sym_name = "f"}> ({\n  "func.return"() : () -> ()\n}) : () -> ()\n',
+        "in.mlir:1:1: error: 'func.func' op property 'function_type' expected",
+    ),
+    "a property that is an attribute too": (
+        b'%x = "arith.constant"() <{value = 1 : i32}> {value = 2 : i32} : () -> i32\n',
+        "in.mlir:1:1: error: 'arith.constant' op 'value' is a property, and an attribute too",
+    ),
     "plain exception of xDSL": (
         b"func.func @f(%m: memref<4xi8>) {\n  %a = memref.load %m[] : memref<4xi8>\n"
         b"  func.return\n}\n",

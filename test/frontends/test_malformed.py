@@ -345,3 +345,12 @@ def test_an_open_batch_that_an_output_forgets() -> None:
     proto = changed(declare(TensorProto.FLOAT, 1))
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     assert "tensor<4xf32>" in str(import_model(proto, batch=4))
+
+
+def test_a_function_of_an_operators_own_name_that_calls_itself() -> None:
+    proto = changed(lambda proto: None)
+    function = proto.functions.add(domain="", name="Add")
+    function.node.append(proto.graph.node[0])
+    proto.graph.node[0].domain = "ai.onnx"
+    with pytest.raises(InputError, match="local functions cannot be inlined: "):
+        import_model(proto)

@@ -17,7 +17,7 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
     try:
         return inliner.inline_local_functions(model)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
         reason = (str(error).splitlines() or ["no reason given"])[0]
         raise InputError(f"local functions cannot be inlined: {reason}") from None
 

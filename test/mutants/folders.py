@@ -1,0 +1,101 @@
+"""
+Structured mutants of what is JSON or TOML: the manifests of compiled folders, VTA's boards, and the
+boards of C and nnet.
+"""
+
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from random import Random
+
+from xdsl.utils.hints import isa
+
+Table = dict[str, object]
+List = list[object]
+
+VALUES: tuple[object, ...] = (
+    *(None, True, 0, 1, -1, 2, 1 << 31, 1 << 63, 10**15, 10**400, 0.5, -0.0, 1e308, float("inf")),
+    *(float("nan"), "", "x", "../x", "/dev/null", "a\0b", "é" * 300, List(), Table()),
+    *({"x": 1}, [1, 2], [List()]),
+)
+
+
+def mutate(random: Random, content: object) -> object:
+    """`content` after one to three changes somewhere in it."""
+    for _ in range(random.randint(1, 3)):
+        places = list(_places(content))
+        if not places:
+            return random.choice(VALUES)
+        container, key = random.choice(places)
+        value = container[key]  # pyright: ignore
+        match random.randrange(5):
+            case 0:
+                del container[key]  # pyright: ignore
+            case 1 if isa(container, List):
+                container.append(value)  # pyright: ignore
+            case 1 if isa(container, Table):
+                container[random.choice(("x", "files", "LOG_BLOCK", "title"))] = value
+            case 2:
+                other, name = random.choice(places)
+                taken: object = other[name]  # pyright: ignore
+                container[key] = 1 if isinstance(taken, dict | list) else taken  # pyright: ignore
+            case _:
+                container[key] = random.choice(VALUES)  # pyright: ignore
+    return content
+
+
+def _places(content: object) -> Iterator[tuple[Table | List, str | int]]:
+    """Every entry of every list and table."""
+    if isa(content, Table):
+        for key in list(content):
+            yield content, key
+            yield from _places(content[key])
+    elif isa(content, List):
+        for index in range(len(content)):
+            yield content, index
+            yield from _places(content[index])
+
+
+def as_toml(content: object, prefix: str = "") -> str:
+    """Tables as TOML as far as it has words for them; the rest is as wrong as Python spells it."""
+    if not isa(content, Table):
+        return repr(content)
+    lines: list[str] = []
+    for name, value in content.items():
+        if not isinstance(value, dict):
+            text = json.dumps(value) if isinstance(value, str | bool | list) else str(value).lower()
+            lines.append(f"{json.dumps(name)} = {text}\n")
+    for name, value in content.items():
+        if isa(value, Table):
+            path = f"{prefix}{json.dumps(name)}"
+            lines += [f"[{path}]\n", as_toml(value, f"{path}.")]
+    return "".join(lines)
+
+
+def folder(random: Random, compiled: Path, place: Path) -> None:
+    """A copy of a compiled folder at `place`, with another manifest or board, or less files."""
+    shutil.copytree(compiled, place)
+    names = sorted(path.name for path in place.iterdir() if path.is_file())
+    match random.randrange(8):
+        case 0:
+            (place / random.choice(names)).unlink()
+        case 1:
+            path = place / random.choice(names)
+            path.write_bytes(path.read_bytes()[: random.randrange(path.stat().st_size + 1)])
+        case _:
+            tables = [name for name in names if name in ("manifest.json", "vta_config.json")]
+            path = place / random.choice(tables)
+            path.write_text(json.dumps(mutate(random, json.loads(path.read_text()))))
+
+
+def board(random: Random, target: str) -> tuple[str, str]:
+    """The name and text of a mutant of a board of `target`."""
+    known = (files(f"ceras_ir.backends.{target}") / "boards").iterdir()
+    chosen = random.choice(sorted(known, key=lambda file: file.name))
+    text = chosen.read_text("utf-8")
+    if chosen.name.endswith(".json"):
+        return "board.json", json.dumps(mutate(random, json.loads(text)))
+    return "board.toml", as_toml(mutate(random, tomllib.loads(text)))

@@ -1,0 +1,200 @@
+"""
+Structured mutants of IR text, ONNX models, compiled folders and boards through the commands.
+
+    python test/mutants/fuzz.py [--count 2000] [--first 0] [--kind ir|onnx|folder]...
+
+Of `count` mutants of text, half as many models and a quarter as many folders and boards, each has
+to end with a status that says whose mistake it is, in time and without a traceback. Those that do
+not are printed, and kept in the folder that the last line names.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from time import monotonic
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+from mutants import folders, ir, onnx_files
+from mutants.forked import Main, Outcome, run
+from onnx_models import conv_model
+
+from ceras_ir.data.samples import save_arrays
+from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.opt.tool import main as opt_main
+from ceras_ir.driver.run.tool import main as run_main
+from ceras_ir.driver.verify.tool import main as verify_main
+from ceras_ir.network.artefacts import network_inputs
+from ceras_ir.network.function import main_function
+from ceras_ir.targets.registry import all_targets
+from ceras_ir.universe import CERAS_UNIVERSE
+
+TARGETS = ("c", "nnet", "vta", "onnx", "arduino")
+TEXTS = ("c", "nnet", "vta", "onnx")
+PIPELINES = (
+    *(
+        "fuse",
+        "quantize",
+        "fuse,quantize",
+        "fuse,quantize,place",
+        "allocate-blocks",
+        "canonicalize",
+    ),
+    *("fuse,quantize,place{target=vta},convert-graph-to-tile,fold-packing,tile,allocate-blocks",),
+    *("tile", "convert-tile-to-vta", "place{target=nnet}", "check-scales,prove-accumulators"),
+)
+
+Case = tuple[Main, list[str]]
+
+
+def text_case(seed: int, folder: Path) -> Case:
+    """A mutant of text: read, put through passes, printed for a target, or run."""
+    text = ir.mutant(seed)
+    (folder / "mutant.mlir").write_text(text)
+    draw = random.Random(seed + 1)
+    match draw.randrange(6):
+        case 0 | 1:
+            return opt_main, ["mutant.mlir"]
+        case 2:
+            passes = sorted(CERAS_UNIVERSE.all_passes)
+            return opt_main, ["mutant.mlir", "-p", draw.choice(passes)]
+        case 3:
+            return opt_main, ["mutant.mlir", "-p", draw.choice(PIPELINES)]
+        case 4:
+            return opt_main, ["mutant.mlir", "-t", draw.choice(TEXTS)]
+        case _:
+            _save_inputs(text, folder / "in.npz")
+            return run_main, ["mutant.mlir", "--inputs", "in.npz", "--outputs", "out.npz"]
+
+
+def _save_inputs(text: str, path: Path) -> None:
+    """Zeros for whatever the network takes, if that can be known."""
+    arrays: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
+    with suppress(Exception):
+        for info in network_inputs(main_function(ir.parse(text))):
+            if info.size < 1 << 20:
+                arrays[info.name] = np.zeros(info.shape, info.dtype)
+    save_arrays(str(path), arrays)
+
+
+def model_case(seed: int, folder: Path) -> Case:
+    """A mutant of a model: imported, compiled or verified."""
+    (folder / "mutant.onnx").write_bytes(onnx_files.mutant(seed))
+    draw = random.Random(seed + 1)
+    target, quantize = draw.choice(TARGETS), draw.choice(("auto", "int8", "none"))
+    match draw.randrange(8):
+        case 0 | 1 | 2 | 3:
+            return opt_main, [
+                "mutant.onnx",
+                *draw.choice(([], ["--fuse"], ["--fuse", "--quantize"])),
+            ]
+        case 7:
+            return verify_main, ["mutant.onnx", "--targets", target, "--samples", "1"]
+        case _:
+            options = ["--target", target, "--quantize", quantize, "--recipe", "plain"]
+            return compile_main, ["mutant.onnx", "-o", "out", *options]
+
+
+def folder_case(seed: int, folder: Path) -> Case:
+    """A mutant of a compiled folder that is run, or of a board that is compiled for."""
+    draw = random.Random(seed)
+    if draw.random() < 0.5:
+        target = draw.choice(("c", "vta", "nnet"))
+        name, text = folders.board(draw, target)
+        (folder / name).write_text(text)
+        options = ["--target", target, "--board", name, "--quantize", "int8", "--recipe", "plain"]
+        return compile_main, [str(COMPILED / "m.onnx"), "-o", "out", *options]
+    folders.folder(draw, COMPILED / draw.choice(("c", "vta", "nnet")), folder / "compiled")
+    inputs = ["--inputs", str(COMPILED / "x.npz"), "--outputs", "out.npz"]
+    return run_main, ["compiled", *inputs]
+
+
+COMPILED = Path(tempfile.gettempdir()) / f"ceras-mutants-{os.getpid()}"
+
+
+def compile_folders() -> None:
+    """What folders are mutants of."""
+    COMPILED.mkdir(parents=True, exist_ok=True)
+    (COMPILED / "m.onnx").write_bytes(conv_model((1, 2, 6, 6), 3, (3, 3)).SerializeToString())
+    np.savez(COMPILED / "x.npz", x=np.zeros((1, 2, 6, 6), np.float32))
+    for target in ("c", "vta", "nnet"):
+        options = ["--target", target, "--quantize", "int8", "--recipe", "plain"]
+        outcome = run(compile_main, [str(COMPILED / "m.onnx"), "-o", target, *options], COMPILED)
+        assert outcome.status == 0, outcome.errors
+
+
+KINDS: dict[str, tuple[Callable[[int, Path], Case], int]] = {
+    "ir": (text_case, 1),
+    "onnx": (model_case, 2),
+    "folder": (folder_case, 4),
+}
+"""What makes a case of a seed, and for how many mutants of text there is one of these."""
+
+
+@cache
+def preload() -> None:
+    """Import here what every child would import for itself."""
+    for factories in (CERAS_UNIVERSE.all_passes, CERAS_UNIVERSE.all_dialects):
+        for factory in factories.values():
+            factory()
+    for cls in all_targets():
+        assert cls.name
+
+
+def outcomes(kind: str, seeds: Sequence[int], keep: Path | None = None) -> Iterator[Outcome]:
+    """How the commands end on the mutants of `seeds`; what fails is copied into `keep`."""
+    make, _ = KINDS[kind]
+    preload()
+    if kind == "folder":
+        compile_folders()
+    try:
+        for seed in seeds:
+            with tempfile.TemporaryDirectory(prefix="ceras-mutant-") as name:
+                main, arguments = make(seed, Path(name))
+                outcome = run(main, arguments, Path(name))
+                if not outcome.good and keep is not None:
+                    shutil.copytree(name, keep / f"{kind}-{seed}", dirs_exist_ok=True)
+                yield outcome
+    finally:
+        shutil.rmtree(COMPILED, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--kind", choices=sorted(KINDS), action="append")
+    arguments = parser.parse_args()
+    failed = Path(tempfile.mkdtemp(prefix="ceras-mutants-failed-"))
+    bad = 0
+    for kind in arguments.kind or KINDS:
+        count = arguments.count // KINDS[kind][1]
+        seeds = range(arguments.first, arguments.first + count)
+        statuses, start = Counter[int](), monotonic()
+        for seed, outcome in zip(seeds, outcomes(kind, seeds, failed), strict=True):
+            statuses[outcome.status] += 1
+            if not outcome.good:
+                bad += 1
+                last = "\n".join(outcome.errors.splitlines()[-8:])
+                print(f"{kind} {seed}: {outcome.command}: {outcome.status}\n{last}", flush=True)
+        seconds = monotonic() - start
+        ends = dict(sorted(statuses.items()))
+        print(f"{kind}: {count} mutants in {seconds:.0f} s, by status {ends}")
+    if bad:
+        print(f"{bad} mutants fail: {failed}")
+    else:
+        failed.rmdir()
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
