@@ -78,12 +78,18 @@ def mutant(seed: int) -> str:
 def _mutant(random: Random) -> str:
     module = parse(random.choice(sources()))
     verify_module(module)
-    for _ in range(random.randint(1, 3)):
+    operations = [op for op in module.walk() if op is not module]
+    everywhere = random.random() < 0.4
+    for _ in range(random.choice((1, 1, 1, 2, 3)) - everywhere):
+        random.choice(CHANGES)(random, random.choice(operations), operations)
         operations = [op for op in module.walk() if op is not module]
-        if operations:
-            random.choice(CHANGES)(random, random.choice(operations), operations)
     Printer(stream := StringIO(), print_generic_format=True).print_op(module)
-    return stream.getvalue() + "\n"
+    text = stream.getvalue() + "\n"
+    if everywhere:
+        # One type for another wherever it stands, so that most operations still agree.
+        kind = random.choice([value.type for value in _values(operations)])
+        text = text.replace(str(kind), str(changed(random, kind)))
+    return text
 
 
 def _values(operations: Sequence[Operation]) -> list[SSAValue]:
@@ -235,7 +241,9 @@ def changed(random: Random, attribute: Attribute) -> Attribute:
             shape, element = list(attribute.get_shape()), attribute.element_type
             match random.randrange(4):
                 case 0 if shape:
-                    shape[random.randrange(len(shape))] = random.choice(EXTENTS)
+                    index = random.randrange(len(shape))
+                    near = (2 * shape[index], shape[index] + 1, shape[index] // 2)
+                    shape[index] = random.choice((*near, *EXTENTS))
                 case 1 if shape:
                     shape.pop(random.randrange(len(shape)))
                 case 2:
@@ -246,9 +254,10 @@ def changed(random: Random, attribute: Attribute) -> Attribute:
                 return TensorType(element, shape)
             return MemRefType(element, shape, attribute.layout, attribute.memory_space)
         case IntegerAttr():
-            return IntegerAttr(random.choice(INTEGERS[:-1]), i64)
+            number = attribute.value.data
+            return IntegerAttr(_near(random, number), attribute.type)
         case IntAttr():
-            return IntAttr(random.choice((*INTEGERS, attribute.data + 1, attribute.data - 1)))
+            return IntAttr(_near(random, attribute.data))
         case FloatAttr():
             return FloatAttr(random.choice(FLOATS), f32)
         case StringAttr():
@@ -262,7 +271,8 @@ def changed(random: Random, attribute: Attribute) -> Attribute:
                 case 1:
                     values.append(random.choice(INTEGERS[:-1]))
                 case _ if values:
-                    values[random.randrange(len(values))] = random.choice(INTEGERS[:-1])
+                    index = random.randrange(len(values))
+                    values[index] = max(min(_near(random, values[index]), 1 << 62), -1 << 62)
                 case _:
                     pass
             return DenseArrayBase.from_list(i64, values)
@@ -288,6 +298,12 @@ def changed(random: Random, attribute: Attribute) -> Attribute:
             return new
         case _:
             return random_attribute(random)
+
+
+def _near(random: Random, number: int) -> int:
+    """One more or less, twice or half as much, or a number at some limit."""
+    near = (number + 1, number - 1, 2 * number, number // 2, -number)
+    return random.choice(near if random.random() < 0.6 else INTEGERS)
 
 
 def changed_element(random: Random, element: Attribute) -> Attribute:
