@@ -15,11 +15,14 @@ import shutil
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import InputError, UsageError
+
+if TYPE_CHECKING:
+    from ceras_ir.network.artefacts import Artefact
 
 MANIFEST = "manifest.json"
 REPORT = "report.json"
@@ -117,7 +120,7 @@ def _exchange(
                 os.removedirs(destination / folder)
 
 
-def write_artefacts(folder: Path, artefacts: Sequence[Artefact]) -> None:
+def write_artefacts(folder: Path, artefacts: "Sequence[Artefact]") -> None:
     """Write every artefact below `folder`."""
     for artefact in artefacts:
         path = folder / artefact.path

@@ -182,6 +182,8 @@ def main() -> int:
         statuses, start = Counter[int](), monotonic()
         for seed, outcome in zip(seeds, outcomes(kind, seeds, failed), strict=True):
             statuses[outcome.status] += 1
+            if statuses.total() % 100 == 0:
+                print(f"{kind}: {statuses.total()} of {count}", file=sys.stderr, flush=True)
             if not outcome.good:
                 bad += 1
                 last = "\n".join(outcome.errors.splitlines()[-8:])
