@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 from onnx_models import Array, run_onnxruntime
 
-STORED = (np.int8, np.uint8)
+STORED = (np.int8, np.uint8, np.int16, np.uint16)
 
 
 def layers(

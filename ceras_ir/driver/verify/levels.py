@@ -8,6 +8,7 @@ names of nodes, which survive every lowering.
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.data.samples import load_samples
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects.mem import arena_of
+from ceras_ir.driver.verify.as_written import AsWritten
 from ceras_ir.driver.verify.differences import (
     FLOAT_TOLERANCE,
     Array,
@@ -31,10 +33,11 @@ from ceras_ir.driver.verify.differences import (
 from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import Tracer, run
 from ceras_ir.network.function import main_function
+from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.pipeline.build import build_target, read_manifest
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import front_stages, run_stages
+from ceras_ir.pipeline.stages import QUANTIZED, front_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.targets.execution import Executable
@@ -46,7 +49,7 @@ Trace = list[tuple[str, Array]]
 """Results in the order they were computed, under the name of their node."""
 
 SYNTHETIC = 4
-"""How many samples are made up when none are given."""
+"""How many samples are made up when none are given, and are compared value by value."""
 
 
 class Verification:
@@ -82,6 +85,14 @@ class Verification:
         for stage in front_stages(self.options):
             before = self.expected
             untouched = self.module.clone() if stage.added else None
+            written = None
+            if stage.level == QUANTIZED and not stage.added:
+                # Snapping scales, ahead of `quantize`, makes another network.
+                *ahead, quantize = stage.passes
+                run_stages(ctx, self.module, [replace(stage, passes=tuple(ahead))])
+                if is_quantized(main_function(self.module)):
+                    written = self.module.clone()
+                stage = replace(stage, passes=(quantize,))
             run_stages(ctx, self.module, [stage])
             actual = self.interpret(self.module, stage.title)
             if stage.changes_values:
@@ -89,6 +100,8 @@ class Verification:
                 ratio = signal_to_noise(_flat(actual), _flat(floats))
                 text = f"reference; signal to noise {ratio:.1f} dB against float"
                 yield Verdict(stage.title, True, text)
+                if written is not None:
+                    yield self.as_written(written)
                 continue
             exact = before is not floats and self.options.is_quantized
             wrong = self.differs(actual, exact=exact)
@@ -106,6 +119,14 @@ class Verification:
             else:
                 text = self.agrees(actual)
             yield Verdict(stage.title, wrong is None, wrong or text)
+
+    def as_written(self, written: ModuleOp) -> Verdict:
+        """Whether quantized numbers are those of the Q/DQ network, on the first samples."""
+        comparison = AsWritten(written, self.module)
+        for sample in self.samples[:SYNTHETIC]:
+            comparison.compare(sample)
+        found = comparison.found
+        return Verdict("quantized graph as written", found.wrong is None, str(found))
 
     def target(self, target: Target) -> Iterator[Verdict]:
         """The levels of one target, and the machine itself."""

@@ -38,3 +38,14 @@ func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<u8:f32:0, {0.25:3,
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %{{.*}} = graph.quantize %{{.*}} : (tensor<2xf32>) -> tensor<2x!quant.uniform<u8:f32:0, {0.25:3, 0.5}>>
 // CHECK-NEXT: func.return %{{.*}} : tensor<2x!quant.uniform<u8:f32:0, {0.25:3, 0.5}>>
+
+// -----
+
+// The bounds are those of 16 bits.
+func.func @main(%x: tensor<4x!quant.uniform<u16:f32, 1.0:32768>>) -> tensor<4xf32> {
+  %y = graph.dequantize %x : (tensor<4x!quant.uniform<u16:f32, 1.0:32768>>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %{{.*}} = graph.requantize %{{.*}} {requant = #graph.requant<shift = 0, rounding = half_up, low = -32768, high = 32767>} : (tensor<4x!quant.uniform<u16:f32, 1.0:32768>>) -> tensor<4x!quant.uniform<i16:f32, 1.0>>

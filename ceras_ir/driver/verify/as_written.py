@@ -1,0 +1,176 @@
+"""
+Hold a quantized network to the Q/DQ network that it was made of, value by value.
+
+The network as written is run by the rules of its own operations: floats between
+`graph.dequantize` and `graph.quantize`. Every stored value that both networks have is compared and
+then taken over from the quantized one, so that differences do not spread. One requantization in
+place of three float operations may round once the other way: `STEP`. Nothing here knows how
+`quantize` works; names of nodes and types say which values belong together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.driver.verify.differences import FLOAT_TOLERANCE, Array, relative_difference
+from ceras_ir.interpreters.network import check_inputs, run
+from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.network.function import main_function, output_names
+from ceras_ir.support.diagnostics import node_name
+
+STEP = 1
+"""How many steps of its scale a stored value may be off."""
+
+LOST = 2.0**-6
+"""Of a step; less is the rounding of floats."""
+
+_Key: TypeAlias = tuple[str, float, int, tuple[int, ...]]
+
+
+@dataclass
+class Comparison:
+    """What is known after some samples."""
+
+    values: int = 0
+    """Stored values and outputs that were compared."""
+    unknown: int = 0
+    """Those that were not: they are made of a rounding that only the written network does."""
+    elements: int = 0
+    differing: int = 0
+    """Elements one step off."""
+    wrong: str | None = None
+    """The first element that is further off."""
+
+    def __str__(self) -> str:
+        if self.wrong is not None:
+            return self.wrong
+        left = f"; {self.unknown} have no counterpart" if self.unknown else ""
+        share = 100 * self.differing / max(self.elements, 1)
+        return f"{self.values} values within {STEP} step ({share:.2g}% differ){left}"
+
+
+class AsWritten:
+    """Two forms of one network: `written`, with floats between Q and DQ, and `made` of it."""
+
+    def __init__(self, written: ModuleOp, made: ModuleOp):
+        self.written, self.made = written, made
+        self.pairs = _pairs(written, made)
+        self.found = Comparison()
+
+    def compare(self, sample: Mapping[str, Array]) -> None:
+        """Run both on one sample; stop at the first value that is wrong."""
+        made: dict[SSAValue, Array] = {}
+
+        def keep(op: Operation, results: tuple[Array, ...]) -> None:
+            made.update(zip(op.results, results, strict=True))
+
+        outputs = run(self.made, sample, keep)
+        main, interpreter = main_function(self.written), interpreter_of(self.written)
+        arrays = check_inputs(main, sample)
+        values: dict[SSAValue, Array] = dict(zip(main.body.block.args, arrays, strict=True))
+        unknown: set[SSAValue] = set()
+        for op in main.body.block.ops:
+            if isinstance(op, ReturnOp):
+                for name, value in zip(output_names(main), op.operands, strict=True):
+                    self._output(name, outputs[name], values[value], value in unknown)
+                return
+            operands = tuple(values[operand] for operand in op.operands)
+            with np.errstate(all="ignore"):
+                results = interpreter.run_op(op, operands)
+            values.update(zip(op.results, results, strict=True))
+            is_known = unknown.isdisjoint(op.operands)
+            if isinstance(op, graph.QuantizeOp):
+                pair = self.pairs.get(op.result)
+                if pair is None:
+                    if not is_known or _rounds(op, operands[0], values[op.result]):
+                        self.found.unknown += 1
+                        unknown.add(op.result)
+                    continue
+                stored = _moved(made[pair], graph.stored_element(pair), op.result)
+                if is_known:
+                    self._steps(f"node '{node_name(op)}'", stored, values[op.result])
+                else:
+                    self.found.unknown += 1
+                values[op.result] = stored.astype(values[op.result].dtype)
+            elif not is_known:
+                unknown.update(op.results)
+
+    def _output(self, name: str, actual: Array, expected: Array, is_unknown: bool) -> None:
+        where = f"output '{name}'"
+        if is_unknown:
+            self.found.unknown += 1
+        elif np.issubdtype(expected.dtype, np.integer):
+            self._steps(where, actual.astype(np.int64), expected)
+        else:
+            self.found.values += 1
+            if (error := relative_difference(actual, expected)) > FLOAT_TOLERANCE:
+                self._fail(f"{where} is off by {error:.2g}, relative; allowed {FLOAT_TOLERANCE:g}")
+
+    def _steps(self, where: str, actual: Array, expected: Array) -> None:
+        steps = np.abs(actual.astype(np.int64) - expected.astype(np.int64))
+        self.found.values += 1
+        self.found.elements += steps.size
+        self.found.differing += int(np.count_nonzero(steps))
+        if steps.max(initial=0) > STEP:
+            at = tuple(int(i) for i in np.unravel_index(int(steps.argmax()), steps.shape))
+            self._fail(
+                f"{where}{list(at)} is {actual[at]}, and {expected[at]} as the model is written"
+            )
+
+    def _fail(self, text: str) -> None:
+        self.found.wrong = self.found.wrong or text
+
+
+def _rounds(op: graph.QuantizeOp, real: Array, stored: Array) -> bool:
+    """Whether numbers are rounded or clamped, and not only moved, as what is padded again is."""
+    element = graph.stored_element(op.result)
+    if element.is_per_axis:
+        return True
+    off = real.astype(np.float64) / element.scale - stored.astype(np.float64) + element.zero_point
+    return bool(np.abs(off).max(initial=0.0) > LOST)
+
+
+def _moved(stored: Array, element: UniformType, like: SSAValue) -> Array:
+    """Stored numbers with the zero point that `like` has, as 64-bit integers."""
+    moved = graph.stored_element(like).zero_point - element.zero_point
+    return stored.astype(np.int64) + moved
+
+
+def _key(op: Operation, value: SSAValue) -> _Key | None:
+    """Node, scale, bits and shape; None where a value has no scale, or many."""
+    element = graph.quantized_element(value)
+    if element is None or element.is_per_axis:
+        return None
+    return node_name(op), element.scale, element.storage.width.data, graph.shape_of(value)
+
+
+def _pairs(written: ModuleOp, made: ModuleOp) -> dict[SSAValue, SSAValue]:
+    """
+    For what `written` quantizes, the value of the same node and type that was made of it. A node's
+    name is that of the operation whose result is quantized, or of the quantization that is still
+    there; where several are called alike, nothing is paired.
+    """
+    known: dict[_Key | None, SSAValue] = {}
+    for op in main_function(made).body.block.ops:
+        if not isinstance(op, graph.ConstantOp):
+            known |= {_key(op, result): result for result in op.results}
+    known.pop(None, None)
+    pairs: dict[SSAValue, SSAValue] = {}
+    users: dict[SSAValue, set[SSAValue]] = {}
+    for op in main_function(written).body.block.ops:
+        if not isinstance(op, graph.QuantizeOp):
+            continue
+        for named in (op.input.owner, op):
+            pair = known.get(_key(named, op.result)) if isinstance(named, Operation) else None
+            if pair is not None:
+                pairs[op.result] = pair
+                users.setdefault(pair, set()).add(op.input)
+                break
+    return {value: pair for value, pair in pairs.items() if len(users[pair]) == 1}

@@ -1,0 +1,89 @@
+"""`ceras-verify` on Q/DQ networks: what `quantize` made against the model as it is written."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.driver.run.tool import main as run
+from ceras_ir.driver.verify.tool import main
+
+BORDER = """
+func.func @main(%x: tensor<4x!quant.uniform<u16:f32, 1.0:32768>>) -> tensor<4xf32> {
+  %y = graph.dequantize %x : (tensor<4x!quant.uniform<u16:f32, 1.0:32768>>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+"""
+
+PRODUCT = """
+!w = tensor<2x2x!quant.uniform<i8:f32, 0.1>>
+func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
+  %w = graph.constant dense<[[1, 5], [-7, 3]]> : tensor<2x2xi8> : !w
+  %q = graph.quantize %x : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.01:3>>
+  %r = graph.dequantize %q : (tensor<1x2x!quant.uniform<i8:f32, 0.01:3>>) -> tensor<1x2xf32>
+  %f = graph.dequantize %w : (tensor<2x2x!quant.uniform<i8:f32, 0.1>>) -> tensor<2x2xf32>
+  %p = graph.matmul %r, %f : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  %s = graph.quantize %p : (tensor<1x2xf32>) -> tensor<1x2x!quant.uniform<i8:f32, 0.007:-4>>
+  %y = graph.dequantize %s : (tensor<1x2x!quant.uniform<i8:f32, 0.007:-4>>) -> tensor<1x2xf32>
+  func.return %y : tensor<1x2xf32>
+}
+"""
+
+
+def network(folder: Path, text: str) -> str:
+    path = folder / "network.mlir"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("target", ["interp", "c", "nnet"])
+def test_a_16_bit_unsigned_input_keeps_its_range(tmp_path: Path, target: str) -> None:
+    stored = np.array([[0, 30000, 32768, 65535]], np.uint16)
+    np.savez(tmp_path / "in.npz", input0=stored)
+    ends = ["--inputs", str(tmp_path / "in.npz"), "--outputs", str(tmp_path / "out.npz")]
+    assert run([network(tmp_path, BORDER), *ends, "--target", target, "--quantize", "int8"]) == 0
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert arrays["output0"].tolist() == [[-32768.0, -2768.0, 0.0, 32767.0]]
+
+
+@pytest.mark.parametrize("text", [BORDER, PRODUCT])
+def test_integers_are_those_of_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    assert main([network(tmp_path, text), "--targets", "c"]) == 0
+    assert "as written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "clamped", "names"),
+    [(BORDER, graph.RequantizeOp, "output 'output0'"), (PRODUCT, graph.MatmulOp, "node 'graph.")],
+)
+def test_a_pass_that_makes_other_integers_is_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    clamped: type[graph.GraphOperation],
+    names: str,
+) -> None:
+    """The fault that stood in `make-signed`: bounds of other bits than the result has."""
+    from ceras_ir.transforms.quantization.check_scales import CheckScalesPass
+
+    wrong = CheckScalesPass.apply
+
+    def clamp(self: CheckScalesPass, ctx: Context, op: ModuleOp) -> None:
+        wrong(self, ctx, op)
+        for found in op.walk():
+            requant = found.properties.get("requant")
+            if isinstance(found, clamped) and isinstance(requant, RequantAttr):
+                found.properties["requant"] = requant.clamped(-3, 3)
+
+    monkeypatch.setattr(CheckScalesPass, "apply", clamp)
+    assert main([network(tmp_path, text), "--targets", "c"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if "as written" in line]
+    assert names in line and "c: machine                       exact" in lines
