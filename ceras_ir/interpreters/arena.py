@@ -4,17 +4,20 @@ for each of its regions.
 
 Results are written at their block and operands read back from theirs, so that a plan in
 which two live values share bytes computes something else than the graph did. Memory starts
-as garbage.
+as garbage. Whatever is written over its own operand is computed again with parts of it already
+written, in no particular order: an operation that reads more than the element it overwrites
+computes something else, whatever it declares.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects.graph import numpy_dtype, shape_of, tensor_type
 from ceras_ir.dialects.mem import arena_of, block_of, regions_of
@@ -24,6 +27,12 @@ from ceras_ir.network.function import main_function, output_names
 from ceras_ir.support.diagnostics import InputError
 
 GARBAGE = 0xA5
+
+ORDER_BITS = 4
+"""
+Of a shuffled index; elements whose bit is 0, then those whose bit is 1, are written first. Two
+elements are told apart by one of the bits: always among 16, 15 times of 16 among more.
+"""
 
 
 def run_in_arena(
@@ -67,6 +76,29 @@ def run_in_arena(
         place = view(value)
         return elsewhere[value] if place is None else place.reshape(shape_of(value)).copy()
 
+    def written_over(op: Operation, before: Sequence[Array], result: Array) -> Array:
+        """The result, where what is written early destroys what is read late."""
+        place = view(op.results[0])
+        others = [view(operand) for operand in op.operands]
+        if place is None or not any(
+            o is not None and np.may_share_memory(place, o) for o in others
+        ):
+            return result
+        kept, result = place.copy(), result.reshape(place.shape)
+        place[...] = result
+        after = map(load, op.operands)
+        if all(a.tobytes() == b.tobytes() for a, b in zip(after, before, strict=True)):
+            return result  # Moved into its own place, as by a reshape.
+        shuffled = np.random.default_rng(0).permutation(result.size).reshape(place.shape)
+        found = result
+        for bit, side in product(range(ORDER_BITS), (0, 1)):
+            is_early = (shuffled >> bit & 1) == side
+            place[...] = np.where(is_early, result, kept)
+            with np.errstate(all="ignore"):
+                (late,) = interpreter.run_op(op, tuple(map(load, op.operands)))
+            found = np.where(is_early, found, late.reshape(place.shape))
+        return found
+
     for argument, array in zip(main.body.block.args, check_inputs(main, inputs), strict=True):
         store(argument, array)
     interpreter = interpreter_of(module)
@@ -79,7 +111,10 @@ def run_in_arena(
             return dict(zip(output_names(main), map(load, op.operands), strict=True))
         if not op.operands:
             continue
-        results = interpreter.run_op(op, tuple(map(load, op.operands)))
+        operands = tuple(map(load, op.operands))
+        results = interpreter.run_op(op, operands)
+        if len(results) == 1:
+            results = (written_over(op, operands, results[0]),)
         for value, array in zip(op.results, results, strict=True):
             store(value, array)
         if tracer is not None:

@@ -5,8 +5,12 @@ from typing import Literal
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.irdl import traits_def
 from xdsl.parser import Parser
+from xdsl.traits import OpTrait
 
+from ceras_ir.dialects.graph import Pool2dOp
+from ceras_ir.dialects.graph.traits import Elementwise, MayOverwrite
 from ceras_ir.dialects.mem import BLOCK, BlockAttr
 from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import run
@@ -103,3 +107,31 @@ def test_a_block_outside_the_arena_is_found():
         "16 bytes in a block of 8",
         f"bytes to {(1 << 20) + 8} in an arena of 48",
     }
+
+
+@pytest.mark.parametrize("listed", [(Elementwise(), MayOverwrite()), (MayOverwrite(),)])
+def test_a_window_that_claims_to_overwrite_its_operand_is_found(
+    monkeypatch: pytest.MonkeyPatch, listed: tuple[OpTrait, ...]
+):
+    """The checker trusts the first trait; bytes in the arena trust neither."""
+    module = Parser(
+        CTX,
+        """
+        func.func @main(%x: tensor<1x8x8x4xf32>) -> tensor<1x8x8x4xf32> {
+          %a = graph.unary <relu> %x : tensor<1x8x8x4xf32>
+          %p = graph.pool2d max %a {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>}
+            : (tensor<1x8x8x4xf32>) -> tensor<1x8x8x4xf32>
+          %y = graph.unary <tanh> %p : tensor<1x8x8x4xf32>
+          func.return %y : tensor<1x8x8x4xf32>
+        }""",
+    ).parse_module()
+    image = {"input0": np.random.default_rng(0).normal(size=(1, 8, 8, 4)).astype(np.float32)}
+    expected = run(module, image)["output0"]
+    monkeypatch.setattr(Pool2dOp, "traits", traits_def(*listed))
+    if len(listed) == 1:
+        with pytest.raises(AssertionError, match="result overlaps an operand it reads"):
+            AllocateBlocksPass().apply(CTX, module)
+        return
+    AllocateBlocksPass().apply(CTX, module)
+    assert check_plan(main_function(module)) == []
+    assert not np.array_equal(run_in_arena(module, image)["output0"], expected)

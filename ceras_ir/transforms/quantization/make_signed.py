@@ -116,9 +116,7 @@ def _at_argument(main: FuncOp, argument: SSAValue) -> None:
         return
     element, first = _signed(argument), main.body.block.first_op
     assert element is not None and first is not None
-    requant = RequantAttr(
-        0, zero_point=element.zero_point, low=element.low, high=element.high
-    )
+    requant = RequantAttr(0, zero_point=element.zero_point, low=element.low, high=element.high)
     op = RequantizeOp(argument, element, requant)
     op.location = first.location
     Rewriter.insert_op(op, InsertPoint.before(first))
