@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 
@@ -380,6 +381,11 @@ def test_a_damaged_image_is_not_run(tool: Tool, tmp_path: Path):
     # The first word of the second instruction: where a row of the input is read.
     image[manifest["systolic"]["streams"][0] + 39] = 0x7F
     (folder / "array.bin").write_bytes(image)
+    done = tool(*run)
+    assert done.status == 1 and "array.bin: error: is not the file that was" in done.stderr
+    # Compiled so, it would be refused for what it does.
+    manifest["sha256"]["array.bin"] = sha256(image).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     done = tool(*run)
     assert done.status == 1 and "array.bin: error: instruction 1 (mvin dram=" in done.stderr
     manifest["systolic"]["sizes"][1] = 1 << 30

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
@@ -22,6 +22,7 @@ from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, net
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.digests import SHA256, Digests, check_digests
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
@@ -41,24 +42,30 @@ class Build:
     emission: Emission
     report: dict[str, object]
 
-    def manifest(self, others: Mapping[str, str]) -> dict[str, object]:
+    def manifest(self, digests: Digests, others: Mapping[str, str]) -> dict[str, object]:
         main = main_function(self.module)
         return {
             "version": MANIFEST_VERSION,
             "target": self.options.target.name,
             "files": {a.path: a.description for a in self.emission.artefacts} | dict(others),
+            SHA256: digests.to_json(),
             "inputs": [tensor.to_json() for tensor in network_inputs(main)],
             "outputs": [tensor.to_json() for tensor in network_outputs(main)],
             **self.emission.manifest,
         }
 
     def files(self, others: Mapping[str, str] | None = None) -> list[Artefact]:
-        """All files of the output folder, but for `others` that somebody else describes."""
-        return [
-            *self.emission.artefacts,
-            Artefact.of_text(MANIFEST, "this description", _json(self.manifest(others or {}))),
-            Artefact.of_text(REPORT, "costs per layer and in total", _json(self.report)),
-        ]
+        """
+        All files of the output folder, but for `others` that somebody else describes; the manifest
+        last: it has the digests of those before it.
+        """
+        report = Artefact.of_text(REPORT, "costs per layer and in total", _json(self.report))
+        digests = Digests([*self.emission.artefacts, report])
+
+        def write(stream: BinaryIO) -> None:
+            stream.write(_json(self.manifest(digests, others or {})).encode())
+
+        return [*digests.artefacts, Artefact(MANIFEST, "this description", write)]
 
 
 def _json(content: dict[str, object]) -> str:
@@ -136,4 +143,5 @@ def _tensors(content: dict[str, object], key: str, path: Path) -> list[TensorInf
 def open_folder(folder: Path) -> Compiled:
     """What `ceras-compile` wrote into `folder`, ready to run."""
     manifest = read_manifest(folder)
+    check_digests(folder, manifest)
     return find_target(manifest.target)().open(folder, manifest)

@@ -98,6 +98,8 @@ class RunAction:
     help: str
     function: str
     """`module:function`, called with the parsed arguments."""
+    switches: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Options that only go with it, each given or not: flag -> help."""
 
 
 @dataclass(frozen=True)

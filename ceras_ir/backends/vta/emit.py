@@ -6,8 +6,10 @@ from typing import BinaryIO
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.checker import check_stream
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.micro_ops import encode_micro_ops
 from ceras_ir.backends.vta.performance import measure, totals
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import node_name
@@ -29,10 +31,17 @@ def emit(
 ) -> tuple[list[Artefact], dict[str, object]]:
     """
     All files of the accelerator's part and its entries of `manifest.json`; `text` adds the
-    streams as `.vtas`. The host part is C and comes from that backend.
+    streams as `.vtas`. The host part is C and comes from that backend. Every stream is proven good,
+    as the bytes that the accelerator fetches.
     """
     board = load_board(board_name or DEFAULT_BOARD_NAME)
     image = build_image(module, board)
+    for index, launch in enumerate(image.launches):
+        program = launch.program
+        words = encode_micro_ops(program.micro_ops, board)
+        data = program.instruction_bytes(board)
+        found = check_stream(data, words, program.uop_base, board, image.size)
+        assert not found, f"launch {index} ({node_name(launch.op)}): {found[0]}"
 
     def write_dram(stream: BinaryIO) -> None:
         stream.write(image.dram().tobytes())

@@ -7,7 +7,9 @@ import numpy as np
 
 from ceras_ir.backends.vta.assembler import assemble_program
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.checker import check_program, check_stream
 from ceras_ir.backends.vta.encoding import decode
+from ceras_ir.backends.vta.findings import StreamFinding
 from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES
 from ceras_ir.backends.vta.image import Dram
 from ceras_ir.backends.vta.isa import Instruction, MemoryType, Module
@@ -51,6 +53,15 @@ class StreamFile:
         run = simulate_time(self.instructions, board)
         bound = run.loaded_bytes + run.stored_bytes
         return LaunchCost(self.name, len(self.instructions), run, bound)
+
+    def check(self, dram: Dram | None, board: VtaBoard) -> list[StreamFinding]:
+        """What is wrong with it; micro-ops are its own, or those of `dram`."""
+        size = None if dram is None else len(dram)
+        if self.program is not None:
+            return check_program(self.program, board, size)
+        assert dram is not None
+        words = dram[: len(dram) // 4 * 4].view(np.uint32)
+        return check_stream(self.instructions, words, 0, board, size)
 
     def run(self, dram: Dram, board: VtaBoard) -> None:
         """Run on `dram`, in place, after putting the micro-op table of a `.vtas` into it."""

@@ -62,6 +62,10 @@ class VtaTarget(Target):
             "instead of a model: print the cycles of a VTA stream, raw or as .vtas text, on "
             "--board; with --inputs and --outputs, flat DRAM images, run it as well",
             "ceras_ir.backends.vta.run_stream:run_stream",
+            {
+                "--check": "prove it good first: tokens, races, ranges, uninitialised reads; a raw "
+                "stream needs --inputs, where its micro-ops are"
+            },
         )
     }
 

@@ -58,6 +58,8 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
     for cls in known:
         for flag, action in cls.run_actions.items():
             parser.add_argument(flag, metavar=action.metavar, help=action.help)
+            for switch, text in action.switches.items():
+                parser.add_argument(switch, action="store_true", help=f"with {flag}: {text}")
     add_target_options(parser, [reference_target() if target is None else target])
     return parser
 
@@ -92,14 +94,22 @@ def _target(argv: Sequence[str], manifests: "dict[Path, Manifest]") -> TargetCla
 def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Manifest]") -> int:
     parser = make_parser(cls)
     arguments = parser.read(argv)
+
+    def given(flag: str) -> object:
+        return getattr(arguments, flag.removeprefix("--").replace("-", "_"))
+
     for flag, action in cls.run_actions.items():
-        if getattr(arguments, flag.removeprefix("--").replace("-", "_")) is not None:
+        if given(flag) is not None:
             from ceras_ir.universe import load
 
             function = load(action.function)
             assert callable(function), action.function
             function(arguments)
             return 0
+    for other in all_targets():
+        for flag, action in other.run_actions.items():
+            if useless := [switch for switch in action.switches if given(switch)]:
+                raise UsageError(f"{useless[0]} goes with {flag}")
     needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs", "--outputs": "outputs"}
     if missing := [k for k, v in needed.items() if getattr(arguments, v) is None]:
         parser.error(f"the following arguments are required: {', '.join(missing)}")
@@ -167,8 +177,10 @@ def _run_folder(
 ) -> None:
     from ceras_ir.data.samples import load_samples
     from ceras_ir.pipeline.build import read_manifest
+    from ceras_ir.pipeline.digests import check_digests
 
     manifest = manifest or read_manifest(folder)
+    check_digests(folder, manifest)
     samples = load_samples(arguments.inputs, manifest.inputs)
     machine = target_of(cls, arguments).open(folder, manifest)
     _execute(machine, samples, manifest.outputs, arguments.outputs)

@@ -1,5 +1,6 @@
 """Streams from files, raw and as text: `ceras-run --vta-stream`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.stream import StreamBuilder
+from ceras_ir.driver.compile.tool import main as compile_model
 from ceras_ir.driver.run.tool import main
 
 BOARD = VtaBoard()
@@ -77,6 +79,54 @@ def test_refused(
     (file := tmp_path / "stream.insns").write_bytes(bytes(17))
     assert main(["--vta-stream", str(file), *arguments]) == status
     assert message in capsys.readouterr().err
+
+
+def test_a_check_names_what_lost_tokens_race_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    program = doubled_rows()
+    (dram := tmp_path / "dram.bin").write_bytes(image(program).tobytes())
+    (file := tmp_path / "stream.insns").write_bytes(program.instruction_bytes(BOARD))
+    ends = ["--inputs", str(dram), "--outputs", str(tmp_path / "after.bin")]
+    assert main(["--vta-stream", str(file), *ends, "--check"]) == 0
+    (text := tmp_path / "stream.vtas").write_text(disassemble_program(program))
+    assert main(["--vta-stream", str(text), "--check"]) == 0
+    lost = {"pop_prev": False, "pop_next": False, "push_prev": False, "push_next": False}
+    stripped = replace(program, instructions=[replace(i, **lost) for i in program.instructions])
+    file.write_bytes(stripped.instruction_bytes(BOARD))
+    capsys.readouterr()
+    (tmp_path / "after.bin").unlink()
+    assert main(["--vta-stream", str(file), *ends, "--check"]) == 1
+    assert ": hazard: inp: read after write" in capsys.readouterr().err
+    assert not (tmp_path / "after.bin").exists()
+    assert main(["--vta-stream", str(file), "--check"]) == 2
+    assert "--check of a raw stream needs --inputs" in capsys.readouterr().err
+    assert main(["--check", "model.onnx"]) == 2
+
+
+def test_what_is_compiled_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """A builder that forgets a token makes no folder."""
+    built = StreamBuilder.finish
+
+    def forget(self: StreamBuilder, uop_base: int) -> VtaProgram:
+        program = built(self, uop_base)
+        loads = [replace(i, push_next=False) for i in program.instructions]
+        return replace(program, instructions=loads)
+
+    monkeypatch.setattr(StreamBuilder, "finish", forget)
+    (model := tmp_path / "model.mlir").write_text(
+        """func.func @main(%x: tensor<1x32xf32>) -> tensor<1x16xf32> {
+          %w = graph.constant dense<0.125> : tensor<16x32xf32> : tensor<16x32xf32>
+          %y = graph.matmul %x, %w : (tensor<1x32xf32>, tensor<16x32xf32>) -> tensor<1x16xf32>
+          func.return %y : tensor<1x16xf32>
+        }"""
+    )
+    command = [str(model), "-o", str(tmp_path / "out"), "--target", "vta", "--recipe", "plain"]
+    assert compile_model(command) == 70
+    assert "tokens: " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_table_beyond_the_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
