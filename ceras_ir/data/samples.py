@@ -116,9 +116,13 @@ def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples
         dtype = np.dtype(tensor.dtype)
         if not np.can_cast(array.dtype, dtype, "same_kind"):
             raise InputError(f"array '{name}' has type {array.dtype}, expected {dtype}", path)
-        # Doubles beyond float32 become infinities, which the next check names.
+        given = result[name]
         with np.errstate(over="ignore"):
-            result[name] = result[name].astype(dtype, copy=False)
+            result[name] = given.astype(dtype, copy=False)
+        if given.dtype != dtype and dtype.kind == "f":
+            lost = given[np.isinf(result[name]) & np.isfinite(given)]
+            if lost.size:
+                raise InputError(f"array '{name}' has {lost[0]}, which {dtype} cannot hold", path)
     lengths = {name: len(array) for name, array in result.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"arrays hold different numbers of samples: {lengths}", path)

@@ -52,7 +52,7 @@ def check_inputs(main: FuncOp, inputs: Mapping[str, Array]) -> list[Array]:
             )
         if array.dtype != dtype and not np.can_cast(array.dtype, dtype, "same_kind"):
             raise InputError(f"input '{name}' has type {array.dtype}, expected {dtype}")
-        arrays.append(np.ascontiguousarray(array, dtype))
+        arrays.append(np.asarray(array, dtype, order="C"))
     return arrays
 
 

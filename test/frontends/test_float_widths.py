@@ -10,8 +10,9 @@ import onnx
 import pytest
 from conftest import Tool
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import Array, random_inputs, run_onnxruntime
+from onnx_models import Array, model, node, random_inputs, run_onnxruntime
 
+from ceras_ir.driver.run.tool import main
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 
@@ -108,6 +109,27 @@ def test_files_keep_the_models_type(tool: Tool, tmp_path: Path, data_type: int, 
         assert want.dtype == np.float16
         off = np.abs(interpreted.astype(np.float64) - want.astype(np.float64))
         assert off.max() <= HALF * want.astype(np.float64).max()
+
+
+def test_doubles_beyond_float32_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = "--inputs", str(tmp_path / "in.npz"), "--outputs", str(tmp_path / "out.npz")
+
+    def status(constant: float, given: float) -> int:
+        tensors = {"k": np.array([constant], np.float64)}
+        shapes = {"x": (1, 2)}
+        proto = model([node("Mul", "x k", "y")], shapes, ["y"], tensors, dtype=TensorProto.DOUBLE)
+        (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+        np.savez(tmp_path / "in.npz", x=np.array([[1.0, given]]))
+        return main([str(tmp_path / "m.onnx"), *ends])
+
+    assert status(1e39, 1.0) == 3
+    assert "unsupported: 1e+39 is beyond float32" in capsys.readouterr().err
+    assert status(1.0, 1e39) == 1
+    assert "array 'x' has 1e+39, which float32" in capsys.readouterr().err
+    assert status(1.0, float("inf")) == 0
+    assert array(tmp_path).tolist() == [[1.0, float("inf")]]
 
 
 def array(folder: Path) -> Array:

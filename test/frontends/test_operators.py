@@ -309,6 +309,7 @@ EQUATIONS: dict[str, tuple[tuple[int, ...], ...]] = {
     "abc,ade->b": ((2, 3, 4), (2, 5, 6)),
     "ab,ab->": ((3, 4), (3, 4)),
     "ij->ji": ((3, 4),),
+    "i->": ((3,),),
 }
 
 
@@ -318,6 +319,28 @@ def test_einstein_sums(equation: str) -> None:
     inputs = dict(zip(names, EQUATIONS[equation], strict=True))
     einsum = node("Einsum", " ".join(names), "y", equation=equation)
     agree(model([einsum], inputs, ["y"]))
+
+
+def test_a_scalar_stays_one() -> None:
+    module = import_model(model([node("Einsum", "x", "y", equation="->")], {"x": ()}, ["y"]))
+    assert run(module, {"x": np.array(3, np.float32)})["y"].shape == ()
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_vector_of_zeros_has_the_norm_one(p: int) -> None:
+    x = np.array([[0, 0, 0], [3, -4, 0], [1e-30, 0, 0]][: 4 - p], np.float32)
+    agree(model([node("LpNormalization", "x", "y", p=p)], {"x": x.shape}, ["y"]), {"x": x})
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 1, 0, 0]])
+def test_a_pool_of_powers_that_hangs_over_has_fewer(p: int, pads: list[int]) -> None:
+    pool = node(
+        "LpPool", "x", "y", p=p, kernel_shape=[3, 2], strides=[2, 2], pads=pads, ceil_mode=1
+    )
+    # Not inferred: onnx's inference does not know ceil_mode of this operator.
+    proto = model([pool], {"x": (1, 2, 4, 5)}, ["y"], opset=18, infer=False)
+    agree(proto)
 
 
 def test_default_attributes_may_be_written_out() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from ceras_ir.frontends.onnx.tensors import Array
+from ceras_ir.support.diagnostics import Finding, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,21 @@ class Constant:
         return cls(name, array.shape, array.dtype, lambda: array)
 
     def in_float32(self) -> Constant:
-        """The same numbers in the one float type that is computed with."""
+        """The same numbers in the one float type that is computed with, which must hold them."""
         if self.dtype.kind != "f" or self.dtype == np.float32:
             return self
 
         def load() -> Array:
+            given = self.load()
             with np.errstate(over="ignore"):
-                return self.load().astype(np.float32)
+                array = given.astype(np.float32)
+            if (lost := np.isinf(array) & np.isfinite(given)).any():
+                message = (
+                    f"unsupported: {given[lost][0]} is beyond float32, in which doubles are "
+                    "computed; scale it to at most 3.4e38"
+                )
+                raise UnsupportedError([Finding(self.name, "constant", message)])
+            return array
 
         return Constant(self.name, self.shape, np.dtype(np.float32), load, self._key("float32"))
 

@@ -212,7 +212,8 @@ def lp_pool(node: Node, emitter: Emitter) -> Value:
         kernel = node.integers("kernel_shape") or ()
         if len(kernel) != len(shape) - 2:
             raise node.wrong(f"attribute 'kernel_shape' must be {len(shape) - 2} integers")
-        window = read_window(node, kernel, shape[2:])
+        # What rounding up adds counts too: a sum has no fewer elements at the edge.
+        window = replace(read_window(node, kernel, shape[2:]), overhang=(0, 0))
         size = window.kernel
         mean = _pooled(emitter, Pool.AVERAGE, emitter.feature_map(raised), window, True)
     total = compose.mul(mean, compose.number(prod(size)))

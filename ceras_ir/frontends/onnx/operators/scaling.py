@@ -112,17 +112,19 @@ def mean_variance_normalization(node: Node, emitter: Emitter) -> Value:
 
 @operator("LpNormalization")
 def lp_normalization(node: Node, emitter: Emitter) -> Value:
-    """Divided by the sum of magnitudes, or the root of the sum of squares, along `axis`."""
+    """
+    Divided by the sum of magnitudes, or the root of the sum of squares, along `axis`; by 1 where
+    that is 0.
+    """
     axis = node.axis(node.integer("axis", -1), len(emitter.shape(0)))
     order, compose, value = node.integer("p", 2), Composer(emitter), emitter.value(0)
     if order not in (1, 2):
         raise node.wrong(f"attribute 'p' must be 1 or 2, got {order}")
-    if order == 1:
-        return compose.div(
-            value, compose.reduce(Reduce.SUM, compose.unary(Function.ABS, value), [axis])
-        )
-    total = compose.reduce(Reduce.SUM, compose.mul(value, value), [axis])
-    return compose.div(value, compose.unary(Function.SQRT, total))
+    raised = compose.unary(Function.ABS, value) if order == 1 else compose.mul(value, value)
+    total = compose.reduce(Reduce.SUM, raised, [axis])
+    norm = total if order == 1 else compose.unary(Function.SQRT, total)
+    is_zero = compose.sub(compose.number(1), compose.unary(Function.SIGN, norm))
+    return compose.div(value, compose.add(norm, is_zero))
 
 
 @operator("LRN")
