@@ -30,12 +30,22 @@ KERNELS_HEAD = """\
 #error "compile without -ffast-math"
 #endif
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
-#error "float is computed in a wider type; on 32-bit x86 compile with -msse2 -mfpmath=sse"
+#if defined(__i386__)
+#error "float is computed in a wider type; compile with -msse2 -mfpmath=sse"
+#else
+#error "float is computed in a wider type; compile so that FLT_EVAL_METHOD is 0"
+#endif
 #endif
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
-#elif defined(__GNUC__) && !defined(__STRICT_ANSI__)
+/* Loops that may be vectorized need not be. */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#elif defined(__GNUC__) && (!defined(__STRICT_ANSI__) || defined(__cplusplus))
 #pragma GCC optimize("fp-contract=off")
+#endif
+/* C99, which C++ reads but for this. */
+#ifdef __cplusplus
+#define restrict __restrict
 #endif
 
 /* Elements of rows that int8 values are gathered into; see MODEL_UNSIGNED_ROWS. */

@@ -12,7 +12,7 @@ HEAD = """\
 #include <stdint.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the constants are little-endian"
+#error "constants and weights are stored little-endian: for a big-endian processor there is no code"
 #endif
 
 /* Processors that multiply unsigned by signed bytes want rows of 8-bit values moved by 128; the
