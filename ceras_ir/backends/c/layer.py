@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -39,7 +40,7 @@ class Layer:
     """Which of several ways to compute it was chosen, if any; for reports."""
     _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
 
-    @property
+    @cached_property
     def _alone(self) -> str:
         """`restrict`, unless the result lies where an operand lies."""
         result = block_of(self.op.results[0])

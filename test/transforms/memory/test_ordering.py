@@ -2,6 +2,7 @@
 
 import random
 import time
+import tracemalloc
 from itertools import permutations
 
 import pytest
@@ -73,3 +74,17 @@ def test_a_view_is_made_before_it_is_read():
     ]
     problem = Problem(jobs, [8, 8, 8, 1000], frozenset({0, 3}), frozenset({2}))
     assert best_order(problem, 0) == best_order(problem, 10**6) == [0, 1, 2]
+
+
+def test_a_wide_network_takes_no_memory_for_each_pair_of_state_and_job() -> None:
+    """300 readers of one buffer, of which a search sees hundreds of sets."""
+    count = 300
+    branches = [Job(frozenset({0}), frozenset({n})) for n in range(1, count + 1)]
+    joined = Job(frozenset(range(1, count + 1)), frozenset({count + 1}))
+    problem = Problem([*branches, joined], [4] * (count + 2), frozenset({0}))
+    tracemalloc.start()
+    order = best_order(problem, 500)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sorted(order) == list(range(count + 1))
+    assert peak < 1 << 20

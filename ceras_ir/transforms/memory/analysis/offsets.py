@@ -47,11 +47,10 @@ def _place(spans: Sequence[Span], order: Sequence[int], alignment: int) -> tuple
         lower, upper, begin, end = placed[:, :count]
         meet = np.flatnonzero((lower < span.upper) & (upper > span.lower))
         meet = meet[np.lexsort((end[meet], begin[meet]))]
-        offset = 0
-        for start, stop in zip(begin[meet].tolist(), end[meet].tolist(), strict=True):
-            if offset + span.size <= start:
-                break
-            offset = max(offset, stop)
+        # Before each of them, and behind all, what is free begins where the highest yet ends.
+        free_from = np.maximum.accumulate(np.append(0, end[meet]))
+        fits = begin[meet] - min(span.size, LARGEST + 1) >= free_from[:-1]
+        offset = int(free_from[int(fits.argmax()) if fits.any() else -1])
         # What is beyond all capacities stays there, so that no sum leaves 64 bits.
         offsets[i] = min(offset, LARGEST)
         free = min(aligned(offset + span.size, alignment), LARGEST)

@@ -7,8 +7,9 @@ and stays below the peak so far is taken at once: no order is better that has it
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 
 @dataclass(frozen=True)
@@ -54,26 +55,33 @@ class Problem:
         return result
 
 
+def _members(jobs: int) -> Iterator[int]:
+    """The numbers of a set of jobs, from the least."""
+    while jobs:
+        least = jobs & -jobs
+        yield least.bit_length() - 1
+        jobs ^= least
+
+
 class _Memory:
-    """What jobs cost, given what is done."""
+    """What jobs cost, given what is done. Sets are bits: a search keeps thousands of them."""
 
     def __init__(self, problem: Problem):
         self.problem = problem
         self.users, self.needs = problem.users(), problem.needs()
         self.followers: list[list[int]] = [[] for _ in problem.jobs]
         for number, needs in enumerate(self.needs):
-            while needs:
-                self.followers[needs.bit_length() - 1].append(number)
-                needs ^= 1 << needs.bit_length() - 1
+            for needed in _members(needs):
+                self.followers[needed].append(number)
 
-    def first(self) -> tuple[int, ...]:
+    def first(self) -> int:
         """The jobs that need nothing."""
-        return tuple(n for n, needs in enumerate(self.needs) if not needs)
+        return sum(1 << n for n, needs in enumerate(self.needs) if not needs)
 
-    def ready(self, before: tuple[int, ...], done: int, number: int) -> tuple[int, ...]:
+    def ready(self, before: int, done: int, number: int) -> int:
         """The jobs that can be next when `done` are, `number` the last; `before` could be then."""
-        freed = [n for n in self.followers[number] if self.needs[n] & ~done == 0]
-        return tuple(sorted([*(n for n in before if n != number), *freed]))
+        freed = sum(1 << n for n in self.followers[number] if self.needs[n] & ~done == 0)
+        return before & ~(1 << number) | freed
 
     def run(self, done: int, alive: int, number: int) -> tuple[int, int]:
         """Bytes while job `number` runs, and after it, if `alive` were there before."""
@@ -119,7 +127,7 @@ def best_order(problem: Problem, most_states: int) -> list[int]:
             continue
         seen.add(done)
         options: list[tuple[int, int, int]] = []
-        for number in ready:
+        for number in _members(ready):
             looked_at += 1
             option = (number, *memory.run(done, alive, number))
             if option[1] <= peak and option[2] <= alive:
@@ -160,7 +168,7 @@ def _greedy(memory: _Memory, everything: int) -> list[int]:
     alive = sum(memory.problem.sizes[b] for b in memory.problem.given)
     ready = memory.first()
     while done != everything:
-        options = ((*memory.run(done, alive, n), n) for n in ready[:GREEDY])
+        options = ((*memory.run(done, alive, n), n) for n in islice(_members(ready), GREEDY))
         _, alive, number = min(options, key=lambda o: (o[1], o[0], o[2]))
         order.append(number)
         done |= 1 << number

@@ -8,7 +8,7 @@ of addresses, so far from each other that nothing reaches from one into the next
 are counted one by one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -71,7 +71,7 @@ def check_plan(main: FuncOp) -> list[str]:
         if isinstance(op, ConcatOp) and _in_place(op, at) and (whole := at(op.result)) is not None
     ]
 
-    def claim(value: SSAValue, where: str, kept: list[Rows] | None = None) -> None:
+    def claim(value: SSAValue, where: str, kept: Sequence[Rows] = ()) -> None:
         block, place = block_of(value), at(value)
         if block is None or place is None:
             return
@@ -94,7 +94,9 @@ def check_plan(main: FuncOp) -> list[str]:
             findings.append(f"{where}: bytes to {end} in {memory} of {size}")
         # Whoever owns these bytes still does if the same ones are written again.
         owners[:] = [
-            o for o in owners if _common(o[0], place) == sum(_common(o[0], k) for k in kept or ())
+            o
+            for o in owners
+            if not (lost := _common(o[0], place)) or lost == sum(_common(o[0], k) for k in kept)
         ]
         owners.append((place, value))
 
