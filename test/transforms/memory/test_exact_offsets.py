@@ -137,3 +137,19 @@ def test_the_validator_sees_every_kind_of_mistake():
     ]
     assert misplaced("abc", spans, good, 7) == ["id b: bytes [4, 8) are not inside [0, 7)"]
     assert misplaced("abc", spans, [-1, 4, 0], 8) == ["id a: bytes [-1, 3) are not inside [0, 8)"]
+
+
+def test_a_gap_that_is_not_searched_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ceras_ir.transforms.memory.analysis import exact_offsets
+
+    # There is a plan at the bound, and no order of first fit finds it.
+    spans = [Span(2, 0, 1), Span(2, 0, 3), Span(3, 1, 4), Span(2, 0, 1)]
+    monkeypatch.setattr(exact_offsets, "has_compiler", lambda: False)
+    exact_offsets.say_unsearched.cache_clear()
+    for _ in range(2):
+        plan = plan_offsets(spans, 1)
+        assert plan.peak > plan.bound
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no C++ compiler for the exact search" in line

@@ -7,10 +7,12 @@ same on every machine.
 """
 
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from math import gcd
 from pathlib import Path
 
@@ -135,9 +137,21 @@ def improve(spans: Sequence[Span], plan: Plan, alignment: int, nodes: int) -> Pl
 
 
 def plan_offsets(spans: Sequence[Span], alignment: int, nodes: int = SEARCH_NODES) -> Plan:
-    """First fit, and the search where that leaves a gap and a C++ compiler can build it."""
+    """First fit, and the search where that leaves a gap; a note where no compiler can build it."""
     offsets, peak = first_fit(spans, alignment)
     plan = Plan(tuple(offsets), peak, most_alive(spans, alignment))
-    if peak > plan.bound and has_compiler():
-        return improve(spans, plan, alignment, nodes)
+    if peak > plan.bound:
+        if has_compiler():
+            return improve(spans, plan, alignment, nodes)
+        say_unsearched()
     return plan
+
+
+@lru_cache
+def say_unsearched() -> None:
+    """Say once that plans are as good as first fit makes them."""
+    print(
+        "allocate-blocks: note: no C++ compiler for the exact search, so that plans may be larger "
+        "than on a machine with one; install g++, or set CXX",
+        file=sys.stderr,
+    )
