@@ -125,7 +125,7 @@ def compiled(model: Path, folder: Path, calibration: Path | None) -> tuple[Path,
     """Programs that time our code: for this processor, and with its portable loops alone."""
     options = ["--quantize", "none"]
     if calibration is not None:
-        options = ["--quantize", "int8", "--calibrate", str(calibration), "--recipe", "plain"]
+        options = ["--quantize", "int8", "--calibrate", str(calibration), "--recipe", "none"]
     run([BIN / "ceras-compile", model, "-o", folder, "--target", "c", *options])
     portable = folder.with_name(folder.name + "-portable")
     shutil.copytree(folder, portable)

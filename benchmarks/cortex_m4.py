@@ -146,7 +146,11 @@ def measure(case: Case, options: COptions, flags: Sequence[str]) -> float:
 def whole_network(path: str, calibrate: str | None, board: str, flags: Sequence[str]) -> str:
     """Flash, SRAM and instructions of a network in int8; asserts that its results are right."""
     options = BuildOptions(
-        ArduinoTarget(board=board), quantize="int8", calibrate=calibrate, io="int8", recipe="plain"
+        ArduinoTarget(board=board),
+        quantize="int8",
+        calibrate=calibrate,
+        io="int8",
+        recipe=("none",),
     )
     result = build(read_network(path), options)
     main = main_function(result.module)

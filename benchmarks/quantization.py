@@ -2,7 +2,7 @@
 What int8 costs: float, each variant of `quantize`, and ONNX Runtime's own static quantization.
 
     python benchmarks/quantization.py MODEL.onnx CALIBRATION.npz TEST.npz [--labels L.npz]
-        [--variants 'recipe=plain' 'recipe=auto one-shift=true' ...]
+        [--variants 'recipe=none' 'target=vta observer=mse' ...]
         [--peers 'MinMax per-channel' 'Percentile per-channel' ...]
 
 One line per variant, which is a list of options of the pass `quantize`: top-1 or mean IoU where
@@ -38,16 +38,7 @@ from ceras_ir.pipeline.reading import read_network
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
 
-RECIPES = (
-    "plain",
-    "bias",
-    "channels-bias",
-    "rounding",
-    "channels-rounding",
-    "channels-rounding-bias",
-    "auto",
-    "auto one-shift=true",
-)
+VARIANTS = ("recipe=none observer=mse", "target=c", "target=nnet", "target=vta")
 PEERS = ("MinMax per-channel", "MinMax per-tensor")
 TASK = ("top-1", "mean IoU")
 RESAMPLED = 100
@@ -178,7 +169,7 @@ def quantized(floats: ModuleOp, options: str) -> tuple[ModuleOp, float]:
 
 def main() -> None:
     parser = task_parser(__doc__)
-    parser.add_argument("--variants", nargs="*", default=[f"recipe={r}" for r in RECIPES])
+    parser.add_argument("--variants", nargs="*", default=VARIANTS)
     parser.add_argument("--peers", nargs="*", default=PEERS)
     arguments = parser.parse_args()
     floats, samples, table = open_task(arguments.model, arguments.test, arguments.labels)

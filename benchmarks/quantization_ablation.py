@@ -6,13 +6,13 @@ What each improvement of `quantize` is worth: alone, and what is lost when it al
 
 One line per variant, as of `quantization.py`. The start is one scale per tensor at which nothing
 is clipped; improvements are exponents of least squared error, scales of channels, scales of rows,
-rounding of weights, correction of biases, and zero points. `--extra` are options of `quantize` for
-all variants.
+rounding of weights, correction of biases, zero points, and 16 bits. `--extra` are options of
+`quantize` for all variants.
 """
 
 from quantization import of_target, open_task, quantized, task_parser
 
-from ceras_ir.transforms.quantization.rewrites.recipes import RECIPES
+from ceras_ir.transforms.quantization.recipe import NONE, OPTIONAL
 
 SQUARES = "least squares"
 IMPROVEMENTS = {
@@ -21,13 +21,14 @@ IMPROVEMENTS = {
     "rounding of weights": {"round-weights"},
     "correction of biases": {"correct-bias"},
     "zero points": {"choose-zero-points", "fit-inputs"},
+    "16 bits": {"choose-precision"},
 }
 
 
 def options(chosen: set[str]) -> str:
     """What has `quantize` do these improvements and no others."""
     passes = {step for name in chosen - {SQUARES} for step in IMPROVEMENTS[name]}
-    recipe = next(name for name, inside in RECIPES.items() if set(inside) == passes)
+    recipe = ",".join(name for name in OPTIONAL if name in passes) or NONE
     return f"recipe={recipe} observer={'mse' if SQUARES in chosen else 'minmax'}"
 
 

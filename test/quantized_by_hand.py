@@ -13,7 +13,7 @@ from math import exp, floor, prod
 
 import numpy as np
 import numpy.typing as npt
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
@@ -23,8 +23,12 @@ Stored = npt.NDArray[np.generic]
 Index = tuple[int, ...]
 
 
-def scale(value: SSAValue) -> Fraction:
-    return Fraction(graph.scale_of(value))
+def scale(value: SSAValue, where: Index = ()) -> Fraction:
+    """Of a value, or, where every channel has its own, of an element."""
+    element = graph.quantized_element(value)
+    assert element is not None
+    channel = where[element.axis.data] if isinstance(element.axis, IntAttr) else 0
+    return Fraction(element.scales.data[channel].data)
 
 
 def zero_point(value: SSAValue) -> int:
@@ -61,7 +65,7 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
     """The least and the greatest stored result that the definition admits: mostly one."""
 
     def at(operand: SSAValue, where: Index) -> Fraction:
-        return (int(values[operand][where].item()) - zero_point(operand)) * scale(operand)
+        return (int(values[operand][where].item()) - zero_point(operand)) * scale(operand, where)
 
     element = graph.quantized_element(op.results[0])
     assert element is not None

@@ -100,7 +100,8 @@ def test_int8_inputs_are_copied_into_the_memory_of_the_array(tool: Tool, tmp_pat
     compiled(tool, DIGITS, tmp_path / "array", *border)
     # The same integers: C would be free to take one shift for each channel.
     model = tmp_path / "quantized.mlir"
-    done = tool("ceras-opt", DIGITS, "--fuse", "--quantize=one-shift=true", "-o", model)
+    quantize = "--quantize=target=systolic tail=int8"
+    done = tool("ceras-opt", DIGITS, PLUGIN, "--fuse", quantize, "-o", model)
     assert done.status == 0, done.stderr
     done = tool("ceras-compile", model, "--target", "c", *border, "-o", tmp_path / "c")
     assert done.status == 0, done.stderr

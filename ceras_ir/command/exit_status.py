@@ -18,14 +18,14 @@ from tempfile import gettempdir
 from types import FrameType
 from typing import IO, NoReturn
 
-from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, MultipleSpansParseError, ParseError
 from xdsl.utils.lexer import Span
 
 from ceras_ir.command.output_file import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
-from ceras_ir.support.diagnostics import Finding, InputError, UsageError, printable
+from ceras_ir.support.diagnostics import Finding, InputError, UsageError, node_names, printable
 
 MAX_LINES = 30
 """How many lines one run prints about the user's mistakes."""
@@ -172,8 +172,8 @@ def at_operation(op: Operation, message: str) -> Diagnostic:
     match op.location:
         case FileLineColLoc(filename=file, line=line, column=column):
             return Diagnostic(f"'{op.name}' op {message}", file.data, line.data, column.data)
-        case NameLoc(desc=node):
-            return NodeDiagnostic(message, node=node.data, operator=op.name)
+        case _ if names := node_names(op):
+            return NodeDiagnostic(message, node=names[0], operator=op.name)
         case _:
             return Diagnostic(f"'{op.name}' op {message}")
 

@@ -6,9 +6,11 @@ What files hold is checked before the first sample is read, as `ceras_ir.data.sa
 Several files, separated by commas, count as one.
 """
 
+import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import IO
@@ -16,9 +18,36 @@ from typing import IO
 import numpy as np
 
 from ceras_ir.data.image_folder import ImageFolder, is_folder
-from ceras_ir.data.samples import Array, load_samples
+from ceras_ir.data.samples import Array, Samples, load_samples
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
+
+
+@dataclass(frozen=True)
+class StreamedSamples:
+    """Samples that are read anew each time they are gone through, one after the other."""
+
+    paths: str
+    inputs: Sequence[TensorInfo]
+    count: int
+    batched: bool = True
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        return stream_samples(self.paths, self.inputs, self.count)[1]
+
+    def first(self, limit: int | None) -> "StreamedSamples":
+        """At most `limit` samples, from the start."""
+        return self if limit is None else replace(self, count=min(limit, self.count))
+
+
+def open_samples(paths: str, inputs: Sequence[TensorInfo]) -> Samples | StreamedSamples:
+    """The samples of files or folders; in memory only what cannot be streamed."""
+    if Path(paths).is_file() and _count(paths, inputs) is None:
+        return load_samples(paths, inputs)
+    return StreamedSamples(paths, inputs, stream_samples(paths, inputs, sys.maxsize)[0])
 
 
 def stream_samples(

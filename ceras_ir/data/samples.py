@@ -56,13 +56,6 @@ class Samples:
     def __iter__(self) -> Iterator[dict[str, Array]]:
         return (self[i] for i in range(self.count))
 
-    def require_finite(self, path: str) -> None:
-        """Refuse what no result can be compared on: NaN and infinities."""
-        for name, array in self.arrays.items():
-            for i, sample in enumerate(array):
-                if not np.isfinite(sample).all():
-                    raise InputError(f"sample {i} of '{name}' has NaN or infinite elements", path)
-
 
 def load_arrays(path: str) -> dict[str, Array]:
     """All arrays of an `.npz` file, by name."""
@@ -132,12 +125,19 @@ def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples
     return Samples(result, count, batched)
 
 
-def join(results: Sequence[Mapping[str, Array]], samples: Samples) -> dict[str, Array]:
+def require_finite(sample: Mapping[str, Array], number: int, path: str) -> None:
+    """Refuse what no result can be compared on: NaN and infinities."""
+    for name, array in sample.items():
+        if not np.isfinite(array).all():
+            raise InputError(f"sample {number} of '{name}' has NaN or infinite elements", path)
+
+
+def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, Array]:
     """Results of all samples as one array per output, by the rule that inputs follow."""
     joined: dict[str, Array] = {}
     for name, first in results[0].items():
         parts = [result[name] for result in results]
-        if not samples.batched:
+        if not batched:
             joined[name] = first
         elif first.ndim and first.shape[0] == 1:
             joined[name] = np.concatenate(parts)

@@ -1,11 +1,12 @@
 """The command-line options that say which data calibrates a network, and how it is observed."""
 
 import argparse
+from collections.abc import Sequence
 from typing import get_args
 
 from ceras_ir.command.tool_parser import ArgumentContainer
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 
 IMAGES = {
     "size": ("HxW", "size that images are resized to (default: the input's)"),
@@ -38,9 +39,9 @@ def add_calibration(group: ArgumentContainer) -> None:
     group.add_argument(
         "--observer",
         choices=get_args(ObserverName),
-        default="mse",
-        help="how calibration chooses scales: by least squared error (default), extremes, a moving "
-        "average of them, the 99.99 percentile, or entropy",
+        default=DEFAULT_OBSERVER,
+        help="how calibration chooses scales: by extremes (minmax, the default), least squared "
+        "error, a moving average of extremes, the 99.99 percentile, or entropy",
     )
     for name, (metavar, text) in IMAGES.items():
         group.add_argument(f"--image-{name}", metavar=metavar, help=f"of an image folder: {text}")
@@ -48,11 +49,15 @@ def add_calibration(group: ArgumentContainer) -> None:
 
 def calibration_of(arguments: argparse.Namespace) -> str | None:
     """All that `--calibrate` named, as passes take it: `A.npz,B.npz,DIR?size=32x32&mean=0.5`."""
+    return with_image_options(arguments.calibrate, arguments)
+
+
+def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> str | None:
+    """Files and folders, commas between them, the folders with the `--image` options."""
     given = {name: getattr(arguments, f"image_{name}") for name in IMAGES}
     options = "&".join(
         f"{name}={str(value).replace(',', ':')}" for name, value in given.items() if value
     )
-    paths: list[str] = arguments.calibrate
     if not options:
         return ",".join(paths) or None
     from ceras_ir.data.image_folder import ImageOptions, is_folder

@@ -1,8 +1,10 @@
 """The command-line options that compile, run and verify have in common."""
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser
 from ceras_ir.driver.calibration_options import add_calibration, calibration_of
@@ -10,8 +12,15 @@ from ceras_ir.pipeline.context import load_universe
 from ceras_ir.pipeline.options import BuildOptions, Insertion, PrecisionOptions
 from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
 from ceras_ir.pipeline.plugins import add_plugins
+from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import Target
-from ceras_ir.transforms.quantization.rewrites.recipes import ASYMMETRIC, AUTO, RECIPES, SYMMETRIC
+from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, NONE, OPTIONAL, check_recipe
+
+REMOVED = {
+    "--mixed": "values in 16 bits are found by themselves, within --budget; --float names layers",
+    "--target-sqnr": "raise --budget, or name layers by --int16 and --float",
+}
+"""Options that were, and what to use instead."""
 
 EXIT_STATUS = (
     "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported, "
@@ -69,12 +78,13 @@ def add_scheme(group: ArgumentContainer) -> None:
     add_calibration(group)
     group.add_argument(
         "--recipe",
-        choices=(AUTO, *RECIPES),
-        default=AUTO,
-        metavar="RECIPE",
-        help="which passes make quantization better; auto, the default, tries some on the "
-        f"calibration data; or one of {', '.join(SYMMETRIC)}, with {ASYMMETRIC} before it for "
-        "zero points",
+        type=recipe_names,
+        action="extend",
+        default=[],
+        metavar="PASS,...",
+        help=f"the optional passes of quantization that run: of {', '.join(OPTIONAL)}; or {NONE} "
+        "(default: what the target's arithmetic asks for; all but choose-row-exponents or "
+        "correct-bias)",
     )
     group.add_argument(
         "--silu",
@@ -82,7 +92,7 @@ def add_scheme(group: ArgumentContainer) -> None:
         default="auto",
         help="how SiLU is computed: by a table on int8 or on 16 bits, as HardSwish (a warning "
         "says what that costs), in float, or by MIN, MAX, ADD and shifts; auto, the default, by "
-        "target and by what the calibration data says",
+        "tables, on 16 bits where that matters, or as the target prefers it",
     )
     add_precision(group)
 
@@ -92,30 +102,22 @@ def add_precision(group: ArgumentContainer) -> None:
     for name, what in (("int16", "stored in 16 bits"), ("float", "computed in float")):
         group.add_argument(
             f"--{name}",
-            type=_names,
+            type=names,
             action="extend",
             default=[],
             metavar="LAYER,...",
             help=f"layers {what}, by node name or pattern such as 'conv_*'; may be repeated",
         )
     group.add_argument(
-        "--mixed",
-        choices=("int16", "float", "auto"),
-        help="find the layers that int8 hurts most, by measuring on the calibration data, and "
-        "keep them in this precision; auto: in 16 bits, and in float where those are not enough",
-    )
-    group.add_argument(
         "--budget",
         type=float,
-        metavar="B",
-        help="of --mixed: share of multiplications below 1, or number of layers (default: 0.1)",
+        default=DEFAULT_BUDGET,
+        metavar="SHARE",
+        help="of the network's modelled time that 16 bits may take for the values that int8 hurts "
+        "most, as calibration finds them; 0 for none (default: %(default)s)",
     )
-    group.add_argument(
-        "--target-sqnr",
-        type=float,
-        metavar="DB",
-        help="of --mixed: no more layers than it takes to reach so many decibels",
-    )
+    for removed, instead in REMOVED.items():
+        group.add_argument(removed, type=_removed(removed, instead), help=argparse.SUPPRESS)
 
 
 def precision_options(arguments: argparse.Namespace) -> PrecisionOptions:
@@ -123,13 +125,25 @@ def precision_options(arguments: argparse.Namespace) -> PrecisionOptions:
     return PrecisionOptions(
         tuple(arguments.int16),
         tuple(arguments.float),
-        arguments.mixed,
         arguments.budget,
-        arguments.target_sqnr,
     )
 
 
-def _names(text: str) -> list[str]:
+def recipe_names(text: str) -> list[str]:
+    """The passes of `--recipe`, checked."""
+    found = names(text)
+    check_recipe(found, "--recipe")
+    return found
+
+
+def _removed(option: str, instead: str) -> Callable[[str], NoReturn]:
+    def refuse(value: str) -> NoReturn:
+        raise UsageError(f"{option} is gone: {instead}")
+
+    return refuse
+
+
+def names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
 
 
@@ -178,7 +192,7 @@ def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> Bu
         target=Target() if target is None else target,
         calibrate=calibration_of(arguments),
         observer=arguments.observer,
-        recipe=arguments.recipe,
+        recipe=tuple(arguments.recipe),
         precision=precision_options(arguments),
         silu=arguments.silu,
         insertions=insertions_of(arguments),

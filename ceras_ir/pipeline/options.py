@@ -12,10 +12,13 @@ from xdsl.passes import ModulePass
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.targets.protocol import Target
+from ceras_ir.transforms.quantization.analysis.observer_names import (
+    DEFAULT_OBSERVER,
+    ObserverName,
+)
+from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
-    from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
-    from ceras_ir.transforms.quantization.choose_precision import Mixed
     from ceras_ir.transforms.quantization.set_silu import Silu
 
 
@@ -25,9 +28,8 @@ class PrecisionOptions:
 
     int16: tuple[str, ...] = ()
     in_float: tuple[str, ...] = ()
-    mixed: Mixed | None = None
-    budget: float | None = None
-    target_sqnr: float | None = None
+    budget: float = DEFAULT_BUDGET
+    """Share of the modelled time that further values in 16 bits may take."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,11 @@ class BuildOptions:
     """Options of the pass `prune`, which runs if they are given, even empty."""
     title: str = "model"
     """What the network is called, in comments and as a sketch."""
-    recipe: str = "auto"
-    """Which passes make better numbers; see the pass `quantize`."""
-    beside: tuple[Target, ...] = ()
-    """Other targets that are to compute the same integers."""
+    recipe: tuple[str, ...] = ()
+    """The optional passes that run; by default what the targets need. See the pass `quantize`."""
     silu: Silu = "auto"
     """How SiLU is computed; see the pass `set-silu`."""
-    observer: ObserverName = "mse"
+    observer: ObserverName = DEFAULT_OBSERVER
     """How calibration chooses scales; see the pass `observe-ranges`."""
     precision: PrecisionOptions = PrecisionOptions()
     """Which layers keep more than int8."""
@@ -90,8 +90,7 @@ class BuildOptions:
             raise UsageError("--io int8 needs a quantized network: add --quantize int8")
         if not self.is_quantized and self.precision != PrecisionOptions():
             raise UsageError(
-                "--int16, --float and --mixed choose layers of a quantized network: add "
-                "--quantize int8"
+                "--int16, --float and --budget say how a network is quantized: add --quantize int8"
             )
         if self.quantize == "none" and self.calibrate is not None:
             raise UsageError("--calibrate is for quantization, and --quantize none forbids it")

@@ -63,6 +63,8 @@ def build(cls: type[T], options: str) -> T:
         key, equals, text = part.partition("=")
         key = key.replace("_", "-")
         if key not in fields:
+            if (instead := getattr(cls, "removed_options", {}).get(key)) is not None:
+                raise UsageError(f"option '{key}' of {owner} is gone: {instead}")
             known = f" (options: {', '.join(fields)})" if fields else " (it has no options)"
             hint = did_you_mean(key, fields) or known
             raise UsageError(f"{owner} has no option '{key}'{hint}")

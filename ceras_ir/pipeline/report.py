@@ -19,6 +19,7 @@ from ceras_ir.dialects.graph import (
     GraphOperation,
     RequantizeOp,
     known_array,
+    quantized_element,
 )
 from ceras_ir.dialects.mem import (
     COPIED,
@@ -68,6 +69,8 @@ class Layer:
     """What each device would take, where that decided."""
     form: str | None = None
     """Of a quantized function: what it is made of, see `function_forms`."""
+    bits: int | None = None
+    """Of the stored result; None where it is float."""
 
     def to_json(self) -> dict[str, object]:
         result: dict[str, object] = {
@@ -77,8 +80,8 @@ class Layer:
             "macs": self.macs,
             "bytes": self.bytes,
         }
-        texts = {"form": self.form, "reason": self.reason, "modelled": self.cost}
-        return result | {key: text for key, text in texts.items() if text is not None}
+        more = {"form": self.form, "bits": self.bits, "reason": self.reason, "modelled": self.cost}
+        return result | {key: known for key, known in more.items() if known is not None}
 
 
 def spelling(op: Operation) -> str:
@@ -101,9 +104,15 @@ def layers(placed: ModuleOp) -> list[Layer]:
                 sum(map(byte_size, {*op.operands, *op.results})),
                 cost.data if isinstance(cost, StringAttr) else None,
                 quantized_form(op),
+                _bits(op),
             )
         )
     return result
+
+
+def _bits(op: Operation) -> int | None:
+    element = quantized_element(op.results[0]) if op.results else None
+    return None if element is None else element.storage.width.data
 
 
 def constants(module: ModuleOp) -> list[SSAValue]:
@@ -160,7 +169,11 @@ def copies(module: ModuleOp) -> list[dict[str, object]]:
 
 
 def report(
-    module: ModuleOp, found: Sequence[Layer], weight_bytes: int, emission: Emission
+    module: ModuleOp,
+    found: Sequence[Layer],
+    weight_bytes: int,
+    emission: Emission,
+    recipe: Sequence[str] = (),
 ) -> dict[str, object]:
     """The content of `report.json` for a module at its last level."""
     memory = memory_totals(module)
@@ -177,24 +190,23 @@ def report(
     content: dict[str, object] = {"layers": layers, "totals": totals | emission.totals}
     if moved := copies(module):
         content["copies"] = moved
-    if (chosen := quantization(module)) is not None:
+    if (chosen := quantization(module, recipe)) is not None:
         content["quantization"] = chosen
     return content
 
 
-def quantization(module: ModuleOp) -> dict[str, object] | None:
-    """What `--quantize` chose, and how many rescalings at run time its alignment left."""
+def quantization(module: ModuleOp, recipe: Sequence[str]) -> dict[str, object] | None:
+    """What quantized a float network, and how many rescalings at run time its alignment left."""
     from ceras_ir.transforms.quantization.analysis.requantizations import alignment
-    from ceras_ir.transforms.quantization.rewrites.recipes import recipe_of
-    from ceras_ir.transforms.quantization.set_silu import chosen_silu
+    from ceras_ir.transforms.quantization.choose_precision import stored_noise
 
     main = main_function(module)
-    counts = alignment(main)
-    if counts is None:
+    if (counts := alignment(main)) is None:
         return None
+    noise = stored_noise(main)
     return {
-        "recipe": recipe_of(main) or "plain",
-        "silu": chosen_silu(main),
+        "recipe": list(recipe),
+        **({} if noise is None else {"int8_noise_db": noise[0], "stored_noise_db": noise[1]}),
         "requantizations_before": counts[0],
         "requantizations_after": counts[1],
     }
@@ -263,7 +275,7 @@ def print_table(content: Entry, target: str, emission: Emission) -> None:
     )
     if isa(chosen := content.get("quantization"), Entry):
         lines.append(
-            f"quantized by recipe {chosen['recipe']}: {chosen['requantizations_before']} "
+            f"quantized: {chosen['requantizations_before']} "
             "requantizations at run time before scales were aligned, "
             f"{chosen['requantizations_after']} after"
         )

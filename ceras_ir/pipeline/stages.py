@@ -43,35 +43,22 @@ def target_stages(options: BuildOptions) -> list[Stage]:
 
 
 def quantize_pass(options: BuildOptions) -> "QuantizePass":
-    """Quantization as the user asked for it, in the arithmetic of all targets."""
+    """Quantization as the user asked for it, in the arithmetic of the target."""
     from ceras_ir.transforms.quantization.quantize import QuantizePass
 
-    kept, targets = options.precision, (options.target, *options.beside)
+    kept = options.precision
     return QuantizePass(
         options.calibrate,
+        target=getattr(options.target, "name", None),
+        board=options.target.board_name,
         recipe=options.recipe,
         silu=options.silu,
-        one_shift=not all(target.arithmetic.channel_shifts for target in targets),
         observer=options.observer,
-        mixed=kept.mixed,
         budget=kept.budget,
-        target_sqnr=kept.target_sqnr,
         int16=kept.int16,
         float=kept.in_float,
+        tail="int8" if options.io == "int8" else "float",
     )
-
-
-def offers(options: BuildOptions) -> tuple[ModulePass, ...]:
-    """
-    Passes that say which forms of functions the target leaves room for, where `silu` leaves
-    it open.
-    """
-    if options.silu != "auto":
-        return ()
-    from ceras_ir.transforms.quantization.rewrites.recipes import AUTO
-
-    measured = options.calibrate is not None and options.recipe == AUTO
-    return options.target.offer_forms(measured=measured)
 
 
 def pruning(options: BuildOptions) -> tuple[ModulePass, ...]:
@@ -105,7 +92,7 @@ def _front(options: BuildOptions) -> list[Stage]:
     if pruned := pruning(options):
         stages.append(Stage("pruned graph", pruned, changes_values=True))
     if options.is_quantized:
-        passes = (*_snapping(options), *offers(options), quantize_pass(options))
+        passes = (*_snapping(options), quantize_pass(options))
         stages.append(Stage(QUANTIZED, passes, changes_values=True))
         if options.io == "int8":
             from ceras_ir.transforms.quantization.strip_border_quantization import (

@@ -8,9 +8,18 @@ exit status. A mistake of ours is any other exception.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FileLineColLoc,
+    FusedLoc,
+    LocationAttr,
+    NameLoc,
+    NoneAttr,
+    UnknownLoc,
+)
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException
+from xdsl.utils.hints import isa
 
 MAX_FINDINGS = 30
 """How many findings one error prints; the rest are counted, so that a screen holds it."""
@@ -86,11 +95,31 @@ class UsageError(InputError):
     exit_status = 2
 
 
+def node_names(op: Operation) -> list[str]:
+    """The names of all nodes of the network that went into `op`, its own first."""
+    return [loc.desc.data for loc in _parts(op.location) if isinstance(loc, NameLoc)]
+
+
+def fused_location(kept: Operation, gone: Operation) -> LocationAttr:
+    """Where an operation comes from that stands for two; the first gives its name."""
+    parts = list(dict.fromkeys((*_parts(kept.location), *_parts(gone.location))))
+    known = [part for part in parts if not isinstance(part, UnknownLoc)]
+    if len(known) < 2 or not isinstance(known[0], NameLoc):
+        return kept.location
+    return FusedLoc(tuple(known), NoneAttr())
+
+
+def _parts(location: LocationAttr) -> list[LocationAttr]:
+    if isinstance(location, FusedLoc) and isa(location.locations, ArrayAttr[LocationAttr]):
+        return list(location.locations)
+    return [location]
+
+
 def node_name(op: Operation) -> str:
     """The name of the network's node that `op` came from, or its own name without one."""
+    if names := node_names(op):
+        return names[0]
     match op.location:
-        case NameLoc(desc=name):
-            return name.data
         case FileLineColLoc(line=line):
             return f"{op.name} at line {line.data}"
         case _:

@@ -107,7 +107,7 @@ class Target(ABC):
     """One kind of machine: its options, boards, rules, lowering, files and ways to run."""
 
     name: ClassVar[str]
-    """As `--target` takes it."""
+    """As `--target` takes it; the base class has none, and stands for any machine."""
     arithmetic: ClassVar[Arithmetic] = Arithmetic()
     compiles: ClassVar[bool] = True
     """Whether it makes files; the interpreter does not."""
@@ -159,15 +159,8 @@ class Target(ABC):
 
     # The graph: what the target needs before its own levels.
 
-    def offer_forms(self, *, measured: bool) -> tuple[ModulePass, ...]:
-        """
-        Passes that say, before quantization, which forms of functions leave room for the device;
-        `measured` if data will choose among them.
-        """
-        return ()
-
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str] | None:
-        """The form (a `Form`) for a function of a sum, as the pass `offer-forms` asks; or None."""
+        """The form (a `Form`) for a function of a sum, as the pass `set-silu` asks; or None."""
         return None
 
     def encode(self) -> list[Stage]:

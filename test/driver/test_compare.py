@@ -1,5 +1,6 @@
 """`ceras-compare`: what it measures, and what it refuses."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -30,51 +31,59 @@ func.func @main(%x: tensor<1x4x4x2xf32> {graph.name = "image"})
 def files(tmp_path: Path) -> Path:
     random = np.random.default_rng(4)
     (tmp_path / "n.mlir").write_text(NETWORK)
-    images = random.uniform(-1, 1, (24, 4, 4, 2)).astype(np.float32)
-    np.savez(tmp_path / "a.npz", image=images[:16])
-    np.savez(tmp_path / "b.npz", image=images[16:])
+    images = random.uniform(-1, 1, (40, 4, 4, 2)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", image=images[:32])
+    np.savez(tmp_path / "b.npz", image=images[32:])
     np.savez(tmp_path / "labels.npz", labels=np.zeros(8, np.int64))
     return tmp_path
 
 
+CHANNELS, ROWS = "equalize-channels,correct-bias", "choose-row-exponents,round-weights"
 COMMON = ("ceras-compare", "n.mlir", "--calibrate", "a.npz", "--inputs", "b.npz")
 
 
 def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
     done = tool(
-        *COMMON, "--labels", "labels.npz", "--html", "o.html", "--recipe", "plain",
-        "--against", "channels-bias",
+        *COMMON, "--labels", "labels.npz", "--html", "o.html", "--recipe", "none",
+        "--against", CHANNELS,
     )  # fmt: skip
     assert (done.status, done.stderr) == (0, "")
-    for word in ("mix", "mean", "conv2d", "8 sample(s), recipe plain", "top-1", "agreement"):
+    for word in ("mix", "mean", "conv2d", "8 sample(s), recipe ", "top-1", "agreement"):
         assert word in done.stdout
     assert "requantizations at run time: 0 before alignment, 0 after" in done.stdout
-    assert "channels-bias dB" in done.stdout
+    assert "equalize-channels,cor" in done.stdout
     page = (files / "o.html").read_text()
     # Two layers and one plot; the layers are drawn among the worst as well.
     assert page.count("<svg") == 5 and "http" not in page and "<script" not in page
-    assert "channels-bias dB" in page and 'id="layer1"' in page
+    assert CHANNELS in page and 'id="layer1"' in page
     assert "of the noise at the outputs" in done.stdout and 'class="share"' in page
 
 
-def test_the_proposal_is_a_command(tool: Tool, tmp_path: Path) -> None:
-    """What is printed can be run as it is, and reaches what it says."""
+def test_proposals_were_tried(tool: Tool, tmp_path: Path) -> None:
+    """What is proposed gains what it says, and what it costs is said too."""
     (tmp_path / "n.mlir").write_text(CHAIN.replace("SMALL", "0.003").replace("LARGE", "64.0"))
-    data = np.random.default_rng(0).normal(size=(24, 4)).astype(np.float32)
-    np.savez(tmp_path / "d.npz", input0=data)
-    common = ("ceras-compare", "n.mlir", "--calibrate=d.npz", "--inputs", "d.npz")
-    options = ("--recipe", "plain", "--observer", "minmax", "--against=bias", "--html", "o.html")
-    done = tool(*common, *options)
+    data = np.random.default_rng(0).normal(size=(56, 4)).astype(np.float32)
+    np.savez(tmp_path / "c.npz", input0=data[:32])
+    np.savez(tmp_path / "d.npz", input0=data[32:])
+    common = ("ceras-compare", "n.mlir", "--calibrate=c.npz", "--inputs", "d.npz")
+    options = ("--budget", "0", "--recipe", "none", "--observer", "minmax")
+    done = tool(*common, *options, "--propose")
     assert (done.status, done.stderr) == (0, "")
-    (command,) = (s for s in done.stdout.splitlines() if s.startswith("ceras-compare "))
-    before, rest = command.split(" --recipe ")
-    assert before == " ".join((*common, "--observer", "minmax"))
-    assert rest.startswith("rows-rounding --mixed auto --target-sqnr ")
-    assert (tmp_path / "o.html").read_text().count(command) == 1
-    was = float(rows(done.stdout)["signal"][-2])
-    done = tool(*command.split())
-    assert done.status == 0 and "of the multiplications)" in done.stderr
-    assert float(rows(done.stdout)["signal"][-1]) >= was + 10
+    tried = done.stdout.partition("tried on inputs that calibrated nothing:")[2].splitlines()
+    found = [line for line in tried if " ± " in line]
+    for option in ("--observer mse", "--recipe ", "--float '"):
+        assert sum(f" {option}" in line for line in found) == 1
+    # Those that gain more than twice their standard error come first.
+    marks = [line.startswith("  + ") for line in found]
+    assert marks == sorted(marks, reverse=True) and True in marks
+    for line, mark in zip(found, marks, strict=True):
+        gain, error = re.findall(r" ([+-][0-9.e+-]+|[+-]inf) ± ([0-9.e+-]+)", line)[0]
+        assert (float(gain) > 2 * float(error)) == mark
+        assert "modelled time " in line and "weights " in line
+    refused = tool(*common[:-1], "c.npz", "--propose")
+    assert refused.status == 2 and "they are the same" in refused.stderr
+    refused = tool("ceras-compare", "n.mlir", "--inputs", "d.npz", "--propose")
+    assert refused.status == 2 and "--calibrate" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -91,7 +100,7 @@ def test_networks_with_hardly_a_layer(tool: Tool, tmp_path: Path, text: str, wor
     data = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
     np.savez(tmp_path / "d.npz", x=data)
     common = ("ceras-compare", "n.mlir", "--calibrate", "d.npz", "--inputs", "d.npz")
-    for options in ((), ("--recipe", "rows-rounding", "--mixed", "auto", "--target-sqnr", "60")):
+    for options in ((), ("--recipe", ROWS, "--budget", "1")):
         done = tool(*common, *options, "--html", "o.html")
         assert done.status == 0, done.stderr
         assert words in done.stdout and "Traceback" not in done.stderr
@@ -117,12 +126,12 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_two_variants(tool: Tool, files: Path) -> None:
-    for recipe in ("plain", "channels-bias"):
+    for name, recipe in (("plain", "none"), ("channels", CHANNELS)):
         quantize = f"--quantize=calibration=a.npz recipe={recipe}"
         done = tool(
             *("ceras-opt", "n.mlir", "--fuse", quantize, "--print-debuginfo"),
             "-o",
-            f"{recipe}.mlir",
+            f"{name}.mlir",
         )
         assert done.status == 0, done.stderr
     assert tool("ceras-opt", "plain.mlir", "-t", "onnx", "-o", "plain.onnx").status == 0
@@ -134,17 +143,17 @@ def test_two_variants(tool: Tool, files: Path) -> None:
         assert rows(done.stdout)[layer][-2:] == ["exact", "exact"]
     assert rows(done.stdout)["agreement"] == ["agreement", "1"]
     # Channels of another scale are the same channels: no layer is far off.
-    done = tool("ceras-compare", "plain.mlir", "channels-bias.mlir", *inputs, "--html", "o.html")
+    done = tool("ceras-compare", "plain.mlir", "channels.mlir", *inputs, "--html", "o.html")
     assert (done.status, done.stderr) == (0, "")
     table = rows(done.stdout)
     assert all(float(table[layer][-1]) > 15 for layer in ("mix", "mean"))
     assert len(table["top-1"]) == 3 and "scale before" in done.stdout
     page = (files / "o.html").read_text()
-    assert "channels-bias.mlir (quantized) against plain.mlir (quantized)" in page
+    assert "channels.mlir (quantized) against plain.mlir (quantized)" in page
     # The float network beside one of them, and quantized by a recipe of its own.
     done = tool("ceras-compare", "n.mlir", "plain.mlir", *inputs)
     assert (done.status, "(float)" in done.stdout) == (0, True)
-    recipe = ("--calibrate", "a.npz", "--recipe", "plain")
+    recipe = ("--calibrate", "a.npz", "--recipe", "none")
     done = tool("ceras-compare", "n.mlir", "plain.mlir", *inputs, *recipe)
     assert rows(done.stdout)["mix"][-2:] == ["exact", "exact"]
 
@@ -170,7 +179,9 @@ def test_two_models_are_refused_by_what_differs(tool: Tool, files: Path) -> None
     (files / "m.mlir").write_text(NETWORK.replace('"scores"', '"logits"'))
     done = tool("ceras-compare", "n.mlir", "m.mlir", "--inputs", "b.npz")
     assert done.status == 1 and "inputs and outputs must be the same" in done.stderr
-    done = tool("ceras-compare", "n.mlir", "n.mlir", "--inputs", "b.npz", "--against", "bias")
+    done = tool(
+        "ceras-compare", "n.mlir", "n.mlir", "--inputs", "b.npz", "--against", "correct-bias"
+    )
     assert done.status == 2 and "there are two models" in done.stderr
     (files / "q.mlir").write_text(tool("ceras-opt", "n.mlir", "--quantize").stdout)
     done = tool("ceras-compare", "q.mlir", "--inputs", "b.npz")
@@ -206,7 +217,7 @@ REFUSED = {
     "count": (("--labels", "short.npz"), 1, "3 labels for 8 samples"),
     "type": (("--labels", "b.npz"), 1, "labels must be integers"),
     "no file": (("--labels", "none.npz"), 1, "no such file"),
-    "recipe": (("--recipe", "best"), 2, "channels-rounding"),
+    "recipe": (("--recipe", "best"), 2, "equalize-channels"),
     "samples": (("--samples", "0"), 2, "at least 1"),
     "hook": (("--metric", "n.mlir:f"), 2, "FILE.py:function"),
     "function": (("--metric", "m.py:f"), 1, "no function 'f'"),

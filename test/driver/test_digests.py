@@ -21,7 +21,7 @@ def compiled(folder: Path, target: str) -> list[str]:
     """The folder `out` and the command line that runs it."""
     (folder / "network.mlir").write_text(TEXT)
     np.savez(folder / "in.npz", x=np.ones((1, 32), np.float32))
-    out, recipe = folder / "out", ["--recipe", "plain", "--quantize", "int8"]
+    out, recipe = folder / "out", ["--recipe", "none", "--quantize", "int8"]
     command = [str(folder / "network.mlir"), "-o", str(out), "--target", target, *recipe]
     assert compile_model(command) == 0
     return [str(out), "--inputs", str(folder / "in.npz"), "--outputs", str(folder / "out.npz")]

@@ -53,9 +53,9 @@ def test_what_a_target_adds_to_some_layers_is_a_column(capsys: pytest.CaptureFix
 
 def test_requantizations_before_and_after_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     counts = {"requantizations_before": 3, "requantizations_after": 1}
-    chosen = {"quantization": {"recipe": "bias", "silu": "table", **counts}}
+    chosen = {"quantization": {"recipe": ["correct-bias"], **counts}}
     print_table(content(layer("a", None)) | chosen, "c", Emission([]))
     assert (
-        "quantized by recipe bias: 3 requantizations at run time before scales were aligned, 1 "
-        "after" in capsys.readouterr().out
+        "quantized: 3 requantizations at run time before scales were aligned, 1 after"
+        in capsys.readouterr().out
     )

@@ -37,7 +37,7 @@ def test_a_float_network_is_exact(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.slow
 def test_an_int8_network_beside_another_target(capsys: pytest.CaptureFixture[str]):
     digits = EXAMPLES / "digits"
-    data = ("--inputs", str(digits / "digits_test.npz"), "--samples", "2", "--recipe", "plain")
+    data = ("--inputs", str(digits / "digits_test.npz"), "--samples", "2", "--recipe", "none")
     calibration = ("--calibrate", str(digits / "digits_calibration.npz"))
     model = str(digits / "digits.onnx")
     assert main([model, "--targets", "c,arduino", *data, *calibration]) == 0

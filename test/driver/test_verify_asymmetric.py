@@ -8,6 +8,7 @@ from onnx_random import random_network
 
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.driver.verify.tool import main
+from ceras_ir.transforms.quantization.recipe import OPTIONAL
 
 DIGITS = Path(__file__).parents[2] / "examples/digits"
 
@@ -17,7 +18,12 @@ DIGITS = Path(__file__).parents[2] / "examples/digits"
 def test_digits(silu: str) -> None:
     data = ("--inputs", str(DIGITS / "digits_test.npz"), "--samples", "4")
     calibrate = ("--calibrate", str(DIGITS / "digits_calibration.npz"))
-    scheme = ("--recipe", "asymmetric-channels-rounding", "--silu", silu)
+    scheme = (
+        "--recipe",
+        "fit-inputs,equalize-channels,choose-zero-points,round-weights",
+        "--silu",
+        silu,
+    )
     model = str(DIGITS / "digits.onnx")
     assert main([model, *data, *calibrate, *scheme, "--targets", "c,nnet,vta,onnx"]) == 0
 
@@ -33,6 +39,6 @@ def test_random_networks(seed: int, tmp_path: Path) -> None:
     }
     arrays = {n: random.uniform(-1, 2, (4, *shape[1:])) for n, shape in inputs.items()}
     save_arrays(data, {name: array.astype(np.float32) for name, array in arrays.items()})
-    recipe = ("asymmetric-plain", "asymmetric-rows-channels-rounding-bias")[seed % 2]
+    recipe = ("fit-inputs,choose-zero-points", ",".join(OPTIONAL))[seed % 2]
     options = ("--inputs", data, "--samples", "2", "--calibrate", data, "--recipe", recipe)
     assert main([model, *options, "--targets", "c,nnet,onnx"]) == 0

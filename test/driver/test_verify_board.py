@@ -19,6 +19,6 @@ def test_digits(batch: int, block: int, tmp_path: Path, capsys: pytest.CaptureFi
     path = tmp_path / "board.json"
     path.write_text(json.dumps(VtaBoard(log_batch=batch, log_block=block).config()))
     model, calibration = (str(DIGITS / f"digits{end}") for end in (".onnx", "_calibration.npz"))
-    options = ("--calibrate", calibration, "--recipe", "plain", "--samples", "1")
+    options = ("--calibrate", calibration, "--recipe", "none", "--samples", "1")
     assert main([model, *options, "--targets", "vta", "--board", str(path)]) == 0
     assert "vta: machine                     exact" in capsys.readouterr().out

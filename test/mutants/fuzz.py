@@ -100,7 +100,7 @@ def model_case(seed: int, folder: Path) -> Case:
         case 7:
             return verify_main, ["mutant.onnx", "--targets", target, "--samples", "1"]
         case _:
-            options = ["--target", target, "--quantize", quantize, "--recipe", "plain"]
+            options = ["--target", target, "--quantize", quantize, "--recipe", "none"]
             return compile_main, ["mutant.onnx", "-o", "out", *options]
 
 
@@ -111,7 +111,7 @@ def folder_case(seed: int, folder: Path) -> Case:
         target = draw.choice(("c", "vta", "nnet"))
         name, text = folders.board(draw, target)
         (folder / name).write_text(text)
-        options = ["--target", target, "--board", name, "--quantize", "int8", "--recipe", "plain"]
+        options = ["--target", target, "--board", name, "--quantize", "int8", "--recipe", "none"]
         return compile_main, [str(COMPILED / "m.onnx"), "-o", "out", *options]
     folders.folder(draw, COMPILED / draw.choice(("c", "vta", "nnet")), folder / "compiled")
     inputs = ["--inputs", str(COMPILED / "x.npz"), "--outputs", "out.npz"]
@@ -127,7 +127,7 @@ def compile_folders() -> None:
     (COMPILED / "m.onnx").write_bytes(conv_model((1, 2, 6, 6), 3, (3, 3)).SerializeToString())
     np.savez(COMPILED / "x.npz", x=np.zeros((1, 2, 6, 6), np.float32))
     for target in ("c", "vta", "nnet"):
-        options = ["--target", target, "--quantize", "int8", "--recipe", "plain"]
+        options = ["--target", target, "--quantize", "int8", "--recipe", "none"]
         outcome = run(compile_main, [str(COMPILED / "m.onnx"), "-o", target, *options], COMPILED)
         assert outcome.status == 0, outcome.errors
 

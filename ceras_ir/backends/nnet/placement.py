@@ -1,24 +1,16 @@
 """What the FPGA of nnet takes, and how long on a board: rules, circuits, rates of CPU and bus."""
 
-from collections.abc import Callable
-
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
 from ceras_ir.backends.nnet.rules import (
     FPGA,
-    extents_fit,
-    is_not_grouped,
-    lines_fit,
-    patch_fits,
-    weights_are_constant,
     why_not,
 )
-from ceras_ir.dialects.graph import GraphOperation, LinearOperation, UnaryOp, shape_of
+from ceras_ir.dialects.graph import GraphOperation, LinearOperation, shape_of
 from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
-from ceras_ir.transforms.quantization.analysis.function_forms import Form
 
 
 class FpgaCircuits(Accelerator):
@@ -41,21 +33,6 @@ class FpgaCircuits(Accelerator):
     def transfer(self, value: SSAValue) -> float:
         assert self.board is not None
         return transfer(value, self.board)
-
-
-def form_beside_fpga(name: str | None) -> Callable[[UnaryOp, LinearOperation], Form]:
-    """Tables on 16 bits behind what the circuits cannot compute in any number format."""
-    rules = [extents_fit, is_not_grouped, lines_fit, patch_fits, weights_are_constant]
-    if name is not None:
-        board = load_board(name)
-        rules.append(lambda op: circuit_limit(op, board))
-
-    def offer(op: UnaryOp, linear: LinearOperation) -> Form:
-        # A residual may become an addition, whose sum the FPGA would take.
-        alone = linear.residual is None and any(rule(linear) for rule in rules)
-        return Form.TABLE16 if alone else Form.TABLE
-
-    return offer
 
 
 def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:

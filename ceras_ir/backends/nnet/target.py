@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from ceras_ir.targets import (
     MEMORY,
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ceras_ir.backends.nnet.runner import CompiledNnet
-    from ceras_ir.dialects.graph import LinearOperation, UnaryOp
     from ceras_ir.targets.execution import Sample
 
 ALIGNMENT = 64
@@ -58,17 +56,6 @@ class NnetTarget(Target):
         from ceras_ir.backends.nnet.board import load_board
 
         load_board(name)
-
-    def offer_forms(self, *, measured: bool) -> tuple[ModulePass, ...]:
-        from ceras_ir.transforms.quantization.offer_forms import OfferFormsPass
-
-        # Without data nothing chooses between tables on 8 and on 16 bits.
-        return (OfferFormsPass(self.name, self.board),) if measured else ()
-
-    def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str]:
-        from ceras_ir.backends.nnet.placement import form_beside_fpga
-
-        return form_beside_fpga(self.board)
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:

@@ -99,11 +99,6 @@ class VtaTarget(Target):
 
         load_board(name)
 
-    def offer_forms(self, *, measured: bool) -> tuple[ModulePass, ...]:
-        from ceras_ir.transforms.quantization.offer_forms import OfferFormsPass
-
-        return (OfferFormsPass(self.name, self.board),)
-
     def form_offer(self) -> Callable[[UnaryOp, LinearOperation], str]:
         from ceras_ir.backends.vta.board import load_board
         from ceras_ir.backends.vta.placement import form_for_alu

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.data.samples import load_arrays
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.transforms.quantization.analysis.layer_noise import decibels
+from ceras_ir.transforms.quantization.analysis.output_noise import decibels
 
 Array: TypeAlias = NDArray[np.generic]
 Hook: TypeAlias = Callable[[Mapping[str, Array], Array | None], float | Mapping[str, float]]

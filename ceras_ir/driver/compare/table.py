@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ceras_ir.driver.compare.page import decimal, number, step
+from ceras_ir.driver.compare.proposals import Proposal
 from ceras_ir.driver.compare.remedies import remedies, worst_layers
 from ceras_ir.driver.compare.variants import Variant
 
@@ -34,6 +35,15 @@ def print_table(variants: Sequence[Variant], samples: int) -> None:
     for text in first.remedies:
         # A command that is to be copied stays one line.
         console.print(f"\n{text}", markup=False, soft_wrap=True)
+
+
+def print_proposals(found: Sequence[Proposal]) -> None:
+    """What other options gained; first those whose gain is no chance."""
+    print("\ntried on inputs that calibrated nothing:")
+    for proposal in sorted(found, key=lambda p: not p.helps):
+        print(f"  {'+' if proposal.helps else ' '} {proposal}")
+    if not any(proposal.helps for proposal in found):
+        print("none gains more than twice its standard error")
 
 
 def _layers(first: Variant, rest: Sequence[Variant]) -> Table:

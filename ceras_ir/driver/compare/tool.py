@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from shlex import join
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.calibration_options import with_image_options
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_extensions,
     add_scheme,
     add_shapes,
+    recipe_names,
     scheme_of,
     title_of,
 )
@@ -25,11 +26,12 @@ from ceras_ir.support.diagnostics import UsageError
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ceras_ir.driver.compare.proposals import Proposal
     from ceras_ir.driver.compare.variants import Task, Variant
 
 
-REPLACED = ("--recipe", "--against", "--mixed", "--budget", "--target-sqnr", "--html")
-"""Options that a proposal of more precision comes without, but for those that it gives."""
+PROPOSING = 32
+"""On how many inputs other options are judged."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,7 +56,13 @@ def make_parser() -> ToolParser:
         help="a second model or text: quantized, or with Q/DQ, or with ranges; a float one is "
         "quantized if there is --calibrate, and else compared as it is",
     )
-    parser.add_argument("--inputs", metavar="B.npz", required=True, help="inputs to compare on")
+    parser.add_argument(
+        "--inputs",
+        metavar="B.npz|DIR",
+        required=True,
+        help="inputs to compare on, which are read one by one: a file, or a folder of images, to "
+        "which the --image options apply as well",
+    )
     parser.add_argument(
         "--labels",
         metavar="L.npz",
@@ -70,7 +78,16 @@ def make_parser() -> ToolParser:
     parser.add_argument("--html", metavar="OUT.html", help="write a page with plots, one file")
     add_scheme(parser)
     parser.add_argument(
-        "--against", metavar="R", help="compare with a second variant, quantized by this recipe"
+        "--against",
+        type=recipe_names,
+        metavar="PASS,...",
+        help="compare with a second variant, quantized by this recipe",
+    )
+    parser.add_argument(
+        "--propose",
+        action="store_true",
+        help="try other options, on the first 32 inputs, and say what each gains, with its "
+        "standard error, and what it costs; the inputs must not be those that calibrate",
     )
     parser.add_argument("--samples", type=int, metavar="N", help="compare on the first N only")
     add_shapes(parser)
@@ -80,32 +97,37 @@ def make_parser() -> ToolParser:
 
 def _compare(argv: Sequence[str]) -> int:
     with plugins(argv):
-        return _compare_models(make_parser().read(argv), argv)
+        return _compare_models(make_parser().read(argv))
 
 
-def _compare_models(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+def _compare_models(arguments: argparse.Namespace) -> int:
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
     if arguments.other is not None and arguments.against is not None:
         raise UsageError("--against is a second recipe of one model; there are two models")
 
     from ceras_ir.command.output_file import open_output, refuse_overwriting
-    from ceras_ir.data.samples import load_samples
+    from ceras_ir.data.sample_stream import open_samples
+    from ceras_ir.data.samples import require_finite
     from ceras_ir.driver.compare.end_metrics import load_hook, load_labels
-    from ceras_ir.driver.compare.table import print_table
+    from ceras_ir.driver.compare.table import print_proposals, print_table
     from ceras_ir.driver.compare.variants import Task
+    from ceras_ir.network.artefacts import network_inputs
+    from ceras_ir.network.function import main_function
 
     read = arguments.model, arguments.other, arguments.inputs, arguments.labels
     refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))
     hook = None if arguments.metric is None else load_hook(arguments.metric)
     module = _read(arguments, arguments.model)
-    everything = load_samples(arguments.inputs, module)
+    inputs = with_image_options([arguments.inputs], arguments) or arguments.inputs
+    everything = open_samples(inputs, network_inputs(main_function(module)))
     samples, labels = everything.first(arguments.samples), None
-    samples.require_finite(arguments.inputs)
+    for number, sample in enumerate(samples):
+        require_finite(sample, number, arguments.inputs)
     if arguments.labels is not None:
         labels = load_labels(arguments.labels, len(everything))[: len(samples)]
     alone = arguments.other is None and arguments.calibrate
-    task = Task(samples, labels, hook, _without_precision(argv) if alone else None)
+    task = Task(samples, labels, hook)
     with ExitStack() as stack:
         # Opened first: what cannot be written is said before minutes of work.
         stream = None
@@ -113,22 +135,38 @@ def _compare_models(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
             stream = stack.enter_context(open_output(arguments.html))
         measure = _two_models if arguments.other is not None else _one_model
         variants = measure(arguments, module, task)
+        found = _proposals(arguments, module, task, variants[0]) if arguments.propose else None
         if stream is not None:
             from ceras_ir.driver.compare.page import compare_page
 
             stream.write(compare_page(title_of(arguments.model), variants, len(samples)))
         print_table(variants, len(samples))
+        if found is not None:
+            print_proposals(found)
+        elif alone:
+            print("\n--propose tries other options and says what they gain")
     return 0
 
 
-def _without_precision(argv: Sequence[str]) -> str:
-    """The command line without what says how precise layers are."""
-    kept, skipped = ["ceras-compare"], False
-    for word in argv:
-        if not skipped and word.partition("=")[0] not in REPLACED:
-            kept.append(word)
-        skipped = not skipped and word in REPLACED
-    return join(kept)
+def _proposals(
+    arguments: argparse.Namespace, module: "ModuleOp", task: "Task", variant: "Variant"
+) -> "list[Proposal]":
+    """What other options gain on the first inputs."""
+    from ceras_ir.driver.compare.proposals import Judge, proposals
+    from ceras_ir.pipeline.context import load_context
+    from ceras_ir.transforms.graph.fuse import FusePass
+
+    if arguments.other is not None or arguments.calibrate is None:
+        raise UsageError("--propose tries options of one model that --calibrate quantizes")
+    if set(arguments.calibrate) & {arguments.inputs}:
+        raise UsageError("--propose judges on --inputs that did not calibrate; they are the same")
+    FusePass().apply(load_context(), module)
+    few = list(task.samples.first(PROPOSING))
+    labels = None if task.labels is None else task.labels[: len(few)].astype("int64")
+    options = replace(scheme_of(arguments), quantize="int8")
+    return proposals(
+        module, options, variant.layers, few, lambda real: Judge(real, labels, task.hook)
+    )
 
 
 def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
@@ -142,17 +180,20 @@ def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
 def _one_model(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
     """The model quantized by one recipe or two, each beside its float network."""
     from ceras_ir.command.named_file import naming
-    from ceras_ir.driver.compare.variants import beside_float
+    from ceras_ir.driver.compare.variants import beside_float, recipe_text
+    from ceras_ir.pipeline.stages import quantize_pass
 
     options = replace(scheme_of(arguments), quantize="int8")
     options.check()
     options.check_levels((FUSED, QUANTIZED))
-    recipes = [options.recipe, *([arguments.against] if arguments.against else [])]
+    recipes = [options.recipe, *([tuple(arguments.against)] if arguments.against else [])]
     variants: list[Variant] = []
     with naming(arguments.model):
         for recipe in recipes:
-            meter, used = beside_float(module.clone(), replace(options, recipe=recipe))
-            variants.append(task.measure(meter, f"recipe {used}", "float"))
+            chosen = replace(options, recipe=recipe)
+            used = quantize_pass(chosen).optional
+            meter = beside_float(module.clone(), chosen)
+            variants.append(task.measure(meter, recipe_text(recipe), "float", used))
     return variants
 
 

@@ -5,13 +5,14 @@ beside another variant of the same network.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, NameLoc, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Operation
 
+from ceras_ir.data.sample_stream import StreamedSamples
 from ceras_ir.data.samples import Samples, join
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
@@ -24,7 +25,7 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.instrumentation import PassRunner
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED, quantize_pass
-from ceras_ir.support.diagnostics import InputError, node_name
+from ceras_ir.support.diagnostics import InputError, node_name, node_names
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.layer_noise import (
     LayerNoise,
@@ -33,8 +34,9 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import (
 )
 from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
 from ceras_ir.transforms.quantization.analysis.requantizations import alignment
-from ceras_ir.transforms.quantization.analysis.sensitivity import affordable_samples
-from ceras_ir.transforms.quantization.rewrites.recipes import name_of, passes_of
+
+REACHING = 4
+"""On how many samples it is followed what reaches the outputs."""
 
 
 @dataclass(frozen=True)
@@ -51,33 +53,33 @@ class Variant:
     """At run time, before and after scales were aligned."""
     recipe: tuple[str, ...] = ()
     """The optional passes that ran."""
-    command: str | None = None
-    """That measured it, without options that say how precise layers are."""
 
     @property
     def remedies(self) -> list[str]:
         """What to try for the whole network; see `remedies_of_all`."""
-        return remedies_of_all(self.layers, self.ratio, self.command, name_of(self.recipe))
+        return remedies_of_all(self.layers, self.ratio)
 
 
 @dataclass(frozen=True)
 class Task:
     """What all variants are measured on."""
 
-    samples: Samples
+    samples: Samples | StreamedSamples
     labels: Array | None
     hook: Hook | None
-    command: str | None = None
 
-    def measure(self, meter: NoiseMeter, name: str, reference: str) -> Variant:
+    def measure(
+        self, meter: NoiseMeter, name: str, reference: str, recipe: tuple[str, ...] = ()
+    ) -> Variant:
         """Run both networks of `meter` on all samples."""
         count = len(self.samples)
         outputs = list(progress(meter.measure(self.samples), f"comparing {name}", count))
         if not meter.aligned:
-            few = affordable_samples(main_function(meter.reference), len(meter.layers))
-            meter.measure_reach(list(self.samples.first(few)))
+            meter.measure_reach(list(self.samples.first(REACHING)))
         ratio = ratio_of([real for real, _ in outputs], [stored for _, stored in outputs])
-        expected, actual = (join([pair[i] for pair in outputs], self.samples) for i in (0, 1))
+        expected, actual = (
+            join([pair[i] for pair in outputs], batched=self.samples.batched) for i in (0, 1)
+        )
         if not self.samples.batched:
             expected, actual = ({k: v[None] for k, v in o.items()} for o in (expected, actual))
         labels = None if self.labels is None else self.labels.astype(np.int64)
@@ -90,16 +92,14 @@ class Task:
             metrics,
             ratio,
             alignment(main),
-            passes_of(main),
-            self.command,
+            recipe,
         )
 
 
-def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, str]:
-    """Quantize `module`, keeping the float network as it was just before; and the recipe."""
+def beside_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
+    """Quantize `module`, keeping the float network as it was just before."""
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.pipeline import flatten
-    from ceras_ir.transforms.quantization.rewrites.recipes import recipe_of
     from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
 
     ctx, runner = load_context(), PassRunner()
@@ -107,7 +107,7 @@ def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, s
     reference = None
     for pass_ in flatten(quantize_pass(options)):
         runner.run(ctx, module, [pass_])
-        if isinstance(pass_, UnfuseResidualPass):
+        if isinstance(pass_, UnfuseResidualPass) and not pass_.everywhere:
             if is_quantized(main_function(module)):
                 raise InputError(
                     "it comes quantized: there is no float network to compare with; name one, or "
@@ -117,7 +117,7 @@ def beside_float(module: ModuleOp, options: BuildOptions) -> tuple[NoiseMeter, s
             reference = module.clone()
     runner.run(ctx, module, options.inserted(QUANTIZED))
     assert reference is not None
-    return NoiseMeter(reference, module), recipe_of(main_function(module)) or "plain"
+    return NoiseMeter(reference, module)
 
 
 def variant_of(module: ModuleOp, options: BuildOptions) -> str:
@@ -128,7 +128,6 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     from ceras_ir.transforms.graph.fuse import FusePass
     from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
     from ceras_ir.transforms.quantization.quantize import QuantizePass
-    from ceras_ir.transforms.quantization.rewrites.recipes import recipe_of
 
     ctx, runner, main = load_context(), PassRunner(), main_function(module)
     at_fused, at_quantized = options.inserted(FUSED), options.inserted(QUANTIZED)
@@ -143,7 +142,12 @@ def variant_of(module: ModuleOp, options: BuildOptions) -> str:
     if options.calibrate is None and not calibrated:
         return "float"
     runner.run(ctx, module, [quantize_pass(options), *at_quantized])
-    return f"recipe {recipe_of(main) or 'plain'}"
+    return recipe_text(options.recipe)
+
+
+def recipe_text(recipe: Sequence[str]) -> str:
+    """How a variant is called by the recipe that was asked for."""
+    return f"recipe {','.join(recipe)}" if recipe else "default recipe"
 
 
 def carries_floats(module: ModuleOp) -> bool:
@@ -183,8 +187,8 @@ def _pairs(
     The last operations of each name, which make what the node of the model made; without common
     names operations in order, where both networks have the same ones.
     """
-    others = {node_name(op): op for op in second if isinstance(op.location, NameLoc)}
-    last = {node_name(op): op for op in first if isinstance(op.location, NameLoc)}
+    others = {node_name(op): op for op in second if node_names(op)}
+    last = {node_name(op): op for op in first if node_names(op)}
     common = [
         (op, others[name])
         for name, op in last.items()

@@ -195,4 +195,4 @@ def _execute(
     if not Path(outputs).absolute().parent.is_dir():
         raise InputError("no such folder", str(Path(outputs).parent))
     results = list(progress(executable.run(list(samples)), "running", len(samples)))
-    save_arrays(outputs, as_declared(join(results, samples), declared))
+    save_arrays(outputs, as_declared(join(results, batched=samples.batched), declared))

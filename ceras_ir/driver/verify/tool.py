@@ -20,8 +20,6 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.registry import find_target
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-
     from ceras_ir.driver.verify.differences import Verdict
     from ceras_ir.pipeline.options import BuildOptions
     from ceras_ir.targets.protocol import Target
@@ -102,13 +100,13 @@ def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> i
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])
         quantize = "none" if options.quantize == "none" else "int8"
-        options = replace(options, quantize=quantize, beside=tuple(targets))
+        options = replace(options, quantize=quantize)
         for target in targets:
             target.check()
         bare = [replace(options, target=target, insertions=()) for target in targets]
         options.check_levels([stage.level for each in bare for stage in all_stages(each)])
         status = 0
-        groups = _groups(module, targets, options)
+        groups = _groups(targets, options)
         for i, group in enumerate(groups):
             network = module if i == len(groups) - 1 else module.clone()
             front = replace(options, target=group[0])
@@ -127,41 +125,17 @@ def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> i
     return status
 
 
-def _groups(
-    module: "ModuleOp", targets: Sequence["Target"], options: "BuildOptions"
-) -> list[list["Target"]]:
-    """The targets, those together whose arithmetic makes the same quantized graph."""
+def _groups(targets: Sequence["Target"], options: "BuildOptions") -> list[list["Target"]]:
+    """The targets, those together whose passes make the same quantized graph."""
+    from ceras_ir.pipeline.stages import front_stages
+    from ceras_ir.transforms.pipeline import flatten
+
     groups: dict[Hashable, list[Target]] = {}
     for target in targets:
-        key = _front(module, replace(options, target=target))
+        stages = front_stages(replace(options, target=target))
+        key = tuple(inner for stage in stages for each in stage.passes for inner in flatten(each))
         groups.setdefault(key, []).append(target)
     return list(groups.values())
-
-
-def _front(module: "ModuleOp", options: "BuildOptions") -> Hashable:
-    """What decides the quantized graph of a target, and nothing else."""
-    from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
-
-    target = options.target
-    snapped = not target.arithmetic.multipliers and carries_quantization(module)
-    return snapped, _offered(module, options), tuple(stage.passes for stage in target.encode())
-
-
-def _offered(module: "ModuleOp", options: "BuildOptions") -> tuple[str | None, ...]:
-    """Which forms of functions the target leaves open, function by function."""
-    from ceras_ir.dialects import graph
-    from ceras_ir.pipeline.context import load_context
-    from ceras_ir.pipeline.stages import offers
-    from ceras_ir.transforms.graph.fuse import FusePass
-    from ceras_ir.transforms.quantization.analysis.function_forms import form_of
-
-    if not (offered := offers(options)):
-        return ()
-    network, ctx = module.clone(), load_context()
-    for step in (FusePass(), *offered):
-        step.apply(ctx, network)
-    forms = [form_of(op) for op in network.walk() if isinstance(op, graph.UnaryOp)]
-    return tuple(forms) if any(forms) else ()
 
 
 def _print(verdict: "Verdict") -> None:

@@ -21,6 +21,7 @@ from ceras_ir.dialects.graph import (
     constant_array,
     shape_of,
 )
+from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
@@ -73,6 +74,7 @@ class FoldPerChannelConstant(RewritePattern):
         new_weights = linear.weights if weights is None else weights.result
         epilogue = {"activation": op.activation, "ordered": None}
         new = rebuild_linear(linear, epilogue, weights=new_weights, bias=bias.result)
+        new.location = fused_location(linear, op)
         rewriter.replace(op, new)
         rewriter.erase(linear)
 

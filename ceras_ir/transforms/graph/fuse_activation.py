@@ -4,6 +4,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 
 
@@ -26,6 +27,7 @@ class FuseActivation(RewritePattern):
         if producer.activation is not None or not producer.result.has_one_use():
             return
         producer.activation = op.function
+        producer.location = fused_location(producer, op)
         copy_statistics(op, producer)
         rewriter.notify_op_modified(producer)
         rewriter.replace(op, [], [producer.result])

@@ -4,6 +4,7 @@ from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from ceras_ir.dialects import graph
+from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
@@ -32,6 +33,7 @@ class FuseBias(RewritePattern):
             ):
                 continue
             new = rebuild_linear(linear, {"activation": op.activation}, bias=other)
+            new.location = fused_location(linear, op)
             rewriter.replace(op, new)
             rewriter.erase(linear)
             return

@@ -5,6 +5,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
@@ -28,6 +29,7 @@ class FuseResidual(RewritePattern):
         residual = op.rhs if op.lhs is linear.result else op.lhs
         fused = rebuild_linear(linear, {"activation": op.activation}, residual=residual)
         copy_statistics(op, fused)
+        fused.location = fused_location(linear, op)
         rewriter.replace(op, fused)
         rewriter.erase(linear)
 

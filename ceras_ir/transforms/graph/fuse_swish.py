@@ -5,6 +5,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.support.diagnostics import fused_location
 from ceras_ir.transforms.pattern_pass import PatternPass
 
 
@@ -26,7 +27,7 @@ class FuseSwish(RewritePattern):
         if not sigmoid.result.has_one_use():
             return
         swish = graph.UnaryOp(sigmoid.input, graph.FunctionAttr(graph.Function.SWISH))
-        swish.location = op.location
+        swish.location = fused_location(op, sigmoid)
         results = [swish.result]
         new_ops = [swish]
         if op.activation is not None:

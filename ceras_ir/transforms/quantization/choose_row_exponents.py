@@ -8,9 +8,8 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
-from ceras_ir.network.quantizable import quantized_operations
+from ceras_ir.network.quantizable import is_quantized, quantized_operations
 from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT
-from ceras_ir.transforms.quantization.rewrites.recipes import runs
 
 SPREAD = 10
 """Octaves that channels of one layer may be apart: shifts and accumulators must have room."""
@@ -24,16 +23,14 @@ class ChooseRowExponentsPass(ModulePass):
     The requantization then has a multiplier for each channel, a power of two: a shift for each,
     which accelerators with one shift per layer leave to the CPU.
 
-    With `when-chosen` it runs only if the network's `graph.recipe` has it. Changes no value.
+    Changes no value.
     """
 
     name = "choose-row-exponents"
 
-    when_chosen: bool = False
-
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        if not runs(main, self.name, when_chosen=self.when_chosen):
+        if is_quantized(main):
             return
         from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
 

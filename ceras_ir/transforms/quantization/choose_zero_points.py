@@ -11,11 +11,10 @@ from xdsl.passes import ModulePass
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import NARROW, limits, width
-from ceras_ir.network.quantizable import data_operands, quantized_operations
+from ceras_ir.network.quantizable import data_operands, is_quantized, quantized_operations
 from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point, zero_point
 from ceras_ir.network.storage import zero_point_of
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
-from ceras_ir.transforms.quantization.rewrites.recipes import runs
 
 LOST = 1 / 8
 """Share of what int8 holds at its exponent that a zero point may move out of reach."""
@@ -34,18 +33,17 @@ class ChooseZeroPointsPass(ModulePass):
     their biases, but VTA rounds half up, where sums of few and averages of what has a zero point
     round to even: with `half-up` what those read and make stays symmetric too, for its sake.
 
-    With `when-chosen` it runs only if the network's `graph.recipe` has it. Needs `graph.range` and
+    Needs `graph.range` and
     `graph.exponent`; changes no value.
     """
 
     name = "choose-zero-points"
 
     half_up: bool = False
-    when_chosen: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        if not runs(main, self.name, when_chosen=self.when_chosen):
+        if is_quantized(main):
             return
         refused: dict[SSAValue, None] = {}
         values: dict[SSAValue, None] = {}

@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.ranges import LAYER, row_exponents
-from ceras_ir.transforms.quantization.rewrites.recipe_pass import RecipePass
-from ceras_ir.transforms.quantization.rewrites.recipes import LARGE
+from ceras_ir.transforms.quantization.analysis.sensitivity import LARGE
+from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 
 if TYPE_CHECKING:
     from ceras_ir.transforms.memory.analysis.stepwise import Stepwise
@@ -22,7 +22,7 @@ SAMPLES, SAMPLES_LARGE = 16, 4
 
 
 @dataclass(frozen=True)
-class CorrectBiasPass(RecipePass):
+class CorrectBiasPass(CalibratedPass):
     """
     Rounding moves the mean of every output channel: weights by their rounding error times the
     mean input, inputs by what clipping and rounding took from them in all layers before. One
@@ -31,9 +31,8 @@ class CorrectBiasPass(RecipePass):
 
     Means are taken over the first 16 of the first `samples` samples of
     `calibration=FILE.npz`, 4 where an inference has 10^9 multiplications; without it nothing is
-    done. With `when-chosen` it runs only if the network's `graph.recipe` has it. Not exact: it
-    changes the float network so that the quantized one is right on average. A bias that 32 bits
-    could not hold stays.
+    done. Not exact: it changes the float network so that the quantized one is right on average. A
+    bias that 32 bits could not hold stays.
     """
 
     name = "correct-bias"

@@ -9,29 +9,30 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.network.function import main_function
-from ceras_ir.transforms.quantization.choose_row_exponents import ChooseRowExponentsPass
-from ceras_ir.transforms.quantization.rewrites.recipe_pass import RecipePass
-from ceras_ir.transforms.quantization.rewrites.recipes import runs
+from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 
 if TYPE_CHECKING:
     from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors, Vector
 
+
+SAMPLES = 16
+"""How many samples say how large channels are: a bit that is kept free covers others."""
 
 EXPONENTS = "input_exponents", "result_exponents"
 """Of `graph.unary`."""
 
 
 @dataclass(frozen=True)
-class EqualizeChannelsPass(RecipePass):
+class EqualizeChannelsPass(CalibratedPass):
     """
     Multiply channels by powers of two between layers, so that one scale per tensor serves
     large and small channels alike: what the rows of one layer's weights and its bias are
     divided by, the columns of the next layer's are multiplied by.
 
-    How large channels are is seen on the first `samples` samples of `calibration=FILE.npz`,
-    without which nothing is done; a channel that is raised keeps a bit free for data that has more
-    in it. With `when-chosen` it runs only if the network's `graph.recipe` has it. Ranges of values
-    that change are forgotten.
+    How large channels are is seen on the first 16 of the first `samples` samples of
+    `calibration=FILE.npz`, without which nothing is done; a channel that is raised keeps a bit free
+    for data that has more in it. With `rows`, where every row of weights will have a scale of its
+    own, activations alone decide. Ranges of values that change are forgotten.
 
     Other functions get `input_exponents` and `result_exponents`, which tables take in.
 
@@ -42,6 +43,8 @@ class EqualizeChannelsPass(RecipePass):
 
     name = "equalize-channels"
 
+    rows: bool = False
+
     def improve(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.transforms.quantization.analysis.calibration import channel_statistics
         from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelFactors
@@ -49,10 +52,9 @@ class EqualizeChannelsPass(RecipePass):
 
         main = main_function(op)
         slots = ChannelSlots(main)
-        statistics = channel_statistics(op, self.data(op), slots.ids)
+        statistics = channel_statistics(op, self.data(op, most=SAMPLES), slots.ids)
         factors = ChannelFactors(main, slots, statistics)
-        rows = runs(main, ChooseRowExponentsPass.name, when_chosen=True)
-        _apply(factors, factors.choose(rows=rows))
+        _apply(factors, factors.choose(rows=self.rows))
 
 
 def _apply(factors: ChannelFactors, exponents: Vector) -> None:

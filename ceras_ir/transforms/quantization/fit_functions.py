@@ -8,9 +8,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
-from ceras_ir.network.precision import WIDE, set_width
 from ceras_ir.network.quantizable import is_quantized
-from ceras_ir.network.ranges import set_exponent
 
 
 @dataclass(frozen=True)
@@ -28,16 +26,8 @@ class FitFunctionsPass(ModulePass):
         main = main_function(op)
         if is_quantized(main):
             return
-        from ceras_ir.transforms.quantization.analysis.function_forms import (
-            argument_exponent,
-            finer_bits,
-            form_of,
-        )
+        from ceras_ir.transforms.quantization.analysis.function_forms import fit_argument
 
         for unary in main.body.block.ops:
-            if not isinstance(unary, graph.UnaryOp) or (form := form_of(unary)) is None:
-                continue
-            exponent = argument_exponent(unary, form)
-            if finer_bits(form) and exponent is not None:
-                set_width(unary.input, WIDE)
-                set_exponent(unary.input, exponent)
+            if isinstance(unary, graph.UnaryOp):
+                fit_argument(unary)

@@ -24,7 +24,7 @@ from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import FLOAT, NARROW, PRECISION, width
 from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
-from ceras_ir.transforms.quantization.rewrites.recipe_pass import RecipePass
+from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 
 STEPS = 255
 """Between the least and the greatest number of int8."""
@@ -40,7 +40,7 @@ MARGIN = 1 + 1e-5
 
 
 @dataclass(frozen=True)
-class FitInputsPass(RecipePass):
+class FitInputsPass(CalibratedPass):
     """
     Divide inputs by a step at which what calibration saw of them, and zero, takes all 256
     numbers of int8, and multiply the weights of the layers that read them by it. Scales stay powers
@@ -49,8 +49,8 @@ class FitInputsPass(RecipePass):
     That is one multiplication in float for each element of an input, whose steps become shorter
     by a tenth at least; others stay. So do inputs in 16 bits, and those that anything but
     convolutions and matrix products with constant weights reads, moved at most. For
-    `choose-zero-points`, without which such an input would not fit. With `when-chosen` it
-    runs only if the network's `graph.recipe` has it; without `calibration` nothing is done.
+    `choose-zero-points`, without which such an input would not fit. Without `calibration` nothing
+    is done.
     """
 
     name = "fit-inputs"

@@ -12,7 +12,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, observed_values
 from ceras_ir.network.ranges import exponent, interval, set_exponent
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 
 SYNTHETIC_SAMPLES = 6
 """Made-up samples say little, so that more of them would only take longer."""
@@ -39,7 +39,7 @@ class ObserveRangesPass(ModulePass):
     calibration: str | None = None
     samples: int = 64
     seed: int = 0
-    observer: ObserverName = "mse"
+    observer: ObserverName = DEFAULT_OBSERVER
 
     def __post_init__(self) -> None:
         if self.samples < 1:
@@ -66,10 +66,12 @@ class ObserveRangesPass(ModulePass):
         samples = calibration_samples(module, path, self.samples)
         try:
             values = observed_values(main_function(module))
-            calibrate(module, samples, values, self.observer)
+            doubt = calibrate(module, samples, values, self.observer)
         except InputError as error:
             error.file = error.file or path
             raise
+        if doubt is not None:
+            print(f"{self.name}: warning: {doubt}", file=sys.stderr)
 
     def _from_ir(self, module: ModuleOp) -> None:
         from ceras_ir.network.exponents import fitting_exponent

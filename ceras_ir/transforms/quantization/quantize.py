@@ -1,97 +1,146 @@
 """The pipeline `quantize`: from a float network to integers."""
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
 
 from xdsl.passes import ModulePass
 
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.network.precision import WIDE
+from ceras_ir.targets.protocol import Arithmetic
+from ceras_ir.targets.registry import configured, find_target
+from ceras_ir.transforms.graph.fuse_pad import FusePadPass
+from ceras_ir.transforms.graph.split_activation import SplitActivationPass
 from ceras_ir.transforms.pipeline import PipelinePass
-from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
-from ceras_ir.transforms.quantization.calibrate import CalibratePass
-from ceras_ir.transforms.quantization.choose_precision import FEW, ChoosePrecisionPass, Mixed
-from ceras_ir.transforms.quantization.choose_recipe import ChooseRecipePass
-from ceras_ir.transforms.quantization.rewrites.recipes import AUTO, RECIPES
+from ceras_ir.transforms.quantization.align_scales import AlignScalesPass
+from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
+from ceras_ir.transforms.quantization.check_scales import CheckScalesPass
+from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
+from ceras_ir.transforms.quantization.choose_row_exponents import ChooseRowExponentsPass
+from ceras_ir.transforms.quantization.choose_weight_exponents import ChooseWeightExponentsPass
+from ceras_ir.transforms.quantization.choose_zero_points import ChooseZeroPointsPass
+from ceras_ir.transforms.quantization.correct_bias import CorrectBiasPass
+from ceras_ir.transforms.quantization.drop_tie_breakers import DropTieBreakersPass
+from ceras_ir.transforms.quantization.equalize_channels import EqualizeChannelsPass
+from ceras_ir.transforms.quantization.fit_functions import FitFunctionsPass
+from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
+from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantizedConstantsPass
+from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
+from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
+from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
+from ceras_ir.transforms.quantization.make_signed import MakeSignedPass
+from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
+from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
+from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
+from ceras_ir.transforms.quantization.recipe import (
+    DEFAULT_BUDGET,
+    OPTIONAL,
+    REMOVED_OPTIONS,
+    ROWS,
+    check_recipe,
+    default_recipe,
+)
+from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
 from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
-from ceras_ir.transforms.quantization.set_recipe import SetRecipePass
-from ceras_ir.transforms.quantization.set_silu import Silu
-from ceras_ir.transforms.quantization.trials.steps import finish, measure, prepare
+from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
+from ceras_ir.transforms.quantization.sink_dequantize import SinkDequantizePass
+from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
 
-DEFAULT_RECIPE = AUTO
+Tail: TypeAlias = Literal["float", "int8"]
+"""What follows the last sum of products is computed in."""
 
 
 @dataclass(frozen=True)
 class QuantizePass(PipelinePass):
     """
     Quantize a network. One that comes with Q/DQ keeps its scales and zero points: they are
-    folded into integer operations with multipliers and shifts. A float one becomes symmetric
-    int8 with power-of-two scales and 32-bit biases.
+    folded into integer operations with multipliers and shifts. A float one becomes int8 with
+    power-of-two scales and 32-bit biases; what follows its last sum of products stays float unless
+    `tail` is int8. One that is quantized already stays as it is.
 
-    Then ranges come from the first `samples` samples of `calibration=FILE.npz`, else from the IR,
-    else from synthetic samples drawn with `seed`; see `observe-ranges`. A network that is
-    quantized already stays as it is.
+    Ranges come from the first `samples` samples of `calibration=FILE.npz`, else from the IR, else
+    from synthetic samples drawn with `seed`; see `observe-ranges`, which has `observer`.
 
-    `recipe` says which of the passes run that make better numbers at no cost at run time, all of
-    which need `calibration`: plain (none), bias, channels, channels-bias, rounding,
-    channels-rounding, or channels-rounding-bias; auto tries some of them on the data and keeps the
-    best. Those with rows- give every channel's weights a scale of its own, which costs CPUs a
-    multiplication for each result, and accelerators with a shift for each channel nothing. With
-    asymmetric- before its name a recipe has zero points besides. For accelerators that shift all
-    channels alike and round half up, `one-shift` has auto leave out rows-, and keeps zero points
-    where no layer is lost by them, see `choose-zero-points`. `silu` says how SiLU is computed, see
-    `set-silu`; `observer` how scales are found, see `observe-ranges`.
+    `recipe` lists the optional passes that run, of fit-inputs, equalize-channels,
+    choose-zero-points, choose-precision, choose-row-exponents, round-weights and correct-bias, or
+    is none. Without one the arithmetic of `target`, on `board`, decides: rows of weights have
+    scales of their own where it shifts each channel by itself, channels are equalized where not,
+    and all the others run but correct-bias. Nothing is tried on the data.
 
-    `int16` and `float` name layers that keep more precision, see `set-precision`; with `mixed` some
-    more are found by measuring, see `choose-precision`, which has `budget` and `target-sqnr`.
+    `silu` says how SiLU is computed, see `set-silu`. `int16` and `float` name layers that keep
+    more precision, see `set-precision`; `budget` is what 16 bits may take, see `choose-precision`.
     """
 
     name = "quantize"
+    removed_options: ClassVar = REMOVED_OPTIONS
 
     calibration: str | None = None
     samples: int = 64
     seed: int = 0
-    recipe: str = DEFAULT_RECIPE
+    target: str | None = None
+    board: str | None = None
+    recipe: tuple[str, ...] = ()
     silu: Silu = "auto"
-    one_shift: bool = False
-    observer: ObserverName = "mse"
-    mixed: Mixed | None = None
-    budget: float | None = None
-    target_sqnr: float | None = None
+    observer: ObserverName = DEFAULT_OBSERVER
+    budget: float = DEFAULT_BUDGET
     int16: tuple[str, ...] = ()
     float: tuple[str, ...] = ()
+    tail: Tail = "float"
 
     def __post_init__(self) -> None:
-        if self.recipe not in (AUTO, *RECIPES):
-            raise UsageError(
-                f"option 'recipe' of pass '{self.name}' must be one of "
-                f"{', '.join((AUTO, *RECIPES))}, got {self.recipe}"
-            )
+        check_recipe(self.recipe, f"option 'recipe' of pass '{self.name}'")
         self.passes()  # Refuses options out of range before anything runs.
 
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The optional passes that run."""
+        return self.recipe or default_recipe(channel_shifts=self._arithmetic.channel_shifts)
+
+    @property
+    def _arithmetic(self) -> Arithmetic:
+        return Arithmetic() if self.target is None else find_target(self.target).arithmetic
+
     def passes(self) -> tuple[ModulePass, ...]:
-        data = (self.calibration, self.samples)
-        calibrate = CalibratePass(*data, self.seed, self.silu, self.observer)
-        precision = SetPrecisionPass(self.int16, self.float)
-        return (
-            *prepare(),
-            self._recipe(),
-            *measure(calibrate, precision, one_shift=self.one_shift),
-            *self._mixed(),
-            *finish(*data),
+        data, optional = (self.calibration, self.samples), self.optional
+        rows, narrow = ROWS in optional, WIDE not in self._arithmetic.widths
+        everything = (
+            # What comes with Q/DQ; a float network stays as it is.
+            MakeSignedPass(),
+            SinkDequantizePass(),
+            HoistQuantizePass(),
+            DropTieBreakersPass(),
+            FoldQdqPass(),
+            FusePadPass(),
+            FoldDequantizedConstantsPass(),
+            # What is computed in integers, and by which operations.
+            SplitActivationPass(),
+            SetSiluPass(self.silu, self.calibration, *self._offering()),
+            *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
+            *([UnfuseResidualPass(everywhere=True)] if rows else []),
+            # Scales of activations.
+            FitInputsPass(*data),
+            EqualizeChannelsPass(*data, rows=rows),
+            ObserveRangesPass(*data, self.seed, self.observer),
+            FitFunctionsPass(),
+            SetPrecisionPass(self.int16, self.float),
+            ChooseZeroPointsPass(half_up=not self._arithmetic.channel_shifts),
+            ChoosePrecisionPass(
+                *data, self.budget, narrow=narrow, narrow_border=self.tail == "int8"
+            ),
+            # Scales of weights, and scales that must agree.
+            ChooseRowExponentsPass(),
+            ChooseWeightExponentsPass(),
+            AlignScalesPass(),
+            UnfuseResidualPass(),
+            RoundWeightsPass(*data),
+            CorrectBiasPass(*data),
+            QuantizeGraphPass(),
+            CheckScalesPass(),
+            ProveAccumulatorsPass(),
         )
+        return tuple(p for p in everything if p.name not in OPTIONAL or p.name in optional)
 
-    def _mixed(self) -> tuple[ModulePass, ...]:
-        if self.mixed is None:
-            if self.budget is not None or self.target_sqnr is not None:
-                raise UsageError("budget and target-sqnr bound mixed=auto, int16 or float: add it")
-            if self.recipe != AUTO:
-                return ()
-            return (ChoosePrecisionPass("int16", self.calibration, FEW, when_chosen=True),)
-        options = (self.calibration, self.budget, self.target_sqnr)
-        return (ChoosePrecisionPass(self.mixed, *options),)
-
-    def _recipe(self) -> ModulePass:
-        if self.recipe == AUTO:
-            mixed = self.mixed is None
-            data, one_shift = (self.calibration, self.samples), self.one_shift
-            return ChooseRecipePass(*data, self.silu, one_shift, mixed)
-        return SetRecipePass(self.recipe)
+    def _offering(self) -> tuple[str | None, str | None]:
+        """The target, and its board, if it has a say in how functions are computed."""
+        if self.target is None or configured(self.target, self.board).form_offer() is None:
+            return None, None
+        return self.target, self.board

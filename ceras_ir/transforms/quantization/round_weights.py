@@ -6,20 +6,23 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.network.function import main_function
-from ceras_ir.transforms.quantization.rewrites.recipe_pass import RecipePass
+from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
+
+SAMPLES = 32
+"""How many samples say how inputs are correlated."""
 
 
 @dataclass(frozen=True)
-class RoundWeightsPass(RecipePass):
+class RoundWeightsPass(CalibratedPass):
     """
     Replace constant weights by multiples of their step, `2**graph.weight_exponent`, that change
     the layer's output least on the data: one weight after the other is rounded, and what that
     costs is made up for by those that come after it (GPTQ, Frantar et al. 2022).
 
-    Uses the first `samples` samples of `calibration=FILE.npz`; without it nothing is done.
-    With `when-chosen` it runs only if the network's `graph.recipe` has it. Layers of more than
-    4608 products per result are rounded to nearest. Not exact: weights change, by what
-    `quantize-graph` would change them otherwise; it finds nothing more to round.
+    Uses the first 32 of the first `samples` samples of `calibration=FILE.npz`; without it nothing
+    is done. Layers
+    of more than 4608 products per result are rounded to nearest. Not exact: weights change, by
+    what `quantize-graph` would change them otherwise; it finds nothing more to round.
     """
 
     name = "round-weights"
@@ -31,7 +34,7 @@ class RoundWeightsPass(RecipePass):
         from ceras_ir.transforms.quantization.rewrites.rounded_layers import round_weights
 
         layers = roundable_layers(main_function(op))
-        found = input_moments(op, self.data(op, "measuring inputs"), layers)
+        found = input_moments(op, self.data(op, "measuring inputs", SAMPLES), layers)
         for moments in progress(found, "rounding weights"):
             round_weights(moments)
             moments.pairs = None

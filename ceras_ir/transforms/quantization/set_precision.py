@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain, product
 from typing import TypeVar
 
 from xdsl.context import Context
@@ -22,7 +23,7 @@ from ceras_ir.network.quantizable import (
     keeps_scale,
     quantized_operations,
 )
-from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.support.diagnostics import UsageError, node_name, node_names
 from ceras_ir.transforms.quantization.analysis.scale_classes import is_constant
 
 Thing = TypeVar("Thing", Operation, SSAValue)
@@ -56,20 +57,20 @@ class SetPrecisionPass(ModulePass):
             for o in main.body.block.ops
             if isinstance(o, GraphOperation) and not isinstance(o, graph.ConstantOp)
         ]
-        names: dict[Operation, str] = {o: node_name(o) for o in operations}
+        names: dict[Operation, list[str]] = {o: node_names(o) or [node_name(o)] for o in operations}
         for operation in _matching(names, self.float, "float"):
             keep_in_float(operation)
         self._widen(main, names)
         spread(main)
 
-    def _widen(self, main: FuncOp, names: dict[Operation, str]) -> None:
+    def _widen(self, main: FuncOp, names: dict[Operation, list[str]]) -> None:
         arguments = dict(zip(main.body.block.args, input_names(main), strict=True))
-        known: dict[SSAValue, str] = {o.results[0]: name for o, name in names.items()}
-        known |= arguments
+        known: dict[SSAValue, list[str]] = {o.results[0]: found for o, found in names.items()}
+        known |= {argument: [name] for argument, name in arguments.items()}
         chosen = _matching(known, self.int16, "int16")
         storable = stored_values(main)
         for pattern in self.int16:
-            matched = [v for v in chosen if _names(known[v], pattern)]
+            matched = [v for v in chosen if is_named(known[v], [pattern])]
             if not any(v in storable for v in matched):
                 raise UsageError(f"layer '{pattern}' has no quantized form: it stays float")
         for value in chosen:
@@ -86,20 +87,21 @@ def stored_values(main: FuncOp) -> set[SSAValue]:
     return found
 
 
-def _names(name: str, pattern: str) -> bool:
-    return name == pattern or fnmatchcase(name, pattern)
+def is_named(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns is one of the names, or matches it."""
+    return any(n == p or fnmatchcase(n, p) for n, p in product(names, patterns))
 
 
-def _matching(names: dict[Thing, str], patterns: Iterable[str], option: str) -> list[Thing]:
+def _matching(names: dict[Thing, list[str]], patterns: Iterable[str], option: str) -> list[Thing]:
     """What the patterns name; one that names nothing is an error."""
     found: dict[Thing, None] = {}
     for pattern in patterns:
-        matched = [thing for thing, name in names.items() if _names(name, pattern)]
+        matched = [thing for thing, known in names.items() if is_named(known, [pattern])]
         if not matched:
             from ceras_ir.support.suggestions import did_you_mean
 
             hint = (
-                did_you_mean(pattern, names.values())
+                did_you_mean(pattern, chain(*names.values()))
                 or "; ceras-opt --fuse --print-debuginfo shows names"
             )
             raise UsageError(f"{option}: no layer is named '{pattern}'{hint}")

@@ -1,12 +1,13 @@
 """Choose how SiLU, and with it other functions that need a table, is computed in integers."""
 
+from __future__ import annotations
+
 import sys
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
@@ -14,13 +15,13 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import FLOAT, PRECISION
 from ceras_ir.network.quantizable import is_quantized
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 Silu = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
 
-SILU = "graph.silu"
-"""Attribute of the function: what `choose-recipe` chose, which `auto` obeys."""
-
-LAYERS = "layers"
-"""Its value where each function is to have the form that `choose-forms` finds for it."""
+if TYPE_CHECKING:
+    Offer = Callable[[graph.UnaryOp, graph.LinearOperation], str]
 
 MEASURED = 8
 """Samples on which HardSwish is compared with SiLU, at most."""
@@ -38,37 +39,36 @@ class SetSiluPass(ModulePass):
     piecewise: `graph.shift_swish`, which is MIN, MAX, ADD and shifts of the sum in 16 bits.
     float: on float32, from the sum in 16 bits. hardswish: another function, of which a table is
     made; without retraining a network may lose its accuracy, so stderr says what it costs on the
-    first samples of `calibration=FILE.npz`. auto: what `graph.silu` on the function says, which
-    `choose-recipe` writes, else table; "layers" is table16 until `choose-forms` has measured it.
+    first samples of `calibration=FILE.npz`. auto: table, but piecewise where the model of `target`,
+    on `board`, says that the device takes no longer for that than the host for a table, with both
+    transfers; `choose-precision` takes table16 where that matters.
     """
 
     name = "set-silu"
 
     silu: Silu = "table"
     calibration: str | None = None
+    target: str | None = None
+    board: str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
         if is_quantized(main):
             return
-        silu: str = self.silu
-        if silu == "auto":
-            silu = "table16" if (chosen := chosen_silu(main)) == LAYERS else chosen
-        if silu == "hardswish":
+        if self.silu == "hardswish":
             _harden(op, self.calibration)
             return
+        offer = None
+        if self.silu == "auto" and self.target is not None:
+            from ceras_ir.targets.registry import configured
+
+            offer = configured(self.target, self.board).form_offer()
         for unary in main.body.block.ops:
             if isinstance(unary, graph.UnaryOp):
-                _set(unary, silu)
+                _set(unary, self.silu, offer)
 
 
-def chosen_silu(main: FuncOp) -> str:
-    """What was chosen for the network: one of `Silu`, or `LAYERS`."""
-    known = main.attributes.get(SILU)
-    return known.data if isinstance(known, StringAttr) else "table"
-
-
-def _set(op: graph.UnaryOp, silu: str) -> None:
+def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
     from ceras_ir.transforms.quantization.analysis.function_forms import (
         Form,
         form_of,
@@ -85,7 +85,10 @@ def _set(op: graph.UnaryOp, silu: str) -> None:
         if silu == "float" and is_swish:
             op.attributes[PRECISION] = StringAttr(FLOAT)
         return
-    if silu == "table16":
+    linear = op.input.owner
+    if offer is not None and isinstance(linear, graph.LinearOperation):
+        set_form(op, Form(offer(op, linear)))
+    elif silu == "table16":
         set_form(op, Form.TABLE16)
     elif silu == "piecewise" and is_swish:
         set_form(op, Form.SHIFTS)

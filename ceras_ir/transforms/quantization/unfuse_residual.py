@@ -21,8 +21,6 @@ from ceras_ir.network.ranges import (
     set_range,
 )
 from ceras_ir.transforms.quantization.align_scales import MAX_SHIFT
-from ceras_ir.transforms.quantization.choose_row_exponents import ChooseRowExponentsPass
-from ceras_ir.transforms.quantization.rewrites.recipes import runs
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 
@@ -34,27 +32,25 @@ class UnfuseResidualPass(ModulePass):
     that the shifted residual could overflow 32 bits, or where channels have accumulators of
     different scales. Runs on final exponents.
 
-    With `for-rows`, before anything was observed, it takes out every residual of a network whose
-    `graph.recipe` has `choose-row-exponents`: then calibration sees the range of the layer alone,
-    which otherwise is only known to be sum less residual, octaves more than it often is.
+    With `everywhere`, before anything was observed, it takes out every residual, as rows of weights
+    with scales of their own need it: then calibration sees the range of the layer alone, which
+    otherwise is only known to be sum less residual, octaves more than it often is.
 
     Exact, because the epilogue adds the residual before it applies its function.
     """
 
     name = "unfuse-residual"
 
-    for_rows: bool = False
+    everywhere: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
         if is_quantized(main):
             return
-        if self.for_rows and not runs(main, ChooseRowExponentsPass.name, when_chosen=True):
-            return
         for linear in quantized_operations(main):
             if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
                 continue
-            if self.for_rows:
+            if self.everywhere:
                 _split(linear, linear.residual)
             else:
                 _unfuse(linear, linear.residual)

@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.backends.nnet.target import NnetTarget
-from ceras_ir.backends.vta.target import VtaTarget
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.driver.compile.tool import main
@@ -77,11 +76,15 @@ def test_the_longest_shifts_of_the_greatest_sums(mode: Rounding):
 def test_a_network_with_rows_runs_on_the_fpga(tmp_path: Path):
     """All its convolutions and products, shifted by channel; nothing of that asks for one shift."""
     data = str(DIGITS / "digits_calibration.npz")
-    options = ("--calibrate", data, "--recipe", "asymmetric-rows")
+    options = (
+        "--calibrate",
+        data,
+        "--recipe",
+        "fit-inputs,choose-zero-points,choose-row-exponents",
+    )
     model = str(DIGITS / "digits.onnx")
     assert main([model, "--target", "nnet", *options, "-o", str(tmp_path / "n")]) == 0
     layers = json.loads((tmp_path / "n" / "report.json").read_text(encoding="utf-8"))["layers"]
     devices = [layer["device"] for layer in layers if layer["op"] in ("conv2d", "matmul")]
     assert devices and set(devices) == {"fpga"}
-    assert not quantize_pass(BuildOptions(NnetTarget())).one_shift
-    assert quantize_pass(BuildOptions(VtaTarget())).one_shift
+    assert "choose-row-exponents" in quantize_pass(BuildOptions(NnetTarget())).optional

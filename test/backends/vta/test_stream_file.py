@@ -123,7 +123,7 @@ def test_what_is_compiled_is_checked(
           func.return %y : tensor<1x16xf32>
         }"""
     )
-    command = [str(model), "-o", str(tmp_path / "out"), "--target", "vta", "--recipe", "plain"]
+    command = [str(model), "-o", str(tmp_path / "out"), "--target", "vta", "--recipe", "none"]
     assert compile_model(command) == 70
     assert "tokens: " in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

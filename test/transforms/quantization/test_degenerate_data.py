@@ -1,6 +1,7 @@
 """Data that says nothing, or is no data: what is refused, and what is quantized all the same."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,8 +18,18 @@ from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.pass_options import build
 from ceras_ir.pipeline.verification import verify_module
+from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.rewrites.recipes import RECIPES
+from ceras_ir.transforms.quantization.recipe import (
+    BIAS,
+    CHANNELS,
+    INPUTS,
+    NONE,
+    OPTIONAL,
+    ROUNDING,
+    ROWS,
+    ZERO_POINTS,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -53,8 +64,18 @@ DATA: dict[str, NDArray[np.float32]] = {
     "tiny": np.full(SHAPE, 1e-38, np.float32),
     "ordinary": np.random.default_rng(0).normal(size=SHAPE).astype(np.float32),
 }
-OPTIONS = [*(f"recipe={recipe}" for recipe in (*RECIPES, "auto")), "mixed=int16", "mixed=float"]
-OPTIONS.append("mixed=auto target-sqnr=25")
+RECIPES = [
+    NONE,
+    *OPTIONAL,
+    *(",".join(p for p in OPTIONAL if p != left_out) for left_out in ("", *OPTIONAL)),
+]
+OPTIONS = [
+    *(f"recipe={recipe} budget=1" for recipe in RECIPES),
+    *(f"observer={observer}" for observer in get_args(ObserverName)),
+    "target=vta budget=1",
+    "tail=int8 budget=1",
+    "budget=0",
+]
 
 
 def network(bias: str) -> str:
@@ -84,8 +105,8 @@ def test_what_is_constant_or_dead_is_quantized(data: str, bias: str, tmp_path: P
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("recipe", ["channels-rounding-bias", "asymmetric-rows-rounding", "auto"])
-def test_squares_may_overflow(recipe: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", [(CHANNELS, ROUNDING, BIAS), (INPUTS, ZERO_POINTS, ROWS), ()])
+def test_squares_may_overflow(recipe: tuple[str, ...], tmp_path: Path) -> None:
     data = (DATA["ordinary"] * 1e30).astype(np.float32)
     save_arrays(str(tmp_path / "c.npz"), {"image": data})
     reference = parse_text(load_context(), network("0.5"), "network.mlir")
@@ -111,7 +132,7 @@ EMPTY: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
 
 @pytest.mark.parametrize("case", EMPTY)
 def test_what_is_no_data_is_refused(tool: Tool, tmp_path: Path, case: str) -> None:
-    option = " recipe=auto mixed=int16" if len(case) % 2 else ""
+    option = " recipe=none" if len(case) % 2 else ""
     arrays, message = EMPTY[case]
     (tmp_path / "n.mlir").write_text(network("0.5"))
     save_arrays(str(tmp_path / "bad.npz"), arrays)
@@ -163,8 +184,8 @@ def test_every_command_refuses_it(
     Path("nothing.npz").write_bytes(b"")
     messages = {name: message for name, (_, message) in cases.items()}
     messages |= {"nothing.npz": "not a readable .npz file", "missing.npz": "no such file"}
-    calibrates = "--calibrate" in COMMANDS[command]
-    messages["no images"] = "no images in it" if calibrates else "Is a directory"
+    folders = "--calibrate" in COMMANDS[command] or command == "compare"
+    messages["no images"] = "no images in it" if folders else "Is a directory"
     if command == "run":
         del messages["one NaN.npz"]  # A network may be run on NaN.
     for name, message in messages.items():

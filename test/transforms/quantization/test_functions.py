@@ -20,6 +20,7 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, flat_ends, quantized_form
 from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
 from ceras_ir.transforms.quantization.quantize import QuantizePass
+from ceras_ir.transforms.quantization.recipe import CHANNELS, OPTIONAL
 from ceras_ir.transforms.quantization.set_silu import Silu
 
 NETWORK = """
@@ -58,7 +59,8 @@ def network() -> ModuleOp:
 def quantized(folder: Path, recipe: str, silu: Silu) -> ModuleOp:
     module = network()
     save_arrays(str(folder / "c.npz"), {"input0": data()[:16]})
-    QuantizePass(str(folder / "c.npz"), recipe=recipe, silu=silu).apply(load_context(), module)
+    quantize = QuantizePass(str(folder / "c.npz"), recipe=(recipe,), silu=silu)
+    quantize.apply(load_context(), module)
     return module
 
 
@@ -66,18 +68,18 @@ def test_channels_cross_silu(tmp_path: Path) -> None:
     judged = [{"input0": x[None]} for x in data()[16:]]
     found = {
         (recipe, silu): output_ratio(network(), quantized(tmp_path, recipe, silu), judged)
-        for recipe in ("plain", "channels")
+        for recipe in ("none", CHANNELS)
         for silu in ("table", "table16", "piecewise", "float")
     }
     print(found)
     for silu in ("table", "table16", "piecewise", "float"):
-        assert found["channels", silu] > found["plain", silu] + 10
-    assert found["channels", "float"] > found["channels", "table16"] > found["channels", "table"]
+        assert found[CHANNELS, silu] > found["none", silu] + 10
+    assert found[CHANNELS, "float"] > found[CHANNELS, "table16"] > found[CHANNELS, "table"]
 
 
 @pytest.mark.parametrize("silu", ["table", "table16", "piecewise", "float"])
 def test_forms_are_exact_in_c(silu: Silu, tmp_path: Path) -> None:
-    module = quantized(tmp_path, "channels", silu)
+    module = quantized(tmp_path, CHANNELS, silu)
     kinds = {"table": graph.LookupOp, "table16": graph.LookupOp, "piecewise": graph.ShiftSwishOp}
     expected = kinds.get(silu, graph.UnaryOp)
     assert sum(isinstance(op, expected) for op in main_function(module).body.block.ops) == 2
@@ -85,7 +87,7 @@ def test_forms_are_exact_in_c(silu: Silu, tmp_path: Path) -> None:
 
 
 def test_hardswish_says_what_it_costs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    quantized(tmp_path, "plain", "hardswish")
+    quantized(tmp_path, "none", "hardswish")
     assert "2 SiLU became HardSwish" in (text := capfd.readouterr().err)
     assert "dB of signal to noise" in text
 
@@ -124,10 +126,10 @@ func.func @main(%x: tensor<1x6x6x4xf32>) -> !map {{
 @pytest.mark.parametrize(
     ("forms", "recipe", "targets"),
     [
-        (("shifts", "table16", "table", "table16"), "channels-rounding", "c,nnet,vta"),
-        (("table", "shifts", "float", "table"), "plain", "c,nnet,vta"),
-        (("table16", "float", "table", "table16"), "channels-rounding", "c,nnet,vta,onnx"),
-        (("float", "table", "table16", "table"), "asymmetric-rows-channels-bias", "c,onnx"),
+        (("shifts", "table16", "table", "table16"), f"{CHANNELS},round-weights", "c,nnet,vta"),
+        (("table", "shifts", "float", "table"), "none", "c,nnet,vta"),
+        (("table16", "float", "table", "table16"), f"{CHANNELS},round-weights", "c,nnet,vta,onnx"),
+        (("float", "table", "table16", "table"), ",".join(OPTIONAL), "c,onnx"),
     ],
 )
 def test_mixed_forms_are_exact(
@@ -163,17 +165,22 @@ func.func @main(%x: tensor<1x6x6x4xf32>) -> !map {{
 """
 
 
-def test_forms_are_measured(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sums_that_matter_have_16_bits(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What a tanh makes reaches the output, and a thousandth of what a SiLU does."""
     random = np.random.default_rng(8)
     shapes = {"first": (8, 1, 1, 4), "second": (8, 1, 1, 4), "loud": (8, 1, 1, 8)}
     weights = {name: random.normal(0, 1, shape) for name, shape in shapes.items()}
-    weights["quiet"] = random.normal(0, 0.003, (8, 1, 1, 8))
+    weights["quiet"] = random.choice([-0.0005, 0.0005], (8, 1, 1, 8))
+    # What the tanh makes of small sums, at the scale of large ones that nobody reads.
+    weights["first"] *= np.repeat([4, 0.03], 4)[:, None, None, None]
+    weights["loud"][..., :4] = 0
     text = UNEQUAL.format(**{name: w.round(6).tolist() for name, w in weights.items()})
     module = parse_text(load_context(), text, "unequal.mlir")
     save_arrays(str(tmp_path / "c.npz"), {"input0": data()[:16]})
-    QuantizePass(str(tmp_path / "c.npz")).apply(load_context(), module)
-    assert "choose-forms: note: table for 1, table16 for 1 of 2 fun" in capfd.readouterr().err
+    recipe = ("choose-precision",)
+    quantize = QuantizePass(str(tmp_path / "c.npz"), recipe=recipe, observer="minmax", budget=0.5)
+    quantize.apply(load_context(), module)
+    assert "16 bits for 2 values: noise" in capfd.readouterr().err
     forms = [quantized_form(op) for op in main_function(module).body.block.ops]
     assert [form for form in forms if form] == [Form.TABLE16, Form.TABLE]
     check(place(module), {"input0": data()[:1]})

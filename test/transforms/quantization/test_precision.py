@@ -14,14 +14,14 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.backends.nnet.target import NnetTarget
 from ceras_ir.backends.vta.target import VtaTarget
-from ceras_ir.data.samples import load_samples, save_arrays
+from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.driver.verify.levels import Verification
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function
-from ceras_ir.network.precision import PRECISION
+from ceras_ir.network.precision import PRECISION, WIDE, width
 from ceras_ir.network.ranges import set_attribute
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
@@ -29,13 +29,10 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.graph.fuse import FusePass
-from ceras_ir.transforms.quantization.analysis.output_noise import output_ratio
-from ceras_ir.transforms.quantization.analysis.sensitivity import Sensitivity
 from ceras_ir.transforms.quantization.calibrate import CalibratePass
 from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.prove_accumulators import accumulator_bounds
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.trials.precision_trials import PrecisionTrials, keep
 
 MOVES = (
     graph.ConstantOp,
@@ -69,7 +66,7 @@ def marked(seed: int) -> ModuleOp:
 @pytest.mark.parametrize("seed", range(16))
 def test_one_rounding_at_most(seed: int) -> None:
     module = marked(seed)
-    QuantizePass().apply(load_context(), module)
+    QuantizePass(tail="int8").apply(load_context(), module)
     verify_module(module)
     main = main_function(module)
     random = np.random.default_rng(seed)
@@ -123,38 +120,79 @@ def precisions(module: ModuleOp) -> dict[str, str]:
     return {name: p.data for name, p in found.items() if isinstance(p, StringAttr)}
 
 
-def test_the_layer_that_int8_hurts_is_found(tmp_path: Path) -> None:
-    module, data = chain(tmp_path, 0.015625, 64.0)
-    CalibratePass(data).apply(load_context(), module)
-    ChoosePrecisionPass("int16", data, budget=1).apply(load_context(), module)
-    assert precisions(module) == {"first": "i16"}
-
-
-def test_float_is_for_weights(tmp_path: Path) -> None:
-    # 0.003 is no multiple of 2^-6, the step of weights up to 1.
-    module, data = chain(tmp_path, 0.003, 64.0)
-    CalibratePass(data).apply(load_context(), module)
-    ChoosePrecisionPass("float", data, budget=1).apply(load_context(), module)
-    assert precisions(module) == {"first": "f32"}
-
-
-def test_no_more_layers_than_the_target_takes(
+def test_the_value_that_int8_hurts_is_found(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    counts: list[int] = []
-    for target in (5.0, 25.0, 90.0):
-        module, data = chain(tmp_path, 0.015625, 16.0)
-        CalibratePass(data).apply(load_context(), module)
-        ChoosePrecisionPass("int16", data, target_sqnr=target).apply(load_context(), module)
-        counts.append(len(precisions(module)))
+    module, data = chain(tmp_path, 0.015625, 64.0)
+    CalibratePass(data, observer="minmax").apply(load_context(), module)
+    ChoosePrecisionPass(data, budget=1).apply(load_context(), module)
+    assert precisions(module) == {"first": "i16"}
     text = capfd.readouterr().err
-    assert counts[0] <= counts[1] <= counts[2] and counts[0] < counts[2]
-    assert "90 dB are not reached" in text and "25 dB are not reached" not in text
+    assert "16 bits for 1 values" in text and "first (100% of the noise)" in text
+
+
+def test_no_more_than_the_budget(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """More of it gives 16 bits to no fewer values, and none costs more than it."""
+    spent: list[float] = []
+    for budget in (0.0, 0.01, 0.2, 0.5, 2.0):
+        # Without small channels: many values matter.
+        module, data = chain(tmp_path, 0.015625, 1.0)
+        CalibratePass(data, observer="minmax").apply(load_context(), module)
+        ChoosePrecisionPass(data, budget=budget).apply(load_context(), module)
+        found = re.search(r"for ([0-9.]+)% of the modelled time", capfd.readouterr().err)
+        spent.append(0.0 if found is None else float(found[1]) / 100)
+        assert spent[-1] <= budget + 0.0005
+        main = main_function(module)
+        wide = sum(width(v) == WIDE for op in main.body.block.ops for v in (*op.operands,))
+        assert (found is None) == (wide == 0)
+    assert spent == sorted(spent) and spent[0] == spent[1] == 0 < spent[2] < spent[4]
+
+
+def test_small_inputs_of_large_differences(tmp_path: Path) -> None:
+    """What only the input holds has 16 bits there, unless inputs are int8."""
+    text = """
+    func.func @main(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
+      %w = graph.constant dense<[[1.0, -1.0], [-1.0, 1.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+      %0 = graph.matmul %x, %w : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32> loc("end")
+      func.return %0 : tensor<1x2xf32>
+    }"""
+    random = np.random.default_rng(5)
+    left = random.uniform(0, 255, (32, 1))
+    pairs = np.concatenate([left, left - random.uniform(-1, 1, (32, 1))], 1)
+    save_arrays(str(tmp_path / "c.npz"), {"input0": pairs.astype(np.float32)})
+    for narrow in (False, True):
+        module = parse_text(load_context(), text, "difference.mlir")
+        CalibratePass(str(tmp_path / "c.npz"), observer="minmax").apply(load_context(), module)
+        choose = ChoosePrecisionPass(str(tmp_path / "c.npz"), budget=2, narrow_border=narrow)
+        choose.apply(load_context(), module)
+        (argument,) = main_function(module).body.block.args
+        assert (width(argument) == WIDE) == (not narrow)
+
+
+def test_an_accelerator_of_8_bits_pays_more(tmp_path: Path) -> None:
+    """A product that it leaves takes eight times as long on the host, and so does what it reads."""
+    costs: list[float] = []
+    for narrow in (False, True):
+        module, data = chain(tmp_path, 0.015625, 64.0)
+        CalibratePass(data, observer="minmax").apply(load_context(), module)
+        least = next(
+            budget
+            for budget in (0.1 * 1.2**i for i in range(20))
+            if _is_wide(module.clone(), data, budget, narrow=narrow)
+        )
+        costs.append(least)
+    assert costs[1] > 2 * costs[0]
+
+
+def _is_wide(module: ModuleOp, data: str, budget: float, *, narrow: bool) -> bool:
+    ChoosePrecisionPass(data, budget=budget, narrow=narrow).apply(load_context(), module)
+    return "first" in precisions(module)
 
 
 def test_float_layers_are_read_in_16_bits(tmp_path: Path) -> None:
     module, data = chain(tmp_path, 0.003, 64.0)
-    QuantizePass(data, recipe="plain", int16=("*",), float=("first",)).apply(load_context(), module)
+    quantize = QuantizePass(data, recipe=("none",), int16=("*",), float=("first",))
+    quantize.apply(load_context(), module)
     ops = list(main_function(module).body.block.ops)
     (second,) = (op for op in ops if isinstance(op, graph.MatmulOp) and op.is_quantized)
     assert isinstance(second.input.owner, graph.QuantizeOp)
@@ -162,75 +200,18 @@ def test_float_layers_are_read_in_16_bits(tmp_path: Path) -> None:
     assert element is not None and element.storage.width.data == 16
 
 
-def test_auto_takes_float_for_weights_and_16_bits_for_values(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    # Weights of 0.003 are lost in int8, and so are the small channels that they make.
-    chosen: list[dict[str, str]] = []
-    for target in (5.0, 14.0, 50.0):
-        module, data = chain(tmp_path, 0.003, 64.0)
-        CalibratePass(data).apply(load_context(), module)
-        ChoosePrecisionPass("auto", data, target_sqnr=target).apply(load_context(), module)
-        chosen.append(precisions(module))
-    assert chosen[0] == {} and chosen[2]["second"] == "f32,i16"
-    assert chosen[1] == {"first": "f32,i16"}
-    text = capfd.readouterr().err
-    assert "int16 for 0 of 4 values, float for 0 of 2 layers" in text
-    assert "float first (4" in text and "int16 first (4" in text and "not reached" not in text
-
-
-@pytest.mark.parametrize("target", [14.0, 25.0])
-def test_a_trial_says_what_quantizing_gives(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], target: float
-) -> None:
-    module, data = chain(tmp_path, 0.003, 64.0)
-    QuantizePass(data, recipe="plain", mixed="auto", target_sqnr=target).apply(
-        load_context(), (quantized := module.clone())
-    )
-    found = re.search(r"-> ([0-9.]+) dB on 8 samples", capfd.readouterr().err)
-    # Trials round weights as 8 samples say, and are judged by the 8 that follow.
-    samples = list(load_samples(data, module))[8:16]
-    measured = output_ratio(module, quantized, samples)
-    assert found is not None and float(found[1]) == round(measured, 1) >= target
-
-
-def test_weights_are_those_that_wide_values_leave_room_for(tmp_path: Path) -> None:
-    """4096 products of 16 bits fit 32 bits only with coarser weights."""
-    random = np.random.default_rng(0)
-    network = Network([((1, 4096), f32)])
-    weights = network.constant(random.normal(size=(2, 4096)).astype(np.float32))
-    product = network.add(graph.MatmulOp(network.inputs[0], weights, result_element=f32))
-    module = network.module(product)
-    for op in (*main_function(module).body.block.ops,):
-        for name in [name for name in op.attributes if name.startswith("mem.")]:
-            del op.attributes[name]
-    data = tmp_path / "data.npz"
-    save_arrays(str(data), {"input0": random.normal(size=(4, 4096)).astype(np.float32)})
-    CalibratePass(str(data)).apply(load_context(), module)
-    samples = list(load_samples(str(data), module))
-    (argument,) = main_function(module).body.block.args
-    steps: list[float] = []
-    for wide in ((), (argument,)):
-        trials = PrecisionTrials(load_context(), module, str(data), 4, samples, wide)
-        (stored,) = trials.in_int8.weights.values()
-        steps.append(float(np.abs(stored[stored != 0]).min()))
-    assert steps[1] >= 2 * steps[0]
-    judged = trials.noise([Sensitivity("input", argument, 0, in_float=False)])
-    keep(argument, in_float=False)
-    QuantizePass(str(data), recipe="plain").apply(load_context(), (quantized := module.clone()))
-    measured = 10 ** (-output_ratio(module, quantized, samples) / 10)
-    assert measured == pytest.approx(judged, rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--int16", "frist"), "no layer is named 'frist'; did you mean 'first'?"),
-        (("--mixed", "int16"), "mixed needs data to measure on"),
-        (("--budget", "2"), "budget and target-sqnr bound mixed"),
-        (("--mixed", "auto", "--target-sqnr", "nan"), "must be above 0 and at most 300"),
-        (("--mixed", "auto", "--target-sqnr", "1e9"), "must be above 0 and at most 300"),
+        (("--mixed", "int16"), "--mixed is gone: values in 16 bits are found by themselves"),
+        (("--mixed=auto",), "within --budget; --float names layers"),
+        (("--target-sqnr", "30"), "--target-sqnr is gone: raise --budget, or name layers by"),
+        (("--budget", "-1"), "'budget' of pass 'choose-precision' must not be negative"),
+        (("--budget", "nan"), "must not be negative"),
+        (("--budget", "much"), "--budget"),
         (("--quantize", "none", "--int16", "first"), "add --quantize int8"),
+        (("--quantize", "none", "--budget", "0.2"), "add --quantize int8"),
     ],
 )
 def test_wrong_usage(tool: Tool, tmp_path: Path, options: tuple[str, ...], message: str) -> None:

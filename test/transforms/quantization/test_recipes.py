@@ -9,22 +9,41 @@ from onnx_random import random_network
 
 from ceras_ir.data.samples import save_arrays
 from ceras_ir.dialects import graph
+from ceras_ir.driver.compare.tool import main as compare_main
+from ceras_ir.driver.compile.tool import main as compile_main
+from ceras_ir.driver.run.tool import main as run_main
+from ceras_ir.driver.verify.tool import main as verify_main
 from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
+from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.graph.fuse import FusePass
 from ceras_ir.transforms.graph.split_activation import SplitActivationPass
-from ceras_ir.transforms.quantization import choose_recipe
 from ceras_ir.transforms.quantization.analysis.rounded_weights import compensated, nearest
+from ceras_ir.transforms.quantization.choose_precision import ChoosePrecisionPass
 from ceras_ir.transforms.quantization.equalize_channels import EqualizeChannelsPass
 from ceras_ir.transforms.quantization.quantize import QuantizePass
-from ceras_ir.transforms.quantization.rewrites.recipes import RECIPES
-from ceras_ir.transforms.quantization.set_silu import Silu
+from ceras_ir.transforms.quantization.recipe import (
+    CHANNELS,
+    NONE,
+    OPTIONAL,
+    ROUNDING,
+    ROWS,
+    ZERO_POINTS,
+    check_recipe,
+)
 
 Floats = npt.NDArray[np.float32]
+
+MAINS = {
+    "compile": (compile_main, "--target", "c", "-o", "no"),
+    "verify": (verify_main,),
+    "compare": (compare_main, "--inputs", "c.npz"),
+    "run": (run_main, "--inputs", "c.npz", "--outputs", "no.npz"),
+}
 
 UNEVEN = """
 !map = tensor<1x8x8x16xf32>
@@ -58,13 +77,13 @@ def uneven() -> tuple[str, list[Floats]]:
     return text, list(data[:, None])
 
 
-def noise(recipe: str, folder: Path) -> float:
+def noise(recipe: tuple[str, ...], folder: Path) -> float:
     """Noise power over signal power of the quantized network."""
     text, data = uneven()
     module = parse_text(load_context(), text, "uneven.mlir")
     expected = [run(module, {"input0": x})["output0"] for x in data]
     save_arrays(str(folder / "cal.npz"), {"input0": np.concatenate(data[:24])})
-    quantize = QuantizePass(str(folder / "cal.npz"), recipe=recipe)
+    quantize = QuantizePass(str(folder / "cal.npz"), recipe=recipe, observer="minmax")
     quantize.apply(load_context(), module)
     verify_module(module)
     actual = [run(module, {"input0": x})["output0"] for x in data]
@@ -74,17 +93,84 @@ def noise(recipe: str, folder: Path) -> float:
 
 
 @pytest.mark.slow
-def test_recipes_help_uneven_channels(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    found = {recipe: noise(recipe, tmp_path) for recipe in RECIPES}
+def test_recipes_help_uneven_channels(tmp_path: Path) -> None:
+    recipes = {
+        "none": (NONE,),
+        "channels": (CHANNELS,),
+        "rounding": (ROUNDING,),
+        "both": (CHANNELS, ROUNDING),
+        # Channels behind ReLU use all eight bits.
+        "asymmetric": (CHANNELS, ZERO_POINTS, ROUNDING),
+        "default": (),
+    }
+    found = {name: noise(recipe, tmp_path) for name, recipe in recipes.items()}
     print(found)
-    assert found["channels"] < found["plain"] / 10
-    assert found["rounding"] < found["plain"]
-    assert found["channels-rounding"] <= min(found["channels"], found["rounding"])
-    # Channels behind ReLU use all eight bits.
-    assert found["asymmetric-channels-rounding"] < found["channels-rounding"]
-    capfd.readouterr()
-    assert noise("auto", tmp_path) <= found["plain"] / 10
-    assert "choose-recipe: note: recipe asymmetric-channels-" in capfd.readouterr().err
+    assert found["channels"] < found["none"] / 10
+    assert found["rounding"] < found["none"]
+    assert found["both"] <= min(found["channels"], found["rounding"])
+    assert found["asymmetric"] < found["both"]
+    assert found["default"] <= found["none"] / 10
+
+
+DEFAULTS = {
+    "c": tuple(name for name in OPTIONAL if name != "correct-bias"),
+    "nnet": tuple(name for name in OPTIONAL if name != "correct-bias"),
+    "onnx": tuple(name for name in OPTIONAL if name != "correct-bias"),
+    "vta": tuple(name for name in OPTIONAL if name not in ("correct-bias", ROWS)),
+}
+
+
+@pytest.mark.parametrize("target", DEFAULTS)
+def test_the_target_decides(target: str) -> None:
+    """Rows of weights have scales where channels are shifted by themselves; and the user may."""
+    quantize = QuantizePass(target=target)
+    names = [p.name for p in quantize.passes() if p.name in OPTIONAL]
+    assert tuple(names) == quantize.optional == DEFAULTS[target]
+    (choose,) = (p for p in quantize.passes() if isinstance(p, ChoosePrecisionPass))
+    assert (choose.narrow, choose.narrow_border) == (target in ("nnet", "vta"), False)
+    chosen = QuantizePass(target=target, recipe=(ROUNDING, CHANNELS))
+    assert [p.name for p in chosen.passes() if p.name in OPTIONAL] == [CHANNELS, ROUNDING]
+    none = QuantizePass(target=target, recipe=(NONE,))
+    assert not [p.name for p in none.passes() if p.name in OPTIONAL]
+
+
+REFUSED = {
+    "plain": "recipes are passes, write none",
+    "bias": "recipes are passes, write correct-bias",
+    "channels": "recipes are passes, write equalize-channels",
+    "rows": "recipes are passes, write choose-row-exponents",
+    "rounding": "recipes are passes, write round-weights",
+    "channels-rounding": "recipes are passes, write equalize-channels,round-weights",
+    "asymmetric-plain": "recipes are passes, write fit-inputs,choose-zero-points",
+    "asymmetric-rows-channels-rounding-bias": "recipes are passes, write fit-inputs,"
+    "equalize-channels,choose-zero-points,choose-row-exponents,round-weights,correct-bias",
+    "auto": "--recipe auto is gone: the target decides if --recipe is left out",
+    "round-weigths": "is no optional pass of quantize; did you mean 'round-weights'",
+    "best": "is no optional pass of quantize (passes: fit-inputs, equalize-channels, choose-zero-",
+    "fit-inputs,bias": "bias is gone: recipes are passes, write correct-bias",
+    "none,round-weights": "'none' is no optional pass of quantize",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_recipe(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Refused by every command, with what to write instead, which is accepted."""
+    monkeypatch.chdir(tmp_path)
+    Path("n.mlir").write_text(DIFFERENCE)
+    save_large_pairs(Path("c.npz"))
+    for tool, (main, *rest) in MAINS.items():
+        assert main(["n.mlir", "--recipe", name, *rest]) == 2
+        said = capsys.readouterr().err
+        assert REFUSED[name] in said and f"ceras-{tool} --help" in said
+    with pytest.raises(UsageError) as caught:
+        QuantizePass(recipe=tuple(name.split(",")))
+    assert REFUSED[name].replace("--recipe", "option 'recipe' of pass 'quantize'") in str(
+        caught.value
+    )
+    if " write " in REFUSED[name]:
+        check_recipe(REFUSED[name].partition(" write ")[2].split(","), "--recipe")
 
 
 DIFFERENCE = """
@@ -105,37 +191,21 @@ def save_large_pairs(path: Path) -> None:
     save_arrays(str(path), {"input0": data})
 
 
-def test_large_networks_are_not_tried(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Large: of more than one multiplication. No trial; what form functions have is measured."""
-    monkeypatch.setattr(choose_recipe, "LARGE", 1)
-    save_large_pairs(tmp_path / "c.npz")
-    silu: tuple[Silu, ...] = ("auto", "table16")
-    for form in silu:
-        module = parse_text(load_context(), DIFFERENCE, "difference.mlir")
-        QuantizePass(str(tmp_path / "c.npz"), silu=form).apply(load_context(), module)
-        verify_module(module)
-        said = capfd.readouterr().err
-        assert "note: recipe channels-rounding" in said and "untried" in said
-        assert ("choose-forms: note:" in said) == (form == "auto")
-        assert ("tensor<1x1x!quant.uniform<i16" in str(module)) == (form == "table16")
-
-
 def test_inputs_that_int8_hurts_have_16_bits(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The difference of two large numbers: half a unit of int8 is as much as all that is left."""
     save_large_pairs(tmp_path / "c.npz")
-    inputs: list[bool] = []
-    for one_shift in (False, True):
+    for tail in ("float", "int8"):
         module = parse_text(load_context(), DIFFERENCE, "difference.mlir")
-        quantize = QuantizePass(str(tmp_path / "c.npz"), one_shift=one_shift)
+        quantize = QuantizePass(str(tmp_path / "c.npz"), budget=2, observer="minmax", tail=tail)
         quantize.apply(load_context(), module)
         verify_module(module)
-        inputs.append("i16" in str(module))
-        assert "choose-precision: note: int16 for" in capfd.readouterr().err
-    assert inputs == [True, True]
+        # `--io int8` makes the input int8.
+        (first, *_) = (op for op in module.walk() if isinstance(op, graph.QuantizeOp))
+        assert ("<i16" in str(first.result.type)) == (tail == "float")
+        said = capfd.readouterr().err
+        assert ("input0 (" in said) == (tail == "float")
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -5,7 +5,7 @@ The interpreter runs one sample after the other and an observer per value looks 
 of a sample is kept, so memory does not grow with their number.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,34 +27,63 @@ from ceras_ir.transforms.quantization.analysis.observers import Observer, make_o
 
 Array = NDArray[np.generic]
 
+FEW = 32
+"""Samples below which a network's ranges are chance."""
+
+APART = 0.05
+"""Share of the values whose range may differ by more than an octave between halves of the data."""
+
 
 def calibrate(
     module: ModuleOp,
     samples: Iterable[Mapping[str, Array]],
     values: Iterable[SSAValue],
-    observer: ObserverName = "mse",
-) -> None:
-    """Run the network on `samples` and record range and exponent of `values`."""
+    observer: ObserverName,
+) -> str | None:
+    """
+    Run the network on `samples` and record range and exponent of `values`. Returns what is
+    doubtful about the samples, if anything.
+    """
     main = main_function(module)
     observers: dict[SSAValue, Observer] = {v: make_observer(observer) for v in values}
+    halves = {v: [0.0, 0.0] for v in observers}
+    count = 0
+
+    def see(value: SSAValue, array: Array, where: Operation | str) -> None:
+        if value in observers:
+            peak = _observe(observers[value], value, array, where)
+            halves[value][count % 2] = max(halves[value][count % 2], peak)
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
         for value, array in zip(op.results, results, strict=True):
-            if value in observers:
-                _observe(observers[value], value, array, op)
+            see(value, array, op)
 
     for sample in samples:
         for name, argument in zip(input_names(main), main.body.block.args, strict=True):
-            if argument in observers:
-                _observe(observers[argument], argument, sample[name], name)
+            see(argument, sample[name], name)
         # What overflows becomes an error that names the operation, not a warning.
         with np.errstate(all="ignore"):
             run(module, sample, look)
+        count += 1
     for value, found in observers.items():
         set_range(value, found.low, found.high)
         set_exponent(value, found.exponent())
         if width(value) == WIDE:
             widen(value)
+    return _doubt(count, list(halves.values()))
+
+
+def _doubt(count: int, halves: Sequence[Sequence[float]]) -> str | None:
+    """Why so many samples, with these peaks of every value in either half, say little."""
+    if count < FEW:
+        return f"only {count} calibration samples; {FEW} or more keep ranges from being chance"
+    apart = sum(max(pair) > 2 * min(pair) for pair in halves)
+    if apart > APART * len(halves):
+        return (
+            f"the ranges of {apart} of {len(halves)} values differ by more than a factor of two "
+            f"between the halves of {count} calibration samples: give more of them"
+        )
+    return None
 
 
 def calibration_samples(
@@ -120,12 +149,15 @@ def _where(value: SSAValue) -> Operation | str:
     return owner if isinstance(owner, Operation) else value.name_hint or "input"
 
 
-def _observe(observer: Observer, value: SSAValue, array: Array, where: Operation | str) -> None:
+def _observe(observer: Observer, value: SSAValue, array: Array, where: Operation | str) -> float:
+    """Show an array to the observer; returns the largest magnitude of what matters in it."""
     values = array.astype(np.float32, copy=False)
-    observer.observe(trimmed(value, values))
+    seen = trimmed(value, values)
+    observer.observe(seen)
     # Extremes tell: a comparison with NaN is false, and an infinity is an extreme.
     if not np.isfinite([values.min(), values.max()]).all():
         raise not_finite(where)
+    return max(-float(seen.min()), float(seen.max()))
 
 
 def not_finite(where: Operation | str) -> InputError:

@@ -19,9 +19,9 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.swish import BENDS
 from ceras_ir.interpreters.float_functions import apply_function
 from ceras_ir.network.exponents import fitting_exponent
-from ceras_ir.network.precision import FINER, NARROW, stays_float, width
+from ceras_ir.network.precision import FINER, NARROW, WIDE, set_width, stays_float, width
 from ceras_ir.network.quantizable import computes
-from ceras_ir.network.ranges import exponent, interval
+from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point
 
 FORM = "graph.form"
 
@@ -129,6 +129,16 @@ def argument_exponent(op: graph.UnaryOp, form: Form) -> int | None:
     if form is Form.TABLE and width(op.input) == NARROW:
         return exponent(op.input)
     return None if seen is None else fitting_exponent(max(-seen[0], seen[1])) - finer_bits(form)
+
+
+def fit_argument(op: graph.UnaryOp) -> None:
+    """Store the argument of a function as finely as its form reads it, if that is finer."""
+    form = form_of(op)
+    fitting = None if form is None else argument_exponent(op, form)
+    if finer_bits(form) and fitting is not None:
+        set_width(op.input, WIDE)
+        set_zero_point(op.input, 0)
+        set_exponent(op.input, fitting)
 
 
 def shift_bends(op: graph.UnaryOp, source: int) -> list[int]:

@@ -29,17 +29,13 @@ from ceras_ir.network.ranges import LAYER, interval
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
+from ceras_ir.transforms.quantization.analysis.output_noise import decibels
 from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter
 
 Array: TypeAlias = NDArray[np.generic]
 
 BINS = 48
 """Bars of a histogram."""
-
-
-def decibels(signal: float, noise: float) -> float:
-    """Power of a signal over that of its error; infinite where there is none."""
-    return float("inf") if noise == 0 else 10 * float(np.log10(max(signal, 1e-300) / noise))
 
 
 @dataclass
@@ -227,20 +223,19 @@ class NoiseMeter:
     def measure_reach(self, samples: Sequence[Mapping[str, Array]]) -> None:
         """See what of the error of every layer alone gets to the outputs of the float network."""
         meter = SensitivityMeter(self.reference)
-        quantized = [
-            (op, number)
+        quantized = {
+            self.values[number]: (op, self.layers[number])
             for op in main_function(self.quantized).body.block.ops
             if (number := layer_of(op)) is not None and number in self.layers
-        ]
-        for sample in samples:
-            with np.errstate(all="ignore"):
-                known = meter.forward(sample)
-                floats = {number: known[value] for number, value in self.values.items()}
-                for op, number in progress(quantized, "what reaches the outputs"):
-                    alone = self._alone(op, floats, sample)
-                    self.layers[number].reaching += meter.reaching(
-                        self.values[number], alone, known
-                    ) / len(samples)
+        }
+        for sample in progress(samples, "what reaches the outputs"):
+            for value, known, weights in meter.weigh(sample):
+                if value not in quantized:
+                    continue
+                op, layer = quantized[value]
+                floats = {number: known[v] for number, v in self.values.items()}
+                error = self._alone(op, floats, sample) - known[value].astype(np.float32)
+                layer.reaching += _power(weights * error) / len(samples)
         total = sum(layer.reaching for layer in self.layers.values())
         for layer in self.layers.values():
             layer.share = layer.reaching / total if total > 0 else 0.0

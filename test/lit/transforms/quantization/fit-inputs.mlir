@@ -1,7 +1,6 @@
 // RUN: python3 -c "import numpy; numpy.savez('%t.npz', input0=numpy.array([[-2.5, 0.5], [0.6, 0.0]], 'f'))"
 // RUN: ceras-opt %s --fit-inputs=calibration=%t.npz --split-input-file | filecheck %s
 // RUN: ceras-opt %s --fit-inputs --split-input-file | filecheck %s --check-prefix=SAME
-// RUN: ceras-opt %s --fit-inputs="calibration=%t.npz when-chosen" --split-input-file | filecheck %s --check-prefix=SAME
 
 // From -2.5 to 0.6 are 3.1: 255 steps of 0.0122, where those of 2^-6 are 0.0156. Weights are
 // multiplied by that; what only moves elements may stand between.

@@ -1,5 +1,6 @@
 // RUN: ceras-opt %s --quantize 2>%t | filecheck %s
 // RUN: filecheck %s --check-prefix=NOTE < %t
+// RUN: ceras-opt %s --quantize=recipe=none 2>/dev/null | filecheck %s --check-prefix=NONE
 // RUN: ceras-opt %s --fuse --quantize="seed=0 samples=6" --quantize 2>%t2 | filecheck %s
 // RUN: filecheck %s --check-prefix=NOTE < %t2
 
@@ -8,7 +9,8 @@
 // NOTE-NOT: note
 
 // Float outside, integers inside, the softmax float; no scale is changed by an operation of
-// its own, because the concatenation's operands are made at its scale.
+// its own, because the concatenation's operands are made at its scale. What relu leaves takes all
+// 256 numbers by a zero point, and half of them without the optional passes.
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME:    graph.requantizations = {before = {{[0-9]+}} : i64, after = 0 : i64}
 // CHECK-NEXT:    %[[X:.*]] = graph.quantize
@@ -18,7 +20,8 @@
 // CHECK-NEXT:    %[[P:.*]] = graph.pool2d max
 // CHECK-NEXT:    %[[C:.*]] = graph.concat %[[S]], %[[P]]
 // CHECK-NEXT:    %[[R:.*]] = graph.reshape %[[C]]
-// CHECK:         %[[M:.*]] = graph.matmul %[[R]], {{.*}} low = 0, high = 127
+// CHECK:         %[[M:.*]] = graph.matmul %[[R]], {{.*}} zero_point = -128, low = -128, high = 127
+// NONE:          graph.matmul {{.*}} low = 0, high = 127
 // CHECK-NEXT:    %[[D:.*]] = graph.dequantize %[[M]]
 // CHECK-NEXT:    %[[Y:.*]] = graph.softmax %[[D]]
 // CHECK-NEXT:    func.return %[[Y]]

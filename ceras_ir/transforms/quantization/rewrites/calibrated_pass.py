@@ -1,4 +1,4 @@
-"""What the optional passes of `quantize` that learn from calibration data have in common."""
+"""What the passes of `quantize` that learn from calibration data have in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.network.function import main_function
-from ceras_ir.transforms.quantization.rewrites.recipes import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,20 +19,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RecipePass(ModulePass):
+class CalibratedPass(ModulePass):
     """
     Changes a float network so that its integers become better, as the first `samples` samples of
-    `calibration` show; without them it does nothing, nor with `when_chosen` unless the
-    network's recipe has it. `improve` is what a pass does.
+    `calibration` show; without them it does nothing. `improve` is what a pass does.
     """
 
     calibration: str | None = None
     samples: int = 64
-    when_chosen: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        chosen = runs(main_function(op), self.name, when_chosen=self.when_chosen)
-        if chosen and self.calibration is not None:
+        from ceras_ir.network.quantizable import is_quantized
+
+        if self.calibration is not None and not is_quantized(main_function(op)):
             self.improve(ctx, op)
 
     @abstractmethod

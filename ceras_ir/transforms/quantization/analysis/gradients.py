@@ -1,0 +1,159 @@
+"""
+Gradients of a float network: how the ends of a network answer to a change of any value.
+
+One backward pass over the values of one sample gives them for all values at once, in the time of
+about two inferences. They serve to weigh noise, not to train: where an operation has no rule here,
+the power of the gradient goes on, spread evenly over its operands with random signs.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.random import default_rng
+from numpy.typing import NDArray
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.windows import Window, counts
+from ceras_ir.network.quantizable import keeps_scale
+
+Array = NDArray[np.generic]
+Real = NDArray[np.float32]
+Run = Callable[[Operation, Sequence[Array]], Array]
+"""Computes an operation of one result."""
+
+STEP = 1 / 64
+"""Of finite differences, as a share of the mean magnitude of what a function is applied to."""
+
+
+def gradients(
+    main: FuncOp, known: Mapping[SSAValue, Array], seeds: Mapping[SSAValue, Real], run: Run
+) -> Iterator[tuple[SSAValue, Real]]:
+    """
+    The gradient of `sum(seed * value)` over all seeds, by each value that it depends on, the last
+    first; `known` has every value of the network.
+    """
+    waiting = {value: seed.astype(np.float32) for value, seed in seeds.items()}
+    for op in reversed([op for op in main.body.block.ops if op.results]):
+        if (gradient := waiting.pop(op.results[0], None)) is None:
+            continue
+        yield op.results[0], gradient
+        arrays = [known[v] for v in op.operands]
+        for value, part in _pulled_back(op, arrays, known[op.results[0]], gradient, run):
+            if not isinstance(value.owner, graph.ConstantOp):
+                waiting[value] = waiting[value] + part if value in waiting else part
+    yield from waiting.items()
+
+
+def _pulled_back(
+    op: Operation, arrays: Sequence[Array], result: Array, gradient: Real, run: Run
+) -> Iterator[tuple[SSAValue, Real]]:
+    """What the gradient of an operation's result makes of those of its operands."""
+    match op:
+        case graph.LinearOperation():
+            gradient = _through_activation(op.activation, result, gradient)
+            yield op.input, _products(op, arrays, gradient)
+            if not isinstance(op, graph.Conv2dOp) and not isinstance(
+                op.weights.owner, graph.ConstantOp
+            ):
+                yield op.weights, gradient.T @ arrays[0].astype(np.float32)
+            if op.residual is not None:
+                yield op.residual, gradient
+        case graph.Pool2dOp():
+            yield op.input, _pooled(op, arrays[0].astype(np.float32), result, gradient)
+        case graph.BinaryOp():
+            gradient = _through_activation(op.activation, result, gradient)
+            for i, value in enumerate(op.operands):
+                slope = _slope(
+                    lambda x, i=i: run(op, [*arrays[:i], x, *arrays[i + 1 :]]), arrays[i]
+                )
+                yield value, _unbroadcast(gradient * slope, arrays[i].shape)
+        case graph.UnaryOp():
+            yield op.input, gradient * _slope(lambda x: run(op, [x]), arrays[0])
+        case _ if keeps_scale(op):
+            yield from zip(op.operands, _moved(op, arrays, gradient, run), strict=True)
+        case _:
+            power, random = float(np.square(gradient, dtype=np.float64).sum()), default_rng(0)
+            for value, array in zip(op.operands, arrays, strict=True):
+                size = (power / max(array.size, 1)) ** 0.5
+                yield value, (random.choice((-size, size), array.shape)).astype(np.float32)
+
+
+def _through_activation(function: graph.FunctionAttr | None, result: Array, gradient: Real) -> Real:
+    """Nothing passes where a clip holds the result."""
+    if function is None or (bounds := function.clip_range) is None:
+        return gradient
+    real = result.astype(np.float32, copy=False)
+    return gradient * ((real > bounds[0]) & (real < bounds[1]))
+
+
+def _products(op: graph.LinearOperation, arrays: Sequence[Array], gradient: Real) -> Real:
+    """By the input of a convolution or product: what every tap has given to its sums."""
+    x, weights = arrays[0], arrays[1].astype(np.float32, copy=False)
+    if not isinstance(op, graph.Conv2dOp):
+        return gradient @ weights
+    window, groups = Window.of_operation(op), op.group_count
+    o, kh, kw, per_group = weights.shape
+    split = weights.reshape(groups, o // groups, kh, kw, per_group)
+    lanes = gradient.reshape(*gradient.shape[:3], groups, o // groups)
+    total = window.padded(np.zeros(x.shape, np.float32), 0)
+    for i, j, tap in window.taps(total):
+        kernel = split[:, :, i, j]
+        if o == groups:
+            part = gradient[..., None] * kernel[:, 0]
+        elif groups == 1:
+            part = gradient.reshape(-1, o) @ kernel[0]
+        else:
+            part = np.einsum("nyxgo,goc->nyxgc", lanes, kernel)
+        tap += part.reshape(tap.shape)
+    return _inside(window, total)
+
+
+def _pooled(op: graph.Pool2dOp, x: Real, result: Array, gradient: Real) -> Real:
+    """By the input of a pooling: equal maxima share what there is."""
+    window = Window.of_operation(op)
+    if op.function is graph.Pool.MAX:
+        shares = [seen == result for _, _, seen in window.taps(window.padded(x, -np.inf))]
+        size = sum(share.astype(np.float32) for share in shares)
+    else:
+        shares = [np.True_] * int(np.prod(window.kernel))
+        inside = counts(x.shape[1], x.shape[2], window)[None, :, :, None]
+        size = np.float32(len(shares)) if op.includes_padding else inside.astype(np.float32)
+    total = window.padded(np.zeros(x.shape, np.float32), 0)
+    for (_, _, tap), share in zip(window.taps(total), shares, strict=True):
+        tap += gradient / size * share
+    return _inside(window, total)
+
+
+def _inside(window: Window, padded: Real) -> Real:
+    top, left, bottom, right = window.padding
+    return padded[:, top : padded.shape[1] - bottom, left : padded.shape[2] - right]
+
+
+def _slope(function: Callable[[Real], Array], at: Array) -> Real:
+    """Of a function of single elements, by a central difference."""
+    x = at.astype(np.float32, copy=False)
+    h = np.float32(STEP * max(float(np.abs(x).mean()), 1e-6))
+    above, below = (function(moved).astype(np.float32) for moved in (x + h, x - h))
+    return (above - below) / (2 * h)
+
+
+def _unbroadcast(gradient: Real, shape: tuple[int, ...]) -> Real:
+    """Summed over what was repeated."""
+    extra = gradient.ndim - len(shape)
+    axes = [i for i in range(gradient.ndim) if i < extra or shape[i - extra] < gradient.shape[i]]
+    return gradient.sum(axis=tuple(axes), keepdims=True).reshape(shape)
+
+
+def _moved(op: Operation, arrays: Sequence[Array], gradient: Real, run: Run) -> Iterator[Real]:
+    """By what an operation moves: it moves the numbers of places too; 0 is where nothing was."""
+    ends = np.cumsum([0, *(array.size for array in arrays)])
+    places = [
+        np.arange(start + 1, start + array.size + 1, dtype=np.float64).reshape(array.shape)
+        for start, array in zip(ends, arrays, strict=False)
+    ]
+    origins = run(op, places).astype(np.int64).reshape(-1)
+    total = np.bincount(origins, gradient.reshape(-1), minlength=int(ends[-1]) + 1)[1:]
+    for start, array in zip(ends, arrays, strict=False):
+        yield total[start : start + array.size].reshape(array.shape).astype(np.float32)

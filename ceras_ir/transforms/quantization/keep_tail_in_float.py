@@ -1,0 +1,53 @@
+"""Keep what follows the last sum of products in float."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import FLOAT, PRECISION
+from ceras_ir.network.quantizable import is_alias, is_quantized
+from ceras_ir.support.diagnostics import node_names
+from ceras_ir.transforms.quantization.set_precision import is_named
+
+SUMS = (graph.LinearOperation, graph.Pool2dOp, graph.ResizeOp)
+"""What does the work of a network; what follows the last of them is its tail."""
+
+
+@dataclass(frozen=True)
+class KeepTailInFloatPass(ModulePass):
+    """
+    Write `graph.precision = "f32"` on what computes or joins values behind the last convolution,
+    product, pooling or resize on every way to a result: sigmoids of scores, decoding of boxes,
+    concatenations of heads. That is arithmetic for the user, of values whose ranges differ by
+    orders of magnitude, and less than a thousandth of the work. What only moves elements is left
+    to follow its surroundings; so is a network without such sums, and layers that `besides` names,
+    as `set-precision` does. Changes no value.
+    """
+
+    name = "keep-tail-in-float"
+
+    besides: tuple[str, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        after: set[Operation] = set()
+        for inner in main.body.block.ops:
+            if any(v.owner in after or isinstance(v.owner, SUMS) for v in inner.operands):
+                after.add(inner)
+        tail: set[Operation] = set()
+        for inner in reversed(list(main.body.block.ops)):
+            readers = {use.operation for result in inner.results for use in result.uses}
+            ends = all(isinstance(reader, ReturnOp) or reader in tail for reader in readers)
+            if inner not in after or isinstance(inner, (*SUMS, ReturnOp)) or not ends:
+                continue
+            tail.add(inner)
+            if not is_alias(inner) and not is_named(node_names(inner), self.besides):
+                inner.attributes[PRECISION] = StringAttr(FLOAT)
