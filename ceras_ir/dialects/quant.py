@@ -284,6 +284,12 @@ class RequantAttr(ParametrizedAttribute):
         return tuple(self.shift.data - (m.bit_length() - 1) for m in self.multipliers)
 
     @property
+    def channel_shifts(self) -> tuple[int, ...]:
+        """The net shift of each output channel; none where one says it for all."""
+        shifts = self.net_shifts
+        return shifts if len(set(shifts)) > 1 else ()
+
+    @property
     def mode(self) -> Rounding:
         return self.rounding.data
 

@@ -40,8 +40,8 @@ def add_calibration(group: ArgumentContainer) -> None:
         "--observer",
         choices=get_args(ObserverName),
         default=DEFAULT_OBSERVER,
-        help="how calibration chooses scales: by extremes (minmax, the default), least squared "
-        "error, a moving average of extremes, the 99.99 percentile, or entropy",
+        help="how calibration chooses scales: by least squared error (mse, the default), extremes, "
+        "a moving average of them, the 99.99 percentile, or entropy",
     )
     for name, (metavar, text) in IMAGES.items():
         group.add_argument(f"--image-{name}", metavar=metavar, help=f"of an image folder: {text}")

@@ -146,6 +146,8 @@ class TileFunctions(InterpreterFunctions):
             moved <<= op.residual_shift.value.data
             acc += np.asarray(unpack(moved, acc.shape), np.int64)
         acc = combine(tile.Alu.SHR, acc, np.array([op.shift.value.data]))
+        if op.shifts is not None:
+            acc = combine(tile.Alu.SHR, acc, _of_channels(rest[-2], 1))
         acc = np.clip(acc, op.low.value.data, op.high.value.data)
         if op.swish is not None:
             shift, low, high = op.swish.get_values()

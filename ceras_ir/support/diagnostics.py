@@ -15,7 +15,6 @@ from xdsl.dialects.builtin import (
     LocationAttr,
     NameLoc,
     NoneAttr,
-    UnknownLoc,
 )
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException
@@ -102,11 +101,11 @@ def node_names(op: Operation) -> list[str]:
 
 def fused_location(kept: Operation, gone: Operation) -> LocationAttr:
     """Where an operation comes from that stands for two; the first gives its name."""
-    parts = list(dict.fromkeys((*_parts(kept.location), *_parts(gone.location))))
-    known = [part for part in parts if not isinstance(part, UnknownLoc)]
-    if len(known) < 2 or not isinstance(known[0], NameLoc):
+    parts = dict.fromkeys((*_parts(kept.location), *_parts(gone.location)))
+    names = tuple(part for part in parts if isinstance(part, NameLoc))
+    if len(names) < 2 or not node_names(kept):
         return kept.location
-    return FusedLoc(tuple(known), NoneAttr())
+    return FusedLoc(names, NoneAttr())
 
 
 def _parts(location: LocationAttr) -> list[LocationAttr]:

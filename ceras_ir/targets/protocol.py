@@ -46,6 +46,8 @@ class Arithmetic:
     """Requantization may multiply; else scales are powers of two and it shifts."""
     channel_shifts: bool = True
     """Every output channel of a layer may have its own shift; else a layer has one."""
+    half_even: bool = True
+    """Sums of few values and averages round half to even where a zero point takes part."""
     widths: tuple[int, ...] = (8, 16)
     """Bits of stored activations that its fastest device takes; others are for its host."""
 

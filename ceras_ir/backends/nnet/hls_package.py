@@ -16,7 +16,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.hls_registers import channel_shifts, step
+from ceras_ir.backends.nnet.hls_registers import step
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.graph import (
     ConstantOp,
@@ -115,7 +115,8 @@ def _write_biases(layers: Sequence[LinearOperation], stream: BinaryIO) -> None:
 def _write_shifts(layers: Sequence[LinearOperation], stream: BinaryIO) -> None:
     """One for each output channel, of layers where they differ."""
     for op in layers:
-        stream.write(np.array(channel_shifts(op), np.int8).tobytes())
+        assert op.requant is not None
+        stream.write(np.array(op.requant.channel_shifts, np.int8).tobytes())
 
 
 def _golden(module: ModuleOp, sample: Mapping[str, Array], stream: BinaryIO) -> None:

@@ -22,10 +22,12 @@ def step(op: Operation) -> str:
     """The initializer of a placed operation that the FPGA runs."""
     match op:
         case graph.LinearOperation():
+            assert op.requant is not None
             products = prod(shape_of(op.weights)[1:])
+            by_channel = bool(op.requant.channel_shifts)
             fields = [
                 "Circuit::Linear", _linear(op), "{}", "{}", _offset(op.input),
-                _offset(op.residual), _offset(op.result), products, bool(channel_shifts(op)),
+                _offset(op.residual), _offset(op.result), products, by_channel,
             ]  # fmt: skip
         case graph.Pool2dOp():
             fields = [
@@ -47,13 +49,6 @@ def step(op: Operation) -> str:
         case _:
             raise AssertionError(f"no circuit for {op.name}")
     return _list(fields)
-
-
-def channel_shifts(op: graph.LinearOperation) -> tuple[int, ...]:
-    """What each output channel is shifted by to the right; none where one register says it."""
-    assert op.requant is not None
-    shifts = op.requant.net_shifts
-    return shifts if len(set(shifts)) > 1 else ()
 
 
 def _linear(op: graph.LinearOperation) -> str:

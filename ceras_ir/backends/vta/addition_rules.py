@@ -15,8 +15,8 @@ from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.hardware import is_immediate
 from ceras_ir.backends.vta.rescaling import (
-    net_shift,
-    rescaling_constant,
+    common_shift,
+    rescaling_constants,
     why_not_int8,
     why_not_shift,
     zero_point,
@@ -52,7 +52,8 @@ def constant_of(op: graph.BinaryOp, terms: tuple[Term, Term]) -> int:
     """What is added to the sum of both terms: half a unit and what zero points contribute."""
     assert op.requant is not None
     points = sum(term.sign * zero_point(term.value) << term.bits for term in terms)
-    return rescaling_constant(op.requant) - points
+    (constant,) = rescaling_constants(op.requant)
+    return constant - points
 
 
 def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
@@ -74,7 +75,7 @@ def why_not_add(op: graph.BinaryOp, board: VtaBoard) -> str | None:
     if terms is None or terms[0].bits > RESIDUAL_WEIGHT_BITS:
         return f"VTA aligns operands by shifts of one another, got factors {list(op.factors)}"
     bound = sum(128 << term.bits for term in terms) + abs(constant_of(op, terms))
-    if bound << max(0, -net_shift(op.requant)) >= 1 << 31:
+    if bound << max(0, -common_shift(op.requant)) >= 1 << 31:
         return "VTA accumulates in 32 bits, which the sum may exceed: align the scales"
     contraction = addition_contraction(op, board)
     if max(contraction.width, contraction.height) > longest_row(board):
@@ -92,7 +93,7 @@ def addition_contraction(op: graph.BinaryOp, board: VtaBoard) -> Contraction:
     return Contraction(
         *(1, 1, rows, columns, 1, rows, columns),
         residual=True,
-        shifts=int(net_shift(op.requant) != 0),
+        shifts=int(common_shift(op.requant) != 0),
         bias_cycles=_immediate_cycles(constant_of(op, terms)),
     )
 

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.check_loops import LoopChecks
 from ceras_ir.backends.vta.check_order import Order
+from ceras_ir.backends.vta.hardware import SHR_RANGE
 from ceras_ir.backends.vta.isa import (
     Alu,
+    AluOpcode,
     Gemm,
     Instruction,
     Load,
@@ -53,6 +55,8 @@ class MemoryChecker:
         self.touched: dict[tuple[str, Module, bool], NDArray[np.int32]] = {}
         self.holds = {m: np.zeros(board.elements(m), np.bool_) for m in MemoryType}
         self.out = np.zeros(board.acc, np.uint8)
+        self.amounts = np.zeros(board.acc, np.bool_)
+        """Which accumulators hold what was loaded to shift by."""
         self.uops = np.zeros(board.uops, np.uint32)
         self.unit = board.element_bytes(MemoryType.OUT)
         """Bytes of DRAM that are told apart: a smaller element shares its unit with neighbours."""
@@ -141,7 +145,16 @@ class MemoryChecker:
             return
         if memory is MemoryType.ACC:
             self.out[chip] = _STALE
+            self.amounts[chip] = self.portable_amounts(i)
         self.access(index, memory.name.lower(), chip, write=True)
+
+    def portable_amounts(self, i: Load) -> bool:
+        """Whether all implementations shift alike by what `i` loads, as far as it is known."""
+        size = self.board.element_bytes(i.memory) // self.uop_words.itemsize
+        starts = (i.dram_base + i.x_stride * np.arange(i.y_size)) * size - self.uop_base
+        rows = (self.uop_words[max(0, s) : max(0, s + i.x_size * size)] for s in starts.tolist())
+        # As unsigned words, negative numbers are beyond it too.
+        return all(bool((row <= SHR_RANGE[1]).all()) for row in rows)
 
     def store(self, index: int, i: Store) -> None:
         if not self.fits(index, MemoryType.OUT, i.sram_base + i.elements - 1):
@@ -174,6 +187,8 @@ class MemoryChecker:
             if elements is None:
                 return
             self.initialised(index, memory, elements)
+            if isinstance(i, Alu) and i.opcode is AluOpcode.SHR:
+                self.shifts(index, elements)
             if memory is not MemoryType.ACC:
                 self.access(index, memory.name.lower(), elements, write=False)
         dst = self.reached(index, i, MemoryType.ACC, uops[:, 0], i.dst_factor_out, i.dst_factor_in)
@@ -186,7 +201,14 @@ class MemoryChecker:
             self.report(index, "portable", message)
         self.access(index, "acc", dst, write=True)
         self.holds[MemoryType.ACC][dst] = True
+        self.amounts[dst] = False
         self.out[dst] = _STALE if reset else _GOOD
+
+    def shifts(self, index: int, elements: NDArray[np.int64]) -> None:
+        """Report a shift by what was not loaded as 0 to 15: HLS reads five bits with a sign."""
+        if (bad := elements[~self.amounts[elements]]).size:
+            message = f"shifts by acc element {bad[0]}, which was not loaded as 0 to {SHR_RANGE[1]}"
+            self.report(index, "portable", message)
 
     def reached(
         self,

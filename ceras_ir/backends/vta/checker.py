@@ -33,7 +33,8 @@ def check_stream(
 ) -> list[StreamFinding]:
     """
     What is wrong with a stream, in the order of the stream; empty for a good one. `uop_words`
-    is what DRAM holds from 4-byte element `uop_base` on: a micro-op table, or a whole image.
+    is what DRAM holds from 4-byte element `uop_base` on: a micro-op table, or a whole image, which
+    has the amounts of shifts by vectors too.
     """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
     found: list[StreamFinding] = []

@@ -9,7 +9,6 @@ from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.checker import check_stream
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.image import build_image
-from ceras_ir.backends.vta.micro_ops import encode_micro_ops
 from ceras_ir.backends.vta.performance import measure, totals
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import node_name
@@ -36,11 +35,10 @@ def emit(
     """
     board = load_board(board_name or DEFAULT_BOARD_NAME)
     image = build_image(module, board)
+    words = image.dram()[: image.size // 4 * 4].view("<u4")
     for index, launch in enumerate(image.launches):
-        program = launch.program
-        words = encode_micro_ops(program.micro_ops, board)
-        data = program.instruction_bytes(board)
-        found = check_stream(data, words, program.uop_base, board, image.size)
+        data = launch.program.instruction_bytes(board)
+        found = check_stream(data, words, 0, board, image.size)
         assert not found, f"launch {index} ({node_name(launch.op)}): {found[0]}"
 
     def write_dram(stream: BinaryIO) -> None:

@@ -1,5 +1,6 @@
 """
-What of a rescaling VTA's shifter can do: sums go right by a number of bits, rounding half up.
+What of a rescaling VTA's shifter can do: sums go right by a number of bits, one for all channels
+or one for each, rounding half up.
 
 Zero points of operands and result are constants of a sum, which is what its bias is for:
 `(sum >> s) + z` is `(sum + (z << s)) >> s`, floored, without exception.
@@ -7,6 +8,7 @@ Zero points of operands and result are constants of a sum, which is what its bia
 
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.vta.hardware import SHR_RANGE
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 
@@ -32,43 +34,53 @@ def zero_point(value: SSAValue) -> int:
 
 
 def why_not_shift(requant: RequantAttr) -> str | None:
-    """Why sums cannot be rescaled by a shift that rounds half up or floors, or None."""
-    multiplier = requant.multiplier.data
-    if requant.is_per_channel:
+    """Why sums cannot be rescaled by shifts that round half up or floor, or None."""
+    for multiplier in requant.multipliers:
+        if multiplier & (multiplier - 1):
+            return (
+                f"VTA rescales by shifts only, got a multiplier of {multiplier}: "
+                "quantize with power-of-two scales (--snap-scales)"
+            )
+    least, most = min(requant.net_shifts), max(requant.net_shifts)
+    for amount in (least, most):
+        if not -31 <= amount <= 31:
+            return f"VTA shifts 32-bit sums by at most 31, got {amount}"
+    if most - least > SHR_RANGE[1]:
         return (
-            "VTA rescales all channels by one shift, got a multiplier per channel: "
-            "run --snap-scales"
+            f"VTA shifts channels of a layer by at most {SHR_RANGE[1]} bits more than others, got "
+            f"{least} to {most}: quantize with one scale for all channels"
         )
-    if multiplier & (multiplier - 1):
-        return (
-            f"VTA rescales by shifts only, got a multiplier of {multiplier}: "
-            "quantize with power-of-two scales (--snap-scales)"
-        )
-    amount = net_shift(requant)
-    if not -31 <= amount <= 31:
-        return f"VTA shifts 32-bit sums by at most 31, got {amount}"
-    if amount > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
+    if most > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
         return f"VTA rounds half up or floors, got {requant.mode.value}: quantize with half_up"
-    if amount < 0 and requant.zero_point.data % (1 << -amount):
+    if least < 0 and requant.zero_point.data % (1 << -least):
         return (
-            f"VTA adds before it shifts left by {-amount}, of which the zero point "
+            f"VTA adds before it shifts left by {-least}, of which the zero point "
             f"{requant.zero_point.data} is no multiple: run it on the CPU"
         )
     return None
 
 
-def net_shift(requant: RequantAttr) -> int:
-    """By how many bits the sum goes right, for a multiplier that is a power of two."""
-    return min(requant.net_shifts)
+def common_shift(requant: RequantAttr) -> int:
+    """
+    By how many bits all sums go right, by immediates: all there is where channels go alike, else
+    so many, nearest to zero, that `further_shifts` are in reach.
+    """
+    least, most = min(requant.net_shifts), max(requant.net_shifts)
+    return least if least == most else min(least, max(0, most - SHR_RANGE[1]))
 
 
-def rescaling_constant(requant: RequantAttr) -> int:
+def further_shifts(requant: RequantAttr) -> tuple[int, ...]:
     """
-    What must be added before a floor shift, so that it rounds as `requant` says and its zero
-    point is in the result.
+    By how many bits more each channel goes right, none where channels go alike. A vector of
+    amounts is read alike by all of VTA's implementations from 0 to 15; floors compose.
     """
-    shift, point = net_shift(requant), requant.zero_point.data
-    if shift <= 0:
-        return point >> -shift
-    half = 1 << (shift - 1) if requant.mode is Rounding.HALF_UP else 0
-    return half + (point << shift)
+    return tuple(shift - common_shift(requant) for shift in requant.channel_shifts)
+
+
+def rescaling_constants(requant: RequantAttr) -> list[int]:
+    """
+    What must be added before a floor shift, for each multiplier, so that it rounds as `requant`
+    says and its zero point is in the result.
+    """
+    point, half = requant.zero_point.data, int(requant.mode is Rounding.HALF_UP)
+    return [(point << s) + (half << s >> 1) if s > 0 else point >> -s for s in requant.net_shifts]

@@ -20,8 +20,8 @@ from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.pooling_rules import why_not_average, why_not_max, why_not_pool
 from ceras_ir.backends.vta.rescaling import (
-    net_shift,
-    rescaling_constant,
+    common_shift,
+    rescaling_constants,
     why_not_int8,
     why_not_shift,
     zero_point,
@@ -84,7 +84,10 @@ def constant_weights(op: graph.LinearOperation, board: VtaBoard) -> str | None:
 
 
 def shifted(op: graph.LinearOperation, board: VtaBoard) -> str | None:
-    """Sums are rescaled by a shift that rounds half up or floors."""
+    """
+    Sums are rescaled by shifts that round half up or floor, each channel's by at most 15 bits
+    more than another's.
+    """
     assert op.requant is not None
     return why_not_shift(op.requant)
 
@@ -163,8 +166,8 @@ def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
     """
     assert op.requant is not None
     weights = graph.known_array(op.weights).astype(np.int64)
-    bias = np.full(len(weights), rescaling_constant(op.requant), np.int64)
-    bias -= zero_point(op.input) * weights.reshape(len(weights), -1).sum(axis=1)
+    bias = np.array(rescaling_constants(op.requant), np.int64)
+    bias = bias - zero_point(op.input) * weights.reshape(len(weights), -1).sum(axis=1)
     if op.residual is not None:
         bias -= zero_point(op.residual) << op.residual_left_shift
     if op.bias is not None:
@@ -182,13 +185,14 @@ def accumulator_bound(op: graph.LinearOperation) -> int:
     bound = int(most.max())
     if op.residual is not None:
         bound += 128 << op.residual_left_shift
-    return bound << max(0, -net_shift(op.requant))
+    return bound << max(0, -common_shift(op.requant))
 
 
 def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction:
     """The shape of `op` on packed tensors."""
     assert op.requant is not None
-    has_residual, shifts = op.residual is not None, int(net_shift(op.requant) != 0)
+    has_residual, shifts = op.residual is not None, int(common_shift(op.requant) != 0)
+    by_channel = bool(op.requant.channel_shifts)
     block, swish = board.block, _swish_vectors(op, board.block)
     packed = packed_shape(graph.shape_of(op.input), board.vector)
     if not isinstance(op, graph.Conv2dOp):
@@ -197,6 +201,7 @@ def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction
             *(1, kblocks, 1, m, -(-n // block), 1, m),
             residual=has_residual,
             shifts=shifts,
+            by_channel=by_channel,
             swish=swish,
         )
     batch, _, height, width, *_ = packed
@@ -214,6 +219,7 @@ def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction
         dilations=(dh, dw),
         residual=has_residual,
         shifts=shifts,
+        by_channel=by_channel,
         groups=groups,
         swish=swish,
         outside=is_bordered(op),

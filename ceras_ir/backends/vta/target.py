@@ -40,7 +40,7 @@ class VtaTarget(Target):
     """Instructions and the DRAM image of every launch, and the C of the host around them."""
 
     name = "vta"
-    arithmetic = Arithmetic(floats=False, multipliers=False, channel_shifts=False, widths=(8,))
+    arithmetic = Arithmetic(floats=False, multipliers=False, half_even=False, widths=(8,))
     verified_by_default = True
     board_suffix = ".json"
     text = "ceras_ir.backends.vta.text:VtaText"

@@ -41,17 +41,18 @@ class Conv2dOp(IRDLOperation):
     `acc[n, o, y, x] = bias[o] + sum over c, i, j of
        input[n, g(o) + c, y*sh + i*dh - top, x*sw + j*dw - left] . transpose(weights[o, c, i, j])`
     `acc += (residual[n, o, y, x] . transpose(residual_weights)) << residual_shift`
-    `q = clamp(acc >> shift, low, high)`
+    `q = clamp(acc >> shift >> shifts[o], low, high)`
     `output = q`, or the int8 result of `graph.shift_swish` for `q` and its constants, rescaled half
        up by `swish = [shift, low, high]`
 
     where positions outside `input` contribute `outside` in every lane and `>>` is a floor shift:
-    rounding is in `bias`. The sums must be proven to fit 32 bits. Blocks of channels are in
-    `groups` groups, and g(o) is the first input block of the group of block o. Types: input and
-    residual [N, C/B, H, W, B], weights [O/B, C/B/groups, KH, KW, B out, B in],
-    residual_weights [B, B], bias [O/B, B], bends [7, O/B, B]: the constants -k0 to -k4, then
-    k2 and k3. Where vectors have R rows, [R, B] stands for the last [B] of all but weights, N for
-    groups of R images, and every row of a constant is the same.
+    rounding is in `bias`. `shifts` are in [0, 15], zeros where not given. The sums must be proven
+    to fit 32 bits. Blocks of channels are in `groups` groups, and g(o) is the first input block of
+    the group of block o. Types: input and residual [N, C/B, H, W, B], weights
+    [O/B, C/B/groups, KH, KW, B out, B in], residual_weights [B, B], bias and shifts [O/B, B], bends
+    [7, O/B, B]: the constants -k0 to -k4, then k2 and k3. Where vectors have R rows, [R, B] stands
+    for the last [B] of all but weights, N for groups of R images, and every row of a constant is
+    the same.
     A matrix product is the convolution of an image of one row. `border` [n, O/B, B]
     goes with an `outside` that is not zero: what that adds to the sums at the edge, as
     `backends/vta/analysis/borders.py` has them in order.
@@ -67,6 +68,7 @@ class Conv2dOp(IRDLOperation):
     residual_weights = opt_operand_def(MemRefType)
     bends = opt_operand_def(MemRefType)
     border = opt_operand_def(MemRefType)
+    shifts = opt_operand_def(MemRefType)
     output = operand_def(MemRefType)
     strides = prop_def(DenseArrayBase.constr(i64))
     padding = prop_def(DenseArrayBase.constr(i64))
@@ -87,7 +89,7 @@ class Conv2dOp(IRDLOperation):
         "$input `,` $weights `,` $bias "
         "(`residual` $residual^ `,` $residual_weights `:` type($residual) `,` "
         "type($residual_weights))? (`swish` $bends^ `:` type($bends))? "
-        "(`border` $border^ `:` type($border))? "
+        "(`border` $border^ `:` type($border))? (`shifts` $shifts^ `:` type($shifts))? "
         "`to` $output attr-dict `:` type($input) `,` type($weights) `,` type($bias) `to` "
         "type($output)"
     )
@@ -105,6 +107,7 @@ class Conv2dOp(IRDLOperation):
         dilations: Sequence[int] = (1, 1),
         groups: int = 1,
         border: SSAValue | None = None,
+        shifts: SSAValue | None = None,
         outside: int = 0,
         residual_shift: int = 0,
         shift: int = 0,
@@ -130,15 +133,19 @@ class Conv2dOp(IRDLOperation):
             "uniform_bends": None if uniform_bends is None else integers(uniform_bends),
         }
         super().__init__(
-            operands=[input, weights, bias, *(residual or (None, None)), bends, border, output],
+            operands=[
+                *(input, weights, bias, *(residual or (None, None))),
+                *(bends, border, shifts, output),
+            ],
             properties=properties,
         )
 
     def verify_(self) -> None:
+        constants = (self.bias, self.bends, self.border, self.shifts)
         for value in self.operands:
             if space_of(value) != DRAM:
                 raise VerifyException(f"operands must be in memory dram, got {value.type}")
-            expected = i32 if value in (self.bias, self.bends, self.border) else i8
+            expected = i32 if value in constants else i8
             if memref_type(value).element_type != expected:
                 raise VerifyException(f"elements must be {expected}, got {value.type}")
         vector = packed_vector(self.input)
@@ -185,6 +192,8 @@ class Conv2dOp(IRDLOperation):
         if self.border is not None:
             kinds = memref_type(self.border).get_shape()[0]
             shapes.append(("border", self.border, (kinds, o, *vector)))
+        if self.shifts is not None:
+            shapes.append(("shifts", self.shifts, (o, *vector)))
         for name, value, shape in shapes:
             if (got := memref_type(value).get_shape()) != shape:
                 raise VerifyException(f"{name} must have shape {shape}, got {got}")

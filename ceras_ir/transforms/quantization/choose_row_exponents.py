@@ -21,9 +21,9 @@ class ChooseRowExponentsPass(ModulePass):
     Give the weights of every output channel a power of two of their own, the one with the least
     squared error: `graph.weight_exponent` is the greatest, `graph.row_exponents` the differences.
     The requantization then has a multiplier for each channel, a power of two: a shift for each,
-    which accelerators with one shift per layer leave to the CPU.
-
-    Changes no value.
+    which accelerators with one shift per layer leave to the CPU. Layers that add a residual keep
+    one scale, as accumulators of different scales could not add it; where rows are worth an
+    addition of its own, `unfuse-residual` has made it. Changes no value.
     """
 
     name = "choose-row-exponents"
@@ -35,7 +35,7 @@ class ChooseRowExponentsPass(ModulePass):
         from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
 
         for linear in quantized_operations(main):
-            if not isinstance(linear, graph.LinearOperation):
+            if not isinstance(linear, graph.LinearOperation) or linear.residual is not None:
                 continue
             weights = graph.constant_array(linear.weights)
             if weights is None:

@@ -115,14 +115,14 @@ class QuantizePass(PipelinePass):
             SplitActivationPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
-            *([UnfuseResidualPass(everywhere=True)] if rows else []),
+            *([UnfuseResidualPass(for_rows=True)] if rows else []),
             # Scales of activations.
             FitInputsPass(*data),
             EqualizeChannelsPass(*data, rows=rows),
             ObserveRangesPass(*data, self.seed, self.observer),
             FitFunctionsPass(),
             SetPrecisionPass(self.int16, self.float),
-            ChooseZeroPointsPass(half_up=not self._arithmetic.channel_shifts),
+            ChooseZeroPointsPass(half_up=not self._arithmetic.half_even),
             ChoosePrecisionPass(
                 *data, self.budget, narrow=narrow, narrow_border=self.tail == "int8"
             ),

@@ -23,6 +23,9 @@ from ceras_ir.network.ranges import (
 from ceras_ir.transforms.quantization.align_scales import MAX_SHIFT
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
+WORTHWHILE = 2
+"""How much less error weights must have to pay for an addition of its own."""
+
 
 @dataclass(frozen=True)
 class UnfuseResidualPass(ModulePass):
@@ -32,16 +35,18 @@ class UnfuseResidualPass(ModulePass):
     that the shifted residual could overflow 32 bits, or where channels have accumulators of
     different scales. Runs on final exponents.
 
-    With `everywhere`, before anything was observed, it takes out every residual, as rows of weights
-    with scales of their own need it: then calibration sees the range of the layer alone, which
-    otherwise is only known to be sum less residual, octaves more than it often is.
+    With `for-rows`, before anything was observed, it takes out the residuals of layers whose
+    constant weights have at most half of their squared error with a scale for each row:
+    accumulators of different scales cannot add a residual. Calibration then sees the range of the
+    layer alone, which otherwise is only known to be sum less residual, octaves more than it often
+    is.
 
     Exact, because the epilogue adds the residual before it applies its function.
     """
 
     name = "unfuse-residual"
 
-    everywhere: bool = False
+    for_rows: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
@@ -50,10 +55,23 @@ class UnfuseResidualPass(ModulePass):
         for linear in quantized_operations(main):
             if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
                 continue
-            if self.everywhere:
-                _split(linear, linear.residual)
-            else:
+            if not self.for_rows:
                 _unfuse(linear, linear.residual)
+            elif _rows_pay(linear):
+                _split(linear, linear.residual)
+
+
+def _rows_pay(op: graph.LinearOperation) -> bool:
+    """Whether a scale for each row takes so much error from the weights that it pays for a sum."""
+    from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent, squared_error
+
+    weights = graph.constant_array(op.weights)
+    if weights is None:
+        return False
+    rows = weights.astype("float32", copy=False)
+    one = squared_error(rows, least_squares_exponent(rows, WEIGHT_LOW), WEIGHT_LOW)
+    each = (squared_error(r, least_squares_exponent(r, WEIGHT_LOW), WEIGHT_LOW) for r in rows)
+    return one >= WORTHWHILE * sum(each) > 0
 
 
 def _split(

@@ -9,6 +9,7 @@ import pytest
 from ceras_ir.backends.vta import dependence
 from ceras_ir.backends.vta.assembler import assemble_program
 from ceras_ir.backends.vta.checker import check_program, check_stream
+from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.isa import (
     AluOpcode,
     Finish,
@@ -20,6 +21,7 @@ from ceras_ir.backends.vta.isa import (
     Store,
     module_of,
 )
+from ceras_ir.backends.vta.micro_ops import encode_micro_ops
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.stream import StreamBuilder
 
@@ -213,3 +215,30 @@ def test_loads_that_fill_their_queue():
 def test_range_of_dram():
     found = check_program(PROGRAM, dram_bytes=10000)
     assert any("range: ends at byte" in str(f) for f in found)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "computed", "good"),
+    [
+        ((0, 15), False, True),
+        ((0, 16), False, False),
+        ((3, -1), False, False),
+        ((0, 15), True, False),
+    ],
+)
+def test_amounts_of_shifts(amounts: tuple[int, int], computed: bool, good: bool):
+    """HLS reads five bits with a sign of each: what is loaded must be 0 to 15."""
+    stream = StreamBuilder()
+    stream.load(MemoryType.ACC, 0, 0, 2)
+    if computed:
+        stream.alu(AluOpcode.MAX, [(1,)], imm=1)
+    stream.alu(AluOpcode.SHR, [(0, 1)])
+    stream.store(0, 100, 1)
+    program = stream.finish(32)
+    image = np.zeros(64, np.int32)
+    image[16:32] = np.resize(amounts, 16)
+    words = encode_micro_ops(program.micro_ops, DEFAULT_BOARD)
+    image[32 : 32 + len(words)] = words.view(np.int32)
+    found = [str(f) for f in check_stream(program.instructions, image.view(np.uint32))]
+    message = "portable: shifts by acc element 1, which was not loaded as 0 to 15"
+    assert len(found) == (not good) and all(message in f for f in found)

@@ -1,5 +1,6 @@
 """Quantized layers for VTA, their expected integers in plain numpy, and all ways to run them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -80,7 +81,7 @@ class Layer:
         if self.residual is not None:
             acc = acc + ((self.residual.astype(np.int64) - self.points[1]) << self.residual_shift)
         r = self.requant
-        acc = acc * r.multiplier.data
+        acc = acc * np.array(r.multipliers)
         if (shift := r.shift.data) and r.rounding.data == "half_up":
             acc = acc + (1 << (shift - 1))
         return np.clip((acc >> shift) + r.zero_point.data, r.low.data, r.high.data)
@@ -236,7 +237,9 @@ def random_layer(seed: int) -> Layer:
         pick(0, 9),
         RequantAttr(pick(0, 20), low=low, high=high),
     )
-    return with_zero_points(layer, rng) if rng.random() < 0.4 else layer
+    if rng.random() < 0.4:
+        layer = with_zero_points(layer, rng)
+    return with_channel_shifts(layer, rng) if rng.random() < 0.4 else layer
 
 
 def with_zero_points(layer: Layer, rng: np.random.Generator) -> Layer:
@@ -246,11 +249,33 @@ def with_zero_points(layer: Layer, rng: np.random.Generator) -> Layer:
     return replace(layer, points=(first, second), requant=moved(layer.requant, last))
 
 
+def with_channel_shifts(layer: Layer, rng: np.random.Generator) -> Layer:
+    """The same with shifts of its channels up to ten apart, some to the left."""
+    least = layer.requant.shift.data - int(rng.integers(0, 4))
+    if layer.requant.zero_point.data:
+        least = max(0, least)  # To the left it would have to be a multiple.
+    shifts = least + rng.integers(0, rng.integers(2, 12), len(layer.weights))
+    return replace(layer, requant=by_channel(layer.requant, shifts.tolist()))
+
+
+def by_channel(requant: RequantAttr, shifts: Sequence[int]) -> RequantAttr:
+    """The same with these shifts, one for each channel, negative ones to the left."""
+    most = max(0, *shifts)
+    return RequantAttr(
+        most,
+        multiplier=[1 << most - shift for shift in shifts],
+        rounding=requant.mode,
+        zero_point=requant.zero_point.data,
+        low=requant.low.data,
+        high=requant.high.data,
+    )
+
+
 def moved(requant: RequantAttr, point: int) -> RequantAttr:
     """The same to a zero point."""
     return RequantAttr(
         requant.shift.data,
-        multiplier=requant.multiplier.data,
+        multiplier=requant.multipliers if requant.is_per_channel else requant.multiplier.data,
         rounding=requant.mode,
         zero_point=point,
         low=requant.low.data,

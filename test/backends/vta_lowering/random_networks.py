@@ -6,6 +6,7 @@ import numpy as np
 from backends.vta_lowering.layers import (
     INT8,
     Layer,
+    by_channel,
     moved,
     network,
     random_array,
@@ -63,7 +64,7 @@ class Chain:
             rng.integers(-3000, 3000, outputs).astype(np.int32) if rng.random() < 0.7 else None,
             strides=(stride, stride),
             padding=(pad, pad, pad, pad),
-            requant=self.requant(),
+            requant=self.requant(outputs),
             points=(zero_point(value), 0),
         )
         shape = layer.expected().shape
@@ -104,7 +105,7 @@ class Chain:
             strides=(stride, stride),
             padding=(before, before, after, after),
             groups=groups,
-            requant=self.requant(),
+            requant=self.requant(outputs),
             points=(zero_point(value), 0),
         )
         self.append(layer.add_to(self.block, value, None), layer.expected())
@@ -180,9 +181,13 @@ class Chain:
         result = (total + half >> requant.shift.data) + point
         self.append(op.result, np.clip(result, requant.low.data, requant.high.data))
 
-    def requant(self) -> RequantAttr:
+    def requant(self, channels: int) -> RequantAttr:
         low, high = ((-128, 127), (0, 127), (-50, 60), (3, 90))[self.pick(self.rng, 0, 3)]
-        return moved(RequantAttr(self.pick(self.rng, 4, 14), low=low, high=high), self.point())
+        requant = moved(RequantAttr(self.pick(self.rng, 4, 14), low=low, high=high), self.point())
+        if self.rng.random() < 0.6:
+            return requant
+        shifts = requant.shift.data + self.rng.integers(-4, 7, channels)
+        return by_channel(requant, shifts.tolist())
 
     def point(self) -> int:
         """A zero point, often an extreme one."""

@@ -10,6 +10,7 @@ from backends.vta_lowering.layers import (
     BOARD,
     Layer,
     apply,
+    by_channel,
     check_all_levels,
     network,
     place,
@@ -71,6 +72,24 @@ def matmul(rng: np.random.Generator) -> Case:
     return case_of(Layer(random_array(rng, (7, 41)), random_array(rng, (37, 41)), bias))
 
 
+def shifted_by_channel(rng: np.random.Generator) -> Case:
+    """Shifts of 2 to 12, or with 3 to the left; lanes and rows are not full."""
+    shifts = rng.integers(2, 13, 21)
+    shifts[4] = -3
+    return case_of(
+        Layer(
+            random_array(rng, (3, 5, 6, 11)),
+            random_array(rng, (21, 3, 2, 11)),
+            rng.integers(-900, 900, 21).astype(np.int32),
+            random_array(rng, (3, 4, 6, 21)),
+            padding=(1, 1, 0, 0),
+            residual_shift=2,
+            requant=by_channel(RequantAttr(0), shifts.tolist()),
+            points=(-5, 9),
+        )
+    )
+
+
 def step(name: str) -> Callable[[np.random.Generator], Case]:
     """One layer of a random chain, on two images of 7x6."""
 
@@ -88,6 +107,7 @@ def step(name: str) -> Callable[[np.random.Generator], Case]:
 KINDS = {
     "convolution": convolution,
     "matmul": matmul,
+    "shifted_by_channel": shifted_by_channel,
     **{name: step(name) for name in ("pool", "group", "average", "add", "swish")},
 }
 

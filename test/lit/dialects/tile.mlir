@@ -70,3 +70,10 @@ func.func @grouped_swish(%x: memref<1x4x1x9x16xi8, "dram">, %w: memref<2x2x1x1x1
   tile.conv2d %x, %w, %b swish %k : memref<7x2x16xi32, "dram"> to %y {groups = 2, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = -300, high = 300, swish = array<i64: 4, -128, 127>} : memref<1x4x1x9x16xi8, "dram">, memref<2x2x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
   func.return
 }
+
+// CHECK-LABEL: func.func @by_channel(
+func.func @by_channel(%x: memref<1x1x2x3x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %e: memref<8x1x16xi32, "dram">, %s: memref<1x16xi32, "dram">, %y: memref<1x1x2x3x16xi8, "dram">) {
+  // CHECK: tile.conv2d %{{.*}}, %{{.*}}, %{{.*}} border %{{.*}} : memref<8x1x16xi32, "dram"> shifts %{{.*}} : memref<1x16xi32, "dram"> to %{{.*}} {outside = -5 : i64,
+  tile.conv2d %x, %w, %b border %e : memref<8x1x16xi32, "dram"> shifts %s : memref<1x16xi32, "dram"> to %y {outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 0, low = 0, high = 127} : memref<1x1x2x3x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x2x3x16xi8, "dram">
+  func.return
+}

@@ -462,3 +462,19 @@ func.func @narrow_border(%x: memref<1x1x2x3x16xi8, "dram">, %w: memref<1x1x3x3x1
   tile.conv2d %x, %w, %b border %e : memref<8x2x16xi32, "dram"> to %y {outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x2x3x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x2x3x16xi8, "dram">
   func.return
 }
+
+// -----
+
+func.func @too_many_shifts(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %s: memref<2x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  // expected-error@+1 {{shifts must have shape (1, 16), got (2, 16)}}
+  tile.conv2d %x, %w, %b shifts %s : memref<2x16xi32, "dram"> to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 0, low = 0, high = 127} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @narrow_shifts(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %s: memref<1x16xi8, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  // expected-error@+1 {{elements must be i32, got memref<1x16xi8, "dram">}}
+  tile.conv2d %x, %w, %b shifts %s : memref<1x16xi8, "dram"> to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 0, low = 0, high = 127} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}

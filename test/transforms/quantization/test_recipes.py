@@ -34,6 +34,7 @@ from ceras_ir.transforms.quantization.recipe import (
     ROWS,
     ZERO_POINTS,
     check_recipe,
+    default_recipe,
 )
 
 Floats = npt.NDArray[np.float32]
@@ -112,20 +113,20 @@ def test_recipes_help_uneven_channels(tmp_path: Path) -> None:
     assert found["default"] <= found["none"] / 10
 
 
-DEFAULTS = {
-    "c": tuple(name for name in OPTIONAL if name != "correct-bias"),
-    "nnet": tuple(name for name in OPTIONAL if name != "correct-bias"),
-    "onnx": tuple(name for name in OPTIONAL if name != "correct-bias"),
-    "vta": tuple(name for name in OPTIONAL if name not in ("correct-bias", ROWS)),
-}
+DEFAULT = tuple(name for name in OPTIONAL if name != "correct-bias")
 
 
-@pytest.mark.parametrize("target", DEFAULTS)
+def test_without_shifts_for_channels_rows_share_a_scale() -> None:
+    assert default_recipe(channel_shifts=True) == DEFAULT
+    assert default_recipe(channel_shifts=False) == tuple(p for p in DEFAULT if p != ROWS)
+
+
+@pytest.mark.parametrize("target", ["c", "nnet", "onnx", "vta"])
 def test_the_target_decides(target: str) -> None:
-    """Rows of weights have scales where channels are shifted by themselves; and the user may."""
+    """Its arithmetic says which passes run; and the user may."""
     quantize = QuantizePass(target=target)
     names = [p.name for p in quantize.passes() if p.name in OPTIONAL]
-    assert tuple(names) == quantize.optional == DEFAULTS[target]
+    assert tuple(names) == quantize.optional == DEFAULT
     (choose,) = (p for p in quantize.passes() if isinstance(p, ChoosePrecisionPass))
     assert (choose.narrow, choose.narrow_border) == (target in ("nnet", "vta"), False)
     chosen = QuantizePass(target=target, recipe=(ROUNDING, CHANNELS))

@@ -148,7 +148,7 @@ class Schedules:
         k_tiles = -(-c.kblocks // self.kblock)
         inp_blocks = self.kblock * np.where(self.resident & self.inputs_stay, k_tiles, 1)
         wgt_blocks = self.kblock * np.where(self.resident & ~self.inputs_stay, k_tiles, 1)
-        kinds = (not c.bias_is_uniform) + borders_of(c).constants
+        kinds = c.constants + borders_of(c).constants
         constants = kinds * c.nblocks * c.groups + c.swish * (c.swish > 1)
         return {
             "inp": self.inp_stages * inp_blocks * ih * iw + residual,

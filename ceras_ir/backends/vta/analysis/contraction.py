@@ -38,7 +38,9 @@ class Contraction:
     dilations: tuple[int, int] = (1, 1)
     residual: bool = False
     shifts: int = 1
-    """ALU operations that shift the sum, 0 or 1."""
+    """ALU operations that shift the sum by an immediate, 0 or 1."""
+    by_channel: bool = False
+    """Whether another shifts by a vector, with an amount for each channel."""
     bias_cycles: int = 2
     """Of adding the bias to one vector: 2, or 1 if it is one small number, or 0 if that is 0."""
     groups: int = 1
@@ -51,9 +53,19 @@ class Contraction:
     """Whether what is around the input is something else than zeros; see `borders_of`."""
 
     @property
-    def bias_is_uniform(self) -> bool:
-        """Whether the bias need not be on chip."""
-        return self.bias_cycles < 2
+    def constants(self) -> int:
+        """Vectors on chip for each output vector: the bias unless it is a number, and shifts."""
+        return (self.bias_cycles > 1) + self.by_channel
+
+    @property
+    def shift_passes(self) -> int:
+        """Instructions that shift."""
+        return self.shifts + self.by_channel
+
+    @property
+    def shift_cycles(self) -> int:
+        """Of shifting one vector: an operation with another vector takes two."""
+        return self.shifts + 2 * self.by_channel
 
     @property
     def swish_cycles(self) -> int:
@@ -156,6 +168,7 @@ def contraction_of(op: tile.Conv2dOp) -> Contraction:
         dilations=(dh, dw),
         residual=op.residual is not None,
         shifts=int(op.shift.value.data != 0),
+        by_channel=op.shifts is not None,
         groups=groups,
         swish=0 if op.swish is None else 1 if op.uniform_bends is not None else SWISH_ROWS * o,
         outside=op.border is not None,

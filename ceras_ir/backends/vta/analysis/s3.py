@@ -33,7 +33,7 @@ class S3Blocks:
             m = min(self.mblock or step, rows)
             k, n = min(self.kblock or 1, shape.kblocks), min(self.nblock or 1, shape.nblocks)
             return Blocks(1, _whole(m, step), k, n, (1, 1, 1), self.order)
-        free = board.acc - (0 if shape.bias_is_uniform else shape.nblocks)
+        free = board.acc - shape.constants * shape.nblocks
         most = max(step, free // shape.nblocks // step * step)
         deepest = max(1, min(board.inp // (2 * step), board.wgt // 2, shape.kblocks))
         m, k = min(self.mblock or most, rows), min(self.kblock or deepest, shape.kblocks)
@@ -55,11 +55,10 @@ def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None
         )
     alg3 = blocks.order is Order.ALG3
     rows = step if alg3 else blocks.positions
-    bias = 0 if shape.bias_is_uniform else shape.nblocks
     needs = {
         "inp": blocks.stages[0] * rows * blocks.kblock,
         "wgt": blocks.stages[1] * blocks.nblock * blocks.kblock,
-        "acc": blocks.positions * shape.nblocks + bias,
+        "acc": (blocks.positions + shape.constants) * shape.nblocks,
     }
     for name, need in needs.items():
         if need > (size := capacities(board)[name]):

@@ -100,7 +100,7 @@ class _Walk:
         for k, kblock in enumerate(self.k_sizes):
             self._step(k, kblock, nblock, first)
         drain = b.drain or nblock
-        passes = (3 + c.shifts, b.positions * (2 + c.bias_cycles + c.shifts))
+        passes = (3 + c.shift_passes, b.positions * (2 + c.bias_cycles + c.shift_cycles))
         swish = c.swish_cycles * b.positions + SWISH_PASSES * pipeline * (c.swish > 0)
         for i in range(0, nblock, drain):
             count = min(drain, nblock - i)

@@ -18,7 +18,7 @@ from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.channel_groups import block_groups
 from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
-from ceras_ir.backends.vta.rescaling import net_shift, zero_point
+from ceras_ir.backends.vta.rescaling import common_shift, further_shifts, zero_point
 from ceras_ir.backends.vta.rewrites.kernel_launch import Kernels, Launch
 from ceras_ir.backends.vta.rewrites.packed_constants import (
     averaging_weights,
@@ -26,6 +26,7 @@ from ceras_ir.backends.vta.rewrites.packed_constants import (
     diagonal,
     one_number,
     packed_bias,
+    packed_shifts,
     packed_weights,
     residual_weights,
     swish_constants,
@@ -51,7 +52,8 @@ class ConvertGraphToTilePass(ModulePass):
     weights in turn. Zero points are in the bias; what one around the input contributes to sums at
     the edge has constants of its own, because loads pad with zeros. A residual is multiplied by a
     diagonal of 2^b and then moved left by what is missing; an addition is a residual on a
-    convolution by such a diagonal. Rounding half up is a floor after adding half, which is in the
+    convolution by such a diagonal. A shift for each channel is one of all channels and a vector of
+    what is missing. Rounding half up is a floor after adding half, which is in the
     bias and proven not to overflow. The multiplier of an average is one of which every possible
     sum was tried.
     """
@@ -129,7 +131,7 @@ class _Windows(TypedDict):
 
 
 def _rescaling(requant: RequantAttr) -> _Rescaling:
-    return {"shift": net_shift(requant), "low": requant.low.data, "high": requant.high.data}
+    return {"shift": common_shift(requant), "low": requant.low.data, "high": requant.high.data}
 
 
 def _launch_linear(
@@ -158,6 +160,9 @@ def _launch_linear(
     if borders_of(graph_contraction(op, board)).constants:
         launch.constant(border_sums(op, board))
         outside = zero_point(op.input)
+    by_channel = bool(further_shifts(op.requant))
+    if by_channel:
+        launch.constant(packed_shifts(op, board))
     left, bias = op.residual_left_shift, folded_bias(op)
     windows: _Geometry = {}
     if isinstance(op, graph.Conv2dOp):
@@ -176,6 +181,7 @@ def _launch_linear(
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
         x, weights, added, *rest, y = args
+        shifts = rest.pop() if by_channel else None
         border = rest.pop() if outside else None
         bends = rest.pop() if ending else None
         x = _as_image(builder, x)
@@ -186,6 +192,7 @@ def _launch_linear(
                 *(x, weights, added, pair, y),
                 bends=bends,
                 border=border,
+                shifts=shifts,
                 **windows,
                 **numbers,
                 **ending,

@@ -1,4 +1,4 @@
-"""What is done with finished sums: bias, shift, clamp and swish, as ALU operations."""
+"""What is done with finished sums: bias, shifts, clamp and swish, as ALU operations."""
 
 from xdsl.ir import SSAValue
 
@@ -16,36 +16,44 @@ class Epilogue:
     def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction, positions: int):
         self.op, self.at, self.positions = op, at, positions
         self.nblocks = shape.nblocks * shape.groups
-        self.bias: SSAValue | None = None
-        if (immediate := bias_immediate(op)) is None:
-            self.bias = at.alloc(ACC, self.nblocks)
-        self.immediate = immediate or 0
+        self.immediate = bias_immediate(op)
+        self.bias = at.alloc(ACC, self.nblocks) if self.immediate is None else None
+        self.shifts = None if op.shifts is None else at.alloc(ACC, self.nblocks)
         self.swish = None if op.swish is None else SwishProgram(op, at, positions)
 
     def load_bias(self) -> None:
-        """Bring the bias on chip, where it stays, and the constants of a swish."""
-        if self.bias is not None:
-            start = [self.at.value(0)]
-            self.at.add(tile.LoadOp(self.op.bias, start, self.bias, [], (1, self.nblocks)))
+        """Bring the bias on chip, where it stays, and what channels shift by; a swish's too."""
+        for source, buffer in ((self.op.bias, self.bias), (self.op.shifts, self.shifts)):
+            if source is not None and buffer is not None:
+                start = [self.at.value(0)]
+                self.at.add(tile.LoadOp(source, start, buffer, [], (1, self.nblocks)))
         if self.swish is not None:
             self.swish.load()
 
     def finish(self, acc: SSAValue, i: Index, n: Index, count: int) -> None:
         """`count` output vectors from `i` of `acc` on, the first of which is vector `n` of all."""
-        at, op, positions = self.at, self.op, self.positions
+        at, op = self.at, self.op
         if self.bias is not None:
-            loops = [(count, positions, 1), (positions, 1, 0)]
-            source = (self.bias, at.values(n))
-            at.add(tile.AluOp(tile.Alu.ADD, (acc, at.values(i)), loops, source=source))
+            self._by_channel(tile.Alu.ADD, acc, i, count, (self.bias, n))
         elif self.immediate:
             self.apply(tile.Alu.ADD, acc, i, count, self.immediate)
         if shift := op.shift.value.data:
             self.apply(tile.Alu.SHR, acc, i, count, shift)
+        if self.shifts is not None:
+            self._by_channel(tile.Alu.SHR, acc, i, count, (self.shifts, n))
         self.apply(tile.Alu.MAX, acc, i, count, op.low.value.data)
         self.apply(tile.Alu.MIN, acc, i, count, op.high.value.data)
         if self.swish is not None:
             with at.loop(0, count) as j:
                 self.swish.apply(acc, at.sum(i, j), at.sum(n, j))
+
+    def _by_channel(
+        self, kind: tile.Alu, acc: SSAValue, i: Index, count: int, source: tuple[SSAValue, Index]
+    ) -> None:
+        """One operation with the constants, from a vector on, of `count` output vectors."""
+        loops = [(count, self.positions, 1), (self.positions, 1, 0)]
+        vectors = (source[0], self.at.values(source[1]))
+        self.at.add(tile.AluOp(kind, (acc, self.at.values(i)), loops, source=vectors))
 
     def apply(self, kind: tile.Alu, acc: SSAValue, i: Index, count: int, immediate: int) -> None:
         """One operation with a constant on `count` output vectors."""

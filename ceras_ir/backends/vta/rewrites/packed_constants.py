@@ -11,7 +11,7 @@ from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.averaging import Averaging
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.channel_groups import widened
-from ceras_ir.backends.vta.rescaling import zero_point
+from ceras_ir.backends.vta.rescaling import further_shifts, zero_point
 from ceras_ir.backends.vta.rules import folded_bias, graph_contraction
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
@@ -40,6 +40,12 @@ def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Constant
 def packed_bias(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
     """The bias with all constants in it as [O/B, B]; added lanes repeat the last channel."""
     return _vectors(folded_bias(op), board, _scale(op.input) * _scale(op.weights))
+
+
+def packed_shifts(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
+    """By how many bits each channel goes right after all have, in the layout of the bias."""
+    assert op.requant is not None
+    return _vectors(np.array(further_shifts(op.requant), np.int64), board)
 
 
 def border_sums(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:

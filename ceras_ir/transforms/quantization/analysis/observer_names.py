@@ -2,6 +2,6 @@
 
 from typing import Literal, TypeAlias
 
-ObserverName: TypeAlias = Literal["minmax", "mse", "average", "percentile", "entropy"]
+ObserverName: TypeAlias = Literal["mse", "minmax", "average", "percentile", "entropy"]
 
-DEFAULT_OBSERVER: ObserverName = "minmax"
+DEFAULT_OBSERVER: ObserverName = "mse"

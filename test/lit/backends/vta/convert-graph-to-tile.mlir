@@ -152,3 +152,34 @@ func.func @border(%x: tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5:-2>>) -> tensor<
   %y = graph.conv2d %x, %w {padding = array<i64: 0, 1, 0, 1>, requant = #graph.requant<shift = 4, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5:-2>>, tensor<1x1x3x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5>>
 }
+
+// -----
+
+// A shift for each channel: 2 for all, because a vector says at most 15, and 13 (0x0d), 15 and 0
+// more in the layout of the bias, where added lanes repeat the last. Half a unit of each is in the
+// bias.
+// CHECK-LABEL: func.func @by_channel(
+// CHECK-NEXT:    %[[P:.*]] = mem.pack
+// CHECK-NEXT:    %[[W:.*]] = graph.constant {{.*}} : tensor<1x1x1x1x16x16xi8>
+// CHECK-NEXT:    %[[B:.*]] = graph.constant dense<[[16384, 65536, 2, 2, 2,
+// CHECK-NEXT:    %[[S:.*]] = graph.constant dense<[[13, 15, 0, 0, 0, {{.*}}]]> : tensor<1x16xi32>
+// CHECK-NEXT:    mem.launch @matmul_0(%[[P]], %[[W]], %[[B]], %[[S]])
+// CHECK:       func.func @matmul_0(
+// CHECK:         tile.conv2d %{{.*}}, %{{.*}}, %{{.*}} shifts %{{.*}} : memref<1x16xi32, "dram"> to %{{.*}} shift = 2 : i64,
+func.func @by_channel(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x3x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<1> : tensor<3x4xi8> : tensor<3x4x!quant.uniform<i8:f32:0, {0.25, 0.0625, 2048.0}>>
+  %y = graph.matmul %x, %w {requant = #graph.requant<multiplier = [4, 1, 32768], shift = 17, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<3x4x!quant.uniform<i8:f32:0, {0.25, 0.0625, 2048.0}>>) -> tensor<3x3x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<3x3x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// Multipliers that are alike are one shift, and nothing else.
+// CHECK-LABEL: func.func @alike(
+// CHECK:         mem.launch @matmul_0(%{{.*}}, %{{.*}}, %{{.*}})
+// CHECK:         tile.conv2d %{{[^ ]*}}, %{{[^ ]*}}, %{{[^ ]*}} to %{{.*}} shift = 3 : i64,
+func.func @alike(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x3x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<1> : tensor<3x4xi8> : tensor<3x4x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.matmul %x, %w {requant = #graph.requant<multiplier = [4, 4, 4], shift = 5, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x3x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<3x3x!quant.uniform<i8:f32, 0.5>>
+}

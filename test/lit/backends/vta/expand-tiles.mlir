@@ -249,3 +249,23 @@ func.func @border(%x: memref<1x1x6x8x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8
   tile.conv2d %x, %w, %b border %e : memref<8x1x16xi32, "dram"> to %y {schedule = #tile.schedule<rows = 3, columns = 8, kblock = 1, nblock = 1, inp_stages = 2, wgt_stages = 2, acc_stages = 2, order = nmk>, outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x6x8x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x6x8x16xi8, "dram">
   func.return
 }
+
+// -----
+
+// A shift for each channel: the amounts stay on chip beside the bias. All channels go left by two
+// before; results leave one output vector at a time, each with its own amounts.
+// CHECK-LABEL: func.func @by_channel(
+// CHECK:         %[[BIAS:.*]] = memref.alloc() : memref<2x1x16xi32, "acc">
+// CHECK-NEXT:    %[[SHIFTS:.*]] = memref.alloc() : memref<2x1x16xi32, "acc">
+// CHECK:         tile.load %{{.*}}[%{{.*}}] to %[[BIAS]][] {box = array<i64: 1, 2>}
+// CHECK-NEXT:    tile.load %s[%{{.*}}] to %[[SHIFTS]][] {box = array<i64: 1, 2>}
+// CHECK:         tile.gemm %[[ACC:.*]][],
+// CHECK:         scf.for %[[I:.*]] = %{{.*}} to
+// CHECK-NEXT:      tile.alu add %[[ACC]][%[[I]]] with %[[BIAS]][%[[I]]]
+// CHECK-NEXT:      tile.alu shr %[[ACC]][%[[I]]] {{.*}}immediate = -2
+// CHECK-NEXT:      tile.alu shr %[[ACC]][%[[I]]] with %[[SHIFTS]][%[[I]]] : memref<2x1x16xi32, "acc"> {extents = array<i64: 1, 9>, target_strides = array<i64: 9, 1>, source_strides = array<i64: 1, 0>}
+// CHECK-NEXT:      tile.alu max %[[ACC]][%[[I]]]
+func.func @by_channel(%x: memref<1x2x1x9x16xi8, "dram">, %w: memref<2x2x1x1x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %s: memref<2x16xi32, "dram">, %y: memref<1x2x1x9x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b shifts %s : memref<2x16xi32, "dram"> to %y {schedule = #tile.schedule<rows = 1, columns = 9, kblock = 2, nblock = 2, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = mnk, drain = 1>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = -2, low = 0, high = 127} : memref<1x2x1x9x16xi8, "dram">, memref<2x2x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  func.return
+}

@@ -3,7 +3,7 @@
 // Into all three kinds of operation, whatever the function; the name is the producer's, the
 // range that of the value that it now makes.
 // CHECK-LABEL: func.func @fuse(
-// CHECK-NEXT:    graph.conv2d %{{.*}} {activation = #graph.function<relu>} : {{.*}} loc("conv")
+// CHECK-NEXT:    graph.conv2d %{{.*}} {activation = #graph.function<relu>} : {{.*}} loc(fused["conv", "relu"])
 // CHECK-NEXT:    graph.reshape
 // CHECK-NEXT:    graph.matmul %{{.*}} {graph.range = array<f32: -2.000000e-01, 2.000000e+00>, activation = #graph.function<swish>}
 // CHECK-NEXT:    graph.binary add %{{.*}} {activation = #graph.function<clip, 0.0, 6.0>}

@@ -4,7 +4,7 @@
 // first product; it keeps the name of the product and takes the sum's range and activation.
 // CHECK-LABEL: func.func @fuse(
 // CHECK-NEXT:    %[[Y:.*]] = graph.unary <tanh>
-// CHECK-NEXT:    %[[A:.*]] = graph.matmul %{{.*}}, %{{.*}} bias %{{.*}} : tensor<4xf32> residual %[[Y]] : tensor<1x4xf32> {graph.range = array<f32: 0.0{{.*}}, 9.0{{.*}}>, activation = #graph.function<relu>} {{.*}} loc("first")
+// CHECK-NEXT:    %[[A:.*]] = graph.matmul %{{.*}}, %{{.*}} bias %{{.*}} : tensor<4xf32> residual %[[Y]] : tensor<1x4xf32> {graph.range = array<f32: 0.0{{.*}}, 9.0{{.*}}>, activation = #graph.function<relu>} {{.*}} loc(fused["first", "sum"])
 // CHECK-NEXT:    graph.matmul %[[A]], %{{.*}} residual %{{.*}} : tensor<1x4xf32> : {{.*}} loc("second")
 // CHECK-NEXT:    func.return
 func.func @fuse(%x: tensor<1x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4xf32>) -> tensor<1x4xf32> {
