@@ -105,8 +105,8 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
         numerator = int_literal(2 * full * size)
         head = [
             f"const int32_t count = {call};",
-            f"const {rescale.type} multiplier = ({rescale.type})(({numerator} + count) "
-            "/ (2 * count));",
+            f"const {rescale.type} multiplier = (({rescale.type}){numerator} + count) "
+            "/ (2 * count);",
         ]
     layer.loop(
         "p",

@@ -1,8 +1,9 @@
 """
 What makes QuantizeLinear, which takes ties to even, take those of an operation where it does.
 
-A quarter of the sum's unit, added, takes ties up and moves no other number over a boundary. Of
-averages over windows whose reciprocal is not exact, a factor near 1 does it; see `average_ties`.
+A quarter of the sum's unit, added, takes ties up and moves no other number over a boundary where a
+shift rescales; where an odd multiplier m does, it takes a quarter of an m-th. Of averages over
+windows whose reciprocal is not exact, a factor near 1 does it; see `average_ties`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
-from ceras_ir.transforms.quantization.analysis.accumulator_unit import accumulator_units
+from ceras_ir.transforms.quantization.analysis.accumulator_unit import accumulator_units, tie_rooms
 from ceras_ir.transforms.quantization.analysis.average_ties import tie_directions, tilt
 from ceras_ir.transforms.quantization.analysis.qdq import stored_types
 
@@ -34,11 +35,13 @@ def tie_constants(op: Operation) -> list[TieConstant]:
     units = accumulator_units(op, elements[:2])
     if units is None:
         return []
-    quarters = (units / 4).astype(np.float32)
     if isinstance(op, graph.Pool2dOp):
         if frexp(elements[0].scale / elements[1].scale)[0] != 0.5:
             return []  # Ties of such averages are chance.
-        return _of_average(op, elements[0], elements[1], quarters)
+        return _of_average(op, elements[0], elements[1], (units / 4).astype(np.float32))
+    quarters = (tie_rooms(units, requant.multipliers, requant.shift.data) / 2).astype(np.float32)
+    if not quarters.any():
+        return []
     return [("Add", quarters if bool((quarters != quarters[0]).any()) else quarters[0])]
 
 

@@ -1,6 +1,7 @@
 """Pooling of feature maps: maximum and average over sliding windows."""
 
 from collections.abc import Sequence
+from math import prod
 
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, i64
 from xdsl.dialects.utils import EnumAttribute
@@ -140,6 +141,11 @@ class Pool2dOp(InputOperation):
         expect_shape("result", self.result, (n, oh, ow, c))
         if self.function is Pool.AVERAGE:
             expect_rescaling(self, self.requant)
+            most = prod(kernel) * (self.requant.multiplier.data if self.requant else 0)
+            if any(padding) and not self.includes_padding and most >= 1 << 31:
+                raise VerifyException(
+                    f"the multiplier of a window of one element must be below 2^31, got {most}"
+                )
         elif self.requant is not None:
             raise VerifyException("max pooling cannot have 'requant': it never leaves its scale")
         elif quantized_element(self.input) != quantized_element(self.result):
@@ -173,8 +179,8 @@ def reciprocal_requant(window: int, input: SSAValue, result_scale: float) -> Req
     Division by `window` and the change of scale as a fixed-point multiplier.
 
     The shift is such that the multiplier of a window of one element still has 31 bits; the
-    error against exact division stays below 2^-14 of a unit in the last place for sums of
-    int8 over windows up to 2^12 elements, 2^-6 for sums of int16.
+    error against exact division stays below 2^-11 of a unit in the last place for sums of
+    int8 over windows up to 2^12 elements at equal scales, 2^-3 for sums of int16.
     """
     ratio = scale_of(input) / result_scale / window
     shift = 0

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class DropTieBreakersPass(ModulePass):
     """
     `quantize(x + c)` becomes `quantize(x)` where c is positive and below half a unit of the sum
-    that x is, and the integer operation that `fold-qdq` will make of both rounds half up. So does
-    `quantize(x * f)`, where x is an average and f so near to 1 that it decides only ties, as the
-    reciprocal of the integer operation does.
+    that x is (half an m-th where an odd multiplier m rescales it), and the integer operation that
+    `fold-qdq` will make of both rounds half up. So does `quantize(x * f)`, where x is an average
+    and f so near to 1 that it decides only ties, as the reciprocal of the integer operation does.
 
     QuantizeLinear rounds ties to even; with c or f no tie is left. So the network says in ONNX
     what the integer operation does: exact in the integers. Where anything was taken out, every bit
@@ -95,8 +95,12 @@ def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) 
     """Whether the constant of a step, applied to `value`, does no more."""
     import numpy as np
 
-    from ceras_ir.transforms.quantization.analysis.accumulator_unit import accumulator_units
+    from ceras_ir.transforms.quantization.analysis.accumulator_unit import (
+        accumulator_units,
+        tie_rooms,
+    )
     from ceras_ir.transforms.quantization.analysis.average_ties import tilt
+    from ceras_ir.transforms.quantization.analysis.fixed_point import fixed_point
     from ceras_ir.transforms.quantization.analysis.qdq import only_shifts
 
     op, target = value.owner, graph.quantized_element(quantize.result)
@@ -122,8 +126,9 @@ def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) 
     flat = constant.reshape(-1)
     if flat.size not in (1, channels[0]) or constant.shape[-1:] not in ((), (1,), channels):
         return False
-    small = bool((flat > 0).all() and (flat.astype(np.float64) < units / 2).all())
-    return small and step.op.function is graph.Binary.ADD
+    rooms = tie_rooms(units, *fixed_point(np.atleast_1d(units / target.scale).tolist()))
+    small = np.where(rooms > 0, (flat > 0) & (flat < rooms), flat == 0)
+    return bool(flat.any() and small.all()) and step.op.function is graph.Binary.ADD
 
 
 def _clips(op: Operation) -> bool:

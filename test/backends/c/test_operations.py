@@ -72,6 +72,25 @@ def test_float_binary_broadcasts(left: tuple[int, ...], right: tuple[int, ...]):
     check(module)
 
 
+def test_multipliers_of_partial_windows_near_31_bits():
+    """Twice the multiplier of one element, plus a count, left 32 bits: the sanitizer saw it."""
+    requant = RequantAttr(29, multiplier=119304647)
+    module = make_network(
+        [(UniformType(1.0), (1, 4, 4, 1))],
+        lambda x: [
+            graph.Pool2dOp(
+                graph.Pool.AVERAGE,
+                x,
+                (3, 3),
+                padding=(1, 1, 1, 1),
+                result_element=UniformType(0.5),
+                requant=requant,
+            ).result
+        ],
+    )
+    check(module)
+
+
 WINDOWS = [
     ((2, 2), (2, 2), (0, 0, 0, 0), (1, 1)),
     ((3, 3), (2, 1), (1, 2, 0, 1), (1, 1)),

@@ -7,6 +7,7 @@ partial windows are not, but as far from a tie as the full ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -19,6 +20,19 @@ from ceras_ir.transforms.quantization.analysis.qdq import only_shifts
 
 Units = NDArray[np.float64]
 """One for the whole tensor, or one per channel of its last dimension."""
+REACHABLE_BITS = 25
+"""Ties of longer shifts are met by sums only that float32 does not hold."""
+
+
+def tie_rooms(units: Units, multipliers: Sequence[int], shift: int) -> Units:
+    """
+    How much less must be added to sums so that it decides ties of a rescaling and nothing else:
+    half a unit, divided by the odd part of the multiplier; 0 where no sum is a tie.
+    """
+    trailing = np.array([(m & -m).bit_length() - 1 for m in multipliers])
+    odd = np.array(multipliers) >> trailing
+    has_ties = (odd == 1) | (shift - trailing <= REACHABLE_BITS)
+    return np.where(has_ties, units / (2 * odd), 0.0)
 
 
 def accumulator_units(op: Operation, types: list[UniformType]) -> Units | None:

@@ -249,6 +249,15 @@ func.func @case30(%x: tensor<1x4x4x1xf32>) {
 
 // -----
 
+// The interpreter had no multiplier for a window of one element.
+func.func @partial_window(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 1.0>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>> {
+  // expected-error@+1 {{the multiplier of a window of one element must be below 2^31, got 2147489649}}
+  %0 = graph.pool2d average %x {kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>, requant = #graph.requant<multiplier = 238609961, shift = 30, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 1.0>>) -> tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %0 : tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
 func.func @case31(%x: tensor<1x4x4x1xf32>) {
   // expected-error@+1 {{padding [2, 0, 0, 0] must be smaller than the window of [2, 2]}}
   %0 = graph.pool2d max %x {kernel = array<i64: 2, 2>, padding = array<i64: 2, 0, 0, 0>} : (tensor<1x4x4x1xf32>) -> tensor<1x5x3x1xf32>
