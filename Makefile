@@ -3,6 +3,7 @@
 # make check   ruff, import-linter, pyright, lit and the fast tests
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
 # make fuzz-ir    mutants of texts, models, folders and boards through the commands; COUNT, FIRST
+# make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says which
 # make docs    write the pages of docs/ that are printed from the code
 # make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
 # make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams
@@ -87,3 +88,9 @@ fuzz-ir: $(VENV)/.installed-test
 .PHONY: fuzz-vta
 fuzz-vta: $(VENV)/.installed-test
 	$(BIN)/python test/backends/vta_lowering/fuzz.py --count $(COUNT)
+
+.PHONY: proofs
+NAMES ?=
+proofs: $(VENV)/.installed-test
+	@$(BIN)/python -c "import z3" 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[proofs]' || true
+	$(BIN)/python test/proofs/prove.py $(NAMES)

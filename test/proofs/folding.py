@@ -1,0 +1,158 @@
+"""What moves into a bias or past a clamp: halves, zero points, powers of two."""
+
+from typing import Any
+
+from proofs.registry import every, identity, same, solver, valid
+
+from ceras_ir.dialects.quant import Rounding
+from ceras_ir.network.integer import round_shift
+
+VTA = "ceras_ir/backends/vta/rescaling.py"
+VTA_RULES = "ceras_ir/backends/vta/rules.py"
+EPILOGUE = "ceras_ir/backends/c/epilogue.py"
+SUMS = "ceras_ir/backends/c/sums.py"
+QUANT = "ceras_ir/dialects/quant.py"
+SCALES = "ceras_ir/transforms/quantization/analysis/rescaling.py"
+BOXES = "ceras_ir/backends/vta/boxes.py"
+VECTORS = "ceras_ir/backends/c/runtime/vectors_256.c"
+
+
+@identity(
+    relied_on={
+        VTA: "(point << s) + (half << s >> 1) if s > 0",
+        EPILOGUE: "half + (requant.zero_point.data << shift)",
+        SUMS: "bias, bound = bias + half, bound + half",
+    },
+    requires="sum, bias, half and moved zero point have 32 bits",
+    checked_by={
+        VTA_RULES: "if accumulator_bound(op) >= 1 << 31:",
+        EPILOGUE: "if not sums.has_room(extra):",
+        SUMS: "can_fold_half(op.requant) and bound + half < LIMIT",
+    },
+    by="z3, 32 bits, shifts 0 to 31",
+    slow=True,
+)
+def half_and_zero_point_in_the_bias() -> None:
+    """Rounding half up and then adding z is one floor shift of the sum plus half plus z << s."""
+    z3 = solver()
+    v, point = z3.BitVec("v", 32), z3.BitVec("point", 32)
+    wide, far = z3.SignExt(40, v), z3.SignExt(40, point)
+    limit = 1 << 31
+    for shift in range(32):
+        half = 1 << shift - 1 if shift else 0
+        constant = (far << shift) + half
+        room = [wide + constant < limit, wide + constant >= -limit, constant < limit]
+        room += [constant >= -limit, point >= -(1 << 15), point < 1 << 15]
+        bias = z3.Extract(31, 0, constant)
+        found = z3.SignExt(40, (v + bias) >> shift)
+        valid(found == ((wide + half) >> shift) + far, room)
+
+
+@identity(
+    relied_on={VTA: "else point >> -s for s in requant.net_shifts"},
+    requires="the zero point is a multiple of 2^k",
+    checked_by={VTA: "if least < 0 and requant.zero_point.data % (1 << -least):"},
+    by="all 16-bit sums and zero points of int8, k up to 8",
+    slow=True,
+)
+def zero_point_before_a_left_shift() -> None:
+    """`(v << k) + z` is `(v + (z >> k)) << k`."""
+    v, points = every(16)[:, None], every(8)[None, :]
+    for left in range(9):
+        whole = points[:, points[0] % (1 << left) == 0]
+        same((v + (whole >> left)) << left, (v << left) + whole, v, whole)
+
+
+@identity(
+    relied_on={
+        QUANT: "return tuple(self.shift.data - (m.bit_length() - 1) for m in self.multipliers)",
+        VTA: "least, most = min(requant.net_shifts), max(requant.net_shifts)",
+    },
+    requires="the multiplier is a power of two",
+    checked_by={
+        VTA: "if multiplier & (multiplier - 1):",
+        "ceras_ir/backends/nnet/rules.py": "if multiplier & (multiplier - 1):",
+    },
+    by="all 16-bit sums, shifts 0 to 24, multipliers 1 to 2^24",
+)
+def powers_of_two_are_net_shifts() -> None:
+    """A multiplier 2^m and a shift by s round as one shift by s - m, in every mode."""
+    v = every(16)
+    for shift in range(25):
+        for power in range(0, 25, 2):
+            net = shift - power
+            for mode in Rounding:
+                once = round_shift(v, net, mode) if net > 0 else v << -net
+                same(round_shift(v << power, shift, mode), once, v)
+
+
+@identity(
+    relied_on={BOXES: "floors compose, so the sum is the same"},
+    requires="none",
+    by="all 16-bit v, shifts up to 16 and 16",
+)
+def floors_compose() -> None:
+    """Two floor shifts are one by their sum."""
+    v = every(16)
+    for first in range(17):
+        for second in range(17):
+            same((v >> first) >> second, v >> (first + second), v)
+
+
+@identity(
+    relied_on={SCALES: "return floor(ldexp(bound, -exponent) + 0.5) + zero_point"},
+    requires="rounding half up; for others up to the rounding of the bound itself",
+    by="z3, 32 bits, shifts 1 to 31",
+    slow=True,
+)
+def clamp_after_rounding() -> None:
+    """Clipping and then rounding half up is rounding and then clamping to the rounded bounds."""
+    z3 = solver()
+    v, low, high = (z3.SignExt(8, z3.BitVec(name, 32)) for name in ("v", "low", "high"))
+
+    def clip(x: Any, least: Any, most: Any) -> Any:
+        return z3.If(x < least, least, z3.If(x > most, most, x))
+
+    for shift in range(1, 32):
+        half = 1 << shift - 1
+        ends = ((low + half) >> shift, (high + half) >> shift)
+        valid(
+            (clip(v, low, high) + half) >> shift == clip((v + half) >> shift, *ends), [low <= high]
+        )
+
+
+@identity(
+    relied_on={VECTORS: "_mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d))"},
+    requires="bounds lie within the stored type",
+    checked_by={"ceras_ir/dialects/graph/operation.py": "def expect_storable("},
+    by="z3, 32 bits",
+)
+def narrowing_in_two_steps() -> None:
+    """Saturating to 16 and then to 8 bits before a clamp to int8 bounds changes nothing."""
+    z3 = solver()
+    v, low, high = (z3.BitVec(name, 32) for name in ("v", "low", "high"))
+
+    def clip(x: Any, least: Any, most: Any) -> Any:
+        return z3.If(x < least, least, z3.If(x > most, most, x))
+
+    packed = clip(clip(v, -(1 << 15), (1 << 15) - 1), -128, 127)
+    valid(clip(packed, low, high) == clip(v, low, high), [low >= -128, low <= high, high <= 127])
+
+
+@identity(
+    relied_on={
+        VECTORS: "_mm256_srli_epi64(_mm256_add_epi64(_mm256_mul_epi32(v, m), "
+        "_mm256_set1_epi64x(after)), shift)"
+    },
+    requires="shift <= 32, and the shifted product has 32 bits",
+    checked_by={EPILOGUE: "if shift > 32 or largest >> shift >= LIMIT or largest >= 1 << 62:"},
+    by="z3, 64 bits, shifts 0 to 32",
+)
+def logical_shifts_of_64_bits() -> None:
+    """The low 32 bits of a logical shift of 64 are those of an arithmetic one."""
+    z3 = solver()
+    v = z3.BitVec("v", 64)
+    for shift in range(33):
+        low = z3.Extract(31, 0, z3.LShR(v, shift))
+        limit = 1 << 31
+        valid(z3.SignExt(32, low) == v >> shift, [v >> shift < limit, v >> shift >= -limit])
