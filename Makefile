@@ -14,6 +14,7 @@ VENV ?= .venv
 PYTHON ?= python3
 JOBS ?= 2
 BIN := $(VENV)/bin
+LIT := $(BIN)/lit -q -j$(JOBS) --timeout=300
 
 SEEDS ?= 0:1000
 
@@ -25,7 +26,7 @@ demo: compilers $(VENV)/.installed
 	$(BIN)/python examples/digits/demo.py
 
 test: system $(VENV)/.installed-test
-	$(BIN)/lit -q -j$(JOBS) test/lit
+	$(LIT) test/lit
 	$(BIN)/python -m pytest -n $(JOBS) test
 	@tools/system_packages.sh report
 
@@ -35,7 +36,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo --no-cache
 	@# pyright is one process, and would leave the other processors idle.
 	$(BIN)/pyright & types=$$!; \
-	  $(BIN)/lit -q -j$(JOBS) -Dforked=1 test/lit && \
+	  $(LIT) -Dforked=1 test/lit && \
 	  $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --forked test; tests=$$?; \
 	  wait $$types && exit $$tests
 
