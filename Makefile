@@ -6,6 +6,7 @@
 # make docs    write the pages of docs/ that are printed from the code
 # make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
 # make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams
+# make mutants    seed faults in the compiler one by one; which test catches each
 # make clean   remove what the other targets made
 #
 # NEED_ALL=1 makes `make test` fail where a system tool is missing instead of leaving tests out.
@@ -88,3 +89,7 @@ fuzz-ir: $(VENV)/.installed-test
 .PHONY: fuzz-vta
 fuzz-vta: $(VENV)/.installed-test
 	$(BIN)/python test/backends/vta_lowering/fuzz.py --count $(COUNT)
+
+.PHONY: mutants
+mutants: $(VENV)/.installed-test
+	$(BIN)/python test/faults/seeded.py

@@ -140,6 +140,7 @@ CRAFTED = [
     ("network", 12, (99).to_bytes(4, "little"), "does not hold 99 entries"),
     ("blocks", 8, (2**64 - 8).to_bytes(8, "little"), "does not lie inside the arena"),
     ("tensors", 24, (2**40).to_bytes(8, "little"), "does not lie inside its block"),
+    ("tensors", 24, (4).to_bytes(8, "little"), "does not lie inside its block"),
     ("tensors", 24, (1).to_bytes(8, "little"), "not aligned"),
     ("tensors", 32, b"\xff\xff\xff\xff\xff\xff\xff\xff", "does not lie inside its block"),
     ("tensors", 5, b"\x09", "rank"),
