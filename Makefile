@@ -7,6 +7,7 @@
 # make docs    write the pages of docs/ that are printed from the code
 # make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
 # make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams
+# make mutants    seed faults in the compiler one by one; which test catches each
 # make clean   remove what the other targets made
 #
 # NEED_ALL=1 makes `make test` fail where a system tool is missing instead of leaving tests out.
@@ -15,6 +16,7 @@ VENV ?= .venv
 PYTHON ?= python3
 JOBS ?= 2
 BIN := $(VENV)/bin
+LIT := $(BIN)/lit -q -j$(JOBS) --timeout=300
 
 SEEDS ?= 0:1000
 
@@ -26,7 +28,7 @@ demo: compilers $(VENV)/.installed
 	$(BIN)/python examples/digits/demo.py
 
 test: system $(VENV)/.installed-test
-	$(BIN)/lit -q -j$(JOBS) test/lit
+	$(LIT) test/lit
 	$(BIN)/python -m pytest -n $(JOBS) test
 	@tools/system_packages.sh report
 
@@ -36,7 +38,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/lint-imports --no-logo --no-cache
 	@# pyright is one process, and would leave the other processors idle.
 	$(BIN)/pyright & types=$$!; \
-	  $(BIN)/lit -q -j$(JOBS) -Dforked=1 test/lit && \
+	  $(LIT) -Dforked=1 test/lit && \
 	  $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --forked test; tests=$$?; \
 	  wait $$types && exit $$tests
 
@@ -94,3 +96,7 @@ NAMES ?=
 proofs: $(VENV)/.installed-test
 	@$(BIN)/python -c "import z3" 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[proofs]' || true
 	$(BIN)/python test/proofs/prove.py $(NAMES)
+
+.PHONY: mutants
+mutants: $(VENV)/.installed-test
+	$(BIN)/python test/faults/seeded.py

@@ -1,10 +1,13 @@
 """Sums of products that are computed piece by piece."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ceras_ir.interpreters.windows import Window, convolve_in_order
+from ceras_ir.dialects.graph.operation import window_output
+from ceras_ir.interpreters.windows import Window, convolve, convolve_in_order, exact_type
 
 Floats = NDArray[np.float32]
 
@@ -46,3 +49,34 @@ def test_sums_in_order(
     actual = convolve_in_order(x, weights, window, groups)
     assert actual.shape == expected.shape
     assert np.array_equal(actual.view(np.int32), expected.view(np.int32))
+
+
+def test_outputs_are_as_many_as_windows_that_fit():
+    for before, after, kernel, stride, dilation in product(range(3), range(3), *[range(1, 4)] * 3):
+        last = before + 7 + after - 1
+        fitting = [p for p in range(0, last + 1, stride) if p + (kernel - 1) * dilation <= last]
+        assert window_output(7, before, after, kernel, stride, dilation) == len(fitting)
+
+
+def test_a_window_sees_what_its_definition_says():
+    """Padding, strides and dilations that differ on every side and axis, element by element."""
+    source = np.random.default_rng(0)
+    x, weights = (
+        source.integers(-9, 9, s).astype(np.float64) for s in ((1, 5, 6, 2), (3, 2, 3, 2))
+    )
+    window = Window.of((2, 3), (2, 1), (1, 0, 2, 3), (1, 2))
+    result = convolve(x, weights, window, 1)
+    assert result.shape == (1, 4, 5, 3)
+    for row, column in product(range(4), range(5)):
+        total = np.zeros(3)
+        for i, j in product(range(2), range(3)):
+            y, z = 2 * row - 1 + i, column + 2 * j
+            if 0 <= y < 5 and 0 <= z < 6:
+                total += weights[:, i, j] @ x[0, y, z]
+        np.testing.assert_array_equal(result[0, row, column], total)
+
+
+def test_sums_that_float32_cannot_hold_are_float64():
+    weights = np.full((1, 1 << 10), 127, np.int8)
+    assert exact_type(weights, 129) is np.float32
+    assert exact_type(weights, 130) is np.float64

@@ -13,11 +13,14 @@ config.name = "ceras_ir"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = lit_config.params.get("exec", config.test_source_root)
 config.excludes = ["Output", "Inputs"]
 
 # The commands under test are those of the interpreter that runs lit.
 binaries = os.path.dirname(sys.executable)
 config.environment["PATH"] = os.pathsep.join([binaries, os.environ["PATH"]])
+# Of a changed copy of the package, as test/faults makes one.
+config.environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
 for tool in ("ceras-opt", "filecheck"):
     if not os.path.exists(os.path.join(binaries, tool)):
         lit_config.fatal(f"{tool} is not installed beside {sys.executable}: run `make test`")

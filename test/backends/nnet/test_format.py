@@ -84,6 +84,20 @@ def test_round_trip():
     assert (file.inputs, file.outputs[0][1]) == (((0, "input0"),), "output0")
 
 
+def test_constants_of_one_section():
+    """Weights begin at multiples of 64 bytes, each with its own numbers behind the other's."""
+    net = Network([((1, 4), INT8)])
+    (x,) = net.inputs
+    for i in range(3):
+        weights = net.constant(random_array((4, 4), INT8, i), INT8)
+        x = net.add(graph.MatmulOp(x, weights, result_element=INT8, requant=RequantAttr(7)))
+    file = read(written(net.module(x)))
+    found = [file.tensors[layer.operands[1]] for layer in file.layers]
+    assert [tensor.offset for tensor in found] == [0, 64, 128]
+    for i, tensor in enumerate(found):
+        assert file.data(tensor) == random_array((4, 4), INT8, i).tobytes()
+
+
 def test_bytes_are_deterministic():
     (artefact,) = emit(example())
     assert artefact.path == "model.nnet"
@@ -113,15 +127,24 @@ def test_every_truncation_is_refused():
             read(data[:size])
 
 
+def test_bytes_behind_the_last_section_are_refused():
+    data = written(example())
+    longer = resealed(data + bytes(1), 16, (len(data) + 1).to_bytes(8, "little"))
+    with pytest.raises(InputError, match="bytes follow the last section"):
+        read(longer)
+
+
 # (section, byte in it, replacement, what the reader says)
 CRAFTED = [
     ("network", 0, (16).to_bytes(8, "little"), "does not lie inside the arena"),
     ("network", 12, (99).to_bytes(4, "little"), "does not hold 99 entries"),
     ("blocks", 8, (2**64 - 8).to_bytes(8, "little"), "does not lie inside the arena"),
     ("tensors", 24, (2**40).to_bytes(8, "little"), "does not lie inside its block"),
+    ("tensors", 24, (4).to_bytes(8, "little"), "does not lie inside its block"),
     ("tensors", 24, (1).to_bytes(8, "little"), "not aligned"),
     ("tensors", 32, b"\xff\xff\xff\xff\xff\xff\xff\xff", "does not lie inside its block"),
     ("tensors", 5, b"\x09", "rank"),
+    ("tensors", 128 + 12, (128).to_bytes(4, "little"), "zero point 128"),
     ("tensors", 16, (77).to_bytes(4, "little"), "no such block"),
     ("layers", 0, (99).to_bytes(2, "little"), "unknown opcode 99"),
     ("layers", 3, b"\x80", "unknown flags"),
@@ -148,6 +171,24 @@ def test_crafted_files_are_refused(
     with pytest.raises(InputError, match=message):
         read(changed)
     refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)
+
+
+def test_values_that_are_not_there_are_refused():
+    """What nothing has written yet, and two inputs in the same bytes: by the reader alone."""
+    net = Network([((1, 4), f32), ((1, 4), f32)])
+    data = written(
+        net.module(net.add(graph.BinaryOp(graph.Binary.ADD, *net.inputs, result_element=f32)))
+    )
+    file = read(data)
+    later = file.outputs[0][0].to_bytes(4, "little")
+    with pytest.raises(InputError, match="operand 1 is not there when it is read"):
+        read(resealed(data, offset_of(file, data, "operands") + 4, later))
+    records = [offset_of(file, data, "tensors") + 64 * id for id, _ in file.inputs]
+    changed = data
+    for at, size in ((16, 4), (24, 8)):  # The block, and the offset.
+        changed = resealed(changed, records[1] + at, data[records[0] + at :][:size])
+    with pytest.raises(InputError, match="two inputs overlap"):
+        read(changed)
 
 
 def test_overlap_is_refused(tmp_path: Path):

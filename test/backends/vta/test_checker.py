@@ -114,7 +114,7 @@ def test_every_token_is_needed(giver: Module, taker: Module):
         (position(Gemm, 0), {"uop_end": 1000}, "uninitialised: reads uop element"),
         (position(Gemm, 0), {"iter_in": 0}, "portable: iterations must be at least 1"),
         (position(Store, 0), {"sram_base": 17}, "uninitialised: out element"),
-        (position(Store, 0), {"sram_base": 2040}, "range: out element 2055 of 2048"),
+        (position(Store, 0), {"sram_base": 2033}, "range: out element 2048 of 2048"),
         (position(Load, 7), {"sram_base": 16}, "hazard: inp: write after read"),
         (position(Load, 12), {"dram_base": 96}, "hazard: dram"),
     ],
@@ -161,6 +161,9 @@ UOP = "uop 0, 0, 0\n"
          "store sram=0 dram=0 x=1 pop_prev push_prev\nload.uop sram=0 dram=0 x=0 pop_next",
          "uninitialised: reads inp element 0"),
         (UOP + RESET + "load.uop sram=0 dram=0 x=0 push_next\n"
+         "store sram=0 dram=0 x=1 pop_prev push_prev\nload.uop sram=0 dram=0 x=0 pop_next",
+         "last written by a reset or a load"),
+        (UOP + RESET + "alu.add uops=0:1 iter=1,1 imm=1\nload.acc sram=0 dram=9 x=1 push_next\n"
          "store sram=0 dram=0 x=1 pop_prev push_prev\nload.uop sram=0 dram=0 x=0 pop_next",
          "last written by a reset or a load"),
         (UOP + "finish", "ends with its only finish"),
@@ -214,7 +217,10 @@ def test_loads_that_fill_their_queue():
 
 def test_range_of_dram():
     found = check_program(PROGRAM, dram_bytes=10000)
-    assert any("range: ends at byte" in str(f) for f in found)
+    ends = [int(f.message.split()[3]) for f in found if "ends at byte" in f.message]
+    assert not check_program(PROGRAM, dram_bytes=max(ends))
+    (last, *_) = check_program(PROGRAM, dram_bytes=max(ends) - 1)
+    assert f"range: ends at byte {max(ends)} of {max(ends) - 1} in DRAM" in str(last)
 
 
 @pytest.mark.parametrize(

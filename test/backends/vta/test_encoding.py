@@ -127,9 +127,10 @@ def test_decoding_refuses(raw: int, message: str):
         decode(encode([Finish()]) + raw.to_bytes(16, "little"))
 
 
-def test_decoding_refuses_a_torn_stream():
-    with pytest.raises(InputError, match="16 bytes per instruction, got 17"):
-        decode(bytes(17))
+@pytest.mark.parametrize("size", [17, 24])
+def test_decoding_refuses_a_torn_stream(size: int):
+    with pytest.raises(InputError, match=f"16 bytes per instruction, got {size}"):
+        decode(bytes(size))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2047), st.integers(0, 2047), st.integers(0, 1023))))

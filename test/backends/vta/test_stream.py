@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.vta import dependence
 from ceras_ir.backends.vta.checker import check_program
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
+from ceras_ir.backends.vta.footprint import Footprints
 from ceras_ir.backends.vta.isa import AluOpcode, Load, MemoryType, Module, Store, module_of
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.simulator import Machine, simulate
@@ -265,3 +266,17 @@ REFUSED: list[tuple[Callable[[StreamBuilder], None], str]] = [
 def test_refuses(call: Callable[[StreamBuilder], None], message: str):
     with pytest.raises(ValueError, match=message):
         call(StreamBuilder())
+
+
+@pytest.mark.parametrize("memory", [MemoryType.UOP, MemoryType.INP, MemoryType.WGT, MemoryType.ACC])
+def test_a_footprint_has_every_byte_of_a_load(memory: MemoryType):
+    board = DEFAULT_BOARD
+    granule, unit = board.element_bytes(MemoryType.OUT), board.element_bytes(memory)
+    for dram, rows, x, pitch in product(range(1, 8), range(1, 4), range(1, 5), range(1, 7)):
+        load = Load(memory, 0, dram, rows, x, pitch)
+        ((_, region),) = Footprints(board).of(load, None).reads
+        touched = np.arange(1 << 14)[region] * granule
+        known = set((touched[:, None] + np.arange(granule)).reshape(-1).tolist())
+        for row in range(rows):
+            start = (dram + row * pitch) * unit
+            assert known.issuperset(range(start, start + x * unit))

@@ -13,7 +13,7 @@ from ceras_ir.transforms.memory.analysis.exact_offsets import (
     place_within,
     plan_offsets,
 )
-from ceras_ir.transforms.memory.analysis.offsets import first_fit
+from ceras_ir.transforms.memory.analysis.offsets import first_fit, greedy_plans
 from ceras_ir.transforms.memory.analysis.spans import Span, misplaced, most_alive
 
 INSTANCES = Path(__file__).parents[4] / "shared/minimalloc"
@@ -93,6 +93,17 @@ def test_offsets_are_aligned():
     plan = plan_offsets(spans, 16)
     assert all(offset % 16 == 0 for offset in plan.offsets)
     assert plan.peak == plan.bound == 48
+
+
+def test_greedy_plans_hold_what_is_asked():
+    """Every order gives a plan, if not the best, at the alignment and inside its peak."""
+    for seed in range(40):
+        source = random.Random(seed)
+        starts = [source.randrange(8) for _ in range(12)]
+        spans = [Span(source.randint(1, 8), t, t + source.randint(1, 6)) for t in starts]
+        for offsets, peak in greedy_plans(spans, 2):
+            assert not misplaced(range(len(spans)), spans, offsets, peak)
+            assert not any(offset % 2 for offset in offsets)
 
 
 def test_requests_that_are_never_alive_need_nothing():

@@ -4,17 +4,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.target import NnetTarget
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.dialects.mem import BLOCK, BlockAttr, block_of
+from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target, open_folder
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.targets.registry import find_target
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.analysis.liveness import analyse
 from ceras_ir.transforms.memory.analysis.plan_check import check_plan
 
@@ -85,6 +88,51 @@ def test_targets_are_exact_in_place(tmp_path: Path, target: str, kind: str):
     (actual,) = open_folder(folder).run([{"x": x}])
     assert actual["y"].dtype == expected.dtype
     np.testing.assert_array_equal(actual["y"].view(np.uint8), expected.view(np.uint8))
+
+
+NARROW, WIDE = "!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i16:f32, 0.5>"
+KEPT = {
+    "repeated": """
+      %y = graph.binary add %a, %b : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>""",
+    "narrower": f"""
+      %q = graph.quantize %b : (tensor<2x4xf32>) -> tensor<2x4x{NARROW}>
+      %w = graph.requantize %q
+          {{requant = #graph.requant<shift = 0, rounding = half_up, low = -32768, high = 32767>}}
+          : (tensor<2x4x{NARROW}>) -> tensor<2x4x{WIDE}>
+      %y = graph.dequantize %w : (tensor<2x4x{WIDE}>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>""",
+    "also a part of itself": """
+      %c = graph.concat %a, %d {axis = 0 : i64}
+          : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<2x4xf32>
+      %y = graph.binary add %c, %a : (tensor<2x4xf32>, tensor<1x4xf32>) -> tensor<2x4xf32>
+      func.return %y : tensor<2x4xf32>""",
+    "returned": """
+      %y = graph.unary <tanh> %b : tensor<2x4xf32>
+      func.return %b, %y : tensor<2x4xf32>, tensor<2x4xf32>""",
+}
+"""Operands that nothing reads later, and that their operation still must not overwrite."""
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_what_is_not_overwritten(tmp_path: Path, kind: str):
+    results = "(tensor<2x4xf32>, tensor<2x4xf32>)" if kind == "returned" else "tensor<2x4xf32>"
+    text = f"""
+    func.func @main(%x: tensor<1x4xf32>, %v: tensor<2x4xf32>) -> {results} {{
+      %a = graph.unary <relu> %x : tensor<1x4xf32>
+      %d = graph.unary <tanh> %x : tensor<1x4xf32>
+      %b = graph.unary <sigmoid> %v : tensor<2x4xf32>{KEPT[kind]}
+    }}"""
+    module = network(tmp_path, text)
+    inputs = {
+        f"input{i}": np.random.default_rng(i).normal(0, 3, (1 + i, 4)).astype(np.float32)
+        for i in range(2)
+    }
+    expected = run(module, inputs)
+    AllocateBlocksPass(io=True, in_slices=True).apply(Context(), module)
+    actual = run_in_arena(module, inputs)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(actual[name], array, name)
 
 
 def test_the_check_sees_an_overwritten_operand(tmp_path: Path):

@@ -39,6 +39,8 @@ def test_powers_of_two_are_shifts(exponent: int):
 def test_factors_out_of_range():
     assert fixed_point([2.0**40]) == ((2**31 - 1,), 0)
     assert fixed_point([1.0, 1e-30]) == ((1 << 30, 1), 30)
+    assert fixed_point([1 - 2.0**-40]) == ((1,), 0)
+    assert fixed_point([1e-12]) == ((141,), MAX_SHIFT)
 
 
 def by_hand(acc: int, multiplier: int, requant: RequantAttr) -> int:

@@ -38,3 +38,45 @@ func.func @wrong(%x: tensor<1x1x!q2>, %w: tensor<1x1x!q2>, %b: tensor<1x!b8>, %r
   %3 = graph.requantize %r {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q8>) -> tensor<1x1x!q2>
   func.return
 }
+
+// -----
+
+!q2 = !quant.uniform<i8:f32, 2.0>
+!q4 = !quant.uniform<i8:f32, 4.0>
+!q8 = !quant.uniform<i8:f32, 8.0>
+!q12 = !quant.uniform<i8:f32, 12.0>
+
+// A multiplier may be a step off, of which 171 / 2^8 is the nearest to 2 / 3; not two.
+func.func @steps(%x: tensor<1x1x!q2>, %y: tensor<1x1x!q4>, %r: tensor<1x1x!q8>, %b: tensor<1x!quant.uniform<i32:f32, 4.0000005>>, %c: tensor<1x!quant.uniform<i32:f32, 4.000002>>) {
+  %0 = graph.requantize %r {requant = #graph.requant<multiplier = 171, shift = 8, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q8>) -> tensor<1x1x!q12>
+  %1 = graph.requantize %r {requant = #graph.requant<multiplier = 170, shift = 8, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q8>) -> tensor<1x1x!q12>
+  // expected-error@+1 {{the requantized accumulator has scale 11.9}}
+  %2 = graph.requantize %r {requant = #graph.requant<multiplier = 172, shift = 8, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q8>) -> tensor<1x1x!q12>
+  // expected-error@+1 {{the requantized accumulator has scale 12.1}}
+  %3 = graph.requantize %r {requant = #graph.requant<multiplier = 169, shift = 8, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q8>) -> tensor<1x1x!q12>
+  // Of a shift there is no step, nor of a bias; one float32 number is no step.
+  %4 = graph.matmul %x, %x bias %b : tensor<1x!quant.uniform<i32:f32, 4.0000005>> {requant = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q2>, tensor<1x1x!q2>) -> tensor<1x1x!q8>
+  // expected-error@+1 {{the bias has scale 4.000002}}
+  %5 = graph.matmul %x, %x bias %c : tensor<1x!quant.uniform<i32:f32, 4.000002>> {requant = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q2>, tensor<1x1x!q2>) -> tensor<1x1x!q8>
+  // A shift of 31 leaves nothing, but not for a result so fine.
+  // expected-error@+1 {{the requantized accumulator has scale 17179869184.0, but the result has 8.0}}
+  %6 = graph.requantize %r {requant = #graph.requant<shift = 31, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q8>) -> tensor<1x1x!q8>
+  // Addends with multipliers of their own: 4 / 2^4 * 8 and 8 / 2^4 * 8.
+  %7 = graph.binary add %x, %y {lhs_multiplier = 4 : i64, rhs_multiplier = 8 : i64, requant = #graph.requant<shift = 4, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q2>, tensor<1x1x!q4>) -> tensor<1x1x!q8>
+  // expected-error@+1 {{the multiplied lhs has scale 3.0, but the operand has 2.0}}
+  %8 = graph.binary add %x, %y {lhs_multiplier = 6 : i64, rhs_multiplier = 8 : i64, requant = #graph.requant<shift = 4, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q2>, tensor<1x1x!q4>) -> tensor<1x1x!q8>
+  func.return
+}
+
+// -----
+
+!h = !quant.uniform<i8:f32, 0.5>
+!w = !quant.uniform<i8:f32:0, {0.5, 0.25}>
+
+// Every channel has its own.
+func.func @channels(%x: tensor<1x1x!h>, %w: tensor<2x1x!w>) {
+  %0 = graph.matmul %x, %w {requant = #graph.requant<multiplier = [512, 256], shift = 10, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!h>, tensor<2x1x!w>) -> tensor<1x2x!h>
+  // expected-error@+1 {{the requantized accumulator has scale 0.496}}
+  %1 = graph.matmul %x, %w {requant = #graph.requant<multiplier = [512, 258], shift = 10, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!h>, tensor<2x1x!w>) -> tensor<1x2x!h>
+  func.return
+}

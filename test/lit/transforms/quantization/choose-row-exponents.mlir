@@ -6,6 +6,10 @@ func.func @main(%x: tensor<1x2xf32>) {
   // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -6 : i64, graph.row_exponents = array<i64: 0, -3, -10, 0>}
   %u = graph.constant dense<[[1.0, -1.0], [0.125, 0.125], [0.0001, 0.0], [0.0, 0.0]]> : tensor<4x2xf32> : tensor<4x2xf32>
   %0 = graph.matmul %x, %u : (tensor<1x2xf32>, tensor<4x2xf32>) -> tensor<1x4xf32>
+  // With -128, the second row would have steps of 2^-7.
+  // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -5 : i64, graph.row_exponents = array<i64: 0, -1>}
+  %n = graph.constant dense<[[2.0, 2.0], [-1.0, 0.0078125]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %2 = graph.matmul %x, %n : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   // All rows alike.
   // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -6 : i64}
   %v = graph.constant dense<[[1.0, -1.0], [1.0, 0.5]]> : tensor<2x2xf32> : tensor<2x2xf32>

@@ -7,6 +7,10 @@ func.func @main(%x: tensor<1x4xf32>, %b: tensor<1xf32>) {
   // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -6 : i64}
   %u = graph.constant dense<[[1.0, -1.0, 0.5, 0.25]]> : tensor<1x4xf32> : tensor<1x4xf32>
   %0 = graph.matmul %x, %u : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x1xf32>
+  // With -128, steps of 2^-7 would store both exactly.
+  // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -6 : i64}
+  %n = graph.constant dense<[[-1.0, 0.0078125, 0.0, 0.0]]> : tensor<1x4xf32> : tensor<1x4xf32>
+  %7 = graph.matmul %x, %n : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x1xf32>
   // The least squared error clips 1.0 to 127 steps of 2^-7: the others gain more.
   // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -7 : i64}
   %v = graph.constant dense<[[1.0, 0.3046875, 0.1640625, 0.2578125]]> : tensor<1x4xf32> : tensor<1x4xf32>

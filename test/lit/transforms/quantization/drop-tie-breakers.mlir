@@ -63,10 +63,29 @@ func.func @main(%x: tensor<1x3x3x2x!quant.uniform<i8:f32, 0.0625>>, %y: tensor<1
 func.func @main(%x: tensor<1x3x3x2x!quant.uniform<i8:f32, 0.0625>>) -> tensor<1x1x1x2x!quant.uniform<i8:f32, 0.0625>> {
   %a = graph.dequantize %x : (tensor<1x3x3x2x!quant.uniform<i8:f32, 0.0625>>) -> tensor<1x3x3x2xf32>
   %m = graph.pool2d average %a {kernel = array<i64: 3, 3>} : (tensor<1x3x3x2xf32>) -> tensor<1x1x1x2xf32>
-  %f = graph.constant dense<1.00048828> : tensor<f32> : tensor<f32>
+  %f = graph.constant dense<1.00024414> : tensor<f32> : tensor<f32>
   %t = graph.binary mul %m, %f : (tensor<1x1x1x2xf32>, tensor<f32>) -> tensor<1x1x1x2xf32>
   %q = graph.quantize %t : (tensor<1x1x1x2xf32>) -> tensor<1x1x1x2x!quant.uniform<i8:f32, 0.0625>>
   func.return %q : tensor<1x1x1x2x!quant.uniform<i8:f32, 0.0625>>
 }
 // CHECK: %[[T:.*]] = graph.binary mul
 // CHECK: graph.quantize %[[T]] :
+
+// -----
+
+// A factor is no addend, however small; nor is nothing at all.
+// CHECK-LABEL: func.func @main
+func.func @main(%x: tensor<4x!quant.uniform<i8:f32, 0.0625>>) -> (tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>) {
+  %a = graph.dequantize %x : (tensor<4x!quant.uniform<i8:f32, 0.0625>>) -> tensor<4xf32>
+  %c = graph.constant dense<0.015625> : tensor<f32> : tensor<f32>
+  %d = graph.constant dense<[0.0, 0.015625, 0.015625, 0.015625]> : tensor<4xf32> : tensor<4xf32>
+  %t = graph.binary mul %a, %c : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %u = graph.binary add %a, %d : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %q = graph.quantize %t : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  %r = graph.quantize %u : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return %q, %r : tensor<4x!quant.uniform<i8:f32, 0.5>>, tensor<4x!quant.uniform<i8:f32, 0.5>>
+}
+// CHECK: %[[T:.*]] = graph.binary mul
+// CHECK: %[[U:.*]] = graph.binary add
+// CHECK: graph.quantize %[[T]]
+// CHECK: graph.quantize %[[U]]

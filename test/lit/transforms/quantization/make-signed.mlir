@@ -49,3 +49,20 @@ func.func @main(%x: tensor<4x!quant.uniform<u16:f32, 1.0:32768>>) -> tensor<4xf3
 
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %{{.*}} = graph.requantize %{{.*}} {requant = #graph.requant<shift = 0, rounding = half_up, low = -32768, high = 32767>} : (tensor<4x!quant.uniform<u16:f32, 1.0:32768>>) -> tensor<4x!quant.uniform<i16:f32, 1.0>>
+
+// -----
+
+// What is put around numbers, and the bounds and the zero point of requantizations move with them.
+func.func @main(%x: tensor<2xf32>) -> tensor<4x!quant.uniform<u16:f32, 0.5:1000>> {
+  %q = graph.quantize %x : (tensor<2xf32>) -> tensor<2x!quant.uniform<u8:f32, 0.5:100>>
+  %p = graph.pad constant %q {low = array<i64: 1>, high = array<i64: 1>, interior = array<i64: 0>, value = 101 : i64} : (tensor<2x!quant.uniform<u8:f32, 0.5:100>>) -> tensor<4x!quant.uniform<u8:f32, 0.5:100>>
+  %r = graph.requantize %p {requant = #graph.requant<shift = 1, rounding = half_up, zero_point = 130, low = 131, high = 140>} : (tensor<4x!quant.uniform<u8:f32, 0.5:100>>) -> tensor<4x!quant.uniform<u8:f32, 1.0:130>>
+  %y = graph.requantize %r {requant = #graph.requant<multiplier = 2, shift = 0, rounding = half_up, zero_point = 1000, low = 0, high = 65535>} : (tensor<4x!quant.uniform<u8:f32, 1.0:130>>) -> tensor<4x!quant.uniform<u16:f32, 0.5:1000>>
+  func.return %y : tensor<4x!quant.uniform<u16:f32, 0.5:1000>>
+}
+
+// CHECK-LABEL: func.func @main
+// CHECK: graph.pad constant %{{.*}} value = -27 : i64} : (tensor<2x!quant.uniform<i8:f32, 0.5:-28>>)
+// CHECK-NEXT: %{{.*}} = graph.requantize %{{.*}} {requant = #graph.requant<shift = 1, rounding = half_up, zero_point = 2, low = 3, high = 12>} : {{.*}} -> tensor<4x!quant.uniform<i8:f32, 1.0:2>>
+// CHECK-NEXT: %{{.*}} = graph.requantize %{{.*}} {requant = #graph.requant<multiplier = 2, shift = 0, rounding = half_up, zero_point = -31768, low = -32768, high = 32767>} : {{.*}} -> tensor<4x!quant.uniform<i16:f32, 0.5:-31768>>
+// CHECK-NEXT: %{{.*}} = graph.requantize %{{.*}} {requant = #graph.requant<shift = 0, rounding = half_up, zero_point = 1000, low = 0, high = 65535>} : {{.*}} -> tensor<4x!quant.uniform<u16:f32, 0.5:1000>>

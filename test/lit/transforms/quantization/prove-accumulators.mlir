@@ -34,3 +34,44 @@ func.func @overflows(%x: tensor<1x1x!q>, %r: tensor<1x1x!q>, %c: tensor<1x2x!q>,
   %5 = graph.binary add %x, %r {lhs_shift = 22 : i64, rhs_shift = 22 : i64, requant = #graph.requant<shift = 31, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 512.0>>
   func.return
 }
+
+// -----
+
+!q = !quant.uniform<i8:f32, 1.0>
+!z = !quant.uniform<i8:f32, 1.0:1>
+!h = !quant.uniform<i16:f32, 1.0>
+!b = !quant.uniform<i32:f32, 1.0>
+
+// Every term counts: pairs of which the first is 2^31 - 1 and the second one more.
+func.func @limits(%x: tensor<1x2x!q>, %y: tensor<1x1x!q>, %u: tensor<1x1x!h>, %p: tensor<1x256x257x1x!h>) {
+  // 128 * (127 + 127) + |bias|.
+  %w = graph.constant dense<127> : tensor<1x2xi8> : tensor<1x2x!q>
+  %b0 = graph.constant dense<2147451135> : tensor<1xi32> : tensor<1x!b>
+  %b1 = graph.constant dense<2147451136> : tensor<1xi32> : tensor<1x!b>
+  %0 = graph.matmul %x, %w bias %b0 : tensor<1x!b> {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x2x!q>, tensor<1x2x!q>) -> tensor<1x1x!q>
+  // expected-error@+1 {{the accumulator can reach 2147483648}}
+  %1 = graph.matmul %x, %w bias %b1 : tensor<1x!b> {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x2x!q>, tensor<1x2x!q>) -> tensor<1x1x!q>
+  // 128 * |-127 - 1| + |bias|: a weight less its zero point.
+  %v = graph.constant dense<-127> : tensor<1x1xi8> : tensor<1x1x!z>
+  %b2 = graph.constant dense<2147467263> : tensor<1xi32> : tensor<1x!b>
+  %b3 = graph.constant dense<2147467264> : tensor<1xi32> : tensor<1x!b>
+  %2 = graph.matmul %y, %v bias %b2 : tensor<1x!b> {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!z>) -> tensor<1x1x!q>
+  // expected-error@+1 {{the accumulator can reach 2147483648}}
+  %3 = graph.matmul %y, %v bias %b3 : tensor<1x!b> {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!z>) -> tensor<1x1x!q>
+  // 128 * 127 + |bias| + 128 * 2^7 + 2^9: a residual moved left.
+  %s = graph.constant dense<-127> : tensor<1x1xi8> : tensor<1x1x!q>
+  %b4 = graph.constant dense<-2147450495> : tensor<1xi32> : tensor<1x!b>
+  %b5 = graph.constant dense<-2147450496> : tensor<1xi32> : tensor<1x!b>
+  %4 = graph.matmul %y, %s bias %b4 : tensor<1x!b> residual %y : tensor<1x1x!q> {residual_shift = 7 : i64, requant = #graph.requant<shift = 10, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 1024.0>>
+  // expected-error@+1 {{the accumulator can reach 2147483648}}
+  %5 = graph.matmul %y, %s bias %b5 : tensor<1x!b> residual %y : tensor<1x1x!q> {residual_shift = 7 : i64, requant = #graph.requant<shift = 10, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!q>, tensor<1x1x!q>) -> tensor<1x1x!quant.uniform<i8:f32, 1024.0>>
+  // 2^15 * 2^15 and half of 2^30, or of 2^31.
+  %6 = graph.binary mul %u, %u {requant = #graph.requant<shift = 30, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!h>, tensor<1x1x!h>) -> tensor<1x1x!quant.uniform<i8:f32, 1073741824.0>>
+  // expected-error@+1 {{the accumulator can reach 2147483648}}
+  %7 = graph.binary mul %u, %u {requant = #graph.requant<shift = 31, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!h>, tensor<1x1x!h>) -> tensor<1x1x!quant.uniform<i8:f32, 2147483648.0>>
+  // 255 * 257 * 2^15, and 256 * 256 * 2^15.
+  %8 = graph.pool2d average %p {kernel = array<i64: 255, 257>, requant = #graph.requant<multiplier = 16385, shift = 30, rounding = half_up, low = -128, high = 127>} : (tensor<1x256x257x1x!h>) -> tensor<1x2x1x1x!h>
+  // expected-error@+1 {{the accumulator can reach 2147483648}}
+  %9 = graph.pool2d average %p {kernel = array<i64: 256, 256>, requant = #graph.requant<shift = 16, rounding = half_up, low = -128, high = 127>} : (tensor<1x256x257x1x!h>) -> tensor<1x1x2x1x!h>
+  func.return
+}

@@ -1,0 +1,181 @@
+"""
+Faults seeded in the compiler, one at a time, and which test catches each.
+
+    python test/faults/seeded.py [--only TEXT]
+
+Each entry of `faults.toml` changes one place of a copy of the package and names the tests that must
+fail then. A fault that no test sees, a test that fails without a fault, or an entry whose text is
+not in its file exactly once makes the exit status 1. `test/mutants` is another thing: it changes
+what the compiler reads; this changes the compiler.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PACKAGE = ROOT / "ceras_ir"
+LIMIT_SECONDS = 120
+"""For the tests of one fault; a fault that makes them run longer is caught."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What to change in which file of the package, and what must fail then."""
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    """Of pytest by their identifiers, of lit by their files."""
+
+    @property
+    def count(self) -> int:
+        """How often `old` is in the file as it is: once, or the entry is out of date."""
+        path = PACKAGE / self.file
+        return path.read_text(encoding="utf-8").count(self.old) if path.is_file() else 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the tests of a fault ended."""
+
+    caught_by: str
+    """The first test that failed; empty if none did."""
+    seconds: float
+    output: str
+
+
+def faults() -> list[Fault]:
+    """The table, in the order of the file."""
+    table = tomllib.loads((HERE / "faults.toml").read_text(encoding="utf-8"))
+    return [
+        Fault(file, entry["old"], entry["new"], tuple(entry["tests"].split()))
+        for file, entries in table.items()
+        for entry in entries
+    ]
+
+
+@contextmanager
+def package_copy() -> Generator[Path]:
+    """A folder with a copy of the package."""
+    with tempfile.TemporaryDirectory(prefix="ceras-faults-") as folder:
+        # With the compiled files and their times, so that only what changes is compiled again.
+        shutil.copytree(PACKAGE, Path(folder) / PACKAGE.name)
+        yield Path(folder)
+
+
+def run_with(fault: Fault, folder: Path) -> Outcome:
+    """Run the tests of `fault` on the copy in `folder`, changed for that time."""
+    path = folder / PACKAGE.name / fault.file
+    before, status = path.read_bytes(), path.stat()
+    path.write_bytes(before.replace(fault.old.encode(), fault.new.encode()))
+    try:
+        return run_tests(fault.tests, folder)
+    finally:
+        path.write_bytes(before)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def run_tests(tests: Sequence[str], folder: Path, limit: float = LIMIT_SECONDS) -> Outcome:
+    """Run tests on the package in `folder` until the first fails."""
+    start, output = time.monotonic(), ""
+    of_lit = [test for test in tests if not test.split("::")[0].endswith(".py")]
+    of_pytest = [test for test in tests if test not in of_lit]
+    python, lit = sys.executable, Path(sys.executable).parent / "lit"
+    options = ["-q", "-x", "--tb=line", "-o", f"cache_dir={folder / 'cache'}"]
+    commands: list[list[str | Path]] = []
+    if of_pytest:
+        commands.append([python, "-m", "pytest", *options, *of_pytest])
+    if of_lit:
+        # What crashes leaves a reproducer where it runs.
+        commands.append([lit, "-v", f"-Dexec={folder / 'lit'}", *of_lit])
+    for command in commands:
+        status, said = _finish(command, folder, limit)
+        output += said
+        failed = re.search(r"^(?:FAILED|ERROR|FAIL:|TIMEOUT:) (.*?)(?: - | \(\d+ of|$)", said, re.M)
+        if status == 0:
+            continue
+        if status is None:
+            caught_by = "the time limit"
+        elif status < 0:
+            caught_by = f"a crash of the tests, signal {-status}"
+        elif status == 1 and failed is not None:
+            caught_by = failed[1].replace("ceras_ir :: ", "test/lit/")
+        else:
+            raise SystemExit(f"status {status} of {' '.join(map(str, command))}\n{said}")
+        return Outcome(caught_by, time.monotonic() - start, output)
+    return Outcome("", time.monotonic() - start, output)
+
+
+def _finish(command: Sequence[str | Path], folder: Path, limit: float) -> tuple[int | None, str]:
+    """Status, None beyond the limit, and all that was said; nothing is left running."""
+    paths = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        # The folder in which Python starts would come before the copy.
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=limit)
+        return process.returncode, said
+    except subprocess.TimeoutExpired:
+        return None, ""
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Which test catches which fault of the compiler.")
+    parser.add_argument("--only", default="", help="faults whose file or text contains this")
+    only: str = parser.parse_args().only
+    chosen = [f for f in faults() if only in f.file or only in f.old or only in f.new]
+    if stale := [fault for fault in chosen if fault.count != 1]:
+        for fault in stale:
+            print(f"{fault.file} has {fault.count} of: {fault.old}")
+        return 1
+    survived, start = 0, time.monotonic()
+    with package_copy() as folder:
+        tests = dict.fromkeys(test for fault in chosen for test in fault.tests)
+        good = run_tests(list(tests), folder, LIMIT_SECONDS * len(tests))
+        if good.caught_by:
+            print(f"{good.output}\n{good.caught_by} fails without a fault")
+            return 1
+        for fault in chosen:
+            outcome = run_with(fault, folder)
+            survived += not outcome.caught_by
+            print(f"{fault.file}: {fault.old.strip()}\n  -> {fault.new.strip()}")
+            by = outcome.caught_by or f"NOTHING of {' '.join(fault.tests)}"
+            print(f"  caught by {by} in {outcome.seconds:.1f} s", flush=True)
+    seconds = time.monotonic() - start
+    print(f"{len(chosen) - survived} of {len(chosen)} faults caught in {seconds:.0f} s")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
