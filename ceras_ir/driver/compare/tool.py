@@ -105,6 +105,10 @@ def _compare_models(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
     if arguments.other is not None and arguments.against is not None:
         raise UsageError("--against is a second recipe of one model; there are two models")
+    if arguments.propose and (arguments.other is not None or not arguments.calibrate):
+        raise UsageError("--propose tries options of one model that --calibrate quantizes")
+    if arguments.propose and arguments.inputs in arguments.calibrate:
+        raise UsageError("--propose judges on --inputs that did not calibrate; they are the same")
 
     from ceras_ir.command.output_file import open_output, refuse_overwriting
     from ceras_ir.data.sample_stream import open_samples
@@ -156,10 +160,6 @@ def _proposals(
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.transforms.graph.fuse import FusePass
 
-    if arguments.other is not None or arguments.calibrate is None:
-        raise UsageError("--propose tries options of one model that --calibrate quantizes")
-    if set(arguments.calibrate) & {arguments.inputs}:
-        raise UsageError("--propose judges on --inputs that did not calibrate; they are the same")
     FusePass().apply(load_context(), module)
     few = list(task.samples.first(PROPOSING))
     labels = None if task.labels is None else task.labels[: len(few)].astype("int64")
