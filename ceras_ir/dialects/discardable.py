@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
     DictionaryAttr,
+    FloatAttr,
     IntegerAttr,
     IntegerType,
     StringAttr,
@@ -67,11 +68,12 @@ def _is_range(a: Attribute) -> bool:
     return len(ends) == 2 and all(map(isfinite, ends)) and ends[0] <= ends[1]
 
 
-def _counts_requantizations(a: Attribute) -> bool:
-    return isa(a, DictionaryAttr) and all(isa(a.data.get(k), IntegerAttr) for k in _COUNTS)
+def _before_and_after(a: Attribute, kind: type[Attribute]) -> bool:
+    return isinstance(a, DictionaryAttr) and all(
+        isinstance(a.data.get(when), kind) for when in ("before", "after")
+    )
 
 
-_COUNTS = ("before", "after")
 _TEXT = _kind("text", StringAttr)
 _EXPONENT = _integer(-MAX_EXPONENT, MAX_EXPONENT)
 _EXPONENTS = _integers(-MAX_EXPONENT, MAX_EXPONENT)
@@ -89,12 +91,14 @@ RULES: Mapping[str, Rule] = {
     "graph.name": _TEXT,
     "graph.precision": _word("i16", "f32", "f32,i16", "i16,f32"),
     "graph.range": _RANGE,
-    "graph.requantizations": Rule("counts before and after", _counts_requantizations),
+    "graph.requantizations": Rule(
+        "counts before and after", lambda a: _before_and_after(a, IntegerAttr)
+    ),
     "graph.result_exponents": _EXPONENTS,
     "graph.row_exponents": _EXPONENTS,
     "graph.snapped": _kind("unit", UnitAttr),
     "graph.stored_noise": Rule(
-        "decibels before and after", lambda a: isinstance(a, DictionaryAttr)
+        "decibels before and after", lambda a: _before_and_after(a, FloatAttr)
     ),
     "graph.weight_exponent": _EXPONENT,
     "graph.zero_point": _integer(-(1 << 16), 1 << 16),

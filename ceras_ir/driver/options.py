@@ -14,13 +14,13 @@ from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
 from ceras_ir.pipeline.plugins import add_plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import Target
-from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, NONE, OPTIONAL, check_recipe
-
-REMOVED = {
-    "--mixed": "values in 16 bits are found by themselves, within --budget; --float names layers",
-    "--target-sqnr": "raise --budget, or name layers by --int16 and --float",
-}
-"""Options that were, and what to use instead."""
+from ceras_ir.transforms.quantization.recipe import (
+    DEFAULT_BUDGET,
+    NONE,
+    OPTIONAL,
+    REMOVED_FLAGS,
+    check_recipe,
+)
 
 EXIT_STATUS = (
     "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported, "
@@ -83,8 +83,8 @@ def add_scheme(group: ArgumentContainer) -> None:
         default=[],
         metavar="PASS,...",
         help=f"the optional passes of quantization that run: of {', '.join(OPTIONAL)}; or {NONE} "
-        "(default: what the target's arithmetic asks for; all but choose-row-exponents or "
-        "correct-bias)",
+        "(default: all but correct-bias; choose-row-exponents only where the target shifts each "
+        "channel by itself)",
     )
     group.add_argument(
         "--silu",
@@ -116,7 +116,7 @@ def add_precision(group: ArgumentContainer) -> None:
         help="of the network's modelled time that 16 bits may take for the values that int8 hurts "
         "most, as calibration finds them; 0 for none (default: %(default)s)",
     )
-    for removed, instead in REMOVED.items():
+    for removed, instead in REMOVED_FLAGS.items():
         group.add_argument(removed, type=_removed(removed, instead), help=argparse.SUPPRESS)
 
 

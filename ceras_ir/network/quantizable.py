@@ -6,11 +6,11 @@ Everything that computes becomes quantized where its operation has a quantized f
 its surroundings.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue, Use
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_plain
@@ -39,6 +39,22 @@ def joins(op: Operation) -> bool:
 def computes(op: Operation) -> bool:
     """Whether `op` has a quantized form that rescales its result."""
     return isinstance(op, GraphOperation) and op.rescales
+
+
+def uses_behind_moves(value: SSAValue, *, joined: bool) -> Iterator[Use]:
+    """
+    The uses of a value, and of what only moves it instead of its own: of what joins it with others
+    too, if `joined`.
+    """
+    left, seen = [value], {value}
+    while left:
+        for use in left.pop().uses:
+            op = use.operation
+            if not keeps_scale(op) or (joins(op) and not joined):
+                yield use
+            elif op.results[0] not in seen:
+                seen.add(op.results[0])
+                left.append(op.results[0])
 
 
 def data_operands(op: Operation) -> Sequence[SSAValue]:

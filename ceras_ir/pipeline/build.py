@@ -24,7 +24,7 @@ from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.digests import SHA256, Digests, check_digests
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import all_stages, quantize_pass, run_stages, target_stages
+from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.execution import Compiled, Manifest
 from ceras_ir.targets.protocol import PLACED, Emission, Stage
@@ -105,8 +105,7 @@ def _run(
     target, data = options.target, options.calibrate if options.io == "model" else None
     with phase(f"emission for target {target.name}"):
         emission = target.emit(module, options.title, lambda: first_sample(module, data))
-    recipe = quantize_pass(options).optional
-    content = report.report(module, layers, weights, emission, recipe)
+    content = report.report(module, layers, weights, emission, options)
     return Build(options, module, emission, content)
 
 

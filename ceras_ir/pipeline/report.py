@@ -32,6 +32,8 @@ from ceras_ir.dialects.mem import (
     regions_of,
 )
 from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import quantize_pass
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.text_table import aligned
 from ceras_ir.targets.protocol import Emission
@@ -173,7 +175,7 @@ def report(
     found: Sequence[Layer],
     weight_bytes: int,
     emission: Emission,
-    recipe: Sequence[str] = (),
+    options: BuildOptions,
 ) -> dict[str, object]:
     """The content of `report.json` for a module at its last level."""
     memory = memory_totals(module)
@@ -190,22 +192,21 @@ def report(
     content: dict[str, object] = {"layers": layers, "totals": totals | emission.totals}
     if moved := copies(module):
         content["copies"] = moved
-    if (chosen := quantization(module, recipe)) is not None:
+    if (chosen := quantization(module, options)) is not None:
         content["quantization"] = chosen
     return content
 
 
-def quantization(module: ModuleOp, recipe: Sequence[str]) -> dict[str, object] | None:
+def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] | None:
     """What quantized a float network, and how many rescalings at run time its alignment left."""
-    from ceras_ir.transforms.quantization.analysis.requantizations import alignment
-    from ceras_ir.transforms.quantization.choose_precision import stored_noise
+    from ceras_ir.transforms.quantization.analysis.before_after import alignment, stored_noise
 
     main = main_function(module)
     if (counts := alignment(main)) is None:
         return None
     noise = stored_noise(main)
     return {
-        "recipe": list(recipe),
+        "recipe": list(quantize_pass(options).optional),
         **({} if noise is None else {"int8_noise_db": noise[0], "stored_noise_db": noise[1]}),
         "requantizations_before": counts[0],
         "requantizations_after": counts[1],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,14 +94,14 @@ def proposals(
     options: BuildOptions,
     layers: Sequence[LayerNoise],
     samples: Sequence[Mapping[str, Array]],
-    judge_of: Callable[[Outputs], Judge],
+    labels: NDArray[np.integer] | None,
+    hook: Hook | None,
 ) -> list[Proposal]:
     """
     Quantize copies of a fused float network with other options than `options`, and judge each on
     `samples`, which must have calibrated nothing; the best gains first.
     """
-    expected = join(outputs_of(module, samples), batched=True)
-    judge = judge_of(expected)
+    judge = Judge(join(outputs_of(module, samples), batched=True), labels, hook)
     base, outputs, work = _made(module, options, samples)
     found: list[Proposal] = []
     tried = list(_variants(options, layers))

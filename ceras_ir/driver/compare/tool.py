@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ceras_ir.driver.compare.proposals import Proposal
     from ceras_ir.driver.compare.variants import Task, Variant
+    from ceras_ir.pipeline.options import BuildOptions
 
 
 PROPOSING = 32
@@ -156,17 +157,22 @@ def _proposals(
     arguments: argparse.Namespace, module: "ModuleOp", task: "Task", variant: "Variant"
 ) -> "list[Proposal]":
     """What other options gain on the first inputs."""
-    from ceras_ir.driver.compare.proposals import Judge, proposals
+    from ceras_ir.driver.compare.proposals import proposals
     from ceras_ir.pipeline.context import load_context
     from ceras_ir.transforms.graph.fuse import FusePass
 
     FusePass().apply(load_context(), module)
     few = list(task.samples.first(PROPOSING))
     labels = None if task.labels is None else task.labels[: len(few)].astype("int64")
+    return proposals(module, _scheme(arguments), variant.layers, few, labels, task.hook)
+
+
+def _scheme(arguments: argparse.Namespace) -> "BuildOptions":
+    """How the models are quantized, checked."""
     options = replace(scheme_of(arguments), quantize="int8")
-    return proposals(
-        module, options, variant.layers, few, lambda real: Judge(real, labels, task.hook)
-    )
+    options.check()
+    options.check_levels((FUSED, QUANTIZED))
+    return options
 
 
 def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
@@ -183,9 +189,7 @@ def _one_model(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") 
     from ceras_ir.driver.compare.variants import beside_float, recipe_text
     from ceras_ir.pipeline.stages import quantize_pass
 
-    options = replace(scheme_of(arguments), quantize="int8")
-    options.check()
-    options.check_levels((FUSED, QUANTIZED))
+    options = _scheme(arguments)
     recipes = [options.recipe, *([tuple(arguments.against)] if arguments.against else [])]
     variants: list[Variant] = []
     with naming(arguments.model):
@@ -202,9 +206,7 @@ def _two_models(arguments: argparse.Namespace, module: "ModuleOp", task: "Task")
     from ceras_ir.command.named_file import naming
     from ceras_ir.driver.compare.variants import beside_another, variant_of
 
-    options = replace(scheme_of(arguments), quantize="int8")
-    options.check()
-    options.check_levels((FUSED, QUANTIZED))
+    options = _scheme(arguments)
     other, names = _read(arguments, arguments.other), list[str]()
     for path, network in ((arguments.model, module), (arguments.other, other)):
         with naming(path):

@@ -27,13 +27,13 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED, quantize_pass
 from ceras_ir.support.diagnostics import InputError, node_name, node_names
 from ceras_ir.support.progress import progress
+from ceras_ir.transforms.quantization.analysis.before_after import alignment
 from ceras_ir.transforms.quantization.analysis.layer_noise import (
     LayerNoise,
     NoiseMeter,
     label_layers,
 )
 from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
-from ceras_ir.transforms.quantization.analysis.requantizations import alignment
 
 REACHING = 4
 """On how many samples it is followed what reaches the outputs."""

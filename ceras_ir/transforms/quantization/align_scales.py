@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
@@ -21,8 +21,12 @@ from ceras_ir.network.ranges import (
     set_zero_point,
     weight_exponent,
 )
+from ceras_ir.transforms.quantization.analysis.before_after import (
+    REQUANTIZATIONS,
+    alignment,
+    note,
+)
 from ceras_ir.transforms.quantization.analysis.function_forms import Form, form_of
-from ceras_ir.transforms.quantization.analysis.requantizations import REQUANTIZATIONS, alignment
 
 if TYPE_CHECKING:
     from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes
@@ -66,10 +70,7 @@ class AlignScalesPass(ModulePass):
         _Alignment(classes).run()
         for value in classes.root:
             set_exponent(value, classes[value])
-        counts = {"before": before, "after": requantizations(ops)}
-        main.attributes[REQUANTIZATIONS] = DictionaryAttr(
-            {name: IntegerAttr(count, i64) for name, count in counts.items()}
-        )
+        note(main, REQUANTIZATIONS, before, requantizations(ops))
 
 
 @dataclass

@@ -7,17 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue, Use
-from xdsl.utils.hints import isa
+from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import NARROW, widen, width
-from ceras_ir.network.quantizable import computes, joins, keeps_scale, quantized_operations
+from ceras_ir.network.quantizable import (
+    computes,
+    joins,
+    quantized_operations,
+    uses_behind_moves,
+)
 from ceras_ir.network.ranges import exponent
 from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.transforms.quantization.analysis.before_after import NOISE, note
 from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
 from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
@@ -31,9 +36,6 @@ GOAL = 30.0
 
 NOTABLE = 0.01
 """Share of the noise that is left below which a value is not worth 16 bits."""
-
-NOISE = "graph.stored_noise"
-"""Attribute of the function: signal to noise of stored values in decibels, before and after."""
 
 NAMED, LONGEST = 8, 40
 """How many values the note names, and with how many letters."""
@@ -98,12 +100,11 @@ class ChoosePrecisionPass(CalibratedPass):
         for candidate in chosen:
             _widen(candidate.value)
         spread(main)
-        noise = {"before": total, "after": left}
-        main.attributes[NOISE] = DictionaryAttr(
-            {when: FloatAttr(round(decibels(1.0, n), 1), f32) for when, n in noise.items()}
-        )
+        before, after = (round(decibels(1.0, noise), 1) for noise in (total, left))
+        note(main, NOISE, before, after)
         if chosen:
-            self._say(chosen, main, total, sum(c.extra for c in chosen) / work)
+            share = sum(c.extra for c in chosen) / work
+            self._say(chosen, total, f"{before:.1f} -> {after:.1f} dB for {share:.1%}")
 
     def _measure(self, op: ModuleOp, candidates: list[_Candidate]) -> None:
         import numpy as np
@@ -134,7 +135,8 @@ class ChoosePrecisionPass(CalibratedPass):
             if not self.narrow_border and any(use.operation in ops for use in argument.uses):
                 yield from self._candidate(argument, name)
         for op in ops:
-            ends = self.narrow_border and any(isinstance(u.operation, ReturnOp) for u in _uses(op))
+            uses = uses_behind_moves(op.results[0], joined=False)
+            ends = self.narrow_border and any(isinstance(u.operation, ReturnOp) for u in uses)
             if (computes(op) or joins(op)) and not ends:
                 yield from self._candidate(op.results[0], node_name(op))
 
@@ -142,29 +144,16 @@ class ChoosePrecisionPass(CalibratedPass):
         if width(value) == NARROW and exponent(value) is not None:
             yield _Candidate(value, name, self._times.widening(value))
 
-    def _say(self, chosen: list[_Candidate], main: FuncOp, total: float, share: float) -> None:
+    def _say(self, chosen: list[_Candidate], total: float, change: str) -> None:
         named = sorted(chosen, key=lambda c: -c.noise)
         names = [f"{_short(c.name)} ({c.noise / total:.0%} of the noise)" for c in named[:NAMED]]
         if len(named) > NAMED:
             names.append(f"{len(named) - NAMED} more")
-        before, after = stored_noise(main) or (0.0, 0.0)
         print(
             f"{self.name}: note: 16 bits for {len(chosen)} values: noise of stored values "
-            f"{before:.1f} -> {after:.1f} dB for {share:.1%} of the modelled time: "
-            f"{', '.join(names)}",
+            f"{change} of the modelled time: {', '.join(names)}",
             file=sys.stderr,
         )
-
-
-def stored_noise(main: FuncOp) -> tuple[float, float] | None:
-    """Signal to noise of stored values in decibels, before values got 16 bits and after."""
-    known = main.attributes.get(NOISE)
-    if not isa(known, DictionaryAttr):
-        return None
-    before, after = (known.data.get(when) for when in ("before", "after"))
-    if not isa(before, FloatAttr) or not isa(after, FloatAttr):
-        return None
-    return before.value.data, after.value.data
 
 
 def _widen(value: SSAValue) -> None:
@@ -186,15 +175,6 @@ def _widen(value: SSAValue) -> None:
                 fit_argument(op)
             return
     widen(value)
-
-
-def _uses(op: Operation) -> Iterator[Use]:
-    """Of the result, moved or not."""
-    for use in op.results[0].uses:
-        if keeps_scale(use.operation) and not joins(use.operation):
-            yield from _uses(use.operation)
-        else:
-            yield use
 
 
 def _short(name: str) -> str:

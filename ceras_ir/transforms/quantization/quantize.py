@@ -62,9 +62,8 @@ class QuantizePass(PipelinePass):
 
     `recipe` lists the optional passes that run, of fit-inputs, equalize-channels,
     choose-zero-points, choose-precision, choose-row-exponents, round-weights and correct-bias, or
-    is none. Without one the arithmetic of `target`, on `board`, decides: rows of weights have
-    scales of their own where it shifts each channel by itself, channels are equalized where not,
-    and all the others run but correct-bias. Nothing is tried on the data.
+    is none. Without one all of them run but correct-bias, and choose-row-exponents only where the
+    arithmetic of `target`, on `board`, shifts each channel by itself. Nothing is tried on the data.
 
     `silu` says how SiLU is computed, see `set-silu`. `int16` and `float` name layers that keep
     more precision, see `set-precision`; `budget` is what 16 bits may take, see `choose-precision`.

@@ -33,12 +33,17 @@ REMOVED = {
 """What the parts of the names that recipes had stand for."""
 
 
-REMOVED_OPTIONS = {
-    "mixed": "values in 16 bits are found by themselves, within budget; float names layers",
-    "target-sqnr": "raise budget, or name layers by int16 and float",
-    "one-shift": "target says how the network is quantized, by its arithmetic",
+REMOVED_FLAGS = {
+    "--mixed": "values in 16 bits are found by themselves, within --budget; --float names layers",
+    "--target-sqnr": "raise --budget, or name layers by --int16 and --float",
 }
-"""Options of `quantize` that were, and what to use instead."""
+"""Options of the commands that were, and what to use instead."""
+
+REMOVED_OPTIONS = {
+    "one-shift": "target says how the network is quantized, by its arithmetic",
+    **{flag[2:]: instead.replace("--", "") for flag, instead in REMOVED_FLAGS.items()},
+}
+"""Those of `quantize`."""
 
 
 def default_recipe(*, channel_shifts: bool) -> tuple[str, ...]:

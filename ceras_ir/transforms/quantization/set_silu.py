@@ -18,10 +18,9 @@ from ceras_ir.network.quantizable import is_quantized
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Silu = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
-
-if TYPE_CHECKING:
     Offer = Callable[[graph.UnaryOp, graph.LinearOperation], str]
+
+Silu = Literal["auto", "table", "table16", "hardswish", "float", "piecewise"]
 
 MEASURED = 8
 """Samples on which HardSwish is compared with SiLU, at most."""

@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.network.function import input_names, main_function, result_values
 from ceras_ir.network.quantizable import quantized_operations
@@ -39,7 +40,7 @@ class SensitivityMeter:
     """
 
     def __init__(self, module: ModuleOp, seed: int = 0):
-        self.main = main_function(module)
+        self.module, self.main = module, main_function(module)
         self.interpreter = interpreter_of(module)
         self.random = np.random.default_rng(seed)
         inside = quantized_operations(self.main)
@@ -61,12 +62,9 @@ class SensitivityMeter:
                 yield value, known, gradient
 
     def _forward(self, sample: Sample) -> dict[SSAValue, Array]:
-        known: dict[SSAValue, Array] = {}
-        for name, argument in zip(input_names(self.main), self.main.body.block.args, strict=True):
-            known[argument] = np.asarray(sample[name])
-        for op in self.main.body.block.ops:
-            if op.results:
-                known[op.results[0]] = self._run(op, [known[v] for v in op.operands])
+        names = zip(input_names(self.main), self.main.body.block.args, strict=True)
+        known: dict[SSAValue, Array] = {a: np.asarray(sample[name]) for name, a in names}
+        run(self.module, sample, lambda op, results: known.update({op.results[0]: results[0]}))
         return known
 
     def _run(self, op: Operation, operands: Sequence[Array]) -> Array:

@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.precision import WIDE
-from ceras_ir.network.quantizable import computes, keeps_scale, quantized_operations
+from ceras_ir.network.quantizable import computes, quantized_operations, uses_behind_moves
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
 ALONE, HOST = 8, 8
@@ -98,12 +98,6 @@ def _is_alone(op: graph.LinearOperation) -> bool:
 
 def _readers(value: SSAValue) -> Iterator[graph.LinearOperation]:
     """Products that read a value, moved by poolings and the like or not."""
-    left, seen = [value], {value}
-    while left:
-        for use in left.pop().uses:
-            op = use.operation
-            if isinstance(op, graph.LinearOperation) and use.index == 0:
-                yield op
-            elif keeps_scale(op) and op.results[0] not in seen:
-                seen.add(op.results[0])
-                left.append(op.results[0])
+    for use in uses_behind_moves(value, joined=True):
+        if isinstance(use.operation, graph.LinearOperation) and use.index == 0:
+            yield use.operation
