@@ -81,6 +81,7 @@ _RANGE = Rule("array<f32: MIN, MAX>", _is_range)
 
 RULES: Mapping[str, Rule] = {
     "graph.exponent": _EXPONENT,
+    "graph.float_reason": _TEXT,
     "graph.form": _word("table", "table16", "shifts", "float"),
     "graph.function": _kind("#graph.function", FunctionAttr),
     "graph.half_even": _kind("unit", UnitAttr),

@@ -25,6 +25,9 @@ from ceras_ir.network.ranges import (
 PRECISION, FLOAT, INT16 = "graph.precision", "f32", "i16"
 """Attribute, and its values."""
 
+FLOAT_REASON = "graph.float_reason"
+"""Attribute of an operation that `graph.precision` keeps in float: why, for the report."""
+
 NARROW, WIDE = 8, 16
 """Bits of stored values."""
 
@@ -44,17 +47,19 @@ def stays_float(op: Operation) -> bool:
     return FLOAT in _words(op.attributes.get(PRECISION))
 
 
-def keep_in_float(op: Operation) -> None:
-    """Have an operation, and the function that it ends with if there is one, stay float."""
-    _set_float(op)
-    readers = [use.operation for use in op.results[0].uses]
-    if len(readers) == 1 and isinstance(readers[0], graph.UnaryOp):
-        _set_float(readers[0])
-
-
-def _set_float(op: Operation) -> None:
+def keep_in_float(op: Operation, reason: str) -> None:
+    """Have an operation stay float."""
     both = f"{FLOAT},{INT16}"
     op.attributes[PRECISION] = StringAttr(both if width(op.results[0]) == WIDE else FLOAT)
+    op.attributes[FLOAT_REASON] = StringAttr(reason)
+
+
+def keep_with_function_in_float(op: Operation, reason: str) -> None:
+    """Have an operation, and the function that it ends with if there is one, stay float."""
+    keep_in_float(op, reason)
+    readers = [use.operation for use in op.results[0].uses]
+    if len(readers) == 1 and isinstance(readers[0], graph.UnaryOp):
+        keep_in_float(readers[0], reason)
 
 
 def width(value: SSAValue) -> int:

@@ -32,6 +32,7 @@ from ceras_ir.dialects.mem import (
     regions_of,
 )
 from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import FLOAT_REASON
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import quantize_pass
 from ceras_ir.support.diagnostics import node_name
@@ -73,6 +74,8 @@ class Layer:
     """Of a quantized function: what it is made of, see `function_forms`."""
     bits: int | None = None
     """Of the stored result; None where it is float."""
+    float_reason: str | None = None
+    """Of a layer that calibration could have quantized: why it is float."""
 
     def to_json(self) -> dict[str, object]:
         result: dict[str, object] = {
@@ -82,7 +85,13 @@ class Layer:
             "macs": self.macs,
             "bytes": self.bytes,
         }
-        more = {"form": self.form, "bits": self.bits, "reason": self.reason, "modelled": self.cost}
+        more = {
+            "form": self.form,
+            "bits": self.bits,
+            "reason": self.reason,
+            "float_reason": self.float_reason,
+            "modelled": self.cost,
+        }
         return result | {key: known for key, known in more.items() if known is not None}
 
 
@@ -95,21 +104,26 @@ def layers(placed: ModuleOp) -> list[Layer]:
     """The layers of a placed graph, in the order they run."""
     result: list[Layer] = []
     for op in steps(main_function(placed)):
-        reason, cost = op.attributes.get(REASON), op.attributes.get(COST)
         result.append(
             Layer(
                 node_name(op),
                 spelling(op),
                 device_of(op),
-                reason.data if isinstance(reason, StringAttr) else None,
+                _text(op, REASON),
                 op.macs if isinstance(op, GraphOperation) else 0,
                 sum(map(byte_size, {*op.operands, *op.results})),
-                cost.data if isinstance(cost, StringAttr) else None,
+                _text(op, COST),
                 quantized_form(op),
                 _bits(op),
+                _text(op, FLOAT_REASON),
             )
         )
     return result
+
+
+def _text(op: Operation, name: str) -> str | None:
+    known = op.attributes.get(name)
+    return known.data if isinstance(known, StringAttr) else None
 
 
 def _bits(op: Operation) -> int | None:
@@ -162,8 +176,7 @@ def copies(module: ModuleOp) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
     for op in steps(main_function(module)):
         if size := bytes_copied_by(op):
-            why = op.attributes.get(COPIED)
-            reason = why.data if isinstance(why, StringAttr) else "the target copies"
+            reason = _text(op, COPIED) or "the target copies"
             found.append(
                 {"name": node_name(op), "op": spelling(op), "bytes": size, "reason": reason}
             )
@@ -230,14 +243,17 @@ def _stored_bytes(value: SSAValue) -> int:
 
 
 def explanations(entries: Sequence[Entry]) -> list[str]:
-    """Why layers are not on the accelerator: a line per reason, most frequent first."""
-    groups: dict[tuple[object, object], list[str]] = {}
+    """Why layers are not on the accelerator, or float: a line per reason, most frequent first."""
+    groups: dict[tuple[str, object], list[str]] = {}
     for entry in entries:
-        if "reason" in entry:
-            groups.setdefault((entry["device"], entry["reason"]), []).append(str(entry["name"]))
+        # What is float on purpose is on no accelerator for that reason alone.
+        key = "float_reason" if "float_reason" in entry else "reason"
+        if key in entry:
+            where = f"{'in float ' if key == 'float_reason' else ''}on the {entry['device']}"
+            groups.setdefault((where, entry[key]), []).append(str(entry["name"]))
     return [
-        f"{_listed(names)} on the {device}: {reason}"
-        for (device, reason), names in sorted(groups.items(), key=lambda group: -len(group[1]))
+        f"{_listed(names)} {where}: {reason}"
+        for (where, reason), names in sorted(groups.items(), key=lambda group: -len(group[1]))
     ]
 
 

@@ -65,12 +65,17 @@ def kinds(lines: list[str], operation: str) -> list[str]:
 
 
 @pytest.mark.parametrize("target", ["c", "nnet", "vta"])
-def test_the_tail_is_float(folder: Path, target: str) -> None:
+def test_the_tail_is_float(folder: Path, target: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines, report = compiled(folder, target, "--budget", "0")
     assert kinds(lines, "conv2d") == ["int8"] * 3
     (exp, sigmoid) = (line for line in lines if "= graph.unary " in line)
     assert exp.endswith(": tensor<1x8x8x2xf32>") and sigmoid.endswith(": tensor<1x8x8x2xf32>")
     assert kinds(lines, "binary") == kinds(lines, "concat") == ["float"]
+    layers = json.loads((folder / "out" / "report.json").read_text())["layers"]
+    reasons = {layer["name"]: layer.get("float_reason") for layer in layers}
+    assert reasons["decode"] == reasons["heads"] == "follows the last sum of products"
+    assert reasons["backbone"] is None
+    assert "in float on the" in capsys.readouterr().out
     assert "choose-precision" in report["recipe"]
     assert "choose-row-exponents" in report["recipe"]
 

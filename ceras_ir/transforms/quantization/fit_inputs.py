@@ -21,7 +21,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.network.function import input_names, main_function
-from ceras_ir.network.precision import FLOAT, NARROW, PRECISION, width
+from ceras_ir.network.precision import NARROW, keep_in_float, width
 from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
@@ -122,7 +122,7 @@ def _divide(
 
     factor = graph.ConstantOp.from_array(np.array(1 / step, np.float32))
     scaled = graph.BinaryOp(graph.Binary.MUL, value, factor.result, result_element=f32)
-    scaled.attributes[PRECISION] = StringAttr(FLOAT)
+    keep_in_float(scaled, "divides an input by the step that fits its data")
     for op in (factor, scaled):
         op.location = NameLoc(StringAttr(name), UnknownLoc())
     value.replace_uses_with_if(scaled.result, lambda use: use.operation is not scaled)

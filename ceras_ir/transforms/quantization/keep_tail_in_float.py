@@ -3,20 +3,22 @@
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
-from ceras_ir.network.precision import FLOAT, PRECISION
+from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import is_alias, is_quantized
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.quantization.set_precision import is_named
 
 SUMS = (graph.LinearOperation, graph.Pool2dOp, graph.ResizeOp)
 """What does the work of a network; what follows the last of them is its tail."""
+
+REASON = "follows the last sum of products"
 
 
 @dataclass(frozen=True)
@@ -50,4 +52,4 @@ class KeepTailInFloatPass(ModulePass):
                 continue
             tail.add(inner)
             if not is_alias(inner) and not is_named(node_names(inner), self.besides):
-                inner.attributes[PRECISION] = StringAttr(FLOAT)
+                keep_in_float(inner, REASON)

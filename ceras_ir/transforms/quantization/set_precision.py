@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.network.function import input_names, main_function
-from ceras_ir.network.precision import WIDE, keep_in_float, widen, width
+from ceras_ir.network.precision import WIDE, keep_with_function_in_float, widen, width
 from ceras_ir.network.quantizable import (
     data_operands,
     is_quantized,
@@ -59,7 +59,7 @@ class SetPrecisionPass(ModulePass):
         ]
         names: dict[Operation, list[str]] = {o: node_names(o) or [node_name(o)] for o in operations}
         for operation in _matching(names, self.float, "float"):
-            keep_in_float(operation)
+            keep_with_function_in_float(operation, "the option float names it")
         self._widen(main, names)
         spread(main)
 

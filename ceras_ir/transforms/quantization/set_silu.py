@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
-from ceras_ir.network.precision import FLOAT, PRECISION
+from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import is_quantized
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _set(op: graph.UnaryOp, silu: str, offer: Offer | None) -> None:
     if not reads_sum(op):
         # There is no sum to keep in 16 bits; int8 it is, or float.
         if silu == "float" and is_swish:
-            op.attributes[PRECISION] = StringAttr(FLOAT)
+            keep_in_float(op, "the option silu asks for float")
         return
     linear = op.input.owner
     if offer is not None and isinstance(linear, graph.LinearOperation):

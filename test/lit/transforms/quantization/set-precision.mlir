@@ -7,7 +7,7 @@
 
 // UNKNOWN: error: int16: no layer is named 'stam'; did you mean 'stem'?
 // NONE: error: float: no layer is named 'zzz'; ceras-opt --fuse --print-debuginfo shows names
-// BOTH: graph.exponent = -8 : i64, graph.precision = "f32,i16", padding{{.*}} loc("stone")
+// BOTH: graph.exponent = -8 : i64, graph.precision = "f32,i16", {{.*}}padding{{.*}} loc("stone")
 // STAYS: error: layer 'odds' has no quantized form: it stays float
 // SAME-NOT: graph.precision
 
