@@ -1,35 +1,37 @@
 """
 What int8 costs: float, each variant of `quantize`, and ONNX Runtime's own static quantization.
 
-    python benchmarks/quantization.py MODEL.onnx CALIBRATION.npz TEST.npz [--labels L.npz]
+    python benchmarks/quantization.py MODEL.onnx CALIBRATION.npz TEST.npz
+        [--labels L.npz] [--metric NAME]
         [--variants 'recipe=none' 'target=vta observer=mse' ...]
         [--peers 'MinMax per-channel' 'Percentile per-channel' ...]
 
-One line per variant, which is a list of options of the pass `quantize`: top-1 or mean IoU where
-there are labels, and its difference from float with the standard error of that difference, from
-resampled samples; agreement with float; signal to noise; the processor time that quantizing took.
-Networks run compiled as C, which computes what every other level and target does. ONNX Runtime
-quantizes the fused float network.
+One line per variant, which is a list of options of the pass `quantize`: top-1, mean IoU or AP where
+there are labels, and its difference from float with the standard error of that, from resampled
+samples; agreement with float; signal to noise; the processor time that quantizing took. Networks
+run compiled as C, which computes what every other level and target does. ONNX Runtime quantizes
+the fused float network.
 """
 
 import argparse
 import logging
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.backends.onnx.export import export_model
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.data.samples import Array, load_samples
-from ceras_ir.driver.compare.end_metrics import end_metrics, load_labels
+from ceras_ir.metrics.choose import Judge, Judgement, judgement_of
+from ceras_ir.metrics.figures import Outputs, measured
+from ceras_ir.network.artefacts import network_inputs
+from ceras_ir.network.function import main_function, output_names
 from ceras_ir.pipeline.build import build_target, open_folder
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
@@ -40,8 +42,7 @@ from ceras_ir.transforms.quantization.quantize import QuantizePass
 
 VARIANTS = ("recipe=none observer=mse", "target=c", "target=nnet", "target=vta")
 PEERS = ("MinMax per-channel", "MinMax per-tensor")
-TASK = ("top-1", "mean IoU")
-RESAMPLED = 100
+TASK = ("top-1", "mean IoU", "AP")
 
 Samples = list[Mapping[str, Array]]
 
@@ -92,47 +93,39 @@ def peer(floats: ModuleOp, calibration: str, kind: str) -> bytes:
         return path.read_bytes()
 
 
-def of_runtime(model: bytes, samples: Samples) -> Array:
-    """The first output of every sample."""
+def of_runtime(model: bytes, samples: Samples, names: Sequence[str]) -> list[Outputs]:
+    """The outputs of every sample, which have these names."""
     runner = session(model)
-    return np.stack([runner.run(None, sample)[0] for sample in samples]).squeeze(1)
+    return [dict(zip(names, runner.run(None, sample), strict=True)) for sample in samples]
 
 
-def of_target(module: ModuleOp, samples: Samples) -> Array:
-    """The first output of every sample of a quantized network, compiled as C."""
+def of_target(module: ModuleOp, samples: Samples) -> list[Outputs]:
+    """The outputs of every sample of a quantized network, compiled as C."""
     with tempfile.TemporaryDirectory() as folder:
         compiled = build_target(module, BuildOptions(CTarget(weights="file")))
         write_artefacts(Path(folder), compiled.files())
-        results = open_folder(Path(folder)).run(samples)
-        return np.stack([next(iter(result.values())) for result in results]).squeeze(1)
+        return list(open_folder(Path(folder)).run(samples))
 
 
 class Table:
     """Prints lines as they are known."""
 
-    def __init__(self, expected: Array, labels: NDArray[np.integer] | None):
-        self.expected, self.labels = expected, labels
+    def __init__(self, expected: Sequence[Outputs], judgement: Judgement):
+        self.expected, self.judgement = expected, judgement
 
-    def metrics(self, found: Array, chosen: NDArray[np.integer]) -> dict[str, tuple[float, float]]:
-        """Of the float and the quantized network, on chosen samples."""
-        labels = None if self.labels is None else self.labels[chosen]
-        measured = end_metrics({"": self.expected[chosen]}, {"": found[chosen]}, labels, None)
-        return {m.name: (m.quantized if m.real is None else m.real, m.quantized) for m in measured}
-
-    def show(self, name: str, found: Array, seconds: float | None = None) -> None:
-        count = len(found)
-        values = self.metrics(found, np.arange(count))
+    def show(self, name: str, found: Sequence[Outputs], seconds: float | None = None) -> None:
+        judge = Judge(self.judgement)
+        for pair in zip(self.expected, found, strict=True):
+            judge.add(*pair)
         cells = [f"{name:36}"]
-        for task in TASK:
-            if task in values:
-                real, quantized = values[task]
-                drawn = np.random.default_rng(0).integers(0, count, (RESAMPLED, count))
-                pairs = [self.metrics(found, chosen)[task] for chosen in drawn]
-                error = float(np.std([pair[1] - pair[0] for pair in pairs]))
-                cells.append(f"{task} {quantized:.4f} ({quantized - real:+.4f} ± {error:.4f})")
-        if "agreement" in values:
-            cells.append(f"agreement {values['agreement'][1]:.4f}")
-        cells.append(f"{values['signal to noise (dB)'][1]:5.1f} dB")
+        for figure in measured(judge.figures(), len(found)):
+            if figure.real is not None and figure.error is not None:
+                if figure.name in TASK:
+                    change = figure.quantized - figure.real
+                    text = f"{figure.quantized:.4f} ({change:+.4f} ± {figure.error:.4f})"
+                    cells.append(f"{figure.name} {text}")
+            elif not figure.name.endswith("error"):
+                cells.append(f"{figure.name} {figure.quantized:.4g}")
         cells.append("" if seconds is None else f"{seconds:6.1f} s")
         print("  ".join(cells), flush=True)
 
@@ -145,16 +138,19 @@ def task_parser(description: str | None) -> argparse.ArgumentParser:
     for name in ("model", "calibration", "test"):
         parser.add_argument(name)
     parser.add_argument("--labels")
+    parser.add_argument("--metric", help="as of ceras-compare")
     return parser
 
 
-def open_task(model: str, test: str, labels: str | None) -> tuple[ModuleOp, Samples, Table]:
+def open_task(arguments: argparse.Namespace) -> tuple[ModuleOp, Samples, Table]:
     """The fused float network, the samples that judge, and a table that begins with float."""
     logging.disable()
-    floats = read_network(model)
-    samples: Samples = list(load_samples(test, floats))
-    known = None if labels is None else load_labels(labels, len(samples))
-    table = Table(of_runtime(Path(model).read_bytes(), samples), known)
+    floats, test = read_network(arguments.model), arguments.test
+    network = network_inputs(main_function(floats))
+    samples: Samples = list(load_samples(test, network))
+    judgement = judgement_of(arguments.metric, arguments.labels, test, len(samples), network)
+    names = output_names(main_function(floats))
+    table = Table(of_runtime(Path(arguments.model).read_bytes(), samples, names), judgement)
     table.show("float", table.expected)
     FusePass().apply(load_context(), floats)
     return floats, samples, table
@@ -172,7 +168,7 @@ def main() -> None:
     parser.add_argument("--variants", nargs="*", default=VARIANTS)
     parser.add_argument("--peers", nargs="*", default=PEERS)
     arguments = parser.parse_args()
-    floats, samples, table = open_task(arguments.model, arguments.test, arguments.labels)
+    floats, samples, table = open_task(arguments)
     for variant in arguments.variants:
         options = f"calibration={arguments.calibration} {variant}"
         module, seconds = quantized(floats, options)
@@ -181,7 +177,8 @@ def main() -> None:
         started = time.process_time()
         model = peer(floats, arguments.calibration, kind)
         seconds = time.process_time() - started
-        table.show(f"ONNX Runtime {kind}", of_runtime(model, samples), seconds)
+        names = output_names(main_function(floats))
+        table.show(f"ONNX Runtime {kind}", of_runtime(model, samples, names), seconds)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def main() -> None:
     parser = task_parser(__doc__)
     parser.add_argument("--extra", default="")
     arguments = parser.parse_args()
-    floats, samples, table = open_task(arguments.model, arguments.test, arguments.labels)
+    floats, samples, table = open_task(arguments)
     for title, text in variants().items():
         common = f"calibration={arguments.calibration} {arguments.extra}"
         module, seconds = quantized(floats, f"{common} {text}")

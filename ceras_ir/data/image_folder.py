@@ -7,7 +7,8 @@ for a folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,6 +98,11 @@ def is_folder(path: str) -> bool:
     return Path(path.partition("?")[0]).is_dir()
 
 
+def is_planar(shape: Sequence[int]) -> bool:
+    """Whether an input of images has its channels, 1 or 3, in front; if either can be, it has."""
+    return shape[1] in (1, 3) or shape[3] not in (1, 3)
+
+
 class ImageFolder:
     """The images below a folder, in the order of their names."""
 
@@ -136,9 +142,7 @@ class ImageFolder:
     def _is_planar(self) -> bool:
         if self.options.layout != "auto":
             return self.options.layout == "nchw"
-        shape = self.input.shape
-        # Channels are the dimension of 1 or 3; where both ends could be, as ONNX has it.
-        return shape[1] in (1, 3) or shape[3] not in (1, 3)
+        return is_planar(self.input.shape)
 
     def __len__(self) -> int:
         return len(self.files)
@@ -150,19 +154,8 @@ class ImageFolder:
 
     def read(self, file: Path) -> NDArray[np.generic]:
         """One image as an input."""
-        try:
-            from PIL import Image, ImageOps, UnidentifiedImageError
-        except ImportError:
-            raise InputError(
-                "reading images needs Pillow: pip install 'ceras-ir[images]'", self.folder
-            ) from None
-        try:
-            with Image.open(file) as opened:
-                upright = ImageOps.exif_transpose(opened)
-                pixels = self._fitted(upright.convert("RGB" if self.depth == 3 else "L"))
-        except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-            reason = str(error).splitlines()[0] if str(error) else "damaged"
-            raise InputError(f"not a readable image: {reason}", str(file)) from None
+        with self._upright(file) as image:
+            pixels = self._fitted(image.convert("RGB" if self.depth == 3 else "L"))
         if self.options.channels == "bgr":
             pixels = pixels[:, :, ::-1]
         mean, std = (np.array(v, np.float32) for v in (self.options.mean, self.options.std))
@@ -174,17 +167,46 @@ class ImageFolder:
             return np.clip(np.rint(array), bounds.min, bounds.max).astype(dtype)
         return np.ascontiguousarray(array, np.float32)
 
+    @contextmanager
+    def _upright(self, file: Path) -> Generator[Image]:
+        """The image as it is looked at."""
+        try:
+            from PIL import Image, ImageOps, UnidentifiedImageError
+        except ImportError:
+            raise InputError(
+                "reading images needs Pillow: pip install 'ceras-ir[images]'", self.folder
+            ) from None
+        try:
+            with Image.open(file) as opened:
+                yield ImageOps.exif_transpose(opened)
+        except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            reason = str(error).splitlines()[0] if str(error) else "damaged"
+            raise InputError(f"not a readable image: {reason}", str(file)) from None
+
+    def placement(self, file: Path) -> tuple[float, float, float, float]:
+        """Where a pixel of an image goes: factors of x and y, and what is added then."""
+        with self._upright(file) as image:
+            width, height = self._resized(image)
+            factors = width / image.width, height / image.height
+        if self.options.fit != "crop":
+            return *factors, 0.0, 0.0
+        return *factors, -float((width - self.width) // 2), -float((height - self.height) // 2)
+
+    def _resized(self, image: Image) -> tuple[int, int]:
+        """Width and height of an image before it is cropped or padded."""
+        if self.options.fit == "stretch":
+            return self.width, self.height
+        goal = self.options.size or (self.height, self.width)
+        ratios = goal[0] / image.height, goal[1] / image.width
+        ratio = max(ratios) if self.options.fit == "crop" else min(ratios)
+        return max(round(image.width * ratio), 1), max(round(image.height * ratio), 1)
+
     def _fitted(self, image: Image) -> NDArray[np.float32]:
         """Height, width and channels of the input, as numbers from 0 to 255."""
         height, width = self.height, self.width
+        resized = image.resize(self._resized(image))
         if self.options.fit == "stretch":
-            return self._pixels(image.resize((width, height)))
-        goal = self.options.size or (height, width)
-        ratios = goal[0] / image.height, goal[1] / image.width
-        ratio = max(ratios) if self.options.fit == "crop" else min(ratios)
-        resized = image.resize(
-            (max(round(image.width * ratio), 1), max(round(image.height * ratio), 1))
-        )
+            return self._pixels(resized)
         if self.options.fit == "crop":
             left, top = (resized.width - width) // 2, (resized.height - height) // 2
             return self._pixels(resized.crop((left, top, left + width, top + height)))

@@ -146,6 +146,14 @@ def join(results: Sequence[Mapping[str, Array]], *, batched: bool) -> dict[str, 
     return joined
 
 
+def as_samples(result: Mapping[str, Array], *, batched: bool) -> dict[str, Array]:
+    """The results of one sample with an axis of samples in front, as `join` has them."""
+    return {
+        name: array if batched and array.ndim and array.shape[0] == 1 else array[None]
+        for name, array in result.items()
+    }
+
+
 def as_declared(arrays: Mapping[str, Array], outputs: Sequence[TensorInfo]) -> dict[str, Array]:
     """Results in the types that the model declares."""
     types = {tensor.name: tensor.model_dtype for tensor in outputs}

@@ -1,5 +1,6 @@
 """`ceras-compare`: what it measures, and what it refuses."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,8 +8,6 @@ import numpy as np
 import pytest
 from conftest import Tool
 from transforms.quantization.test_precision import CHAIN
-
-from ceras_ir.driver.compare.end_metrics import end_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +47,7 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
         "--against", CHANNELS,
     )  # fmt: skip
     assert (done.status, done.stderr) == (0, "")
-    for word in ("mix", "mean", "conv2d", "8 sample(s), recipe ", "top-1", "agreement"):
+    for word in ("mix", "mean", "conv2d", "8 sample(s), recipe ", "top-1", " ± ", "agreement"):
         assert word in done.stdout
     assert "requantizations at run time: 0 before alignment, 0 after" in done.stdout
     assert "equalize-channels,cor" in done.stdout
@@ -148,7 +147,7 @@ def test_two_variants(tool: Tool, files: Path) -> None:
     table = rows(done.stdout)
     last = [table[layer][-1].replace("exact", "inf") for layer in ("mix", "mean")]
     assert all(float(decibels) > 15 for decibels in last)
-    assert len(table["top-1"]) == 3 and "scale before" in done.stdout
+    assert len(table["top-1"]) == 5 and "scale before" in done.stdout
     page = (files / "o.html").read_text()
     assert "channels.mlir (quantized) against plain.mlir (quantized)" in page
     # The float network beside one of them, and quantized by a recipe of its own.
@@ -220,7 +219,12 @@ REFUSED = {
     "no file": (("--labels", "none.npz"), 1, "no such file"),
     "recipe": (("--recipe", "best"), 2, "equalize-channels"),
     "samples": (("--samples", "0"), 2, "at least 1"),
-    "hook": (("--metric", "n.mlir:f"), 2, "FILE.py:function"),
+    "module": (("--metric", "n.mlir:f"), 2, "No module named 'n'"),
+    "metric": (("--metric", "segmentaton"), 2, "did you mean 'segmentation'"),
+    "no labels": (("--metric", "topk"), 2, "--metric topk needs --labels"),
+    "kind": (("--metric", "segmentation", "--labels", "labels.npz"), 1, "shape [N, H, W]"),
+    "boxes": (("--metric", "detection"), 1, "reads [1, boxes, 5 + classes]"),
+    "json": (("--labels", "boxes.json"), 2, "for --metric detection"),
     "function": (("--metric", "m.py:f"), 1, "no function 'f'"),
 }
 
@@ -228,6 +232,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusals(tool: Tool, files: Path, case: str) -> None:
     np.savez(files / "short.npz", labels=np.zeros(3, np.int64))
+    (files / "boxes.json").write_text("{}")
     (files / "m.py").write_text("")
     options, status, message = REFUSED[case]
     done = tool(*COMMON, *options, "--html", "o.html")
@@ -238,24 +243,45 @@ def test_refusals(tool: Tool, files: Path, case: str) -> None:
     assert not (files / "o.html").exists()
 
 
-def test_segmentation_metrics() -> None:
-    labels = np.array([[[0, 1], [1, 255]]])
-    scores = np.zeros((1, 2, 2, 2), np.float32)
-    scores[0, 1] = [[-1, 1], [-1, 1]]
-    found = {m.name: m for m in end_metrics({"y": scores}, {"y": -scores}, labels, None)}
-    # Float predicts [[0, 1], [0, 1]]; negated, [[1, 0], [1, 0]].
-    assert found["IoU of class 0"].real == 1 / 2 and found["IoU of class 0"].quantized == 0
-    assert found["IoU of class 1"].real == 1 / 2 and found["IoU of class 1"].quantized == 1 / 3
-    assert found["agreement"].quantized == 0
-
-
-@pytest.mark.parametrize("bound", [0.5, 0.0])
-def test_segmentation_of_one_channel(bound: float) -> None:
-    """Above one half where scores are probabilities, above zero where they are not."""
-    labels = np.array([[[0, 1], [1, 1]]])
-    real = np.array([[[[0.0, 0.3], [0.7, 1.0]]]], np.float32) - np.float32(0.5 - bound)
-    found = {m.name: m for m in end_metrics({"y": real}, {"y": 2 * bound - real}, labels, None)}
-    # Float predicts [[0, 0], [1, 1]], the other [[1, 1], [0, 0]].
-    assert found["IoU of class 0"].real == 1 / 2 and found["IoU of class 0"].quantized == 0
-    assert found["IoU of class 1"].real == 2 / 3 and found["IoU of class 1"].quantized == 1 / 4
-    assert found["agreement"].quantized == 0
+def test_detection(tool: Tool, tmp_path: Path) -> None:
+    """Networks are judged by true boxes, and without them by what the float network detects."""
+    pytest.importorskip("pycocotools")
+    # Of each of four pixels a box of its own place; its score follows the pixel.
+    (tmp_path / "n.mlir").write_text("""
+    func.func @main(%x: tensor<1x16x16x1xf32> {graph.name = "image"})
+        -> (tensor<1x4x4xf32> {graph.name = "boxes"}, tensor<1x4x1xf32> {graph.name = "scores"}) {
+      %p = graph.pool2d average %x {kernel = array<i64: 8, 8>, strides = array<i64: 8, 8>}
+          : (tensor<1x16x16x1xf32>) -> tensor<1x2x2x1xf32> loc("mean")
+      %w = graph.constant dense<0.1> : tensor<4x1x1x1xf32> : tensor<4x1x1x1xf32>
+      %c = graph.conv2d %p, %w
+          : (tensor<1x2x2x1xf32>, tensor<4x1x1x1xf32>) -> tensor<1x2x2x4xf32> loc("copies")
+      %r = graph.reshape %c : (tensor<1x2x2x4xf32>) -> tensor<1x4x4xf32>
+      %g = graph.constant dense<[[[0.0, 0.0, 8.0, 8.0], [8.0, 0.0, 16.0, 8.0],
+          [0.0, 8.0, 8.0, 16.0], [8.0, 8.0, 16.0, 16.0]]]> : tensor<1x4x4xf32> : tensor<1x4x4xf32>
+      %b = graph.binary add %r, %g
+          : (tensor<1x4x4xf32>, tensor<1x4x4xf32>) -> tensor<1x4x4xf32> loc("decode")
+      %s = graph.reshape %p : (tensor<1x2x2x1xf32>) -> tensor<1x4x1xf32>
+      func.return %b, %s : tensor<1x4x4xf32>, tensor<1x4x1xf32>
+    }
+    """)
+    images = np.zeros((40, 16, 16, 1), np.float32)
+    for i, image in enumerate(images):
+        image[8 * (i // 2 % 2) :, 8 * (i % 2) :][:8, :8] = 0.9
+    np.savez(tmp_path / "a.npz", image=images)
+    np.savez(tmp_path / "b.npz", image=images[:8])
+    box = {"category_id": 1, "iscrowd": 0}
+    content = {
+        "images": [{"id": i, "file_name": "", "height": 16, "width": 16} for i in range(8)],
+        "categories": [{"id": 1}],
+        "annotations": [
+            {**box, "image_id": i, "bbox": [8 * (i % 2), 8 * (i // 2 % 2), 8, 8]} for i in range(8)
+        ],
+    }
+    (tmp_path / "l.json").write_text(json.dumps(content))
+    done = tool(*COMMON, "--metric", "detection", "--labels", "l.json", "--propose")
+    assert (done.status, done.stderr) == (0, "")
+    assert "AP +0 ± 0" in done.stdout
+    (row,) = (line.split() for line in done.stdout.splitlines() if re.match(r"AP +[01]", line))
+    assert [float(v) for v in row[1:3]] == pytest.approx([1, 1])
+    done = tool(*COMMON, "--metric", "detection")
+    assert done.status == 0 and "AP against the float network's" in done.stdout

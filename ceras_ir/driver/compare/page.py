@@ -5,9 +5,9 @@ from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from ceras_ir.driver.compare.end_metrics import Metric
 from ceras_ir.driver.compare.plots import histogram, ratios
 from ceras_ir.driver.compare.remedies import CLIPPED, GOOD, remedies, worst_layers
+from ceras_ir.metrics.figures import Measured
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
 if TYPE_CHECKING:
@@ -149,12 +149,13 @@ def _results(first: "Variant", second: "Variant | None") -> str:
 
 
 def _result(
-    metric: Metric, first: "Variant", other: Metric | None, second: "Variant | None"
+    metric: Measured, first: "Variant", other: Measured | None, second: "Variant | None"
 ) -> str:
     lines: list[str] = []
     if metric.real is not None:
         change = metric.quantized - metric.real
-        lines.append(f"{escape(first.reference)}: {number(metric.real)} ({change:+.3g})")
+        error = "" if metric.error is None else f" ± {metric.error:.2g}"
+        lines.append(f"{escape(first.reference)}: {number(metric.real)} ({change:+.3g}{error})")
     if other is not None and second is not None:
         lines.append(f"{escape(second.name)}: {number(other.quantized)}")
     below = "".join(f'<div class="soft">{line}</div>' for line in lines)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.data.samples import join
+from ceras_ir.data.samples import Array, as_samples
 from ceras_ir.dialects.graph import LinearOperation
-from ceras_ir.driver.compare.end_metrics import Array, Hook, Metric, end_metrics
 from ceras_ir.driver.compare.remedies import pattern_of, worst_layers
+from ceras_ir.metrics.choose import Judge, Judgement
+from ceras_ir.metrics.figures import Figure, gain
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
@@ -24,44 +23,8 @@ from ceras_ir.transforms.quantization.analysis.output_noise import outputs_of
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
 from ceras_ir.transforms.quantization.recipe import BIAS, OPTIONAL, PRECISION
 
-RESAMPLED = 50
-"""How often samples are drawn again for the standard error of a difference."""
-
 SPENT = 0.5
 """Of the modelled time, what the proposal of a larger budget spends."""
-
-MOST = 300.0
-"""Decibels of a network that is exact."""
-
-Outputs = Mapping[str, Array]
-
-
-@dataclass(frozen=True)
-class Judge:
-    """Measures outputs by the first metric that compares with labels, else by signal to noise."""
-
-    expected: Outputs
-    labels: NDArray[np.integer] | None
-    hook: Hook | None
-
-    def metric(self, actual: Outputs, chosen: NDArray[np.integer]) -> Metric:
-        """Of chosen samples, some of them several times."""
-        labels = None if self.labels is None else self.labels[chosen]
-        real, quantized = ({k: v[chosen] for k, v in o.items()} for o in (self.expected, actual))
-        found = end_metrics(real, quantized, labels, self.hook)
-        return next((metric for metric in found if metric.real is not None), found[0])
-
-    def gain(self, before: Outputs, after: Outputs) -> tuple[str, float, float]:
-        """The metric, what it gains from one to the other, and the standard error of that."""
-        count = len(next(iter(before.values())))
-        drawn = np.random.default_rng(0).integers(0, count, (RESAMPLED, count))
-        name, gains = "", list[float]()
-        for chosen in (np.arange(count), *drawn):
-            pair = [self.metric(outputs, chosen) for outputs in (before, after)]
-            name = pair[0].name
-            values = [min(metric.quantized, MOST) for metric in pair]
-            gains.append(values[1] - values[0])
-        return name, gains[0], float(np.std(gains[1:]))
 
 
 @dataclass(frozen=True)
@@ -94,21 +57,31 @@ def proposals(
     options: BuildOptions,
     layers: Sequence[LayerNoise],
     samples: Sequence[Mapping[str, Array]],
-    labels: NDArray[np.integer] | None,
-    hook: Hook | None,
+    judgement: Judgement,
 ) -> list[Proposal]:
     """
     Quantize copies of a fused float network with other options than `options`, and judge each on
     `samples`, which must have calibrated nothing; the best gains first.
     """
-    judge = Judge(join(outputs_of(module, samples), batched=True), labels, hook)
-    base, outputs, work = _made(module, options, samples)
+    expected = outputs_of(module, samples)
+
+    def made(options: BuildOptions) -> tuple[int, Figure, float]:
+        """A quantized copy: its weights in bytes, how good it is, and its modelled time."""
+        copy = _quantized(module, options)
+        judge = Judge(judgement)
+        for real, stored in zip(expected, outputs_of(copy, samples), strict=True):
+            judge.add(as_samples(real, batched=True), as_samples(stored, batched=True))
+        figures = judge.figures()
+        figure = next((figure for figure in figures if figure.real is not None), figures[0])
+        return weight_bytes(copy), figure, time_of(main_function(copy))
+
+    base, before, work = made(options)
     found: list[Proposal] = []
     tried = list(_variants(options, layers))
     for text, variant in progress(tried, "trying options", len(tried)):
-        weights, actual, time = _made(module, variant, samples)
-        name, gain, error = judge.gain(outputs, actual)
-        found.append(Proposal(text, name, gain, error, time / work - 1, weights - base))
+        weights, after, time = made(variant)
+        more, error = gain(before.quantized, after.quantized, len(samples))
+        found.append(Proposal(text, after.name, more, error, time / work - 1, weights - base))
     return sorted(found, key=lambda proposal: -proposal.gain)
 
 
@@ -130,18 +103,11 @@ def _variants(
         yield f"--float '{','.join(worst)}'", replace(options, precision=kept)
 
 
-def _made(
-    module: ModuleOp, options: BuildOptions, samples: Sequence[Mapping[str, Array]]
-) -> tuple[int, Outputs, float]:
-    """A quantized copy: its weights in bytes, its outputs and its modelled time."""
+def _quantized(module: ModuleOp, options: BuildOptions) -> ModuleOp:
     copy = module.clone()
     quantize_pass(options).apply(load_context(), copy)
     # No target is held to these sums, and in any order they take a tenth of the time.
     for op in copy.walk():
         if isinstance(op, LinearOperation):
             op.ordered = None
-    return (
-        weight_bytes(copy),
-        join(outputs_of(copy, samples), batched=True),
-        time_of(main_function(copy)),
-    )
+    return copy

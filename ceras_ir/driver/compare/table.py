@@ -11,6 +11,7 @@ from ceras_ir.driver.compare.page import decimal, number, step
 from ceras_ir.driver.compare.proposals import Proposal
 from ceras_ir.driver.compare.remedies import remedies, worst_layers
 from ceras_ir.driver.compare.variants import Variant
+from ceras_ir.metrics.figures import Measured
 
 WIDTH = 160
 """Of what a program reads, which must not be cut to a window's width."""
@@ -77,10 +78,14 @@ def _layers(first: Variant, rest: Sequence[Variant]) -> Table:
 
 def _metrics(first: Variant, rest: Sequence[Variant]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("metric", first.reference, first.name, *(variant.name for variant in rest)):
+    for name in ("metric", first.reference, *(variant.name for variant in (first, *rest))):
         table.add_column(escape(name), justify="left" if name == "metric" else "right")
-    for i, metric in enumerate(first.metrics):
-        real = "" if metric.real is None else number(metric.real)
-        more = (number(variant.metrics[i].quantized) for variant in rest)
-        table.add_row(escape(metric.name), real, number(metric.quantized), *more)
+    for metrics in zip(*(variant.metrics for variant in (first, *rest)), strict=True):
+        real = "" if metrics[0].real is None else number(metrics[0].real)
+        table.add_row(escape(metrics[0].name), real, *map(_with_error, metrics))
     return table
+
+
+def _with_error(metric: Measured) -> str:
+    text = number(metric.quantized)
+    return text if metric.error is None else f"{text} ± {metric.error:.2g}"

@@ -66,15 +66,17 @@ def make_parser() -> ToolParser:
     )
     parser.add_argument(
         "--labels",
-        metavar="L.npz",
+        metavar="L.npz|L.json",
         help="true classes, [N], or [N, H, W] for segmentation: then top-1, top-5 or IoU are "
-        "measured, of both networks",
+        "measured, of both networks; for detection a .json file of COCO's format",
     )
     parser.add_argument(
         "--metric",
-        metavar="FILE.py:FUNCTION",
-        help="a function of (outputs by name, labels or None) that returns a number, or numbers by "
-        "name; called for the float and for the quantized outputs",
+        metavar="NAME",
+        help="topk, segmentation or detection (average precision; without labels against what the "
+        "float network detects), or FILE.py:FUNCTION or MODULE:FUNCTION of (outputs by name, "
+        "labels or None) that returns a number, or numbers by name; called for the float and for "
+        "the quantized outputs (default: topk or segmentation, by the labels)",
     )
     parser.add_argument("--html", metavar="OUT.html", help="write a page with plots, one file")
     add_scheme(parser)
@@ -114,25 +116,24 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     from ceras_ir.command.output_file import open_output, refuse_overwriting
     from ceras_ir.data.sample_stream import open_samples
     from ceras_ir.data.samples import require_finite
-    from ceras_ir.driver.compare.end_metrics import load_hook, load_labels
     from ceras_ir.driver.compare.table import print_proposals, print_table
     from ceras_ir.driver.compare.variants import Task
+    from ceras_ir.metrics.choose import judgement_of
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
 
     read = arguments.model, arguments.other, arguments.inputs, arguments.labels
     refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))
-    hook = None if arguments.metric is None else load_hook(arguments.metric)
     module = _read(arguments, arguments.model)
     inputs = with_image_options([arguments.inputs], arguments) or arguments.inputs
-    everything = open_samples(inputs, network_inputs(main_function(module)))
-    samples, labels = everything.first(arguments.samples), None
+    network = network_inputs(main_function(module))
+    everything = open_samples(inputs, network)
+    samples = everything.first(arguments.samples)
+    judgement = judgement_of(arguments.metric, arguments.labels, inputs, len(everything), network)
     for number, sample in enumerate(samples):
         require_finite(sample, number, arguments.inputs)
-    if arguments.labels is not None:
-        labels = load_labels(arguments.labels, len(everything))[: len(samples)]
     alone = arguments.other is None and arguments.calibrate
-    task = Task(samples, labels, hook)
+    task = Task(samples, judgement.first(len(samples)))
     with ExitStack() as stack:
         # Opened first: what cannot be written is said before minutes of work.
         stream = None
@@ -163,8 +164,8 @@ def _proposals(
 
     FusePass().apply(load_context(), module)
     few = list(task.samples.first(PROPOSING))
-    labels = None if task.labels is None else task.labels[: len(few)].astype("int64")
-    return proposals(module, _scheme(arguments), variant.layers, few, labels, task.hook)
+    judgement = task.judgement.first(len(few))
+    return proposals(module, _scheme(arguments), variant.layers, few, judgement)
 
 
 def _scheme(arguments: argparse.Namespace) -> "BuildOptions":

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Operation
 
 from ceras_ir.data.sample_stream import StreamedSamples
-from ceras_ir.data.samples import Samples, join
+from ceras_ir.data.samples import Samples, as_samples
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.driver.compare.end_metrics import Array, Hook, Metric, end_metrics
 from ceras_ir.driver.compare.remedies import remedies_of_all
+from ceras_ir.metrics.choose import Judge, Judgement
+from ceras_ir.metrics.figures import Measured, measured
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.network.ranges import LAYER, exponent
@@ -33,7 +33,7 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import (
     NoiseMeter,
     label_layers,
 )
-from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
+from ceras_ir.transforms.quantization.analysis.output_noise import OutputNoise
 
 REACHING = 4
 """On how many samples it is followed what reaches the outputs."""
@@ -46,7 +46,7 @@ class Variant:
     name: str
     reference: str
     layers: list[LayerNoise]
-    metrics: list[Metric]
+    metrics: list[Measured]
     ratio: float
     """Signal to noise of all outputs, each with the same weight, in decibels."""
     rescalings: tuple[int, int] | None = None
@@ -65,32 +65,26 @@ class Task:
     """What all variants are measured on."""
 
     samples: Samples | StreamedSamples
-    labels: Array | None
-    hook: Hook | None
+    judgement: Judgement
 
     def measure(
         self, meter: NoiseMeter, name: str, reference: str, recipe: tuple[str, ...] = ()
     ) -> Variant:
         """Run both networks of `meter` on all samples."""
         count = len(self.samples)
-        outputs = list(progress(meter.measure(self.samples), f"comparing {name}", count))
+        judge, noise = Judge(self.judgement), OutputNoise()
+        for pair in progress(meter.measure(self.samples), f"comparing {name}", count):
+            noise.add(*pair)
+            judge.add(*(as_samples(outputs, batched=self.samples.batched) for outputs in pair))
         if not meter.aligned:
             meter.measure_reach(list(self.samples.first(REACHING)))
-        ratio = ratio_of([real for real, _ in outputs], [stored for _, stored in outputs])
-        expected, actual = (
-            join([pair[i] for pair in outputs], batched=self.samples.batched) for i in (0, 1)
-        )
-        if not self.samples.batched:
-            expected, actual = ({k: v[None] for k, v in o.items()} for o in (expected, actual))
-        labels = None if self.labels is None else self.labels.astype(np.int64)
-        metrics = end_metrics(expected, actual, labels, self.hook)
         main = main_function(meter.quantized)
         return Variant(
             name,
             reference,
             list(meter.layers.values()),
-            metrics,
-            ratio,
+            measured(judge.figures(), count),
+            noise.ratio(),
             alignment(main),
             recipe,
         )

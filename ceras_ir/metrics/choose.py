@@ -1,0 +1,134 @@
+"""The metric that `--metric` and `--labels` ask for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.data.image_folder import ImageFolder, is_folder, is_planar
+from ceras_ir.data.samples import load_arrays
+from ceras_ir.metrics.classification import Classification
+from ceras_ir.metrics.closeness import Closeness
+from ceras_ir.metrics.coco_labels import CocoLabels
+from ceras_ir.metrics.figures import Array, Figure, Metric, Outputs
+from ceras_ir.metrics.user_metric import Function, UserMetric, load_function
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.suggestions import did_you_mean
+
+TOPK, SEGMENTATION, DETECTION = "topk", "segmentation", "detection"
+NAMES = (TOPK, SEGMENTATION, DETECTION)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How outputs are judged, besides by their closeness; `metrics` makes it anew."""
+
+    name: str | None = None
+    labels: NDArray[np.integer] | CocoLabels | None = None
+    function: Function | None = None
+    size: tuple[int, int] = (0, 0)
+    """Height and width of an input of images."""
+
+    def first(self, count: int) -> "Judgement":
+        """For the first samples only."""
+        labels = self.labels
+        return replace(self, labels=labels[:count] if isinstance(labels, np.ndarray) else labels)
+
+    def start(self, outputs: Mapping[str, Array]) -> list[Metric]:
+        """Metrics for a network whose outputs of one sample are such as these."""
+        shapes = {name: array.shape for name, array in outputs.items()}
+        labels = self.labels if isinstance(self.labels, np.ndarray) else None
+        found: list[Metric] = [Closeness(shapes)]
+        if self.name == DETECTION:
+            from ceras_ir.metrics.average_precision import AveragePrecision
+
+            truth = self.labels if isinstance(self.labels, CocoLabels) else None
+            return [*found, AveragePrecision(shapes, self.size, truth)]
+        if self.function is None:
+            return [*found, Classification(shapes, labels)]
+        return [*found, UserMetric(self.function, labels)]
+
+
+class Judge:
+    """Judges pairs of outputs, one sample after the other."""
+
+    def __init__(self, judgement: Judgement):
+        self._judgement, self._metrics = judgement, list[Metric]()
+
+    def add(self, real: Outputs, quantized: Outputs) -> None:
+        self._metrics = self._metrics or self._judgement.start(real)
+        for metric in self._metrics:
+            metric.add(real, quantized)
+
+    def figures(self) -> list[Figure]:
+        return [figure for metric in self._metrics for figure in metric.figures()]
+
+
+def judgement_of(
+    metric: str | None, labels: str | None, inputs: str, count: int, network: list[TensorInfo]
+) -> Judgement:
+    """Of the options, for the `count` samples of `inputs`; reads the labels."""
+    if metric is not None and metric not in NAMES:
+        if ":" not in metric:
+            raise UsageError(
+                f"--metric must be {', '.join(NAMES)}, FILE.py:FUNCTION or MODULE:FUNCTION, got "
+                f"{metric}{did_you_mean(metric, NAMES)}"
+            )
+        function = load_function(metric)
+        known = None if labels is None else _load_labels(labels, count)
+        return Judgement(None, known, function)
+    if metric == DETECTION:
+        return _detection(labels, inputs, count, network)
+    if labels is None:
+        if metric is not None:
+            raise UsageError(f"--metric {metric} needs --labels")
+        return Judgement()
+    known = _load_labels(labels, count)
+    axes = {TOPK: 1, SEGMENTATION: 3}
+    if metric is not None and known.ndim != axes[metric]:
+        wanted = {TOPK: "[N]", SEGMENTATION: "[N, H, W]"}[metric]
+        raise InputError(
+            f"labels for {metric} have shape {wanted}, got {list(known.shape)}", labels
+        )
+    return Judgement(metric, known)
+
+
+def _detection(labels: str | None, inputs: str, count: int, network: list[TensorInfo]) -> Judgement:
+    shape = network[0].shape
+    if len(network) != 1 or len(shape) != 4:
+        raise UsageError("--metric detection is for networks with one input of images")
+    size = shape[2:] if is_planar(shape) else shape[1:3]
+    judgement = Judgement(DETECTION, None, None, (size[0], size[1]))
+    if labels is None:
+        return judgement
+    boxes = CocoLabels(labels)
+    if is_folder(inputs):
+        boxes.of_folder(ImageFolder(inputs, network))
+    else:
+        boxes.of_arrays(count, judgement.size)
+    return replace(judgement, labels=boxes)
+
+
+def _load_labels(path: str, count: int) -> NDArray[np.integer]:
+    """The labels in an `.npz` file: its only array, or the one called `labels`."""
+    if Path(path).suffix == ".json":
+        raise UsageError("labels in COCO's format are for --metric detection")
+    arrays = load_arrays(path)
+    name = "labels" if "labels" in arrays else next(iter(arrays), "")
+    if name not in arrays or (len(arrays) > 1 and name != "labels"):
+        raise InputError(
+            f"expected one array, or one named 'labels'; found {', '.join(arrays) or 'none'}", path
+        )
+    labels = arrays[name]
+    if labels.dtype.kind not in "iu" or labels.ndim not in (1, 3):
+        raise InputError(
+            f"labels must be integers of shape [N] or [N, H, W], got {labels.dtype}"
+            f"{list(labels.shape)}",
+            path,
+        )
+    if len(labels) != count:
+        raise InputError(f"there are {len(labels)} labels for {count} samples", path)
+    return labels.astype(np.int64)
