@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx_models import check, run_onnxruntime, value_shape
+from slow_cases import slow
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "digits"
 ARTEFACTS = ("digits.onnx", "digits_test.npz", "digits_labels.npz", "digits_calibration.npz")
@@ -154,7 +155,7 @@ def test_demo_calls_the_tools_and_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "status"), [("ceras-compile", 3), ("ceras-run", 1), ("ceras-verify", 1)]
+    ("tool", "status"), [("ceras-compile", 3), ("ceras-run", 1), slow("ceras-verify", 1)]
 )
 def test_demo_ends_with_the_status_of_a_failing_tool(
     tmp_path: Path, tool: str, status: int

@@ -442,6 +442,7 @@ def verify_installed(*path: Path) -> None:
     assert re.search(r"systolic: machine +exact", done.stdout)
 
 
+@pytest.mark.slow
 def test_its_entry_point_is_found(tmp_path: Path):
     project = tomllib.loads((EXAMPLE.parent / "pyproject.toml").read_text())["project"]
     ((name, points),) = project["entry-points"].items()

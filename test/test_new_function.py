@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from slow_cases import slow
 
 import ceras_ir
 
@@ -233,7 +234,7 @@ def run(folder: Path, code: str, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("target", ["c", "onnx", pytest.param("nnet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("target", ["c", slow("onnx"), slow("nnet")])
 def test_a_new_function_takes_three_files(copy: Path, target: str):
     assert len(PATCH) == 3
     run(copy, USE, target)
@@ -244,9 +245,7 @@ def test_a_new_operator_takes_one_file(copy: Path):
     run(copy, USE_OPERATOR)
 
 
-@pytest.mark.parametrize(
-    ("target", "quantize"), [("c", "none"), pytest.param("nnet", "int8", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("target", "quantize"), [("c", "none"), slow("nnet", "int8")])
 def test_a_new_operation_takes_five_files(copy: Path, target: str, quantize: str):
     assert len(OPERATION) == 5
     (copy / "shift.mlir").write_text(SHIFT)

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx_models import run_onnxruntime
 from qdq_layers import layers
+from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.target import CTarget
@@ -24,7 +25,6 @@ from ceras_ir.transforms.quantization.analysis.qdq import carries_quantization
 
 SHARED = Path(__file__).parents[2] / "shared"
 NETWORKS = ("resnet8", "vww", "mobilenet_v2", "mcunet_vww")
-LARGE = ("mobilenet_v2",)
 MOST_LAYERS = 12
 """Of each network; they are many and alike."""
 
@@ -79,9 +79,7 @@ def test_layers_are_one_unit_from_onnxruntime(name: str, tmp_path: Path):
     assert differing <= 0.001 * elements
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LARGE else n for n in NETWORKS]
-)
+@pytest.mark.parametrize("name", first_fast(1, NETWORKS))
 def test_networks_become_integer(name: str):
     module = quantized(model_path(name))
     assert carries_quantization(module)

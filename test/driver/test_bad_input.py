@@ -191,7 +191,7 @@ def test_interrupt_is_one_line(in_folder: Path):
 
 
 def test_closed_output_is_silent(in_folder: Path):
-    lines = "".join(f"func.func @f{i}() {{\n  func.return\n}}\n" for i in range(4000))
+    lines = "".join(f"func.func @f{i}() {{\n  func.return\n}}\n" for i in range(2000))
     (in_folder / "in.mlir").write_text(lines)
     command = Path(sys.executable).with_name("ceras-opt")
     done = subprocess.run(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from slow_cases import first_fast, slow
 
 from ceras_ir.command.entry_point import start
 from ceras_ir.driver.compare.tool import main as compare
@@ -70,7 +71,9 @@ def test_full_disk(model: Path, data: Path, capsys: Captured) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-@pytest.mark.parametrize("to", ["> /dev/full", "2> /dev/full", "> /dev/full 2>&1", ">&-"])
+@pytest.mark.parametrize(
+    "to", first_fast(2, ["> /dev/full", "2> /dev/full", "> /dev/full 2>&1", ">&-"])
+)
 def test_full_standard_streams(to: str, tmp_path: Path) -> None:
     """The interpreter's own flush at the end is silent, too."""
     (tmp_path / "in.mlir").write_text("func.func @f() {\n  func.return\n}\n")
@@ -121,7 +124,8 @@ def test_results_go_through_links(model: Path, data: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "status"),
+    [(signal.SIGTERM, 143), slow(signal.SIGINT, 130), slow(signal.SIGHUP, 129)],
 )
 def test_signals_leave_nothing(number: int, status: int, tmp_path: Path) -> None:
     command = [Path(sys.executable).with_name("ceras-opt"), "-", "-o", "out.mlir"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Result, Tool
+from slow_cases import slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POOLS = EXAMPLES / "plugin/pools.mlir"
@@ -169,9 +170,9 @@ def test_a_pass_is_compared(tool: Tool, folder: Path):
 @pytest.mark.parametrize(
     ("level", "target", "first"),
     [
-        ("quantized graph", "c", "quantized graph, narrow"),
-        ("placed graph", "vta", "vta: placed graph, narrow"),
         ("memory", "nnet", "nnet: memory, narrow"),
+        slow("quantized graph", "c", "quantized graph, narrow"),
+        slow("placed graph", "vta", "vta: placed graph, narrow"),
     ],
 )
 def test_what_changes_values_is_named(

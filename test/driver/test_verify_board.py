@@ -11,10 +11,8 @@ from ceras_ir.driver.verify.tool import main
 DIGITS = Path(__file__).parents[2] / "examples/digits"
 
 
-@pytest.mark.parametrize(
-    ("batch", "block"),
-    [(1, 3), *(pytest.param(*shape, marks=pytest.mark.slow) for shape in ((0, 5), (2, 4)))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("batch", "block"), [(1, 3), (0, 5), (2, 4)])
 def test_digits(batch: int, block: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = tmp_path / "board.json"
     path.write_text(json.dumps(VtaBoard(log_batch=batch, log_block=block).config()))

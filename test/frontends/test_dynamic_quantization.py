@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Array, conv_model, gemm_model, model, node, run_onnxruntime
+from slow_cases import first_fast
 
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
@@ -122,9 +123,9 @@ def check(proto: onnx.ModelProto, inputs: dict[str, Array], folder: Path | None)
         np.testing.assert_array_equal(compiled[name], array, err_msg=name)
 
 
-@pytest.mark.parametrize("per_channel", (False, True))
+@pytest.mark.parametrize("per_channel", first_fast(1, (True, False)))
 @pytest.mark.parametrize("signed", (False, True))
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", first_fast(1, NETWORKS))
 def test_network(name: str, signed: bool, per_channel: bool, tmp_path: Path):
     types: Any = import_module("onnxruntime.quantization")
     kind = types.QuantType.QInt8 if signed else types.QuantType.QUInt8

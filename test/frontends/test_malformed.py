@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from onnx_models import Attribute, Shape, conv_model, mlp, model, node, residual_block
+from slow_cases import first_fast
 
 from ceras_ir.driver.compile.tool import main as compile_main
 from ceras_ir.frontends.onnx import import_file, import_model
@@ -231,7 +232,7 @@ def test_constant_arithmetic_that_fails() -> None:
         import_model(proto)
 
 
-@pytest.mark.parametrize("build", [conv_model, lambda: mlp(4), residual_block])
+@pytest.mark.parametrize("build", first_fast(2, [conv_model, lambda: mlp(4), residual_block]))
 def test_broken_files(build: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
     """Every truncation and many flipped bytes give a model or a diagnostic, nothing else."""
     data = build().SerializeToString()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from c_harness import Array, check, constant, make_network, needs_arm, place, random_inputs
 from firmware import write_files
+from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
@@ -76,7 +77,7 @@ def layer(seed: int) -> ModuleOp:
 
 
 @pytest.mark.parametrize("workspace", [0, 1 << 20])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", first_fast(3, range(10)))
 def test_plain_c_equals_the_interpreter(seed: int, workspace: int):
     module = layer(seed)
     check(module, options=COptions(dsp=True, workspace=workspace))
@@ -94,7 +95,7 @@ def extremes(module: ModuleOp) -> dict[str, Array]:
 
 
 @needs_arm
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", first_fast(2, range(8)))
 def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):
     module = layer(seed)
     place(module)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from c_harness import Values, check, constant, make_network, place
+from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
@@ -72,6 +73,6 @@ def test_gaps_are_used():
     assert model.arena_bytes < model.program.arena_bytes + model.scratch_bytes
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=["hosts", "small", "smlad"])
+@pytest.mark.parametrize("options", first_fast(2, OPTIONS), ids=["hosts", "small", "smlad"])
 def test_results_are_the_interpreters(options: COptions):
     check(hourglass(), options=options)

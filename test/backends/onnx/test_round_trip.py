@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx_models import Array, Attribute, model, node, run_onnxruntime
 from onnx_random import random_network
+from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.onnx.export import export_model
@@ -35,7 +36,7 @@ SCHEMES = {
     "hardswish": BuildOptions(quantize="int8", recipe=("none",), silu="hardswish"),
     "float-silu": BuildOptions(quantize="int8", recipe=("none",), silu="float"),
 }
-MIXED = ("int16", "float", "both")
+MIXED = ("both", "int16", "float")
 
 
 def compiled(proto: onnx.ModelProto, options: BuildOptions) -> ModuleOp:
@@ -67,7 +68,7 @@ def same_again(module: ModuleOp) -> tuple[onnx.ModelProto, list[dict[str, Array]
 
 
 @pytest.mark.parametrize("seed", [11, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", first_fast(3, SCHEMES))
 def test_schemes(scheme: str, seed: int) -> None:
     module = compiled(random_network(seed, steps=7), SCHEMES[scheme])
     proto, samples = same_again(module)
@@ -80,7 +81,7 @@ def test_schemes(scheme: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [6, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", MIXED)
+@pytest.mark.parametrize("kind", first_fast(1, MIXED))
 def test_layers_in_16_bits_and_in_float(kind: str, seed: int) -> None:
     proto = random_network(seed, steps=7)
     names = layers(proto)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from slow_cases import slow
 
 from ceras_ir.backends.vta.analysis.blocks import Blocks, Schedules, even_blocks, misfit
 from ceras_ir.backends.vta.analysis.contraction import Contraction
@@ -31,10 +32,7 @@ SHAPES = [
 LARGEST = 6
 """Has by far the most ways to be cut; the others are the same code in less time."""
 
-CASES = [
-    pytest.param(shape, marks=pytest.mark.slow) if i == LARGEST else shape
-    for i, shape in enumerate(SHAPES)
-]
+CASES = [slow(shape) if i == LARGEST else shape for i, shape in enumerate(SHAPES)]
 
 
 @pytest.mark.parametrize("shape", CASES)
@@ -54,7 +52,7 @@ def test_many_at_once_as_one_by_one(shape: Contraction):
         assert cost(Schedules.single(shape, blocks), BOARD)[0] == cycles[index]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", CASES)
 def test_cost_is_above_the_bound_of_the_multipliers(shape: Contraction):
     blocks = best_blocks(shape, BOARD)
     assert blocks is not None
@@ -66,7 +64,7 @@ def test_cost_is_above_the_bound_of_the_multipliers(shape: Contraction):
         assert products / cycles > 0.75
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", CASES)
 def test_overlap_pays(shape: Contraction):
     auto, serial = (best_blocks(shape, BOARD, Limits(serial=s)) for s in (False, True))
     assert auto is not None and serial is not None

@@ -19,6 +19,7 @@ from backends.vta_lowering.layers import (
     stored,
 )
 from backends.vta_lowering.random_networks import Chain, Int8, random_chain
+from slow_cases import slow
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
@@ -34,7 +35,7 @@ from ceras_ir.interpreters.network import Array
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
-SHAPES = [(0, 3), (0, 5), (1, 3), (1, 4), (1, 5)]
+SHAPES = [(0, 5), (1, 3), (0, 3), (1, 4), (1, 5)]
 """log2 of rows and of lanes."""
 
 Case = tuple[ModuleOp, dict[str, Array], Array]
@@ -112,7 +113,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(("batch", "block"), SHAPES)
+@pytest.mark.parametrize(("batch", "block"), [*SHAPES[:2], *(slow(*s) for s in SHAPES[2:])])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_level(kind: str, batch: int, block: int, tmp_path: Path):
     case = KINDS[kind](np.random.default_rng(2))

@@ -20,6 +20,7 @@ from backends.vta_lowering.layers import (
 )
 from backends.vta_lowering.test_swish import WIDE
 from backends.vta_lowering.test_swish import expected as swish_of
+from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
@@ -66,7 +67,7 @@ def residual_layer(seed: int) -> Layer:
     )
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", first_fast(1, POINTS))
 def test_each_alone(point: int):
     layer = residual_layer(point + 128)
     check(replace(layer, points=(point, 0)))
@@ -74,7 +75,7 @@ def test_each_alone(point: int):
     check(replace(layer, requant=RequantAttr(9, zero_point=point)))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first_fast(2, range(6)))
 def test_with_padding(seed: int):
     """Strides, dilations, batches and windows of any size; the border is the zero point."""
     rng = np.random.default_rng(seed)
@@ -176,7 +177,7 @@ def test_no_cycle_more():
 
 
 @pytest.mark.parametrize("reshaping", [SpaceToDepthPass(), Im2colPass("im2col")])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", first_fast(1, POINTS))
 def test_reshaped_stems(reshaping: SpaceToDepthPass | Im2colPass, point: int):
     rng = np.random.default_rng(3)
     layer = Layer(
@@ -214,7 +215,7 @@ def test_maxima_know_no_zero_point(padding: int):
     assert len(image.launches) == 1
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", first_fast(1, POINTS))
 def test_averages_of_odd_windows(point: int):
     """Rounded to even, of which nothing is seen: no sum of 49 is a tie."""
     rng = np.random.default_rng(1)
@@ -292,10 +293,8 @@ def test_per_channel_zero_points_are_refused():
 
 WINDOWS = [
     # size, kernel, strides, padding, dilations
-    ((9, 8), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((9, 8), (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
-]
-MORE_WINDOWS = [
+    ((9, 8), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((3, 2), (3, 3), (1, 1), (4, 4, 4, 4), (3, 3)),
     ((1, 9), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     ((7, 7), (5, 5), (1, 1), (2, 2, 2, 2), (1, 1)),
@@ -304,9 +303,7 @@ MORE_WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "window", [*WINDOWS, *(pytest.param(w, marks=pytest.mark.slow) for w in MORE_WINDOWS)]
-)
+@pytest.mark.parametrize("window", first_fast(1, WINDOWS))
 def test_borders(window: tuple[tuple[int, ...], ...]):
     """The number around the input stands for zero: whole maps, cut ones, and tap by tap."""
     (h, w), (kh, kw), strides, padding, dilations = window

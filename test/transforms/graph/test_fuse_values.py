@@ -67,6 +67,7 @@ def test_fusion_is_idempotent(seed: int) -> None:
     assert str(module) == once
 
 
+@pytest.mark.slow
 def test_unfusing_a_residual() -> None:
     """Accumulators so coarse that every residual must go."""
     unfused = 0

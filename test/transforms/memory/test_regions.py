@@ -179,6 +179,7 @@ def random_network(seed: int) -> ModuleOp:
     return net.module(*source.sample(values[2:], min(2, len(values) - 2)))
 
 
+@pytest.mark.slow
 def test_random_networks_in_their_regions():
     """Each region is a byte array of its own; the check agrees, and the caps hold."""
     used = 0

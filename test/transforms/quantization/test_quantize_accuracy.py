@@ -82,9 +82,8 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["digits", *(pytest.param(n, marks=pytest.mark.slow) for n in TASKS if n != "digits")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TASKS)
 def test_accuracy(name: str, tmp_path: Path) -> None:
     task = TASKS[name]
     if not task.model.exists():
