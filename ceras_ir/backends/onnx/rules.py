@@ -16,14 +16,14 @@ from ceras_ir.backends.onnx.functions import has_operator
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import is_tensor
 from ceras_ir.dialects.quant import RequantAttr, Rounding
-from ceras_ir.transforms.quantization.analysis.fixed_point import fixed_point
-from ceras_ir.transforms.quantization.analysis.qdq import only_shifts, stored_types
+from ceras_ir.transforms.quantization.analysis.qdq import stored_types
 from ceras_ir.transforms.quantization.analysis.quantized_constants import (
     lookup_table,
     lookup_tables,
 )
-from ceras_ir.transforms.quantization.rewrites.qdq_forms import addend_multipliers
-from ceras_ir.transforms.quantization.rewrites.quantized_functions import (
+from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
+from ceras_ir.transforms.quantization.rewrites.integer_forms import addend_multipliers
+from ceras_ir.transforms.quantization.rewrites.tables import (
     FUNCTION,
     INPUT_EXPONENTS,
     exponents_of,

@@ -100,8 +100,7 @@ def _only_breaks_ties(step: _Step, value: SSAValue, quantize: graph.QuantizeOp) 
         tie_rooms,
     )
     from ceras_ir.transforms.quantization.analysis.average_ties import tilt
-    from ceras_ir.transforms.quantization.analysis.fixed_point import fixed_point
-    from ceras_ir.transforms.quantization.analysis.qdq import only_shifts
+    from ceras_ir.transforms.quantization.analysis.rescaling import fixed_point, only_shifts
 
     op, target = value.owner, graph.quantized_element(quantize.result)
     # What moves, rectifies or clips keeps whole multiples what they are.

@@ -13,8 +13,8 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.function import main_function
-from ceras_ir.network.ranges import drop_statistics
-from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, only_shifts, stored_types
+from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, stored_types
+from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FoldQdqPass(ModulePass):
     one whose `graph.half_even` quantization the operation on integers would not do.
     Run `make-signed`, `sink-dequantize` and `hoist-quantize` before: this looks at neighbours
     only. Off by at most one unit of the result against the float operations (see
-    `qdq_forms`); exact for the identity.
+    `integer_forms`); exact for the identity.
     """
 
     name = "fold-qdq"
@@ -56,10 +56,6 @@ class FoldQdqPass(ModulePass):
                 continue
             if HALF_EVEN in quantize.attributes and _takes_ties_up(new[-1]):
                 continue
-            drop_statistics(source)
-            for made in new:
-                if not isinstance(made, graph.ConstantOp):
-                    made.location = source.location
             Rewriter.insert_op(new, InsertPoint.before(quantize))
             new[-1].output.name_hint = quantize.result.name_hint
             for use in list(quantize.input.uses):

@@ -40,8 +40,8 @@ class QuantizeGraphPass(ModulePass):
 
 
 def _convert(main: FuncOp) -> None:
-    from ceras_ir.transforms.quantization.rewrites.quantized_forms import quantized_form
     from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
+    from ceras_ir.transforms.quantization.rewrites.stored_operations import stored_operation
 
     block = main.body.block
     chosen = quantized_operations(main)
@@ -54,7 +54,7 @@ def _convert(main: FuncOp) -> None:
                 op.operands[i] = values.real(operand, op)
             continue
         assert isinstance(op, GraphOperation)
-        new = quantized_form(op, values)
+        new = stored_operation(op, values)
         if LAYER in op.attributes:
             new[-1].attributes[LAYER] = op.attributes[LAYER]
         Rewriter.insert_op(new, InsertPoint.before(op))

@@ -9,7 +9,7 @@ from ceras_ir.backends.onnx.export import export_model
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
-from ceras_ir.transforms.quantization.analysis.fixed_point import rescaling_by
+from ceras_ir.transforms.quantization.analysis.rescaling import rescaling_by
 
 SCALES = [(1.0, 3.3), (1.0, 1.5), (1.0, 0.7), (1.25, 1.0), (0.625, 1.0), (1.0, 4.0)]
 

@@ -10,7 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network.integer import requantize
-from ceras_ir.transforms.quantization.analysis.fixed_point import (
+from ceras_ir.transforms.quantization.analysis.rescaling import (
     MAX_SHIFT,
     fixed_point,
     rescaling_by,

@@ -18,7 +18,7 @@ from ceras_ir.transforms.quantization.analysis.quantized_constants import (
     lookup_table,
     stored_constant,
 )
-from ceras_ir.transforms.quantization.analysis.rescaling import clamp_range, rescaling
+from ceras_ir.transforms.quantization.analysis.rescaling import clamp_of, rescaling
 
 LARGEST = 2**31 - 1
 
@@ -28,7 +28,9 @@ def half_up(value: Fraction, low: int = -128, high: int = 127) -> int:
 
 
 def rescaled(values: Sequence[int], source: int, target: int) -> list[int]:
-    requant = rescaling(source, target)
+    requant = rescaling(
+        2.0 ** (source - target), [Storage(source).element], Storage(target).element, (-128, 127)
+    )
     assert requant.shift.data <= 31
     assert requant.multiplier.data == 1 or requant.shift.data == 0
     stored = requantize(np.array(values, np.int64), requant, Storage(target).element)
@@ -55,6 +57,12 @@ def test_shifts_that_do_not_exist_give_what_they_would() -> None:
     assert rescaled([-3, -1, 0, 1, 3], 50, 0) == [-128, -128, 0, 127, 127]
 
 
+def clamp(activation: FunctionAttr | None, storage: Storage) -> tuple[int, int]:
+    found = clamp_of(activation, storage.element)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("point", [0, -128, 37])
 @pytest.mark.parametrize("exponent", [-9, -4, -1, 0, 1, 5])
 @pytest.mark.parametrize(
@@ -64,7 +72,7 @@ def test_clamping_commutes_with_rounding(
     point: int, exponent: int, bounds: tuple[float, float]
 ) -> None:
     storage = Storage(exponent, zero_point=point)
-    low, high = clamp_range(FunctionAttr(Function.CLIP, bounds), storage)
+    low, high = clamp(FunctionAttr(Function.CLIP, bounds), storage)
     assert -128 <= low <= high <= 127
     step = Fraction(2) ** exponent
     for eighths in range(-1200, 1200, 7):
@@ -74,9 +82,10 @@ def test_clamping_commutes_with_rounding(
 
 
 def test_clamp_of_relu() -> None:
-    assert clamp_range(FunctionAttr(Function.RELU), Storage(-3)) == (0, 127)
-    assert clamp_range(FunctionAttr(Function.RELU), Storage(-3, 8, -100)) == (-100, 127)
-    assert clamp_range(None, Storage(-3)) == (-128, 127)
+    assert clamp(FunctionAttr(Function.RELU), Storage(-3)) == (0, 127)
+    assert clamp(FunctionAttr(Function.RELU), Storage(-3, 8, -100)) == (-100, 127)
+    assert clamp(None, Storage(-3)) == (-128, 127)
+    assert clamp_of(FunctionAttr(Function.SIGMOID), Storage(-3).element) is None
 
 
 def test_fitting_exponent() -> None:

@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.transforms.quantization.analysis.qdq import only_shifts
+from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
 
 Units = NDArray[np.float64]
 """One for the whole tensor, or one per channel of its last dimension."""

@@ -141,12 +141,12 @@ def fit_argument(op: graph.UnaryOp) -> None:
         set_exponent(op.input, fitting)
 
 
-def shift_bends(op: graph.UnaryOp, source: int) -> list[int]:
+def shift_bends(op: graph.UnaryOp, scale: float) -> list[int]:
     """Bends in steps of the argument; one out of reach may as well be at the greatest number."""
     exponents = op.channel_exponents or ((0,), (0,))
     assert exponents[0] == exponents[1], "shifts keep factors as they are"
     most = graph.ShiftSwishOp.MAX_BEND
-    return [min(round(b * 2.0 ** -(source + e)), most) for e in exponents[0] for b in BENDS]
+    return [min(round(b / (scale * 2.0**e)), most) for e in exponents[0] for b in BENDS]
 
 
 @cache

@@ -1,9 +1,6 @@
 """
-Q/DQ networks: whether one is, which operations integers pass as floats do, and how sums round.
+Q/DQ networks: whether one is, and which operations integers pass as floats do.
 """
-
-from collections.abc import Iterable
-from math import frexp
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -39,24 +36,6 @@ def carries_quantization(module: ModuleOp) -> bool:
             ):
                 return True
     return False
-
-
-def only_shifts(elements: Iterable[UniformType]) -> bool:
-    """
-    Whether numbers of these types are rescaled into each other by shifts alone: no zero points,
-    and powers of two for scales. Such networks are made for shifters, which round half up.
-    """
-    return all(
-        element.is_signed
-        and not any(point.data for point in element.zero_points)
-        and all(frexp(scale.data)[0] == 0.5 for scale in element.scales)
-        for element in elements
-    )
-
-
-def exponent_of(element: UniformType) -> int:
-    """The exponent of a power-of-two scale of a whole tensor."""
-    return frexp(element.scale)[1] - 1
 
 
 def stored_types(op: Operation) -> list[UniformType]:

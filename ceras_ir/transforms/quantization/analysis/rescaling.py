@@ -1,102 +1,123 @@
 """
-Requantizations between powers of two, and the clamp range that stands for an activation.
+Requantizations by real factors, and the clamp range that stands for an activation.
 
-Pure arithmetic on exponents: a number stored as q at exponent e is `q * 2**e`.
+A factor is `multiplier / 2**shift`, with one shift for a whole list. The greatest multiplier has 31
+bits where the shift allows it, so every factor is off by at most `2**-(shift + 1)`, relative to the
+greatest one by `2**-31`. Powers of two are exact: shifts, or multipliers without one.
 """
 
-from collections.abc import Sequence
-from math import floor, ldexp
+from collections.abc import Iterable, Sequence
+from math import floor, frexp, ldexp
+
+import numpy as np
 
 from ceras_ir.dialects.graph import FunctionAttr
-from ceras_ir.dialects.quant import RequantAttr, Rounding
-from ceras_ir.network.precision import NARROW, limits
-from ceras_ir.network.storage import Storage
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.network.integer import quantize
+
+MULTIPLIER_BITS, MAX_SHIFT = 31, 47
+"""What 64-bit products leave room for, and the longest shift that accelerators have."""
 
 MAX_RIGHT, MAX_LEFT = 31, 30
-"""Longest shifts. Further ones would give the same: always zero, or always saturated."""
+"""Longest shifts of numbers below 2^30. Further ones give the same: zero, or saturated."""
 
 
-def clamp_range(activation: FunctionAttr | None, storage: Storage) -> tuple[int, int]:
-    """
-    What results stored like that an activation that clips leaves: its bounds, rounded half up.
-
-    Exact but for that rounding, because clamping commutes with rounding to integers.
-    """
-    bounds = None if activation is None else activation.clip_range
-    if bounds is None:
-        assert activation is None, "functions that do not clip are tables"
-        return limits(storage.bits)
-    low, high = (_stored(bound, storage) for bound in bounds)
-    return low, high
-
-
-def _stored(bound: float, storage: Storage) -> int:
-    # Compared before it is scaled: an infinite or huge bound does not become an integer.
-    exponent, bits, zero_point = storage
-    low, high = limits(bits)
-    if bound >= ldexp(high - zero_point, exponent):
-        return high
-    if bound <= ldexp(low - zero_point, exponent):
-        return low
-    return floor(ldexp(bound, -exponent) + 0.5) + zero_point
+def fixed_point(
+    factors: Sequence[float], bits: int = MULTIPLIER_BITS, longest: int = MAX_SHIFT
+) -> tuple[tuple[int, ...], int]:
+    """Multipliers of at most `bits` bits, at least 1, and their common shift."""
+    greatest = max(factors)
+    # frexp: greatest < 2**exponent, so shifted by `bits - exponent` it is below 2**bits.
+    shift = min(max(bits - frexp(greatest)[1], 0), longest)
+    most = (1 << bits) - 1
+    if shift and int(ldexp(greatest, shift) + 0.5) > most:
+        shift -= 1  # It would be rounded up to one bit too many.
+    # Compared before it is rounded: a factor beyond 2**bits saturates whatever it meets.
+    multipliers = [
+        most if ldexp(f, shift) >= most else max(int(ldexp(f, shift) + 0.5), 1) for f in factors
+    ]
+    while shift and not any(m & 1 for m in multipliers):
+        multipliers, shift = [m >> 1 for m in multipliers], shift - 1
+    return tuple(multipliers), shift
 
 
-def rounding_of(*zero_points: int) -> Rounding:
-    """
-    How what adds nothing to numbers, and sums of few, are rounded: half up, as shifters do; to
-    even where a zero point, which those do not have either, takes part, as ONNX rounds.
-    """
-    return Rounding.HALF_EVEN if any(zero_points) else Rounding.HALF_UP
-
-
-def rescaling_to(
-    target: Storage,
-    accumulator: int,
-    points: Sequence[int],
-    activation: FunctionAttr | None = None,
-) -> RequantAttr:
-    """
-    From integers at exponent `accumulator`, made of values with these zero points by anything
-    but sums of many products, to ones stored as `target`.
-    """
-    return rescaling(
-        accumulator,
-        target.exponent,
-        clamp_range(activation, target),
-        zero_point=target.zero_point,
-        rounding=rounding_of(*points, target.zero_point),
-    )
-
-
-def rescaling(
-    source: int,
-    target: int,
-    clamp: tuple[int, int] = limits(NARROW),
-    rows: Sequence[int] = (),
-    zero_point: int = 0,
+def rescaling_by(
+    factors: Sequence[float],
+    zero_point: int,
+    clamp: tuple[int, int],
     rounding: Rounding = Rounding.HALF_UP,
 ) -> RequantAttr:
-    """
-    From integers at exponent `source` to stored ones at exponent `target` and `zero_point`.
-
-    Right shifts beyond 31 are not reached by accumulators that `align-scales` admits; the
-    integers of other operations stay below 2^30, of which a shift of 31 leaves nothing either.
-    With `rows`, what to add to `source` for each output channel, channels have multipliers, which
-    are powers of two.
-    """
-    if rows:
-        exponents = [max(min(source + row - target, MAX_LEFT), -MAX_RIGHT) for row in rows]
-        shift = max(0, -min(exponents))
-        multipliers = [1 << exponent + shift for exponent in exponents]
-        multiplier: int | list[int] = multipliers
-    else:
-        exponent = max(min(source - target, MAX_LEFT), -MAX_RIGHT)
-        shift, multiplier = max(0, -exponent), 1 << max(0, exponent)
+    """Multiply by the factors, one per output channel or one for all."""
+    multipliers, shift = fixed_point(factors)
     return RequantAttr(
         shift,
-        multiplier=multiplier,
+        multiplier=multipliers if len(multipliers) > 1 else max(multipliers),
         rounding=rounding,
         zero_point=zero_point,
         low=clamp[0],
         high=clamp[1],
     )
+
+
+def rescaling(
+    factor: float, sources: Sequence[UniformType], target: UniformType, clamp: tuple[int, int]
+) -> RequantAttr:
+    """
+    The same for what adds up no products, numbers below 2^30 made of `sources`: half up where
+    shifts alone do it, as shifters round; else to even on ties, which equal scales make common.
+    """
+    elements = (*sources, target)
+    if has_powers(elements):
+        factor = min(max(factor, 2.0**-MAX_RIGHT), 2.0**MAX_LEFT)
+    return rescaling_by([factor], target.zero_point, clamp, rounding_of(elements))
+
+
+def rounding_of(elements: Iterable[UniformType]) -> Rounding:
+    """How sums of few numbers of such types are rounded."""
+    return Rounding.HALF_UP if only_shifts(elements) else Rounding.HALF_EVEN
+
+
+def has_powers(elements: Iterable[UniformType]) -> bool:
+    """Whether all scales are powers of two, and numbers signed."""
+    return all(
+        element.is_signed and all(frexp(scale.data)[0] == 0.5 for scale in element.scales)
+        for element in elements
+    )
+
+
+def only_shifts(elements: Iterable[UniformType]) -> bool:
+    """
+    Whether numbers of these types are rescaled into each other by shifts alone: no zero points
+    either. Such networks are made for shifters, which round half up.
+    """
+    return all(
+        has_powers((element,)) and not any(point.data for point in element.zero_points)
+        for element in elements
+    )
+
+
+def clamp_of(activation: FunctionAttr | None, target: UniformType) -> tuple[int, int] | None:
+    """
+    What stored results an activation leaves; None if it does more than clip. Bounds are rounded
+    half up where the scale is a power of two, which commutes with rounding sums of products so;
+    else as `graph.quantize` stores them.
+    """
+    if activation is None:
+        return target.low, target.high
+    if activation.clip_range is None:
+        return None
+    if not has_powers((target,)):
+        low, high = quantize(np.array(activation.clip_range, np.float32), target)
+        return int(low), int(high)
+    low, high = (_half_up(bound, target) for bound in activation.clip_range)
+    return low, high
+
+
+def _half_up(bound: float, target: UniformType) -> int:
+    # Compared before it is scaled: an infinite or huge bound does not become an integer.
+    low, high, point = target.low, target.high, target.zero_point
+    if bound >= (high - point) * target.scale:
+        return high
+    if bound <= (low - point) * target.scale:
+        return low
+    return floor(bound / target.scale + 0.5) + point

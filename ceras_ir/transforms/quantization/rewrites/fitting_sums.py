@@ -19,7 +19,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.integer import zero_points
-from ceras_ir.transforms.quantization.analysis.fixed_point import rescaling_by
+from ceras_ir.transforms.quantization.analysis.rescaling import rescaling_by
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 MOST = 2.0**31 - 1

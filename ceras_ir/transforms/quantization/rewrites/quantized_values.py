@@ -16,7 +16,7 @@ from ceras_ir.network.function import NAME
 from ceras_ir.network.ranges import attributes_of
 from ceras_ir.network.storage import Storage
 from ceras_ir.transforms.quantization.analysis.quantized_constants import stored_constant
-from ceras_ir.transforms.quantization.analysis.rescaling import rescaling_to
+from ceras_ir.transforms.quantization.analysis.rescaling import rescaling
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_storage
 
 
@@ -73,7 +73,8 @@ class QuantizedValues:
         if own == wanted:
             return self._insert(graph.QuantizeOp(value, element), value)
         source = self.get_as(value, own)
-        requant = rescaling_to(wanted, own.exponent, (own.zero_point,))
+        factor, clamp = own.element.scale / element.scale, (element.low, element.high)
+        requant = rescaling(factor, (own.element,), element, clamp)
         return self._insert(graph.RequantizeOp(source, element, requant), source)
 
     def real(self, value: SSAValue, reader: Operation) -> SSAValue:

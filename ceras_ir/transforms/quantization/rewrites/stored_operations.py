@@ -1,0 +1,133 @@
+"""
+Operations of a float network on stored numbers, as calibration decided: which storages they read.
+
+The rest follows from types, see `integer_forms`. Where operands are so far apart that a sum
+of 32 bits would not hold both, the finer is rounded first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.operation import GraphOperation
+from ceras_ir.dialects.quant import UniformType
+from ceras_ir.network.precision import FINER, NARROW, WIDE, factor_exponents, width
+from ceras_ir.network.ranges import (
+    ROW_EXPONENTS,
+    WEIGHT_EXPONENT,
+    row_exponents,
+    weight_exponent,
+)
+from ceras_ir.network.storage import Storage
+from ceras_ir.support.diagnostics import Finding, InputError, node_name
+from ceras_ir.transforms.quantization.analysis.function_forms import (
+    Form,
+    finer_bits,
+    form_of,
+    set_form,
+)
+from ceras_ir.transforms.quantization.analysis.quantized_constants import stored_constant
+from ceras_ir.transforms.quantization.analysis.rescaling import MAX_RIGHT
+from ceras_ir.transforms.quantization.rewrites.integer_forms import integer_form
+from ceras_ir.transforms.quantization.rewrites.quantized_values import QuantizedValues
+
+MAX_WIDE_WINDOW = 1 << 15
+"""Elements from which the sum of a window in 16 bits could leave 32; it is read in 8 bits."""
+
+
+def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphOperation]:
+    """The operations that replace `op`, which is quantizable; the last has its result."""
+    target = values.storage(op.output).element
+    operands = _operands(op, values)
+    new = integer_form(op, operands, target)
+    if new is None and isinstance(op, graph.UnaryOp):
+        return _in_float(op, operands[0], target)
+    if new is None:
+        how = "run --align-scales, then --unfuse-residual, first"
+        message = f"its bias does not fit 32 bits, or its residual cannot be aligned: {how}"
+        raise InputError([Finding(node_name(op), op.name, message)])
+    for name in (WEIGHT_EXPONENT, ROW_EXPONENTS):
+        new[-1].attributes.pop(name, None)
+    owners = [operand.owner for operand in operands]
+    made = [o for o in owners if isinstance(o, graph.ConstantOp) and o.parent is None]
+    return [*new[:-1], *made, new[-1]]
+
+
+def _operands(op: GraphOperation, values: QuantizedValues) -> Sequence[SSAValue]:
+    """What `op` reads, stored; a bias stays as it is."""
+    match op:
+        case graph.LinearOperation():
+            return _of_linear(op, values)
+        case graph.UnaryOp():
+            return [_argument(op, values)]
+        case graph.BinaryOp():
+            exponents = _of_binary(op, values)
+            return [values.get(v, e) for v, e in zip(op.operands, exponents, strict=True)]
+        case _ if op.keeps_scale:
+            return [values.get_as(v, values.storage(op.output)) for v in op.operands]
+        case graph.Pool2dOp() if prod(op.kernel.get_values()) >= MAX_WIDE_WINDOW:
+            coarser = FINER if width(op.input) == WIDE else 0
+            return [values.get(op.input, values.exponent(op.input) + coarser, NARROW)]
+        case _:
+            return [values.get(v) for v in op.operands]
+
+
+def _of_linear(op: graph.LinearOperation, values: QuantizedValues) -> list[SSAValue]:
+    source, weights = factor_exponents(op, values.exponent)
+    rows = row_exponents(op) or ()
+    constant = weight_exponent(op) is not None
+    return [
+        values.get(op.input, source, None if constant else NARROW),
+        _of_rows(op.weights, weights, rows) if rows else values.get(op.weights, weights, NARROW),
+        *([] if op.bias is None else [op.bias]),
+        *([] if op.residual is None else [values.get(op.residual)]),
+    ]
+
+
+def _of_rows(weights: SSAValue, exponent: int, rows: Sequence[int]) -> SSAValue:
+    """Constant weights; `rows` is what to add to the exponent for each output channel."""
+    owner = weights.owner
+    assert isinstance(owner, graph.ConstantOp)
+    return stored_constant(owner.array(), Storage(exponent), owner.location, rows).result
+
+
+def _argument(op: graph.UnaryOp, values: QuantizedValues) -> SSAValue:
+    """What a function reads; of 16 bits those that a table takes, if it becomes one."""
+    argument, form = values.storage(op.input), form_of(op)
+    narrow = values.storage(op.result).bits == NARROW
+    clips = op.function.clip_range is not None
+    if clips or argument.bits == NARROW or not narrow or form in (Form.SHIFTS, Form.FLOAT):
+        return values.get(op.input)
+    if form is Form.TABLE16:
+        return values.get(op.input)
+    set_form(op, Form.TABLE16)
+    return values.get(op.input, argument.exponent + FINER - finer_bits(Form.TABLE16))
+
+
+def _of_binary(op: graph.BinaryOp, values: QuantizedValues) -> tuple[int, int]:
+    """The exponents at which the operands are read."""
+    lhs, rhs, target = (values.exponent(v) for v in (op.lhs, op.rhs, op.result))
+    if op.function is graph.Binary.MUL:
+        # What a shift of 31 would all but drop loses its last bits first: 2^30 and a half fit.
+        return max(lhs, target - rhs - MAX_RIGHT + 1), rhs
+    # An operand too fine to be aligned is rounded first; its rest is below 2^-21 of the sum,
+    # or 2^-13 where the other one has 16 bits, because a sum has 32.
+    coarser = op.lhs if lhs >= rhs else op.rhs
+    reach = (values.storage(coarser).element.reach - 1).bit_length()
+    least = max(lhs, rhs) - graph.BinaryOp.MAX_SHIFT + reach - NARROW + 1
+    return max(lhs, least), max(rhs, least)
+
+
+def _in_float(op: graph.UnaryOp, input: SSAValue, target: UniformType) -> list[GraphOperation]:
+    """The function itself, on the real numbers that its argument stands for."""
+    real = graph.DequantizeOp(input)
+    function = graph.UnaryOp(real.result, op.function)
+    function.input_exponents, function.result_exponents = op.input_exponents, op.result_exponents
+    stored = graph.QuantizeOp(function.result, target)
+    for new in (real, function, stored):
+        new.location = op.location
+    return [real, function, stored]
