@@ -37,6 +37,11 @@ def _centred(array: Array, element: UniformType) -> NDArray[np.int64]:
     return array.astype(np.int64) - integer.zero_points(element, array.ndim)
 
 
+def _compact(array: Array) -> NDArray[np.float32]:
+    """As float32, without gaps between elements, which would change the order of sums."""
+    return array.astype(np.float32, copy=not array.flags.c_contiguous)
+
+
 def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None) -> Reals:
     """The sums of products alone, before bias and the rest of the epilogue."""
     if op.ordered is not None:
@@ -97,11 +102,10 @@ class GraphFunctions(InterpreterFunctions):
         bias = rest.pop(0) if op.bias is not None else None
         residual = rest.pop(0) if op.residual is not None else None
         if not op.is_quantized:
-            acc = _products(op, x.astype(np.float32), weights.astype(np.float32), window)
-            if bias is not None:
-                acc = acc + bias.astype(np.float32)
-            if residual is not None:
-                acc = acc + residual.astype(np.float32)
+            acc = _products(op, _compact(x), _compact(weights), window)
+            for addend in (bias, residual):
+                if addend is not None:
+                    acc += addend.astype(np.float32, copy=False)
             total = acc.astype(np.float32, copy=False)
             return (total if op.activation is None else apply_function(op.activation, total),)
         x_int = _centred(x, graph.stored_element(op.input))
@@ -150,10 +154,13 @@ class GraphFunctions(InterpreterFunctions):
         exponents = op.channel_exponents
         if exponents is None:
             return (apply_function(op.function, args[0]),)
-        up, down = (np.exp2(np.array(e, np.float32)) for e in (exponents[0], exponents[1]))
+        up, down = (np.exp2(np.array(e, np.float32)) for e in exponents)
         # A power of two is exact, its reciprocal too.
-        result = apply_function(op.function, (args[0] * up).astype(np.float32))
-        return ((result / down).astype(np.float32),)
+        x = args[0] * up if any(exponents[0]) else args[0]
+        result = apply_function(op.function, x.astype(np.float32, copy=False))
+        if any(exponents[1]):
+            result = result / down
+        return (result.astype(np.float32, copy=False),)
 
     @impl(graph.BinaryOp)
     def binary(self, interpreter: Interpreter, op: graph.BinaryOp, args: PythonValues):

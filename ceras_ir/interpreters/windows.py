@@ -54,11 +54,11 @@ class Window:
 
     def taps(self, padded: NDArray[Numbers]) -> Iterator[tuple[int, int, NDArray[Numbers]]]:
         """For each position of the window, row-major, what all windows see there (a view)."""
-        rows, columns = (self._places(axis, padded.shape[1 + axis]) for axis in (0, 1))
+        rows, columns = (self.places(axis, padded.shape[1 + axis]) for axis in (0, 1))
         for (i, seen_rows), (j, seen_columns) in product(enumerate(rows), enumerate(columns)):
             yield i, j, padded[:, seen_rows, seen_columns, :]
 
-    def _places(self, axis: int, size: int) -> list[slice]:
+    def places(self, axis: int, size: int) -> list[slice]:
         """For each position of the window along an axis, the indices that all windows see there."""
         kernel, stride, dilation = self.kernel[axis], self.strides[axis], self.dilations[axis]
         reach = (window_output(size, 0, 0, kernel, stride, dilation) - 1) * stride + 1
@@ -71,18 +71,18 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
     [O, KH, KW, C/groups]. Exact for integers while every partial sum fits the mantissa.
     """
     o, kh, kw, per_group = weights.shape
-    taps = list(window.taps(window.padded(x, 0)))
+    padded = window.padded(x, 0)
+    taps = list(window.taps(padded))
     n, oh, ow, c = taps[0][2].shape
     if groups == 1:
         if len(taps) == 1:
             rows = taps[0][2].reshape(n * oh * ow, c)
         else:
-            columns = np.empty((n, oh, ow, kh * kw, c), x.dtype)
-            for k, (_, _, tap) in enumerate(taps):
-                columns[:, :, :, k] = tap
-            rows = columns.reshape(n * oh * ow, kh * kw * c)
+            rows = _columns(padded, window, (n, oh, ow, c)).reshape(n * oh * ow, kh * kw * c)
         return (rows @ weights.reshape(o, -1).T).reshape(n, oh, ow, o)
     per_output = o // groups
+    if per_group == per_output == 1:
+        return _depthwise(taps, weights, (n, oh, ow, c))
     result = np.zeros((n, oh, ow, groups, per_output), x.dtype)
     # [g, C/g, O/g] per tap; one multiplication per lane where the group has one channel.
     split = weights.reshape(groups, per_output, kh, kw, per_group)
@@ -93,6 +93,44 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
         else:
             result += np.einsum("nyxgc,goc->nyxgo", lanes, split[:, :, i, j, :])
     return result.reshape(n, oh, ow, o)
+
+
+def _columns(padded: Reals, window: Window, shape: tuple[int, int, int, int]) -> Reals:
+    """What every window sees, in the order of weights: a row of the window at once if it can be."""
+    (n, oh, ow, c), (kh, kw), stride = shape, window.kernel, window.strides[1]
+    columns = np.empty((n, oh, ow, kh, kw * c), padded.dtype)
+    if window.dilations[1] != 1 or not padded.flags.c_contiguous:
+        apart = columns.reshape(n, oh, ow, kh * kw, c)
+        for k, (_, _, tap) in enumerate(window.taps(padded)):
+            apart[:, :, :, k] = tap
+        return columns
+    lines = padded.reshape(n, padded.shape[1], -1)
+    seen = np.lib.stride_tricks.sliding_window_view(lines, kw * c, axis=2)[:, :, :: c * stride]
+    for i, rows in enumerate(window.places(0, padded.shape[1])):
+        columns[:, :, :, i] = seen[:, rows, :ow]
+    return columns
+
+
+CACHED = 1 << 16
+"""Elements of a depthwise result that are added to at once, so that they stay in the cache."""
+
+
+def _depthwise(
+    taps: Sequence[tuple[int, int, Reals]], weights: Reals, shape: tuple[int, int, int, int]
+) -> Reals:
+    """One channel out of one, a few rows at a time; sums begin with 0, which turns -0 into 0."""
+    _, rows, columns, channels = shape
+    result = np.zeros(shape, taps[0][2].dtype)
+    # Factors of a whole row make one long loop of each row.
+    factors = [np.tile(weights[:, i, j, 0], (columns, 1)) for i, j, _ in taps]
+    step = max(1, CACHED // max(columns * channels, 1))
+    for start in range(0, rows, step):
+        piece = result[:, start : start + step]
+        products = np.empty_like(piece)
+        for (_, _, tap), factor in zip(taps, factors, strict=True):
+            np.multiply(tap[:, start : start + step], factor, out=products)
+            np.add(piece, products, out=piece)
+    return result
 
 
 IN_ORDER, LONG = 1 << 13, 1 << 9

@@ -155,9 +155,10 @@ def _observe(observer: Observer, value: SSAValue, array: Array, where: Operation
     seen = trimmed(value, values)
     observer.observe(seen)
     # Extremes tell: a comparison with NaN is false, and an infinity is an extreme.
-    if not np.isfinite([values.min(), values.max()]).all():
+    ends = observer.last if seen is values else (values.min(), values.max())
+    if not np.isfinite(ends).all():
         raise not_finite(where)
-    return max(-float(seen.min()), float(seen.max()))
+    return max(-observer.last[0], observer.last[1])
 
 
 def not_finite(where: Operation | str) -> InputError:

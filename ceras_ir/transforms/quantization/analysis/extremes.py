@@ -9,10 +9,12 @@ class Extremes:
 
     def __init__(self) -> None:
         self.low, self.high = np.inf, -np.inf
+        self.last = 0.0, 0.0
+        """Those of the array that was seen last."""
 
     def observe(self, array: NDArray[np.float32]) -> None:
-        self.low = min(self.low, float(array.min()))
-        self.high = max(self.high, float(array.max()))
+        self.last = float(array.min()), float(array.max())
+        self.low, self.high = min(self.low, self.last[0]), max(self.high, self.last[1])
 
     @property
     def magnitude(self) -> float:

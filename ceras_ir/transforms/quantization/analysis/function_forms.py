@@ -177,7 +177,9 @@ def trimmed(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
     low, high = flat_ends(op.function)
     if np.isinf(low) and np.isinf(high):
         return array
-    if (exponents := op.channel_exponents) is None:
-        return np.clip(array, np.float32(low), np.float32(high))
-    factors = np.exp2(-np.array(exponents[0], np.float32))
-    return np.clip(array, np.float32(low) * factors, np.float32(high) * factors)
+    least, most = np.float32(low), np.float32(high)
+    if (exponents := op.channel_exponents) is not None:
+        factors = np.exp2(-np.array(exponents[0], np.float32))
+        least, most = least * factors, most * factors
+    kept = np.maximum(array, least)
+    return np.minimum(kept, most, out=kept)

@@ -50,6 +50,8 @@ class Observer(Protocol):
     """The least element seen."""
     high: float
     """The greatest element seen."""
+    last: tuple[float, float]
+    """Those of the array that was seen last."""
 
     def observe(self, array: NDArray[np.float32]) -> None:
         """Take one array into account; its elements are finite."""
@@ -137,4 +139,4 @@ def _sampled(array: NDArray[np.float32], count: int) -> NDArray[np.float32]:
     step = max(1, flat.size // count)
     while gcd(step, flat.size) != 1:
         step += 1
-    return flat[::step]
+    return np.ascontiguousarray(flat[::step])
