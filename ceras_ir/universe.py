@@ -78,6 +78,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "set-silu",
         "sink-dequantize",
         "snap-scales",
+        "split-residual",
         "strip-border-quantization",
         "unfuse-residual",
     ),

@@ -142,7 +142,8 @@ class BinaryOp(GraphOperation):
     integers less their zero points, in 32 bits:
 
     `add`, `sub`: `requant((lhs * lm << lhs_shift) op (rhs * rm << rhs_shift))`, where `lm` and `rm`
-    are `lhs_multiplier` and `rhs_multiplier`, 1 where absent; `mul`: `requant(lhs * rhs)`
+    are `lhs_multiplier` and `rhs_multiplier`, 1 where absent; `mul`: `requant(lhs * rhs)`. Shifts
+    stand beside multipliers because accelerators without a multiplier take the former alone.
     """
 
     name = "graph.binary"

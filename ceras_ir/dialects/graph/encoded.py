@@ -70,6 +70,9 @@ class EncodedMatmulOp(GraphOperation):
     `dense`; in the others those that are not zero, and in `csr_delta8` also a zero wherever a
     distance (the first from column 0) would exceed 255. Where all of `input` is finite the
     result does not depend on the encoding.
+
+    No `graph.matmul`: its sums have this order and no other, stored zeros of an encoding included,
+    and weights may be int8 beside float operands, which no quantized product has.
     """
 
     name = "graph.encoded_matmul"

@@ -35,6 +35,9 @@ class ShiftSwishOp(InputOperation):
     `bends = array<i64: k0, k1, k2, k3, k4>` has the constants 0.0523, 0.2669, 0.492, 0.3321 and
     0.112 in steps of the input's scale; or five of them for each channel, channel after channel,
     where channels of the last dimension stand for multiples of the scale. Each is in [0, 2^15).
+
+    One operation instead of a `graph.binary` for each step: a loop computes an element at once, and
+    a device takes all of it or nothing.
     """
 
     name = "graph.shift_swish"

@@ -23,7 +23,7 @@ class ChooseRowExponentsPass(ModulePass):
     The requantization then has a multiplier for each channel, a power of two: a shift for each,
     which accelerators with one shift per layer leave to the CPU. Layers that add a residual keep
     one scale, as accumulators of different scales could not add it; where rows are worth an
-    addition of its own, `unfuse-residual` has made it. Changes no value.
+    addition of its own, `split-residual` has made it. Changes no value.
     """
 
     name = "choose-row-exponents"

@@ -43,6 +43,7 @@ from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
 from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
 from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
 from ceras_ir.transforms.quantization.sink_dequantize import SinkDequantizePass
+from ceras_ir.transforms.quantization.split_residual import SplitResidualPass
 from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
 
 Tail: TypeAlias = Literal["float", "int8"]
@@ -114,7 +115,7 @@ class QuantizePass(PipelinePass):
             SplitActivationPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
-            *([UnfuseResidualPass(for_rows=True)] if rows else []),
+            *([SplitResidualPass()] if rows else []),
             # Scales of activations.
             FitInputsPass(*data),
             EqualizeChannelsPass(*data, rows=rows),

@@ -1,30 +1,20 @@
 """Undo `fuse-residual` where the residual cannot be aligned with the accumulator."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, quantized_operations
-from ceras_ir.network.ranges import (
-    copy_statistics,
-    drop_statistics,
-    interval,
-    row_exponents,
-    set_exponent,
-    set_range,
-)
+from ceras_ir.network.ranges import interval, row_exponents, set_exponent, set_range
 from ceras_ir.transforms.quantization.align_scales import MAX_SHIFT
-from ceras_ir.transforms.rebuilding import rebuild_linear
-
-WORTHWHILE = 2
-"""How much less error weights must have to pay for an addition of its own."""
+from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 
 
 @dataclass(frozen=True)
@@ -45,8 +35,7 @@ class UnfuseResidualPass(ModulePass):
     """
 
     name = "unfuse-residual"
-
-    for_rows: bool = False
+    removed_options: ClassVar = {"for-rows": "split-residual is a pass of its own"}
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
@@ -55,44 +44,7 @@ class UnfuseResidualPass(ModulePass):
         for linear in quantized_operations(main):
             if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
                 continue
-            if not self.for_rows:
-                _unfuse(linear, linear.residual)
-            elif _rows_pay(linear):
-                _split(linear, linear.residual)
-
-
-def _rows_pay(op: graph.LinearOperation) -> bool:
-    """Whether a scale for each row takes so much error from the weights that it pays for a sum."""
-    from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent, squared_error
-
-    weights = graph.constant_array(op.weights)
-    if weights is None:
-        return False
-    rows = weights.astype("float32", copy=False)
-    one = squared_error(rows, least_squares_exponent(rows, WEIGHT_LOW), WEIGHT_LOW)
-    each = (squared_error(r, least_squares_exponent(r, WEIGHT_LOW), WEIGHT_LOW) for r in rows)
-    return one >= WORTHWHILE * sum(each) > 0
-
-
-def _split(
-    op: graph.LinearOperation, residual: SSAValue
-) -> tuple[graph.LinearOperation, graph.BinaryOp]:
-    """The layer without its residual, and the addition, put in its place."""
-    plain = rebuild_linear(op, {"activation": None, "residual_shift": None}, residual=None)
-    drop_statistics(plain)  # They are the sum's.
-    total = graph.BinaryOp(
-        graph.Binary.ADD,
-        plain.result,
-        residual,
-        result_element=graph.element_of(op.result),
-        activation=op.activation,
-    )
-    total.location = op.location
-    copy_statistics(op, total)
-    Rewriter.insert_op([plain, total], InsertPoint.before(op))
-    op.result.replace_all_uses_with(total.result)
-    Rewriter.erase_op(op)
-    return plain, total
+            _unfuse(linear, linear.residual)
 
 
 def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
@@ -111,7 +63,7 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
         return
     low, high = _before_residual(op, residual)
     bits = width(op.result)
-    plain, total = _split(op, residual)
+    plain, total = split_residual(op, residual)
     set_range(plain.result, low, high)
     exponent = fitting_exponent(max(-low, high))
     set_width(total.result, bits)

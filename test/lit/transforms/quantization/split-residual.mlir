@@ -1,4 +1,4 @@
-// RUN: ceras-opt %s --unfuse-residual=for-rows | filecheck %s
+// RUN: ceras-opt %s --split-residual | filecheck %s
 
 // The second row of the first weights rounds to nothing at the first row's scale: with a scale of
 // its own it does not, which is worth an addition. The rows of the others are alike.

@@ -1,0 +1,54 @@
+"""Take out residuals of layers that will have a scale for each row of weights."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
+
+WORTHWHILE = 2
+"""How much less error weights must have to pay for an addition of its own."""
+
+
+@dataclass(frozen=True)
+class SplitResidualPass(ModulePass):
+    """
+    Take a residual out of a convolution's or matrix product's epilogue where its constant weights
+    have at most half of their squared error with a scale for each row: accumulators of different
+    scales cannot add a residual, and `choose-row-exponents` leaves layers that do as they are.
+
+    Runs before anything is observed. Calibration then sees the range of the layer alone, which
+    `unfuse-residual` only knows to be sum less residual, octaves more than it often is.
+
+    Exact, because the epilogue adds the residual before it applies its function.
+    """
+
+    name = "split-residual"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        for linear in quantized_operations(main):
+            if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
+                continue
+            if _rows_pay(linear):
+                split_residual(linear, linear.residual)
+
+
+def _rows_pay(op: graph.LinearOperation) -> bool:
+    """Whether a scale for each row takes so much error from the weights that it pays for a sum."""
+    from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent, squared_error
+
+    weights = graph.constant_array(op.weights)
+    if weights is None:
+        return False
+    rows = weights.astype("float32", copy=False)
+    one = squared_error(rows, least_squares_exponent(rows, WEIGHT_LOW), WEIGHT_LOW)
+    each = (squared_error(r, least_squares_exponent(r, WEIGHT_LOW), WEIGHT_LOW) for r in rows)
+    return one >= WORTHWHILE * sum(each) > 0
