@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
-from ceras_ir.network.ranges import LAYER, row_exponents
+from ceras_ir.network.ranges import LAYER
 from ceras_ir.transforms.quantization.analysis.sensitivity import LARGE
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 
@@ -88,10 +88,8 @@ def _correct_layer(
     stored: Stepwise,
 ) -> graph.LinearOperation:
     """Correct one layer, and its quantized form, which is returned."""
-    from ceras_ir.network.precision import factor_exponents
     from ceras_ir.transforms.quantization.analysis.input_moments import InputMoments
-    from ceras_ir.transforms.quantization.analysis.quantized_constants import bias_constant
-    from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
+    from ceras_ir.transforms.quantization.rewrites.integer_forms import stored_bias
     from ceras_ir.transforms.quantization.rewrites.rounded_layers import (
         correct_bias,
         replace_layer,
@@ -107,10 +105,7 @@ def _correct_layer(
     corrected = correct_bias(*moments)
     if corrected is layer or corrected.bias is None:
         return quantized
-    values = graph.known_array(corrected.bias)
-    accumulator = sum(factor_exponents(corrected, value_exponent))
-    rows = row_exponents(corrected) or ()
-    bias = bias_constant(values, accumulator, corrected.location, rows)
+    bias = stored_bias(corrected.bias, quantized.input, quantized.weights)
     assert bias is not None, "what fits the proof fits 32 bits"
     new = with_bias(quantized, bias)
     replace_layer(quantized, new)

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import UnknownLoc
 
+from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
 from ceras_ir.network.exponents import fitting_exponent, least_squares_exponent, squared_error
 from ceras_ir.network.integer import requantize
 from ceras_ir.network.storage import Storage
 from ceras_ir.transforms.quantization.analysis.observers import LeastSquaresObserver
 from ceras_ir.transforms.quantization.analysis.quantized_constants import (
-    bias_constant,
     lookup_table,
     stored_constant,
 )
 from ceras_ir.transforms.quantization.analysis.rescaling import clamp_of, rescaling
+from ceras_ir.transforms.quantization.rewrites.integer_forms import stored_bias
 
 LARGEST = 2**31 - 1
 
@@ -140,10 +141,17 @@ def test_weights_leave_the_least_integer_out() -> None:
 
 
 def test_a_bias_is_not_clipped() -> None:
-    largest = np.array([2.0**31 - 1, -(2.0**31) + 1])
-    constant = bias_constant(largest, 0, UnknownLoc())
-    assert constant is not None and constant.array().tolist() == [LARGEST, -LARGEST]
-    assert bias_constant(np.array([2.0**31]), 0, UnknownLoc()) is None
+    one = graph.ConstantOp.from_array(np.zeros((2, 2), np.int8), Storage(0).element).result
+
+    def stored(*values: float) -> list[int] | None:
+        bias = graph.ConstantOp.from_array(np.array(values, np.float32)).result
+        constant = stored_bias(bias, one, one)
+        return None if constant is None else constant.array().tolist()
+
+    # The greatest below 2^31 that float32 holds, and ties, which go to even.
+    assert stored(2.0**31 - 128, -(2.0**31) + 128) == [2**31 - 128, -(2**31) + 128]
+    assert stored(2.5, -1.5) == [2, -2]
+    assert stored(2.0**31, 0.0) is None
 
 
 @pytest.mark.parametrize("function", [Function.SIGMOID, Function.TANH, Function.SWISH])

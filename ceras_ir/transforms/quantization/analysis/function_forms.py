@@ -12,7 +12,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import StringAttr
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
@@ -81,22 +80,6 @@ def reads_sum(op: graph.UnaryOp) -> bool:
         and computes(producer)
         and op.input.has_one_use()
     )
-
-
-def has_sums(main: FuncOp, *, undecided: bool = False) -> bool:
-    """
-    Whether some function other than a clip is of a sum of products, fused into it or not; with
-    `undecided` one that may have another form than a table on int8.
-    """
-    for op in main.body.block.ops:
-        if isinstance(op, graph.LinearOperation) and not stays_float(op):
-            function = op.activation
-            if function is not None and function.clip_range is None:
-                return True
-        of_sum = is_table(op) and isinstance(op.operands[0].owner, graph.LinearOperation)
-        if of_sum and not (undecided and form_of(op) is Form.TABLE):
-            return True
-    return False
 
 
 def separates(op: Operation) -> bool:

@@ -22,17 +22,6 @@ from ceras_ir.network.precision import limits
 from ceras_ir.network.storage import Storage
 
 
-def stored_type(exponent: int, bits: int, rows: Sequence[int] = ()) -> UniformType:
-    """
-    Integers of so many bits in steps of `2**exponent`, no zero point; with `rows`, what to add
-    to the exponent for each index of the first dimension.
-    """
-    if not rows:
-        return Storage(exponent, bits).element
-    scales = [ldexp(1.0, exponent + row) for row in rows]
-    return UniformType(scales, storage=IntegerType(bits), axis=0)
-
-
 def stored_constant(
     values: NDArray[np.generic], storage: Storage, location: LocationAttr, rows: Sequence[int] = ()
 ) -> graph.ConstantOp:
@@ -42,31 +31,16 @@ def stored_constant(
     dimension.
     """
     exponent, bits, point = storage
-    scaled = np.rint(values.astype(np.float32) * _reciprocals(exponent, rows, values.ndim))
+    steps = np.exp2(-(np.array(rows or (0,), np.float32) + np.float32(exponent)))
+    by_row = steps.reshape(-1, *(1,) * (values.ndim - 1)) if rows else steps.reshape(())
+    scaled = np.rint(values.astype(np.float32) * by_row)
     low, high = limits(bits)
     stored = np.clip(scaled + point, low if point else -high, high).astype(f"int{bits}")
-    element = stored_type(exponent, bits, rows) if rows else storage.element
+    element = storage.element
+    if rows:
+        scales = [ldexp(1.0, exponent + row) for row in rows]
+        element = UniformType(scales, storage=IntegerType(bits), axis=0)
     return graph.ConstantOp.from_array(stored, element, location=location)
-
-
-def bias_constant(
-    values: NDArray[np.generic], exponent: int, location: LocationAttr, rows: Sequence[int] = ()
-) -> graph.ConstantOp | None:
-    """
-    A bias in 32 bits at the accumulator's exponent, rounded half to even; None where it does
-    not fit, because it is never clipped.
-    """
-    stored = np.rint(values.astype(np.float64) * _reciprocals(exponent, rows, 1))
-    if np.abs(stored).max(initial=0) >= 2.0**31:
-        return None
-    element = stored_type(exponent, 32, rows)
-    return graph.ConstantOp.from_array(stored.astype(np.int32), element, location=location)
-
-
-def _reciprocals(exponent: int, rows: Sequence[int], rank: int) -> NDArray[np.float32]:
-    """One over the step, of all numbers or of each index of the first dimension."""
-    steps = np.exp2(-(np.array(rows or (0,), np.float32) + np.float32(exponent)))
-    return steps.reshape(-1, *(1,) * (rank - 1)) if rows else steps.reshape(())
 
 
 def lookup_table(

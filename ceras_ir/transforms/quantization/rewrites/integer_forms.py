@@ -127,7 +127,7 @@ def _linear(
         return None
     scales = np.array([source.scale * s.data for s in kind.scales])
     bias = None
-    if op.bias is not None and (bias := _bias(rest.pop(0), scales, kind.is_per_axis)) is None:
+    if op.bias is not None and (bias := stored_bias(rest.pop(0), input, weights)) is None:
         return None
     residual, shift = (rest[0], residual_shift(rest[0], scales)) if rest else (None, 0)
     if shift is None:
@@ -157,10 +157,13 @@ def residual_shift(residual: SSAValue, scales: NDArray[np.float64]) -> int | Non
     return shift if aligned and 0 <= shift <= MAX_RESIDUAL_SHIFT else None
 
 
-def _bias(
-    bias: SSAValue, scales: NDArray[np.float64], is_per_axis: bool
-) -> graph.ConstantOp | None:
-    """A constant bias in 32 bits at the accumulator's scales; None where it does not fit."""
+def stored_bias(bias: SSAValue, input: SSAValue, weights: SSAValue) -> graph.ConstantOp | None:
+    """
+    A constant bias in 32 bits at the accumulator's scales, rounded half to even; None where it does
+    not fit, because it is never clipped.
+    """
+    factors = graph.stored_element(weights)
+    scales = np.array([graph.scale_of(input) * s.data for s in factors.scales])
     array, kind = graph.known_array(bias), graph.quantized_element(bias)
     if kind is None:
         integers = np.rint(array.astype(np.float64) / scales)
@@ -174,7 +177,7 @@ def _bias(
     assert isinstance(bias.owner, Operation)
     return graph.ConstantOp.from_array(
         np.broadcast_to(integers, graph.shape_of(bias)).astype(np.int32),
-        UniformType(scales.tolist(), storage=i32, axis=0 if is_per_axis else None),
+        UniformType(scales.tolist(), storage=i32, axis=0 if factors.is_per_axis else None),
         location=bias.owner.location,
     )
 
