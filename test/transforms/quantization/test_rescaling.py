@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import UnknownLoc
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.exponents import fitting_exponent, least_squares_exponent, squared_error
 from ceras_ir.network.integer import requantize
 from ceras_ir.network.storage import Storage
@@ -87,6 +88,14 @@ def test_clamp_of_relu() -> None:
     assert clamp(FunctionAttr(Function.RELU), Storage(-3, 8, -100)) == (-100, 127)
     assert clamp(None, Storage(-3)) == (-128, 127)
     assert clamp_of(FunctionAttr(Function.SIGMOID), Storage(-3).element) is None
+
+
+def test_bounds_between_two_numbers_are_rounded_as_results_are() -> None:
+    half, three_halves = (FunctionAttr(Function.CLIP, (0.0, bound)) for bound in (1.5, 4.5))
+    # A scale of 3 is a multiplier, and ONNX rounds to even; a scale of 1 is a shift.
+    assert clamp_of(half, UniformType(3.0)) == (0, 0)
+    assert clamp_of(three_halves, UniformType(3.0)) == (0, 2)
+    assert clamp_of(FunctionAttr(Function.CLIP, (0.5, 2.5)), UniformType(1.0)) == (1, 3)
 
 
 def test_fitting_exponent() -> None:
