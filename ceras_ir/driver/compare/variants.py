@@ -101,7 +101,7 @@ def beside_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:
     reference = None
     for pass_ in flatten(quantize_pass(options)):
         runner.run(ctx, module, [pass_])
-        if isinstance(pass_, UnfuseResidualPass) and not pass_.for_rows:
+        if isinstance(pass_, UnfuseResidualPass):
             if is_quantized(main_function(module)):
                 raise InputError(
                     "it comes quantized: there is no float network to compare with; name one, or "

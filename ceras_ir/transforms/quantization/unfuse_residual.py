@@ -23,13 +23,8 @@ class UnfuseResidualPass(ModulePass):
     Take a residual out of a convolution's or matrix product's epilogue into an addition of its
     own where it is finer than the accumulator, so that no left shift aligns it, or so coarse
     that the shifted residual could overflow 32 bits, or where channels have accumulators of
-    different scales. Runs on final exponents.
-
-    With `for-rows`, before anything was observed, it takes out the residuals of layers whose
-    constant weights have at most half of their squared error with a scale for each row:
-    accumulators of different scales cannot add a residual. Calibration then sees the range of the
-    layer alone, which otherwise is only known to be sum less residual, octaves more than it often
-    is.
+    different scales. Runs on final exponents, which `fuse-residual` cannot know: until then the sum
+    is what is observed, equalized and given a scale.
 
     Exact, because the epilogue adds the residual before it applies its function.
     """
