@@ -6,7 +6,8 @@
 # make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says which
 # make docs    write the pages of docs/ that are printed from the code
 # make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
-# make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams
+# make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams;
+#              CONFIGURATION=all in turns on boards of other sizes, or on one: a name or a .json
 # make mutants    seed faults in the compiler one by one; which test catches each
 # make clean   remove what the other targets made
 #
@@ -89,7 +90,8 @@ fuzz-ir: $(VENV)/.installed-test
 
 .PHONY: fuzz-vta
 fuzz-vta: $(VENV)/.installed-test
-	$(BIN)/python test/backends/vta_lowering/fuzz.py --count $(COUNT)
+	$(BIN)/python test/backends/vta_lowering/fuzz.py --count $(COUNT) \
+	  $(if $(CONFIGURATION),--configuration $(CONFIGURATION))
 
 .PHONY: proofs
 NAMES ?=

@@ -7,13 +7,14 @@ when they make packed types, and elements of every memory have their bytes from 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.vta.driver_interface import DriverInterface, parse_driver
 from ceras_ir.backends.vta.hardware import PORTABLE_UOPS
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
@@ -24,14 +25,23 @@ _FIXED = {
     "LOG_ACC_WIDTH": (5, "accumulators must be int32"),
 }
 _INTRINSIC = {"LOG_BATCH": "log_batch", "LOG_BLOCK": "log_block"}
+_DERIVED = {
+    "LOG_BLOCK_IN": "LOG_BLOCK",
+    "LOG_BLOCK_OUT": "LOG_BLOCK",
+    "LOG_OUT_WIDTH": "LOG_INP_WIDTH",
+}
 _BUFFERS = {
     "LOG_UOP_BUFF_SIZE": (MemoryType.UOP, "log_uops"),
     "LOG_INP_BUFF_SIZE": (MemoryType.INP, "log_inp"),
     "LOG_WGT_BUFF_SIZE": (MemoryType.WGT, "log_wgt"),
     "LOG_ACC_BUFF_SIZE": (MemoryType.ACC, "log_acc"),
 }
-MAX_LOG_BUS = 10
-"""AXI has buses of up to 1024 bits."""
+MIN_LOG_BUS, MAX_LOG_BUS = 5, 10
+"""AXI has buses of 32 to 1024 bits; VTA's designs have 64 and 128."""
+MAX_LOG_INTRINSIC = 8
+"""Of rows and of lanes: 65,536 multipliers."""
+CACHE_LINE = 64
+"""Bytes; the longest line of the CPUs beside VTA."""
 
 _OWN_KEYS = {
     "DRAM_READ_LATENCY": "read_latency",
@@ -63,6 +73,7 @@ class VtaBoard:
     """Bytes that the host reads and writes in element-wise work, packing included."""
     log_batch: int = 0
     log_block: int = 4
+    driver: DriverInterface | None = None
 
     @property
     def batch(self) -> int:
@@ -86,8 +97,11 @@ class VtaBoard:
 
     @property
     def alignment(self) -> int:
-        """Bytes at whose multiples every element of every memory can begin in DRAM."""
-        return max(self.element_bytes(memory) for memory in MemoryType)
+        """
+        Bytes at whose multiples every element of every memory can begin in DRAM, and which are
+        cache lines of no other value.
+        """
+        return max(CACHE_LINE, *(self.element_bytes(memory) for memory in MemoryType))
 
     def element_bytes(self, memory: MemoryType) -> int:
         """Bytes of one element in DRAM, by which `dram_base` is multiplied."""
@@ -137,6 +151,7 @@ class VtaBoard:
             memory["FPGA_LOG_AXI_BUS_WIDTH"] = (8 * self.bus_bytes).bit_length() - 1
         if self.clock_mhz is not None:
             memory["FPGA_FREQ"] = self.clock_mhz
+        driver = {} if self.driver is None else self.driver.config()
         return {
             "TARGET": self.target,
             "HW_VER": "0.0.2",
@@ -147,6 +162,7 @@ class VtaBoard:
                 for key, (kind, field) in _BUFFERS.items()
             },
             **memory,
+            **driver,
         }
 
 
@@ -159,7 +175,7 @@ def _log_bytes(memory: MemoryType, batch: int, block: int) -> int:
 def parse_board(text: str, file: str | None = None) -> VtaBoard:
     """The board that the JSON `text` describes; `file` is named in messages."""
     try:
-        loaded: object = json.loads(text)
+        loaded: object = json.loads(text, object_pairs_hook=_object(file))
     except (ValueError, RecursionError) as e:
         raise InputError(f"not JSON: {e}", file) from None
     if not isa(loaded, dict[str, object]):
@@ -175,9 +191,13 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
         return value
 
     for key in (*_OWN_KEYS, "FPGA_LOG_AXI_BUS_WIDTH", "FPGA_FREQ"):
-        least = {"DRAM_READ_LATENCY": 0, "DRAM_WRITE_LATENCY": 0, "FPGA_LOG_AXI_BUS_WIDTH": 3}
+        least = {"DRAM_READ_LATENCY": 0, "DRAM_WRITE_LATENCY": 0}
+        least["FPGA_LOG_AXI_BUS_WIDTH"] = MIN_LOG_BUS
         if key in config and (value := integer(key)) < (low := least.get(key, 1)):
             raise InputError(f"{key} must be at least {low}, got {value}", file)
+    target = config.get("TARGET", "sim")
+    if not isinstance(target, str):
+        raise InputError(f"TARGET must be a text, got {target!r}", file)
     for key, (expected, reason) in _FIXED.items():
         if (value := integer(key)) != expected:
             raise UnsupportedError(f"unsupported {key} {value}: {reason} ({key} {expected})", file)
@@ -188,6 +208,11 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
         raise UnsupportedError(
             f"unsupported LOG_BLOCK {block}: VTA's multipliers have at least two lanes", file
         )
+    for key in _INTRINSIC:
+        if (value := integer(key)) > MAX_LOG_INTRINSIC:
+            message = f"unsupported {key} {value}: at most {MAX_LOG_INTRINSIC}"
+            raise UnsupportedError(message, file)
+    _check_derived(config, file)
     logs: dict[MemoryType, int] = {}
     for key, (memory, _) in _BUFFERS.items():
         logs[memory] = integer(key) - _log_bytes(memory, batch, block)
@@ -199,14 +224,38 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
     if bus is not None and bus > MAX_LOG_BUS:
         raise InputError(f"FPGA_LOG_AXI_BUS_WIDTH must be at most {MAX_LOG_BUS}, got {bus}", file)
     return VtaBoard(
-        target=str(config.get("TARGET", "sim")),
+        target=target,
         **{field: logs[memory] for memory, field in _BUFFERS.values()},
         log_batch=batch,
         log_block=block,
         bus_bytes=None if bus is None else (1 << bus) // 8,
         clock_mhz=integer("FPGA_FREQ") if "FPGA_FREQ" in config else None,
+        driver=parse_driver(config, file),
         **{field: integer(key) for key, field in _OWN_KEYS.items() if key in config},
     )
+
+
+def _object(file: str | None) -> Callable[[list[tuple[str, object]]], dict[str, object]]:
+    """Makes objects, none with a key twice, of which a reader would take the last unseen."""
+
+    def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for key, value in pairs:
+            if key in found:
+                raise InputError(f"{key} is given twice", file)
+            found[key] = value
+        return found
+
+    return build
+
+
+def _check_derived(config: Mapping[str, object], file: str | None) -> None:
+    """Keys of older VTA files that follow from others must say the same."""
+    for key, other in _DERIVED.items():
+        if key in config and config[key] != config[other]:
+            raise UnsupportedError(
+                f"unsupported {key} {config[key]!r}: must be {other}, {config[other]!r}", file
+            )
 
 
 def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:

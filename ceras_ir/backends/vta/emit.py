@@ -7,10 +7,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.checker import check_stream
+from ceras_ir.backends.vta.coherence import cache_maintenance
 from ceras_ir.backends.vta.disassembler import disassemble_program
+from ceras_ir.backends.vta.driver_files import driver_files
 from ceras_ir.backends.vta.image import build_image
 from ceras_ir.backends.vta.performance import measure, totals
-from ceras_ir.network.artefacts import Artefact
+from ceras_ir.network.artefacts import Artefact, network_inputs, network_outputs
+from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import node_name
 
 DRAM_FILE, CONFIG_FILE = "dram.bin", "vta_config.json"
@@ -30,7 +33,8 @@ def emit(
 ) -> tuple[list[Artefact], dict[str, object]]:
     """
     All files of the accelerator's part and its entries of `manifest.json`; `text` adds the
-    streams as `.vtas`. The host part is C and comes from that backend. Every stream is proven good,
+    streams as `.vtas`. The host part is C and comes from that backend; a driver for both is in
+    `driver/`. Every stream is proven good,
     as the bytes that the accelerator fetches.
     """
     board = load_board(board_name or DEFAULT_BOARD_NAME)
@@ -52,6 +56,7 @@ def emit(
     ]
     entries: list[dict[str, object]] = []
     costs = measure(image.launches, board)
+    caches = cache_maintenance(module)
     for index, (launch, cost) in enumerate(zip(image.launches, costs, strict=True)):
         name, program = node_name(launch.op), launch.program
 
@@ -76,9 +81,19 @@ def emit(
                 "instructions": file,
                 "count": len(program.instructions),
                 "uop_base": program.uop_base,
+                "clean": caches[index].clean,
+                "invalidate": caches[index].invalidate,
                 "performance": cost.to_json(),
             }
         )
+    if image.launches:
+        main = main_function(module)
+        table = [
+            (node_name(launch.op), instruction_file(i), len(launch.program.instructions), caches[i])
+            for i, launch in enumerate(image.launches)
+        ]
+        ends = network_inputs(main), network_outputs(main)
+        artefacts += driver_files(table, *ends, board, (DRAM_FILE, image.size))
     manifest: dict[str, object] = {
         "dram": {"file": DRAM_FILE, "size": image.size, "arena": image.arena_bytes},
         "config": CONFIG_FILE,

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from ceras_ir.backends.vta.board import VtaBoard, board_names, load_board, parse_board
+from ceras_ir.backends.vta.driver_interface import DriverInterface
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 PYNQ = load_board("pynq")
+SIM = VtaBoard().config()
 
 
 def test_every_board_of_ours():
@@ -21,11 +23,15 @@ def test_every_board_of_ours():
         assert board.portable_uops == 2048
         assert board.elements(MemoryType.OUT) == 2048
     assert (PYNQ.bus_bytes, PYNQ.clock_mhz) == (8, 100)
+    assert PYNQ.driver == DriverInterface("hls", 0x43C00000)
+    de10nano = DriverInterface("chisel", 0xFF220000, address_offset=0x80000000)
+    assert load_board("de10nano").driver == de10nano
     assert (load_board("zcu102").bus_bytes, load_board("zcu102").clock_mhz) == (16, 333)
 
 
 def test_config_round_trip(tmp_path: Path):
-    board = VtaBoard("mine", log_uops=11, log_inp=12, log_wgt=9, log_acc=10)
+    driver = DriverInterface("chisel", 0x1000, 0x2000)
+    board = VtaBoard("mine", log_uops=11, log_inp=12, log_wgt=9, log_acc=10, driver=driver)
     (path := tmp_path / "mine.json").write_text(json.dumps(board.config()))
     assert load_board(path) == board
 
@@ -59,7 +65,11 @@ def test_intrinsics(
         ({"LOG_BATCH": -1}, "unsupported LOG_BATCH -1: a vector has at least a row"),
         ({"LOG_BLOCK": 0}, "unsupported LOG_BLOCK 0: VTA's multipliers have at least two lanes"),
         ({"LOG_BLOCK": 3}, "4096 inp, 4096 wgt, 4096 acc[)]: GEMM index factors exceed 64 bits"),
-        ({"LOG_BLOCK": 9}, "unsupported LOG_WGT_BUFF_SIZE: fewer than two elements"),
+        ({"LOG_WGT_BUFF_SIZE": 8}, "unsupported LOG_WGT_BUFF_SIZE: fewer than two elements"),
+        ({"LOG_BLOCK": 9}, "unsupported LOG_BLOCK 9: at most 8"),
+        ({"LOG_BATCH": 2_000_000_000}, "unsupported LOG_BATCH 2000000000: at most 8"),
+        ({"LOG_BLOCK_OUT": 5}, "unsupported LOG_BLOCK_OUT 5: must be LOG_BLOCK, 4"),
+        ({"LOG_OUT_WIDTH": 5}, "unsupported LOG_OUT_WIDTH 5: must be LOG_INP_WIDTH, 3"),
         ({"LOG_WGT_WIDTH": 2}, "unsupported LOG_WGT_WIDTH 2: weights must be int8"),
         ({"LOG_ACC_BUFF_SIZE": 18}, "micro-op indices exceed 32 bits|GEMM index factors"),
         ({"LOG_INP_BUFF_SIZE": 14}, "disagree on micro-ops with fewer inputs than sums"),
@@ -83,6 +93,15 @@ def test_unsupported(change: dict[str, int], message: str):
         ("9" * 5000, "not JSON"),
         (f'{{"LOG_INP_WIDTH": {1 << 31}}}', "must be an integer below 2\\^31, got 2147483648"),
         (json.dumps(PYNQ.config() | {"FPGA_LOG_AXI_BUS_WIDTH": 500}), "at most 10, got 500"),
+        (json.dumps(PYNQ.config() | {"FPGA_LOG_AXI_BUS_WIDTH": 4}), "at least 5, got 4"),
+        (json.dumps(PYNQ.config() | {"TARGET": ["pynq"]}), "TARGET must be a text, got"),
+        ('{"LOG_BLOCK": 4, "LOG_BLOCK": 5}', "LOG_BLOCK is given twice"),
+        (json.dumps(PYNQ.config() | {"DRIVER_FLOW": "vhdl"}), "must be hls or chisel, got 'vhdl'"),
+        (json.dumps(PYNQ.config() | {"DRIVER_REGISTERS": "here"}), "REGISTERS is no address: 'he"),
+        (json.dumps(PYNQ.config() | {"DRIVER_REGISTERS": 0}), "DRIVER_FLOW without DRIVER_REGIS"),
+        (json.dumps(PYNQ.config() | {"DRIVER_REGISTERS": "0x43C00010"}), "a multiple of 4096 bel"),
+        (json.dumps(PYNQ.config() | {"DRIVER_REGISTERS": True}), "is no address: True"),
+        (json.dumps({"DRIVER_REGISTERS": 4096, **SIM}), "DRIVER_REGISTERS without DRIVER_FLOW"),
     ],
 )
 def test_malformed(text: str, message: str):

@@ -2,9 +2,11 @@
 Random layers, chains, schedules, poolings and boards through every level down to the stream.
 
     python test/backends/vta_lowering/fuzz.py [--count 2000] [--seconds S] [--seed 0] [--runner CMD]
+        [--configuration NAME|FILE.json|all]
 
-Every stream is checked, run in the simulator and, on boards of the usual sizes, with --runner in
-somebody else's; memory holds noise before.
+Every stream is checked, run in the simulator and, on boards of the usual sizes or of a named
+configuration, with --runner in somebody else's; memory holds noise before. Without --configuration
+boards are drawn too.
 """
 
 import argparse
@@ -13,12 +15,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from backends.vta_lowering.configurations import CONFIGURATIONS
 from backends.vta_lowering.cosimulation import run_on_vta
 from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_layer
 from backends.vta_lowering.random_networks import random_board, random_chain
@@ -49,7 +53,8 @@ def random_tile(rng: np.random.Generator, board: str, layer: Layer | None = None
     if rng.random() < 0.5:
         return TilePass(board=board, convolution=way)
     m, k, n = (int(v) for v in rng.integers(1, (41, 5, 6)))
-    return TilePass("serial" if rng.random() < 0.3 else "auto", m, 16 * k, 16 * n, board, way)
+    block = load_board(board).block
+    return TilePass("serial" if rng.random() < 0.3 else "auto", m, block * k, block * n, board, way)
 
 
 def random_pooling(rng: np.random.Generator, board: str) -> Case | None:
@@ -67,16 +72,19 @@ def random_pooling(rng: np.random.Generator, board: str) -> Case | None:
     return module, {"input0": x}, expected(x, pool, 0 if relu else -128)
 
 
-def run_case(seed: int, folder: Path, runner: str | None) -> tuple[str, VtaImage | None]:
-    """What was tried, and its streams if there are any."""
+def run_case(
+    seed: int, folder: Path, runner: str | None, chosen: str | None = None
+) -> tuple[str, VtaImage | None]:
+    """What was tried, on the board `chosen` or on one that is drawn, and its streams if any."""
     rng = np.random.default_rng(seed)
-    kind = str(rng.choice(["layer", "chain", "pooling", "odd board"], p=[0.3, 0.2, 0.1, 0.4]))
-    board, case, layer = BOARD, None, None
+    kinds = ["layer", "chain", "pooling", "odd board"]
+    kind = str(rng.choice(kinds, p=[0.3, 0.2, 0.1, 0.4] if chosen is None else [0.7, 0.2, 0.1, 0]))
+    board, case, layer = chosen or BOARD, None, None
     if kind == "odd board":
         path = folder / f"{seed}.json"
         path.write_text(json.dumps(random_board(rng).config()))
         board = str(path)
-    elif rng.random() < 0.3:
+    elif chosen is None and rng.random() < 0.3:
         board = str(rng.choice(["pynq", "ultra96", "zcu104", "de10nano"]))
     if kind == "pooling" or (kind == "odd board" and rng.random() < 0.1):
         if (case := random_pooling(rng, board)) is None:
@@ -100,24 +108,43 @@ def run_case(seed: int, folder: Path, runner: str | None) -> tuple[str, VtaImage
     return kind, image
 
 
+def board_files(configuration: str | None, folder: Path) -> Sequence[str | None]:
+    """The boards that cases take in turns; None is for one that is drawn."""
+    if configuration is None:
+        return [None]
+    if configuration not in (*CONFIGURATIONS, "all"):
+        load_board(configuration)
+        return [configuration]
+    files: list[str] = []
+    for name in CONFIGURATIONS if configuration == "all" else [configuration]:
+        (path := folder / f"{name}.json").write_text(json.dumps(CONFIGURATIONS[name].config()))
+        files.append(str(path))
+    return files
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="random networks on VTA")
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runner", help="also run streams in: CMD {config} {dram} {insns} {out}")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
+    parser.add_argument(
+        "--configuration", help=f"a board, or 'all' in turns: {', '.join(CONFIGURATIONS)}"
+    )
     arguments = parser.parse_args()
     start, kinds, launches, instructions = time.perf_counter(), Counter[str](), 0, 0
     with tempfile.TemporaryDirectory(prefix="ceras-fuzz-") as folder:
+        boards = board_files(arguments.configuration, Path(folder))
         for seed in range(arguments.seed, arguments.seed + arguments.count):
+            board = boards[seed % len(boards)]
             if time.perf_counter() - start > arguments.seconds:
                 break
             try:
-                kind, image = run_case(seed, Path(folder), arguments.runner)
+                kind, image = run_case(seed, Path(folder), arguments.runner, board)
             except BaseException:
                 print(f"seed {seed}", file=sys.stderr)
                 raise
-            kinds[kind] += 1
+            kinds[kind if board is None else f"{kind} ({Path(board).stem})"] += 1
             for launch in () if image is None else image.launches:
                 launches += 1
                 instructions += len(launch.program.instructions)

@@ -1,0 +1,259 @@
+"""
+Run a network that was compiled for VTA on the board, from Python 3.8 on, with numpy alone.
+
+    network = ceras_vta.load("out", bitstream="vta.bit")  # memory from PYNQ
+    network = ceras_vta.load("out", udmabuf="udmabuf0")   # memory from u-dma-buf
+    outputs = network.run({"image": image})
+
+`out` is the compiled folder. The C in it does the work; it is built on first use, by make and cc.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Protocol
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+    class Buffer(Protocol):
+        """What `pynq.allocate` returns, as far as it is used here: bytes of contiguous memory."""
+
+        @property
+        def ctypes(self) -> _Address: ...
+        @property
+        def nbytes(self) -> int: ...
+        @property
+        def device_address(self) -> int: ...
+        def __getitem__(self, part: slice) -> Buffer: ...
+        def flush(self) -> None: ...
+        def invalidate(self) -> None: ...
+
+    class _Address(Protocol):
+        @property
+        def data(self) -> int: ...
+
+
+FLOWS = {"hls": 0, "chisel": 1}
+
+_Maintain = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+
+
+class _Memory(ctypes.Structure):
+    """VtaMemory of vta.h."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("address", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("context", ctypes.c_void_p),
+        ("clean", _Maintain),
+        ("invalidate", _Maintain),
+    )
+
+
+class _Settings(ctypes.Structure):
+    """VtaSettings of vta.h."""
+
+    _fields_ = (
+        ("flow", ctypes.c_int),
+        ("registers", ctypes.c_uint64),
+        ("register_file", ctypes.c_char_p),
+        ("timeout_ms", ctypes.c_uint32),
+    )
+
+
+class VtaError(RuntimeError):
+    """What the driver says went wrong."""
+
+
+def load(
+    folder: str | Path,
+    *,
+    bitstream: str | None = None,
+    buffer: Buffer | None = None,
+    udmabuf: str | None = None,
+    flow: str | None = None,
+    registers: int | None = None,
+    register_file: str = "/dev/mem",
+    timeout_ms: int = 1000,
+    devices: str = "/dev",
+    classes: str = "/sys/class",
+) -> Network:
+    """
+    Load the compiled `folder`: into the u-dma-buf `udmabuf`, into a `buffer` of bytes from
+    `pynq.allocate`, or, if neither is given, into one that is allocated here. `bitstream` is loaded
+    first, by PYNQ. `flow` and `registers` are the board's configuration's if they are not given.
+    """
+    if bitstream is not None:
+        importlib.import_module("pynq").Overlay(bitstream)
+    folder = Path(folder)
+    library = _library(folder / "driver")
+    settings: _Settings = library.vta_default_settings()
+    settings.register_file = register_file.encode()
+    settings.timeout_ms = timeout_ms
+    if flow is not None:
+        settings.flow = FLOWS[flow]
+    if registers is not None:
+        settings.registers = registers
+    config = json.loads((folder / "vta_config.json").read_text())
+    offset = int(config.get("DRIVER_ADDRESS_OFFSET", "0"), 0)
+    memory = _Memory()
+    failures: list[BaseException] = []
+    kept: tuple[object, ...] = ()
+    if udmabuf is not None:
+        names = (text.encode() for text in (udmabuf, devices, classes))
+        if library.vta_open_udmabuf(ctypes.byref(memory), *names, ctypes.c_uint64(offset)):
+            raise VtaError(library.vta_error().decode())
+    else:
+        if buffer is None:
+            size = library.vta_memory_bytes()
+            buffer = importlib.import_module("pynq").allocate((size,), "u1")
+        assert buffer is not None
+        kept = _use_buffer(memory, buffer, offset, failures)
+    if library.vta_open(str(folder).encode(), ctypes.byref(settings), ctypes.byref(memory)):
+        raise _error(library, failures)
+    return Network(folder, library, memory, kept, failures, is_udmabuf=udmabuf is not None)
+
+
+def _error(library: ctypes.CDLL, failures: list[BaseException]) -> VtaError:
+    """What the driver says, with the reason if cache maintenance raised one."""
+    error = VtaError(library.vta_error().decode())
+    if failures:
+        error.__cause__ = failures.pop()
+    return error
+
+
+def _library(driver: Path) -> ctypes.CDLL:
+    path = driver / "libvta.so"
+    if not path.exists():
+        done = subprocess.run(
+            ["make", "-C", str(driver), path.name], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise VtaError(f"cannot build {path}:\n{done.stderr}")
+    library = ctypes.CDLL(str(path.resolve()))
+    library.vta_error.restype = ctypes.c_char_p
+    library.vta_memory_bytes.restype = ctypes.c_uint64
+    library.vta_default_settings.restype = _Settings
+    library.vta_launch_nanoseconds.restype = ctypes.c_uint64
+    library.vta_launch_cycles.restype = ctypes.c_uint32
+    return library
+
+
+def _use_buffer(
+    memory: _Memory, buffer: Buffer, offset: int, failures: list[BaseException]
+) -> tuple[object, ...]:
+    """
+    Fill in `memory`; what is returned must live as long as it. `failures` gets what maintenance
+    raises, as no exception goes through C.
+    """
+
+    def maintain(action: str) -> object:
+        def call(_context: int, start: int, size: int) -> int:
+            try:
+                part = buffer[start : start + size]
+                part.flush() if action == "flush" else part.invalidate()
+            except BaseException as error:
+                failures.append(error)
+                return 1
+            return 0
+
+        return _Maintain(call)
+
+    clean, invalidate = maintain("flush"), maintain("invalidate")
+    memory.data, memory.size = buffer.ctypes.data, buffer.nbytes
+    memory.address = buffer.device_address + offset
+    memory.clean, memory.invalidate = clean, invalidate
+    return buffer, clean, invalidate
+
+
+class Network:
+    """A network in VTA's memory; from one thread at a time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        library: ctypes.CDLL,
+        memory: _Memory,
+        kept: tuple[object, ...],
+        failures: list[BaseException],
+        *,
+        is_udmabuf: bool,
+    ):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        self.inputs, self.outputs = manifest["inputs"], manifest["outputs"]
+        self._names = [launch["name"] for launch in manifest["vta"]["launches"]]
+        self._library, self._memory, self._kept = library, memory, kept
+        self._failures = failures
+        self._is_udmabuf, self._is_open = is_udmabuf, True
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs by name; arrays have exactly the shapes and types of manifest.json."""
+        arrays = [_checked(inputs, tensor) for tensor in self.inputs]
+        results: dict[str, Array] = {
+            t["name"]: np.empty(t["shape"], t["dtype"]) for t in self.outputs
+        }
+        ends = (_pointers(arrays), _pointers(list(results.values())))
+        if self._library.vta_run(*ends):
+            raise _error(self._library, self._failures)
+        return results
+
+    def times(self) -> list[tuple[str, float, int]]:
+        """Of every launch in the last run: name, microseconds, cycles where VTA counts them."""
+        return [
+            (
+                name,
+                self._library.vta_launch_nanoseconds(i) / 1000,
+                self._library.vta_launch_cycles(i),
+            )
+            for i, name in enumerate(self._names)
+        ]
+
+    def close(self) -> None:
+        """Give registers and memory back."""
+        if self._is_open:
+            self._library.vta_close()
+            if self._is_udmabuf:
+                self._library.vta_close_udmabuf(ctypes.byref(self._memory))
+        self._is_open, self._kept = False, ()
+
+    def __enter__(self) -> Network:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _pointers(arrays: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
+
+
+def _checked(inputs: Mapping[str, Array], tensor: dict[str, object]) -> Array:
+    name = str(tensor["name"])
+    if name not in inputs:
+        raise ValueError(f"input '{name}' is missing; got {', '.join(sorted(inputs))}")
+    array = np.ascontiguousarray(inputs[name])
+    if list(array.shape) != tensor["shape"] or array.dtype.name != tensor["dtype"]:
+        raise ValueError(
+            f"input '{name}' is {array.dtype} {list(array.shape)}, "
+            f"expected {tensor['dtype']} {tensor['shape']}"
+        )
+    return array

@@ -1,0 +1,186 @@
+/* Start a stream and wait for its end, by the registers of either design of VTA. */
+#define _POSIX_C_SOURCE 200809L
+#define _FILE_OFFSET_BITS 64
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "vta.h"
+
+/* HLS: four modules, a page each. The first word of a module is HLS's own control word. */
+enum {
+  FETCH = 0x0000,
+  LOAD = 0x1000,
+  COMPUTE = 0x2000,
+  STORE = 0x3000,
+  HLS_BYTES = 0x4000,
+  CONTROL = 0x00,
+  START = 0x01,
+  IDLE = 0x04,
+  START_AND_RESTART = 0x81,
+  FETCH_COUNT = 0x10,
+  FETCH_ADDRESS = 0x18,
+  LOAD_INPUTS = 0x10,
+  LOAD_WEIGHTS = 0x18,
+  COMPUTE_DONE = 0x18,
+  COMPUTE_UOPS = 0x20,
+  COMPUTE_BIASES = 0x28,
+  STORE_OUTPUTS = 0x10
+};
+
+/* Chisel: one block; six pointers from CHISEL_POINTERS on, of which the first is instructions. */
+enum {
+  CHISEL_CONTROL = 0x00,
+  CHISEL_LAUNCH = 0x01,
+  CHISEL_FINISHED = 0x02,
+  CHISEL_CYCLES = 0x04,
+  CHISEL_COUNT = 0x08,
+  CHISEL_POINTERS = 0x0c,
+  CHISEL_LAST_POINTER = 0x20,
+  CHISEL_BYTES = 0x1000
+};
+
+static volatile unsigned char *registers;
+static size_t mapped;
+static VtaFlow flow;
+static uint64_t timeout_ns;
+
+static void write_register(unsigned offset, uint32_t value)
+{
+  *(volatile uint32_t *)(registers + offset) = value;
+}
+
+static uint32_t read_register(unsigned offset)
+{
+  return *(volatile uint32_t *)(registers + offset);
+}
+
+/* Memory before registers, and registers before memory, for the accelerator too. */
+static void barrier(void)
+{
+#if defined(__aarch64__) || (defined(__ARM_ARCH) && __ARM_ARCH >= 7)
+  __asm__ volatile("dsb sy" ::: "memory");
+#else
+  __sync_synchronize();
+#endif
+}
+
+/* Wait until (register & mask) == value. */
+static int wait_for(unsigned offset, uint32_t mask, uint32_t value)
+{
+  uint64_t start = vta_now();
+  while ((read_register(offset) & mask) != value) {
+    if (vta_now() - start > timeout_ns) return 1;
+    sched_yield();
+  }
+  return 0;
+}
+
+static int timed_out(const char *name, const char *what)
+{
+  unsigned long milliseconds = (unsigned long)(timeout_ns / 1000000u);
+  if (flow == VTA_HLS)
+    return vta_fail("%s: %s within %lu ms (fetch 0x%lx, load 0x%lx, compute 0x%lx, store 0x%lx, "
+                    "done 0x%lx); check bitstream and addresses, and load the bitstream again",
+                    name, what, milliseconds, (unsigned long)read_register(FETCH + CONTROL),
+                    (unsigned long)read_register(LOAD + CONTROL),
+                    (unsigned long)read_register(COMPUTE + CONTROL),
+                    (unsigned long)read_register(STORE + CONTROL),
+                    (unsigned long)read_register(COMPUTE + COMPUTE_DONE));
+  return vta_fail("%s: %s within %lu ms (control 0x%lx, count 0x%lx); check bitstream and "
+                  "addresses, and load the bitstream again",
+                  name, what, milliseconds, (unsigned long)read_register(CHISEL_CONTROL),
+                  (unsigned long)read_register(CHISEL_COUNT));
+}
+
+int vta_map_registers(const VtaSettings *settings)
+{
+  if (settings->registers == 0)
+    return vta_fail("the board's configuration has no DRIVER_REGISTERS: name them");
+  if (settings->registers % VTA_PAGE != 0)
+    return vta_fail("registers at 0x%llx, expected a multiple of %u",
+                    (unsigned long long)settings->registers, VTA_PAGE);
+  int file = open(settings->register_file, O_RDWR | O_SYNC);
+  if (file < 0)
+    return vta_fail("%s: %s%s", settings->register_file, strerror(errno),
+                    errno == EACCES || errno == EPERM ? "; run as root" : "");
+  mapped = settings->flow == VTA_HLS ? HLS_BYTES : CHISEL_BYTES;
+  void *address = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                       (off_t)settings->registers);
+  int reason = errno;
+  close(file);
+  if (address == MAP_FAILED)
+    return vta_fail("%s: cannot map registers at 0x%llx: %s", settings->register_file,
+                    (unsigned long long)settings->registers, strerror(reason));
+  registers = address;
+  flow = settings->flow;
+  timeout_ns = (uint64_t)settings->timeout_ms * 1000000u;
+  if (flow == VTA_HLS) {
+    write_register(LOAD + LOAD_INPUTS, 0);
+    write_register(LOAD + LOAD_WEIGHTS, 0);
+    write_register(COMPUTE + COMPUTE_UOPS, 0);
+    write_register(COMPUTE + COMPUTE_BIASES, 0);
+    write_register(STORE + STORE_OUTPUTS, 0);
+    write_register(LOAD + CONTROL, START_AND_RESTART);
+    write_register(COMPUTE + CONTROL, START_AND_RESTART);
+    write_register(STORE + CONTROL, START_AND_RESTART);
+  } else {
+    for (unsigned at = CHISEL_POINTERS; at <= CHISEL_LAST_POINTER; at += 4) write_register(at, 0);
+  }
+  return 0;
+}
+
+void vta_unmap_registers(void)
+{
+  munmap((void *)registers, mapped);
+  registers = NULL;
+}
+
+static int fetch(uint64_t instructions, uint32_t count, const char *name)
+{
+  if (wait_for(FETCH + CONTROL, START | IDLE, IDLE))
+    return timed_out(name, "fetch did not become idle");
+  write_register(FETCH + FETCH_COUNT, count);
+  write_register(FETCH + FETCH_ADDRESS, (uint32_t)instructions);
+  barrier();
+  write_register(FETCH + CONTROL, START);
+  return 0;
+}
+
+/* `done` keeps the 1 of the last stream until compute begins an instruction, which may be late: it
+ * takes tokens first. A no-op without tokens clears it, so that a 1 can only be of this stream. */
+static int run_hls(uint64_t instructions, uint32_t count, uint64_t no_op, const char *name)
+{
+  if (read_register(COMPUTE + COMPUTE_DONE) & 1) {
+    if (fetch(no_op, 1, name)) return 1;
+    if (wait_for(COMPUTE + COMPUTE_DONE, 1, 0)) return timed_out(name, "done was not cleared");
+  }
+  if (fetch(instructions, count, name)) return 1;
+  if (wait_for(COMPUTE + COMPUTE_DONE, 1, 1)) return timed_out(name, "not done");
+  return 0;
+}
+
+static int run_chisel(uint64_t instructions, uint32_t count, const char *name)
+{
+  write_register(CHISEL_CYCLES, 0);
+  write_register(CHISEL_COUNT, count);
+  write_register(CHISEL_POINTERS, (uint32_t)instructions);
+  barrier();
+  write_register(CHISEL_CONTROL, CHISEL_LAUNCH);
+  if (wait_for(CHISEL_CONTROL, CHISEL_FINISHED, CHISEL_FINISHED))
+    return timed_out(name, "not finished");
+  return 0;
+}
+
+int vta_start_and_wait(uint64_t instructions, uint32_t count, uint64_t no_op, const char *name)
+{
+  int failed = flow == VTA_HLS ? run_hls(instructions, count, no_op, name)
+                               : run_chisel(instructions, count, name);
+  barrier();
+  return failed;
+}
+
+uint32_t vta_cycle_counter(void) { return flow == VTA_CHISEL ? read_register(CHISEL_CYCLES) : 0; }

@@ -1,0 +1,43 @@
+"""Which bytes caches must not hold around a launch, by hand for a small plan."""
+
+from xdsl.parser import Parser
+
+from ceras_ir.backends.vta.coherence import Maintenance, cache_maintenance
+from ceras_ir.pipeline.context import load_context
+
+NETWORK = """
+func.func private @kernel(%0: memref<1x1x16xi8, "dram">, %1: memref<1x1x16xi8, "dram">) {{
+  func.return
+}}
+func.func @main(%x: tensor<1x16x!T>) -> tensor<1x16x!T>
+    attributes {{mem.arena = #mem.arena<size = 512, alignment = 64>}} {{
+  %a = mem.pack %x {{mem.block = #mem.block<id = 0, offset = 0, size = 16>}}
+    : (tensor<1x16x!T>) -> tensor<1x1x16x!T>
+  %b = mem.launch @kernel(%a) {{mem.block = #mem.block<id = 1, offset = 64, size = 16>}}
+    : (tensor<1x1x16x!T>) -> tensor<1x1x16x!T>
+  %c = mem.launch @kernel(%b) {{mem.block = #mem.block<id = 2, offset = {last}, size = 16>}}
+    : (tensor<1x1x16x!T>) -> tensor<1x1x16x!T>
+  %y = mem.unpack %c {{mem.block = #mem.block<id = 3, offset = 64, size = 16>}}
+    : (tensor<1x1x16x!T>) -> tensor<1x16x!T>
+  func.return %y : tensor<1x16x!T>
+}}
+"""
+
+
+def maintenance(last: int) -> list[Maintenance]:
+    text = NETWORK.format(last=last).replace("!T", "!quant.uniform<i8:f32, 0.5>")
+    return cache_maintenance(Parser(load_context(), text).parse_module())
+
+
+def test_what_the_host_wrote_and_what_it_reads():
+    """The first result lies where the host leaves its own: clean too, from the second run on."""
+    first, second = maintenance(128)
+    assert first == Maintenance([(0, 16), (64, 16)], [])
+    assert second == Maintenance([], [(128, 16)])
+
+
+def test_a_result_over_what_was_cleaned():
+    """Nobody writes there after it was clean, so that no line can be dirty."""
+    first, second = maintenance(0)
+    assert first.clean == [(0, 16), (64, 16)]
+    assert second == Maintenance([], [(0, 16)])

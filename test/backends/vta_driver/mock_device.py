@@ -1,0 +1,163 @@
+"""
+A board without a board: registers and contiguous memory in files, VTA the simulator behind them.
+
+    python mock_device.py FOLDER {hls,chisel} CONFIG.json BASE [--hang]
+
+serves FOLDER: `mem` is /dev/mem as far as VTA's registers go, `dev/udmabuf0` the memory, which VTA
+sees at address BASE, `class/u-dma-buf/udmabuf0` its attributes. A process that maps the memory sees
+what VTA sees; caches between them are `caches.c`'s, or a test's own. Whatever the hardware would
+not survive (addresses outside the memory, streams that are not on a page) stops the device.
+"""
+
+import mmap
+import struct
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.backends.vta.encoding import decode
+from ceras_ir.backends.vta.image import Dram
+from ceras_ir.backends.vta.isa import (
+    Finish,
+    Instruction,
+    Load,
+    MemoryType,
+    Module,
+    Store,
+    module_of,
+)
+from ceras_ir.backends.vta.simulator import simulate
+from ceras_ir.backends.vta.timed_simulator import simulate_time
+from ceras_ir.support.diagnostics import InputError
+
+REGISTERS = {"hls": 0x43C00000, "chisel": 0xFF220000}
+NAME = "udmabuf0"
+ATTRIBUTES = ("sync_offset", "sync_size", "sync_direction", "sync_for_cpu", "sync_for_device")
+IDLE, START, RESTARTING = 4, 1, 0x81
+STALE_SECONDS = 0.02
+"""How long `done` of the HLS design keeps what it was when a stream starts."""
+
+
+class BusError(Exception):
+    """What an AXI bus would answer with an error, and VTA with silence."""
+
+
+def make_folder(folder: Path, base: int, size: int) -> None:
+    """The files of a device whose memory has `size` bytes at `base`."""
+    attributes = folder / "class" / "u-dma-buf" / NAME
+    attributes.mkdir(parents=True)
+    (attributes / "phys_addr").write_text(f"{base:#010x}\n")
+    (attributes / "size").write_text(f"{size}\n")
+    for name in ATTRIBUTES:
+        (attributes / name).write_text("")
+    (folder / "dev").mkdir()
+    for name, length in (("dev/udmabuf0", size), ("mem", 1 << 32)):
+        with open(folder / name, "wb") as file:
+            file.truncate(length)
+
+
+class Device:
+    """Registers, memory and what happens between them."""
+
+    def __init__(self, folder: Path, flow: str, board: VtaBoard, base: int):
+        self.flow, self.board, self.base = flow, board, base
+        self.memory: Dram = np.memmap(folder / "dev" / NAME, np.uint8, "r+")
+        with open(folder / "mem", "r+b") as file:
+            self.registers = mmap.mmap(file.fileno(), 0x4000, offset=REGISTERS[flow])
+        if flow == "hls":
+            self.write(0, IDLE)
+
+    def read(self, at: int) -> int:
+        return struct.unpack_from("<I", self.registers, at)[0]
+
+    def write(self, at: int, value: int) -> None:
+        struct.pack_into("<I", self.registers, at, value)
+
+    def serve(self) -> None:
+        """Answer starts, for ever."""
+        while True:
+            if self.read(0) & START:
+                try:
+                    self.run_hls() if self.flow == "hls" else self.run_chisel()
+                except (BusError, InputError) as error:
+                    print(f"device stopped: {error}", flush=True)
+                    self.write(0, 0)
+            time.sleep(0.0002)
+
+    def run_hls(self) -> None:
+        """Fetch ends early; `done` is late to become 0, and 1 with the last instruction."""
+        modules = {Module.LOAD: 0x1000, Module.COMPUTE: 0x2000, Module.STORE: 0x3000}
+        stream = self.fetch(self.read(0x18), self.read(0x10))
+        pointers = {
+            MemoryType.INP: self.read(0x1010),
+            MemoryType.WGT: self.read(0x1018),
+            MemoryType.UOP: self.read(0x2020),
+            MemoryType.ACC: self.read(0x2028),
+            MemoryType.OUT: self.read(0x3010),
+        }
+        self.write(0, IDLE)
+        for i in stream:
+            if self.read(at := modules[module_of(i)]) != RESTARTING:
+                raise BusError(f"module at {at:#x} was not started")
+        time.sleep(STALE_SECONDS)
+        self.write(0x2018, 0)
+        self.execute([self.move(i, pointers, False) for i in stream])
+        if isinstance(stream[-1], Finish):
+            self.write(0x2018, 1)
+
+    def run_chisel(self) -> None:
+        """One control word; cycles are counted."""
+        count, address, uop, inp, wgt, acc, out = (self.read(at) for at in range(0x08, 0x24, 4))
+        pointers: dict[MemoryType, int] = {
+            MemoryType.UOP: uop,
+            MemoryType.INP: inp,
+            MemoryType.WGT: wgt,
+            MemoryType.ACC: acc,
+            MemoryType.OUT: out,
+        }
+        moved = [self.move(i, pointers, True) for i in self.fetch(address, count)]
+        self.execute(moved)
+        self.write(4, simulate_time(moved, self.board).cycles)
+        self.write(0, 2)
+
+    def fetch(self, address: int, count: int) -> list[Instruction]:
+        start, end = address - self.base, address - self.base + 16 * count
+        if start < 0 or end > len(self.memory) or address % 4096:
+            raise BusError(f"{count} instructions at {address:#x}")
+        return decode(self.memory[start:end].tobytes(), self.board)
+
+    def move(self, i: Instruction, pointers: dict[MemoryType, int], ored: bool) -> Instruction:
+        """The same with addresses that begin where the memory does."""
+        if not isinstance(i, Load | Store) or not i.x_size:
+            return i
+        memory = i.memory if isinstance(i, Load) else MemoryType.OUT
+        unit, pointer = self.board.element_bytes(memory), pointers[memory]
+        offset = i.dram_base * unit & 0xFFFFFFFF
+        start = (pointer | offset if ored else pointer + offset) - self.base
+        end = start + ((i.y_size - 1) * i.x_stride + i.x_size) * unit
+        if start < 0 or end > len(self.memory) or start % unit:
+            raise BusError(f"bytes [{start:#x}, {end:#x}) of the memory")
+        return replace(i, dram_base=start // unit)
+
+    def execute(self, stream: Sequence[Instruction]) -> None:
+        """A stream without an end, the driver's no-op, leaves nothing behind."""
+        if any(isinstance(i, Finish) for i in stream):
+            simulate(self.memory, stream, self.board)
+
+
+def main() -> None:
+    folder, flow, config, base = sys.argv[1:5]
+    device = Device(Path(folder), flow, load_board(config), int(base, 0))
+    print("ready", flush=True)
+    if "--hang" in sys.argv:
+        time.sleep(3600)
+    device.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Configurations of VTA, of other buses, buffers and intrinsics than the published one."""
+
+from ceras_ir.backends.vta.board import VtaBoard
+
+CONFIGURATIONS = {
+    "published": VtaBoard("published", bus_bytes=8),
+    "wide-bus": VtaBoard("wide-bus", bus_bytes=16),
+    "lanes-32": VtaBoard("lanes-32", 11, 10, 8, 10, bus_bytes=16, log_block=5),
+    "rows-2": VtaBoard("rows-2", 13, 10, 10, 10, bus_bytes=8, log_batch=1),
+    "lanes-8": VtaBoard("lanes-8", 12, 11, 10, 11, bus_bytes=8, log_block=3),
+    "small": VtaBoard("small", 9, 9, 8, 8, bus_bytes=32, log_batch=1, log_block=5),
+}
+"""
+The published buffers with a bus of 64 and of 128 bits; 32 lanes and 2 rows with buffers of the
+published bytes; 8 lanes as far as micro-ops can name them; 2 rows of 32 lanes with little memory.
+"""
