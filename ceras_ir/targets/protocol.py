@@ -102,6 +102,8 @@ class RunAction:
     """`module:function`, called with the parsed arguments."""
     switches: Mapping[str, str] = field(default_factory=dict[str, str])
     """Options that only go with it, each given or not: flag -> help."""
+    values: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Those that take a value: flag -> what stands for the value, and help."""
 
 
 @dataclass(frozen=True)

@@ -141,8 +141,19 @@ def encode(instructions: Iterable[Instruction], board: VtaBoard = DEFAULT_BOARD)
     return b"".join([encode_instruction(i, board) for i in instructions])
 
 
-def decode_instruction(word: int, board: VtaBoard = DEFAULT_BOARD, index: int = 0) -> Instruction:
-    """The instruction that the 128-bit `word` encodes; `index` is for messages."""
+def unused_bits(word: int, board: VtaBoard = DEFAULT_BOARD) -> int:
+    """The bits of `word` that no field has, as far as its opcode is known."""
+    opcode = word & 7
+    return word & _layouts(board)[Opcode(opcode)].unused if opcode in _OPCODES else 0
+
+
+def decode_instruction(
+    word: int, board: VtaBoard = DEFAULT_BOARD, index: int = 0, *, lenient: bool = False
+) -> Instruction:
+    """
+    The instruction that the 128-bit `word` encodes; `index` is for messages. Bits that no field
+    has must be zero, unless `lenient`: no implementation reads them.
+    """
 
     def bad(message: str) -> InputError:
         return InputError(f"instruction {index}: {message}")
@@ -152,7 +163,7 @@ def decode_instruction(word: int, board: VtaBoard = DEFAULT_BOARD, index: int = 
     except ValueError:
         raise bad(f"unknown opcode {word & 7}") from None
     layout = _layouts(board)[opcode]
-    if extra := word & layout.unused:
+    if (extra := word & layout.unused) and not lenient:
         bit = (extra & -extra).bit_length() - 1
         raise bad(f"bit {bit} of a {opcode.name.lower()} must be zero")
     v = {name: (word >> at) & (limit - 1) for name, at, limit in layout.fields}
@@ -182,19 +193,24 @@ def decode_instruction(word: int, board: VtaBoard = DEFAULT_BOARD, index: int = 
 
 
 _LOADED = frozenset({0, 1, 2, 3, 5})
+_OPCODES = frozenset(Opcode)
 
 
-def decode(data: bytes, board: VtaBoard = DEFAULT_BOARD) -> list[Instruction]:
-    """The instructions of a raw stream."""
+def words(data: bytes) -> list[int]:
+    """The 128-bit words of a raw stream."""
     if len(data) % INSTRUCTION_BYTES:
         raise InputError(
             f"a stream has {INSTRUCTION_BYTES} bytes per instruction, got {len(data)} bytes in all"
         )
+    starts = range(0, len(data), INSTRUCTION_BYTES)
+    return [int.from_bytes(data[at : at + INSTRUCTION_BYTES], "little") for at in starts]
+
+
+def decode(
+    data: bytes, board: VtaBoard = DEFAULT_BOARD, *, lenient: bool = False
+) -> list[Instruction]:
+    """The instructions of a raw stream; `lenient` as `decode_instruction` takes it."""
     return [
-        decode_instruction(
-            int.from_bytes(data[at : at + INSTRUCTION_BYTES], "little"),
-            board,
-            at // INSTRUCTION_BYTES,
-        )
-        for at in range(0, len(data), INSTRUCTION_BYTES)
+        decode_instruction(word, board, index, lenient=lenient)
+        for index, word in enumerate(words(data))
     ]

@@ -9,6 +9,7 @@ read shows in the result. OUT is a memory of its own, as in the HLS design and t
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from ceras_ir.backends.vta.micro_ops import MicroOps, decode_micro_ops
 from ceras_ir.support.diagnostics import InputError
 
 Dram = NDArray[np.uint8]
+Integer = TypeVar("Integer", np.int8, np.int32, np.uint32)
 
 _CHUNK = 1 << 18
 """Most iterations planned at once."""
@@ -66,19 +68,19 @@ def simulate(
     *,
     order: Sequence[Module] = tuple(Module),
     switch_every: int | None = None,
-    seed: int = 0,
+    seed: int | None = 0,
 ) -> SimulationStatistics:
     """
     Run `instructions` on `dram`, in place. `order` says which module is preferred when several
     can run, `switch_every` lets it go on for so many instructions at most; `seed` makes the
-    noise in the on-chip memories.
+    noise in the on-chip memories, which are zero with None.
     """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
     if (count := sum(_iterations(i) for i in stream)) > MOST_ITERATIONS:
         raise InputError(
             f"the stream runs {count:,} iterations, the simulator takes {MOST_ITERATIONS:,}"
         )
-    machine = Machine(dram, board, np.random.default_rng(seed))
+    machine = Machine(dram, board, None if seed is None else np.random.default_rng(seed))
     queues: dict[Module, list[int]] = {m: [] for m in Module}
     modules = [module_of(i) for i in stream]
     for index, module in enumerate(modules):
@@ -150,22 +152,25 @@ def _check_finished(
 class Machine:
     """On-chip memories, and what each instruction does to them and to DRAM."""
 
-    def __init__(self, dram: Dram, board: VtaBoard, noise: np.random.Generator):
+    def __init__(self, dram: Dram, board: VtaBoard, noise: np.random.Generator | None):
         assert dram.dtype == np.uint8 and dram.ndim == 1 and dram.flags.c_contiguous
         self.dram = dram
         self.board = board
         self.statistics = SimulationStatistics()
 
-        def int8(*shape: int) -> NDArray[np.int8]:
-            return noise.integers(-128, 128, shape, np.int8)
+        def initial(dtype: type[Integer], *shape: int) -> NDArray[Integer]:
+            if noise is None:
+                return np.zeros(shape, dtype)
+            limits = np.iinfo(dtype)
+            return noise.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
         vector, tile = (board.batch, board.block), (board.block, board.block)
         # Held as float32 for the matrix products; the values are int8.
-        self.inp = int8(board.inp, *vector).astype(np.float32)
-        self.wgt = int8(board.wgt, *tile).astype(np.float32)
-        self.acc = noise.integers(-(2**31), 2**31, (board.acc, *vector), np.int32)
-        self.out = int8(board.acc, *vector)
-        self.uops = noise.integers(0, 2**32, board.uops, np.uint32)
+        self.inp = initial(np.int8, board.inp, *vector).astype(np.float32)
+        self.wgt = initial(np.int8, board.wgt, *tile).astype(np.float32)
+        self.acc = initial(np.int32, board.acc, *vector)
+        self.out = initial(np.int8, board.acc, *vector)
+        self.uops = initial(np.uint32, board.uops)
         self.gemm_plans: dict[tuple[Hashable, ...], GemmPlan] = {}
         self.alu_plans: dict[tuple[Hashable, ...], AluPlan] = {}
         self.cached = self.steps = 0

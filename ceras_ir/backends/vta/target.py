@@ -64,7 +64,22 @@ class VtaTarget(Target):
             "ceras_ir.backends.vta.run_stream:run_stream",
             {
                 "--check": "prove it good first: tokens, races, ranges, uninitialised reads; a raw "
-                "stream needs --inputs, where its micro-ops are"
+                "stream needs --inputs, where its micro-ops are",
+                "--relies": "say what it relies on that not every VTA gives, and try whether "
+                "results depend on what is on chip at the start, or on the order of modules",
+                "--zeroed": "run it on on-chip memories that are zero, as some simulators have "
+                "them, instead of noise",
+            },
+            {
+                "--dram-base": (
+                    "ADDRESS",
+                    "where the image's first byte is for VTA (0); --inputs may be several files at "
+                    "addresses of theirs, FILE@ADDRESS,FILE@ADDRESS",
+                ),
+                "--pointers": (
+                    "MEMORY=ADDRESS,...",
+                    "what VTA's base registers hold (0), for uop, wgt, inp, acc and out",
+                ),
             },
         )
     }

@@ -60,6 +60,8 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
             parser.add_argument(flag, metavar=action.metavar, help=action.help)
             for switch, text in action.switches.items():
                 parser.add_argument(switch, action="store_true", help=f"with {flag}: {text}")
+            for option, (metavar, text) in action.values.items():
+                parser.add_argument(option, metavar=metavar, help=f"with {flag}: {text}")
     add_target_options(parser, [reference_target() if target is None else target])
     return parser
 
@@ -108,7 +110,7 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
             return 0
     for other in all_targets():
         for flag, action in other.run_actions.items():
-            if useless := [switch for switch in action.switches if given(switch)]:
+            if useless := [o for o in (*action.switches, *action.values) if given(o)]:
                 raise UsageError(f"{useless[0]} goes with {flag}")
     needed = {"MODEL.onnx|IR.mlir|DIR": "model", "--inputs": "inputs", "--outputs": "outputs"}
     if missing := [k for k, v in needed.items() if getattr(arguments, v) is None]:

@@ -14,21 +14,19 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from ceras_ir.backends.vta.addresses import rebased
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.encoding import decode
 from ceras_ir.backends.vta.image import Dram
 from ceras_ir.backends.vta.isa import (
     Finish,
     Instruction,
-    Load,
     MemoryType,
     Module,
-    Store,
     module_of,
 )
 from ceras_ir.backends.vta.simulator import simulate
@@ -106,7 +104,7 @@ class Device:
                 raise BusError(f"module at {at:#x} was not started")
         time.sleep(STALE_SECONDS)
         self.write(0x2018, 0)
-        self.execute([self.move(i, pointers, False) for i in stream])
+        self.execute(rebased(stream, self.board, self.base, pointers))
         if isinstance(stream[-1], Finish):
             self.write(0x2018, 1)
 
@@ -120,7 +118,8 @@ class Device:
             MemoryType.ACC: acc,
             MemoryType.OUT: out,
         }
-        moved = [self.move(i, pointers, True) for i in self.fetch(address, count)]
+        stream = self.fetch(address, count)
+        moved = rebased(stream, self.board, self.base, pointers, ored=True)
         self.execute(moved)
         self.write(4, simulate_time(moved, self.board).cycles)
         self.write(0, 2)
@@ -130,19 +129,6 @@ class Device:
         if start < 0 or end > len(self.memory) or address % 4096:
             raise BusError(f"{count} instructions at {address:#x}")
         return decode(self.memory[start:end].tobytes(), self.board)
-
-    def move(self, i: Instruction, pointers: dict[MemoryType, int], ored: bool) -> Instruction:
-        """The same with addresses that begin where the memory does."""
-        if not isinstance(i, Load | Store) or not i.x_size:
-            return i
-        memory = i.memory if isinstance(i, Load) else MemoryType.OUT
-        unit, pointer = self.board.element_bytes(memory), pointers[memory]
-        offset = i.dram_base * unit & 0xFFFFFFFF
-        start = (pointer | offset if ored else pointer + offset) - self.base
-        end = start + ((i.y_size - 1) * i.x_stride + i.x_size) * unit
-        if start < 0 or end > len(self.memory) or start % unit:
-            raise BusError(f"bytes [{start:#x}, {end:#x}) of the memory")
-        return replace(i, dram_base=start // unit)
 
     def execute(self, stream: Sequence[Instruction]) -> None:
         """A stream without an end, the driver's no-op, leaves nothing behind."""

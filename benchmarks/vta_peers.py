@@ -1,0 +1,222 @@
+"""
+Streams that others' tools make, beside ours for the same products: cycles by the timed simulator,
+results, and what they rely on. The tools are not part of this project: give their sources.
+
+    python benchmarks/vta_peers.py --onera CHECKOUT [--macs N]      # ONERA's standalone-vta
+    python benchmarks/vta_peers.py --tvm-vta CHECKOUT               # VTA's own hardware test
+    python benchmarks/vta_peers.py --onera CHECKOUT --examples      # those that ONERA comes with
+
+CHECKOUT has the files of onera/standalone-vta, or of apache/tvm-vta.
+"""
+
+import argparse
+import csv
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from vta_gemm import cycles
+from vta_layers import S3_GEMMS
+
+from ceras_ir.backends.vta.addresses import parse_pointers
+from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.backends.vta.image import Dram
+from ceras_ir.backends.vta.reliance import reliance, trial
+from ceras_ir.backends.vta.stream_file import StreamFile, read_image, read_pieces
+
+HERE = Path(__file__).parent
+CONFIGURATION = "pynq"
+FILES = {
+    "INP": "input",
+    "WGT": "weight",
+    "ACC": "accumulator",
+    "ACC_BIS": "add_accumulator",
+    "UOP": "uop",
+}
+MOST_TRIED = 10_000
+"""Instructions of a stream that is run in all orders; longer ones take minutes."""
+TEST_BASE = 0x10000000
+"""Where vta_peers_device.cc has its memory."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A stream of somebody's, and the image that it runs on."""
+
+    stream: StreamFile
+    dram: Dram
+    board: VtaBoard
+
+    def cycles(self) -> int:
+        return self.stream.cost(self.board).run.cycles
+
+    def results(self, *, zeroed: bool) -> Dram:
+        image = self.dram.copy()
+        self.stream.run(image, self.board, zeroed=zeroed)
+        return image
+
+    def relies(self) -> list[str]:
+        """What it relies on, and whether results depend on it."""
+        found = reliance(self.stream.check(self.dram, self.board))
+        if len(self.stream.instructions) > MOST_TRIED:
+            return found
+        return [*found, *trial(self.stream.instructions, self.dram, self.board)]
+
+
+class Onera:
+    """ONERA's compiler in a copy of its sources, where it may write."""
+
+    def __init__(self, checkout: Path, folder: Path):
+        self.root = folder / "onera"
+        for part in ("src/compiler", "config", "examples"):
+            shutil.copytree(checkout / part, self.root / part)
+        (self.root / ".git").mkdir()  # By which it finds its root.
+        self.output = self.root / "compiler_output"
+
+    def compile(self, operations: Path, configuration: Path) -> Peer | None:
+        """The stream for a file of operations; None if the compiler fails."""
+        shutil.rmtree(self.output, ignore_errors=True)
+        tool = self.root / "src/compiler/vta_compiler/main_vta_compiler.py"
+        command = [sys.executable, str(tool), str(operations), str(configuration), "False"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"{operations.name}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+            return None
+        name = json.loads(operations.read_text()).get("NAME", "")
+        board = load_board(configuration)
+        with open(self.output / f"memory_addresses{name}.csv", newline="") as file:
+            self.places = {row[0]: int(row[1], 0) for row in csv.reader(file)}
+        files = {kind: self.output / f"{file}{name}.bin" for kind, file in FILES.items()}
+        pieces = [
+            f"{files[kind]}@{address:#x}"
+            for kind, address in self.places.items()
+            if kind in files and files[kind].stat().st_size
+        ]
+        stream = StreamFile.read(self.output / f"instructions{name}.bin", board)
+        dram = stream.grown(read_pieces(",".join(pieces), 0), board)
+        self.expected = np.fromfile(self.output / f"expected_out{name}.bin", np.uint8)
+        return Peer(stream, dram, board)
+
+    def is_exact(self, peer: Peer, *, zeroed: bool) -> bool:
+        """Whether results are what the compiler says; it clips where VTA wraps."""
+        start = self.places["OUT"]
+        found = peer.results(zeroed=zeroed)[start : start + len(self.expected)]
+        return np.array_equal(found, self.expected)
+
+
+def onera_products(checkout: Path, most_macs: int) -> None:
+    """A table of S3's products: one ReLU there, shift and both clamps here."""
+    print("thousands of cycles; ours by `schedule=auto`")
+    header = "M K N|instructions|cycles|ours|ratio|exact|what it relies on"
+    print(f"| {' | '.join(header.split('|'))} |\n|{'---|' * 7}")
+    with tempfile.TemporaryDirectory(prefix="vta-peers-") as folder:
+        onera = Onera(checkout, Path(folder))
+        for size in S3_GEMMS:
+            m, k, n = size
+            if m * k * n > most_macs:
+                continue
+            operations = Path(folder) / "operations.json"
+            matrices = {"INPUT": [m, k], "WEIGHT": [k, n]}
+            content = {"NAME": "", "MATRICES": [matrices], "GEMM": ["INPUT", "WEIGHT"]}
+            operations.write_text(json.dumps(content | {"ALU": [["RELU"]], "BASE_ADDRESS": "0"}))
+            configuration = Path(folder) / "board.json"
+            configuration.write_text(json.dumps(load_board(CONFIGURATION).config()))
+            if (peer := onera.compile(operations, configuration)) is None:
+                continue
+            theirs, ours = peer.cycles(), cycles(size, "auto", exact=False)
+            cells = [
+                f"{m} {k} {n}",
+                f"{len(peer.stream.instructions):,}",
+                f"{theirs / 1000:.1f}",
+                f"{ours / 1000:.1f}",
+                f"{theirs / ours:.2f}",
+                "yes" if onera.is_exact(peer, zeroed=True) else "no",
+                "; ".join(line.strip() for line in peer.relies()),
+            ]
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def onera_examples(checkout: Path) -> None:
+    """Everything in ONERA's folder of examples."""
+    with tempfile.TemporaryDirectory(prefix="vta-peers-") as folder:
+        onera = Onera(checkout, Path(folder))
+        examples = onera.root / "examples" / "matrix_operations"
+        files = sorted(f for f in examples.rglob("*.json") if not f.name.startswith("config_"))
+        totals = Counter[str]()
+        for file in files:
+            peer = onera.compile(file, onera.root / "config" / "vta_config.json")
+            if peer is None:
+                totals["not compiled"] += 1
+                continue
+            exact = onera.is_exact(peer, zeroed=True)
+            totals["exact" if exact else "other results"] += 1
+            print(f"{file.relative_to(examples)}: {peer.cycles():,} cycles, exact: {exact}")
+            print("\n".join(peer.relies()), flush=True)
+    print(", ".join(f"{count} {name}" for name, count in sorted(totals.items())))
+
+
+def tvm_test(checkout: Path) -> None:
+    """VTA's hardware test on the simulator: it judges the results itself."""
+    with tempfile.TemporaryDirectory(prefix="vta-peers-") as name:
+        folder = Path(name)
+        config = [sys.executable, str(checkout / "config" / "vta_config.py"), "--defs"]
+        config += ["--use-cfg", str(checkout / "config" / f"{CONFIGURATION}_sample.json")]
+        defines = subprocess.run(config, capture_output=True, text=True, check=True).stdout.split()
+        tests = checkout / "tests" / "hardware"
+        sources = [tests / "metal_test" / "metal_test.cc", tests / "common" / "test_lib.cc"]
+        command = ["g++", "-O1", "-w", "-std=c++11", f"-I{checkout / 'include'}"]
+        command += ["-DNO_SIM", "-DVTA_DEBUG=0", "-DVTA_TARGET_PYNQ", *defines]
+        command += [*map(str, sources), str(HERE / "vta_peers_device.cc"), "-o", str(folder / "t")]
+        subprocess.run(command, check=True)
+        run = f"{sys.executable} {Path(__file__).resolve()} --run"
+        done = subprocess.run(
+            [str(folder / "t")],
+            cwd=folder,
+            env={"PATH": "/usr/bin:/bin", "VTA_PEERS_RUN": run},
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+    print("\n".join(line for line in done.stdout.splitlines() if "cycles" in line or "  " in line))
+    said = [line for line in done.stdout.splitlines() if "test" in line and "INFO" in line]
+    print("\n".join(said))
+
+
+def run_one(name: str) -> None:
+    """What vta_peers_device.cc calls: a stream of the hardware test, run and judged."""
+    board = load_board(CONFIGURATION)
+    pointers = parse_pointers(Path(f"{name}.pointers").read_text())
+    stream = StreamFile.read(Path(f"{name}.insns"), board).placed(TEST_BASE, pointers, board)
+    peer = Peer(stream, read_image(Path(f"{name}.dram")), board)
+    peer.results(zeroed=False).tofile(f"{name}.after")
+    print(f"{name}: {len(stream.instructions)} instructions, {peer.cycles():,} cycles")
+    print("\n".join(peer.relies()), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="others' streams for VTA")
+    parser.add_argument("--onera", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--examples", action="store_true", help="ONERA's own, not S3's products")
+    parser.add_argument("--tvm-vta", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--macs", type=int, default=2**31, help="of the largest product")
+    parser.add_argument("--run", metavar="NAME", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.run is not None:
+        run_one(arguments.run)
+    if arguments.onera is not None:
+        if arguments.examples:
+            onera_examples(arguments.onera.resolve())
+        else:
+            onera_products(arguments.onera.resolve(), arguments.macs)
+    if arguments.tvm_vta is not None:
+        tvm_test(arguments.tvm_vta.resolve())
+
+
+if __name__ == "__main__":
+    main()
