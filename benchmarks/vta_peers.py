@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,8 @@ from vta_layers import S3_GEMMS
 from ceras_ir.backends.vta.addresses import parse_pointers
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.image import Dram
-from ceras_ir.backends.vta.reliance import reliance, trial
+from ceras_ir.backends.vta.isa import Instruction, Load, MemoryType, Store
+from ceras_ir.backends.vta.reliance import MOST_COUNTED, reliance, trial
 from ceras_ir.backends.vta.stream_file import StreamFile, read_image, read_pieces
 
 HERE = Path(__file__).parent
@@ -39,6 +41,8 @@ FILES = {
     "ACC_BIS": "add_accumulator",
     "UOP": "uop",
 }
+MOST_SECONDS = 300
+"""That the other compiler may take for one product."""
 MOST_TRIED = 10_000
 """Instructions of a stream that is run in all orders; longer ones take minutes."""
 TEST_BASE = 0x10000000
@@ -63,7 +67,7 @@ class Peer:
 
     def relies(self) -> list[str]:
         """What it relies on, and whether results depend on it."""
-        found = reliance(self.stream.check(self.dram, self.board))
+        found = reliance(self.stream.check(self.dram, self.board, MOST_COUNTED))
         if len(self.stream.instructions) > MOST_TRIED:
             return found
         return [*found, *trial(self.stream.instructions, self.dram, self.board)]
@@ -84,7 +88,13 @@ class Onera:
         shutil.rmtree(self.output, ignore_errors=True)
         tool = self.root / "src/compiler/vta_compiler/main_vta_compiler.py"
         command = [sys.executable, str(tool), str(operations), str(configuration), "False"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            print(f"{operations.name}: not compiled in {MOST_SECONDS} s", file=sys.stderr)
+            return None
         if done.returncode:
             print(f"{operations.name}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
             return None
@@ -161,6 +171,36 @@ def onera_examples(checkout: Path) -> None:
     print(", ".join(f"{count} {name}" for name, count in sorted(totals.items())))
 
 
+def first_addresses(stream: Sequence[Instruction], board: VtaBoard) -> dict[MemoryType, int]:
+    """The lowest address of each memory's transfers."""
+    found: dict[MemoryType, int] = {}
+    for i in stream:
+        if isinstance(i, Load | Store) and i.x_size:
+            memory = i.memory if isinstance(i, Load) else MemoryType.OUT
+            address = i.dram_base * board.element_bytes(memory)
+            found[memory] = min(address, found.get(memory, address))
+    return found
+
+
+def onera_binaries(checkout: Path) -> None:
+    """The streams that ONERA's cycle-accurate simulator is tested with, made by hand."""
+    board = load_board(CONFIGURATION)
+    resources = "src/simulators/cycle_accurate_simulator/src/test/resources/examples_compute"
+    for file in sorted((checkout / resources).glob("*/instructions.bin")):
+        stream = StreamFile.read(file, board)
+        places = first_addresses(stream.instructions, board)
+        if (start := places.get(MemoryType.OUT)) is None:
+            continue
+        names = {memory.name: at for memory, at in places.items() if memory.name in FILES}
+        pieces = (f"{file.parent / FILES[name]}.bin@{at:#x}" for name, at in names.items())
+        peer = Peer(stream, stream.grown(read_pieces(",".join(pieces), 0), board), board)
+        expected = np.fromfile(file.with_name("expected_out.bin"), np.uint8)
+        found = peer.results(zeroed=True)[start : start + len(expected)]
+        exact = np.array_equal(found, expected)
+        print(f"{file.parent.name}: {peer.cycles():,} cycles, exact: {exact}")
+        print("\n".join(peer.relies()), flush=True)
+
+
 def tvm_test(checkout: Path) -> None:
     """VTA's hardware test on the simulator: it judges the results itself."""
     with tempfile.TemporaryDirectory(prefix="vta-peers-") as name:
@@ -212,6 +252,7 @@ def main() -> None:
     if arguments.onera is not None:
         if arguments.examples:
             onera_examples(arguments.onera.resolve())
+            onera_binaries(arguments.onera.resolve())
         else:
             onera_products(arguments.onera.resolve(), arguments.macs)
     if arguments.tvm_vta is not None:

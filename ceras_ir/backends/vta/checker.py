@@ -30,11 +30,12 @@ def check_stream(
     uop_base: int = 0,
     board: VtaBoard = DEFAULT_BOARD,
     dram_bytes: int | None = None,
+    most: int = MOST_FINDINGS,
 ) -> list[StreamFinding]:
     """
-    What is wrong with a stream, in the order of the stream; empty for a good one. `uop_words`
-    is what DRAM holds from 4-byte element `uop_base` on: a micro-op table, or a whole image, which
-    has the amounts of shifts by vectors too.
+    What is wrong with a stream, in the order of the stream and `most` at most; empty for a good
+    one. `uop_words` is what DRAM holds from 4-byte element `uop_base` on: a micro-op table, or a
+    whole image, which has the amounts of shifts by vectors too.
     """
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
     found: list[StreamFinding] = []
@@ -49,14 +50,18 @@ def check_stream(
     memory = MemoryChecker(stream, order, board, uop_words, uop_base, dram_bytes, report)
     for index in order.sequence:
         memory.visit(index)
-        if len(found) >= MOST_FINDINGS:
+        if len(found) >= most:
             break
-    return sorted(found, key=lambda f: f.index)[:MOST_FINDINGS]
+    return sorted(found, key=lambda f: f.index)[:most]
 
 
 def check_program(
-    program: VtaProgram, board: VtaBoard = DEFAULT_BOARD, dram_bytes: int | None = None
+    program: VtaProgram,
+    board: VtaBoard = DEFAULT_BOARD,
+    dram_bytes: int | None = None,
+    most: int = MOST_FINDINGS,
 ) -> list[StreamFinding]:
     """What is wrong with `program`; empty for a good one."""
     words = encode_micro_ops(program.micro_ops, board)
-    return check_stream(program.instructions, words, program.uop_base, board, dram_bytes)
+    base = program.uop_base
+    return check_stream(program.instructions, words, base, board, dram_bytes, most)

@@ -5,6 +5,7 @@ The trial runs it on on-chip memories that are zero at the start and on such tha
 they do on hardware after another stream: where results differ, they depend on it.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import permutations
 
@@ -27,17 +28,26 @@ KINDS = {
 }
 """Rule of the checker -> what a stream relies on that breaks it."""
 
+NUMBER = re.compile(r"\d+")
+MOST_COUNTED = 1_000_000
+"""Findings; to count, all are wanted."""
 NOISE_SEED = 1
 SWITCHES = (None, 1)
 """Instructions before another module may run: as many as it can, or one."""
 
 
 def reliance(findings: Sequence[StreamFinding]) -> list[str]:
-    """A line for each kind of finding, with how many instructions and the first."""
+    """
+    A line for each kind of finding, with how many instructions and the first. Messages that differ
+    in numbers alone are of one kind.
+    """
+    kinds: dict[tuple[str, str], list[StreamFinding]] = {}
+    for finding in findings:
+        plain = NUMBER.sub("", finding.message)
+        kinds.setdefault((finding.rule, plain), []).append(finding)
     lines: list[str] = []
     for rule, text in KINDS.items():
-        found = [f for f in findings if f.rule == rule]
-        if found:
+        for found in (found for (of, _), found in kinds.items() if of == rule):
             count = len({f.index for f in found})
             one = "instruction" if count == 1 else "instructions"
             lines.append(f"  {text}: {count} {one}, first {found[0].index}: {found[0].message}")

@@ -14,7 +14,7 @@ def run_stream(arguments: argparse.Namespace) -> None:
     from ceras_ir.backends.vta.addresses import parse_address, parse_pointers
     from ceras_ir.backends.vta.board import load_board
     from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
-    from ceras_ir.backends.vta.reliance import reliance, trial
+    from ceras_ir.backends.vta.reliance import MOST_COUNTED, reliance, trial
     from ceras_ir.backends.vta.stream_file import StreamFile, read_pieces, summary
     from ceras_ir.command.exit_status import Diagnostic, SourceError
     from ceras_ir.command.named_file import naming
@@ -31,12 +31,11 @@ def run_stream(arguments: argparse.Namespace) -> None:
         dram = read_pieces(arguments.inputs, base)
         if "@" in arguments.inputs:
             dram = stream.grown(dram, board)
-    findings = stream.check(dram, board) if arguments.check or arguments.relies else []
-    if arguments.check and findings:
+    if arguments.check and (findings := stream.check(dram, board)):
         raise SourceError([Diagnostic(str(f), arguments.vta_stream) for f in findings])
     lines = [summary(cost)]
     if arguments.relies:
-        lines += ["relies on", *reliance(findings)]
+        lines += ["relies on", *reliance(stream.check(dram, board, MOST_COUNTED))]
     if dram is not None:
         with naming(arguments.vta_stream):
             if arguments.relies:

@@ -9,7 +9,7 @@ import numpy as np
 from ceras_ir.backends.vta.addresses import parse_address, rebased
 from ceras_ir.backends.vta.assembler import assemble_program
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.checker import check_program, check_stream
+from ceras_ir.backends.vta.checker import MOST_FINDINGS, check_program, check_stream
 from ceras_ir.backends.vta.encoding import decode, unused_bits, words
 from ceras_ir.backends.vta.findings import StreamFinding
 from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES
@@ -76,14 +76,16 @@ class StreamFile:
         bound = run.loaded_bytes + run.stored_bytes
         return LaunchCost(self.name, len(self.instructions), run, bound)
 
-    def check(self, dram: Dram | None, board: VtaBoard) -> list[StreamFinding]:
-        """What is wrong with it; micro-ops are its own, or those of `dram`."""
+    def check(
+        self, dram: Dram | None, board: VtaBoard, most: int = MOST_FINDINGS
+    ) -> list[StreamFinding]:
+        """What is wrong with it, `most` findings; micro-ops are its own, or those of `dram`."""
         size = None if dram is None else len(dram)
         if self.program is not None:
-            return check_program(self.program, board, size)
+            return check_program(self.program, board, size, most)
         assert dram is not None
         table = dram[: len(dram) // 4 * 4].view(np.uint32)
-        found = check_stream(self.instructions, table, 0, board, size)
+        found = check_stream(self.instructions, table, 0, board, size, most)
         return sorted([*self.unused, *found], key=lambda finding: finding.index)
 
     def grown(self, dram: Dram, board: VtaBoard) -> Dram:

@@ -77,8 +77,8 @@ static int read_file(const char *folder, const char *name, unsigned char *data, 
 
 /* Transfers name DRAM in elements of their memory, from address 0, which is where the image
  * begins for the compiler. Base registers could add its real address, but the modules of the HLS
- * design latch them when they begin to wait for an instruction, and the Chisel design ors instead
- * of adding. So the address goes into the instructions, and the registers stay 0. */
+ * design may latch them when they begin to wait for an instruction, and the Chisel design ors
+ * instead of adding. So the address goes into the instructions, and the registers stay 0. */
 static int relocate(unsigned char *stream, uint32_t count, uint64_t address)
 {
   const uint32_t units[] = {vta_network.uop_bytes, vta_network.wgt_bytes, vta_network.inp_bytes,
