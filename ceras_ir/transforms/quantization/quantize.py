@@ -115,10 +115,10 @@ class QuantizePass(PipelinePass):
             SplitActivationPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
-            *([SplitResidualPass()] if rows else []),
             # Scales of activations.
             FitInputsPass(*data),
             EqualizeChannelsPass(*data, rows=rows),
+            *([SplitResidualPass()] if rows else []),
             ObserveRangesPass(*data, self.seed, self.observer),
             FitFunctionsPass(),
             SetPrecisionPass(self.int16, self.float),

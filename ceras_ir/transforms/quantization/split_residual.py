@@ -22,7 +22,8 @@ class SplitResidualPass(ModulePass):
     have at most half of their squared error with a scale for each row: accumulators of different
     scales cannot add a residual, and `choose-row-exponents` leaves layers that do as they are.
 
-    Runs before anything is observed. Calibration then sees the range of the layer alone, which
+    Runs behind `equalize-channels`, which moves rows apart, and before ranges are observed.
+    Calibration then sees the range of the layer alone, which
     `unfuse-residual` only knows to be sum less residual, octaves more than it often is.
 
     Exact, because the epilogue adds the residual before it applies its function.
