@@ -40,8 +40,9 @@ def add_calibration(group: ArgumentContainer) -> None:
         "--observer",
         choices=get_args(ObserverName),
         default=DEFAULT_OBSERVER,
-        help="how calibration chooses scales: by least squared error (mse, the default), extremes, "
-        "a moving average of them, the 99.99 percentile, or entropy",
+        help="how calibration chooses scales: by least squared error (mse), extremes (minmax), a "
+        "moving average of them, the 99.99 percentile, or entropy; auto, the default, is mse from "
+        "32 samples on, and minmax below",
     )
     for name, (metavar, text) in IMAGES.items():
         group.add_argument(f"--image-{name}", metavar=metavar, help=f"of an image folder: {text}")

@@ -25,7 +25,9 @@ class ObserveRangesPass(ModulePass):
     greatest element, and the power of two that stores it best, which `observer` decides: by the
     least squared error (mse), so that nothing is clipped (minmax), or only what is above a
     moving average of the samples' peaks (average), or one element of 10,000 (percentile), or so
-    that the distribution of magnitudes changes least (entropy, by Kullback-Leibler).
+    that the distribution of magnitudes changes least (entropy, by Kullback-Leibler). By default
+    (auto) it is mse from 32 samples on; fewer do not say how rare an extreme is, and minmax clips
+    none of theirs.
 
     From the first `samples` samples of `calibration=FILE.npz` (one array per input, the first
     axis samples; read one sample at a time, of several files if commas separate them); else
@@ -102,4 +104,6 @@ class ObserveRangesPass(ModulePass):
             file=sys.stderr,
         )
         samples = synthetic_samples(main_function(module), count, self.seed)
-        calibrate(module, progress(samples, "calibrating"), missing, self.observer)
+        # Made-up samples have no rare extremes.
+        observer = "mse" if self.observer == "auto" else self.observer
+        calibrate(module, progress(samples, "calibrating"), missing, observer)

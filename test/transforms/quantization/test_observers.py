@@ -1,13 +1,20 @@
 """Observers against what their docstrings say, computed from all elements at once."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from ceras_ir.network.exponents import fitting_exponent, squared_error
+from ceras_ir.network.function import main_function
+from ceras_ir.network.ranges import exponent
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.histogram_observers import Magnitudes
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import make_observer
+from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
 
 NAMES: tuple[ObserverName, ...] = ("mse", "minmax", "average", "percentile", "entropy")
 
@@ -73,3 +80,27 @@ def test_histogram_does_not_depend_on_the_order() -> None:
         counts.append(magnitudes.counts.tolist())
     assert counts[0] == counts[1]
     assert sum(counts[0]) == 64
+
+
+RELU = """
+func.func @main(%x: tensor<1x999xf32> {graph.name = "x"}) -> tensor<1x999xf32> {
+  %y = graph.unary <relu> %x : tensor<1x999xf32>
+  func.return %y : tensor<1x999xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(("count", "same_as"), [(31, "minmax"), (32, "mse")])
+def test_few_samples_are_not_clipped(count: int, same_as: ObserverName, tmp_path: Path) -> None:
+    """The default of a file: what least squares would clip is there, and nothing of few."""
+    data = np.random.default_rng(0).normal(0, 1, (count, 1, 999)).astype(np.float32)
+    data[3, 0, 7] = 40
+    np.savez(tmp_path / "c.npz", x=data)
+
+    def found(name: ObserverName) -> int | None:
+        module = parse_text(load_context(), RELU, "text")
+        ObserveRangesPass(str(tmp_path / "c.npz"), observer=name).apply(load_context(), module)
+        return exponent(next(iter(main_function(module).body.block.ops)).results[0])
+
+    assert found("mse") != found("minmax")
+    assert found("auto") == found(same_as)

@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.data.sample_stream import stream_samples
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs
+from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import WIDE, widen, width
 from ceras_ir.network.ranges import set_exponent, set_range
@@ -41,8 +42,9 @@ def calibrate(
     observer: ObserverName,
 ) -> str | None:
     """
-    Run the network on `samples` and record range and exponent of `values`. Returns what is
-    doubtful about the samples, if anything.
+    Run the network on `samples` and record range and exponent of `values`. The observer `auto`
+    clips nothing of fewer than `FEW` samples: how rare an extreme is they cannot say. Returns what
+    is doubtful about the samples, if anything.
     """
     main = main_function(module)
     observers: dict[SSAValue, Observer] = {v: make_observer(observer) for v in values}
@@ -65,9 +67,11 @@ def calibrate(
         with np.errstate(all="ignore"):
             run(module, sample, look)
         count += 1
+    extremes = observer == "auto" and count < FEW
     for value, found in observers.items():
         set_range(value, found.low, found.high)
-        set_exponent(value, found.exponent())
+        magnitude = max(-found.low, found.high)
+        set_exponent(value, fitting_exponent(magnitude) if extremes else found.exponent())
         if width(value) == WIDE:
             widen(value)
     return _doubt(count, list(halves.values()))

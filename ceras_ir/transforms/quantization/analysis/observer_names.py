@@ -2,6 +2,6 @@
 
 from typing import Literal, TypeAlias
 
-ObserverName: TypeAlias = Literal["mse", "minmax", "average", "percentile", "entropy"]
+ObserverName: TypeAlias = Literal["auto", "mse", "minmax", "average", "percentile", "entropy"]
 
-DEFAULT_OBSERVER: ObserverName = "mse"
+DEFAULT_OBSERVER: ObserverName = "auto"

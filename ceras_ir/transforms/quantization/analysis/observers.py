@@ -31,7 +31,7 @@ def make_observer(name: ObserverName) -> "Observer":
     )
 
     match name:
-        case "mse":
+        case "auto" | "mse":
             return LeastSquaresObserver()
         case "minmax":
             return MinMaxObserver()
