@@ -23,8 +23,8 @@ class SplitResidualPass(ModulePass):
     scales cannot add a residual, and `choose-row-exponents` leaves layers that do as they are.
 
     Runs behind `equalize-channels`, which moves rows apart, and before ranges are observed.
-    Calibration then sees the range of the layer alone, which
-    `unfuse-residual` only knows to be sum less residual, octaves more than it often is.
+    Calibration then sees the range of the layer alone, which `unfuse-residual` only knows to be
+    sum less residual, octaves more than it often is.
 
     Exact, because the epilogue adds the residual before it applies its function.
     """
