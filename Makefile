@@ -2,6 +2,7 @@
 # make test    everything: lit and pytest, with the system packages they need
 # make check   ruff, import-linter, pyright, lit and the fast tests
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
+# make fuzz-quantized    quantized random networks, 8 and 16 bits, against the models as written; COUNT, FIRST
 # make fuzz-ir    mutants of texts, models, folders and boards through the commands; COUNT, FIRST
 # make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says which
 # make docs    write the pages of docs/ that are printed from the code
@@ -87,6 +88,10 @@ FIRST ?= 0
 .PHONY: fuzz-ir
 fuzz-ir: $(VENV)/.installed-test
 	$(BIN)/python test/mutants/fuzz.py --count $(COUNT) --first $(FIRST)
+
+.PHONY: fuzz-quantized
+fuzz-quantized: $(VENV)/.installed-test
+	$(BIN)/python test/frontends/fuzz_as_written.py --count $(COUNT) --first $(FIRST)
 
 .PHONY: fuzz-vta
 fuzz-vta: $(VENV)/.installed-test

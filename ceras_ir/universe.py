@@ -70,6 +70,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "keep-tail-in-float",
         "make-signed",
         "observe-ranges",
+        "order-float-sums",
         "prove-accumulators",
         "quantize",
         "quantize-graph",

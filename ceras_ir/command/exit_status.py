@@ -229,7 +229,12 @@ def run_tool(
             setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
         with phase(tool):
-            status = main(sys.argv[1:] if argv is None else argv)
+            try:
+                status = main(sys.argv[1:] if argv is None else argv)
+            except SystemExit:
+                # So `--help` ends.
+                sys.stdout.flush()
+                raise
             sys.stdout.flush()
             return status
     except UsageError as error:

@@ -1,11 +1,17 @@
 """The command-line parser of every tool: wrong usage reads the same everywhere."""
 
+from __future__ import annotations
+
 import argparse
+import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 
 class ArgumentContainer(Protocol):
@@ -55,6 +61,10 @@ class ToolParser(UsageParser):
             near = did_you_mean(str(value), known)
             message = f"invalid choice: '{value}'{near} (choose from {', '.join(known)})"
             raise argparse.ArgumentError(action, message)
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        # argparse drops what cannot be written.
+        (sys.stderr if file is None else file).write(message)
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
         """

@@ -2,7 +2,8 @@
 What the discardable attributes of `graph` and `mem` may hold, wherever they stand.
 
 Passes leave them on operations, functions and the ends of functions, and read them without looking
-for another type. `refusals` is part of the verification of a module.
+for another type. A name that nobody reads would be ignored in silence, so that it is refused;
+plugins have a prefix of their own. `refusals` is part of the verification of a module.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph.attributes import FunctionAttr
+from ceras_ir.support.suggestions import did_you_mean
 
 MAX_EXPONENT = 1000
 """Scales are doubles, and products of two have to be so too."""
@@ -135,3 +137,5 @@ def refusals(op: Operation) -> Iterator[str]:
             rule = RULES.get(name)
             if rule is not None and not rule.holds(attribute):
                 yield f"{name} must be {rule.words}, got {attribute}"
+            elif rule is None and name.partition(".")[0] in ("graph", "mem"):
+                yield f"unknown attribute '{name}'{did_you_mean(name, RULES)}"

@@ -62,6 +62,11 @@ def check_digests(folder: Path, manifest: Manifest) -> None:
     expected = manifest.content.get(SHA256)
     if not isa(expected, dict[str, str]):
         raise InputError("its manifest has no digests; compile again", str(folder))
+    files = manifest.content.get("files")
+    if missing := sorted(files.keys() - expected.keys()) if isa(files, dict[str, str]) else []:
+        raise InputError(
+            f"its manifest has no digest of '{missing[0]}'; compile again", str(folder)
+        )
     for name, digest in expected.items():
         path = folder / name
         try:

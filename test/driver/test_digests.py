@@ -1,5 +1,6 @@
 """A compiled folder whose files are not those that were compiled is refused by name."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +56,14 @@ def test_a_flipped_bit(
     assert not (tmp_path / "out.npz").exists()
     path.write_bytes(good)
     assert run(command) == 0
+
+
+def test_a_file_without_a_digest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = compiled(tmp_path, "onnx")
+    path = tmp_path / "out" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["sha256"]["model.onnx"]
+    path.write_text(json.dumps(manifest))
+    capsys.readouterr()
+    assert run(command) == 1
+    assert "its manifest has no digest of 'model.onnx'" in capsys.readouterr().err

@@ -93,6 +93,15 @@ def test_full_standard_streams(to: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["in.mlir"]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_help_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        # What the stream could not write is dropped, so that closing it says nothing.
+        assert run(["--help"]) == 1
+    assert capsys.readouterr().err == "ceras-run: error: No space left on device\n"
+
+
 SLOW_MODULE = """
 import signal
 signal.raise_signal(signal.SIGINT)

@@ -34,7 +34,7 @@ class DropTieBreakersPass(ModulePass):
     QuantizeLinear rounds ties to even; with c or f no tie is left. So the network says in ONNX
     what the integer operation does: exact in the integers. Where anything was taken out, every bit
     is meant: other quantizations round as ONNX says and get `graph.half_even`, which `fold-qdq`
-    heeds, and float layers are `ordered`, as in the networks of `quantize-graph`.
+    heeds.
     """
 
     name = "drop-tie-breakers"
@@ -47,10 +47,6 @@ class DropTieBreakersPass(ModulePass):
             return
         for quantize in even:
             quantize.attributes[HALF_EVEN] = UnitAttr()
-        layers = [o for o in ops if isinstance(o, graph.LinearOperation)]
-        for layer in layers:
-            if not isinstance(layer.weights.owner, graph.DequantizeOp):
-                layer.ordered = UnitAttr()
 
 
 def _dropped(quantize: graph.QuantizeOp) -> bool:

@@ -29,6 +29,7 @@ from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
 from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
 from ceras_ir.transforms.quantization.make_signed import MakeSignedPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
+from ceras_ir.transforms.quantization.order_float_sums import OrderFloatSumsPass
 from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.quantization.recipe import (
@@ -134,6 +135,7 @@ class QuantizePass(PipelinePass):
             RoundWeightsPass(*data),
             CorrectBiasPass(*data),
             QuantizeGraphPass(),
+            OrderFloatSumsPass(),
             CheckScalesPass(),
             ProveAccumulatorsPass(),
         )

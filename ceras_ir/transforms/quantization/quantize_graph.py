@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -23,8 +23,8 @@ class QuantizeGraphPass(ModulePass):
     Replace every operation of a calibrated float network by its quantized form: symmetric
     int8 with power-of-two scales, biases in 32 bits, every requantization a shift that rounds
     half up. Values with `graph.precision = "i16"` have 16 bits. What has no such form, or
-    `graph.precision = "f32"`, stays float between `graph.dequantize` and `graph.quantize`, its
-    sums `ordered`, as do arguments and results of the function.
+    `graph.precision = "f32"`, stays float between `graph.dequantize` and `graph.quantize`, as
+    do arguments and results of the function.
 
     Needs `graph.exponent` on every value and `graph.weight_exponent` where weights are
     constant; drops them. Not exact: this is where the network's values change.
@@ -48,8 +48,6 @@ def _convert(main: FuncOp) -> None:
     values = QuantizedValues(block)
     for op in list(block.ops):
         if op not in chosen:
-            if isinstance(op, graph.LinearOperation):
-                op.ordered = UnitAttr()
             for i, operand in enumerate(op.operands):
                 op.operands[i] = values.real(operand, op)
             continue

@@ -42,3 +42,18 @@ func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32> {graph.name = 1 : i64}) {
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> attributes {graph.requantizations = {before = 1 : i64}} {
   func.return %x : tensor<4xf32>
 }
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{unknown attribute 'graph.precison'; did you mean 'graph.precision'?}}
+  %a = graph.unary <tanh> %x {graph.precison = "i16"} : tensor<4xf32>
+  func.return %a : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{unknown attribute 'mem.sizes'}}
+func.func @main(%x: tensor<4xf32> {mem.sizes = 3 : i64}) -> tensor<4xf32> {
+  func.return %x : tensor<4xf32>
+}

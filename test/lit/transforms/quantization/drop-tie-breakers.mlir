@@ -53,7 +53,7 @@ func.func @main(%x: tensor<1x3x3x2x!quant.uniform<i8:f32, 0.0625>>, %y: tensor<1
 }
 // CHECK: %[[M:.*]] = graph.pool2d average
 // CHECK: graph.quantize %[[M]] :
-// CHECK: %[[L:.*]] = graph.matmul {{.*}} {ordered}
+// CHECK: %[[L:.*]] = graph.matmul
 // CHECK: graph.quantize %[[L]] {graph.half_even} :
 
 // -----

@@ -98,7 +98,7 @@ func.func @main(%x: tensor<1x4xf32> {graph.exponent = -3 : i64}) -> (tensor<4xf3
 // CHECK-NEXT:    %[[Q:.*]] = graph.quantize %[[E]] : {{.*}}!quant.uniform<i16:f32, 0.000244140625>>
 // CHECK-NEXT:    %[[M:.*]] = graph.binary add %[[A]], %[[T]] {rhs_shift = 4 : i64, requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>}
 // CHECK:         %[[R:.*]] = graph.dequantize %[[M]]
-// CHECK-NEXT:    %[[F:.*]] = graph.matmul %[[R]], {{.*}} {graph.precision = "f32", ordered}
+// CHECK-NEXT:    %[[F:.*]] = graph.matmul %[[R]], {{.*}} {graph.precision = "f32"}
 // CHECK-NEXT:    func.return %[[F]]
 func.func @main(%x: tensor<1x2xf32> {graph.exponent = -10 : i64, graph.precision = "i16"}) -> tensor<1x1xf32> {
   %w = graph.constant dense<[[1.0, -0.5]]> : tensor<1x2xf32> : tensor<1x2xf32>
