@@ -3,6 +3,7 @@
 # make check   ruff, import-linter, pyright, lit and the fast tests
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
 # make fuzz-quantized    quantized random networks, 8 and 16 bits, against the models as written; COUNT, FIRST
+# make fuzz-c    random networks in C with every compiler and processor at hand; NETWORKS=50
 # make fuzz-ir    mutants of texts, models, folders and boards through the commands; COUNT, FIRST
 # make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says which
 # make docs    write the pages of docs/ that are printed from the code
@@ -92,6 +93,11 @@ fuzz-ir: $(VENV)/.installed-test
 .PHONY: fuzz-quantized
 fuzz-quantized: $(VENV)/.installed-test
 	$(BIN)/python test/frontends/fuzz_as_written.py --count $(COUNT) --first $(FIRST)
+
+.PHONY: fuzz-c
+NETWORKS ?= 50
+fuzz-c: $(VENV)/.installed-test
+	$(BIN)/python test/backends/c/everywhere.py --count $(NETWORKS) --first $(FIRST)
 
 .PHONY: fuzz-vta
 fuzz-vta: $(VENV)/.installed-test

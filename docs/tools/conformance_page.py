@@ -5,7 +5,8 @@ docs/conformance.md: cases of ONNX's own test suite, run by the interpreter and 
     python docs/tools/conformance_page.py ../shared/tools --every 20  print what a sample gives
 
 `../shared/tools` has `onnx_conformance.py`, which knows the cases and their tolerances, and
-`onnx_edge_required.txt`, which names those that an edge compiler should take. Every case is what
+`onnx_edge_required.txt`, which names those that an edge compiler should take. Of ONNX's whole node
+suite what else there is may be refused, but not computed wrongly. Every case is what
 `ceras-run MODEL --inputs IN.npz --outputs OUT.npz [--target c]` does, but in one process.
 """
 
@@ -16,10 +17,13 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ceras_ir.driver.run.tool import main as ceras_run
 
@@ -38,6 +42,15 @@ interpreter, and with `--target c`. PASS is within the case's own tolerance, int
 exactly. UNSUPPORTED is exit status 3 with a reason and no output. WRONG, FAIL (another
 status) and DIRTY (a file left behind) are what must not occur.
 """
+
+WHOLE = """\
+## The whole node suite
+
+All node cases of the `onnx` package, expanded functions included: those above and every operator
+and type that is none of an edge compiler's. Most of these are refused. Results in bfloat16 are
+compared to half a unit in its last place, because they are computed and kept in float32.
+"""
+BFLOAT16_TOLERANCE = 2.0**-8
 
 
 @dataclass(frozen=True)
@@ -67,6 +80,45 @@ def required_cases(tools: Path) -> list[Any]:
     return sorted((case for case in cases if case.name in names), key=lambda case: case.name)
 
 
+def all_node_cases(tools: Path) -> list[Any]:
+    """Every node case, by name, of whatever operators and types."""
+    from onnx.backend.test.loader import load_model_tests
+
+    known = harness(tools)
+    cases = [
+        known.Case(t.name, "node", "all node cases", t.model, t.data_sets, t.rtol, t.atol)
+        for t in load_model_tests(kind="node")
+    ]
+    return sorted((_in_float32(case) for case in cases), key=lambda case: case.name)
+
+
+def _in_float32(case: Any) -> Any:
+    """The case with float32 for bfloat16, which files of arrays lack, and tensors alone."""
+    data: list[tuple[list[Any], list[Any]]] = []
+    for inputs, outputs in case.data:
+        ends = [[_array(value) for value in values] for values in (inputs, outputs)]
+        halved = any(is_halved for values in ends for _, is_halved in values)
+        if halved:
+            case.rtol = max(case.rtol, BFLOAT16_TOLERANCE)
+        data.append(([value for value, _ in ends[0]], [value for value, _ in ends[1]]))
+    case.data = data
+    return case
+
+
+def _array(value: Any) -> tuple[Any, bool]:
+    """An array that a file can hold, and whether it was bfloat16; what is no tensor is empty."""
+    import onnx
+
+    if isinstance(value, onnx.TensorProto):
+        value = onnx.numpy_helper.to_array(value)
+    # Sequences, which may be ragged, and what is optional.
+    array: NDArray[Any] = np.zeros(0) if isinstance(value, list) else np.asarray(value)
+    if array.dtype == object:
+        return np.zeros(0), False
+    is_halved = array.dtype.name == "bfloat16"
+    return (array.astype(np.float32) if is_halved else array), is_halved
+
+
 def outcome(tools: Path, case: Any, engine: str) -> Outcome:
     """Run one case."""
     known = harness(tools)
@@ -91,19 +143,22 @@ def outcome(tools: Path, case: Any, engine: str) -> Outcome:
     return Outcome(case.name, case.group, engine, "PASS")
 
 
-def page(outcomes: Sequence[Outcome]) -> str:
+def page(required: Sequence[Outcome], whole: Sequence[Outcome]) -> str:
     """The text of the page."""
-    return "\n".join([HEAD, *_table(outcomes), "", *_exceptions(outcomes)]) + "\n"
+    failed = [o for o in whole if o.status != "UNSUPPORTED"]
+    parts = [HEAD, *_table(required), "", *_exceptions(required)]
+    parts += ["", WHOLE, *_table(whole), "", *(_exceptions(failed) or ["None is wrong."])]
+    return "\n".join(parts) + "\n"
 
 
 def _table(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """A line for each group of operators, and one for all."""
+    """A line for each group of operators, and one for all if there are several."""
     heads = [f"{engine} {status}" for engine in ENGINES for status in STATUSES]
     yield "| group | cases | " + " | ".join(heads) + " |"
     yield "|---" * (len(heads) + 2) + "|"
     counts = Counter((o.group, o.engine, o.status) for o in outcomes)
     cases = Counter(o.group for o in outcomes if o.engine == ENGINES[0])
-    for group in [*sorted(cases), "all"]:
+    for group in [*sorted(cases), *(["all"] if len(cases) > 1 else [])]:
         groups = sorted(cases) if group == "all" else [group]
         cells = [
             str(sum(counts[g, engine, status] for g in groups))
@@ -113,12 +168,21 @@ def _table(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield f"| {group} | {sum(cases[g] for g in groups)} | " + " | ".join(cells) + " |"
 
 
-def _exceptions(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """All that did not pass, with what was said."""
-    yield "## Not passed\n"
-    for o in outcomes:
-        if o.status != "PASS":
-            yield f"- `{o.name}` ({o.engine}): {o.status}: {o.reason}"
+def _exceptions(outcomes: Sequence[Outcome]) -> list[str]:
+    """All that did not pass, with what was said; nothing if all did."""
+    lines = [
+        f"- `{o.name}` ({o.engine}): {o.status}: {o.reason}" for o in outcomes if o.status != "PASS"
+    ]
+    return ["### Not passed\n", *lines] if lines else []
+
+
+def _whole(tools: Path, required: Sequence[Outcome], every: int) -> Iterator[Outcome]:
+    """Outcomes of all node cases; those that were run already are not run again."""
+    known = {(o.name, o.engine): o for o in required}
+    for engine in ENGINES:
+        for case in all_node_cases(tools)[::every]:
+            done = known.get((case.name, engine))
+            yield replace(done, group=case.group) if done else outcome(tools, case, engine)
 
 
 def main() -> int:
@@ -128,12 +192,14 @@ def main() -> int:
     parser.add_argument("tools", type=Path, help="the folder of onnx_conformance.py")
     parser.add_argument("--every", type=int, help="only every so many cases; print, write nothing")
     arguments = parser.parse_args()
-    cases = required_cases(arguments.tools)[:: arguments.every or 1]
+    every = arguments.every or 1
+    cases = required_cases(arguments.tools)[::every]
     outcomes = [outcome(arguments.tools, case, engine) for engine in ENGINES for case in cases]
+    text = page(outcomes, [*_whole(arguments.tools, outcomes, every)])
     if arguments.every is not None:
-        print(page(outcomes))
+        print(text)
     else:
-        PAGE.write_text(page(outcomes), encoding="utf-8")
+        PAGE.write_text(text, encoding="utf-8")
     return 0
 
 

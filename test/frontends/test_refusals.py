@@ -78,6 +78,11 @@ UNSUPPORTED: dict[str, tuple[onnx.ModelProto, str]] = {
         "got float8e4m3fn; convert the model",
     ),
     "no elements": (one("Slice", opset=9, starts=[0], ends=[0]), "without elements"),
+    "empty input": (one("Relu", shape=(0, 3)), "unsupported dimension 0 of 0: there are no"),
+    "empty constant": (
+        one("Add", "x k", shape=(1,), constants={"k": []}),
+        "'k' has no elements: shape [0]",
+    ),
     "large batch": (
         one("MatMul", "x z", shape=(2048, 2, 2), extra={"z": (2048, 2, 2)}),
         "a batch of 2048 products; at most 1024",

@@ -187,7 +187,9 @@ class Emitter:
                 "feature maps and weights are floats, integers or booleans"
             )
         if not prod(value.shape):
-            raise self.node.wrong(f"'{value.name}' has no elements: shape {list(value.shape)}")
+            raise self.node.unsupported(
+                f"'{value.name}' has no elements: shape {list(value.shape)}; remove what reads it"
+            )
         location = name_loc(value.name)
         if isinstance(value, QuantizedConstant):
             stored = ConstantOp.from_array(value.stored(), value.element, location=location)

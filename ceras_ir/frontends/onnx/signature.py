@@ -81,6 +81,8 @@ def read_inputs(
                 shape.append(bound[dim.dim_param])
             elif dim.dim_value > 0:
                 shape.append(dim.dim_value)
+            elif dim.HasField("dim_value") and not dim.dim_value:
+                refused.append(Finding(value.name, BORDER, _empty(i)))
             elif dim.dim_value < 0 and i:
                 raise InputError([Finding(value.name, BORDER, f"dimension {i} is {dim.dim_value}")])
             elif i == 0 or dim.dim_param in symbols:
@@ -159,6 +161,13 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
     if not tensor.HasField("shape"):
         found.append("unsupported unknown rank: export the model with a fixed input shape")
     return found
+
+
+def _empty(index: int) -> str:
+    return (
+        f"unsupported dimension {index} of 0: there are no tensors without elements; if it is open, "
+        "give the shape with --shape NAME=1x3x224x224"
+    )
 
 
 def _open(index: int, symbol: str) -> str:
