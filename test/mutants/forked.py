@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SECONDS, MEMORY = 20, 12 << 30
-"""What one mutant may take."""
+"""What one mutant may take, of a processor's time."""
+WAITING = 20
+"""So many times as long may pass, on a machine with other work."""
 
 FINE = frozenset({0, 1, 2, 3})
 """Statuses of what a user can cause."""
@@ -58,8 +60,9 @@ def _become(main: Main, arguments: Sequence[str], folder: Path, errors: int) -> 
         sys.stdout, sys.stderr = (os.fdopen(n, "w", closefd=False) for n in (1, 2))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(SECONDS)
+        signal.alarm(SECONDS * WAITING)
         status = main(arguments)
         sys.stdout.flush()
         sys.stderr.flush()
