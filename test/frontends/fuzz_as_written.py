@@ -36,7 +36,7 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, run_stages
-from ceras_ir.support.diagnostics import UnsupportedError
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
 GENERATOR = SHARED / "tools" / "fuzz_models.py"
 MOST_UNKNOWN = 0.25
@@ -137,11 +137,13 @@ def main() -> int:
                 continue
             counts["networks"] += 1
             counts["wide"] += is_wide(network.model)
-            found = compare_as_written(network)
-            said = "" if found is None else unexplained(found)
-            if found is None:
-                counts["refused"] += 1
-            else:
+            try:
+                found = compare_as_written(network)
+                said = "" if found is None else unexplained(found)
+                counts["refused"] += found is None
+            except InputError as error:
+                found, said = None, f"is taken for invalid: {error}"
+            if found is not None:
                 for field in ("values", "unknown", "elements", "differing"):
                     setattr(total, field, getattr(total, field) + getattr(found, field))
             if not said and found is not None and counts["networks"] % arguments.c_every == 0:

@@ -165,8 +165,8 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
 
 def _empty(index: int) -> str:
     return (
-        f"unsupported dimension {index} of 0: there are no tensors without elements; if it is open, "
-        "give the shape with --shape NAME=1x3x224x224"
+        f"unsupported dimension {index} of 0: there are no tensors without elements; if it is "
+        "open, give the shape with --shape NAME=1x3x224x224"
     )
 
 

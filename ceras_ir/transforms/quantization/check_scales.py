@@ -20,6 +20,8 @@ U = TypeVar("U")
 
 TOLERANCE = 2.0**-22
 """Relative; a multiplier of 31 bits stays far below, and powers of two are exact."""
+PRODUCT_BITS = 28
+"""Of addends times multipliers, whose sum has to fit 32 bits: wide addends leave these few bits."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ def _contradictions(op: Operation) -> Iterator[str]:
             accumulators = [scale_of(op.input)]
         case _:
             return
+    coarse = 0.0
+    if isinstance(op, graph.BinaryOp) and op.function is not graph.Binary.MUL:
+        # Multipliers may have come out as powers of two, to as many bits as they had.
+        coarse = 2.0 ** (graph.stored_element(op.lhs).storage.width.data - PRODUCT_BITS)
     unit = 2.0**-requant.shift.data
     # The least factor at which all but zero saturates, and the greatest at which all vanishes.
     enough, little = 2.0**30, 0.0
@@ -88,7 +94,8 @@ def _contradictions(op: Operation) -> Iterator[str]:
             continue
         # A multiplier is a whole number; channels of small scales have small ones.
         slack = 0.0 if multiplier == 1 and not requant.is_per_channel else result * unit
-        yield from _differ("requantized accumulator", made, "the result", result, slack / factor)
+        slack = max(slack / factor, coarse * result)
+        yield from _differ("requantized accumulator", made, "the result", result, slack)
 
 
 def _misaligned(op: graph.BinaryOp, requant: RequantAttr) -> Iterator[str]:

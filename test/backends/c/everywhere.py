@@ -44,8 +44,12 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import all_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError
 
-FLOAT_BOUND = 1e-6
-"""Of the greatest magnitude of a tensor, for float layers whose sums are in another order."""
+FLOAT_BOUND = 1e-5
+"""
+Of the greatest magnitude of an output, for float layers whose sums are in another order than the
+interpreter's. It grows with the length of sums and with what cancels in them: 2.3e-6 was the most
+of 13 networks, in a product whose two results cancel.
+"""
 
 STRICT = ("-Wall", "-Wextra", "-Werror")
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -80,3 +80,17 @@ func.func @channels(%x: tensor<1x1x!h>, %w: tensor<2x1x!w>) {
   %1 = graph.matmul %x, %w {requant = #graph.requant<multiplier = [512, 258], shift = 10, rounding = half_up, low = -128, high = 127>} : (tensor<1x1x!h>, tensor<2x1x!w>) -> tensor<1x2x!h>
   func.return
 }
+
+// -----
+
+!a = !quant.uniform<i16:f32, 3.1250900065060705e-05:-23808>
+!b = !quant.uniform<i8:f32, 0.01600029692053795:-93>
+!c = !quant.uniform<i8:f32, 0.016005:-93>
+
+// Addends of 16 bits leave 12 to their multipliers, which are 1 then where 2^-9 is that near.
+func.func @wide(%x: tensor<1x!a>, %y: tensor<1x!a>) {
+  %0 = graph.binary add %x, %y {requant = #graph.requant<shift = 9, rounding = half_even, zero_point = -93, low = -128, high = 127>} : (tensor<1x!a>, tensor<1x!a>) -> tensor<1x!b>
+  // expected-error@+1 {{the requantized accumulator has scale 0.01600046083331108, but the result has 0.016005}}
+  %1 = graph.binary add %x, %y {requant = #graph.requant<shift = 9, rounding = half_even, zero_point = -93, low = -128, high = 127>} : (tensor<1x!a>, tensor<1x!a>) -> tensor<1x!c>
+  func.return
+}
