@@ -8,7 +8,7 @@ place of three float operations may round once the other way: `STEP`. Nothing he
 `quantize` works; names of nodes and types say which values belong together.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.driver.verify.differences import FLOAT_TOLERANCE, Array, relative_difference
 from ceras_ir.interpreters.network import check_inputs, run
 from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.network import integer
 from ceras_ir.network.function import main_function, output_names
 from ceras_ir.support.diagnostics import node_name
 
@@ -32,6 +33,9 @@ LOST = 2.0**-6
 """Of a step; less is the rounding of floats."""
 
 _Key: TypeAlias = tuple[str, float, int, tuple[int, ...]]
+
+_MOVES = (graph.PadOp, graph.TransposeOp, graph.ReshapeOp, graph.SliceOp)
+"""What a network may do before or after it quantizes, as a window does its own padding."""
 
 
 @dataclass
@@ -62,6 +66,7 @@ class AsWritten:
     def __init__(self, written: ModuleOp, made: ModuleOp):
         self.written, self.made = written, made
         self.pairs = _pairs(written, made)
+        self.moved = _moved_before(written, made)
         self.found = Comparison()
 
     def compare(self, sample: Mapping[str, Array]) -> None:
@@ -88,6 +93,17 @@ class AsWritten:
             is_known = unknown.isdisjoint(op.operands)
             if isinstance(op, graph.QuantizeOp):
                 pair = self.pairs.get(op.result)
+                if pair is None and op in self.moved:
+                    before, moves = self.moved[op]
+                    array = integer.dequantize(made[before], graph.stored_element(before))
+                    for move in (*moves, op):
+                        (array,) = interpreter.run_op(move, (array,))
+                    if is_known:
+                        self._steps(f"node '{node_name(op)}'", array, values[op.result])
+                    else:
+                        self.found.unknown += 1
+                    values[op.result] = array
+                    continue
                 if pair is None:
                     if not is_known or _rounds(op, operands[0], values[op.result]):
                         self.found.unknown += 1
@@ -149,6 +165,32 @@ def _key(op: Operation, value: SSAValue) -> _Key | None:
     if element is None or element.is_per_axis:
         return None
     return node_name(op), element.scale, element.storage.width.data, graph.shape_of(value)
+
+
+def _moved_before(
+    written: ModuleOp, made: ModuleOp
+) -> dict[Operation, tuple[SSAValue, Sequence[Operation]]]:
+    """
+    For what `written` moves and then quantizes, what `made` quantizes first, if that is one value
+    of the same name and scale, and of the shape before; and the moves, the first one first.
+    """
+    known: dict[tuple[str, float, int], list[SSAValue]] = {}
+    for op in main_function(made).body.block.ops:
+        for result in op.results:
+            if (key := _key(op, result)) is not None:
+                known.setdefault(key[:3], []).append(result)
+    moved: dict[Operation, tuple[SSAValue, Sequence[Operation]]] = {}
+    for op in main_function(written).body.block.ops:
+        key = _key(op, op.result) if isinstance(op, graph.QuantizeOp) else None
+        found = known.get(key[:3], []) if key is not None else []
+        moves, value = list[Operation](), op.operands[0] if len(found) == 1 else None
+        while value is not None and isinstance(value.owner, _MOVES):
+            moves.insert(0, value.owner)
+            value = value.owner.operands[0]
+            if graph.shape_of(value) == graph.shape_of(found[0]):
+                moved[op] = found[0], moves
+                break
+    return moved
 
 
 def _pairs(written: ModuleOp, made: ModuleOp) -> dict[SSAValue, SSAValue]:
