@@ -1,8 +1,9 @@
 """Sliding windows in numpy: sums of products, maxima and sums over `[N, H, W, C]` arrays."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
@@ -181,9 +182,15 @@ def counts(height: int, width: int, window: Window) -> NDArray[np.int64]:
 
 
 def window_sum(window: Window, padded: NDArray[Numbers]) -> NDArray[Numbers]:
-    """Sums over windows, elements added in row-major order."""
-    taps = (tap for _, _, tap in window.taps(padded))
-    total = next(taps).copy()
-    for tap in taps:
-        np.add(total, tap, out=total)
+    """Sums over windows: of each row from left to right, then of the rows from the top, from 0."""
+    rows = groupby(window.taps(padded), key=itemgetter(0))
+    return _sum(_sum(tap for _, _, tap in row) for _, row in rows)
+
+
+def _sum(arrays: Iterable[NDArray[Numbers]]) -> NDArray[Numbers]:
+    """One after the other, from 0."""
+    rest = iter(arrays)
+    total = next(rest) + 0
+    for array in rest:
+        np.add(total, array, out=total)
     return total

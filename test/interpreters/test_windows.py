@@ -7,7 +7,13 @@ import pytest
 from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph.operation import window_output
-from ceras_ir.interpreters.windows import Window, convolve, convolve_in_order, exact_type
+from ceras_ir.interpreters.windows import (
+    Window,
+    convolve,
+    convolve_in_order,
+    exact_type,
+    window_sum,
+)
 
 Floats = NDArray[np.float32]
 
@@ -80,3 +86,23 @@ def test_sums_that_float32_cannot_hold_are_float64():
     weights = np.full((1, 1 << 10), 127, np.int8)
     assert exact_type(weights, 129) is np.float32
     assert exact_type(weights, 130) is np.float64
+
+
+def test_an_average_adds_rows_first() -> None:
+    """One after the other, the sums of a whole map lose as many bits as it has elements."""
+    x = np.random.default_rng(0).uniform(0.5, 1.5, (1, 64, 64, 16)).astype(np.float32)
+    window = Window.of((64, 64), (1, 1), (0, 0, 0, 0), (1, 1))
+    (total,) = window_sum(window, x).reshape(1, 16)
+    for channel, got in enumerate(total):
+        rows = [np.cumsum(row, dtype=np.float32)[-1] for row in x[0, :, :, channel]]
+        assert got == np.cumsum(rows, dtype=np.float32)[-1]
+    exact = x.astype(np.float64).sum(axis=(1, 2))[0]
+    assert np.abs(total / exact - 1).max() < 64 * 2.0**-24
+    naive = np.cumsum(x.reshape(-1, 16), axis=0, dtype=np.float32)[-1]
+    assert np.abs(total / exact - 1).max() < np.abs(naive / exact - 1).max() / 4
+
+
+def test_an_average_of_negative_zeros_is_zero() -> None:
+    window = Window.of((2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
+    total = window_sum(window, np.full((1, 2, 2, 1), -0.0, np.float32))
+    assert not np.signbit(total).any()

@@ -48,10 +48,11 @@ def _maximum(layer: Layer, op: Pool2dOp) -> None:
 def _float_average(layer: Layer, op: Pool2dOp) -> None:
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     place = window(layer, op)
-    kernel = layer.kernels.use("sum_window", NAME="f32", SUM="float", IN="float", CENTRE="")
+    kernel = layer.kernels.use("sum_rows")
     positions, channels = _positions(op)
+    layer.scratch("float", "row", channels, 4)
     size = prod(op.kernel.get_values())
-    call = f"{kernel}(to, {x}, {place}, p, 0)"
+    call = f"{kernel}(to, row, {x}, {place}, p)"
     count = f"{call};" if op.includes_padding else f"const int32_t count = {call};"
     divisor = float_literal(size) if op.includes_padding else "(float)count"
     layer.loop(

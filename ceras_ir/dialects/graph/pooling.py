@@ -45,8 +45,10 @@ class Pool2dOp(InputOperation):
 
     `max`: the greatest element inside the input; a quantized result has the input's scale.
 
-    `average`: the sum of the elements inside the input, added in row-major order, divided by
-    their number, or by the size of the window with `count_include_pad`. Quantized, with K the
+    `average`: the sum of the elements inside the input, divided by their number, or by the size of
+    the window with `count_include_pad`. Floats are added from 0, each row of the window from left
+    to right, then the rows from the top: errors grow with height and width, not with their
+    product. Quantized, with K the
     size of the window and k the number that float would divide by:
 
     `requant(sum of (x - zero_point))` with the multiplier `(2*multiplier*K + k) / (2*k)`, floored.

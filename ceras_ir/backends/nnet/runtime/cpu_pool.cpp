@@ -97,10 +97,34 @@ void pool2d_average(const Layer& layer, Scratch&) {
   });
 }
 
-void pool2d_float(const Layer& layer, Scratch&) {
+// Errors grow with height and width of the window, not with their product.
+void pool2d_float_average(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
-  const bool average = layer.attributes[0] == POOL_AVERAGE;
   const int64_t taps = layer.window.kernel[0] * layer.window.kernel[1];
+  each_window(layer, [&](const Inside& inside, int64_t image, int64_t at) {
+    const float divisor = static_cast<float>(includes_padding(layer) ? taps : inside.count());
+    for (int64_t c = 0; c < out.dims[3]; c += CHUNK) {
+      const int64_t count = std::min(CHUNK, out.dims[3] - c);
+      float sum[CHUNK] = {};
+      Inside row = inside;
+      for (int64_t y = inside.begin[0]; y < inside.end[0]; ++y) {
+        row.begin[0] = y;
+        row.end[0] = y + 1;
+        float of_row[CHUNK] = {};
+        each_tap(layer, row, image, [&](int64_t from) {
+          const float* data = in.floats() + from + c;
+          for (int64_t i = 0; i < count; ++i) of_row[i] += data[i];
+        });
+        for (int64_t i = 0; i < count; ++i) sum[i] += of_row[i];
+      }
+      float* target = out.float_target() + at + c;
+      for (int64_t i = 0; i < count; ++i) target[i] = sum[i] / divisor;
+    }
+  });
+}
+
+void pool2d_float_maximum(const Layer& layer, Scratch&) {
+  const Tensor &in = layer.input(), &out = layer.output();
   each_window(layer, [&](const Inside& inside, int64_t image, int64_t at) {
     float* target = out.float_target() + at;
     const int64_t channels = out.dims[3];
@@ -108,18 +132,10 @@ void pool2d_float(const Layer& layer, Scratch&) {
     each_tap(layer, inside, image, [&](int64_t from) {
       const float* data = in.floats() + from;
       for (int64_t c = 0; c < channels; ++c)
-        target[c] = first ? data[c] : average ? target[c] + data[c] : maximum(target[c], data[c]);
+        target[c] = first ? data[c] : maximum(target[c], data[c]);
       first = false;
     });
-    if (!average) {
-      if (first) std::fill(target, target + channels, -std::numeric_limits<float>::infinity());
-      return;
-    }
-    const float divisor = static_cast<float>(includes_padding(layer) ? taps : inside.count());
-    // The padding was added too: it turns a sum of negative zeros into zero.
-    const bool padded = inside.count() != taps;
-    for (int64_t c = 0; c < channels; ++c)
-      target[c] = (first ? 0.0f : padded ? target[c] + 0.0f : target[c]) / divisor;
+    if (first) std::fill(target, target + channels, -std::numeric_limits<float>::infinity());
   });
 }
 
@@ -154,8 +170,9 @@ const char* sum_fits(const Layer& layer) {
 }
 
 Run operator_of_pool(const Layer& layer) {
-  if (!layer.output().quantized()) return pool2d_float;
-  return layer.attributes[0] == POOL_AVERAGE ? pool2d_average : pool2d_maximum;
+  const bool average = layer.attributes[0] == POOL_AVERAGE;
+  if (!layer.output().quantized()) return average ? pool2d_float_average : pool2d_float_maximum;
+  return average ? pool2d_average : pool2d_maximum;
 }
 
 const Operation OPERATIONS[] = {
