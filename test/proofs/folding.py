@@ -100,7 +100,7 @@ def floors_compose() -> None:
 
 
 @identity(
-    relied_on={SCALES: "return floor(ldexp(bound, -exponent) + 0.5) + zero_point"},
+    relied_on={SCALES: "return floor(bound / target.scale + 0.5) + point"},
     requires="rounding half up; for others up to the rounding of the bound itself",
     by="z3, 32 bits, shifts 1 to 31",
     slow=True,
