@@ -139,7 +139,8 @@ class TileFunctions(InterpreterFunctions):
         acc = convolve(
             padded, filters.astype(real), replace(window, padding=(0, 0, 0, 0)), groups
         ).astype(np.int64)
-        acc += _of_channels(bias, 1)
+        radix = None if op.radix is None else rest.pop(0)
+        acc += _added_to_channels(bias, radix if op.bias_tiles else None)
         if op.residual is not None:
             residual, tile_weights, *_ = rest
             moved = residual.astype(np.int64) @ tile_weights.T.astype(np.int64)
@@ -195,6 +196,14 @@ def _of_channels(constants: NDArray[np.int32], rank: int) -> NDArray[np.int64]:
     if constants.ndim > rank + 1:
         constants = constants[..., 0, :]
     return constants.reshape(*constants.shape[: rank - 1], -1).astype(np.int64)
+
+
+def _added_to_channels(bias: Array, radix: Array | None) -> NDArray[np.int64]:
+    """A bias in the order of channels; one of digits has a radix."""
+    if radix is None:
+        return _of_channels(bias.astype(np.int32), 1)
+    counts = radix.reshape(-1, radix.shape[-1])[0].astype(np.int64)
+    return (bias.astype(np.int64) @ counts).sum(axis=-2).reshape(-1)
 
 
 def matrix_at(array: Array, indices: tuple[int, ...]) -> tuple[Array, int, int]:

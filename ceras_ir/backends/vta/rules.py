@@ -9,19 +9,18 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from ceras_ir.backends.vta.addition_rules import why_not_add
 from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
 from ceras_ir.backends.vta.analysis.contraction import SWISH_ROWS, Contraction
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.channel_constants import folded_bias, is_bordered, with_products
 from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.pooling_rules import why_not_average, why_not_max, why_not_pool
 from ceras_ir.backends.vta.rescaling import (
     common_shift,
-    rescaling_constants,
     why_not_int8,
     why_not_shift,
     zero_point,
@@ -159,22 +158,6 @@ OTHER_RULES: tuple[Callable[..., str | None], ...] = (
 """Those of operations that are no products, a function for each kind."""
 
 
-def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
-    """
-    What is added to the sum of products of stored numbers, for every output channel, before a
-    floor shift: the bias, half a unit for rounding, and what zero points contribute.
-    """
-    assert op.requant is not None
-    weights = graph.known_array(op.weights).astype(np.int64)
-    bias = np.array(rescaling_constants(op.requant), np.int64)
-    bias = bias - zero_point(op.input) * weights.reshape(len(weights), -1).sum(axis=1)
-    if op.residual is not None:
-        bias -= zero_point(op.residual) << op.residual_left_shift
-    if op.bias is not None:
-        bias += graph.known_array(op.bias).astype(np.int64)
-    return bias
-
-
 def accumulator_bound(op: graph.LinearOperation) -> int:
     """No partial sum, in any order, with folded bias and left shift, exceeds this in magnitude."""
     assert op.requant is not None
@@ -197,13 +180,14 @@ def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction
     packed = packed_shape(graph.shape_of(op.input), board.vector)
     if not isinstance(op, graph.Conv2dOp):
         (kblocks, m, *_), (n, _) = packed, graph.shape_of(op.weights)
-        return Contraction(
+        matrix = Contraction(
             *(1, kblocks, 1, m, -(-n // block), 1, m),
             residual=has_residual,
             shifts=shifts,
             by_channel=by_channel,
             swish=swish,
         )
+        return with_products(matrix, op, board)
     batch, _, height, width, *_ = packed
     outputs, kh, kw, channels = graph.shape_of(op.weights)
     _, rows, columns, _ = graph.shape_of(op.result)
@@ -211,7 +195,7 @@ def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction
     top, left, bottom, right = op.padding.get_values()
     together, groups = groups_together(op, block), block_groups(op, block)
     kblocks, nblocks = -(-channels * together // block), -(-outputs // block) // groups
-    return Contraction(
+    shape = Contraction(
         *(batch, kblocks, height, width, nblocks, rows, columns),
         kernel=(kh, kw),
         strides=(sh, sw),
@@ -224,12 +208,7 @@ def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction
         swish=swish,
         outside=is_bordered(op),
     )
-
-
-def is_bordered(op: graph.LinearOperation) -> bool:
-    """Whether the number around the input is not zero, with which loads pad."""
-    padded = isinstance(op, graph.Conv2dOp) and any(op.padding.get_values())
-    return padded and zero_point(op.input) != 0
+    return with_products(shape, op, board)
 
 
 def _swish_vectors(op: graph.LinearOperation, block: int) -> int:

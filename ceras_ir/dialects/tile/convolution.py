@@ -56,6 +56,9 @@ class Conv2dOp(IRDLOperation):
     A matrix product is the convolution of an image of one row. `border` [n, O/B, B]
     goes with an `outside` that is not zero: what that adds to the sums at the edge, as
     `backends/vta/analysis/borders.py` has them in order.
+    Bias and border may be digits instead, int8 [.., T, B out, B in] instead of [.., B]: what is
+    added is the sum over t of `radix . transpose(digits[.., t])`, with `radix` [B], or [R, B] of
+    equal rows.
     Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers.
     """
 
@@ -64,6 +67,7 @@ class Conv2dOp(IRDLOperation):
     input = operand_def(MemRefType)
     weights = operand_def(MemRefType)
     bias = operand_def(MemRefType)
+    radix = opt_operand_def(MemRefType)
     residual = opt_operand_def(MemRefType)
     residual_weights = opt_operand_def(MemRefType)
     bends = opt_operand_def(MemRefType)
@@ -86,7 +90,7 @@ class Conv2dOp(IRDLOperation):
 
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
     assembly_format = (
-        "$input `,` $weights `,` $bias "
+        "$input `,` $weights `,` $bias (`radix` $radix^ `:` type($radix))? "
         "(`residual` $residual^ `,` $residual_weights `:` type($residual) `,` "
         "type($residual_weights))? (`swish` $bends^ `:` type($bends))? "
         "(`border` $border^ `:` type($border))? (`shifts` $shifts^ `:` type($shifts))? "
@@ -106,6 +110,7 @@ class Conv2dOp(IRDLOperation):
         padding: Sequence[int] = (0, 0, 0, 0),
         dilations: Sequence[int] = (1, 1),
         groups: int = 1,
+        radix: SSAValue | None = None,
         border: SSAValue | None = None,
         shifts: SSAValue | None = None,
         outside: int = 0,
@@ -134,18 +139,31 @@ class Conv2dOp(IRDLOperation):
         }
         super().__init__(
             operands=[
-                *(input, weights, bias, *(residual or (None, None))),
+                *(input, weights, bias, radix, *(residual or (None, None))),
                 *(bends, border, shifts, output),
             ],
             properties=properties,
         )
 
+    @property
+    def bias_tiles(self) -> int:
+        """Tiles with digits of the bias for each block of outputs; 0 if it is numbers."""
+        return _tiles_of(self.bias)
+
+    @property
+    def border_tiles(self) -> int:
+        """Likewise of each constant of the border."""
+        return 0 if self.border is None else _tiles_of(self.border)
+
     def verify_(self) -> None:
-        constants = (self.bias, self.bends, self.border, self.shifts)
+        constants = (self.bends, self.shifts)
+        added = (self.bias, self.border)
         for value in self.operands:
             if space_of(value) != DRAM:
                 raise VerifyException(f"operands must be in memory dram, got {value.type}")
-            expected = i32 if value in constants else i8
+            if value in added and _tiles_of(value):
+                continue
+            expected = i32 if value in constants or value in added else i8
             if memref_type(value).element_type != expected:
                 raise VerifyException(f"elements must be {expected}, got {value.type}")
         vector = packed_vector(self.input)
@@ -169,9 +187,13 @@ class Conv2dOp(IRDLOperation):
         oh = window_output(h, top, bottom, kh, sh, dh)
         ow = window_output(w, left, right, kw, sw, dw)
         lanes = vector[-1]
+        bias, border = (
+            (tiles, lanes, lanes) if tiles else tuple(vector)
+            for tiles in (self.bias_tiles, self.border_tiles)
+        )
         shapes: list[tuple[str, SSAValue, tuple[int, ...]]] = [
             ("weights", self.weights, (o, c // groups, kh, kw, lanes, lanes)),
-            ("bias", self.bias, (o, *vector)),
+            ("bias", self.bias, (o, *bias)),
             ("output", self.output, (n, o, oh, ow, *vector)),
         ]
         if (self.residual is None) != (self.residual_weights is None):
@@ -191,7 +213,11 @@ class Conv2dOp(IRDLOperation):
             raise VerifyException("a border and an 'outside' other than 0 belong together")
         if self.border is not None:
             kinds = memref_type(self.border).get_shape()[0]
-            shapes.append(("border", self.border, (kinds, o, *vector)))
+            shapes.append(("border", self.border, (kinds, o, *border)))
+        if (self.radix is None) == bool(self.bias_tiles or self.border_tiles):
+            raise VerifyException("a radix and digits of a bias or a border belong together")
+        if self.radix is not None:
+            shapes.append(("radix", self.radix, tuple(vector)))
         if self.shifts is not None:
             shapes.append(("shifts", self.shifts, (o, *vector)))
         for name, value, shape in shapes:
@@ -210,3 +236,9 @@ class Conv2dOp(IRDLOperation):
                 f"[low, high] must be a range of int{bits}, got "
                 f"[{self.low.value.data}, {self.high.value.data}]"
             )
+
+
+def _tiles_of(constants: SSAValue) -> int:
+    """Tiles of digits for each constant, 0 for numbers."""
+    kind = memref_type(constants)
+    return kind.get_shape()[-3] if kind.element_type == i8 and kind.get_num_dims() > 3 else 0

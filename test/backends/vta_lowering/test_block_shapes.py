@@ -146,7 +146,7 @@ def test_another_board_is_refused(tmp_path: Path):
     module = matmul(np.random.default_rng(0))[0]
     place(module, load_board(BOARD))
     apply(module, ConvertGraphToTilePass(BOARD), TilePass(board=BOARD), AllocateBlocksPass())
-    message = r"its vectors of acc are \(1, 16\), the board's \(2, 8\)"
+    message = r"its vectors of inp are \(1, 16\), the board's \(2, 8\)"
     with pytest.raises(UnsupportedError, match=message):
         build_image(module, board)
 

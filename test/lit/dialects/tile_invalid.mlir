@@ -281,6 +281,14 @@ func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dr
 
 // -----
 
+func.func @f(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x1x16x16xi8, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
+  // expected-error@+1 {{a radix and digits of a bias or a border belong together}}
+  tile.conv2d %x, %w, %b to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x1x16x16xi8, "dram"> to memref<1x1x3x3x16xi8, "dram">
+  func.return
+}
+
+// -----
+
 func.func @f(%x: memref<1x1x5x5x1x16xi8, "inp">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x3x3x16xi8, "dram">) {
   %i = arith.constant 0 : index
   // expected-error@+1 {{operands must be in memory dram}}

@@ -148,11 +148,13 @@ class Schedules:
         k_tiles = -(-c.kblocks // self.kblock)
         inp_blocks = self.kblock * np.where(self.resident & self.inputs_stay, k_tiles, 1)
         wgt_blocks = self.kblock * np.where(self.resident & ~self.inputs_stay, k_tiles, 1)
-        kinds = c.constants + borders_of(c).constants
-        constants = kinds * c.nblocks * c.groups + c.swish * (c.swish > 1)
+        vectors, borders = c.nblocks * c.groups, borders_of(c).constants
+        constants = (c.constants + borders * (c.border_tiles == 0)) * vectors
+        constants += c.swish * (c.swish > 1)
+        tiles = (c.bias_tiles + borders * c.border_tiles) * vectors
         return {
-            "inp": self.inp_stages * inp_blocks * ih * iw + residual,
-            "wgt": self.wgt_stages * self.nblock * wgt_blocks * c.taps + c.residual,
+            "inp": self.inp_stages * inp_blocks * ih * iw + residual + c.has_products,
+            "wgt": self.wgt_stages * self.nblock * wgt_blocks * c.taps + c.residual + tiles,
             "acc": (self.acc_stages * self.nblock + c.temporaries) * self.positions + constants,
             "uop": self.nblock * np.where(merged & (not c.is_flat), self.kblock * c.taps, 1),
         }

@@ -42,7 +42,10 @@ class Contraction:
     by_channel: bool = False
     """Whether another shifts by a vector, with an amount for each channel."""
     bias_cycles: int = 2
-    """Of adding the bias to one vector: 2, or 1 if it is one small number, or 0 if that is 0."""
+    """
+    Of adding the bias to one vector: 2, or 1 if it is one small number or has one tile, or 0 if it
+    is 0.
+    """
     groups: int = 1
     """Contractions of this shape side by side, on channels of their own."""
     swish: int = 0
@@ -51,11 +54,25 @@ class Contraction:
     """The window that `by_taps` took apart."""
     outside: bool = False
     """Whether what is around the input is something else than zeros; see `borders_of`."""
+    bias_tiles: int = 0
+    """Tiles with digits of the bias for each output vector, if it is added as a product."""
+    border_tiles: int = 0
+    """Likewise of each constant for what is around the input."""
 
     @property
     def constants(self) -> int:
         """Vectors on chip for each output vector: the bias unless it is a number, and shifts."""
-        return (self.bias_cycles > 1) + self.by_channel
+        return (self.bias_cycles > 1 and not self.bias_tiles) + self.by_channel
+
+    @property
+    def has_products(self) -> bool:
+        """Whether constants are added as products with a vector of their own."""
+        return bool(self.bias_tiles or self.border_tiles)
+
+    @property
+    def border_cycles(self) -> int:
+        """Of adding a constant for what is around the input to one vector."""
+        return self.border_tiles or 2
 
     @property
     def shift_passes(self) -> int:
@@ -146,7 +163,11 @@ class Contraction:
 
 def bias_immediate(op: tile.Conv2dOp) -> int | None:
     """The bias, where it is one number that an ALU operation can add."""
-    if op.uniform_bias is None or not is_immediate(value := op.uniform_bias.value.data):
+    if (
+        op.bias_tiles
+        or op.uniform_bias is None
+        or not is_immediate(value := op.uniform_bias.value.data)
+    ):
         return None
     return value
 
@@ -172,5 +193,14 @@ def contraction_of(op: tile.Conv2dOp) -> Contraction:
         groups=groups,
         swish=0 if op.swish is None else 1 if op.uniform_bends is not None else SWISH_ROWS * o,
         outside=op.border is not None,
-        bias_cycles=2 if (immediate := bias_immediate(op)) is None else int(immediate != 0),
+        bias_cycles=_bias_cycles(op),
+        bias_tiles=op.bias_tiles,
+        border_tiles=op.border_tiles,
     )
+
+
+def _bias_cycles(op: tile.Conv2dOp) -> int:
+    if op.bias_tiles:
+        return op.bias_tiles
+    immediate = bias_immediate(op)
+    return 2 if immediate is None else int(immediate != 0)

@@ -35,7 +35,9 @@ class S3Blocks:
             return Blocks(1, _whole(m, step), k, n, (1, 1, 1), self.order)
         free = board.acc - shape.constants * shape.nblocks
         most = max(step, free // shape.nblocks // step * step)
-        deepest = max(1, min(board.inp // (2 * step), board.wgt // 2, shape.kblocks))
+        tiles = board.wgt - shape.bias_tiles * shape.nblocks
+        vectors = board.inp - shape.has_products
+        deepest = max(1, min(vectors // (2 * step), tiles // 2, shape.kblocks))
         m, k = min(self.mblock or most, rows), min(self.kblock or deepest, shape.kblocks)
         return Blocks(1, _whole(m, step), k, 1, (2, 2, 1), self.order)
 
@@ -56,8 +58,8 @@ def s3_misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None
     alg3 = blocks.order is Order.ALG3
     rows = step if alg3 else blocks.positions
     needs = {
-        "inp": blocks.stages[0] * rows * blocks.kblock,
-        "wgt": blocks.stages[1] * blocks.nblock * blocks.kblock,
+        "inp": blocks.stages[0] * rows * blocks.kblock + shape.has_products,
+        "wgt": blocks.stages[1] * blocks.nblock * blocks.kblock + shape.bias_tiles * shape.nblocks,
         "acc": (blocks.positions + shape.constants) * shape.nblocks,
     }
     for name, need in needs.items():

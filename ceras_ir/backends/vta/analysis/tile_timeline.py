@@ -116,7 +116,7 @@ class _Walk:
             len(_sizes(*pair)) for pair in ((c.rows, self.b.rows), (c.columns, self.b.columns))
         )
         passes = down * column_tiles + across * row_tiles + down * across
-        vectors = 2 * borders.additions(c.rows, c.columns)
+        vectors = c.border_cycles * borders.additions(c.rows, c.columns)
         return vectors / m_tiles, passes * self.timing.pipeline / m_tiles
 
     def _residual(self, nblock: int) -> None:

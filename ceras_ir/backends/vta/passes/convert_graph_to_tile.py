@@ -16,6 +16,7 @@ from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import SWISH_ROWS
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.backends.vta.channel_constants import folded_bias
 from ceras_ir.backends.vta.channel_groups import block_groups
 from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
 from ceras_ir.backends.vta.rescaling import common_shift, further_shifts, zero_point
@@ -26,12 +27,13 @@ from ceras_ir.backends.vta.rewrites.packed_constants import (
     diagonal,
     one_number,
     packed_bias,
+    packed_radix,
     packed_shifts,
     packed_weights,
     residual_weights,
     swish_constants,
 )
-from ceras_ir.backends.vta.rules import VTA, folded_bias, graph_contraction, swish_after, why_not
+from ceras_ir.backends.vta.rules import VTA, graph_contraction, swish_after, why_not
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import RequantAttr
@@ -144,7 +146,10 @@ def _launch_linear(
     launch = Launch(board, op) if swish is None else Launch(board, op, swish)
     launch.pack(op.input)
     launch.constant(packed_weights(op, board))
-    launch.constant(packed_bias(op, board))
+    shape = graph_contraction(op, board)
+    launch.constant(packed_bias(op, shape, board))
+    if shape.has_products:
+        launch.constant(packed_radix(board))
     if op.residual is not None:
         launch.pack(op.residual)
         launch.constant(residual_weights(op, board))
@@ -157,13 +162,14 @@ def _launch_linear(
             rows = constants.array().reshape(SWISH_ROWS, -1)
             ending["uniform_bends"] = tuple(rows[:, 0].tolist())
     outside = 0
-    if borders_of(graph_contraction(op, board)).constants:
-        launch.constant(border_sums(op, board))
+    if borders_of(shape).constants:
+        launch.constant(border_sums(op, shape, board))
         outside = zero_point(op.input)
     by_channel = bool(further_shifts(op.requant))
     if by_channel:
         launch.constant(packed_shifts(op, board))
     left, bias = op.residual_left_shift, folded_bias(op)
+    is_one = not shape.bias_tiles and bool(np.all(bias == bias[0]))
     windows: _Geometry = {}
     if isinstance(op, graph.Conv2dOp):
         windows = {
@@ -175,12 +181,13 @@ def _launch_linear(
         "groups": block_groups(op, board.block),
         "residual_shift": left - min(left, RESIDUAL_WEIGHT_BITS),
         "outside": outside,
-        "uniform_bias": int(bias[0]) if bool(np.all(bias == bias[0])) else None,
+        "uniform_bias": int(bias[0]) if is_one else None,
         **_rescaling(op.requant),
     }
 
     def body(builder: Builder, args: Sequence[SSAValue]) -> None:
         x, weights, added, *rest, y = args
+        radix = rest.pop(0) if shape.has_products else None
         shifts = rest.pop() if by_channel else None
         border = rest.pop() if outside else None
         bends = rest.pop() if ending else None
@@ -190,6 +197,7 @@ def _launch_linear(
         builder.insert(
             tile.Conv2dOp(
                 *(x, weights, added, pair, y),
+                radix=radix,
                 bends=bends,
                 border=border,
                 shifts=shifts,

@@ -123,7 +123,9 @@ class _Expansion:
         inp_shape = (self.window[1],) if self.c.is_flat else self.window
         acc_shape = (b.columns,) if self.c.is_flat else (b.rows, b.columns)
         self.epilogue = Epilogue(self.op, self.at, self.c, b.positions)
-        self.border = Border(self.op, self.at, self.c, b) if self.c.outside else None
+        self.border = None
+        if self.c.outside:
+            self.border = Border(self.op, self.at, self.c, b, self.epilogue.products)
         k_tiles = -(-self.c.kblocks // b.kblock)
         inp_tiles, wgt_tiles = (k_tiles, 1) if b.order is tile.Order.MNK else (1, k_tiles)
         inp_blocks = b.kblock * (inp_tiles if b.resident else 1)
@@ -240,8 +242,6 @@ class _Expansion:
         at.add(tile.ClearOp(acc, [], nblock * b.positions))
         if self.residual is not None:
             self._add_residual(self.residual, acc, batch, y, x, n, nblock)
-        if self.border is not None:
-            self.border.add(acc, self._channel(n), nblock, y, x)
         for part in self._reductions():
             inp, inp_at = (inputs, part.at) if inputs else (self.at.rotate(self.inp_ring), 0)
             wgt, wgt_at = (weights, part.at) if weights else (self.at.rotate(self.wgt_ring), 0)
@@ -251,9 +251,22 @@ class _Expansion:
             with at.when_zero(*((batch, y, x) if weights else ())):
                 self._load_weights(wgt, wgt_at, n, nblock, part)
             self._gemm(acc, (inp, inp_at), (wgt, wgt_at), nblock, part.size)
+        self._add_constants(acc, batch, y, x, n, nblock)
         for i, size in at.blocks(nblock, b.drain or nblock):
             self.epilogue.finish(acc, i, self._channel(at.sum(n, i)), size)
             self._store(acc, i, batch, y, x, n, size)
+
+    def _add_constants(
+        self, acc: SSAValue, batch: Index, y: Index, x: Index, n: Index, nblock: int
+    ) -> None:
+        """Constants that are products, which the first block of all loads; and the border."""
+        products, block = self.epilogue.products, (self.group, batch, y, x, n)
+        if products is not None and all(isinstance(i, SSAValue) or i == 0 for i in block):
+            with self.at.when_zero(*block):
+                products.load()
+        self.epilogue.add_products(acc, self._channel(n), nblock)
+        if self.border is not None:
+            self.border.add(acc, self._channel(n), nblock, y, x)
 
     def _reductions(self) -> Iterator[_Reduction]:
         """Every K-block; with kn2row those of one tap after the other."""

@@ -8,6 +8,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.vta.analysis.blocks import Blocks
 from ceras_ir.backends.vta.analysis.borders import Run, borders_of
 from ceras_ir.backends.vta.analysis.contraction import Contraction
+from ceras_ir.backends.vta.rewrites.channel_products import ChannelProducts
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.dialects import tile
@@ -29,10 +30,18 @@ class _Part:
 class Border:
     """
     Of one contraction in blocks. Loads pad with zeros; what the padding should have contributed is
-    a constant for each channel and kind of position, which stays on chip and is added by the ALU.
+    a constant for each channel and kind of position, which stays on chip and is added by the ALU,
+    or by the GEMM core if it is a product.
     """
 
-    def __init__(self, op: tile.Conv2dOp, at: KernelBuilder, shape: Contraction, blocks: Blocks):
+    def __init__(
+        self,
+        op: tile.Conv2dOp,
+        at: KernelBuilder,
+        shape: Contraction,
+        blocks: Blocks,
+        products: ChannelProducts | None,
+    ):
         assert op.border is not None
         self.all = borders_of(shape)
         kinds, *_ = tile.memref_type(op.border).get_shape()
@@ -43,10 +52,13 @@ class Border:
             )
         self.at, self.source, self.blocks = at, op.border, blocks
         self.box = (self.all.constants, shape.nblocks * shape.groups)
-        self.constants = at.alloc(ACC, *self.box)
+        self.products = products if shape.border_tiles else None
+        self.constants = None if shape.border_tiles else at.alloc(ACC, *self.box)
 
     def load(self) -> None:
-        """Bring the constants on chip."""
+        """Bring the constants on chip that the ALU adds."""
+        if self.constants is None:
+            return
         start = [self.at.value(0), self.at.value(0)]
         self.at.add(tile.LoadOp(self.source, start, self.constants, [], self.box))
 
@@ -87,8 +99,12 @@ class Border:
         else:
             box = [(height, b.columns, 0), (width, 1, 0)]
             box = [loop for loop in box if loop[0] > 1] or box[:1]
-        source = (self.constants, at.values(constant, n))
         target = (acc, at.values(0, row, column))
+        if self.products is not None and self.products.border is not None:
+            self.products.add(target, self.products.border, (constant, n), [vectors, *box])
+            return
+        assert self.constants is not None
+        source = (self.constants, at.values(constant, n))
         at.add(tile.AluOp(tile.Alu.ADD, target, [vectors, *box], source=source))
 
 

@@ -3,6 +3,7 @@
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.analysis.contraction import Contraction, bias_immediate
+from ceras_ir.backends.vta.rewrites.channel_products import ChannelProducts
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
 from ceras_ir.backends.vta.rewrites.swish_program import SwishProgram
@@ -17,7 +18,9 @@ class Epilogue:
         self.op, self.at, self.positions = op, at, positions
         self.nblocks = shape.nblocks * shape.groups
         self.immediate = bias_immediate(op)
-        self.bias = at.alloc(ACC, self.nblocks) if self.immediate is None else None
+        by_alu = self.immediate is None and not op.bias_tiles
+        self.bias = at.alloc(ACC, self.nblocks) if by_alu else None
+        self.products = ChannelProducts(op, at, shape) if shape.has_products else None
         self.shifts = None if op.shifts is None else at.alloc(ACC, self.nblocks)
         self.swish = None if op.swish is None else SwishProgram(op, at, positions)
 
@@ -29,6 +32,12 @@ class Epilogue:
                 self.at.add(tile.LoadOp(source, start, buffer, [], (1, self.nblocks)))
         if self.swish is not None:
             self.swish.load()
+
+    def add_products(self, acc: SSAValue, n: Index, count: int) -> None:
+        """The bias of `count` output vectors, the first of which is vector `n`, if it has tiles."""
+        if self.products is not None and self.products.bias is not None:
+            loops = [(count, self.positions, 1), (self.positions, 1, 0)]
+            self.products.add((acc, []), self.products.bias, (n,), loops)
 
     def finish(self, acc: SSAValue, i: Index, n: Index, count: int) -> None:
         """`count` output vectors from `i` of `acc` on, the first of which is vector `n` of all."""

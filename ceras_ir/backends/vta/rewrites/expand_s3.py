@@ -38,10 +38,13 @@ class S3Expansion:
     def build(self) -> None:
         at, c, b = self.at, self.c, self.b
         self.epilogue.load_bias()
+        if self.epilogue.products is not None:
+            self.epilogue.products.load()
         rows = -(-c.columns // self.step) * self.step
         with at.loop(0, c.batch) as batch:
             for m, size in at.blocks(rows, b.columns):
                 at.add(tile.ClearOp(self.acc, [], c.nblocks * b.columns))
+                self.epilogue.add_products(self.acc, 0, c.nblocks)
                 if b.order is tile.Order.ALG3:
                     self._algorithm3(batch, m, size)
                 else:

@@ -8,11 +8,13 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.analysis.borders import borders_of
+from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.averaging import Averaging
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.channel_constants import border_values, folded_bias
 from ceras_ir.backends.vta.channel_groups import widened
-from ceras_ir.backends.vta.rescaling import further_shifts, zero_point
-from ceras_ir.backends.vta.rules import folded_bias, graph_contraction
+from ceras_ir.backends.vta.constant_products import digits, radix
+from ceras_ir.backends.vta.rescaling import further_shifts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
@@ -37,9 +39,10 @@ def packed_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.Constant
     return graph.ConstantOp.from_array(tiles, UniformType(_scale(op.weights)))
 
 
-def packed_bias(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
-    """The bias with all constants in it as [O/B, B]; added lanes repeat the last channel."""
-    return _vectors(folded_bias(op), board, _scale(op.input) * _scale(op.weights))
+def packed_bias(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
+    """The bias with all constants in it, as `_added`."""
+    scale = _scale(op.input) * _scale(op.weights)
+    return _added(folded_bias(op), board, shape.bias_tiles, scale)
 
 
 def packed_shifts(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
@@ -48,18 +51,15 @@ def packed_shifts(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantO
     return _vectors(np.array(further_shifts(op.requant), np.int64), board)
 
 
-def border_sums(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
-    """
-    What the zero point around the input contributes to sums at the edge, as [n, O/B, B]: for
-    runs of rows, for runs of columns, and, because it is in both, negated for where they meet.
-    """
-    borders = borders_of(graph_contraction(op, board))
-    taps = graph.known_array(op.weights).astype(np.int64).sum(axis=3) * zero_point(op.input)
-    down = [taps[:, list(run.taps)] for run in borders.rows]
-    across = [list(run.taps) for run in borders.columns]
-    kinds = [*down, *(taps[:, :, run] for run in across)]
-    kinds += [-rows[:, :, run] for rows in down for run in across]
-    return _vectors(np.stack([kind.sum(axis=(1, 2)) for kind in kinds]), board, pad="constant")
+def border_sums(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
+    """What the zero point around the input contributes to sums at the edge, as `_added`."""
+    return _added(border_values(op, borders_of(shape)), board, shape.border_tiles)
+
+
+def packed_radix(board: VtaBoard) -> graph.ConstantOp:
+    """What the digits of constants count, in every row of a vector."""
+    rows = np.broadcast_to(radix(board.block), board.vector)
+    return graph.ConstantOp.from_array(np.ascontiguousarray(rows), UniformType(1.0))
 
 
 def one_number(value: int, *shape: int) -> graph.ConstantOp:
@@ -92,6 +92,22 @@ def swish_constants(op: graph.ShiftSwishOp, board: VtaBoard) -> graph.ConstantOp
     bends = np.array(op.channel_bends, np.int32)
     rows = np.broadcast_to(bends, (channels, 5)).T
     return _vectors(np.concatenate([-rows, rows[2:4]]), board)
+
+
+def _added(
+    channels: NDArray[np.integer], board: VtaBoard, tiles: int, scale: float = 1.0
+) -> graph.ConstantOp:
+    """
+    Constants of channels [.., O] as [.., O/B, B], or their digits in `tiles` [.., O/B, T, B, B].
+    Added lanes repeat the last channel of a bias, so that one number stays one; others are zero.
+    """
+    if not tiles:
+        return _vectors(channels, board, scale, "edge" if channels.ndim == 1 else "constant")
+    ends = [(0, 0)] * (channels.ndim - 1) + [(0, -channels.shape[-1] % board.block)]
+    padded = np.pad(channels, ends)
+    vectors = padded.reshape(*channels.shape[:-1], -1, board.block)
+    packed = digits(vectors, tiles, board.block).swapaxes(-3, -2)
+    return graph.ConstantOp.from_array(np.ascontiguousarray(packed), UniformType(scale))
 
 
 def _vectors(

@@ -141,12 +141,14 @@ func.func @zero_points(%x: tensor<3x2x!quant.uniform<i8:f32, 0.5:-8>>, %r: tenso
 // -----
 
 // Loads pad with the number zero: what the zero point -2 contributes to sums at the edge is added
-// there, -2 * 1 where the left of the taps 1 2 4 is outside, -2 * 4 where the right one is.
+// there, -2 * 1 where the left of the taps 1 2 4 is outside, -2 * 4 where the right one is. It is
+// digits, of which the first of a tile of 16 x 16 counts one.
 // CHECK-LABEL: func.func @border(
-// CHECK:         %[[B:.*]] = graph.constant dense<"0xFEFFFFFF{{(00)*}}F8FFFFFF{{(00)*}}"> : tensor<2x1x16xi32>
-// CHECK-NEXT:    mem.launch @conv2d_0(%{{.*}}, %{{.*}}, %{{.*}}, %[[B]])
+// CHECK:         %[[R:.*]] = graph.constant dense<[1, 127, 127, {{.*}}]> : tensor<16xi8>
+// CHECK-NEXT:    %[[B:.*]] = graph.constant dense<"0xFE{{(00)*}}F8{{(00)*}}"> : tensor<2x1x1x16x16xi8>
+// CHECK-NEXT:    mem.launch @conv2d_0(%{{.*}}, %{{.*}}, %{{.*}}, %[[R]], %[[B]])
 // CHECK:       func.func @conv2d_0(
-// CHECK-NEXT:    tile.conv2d {{.*}} border %{{.*}} : memref<2x1x16xi32, "dram"> {{.*}}outside = -2
+// CHECK-NEXT:    tile.conv2d {{.*}} radix %{{.*}} : memref<16xi8, "dram"> border %{{.*}} : memref<2x1x1x16x16xi8, "dram"> {{.*}}outside = -2
 func.func @border(%x: tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5:-2>>) -> tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5>> {
   %w = graph.constant dense<[[[[1], [2], [4]]]]> : tensor<1x1x3x1xi8> : tensor<1x1x3x1x!quant.uniform<i8:f32, 0.5>>
   %y = graph.conv2d %x, %w {padding = array<i64: 0, 1, 0, 1>, requant = #graph.requant<shift = 4, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5:-2>>, tensor<1x1x3x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5>>
@@ -156,14 +158,15 @@ func.func @border(%x: tensor<1x1x4x1x!quant.uniform<i8:f32, 0.5:-2>>) -> tensor<
 // -----
 
 // A shift for each channel: 2 for all, because a vector says at most 15, and 13 (0x0d), 15 and 0
-// more in the layout of the bias, where added lanes repeat the last. Half a unit of each is in the
-// bias.
+// more, where added lanes repeat the last. Half a unit of each is in the bias, as digits: 16384 is
+// 1 (0x01) and 127 * (127 + 2), 65536 is 4 and 127 * (4 * 127 + 8), the third is 2.
 // CHECK-LABEL: func.func @by_channel(
 // CHECK-NEXT:    %[[P:.*]] = mem.pack
 // CHECK-NEXT:    %[[W:.*]] = graph.constant {{.*}} : tensor<1x1x1x1x16x16xi8>
-// CHECK-NEXT:    %[[B:.*]] = graph.constant dense<[[16384, 65536, 2, 2, 2,
+// CHECK-NEXT:    %[[B:.*]] = graph.constant dense<"0x017F02{{(00)*}}047F7F7F7F08{{(00)*}}02{{(00)*}}"> : tensor<1x1x16x16xi8>
+// CHECK-NEXT:    %[[R:.*]] = graph.constant {{.*}} : tensor<16xi8>
 // CHECK-NEXT:    %[[S:.*]] = graph.constant dense<[[13, 15, 0, 0, 0, {{.*}}]]> : tensor<1x16xi32>
-// CHECK-NEXT:    mem.launch @matmul_0(%[[P]], %[[W]], %[[B]], %[[S]])
+// CHECK-NEXT:    mem.launch @matmul_0(%[[P]], %[[W]], %[[B]], %[[R]], %[[S]])
 // CHECK:       func.func @matmul_0(
 // CHECK:         tile.conv2d %{{.*}}, %{{.*}}, %{{.*}} shifts %{{.*}} : memref<1x16xi32, "dram"> to %{{.*}} shift = 2 : i64,
 func.func @by_channel(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x3x!quant.uniform<i8:f32, 0.5>> {

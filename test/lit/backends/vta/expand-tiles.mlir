@@ -224,13 +224,14 @@ func.func @border(%x: memref<1x1x4x4x16xi8, "dram">, %i: memref<16x16xi8, "dram"
 // -----
 
 // What is around the input instead of zeros: 2 rows, 2 columns and 4 corners have constants, which are
-// added before the products. In blocks of 3 of 6 rows the first and the last have a row at the edge.
+// added after the products. In blocks of 3 of 6 rows the first and the last have a row at the edge.
 // CHECK-LABEL: func.func @border(
 // CHECK:         %[[EDGE:.*]] = memref.alloc() : memref<8x1x1x16xi32, "acc">
 // CHECK:         tile.load %{{.*}} to %[[EDGE]][] {box = array<i64: 8, 1>}
 // CHECK:         scf.for %[[Y:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
 // CHECK:           tile.clear %[[ACC:[a-z0-9_]*]]
-// CHECK-NEXT:      %[[TOP:.*]] = arith.cmpi eq, %[[Y]], %{{.*}} : index
+// CHECK:           tile.gemm %[[ACC]]
+// CHECK:           %[[TOP:.*]] = arith.cmpi eq, %[[Y]], %{{.*}} : index
 // CHECK-NEXT:      scf.if %[[TOP]] {
 // CHECK-NEXT:        tile.alu add %[[ACC]][] with %[[EDGE]][] : {{.*}} {extents = array<i64: 1, 8>, target_strides = array<i64: 24, 1>, source_strides = array<i64: 1, 0>}
 // CHECK-NEXT:        tile.alu add %[[ACC]][] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 1>
@@ -244,7 +245,7 @@ func.func @border(%x: memref<1x1x4x4x16xi8, "dram">, %i: memref<16x16xi8, "dram"
 // CHECK-NEXT:      }
 // CHECK-NEXT:      tile.alu add %[[ACC]][] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 3>, target_strides = array<i64: 24, 8>
 // CHECK-NEXT:      tile.alu add %[[ACC]][%{{.*}}] with %[[EDGE]][%{{.*}}] {{.*}}extents = array<i64: 1, 3>, target_strides = array<i64: 24, 8>
-// CHECK-NEXT:      tile.rotate
+// CHECK-NEXT:      tile.alu add
 func.func @border(%x: memref<1x1x6x8x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %e: memref<8x1x16xi32, "dram">, %y: memref<1x1x6x8x16xi8, "dram">) {
   tile.conv2d %x, %w, %b border %e : memref<8x1x16xi32, "dram"> to %y {schedule = #tile.schedule<rows = 3, columns = 8, kblock = 1, nblock = 1, inp_stages = 2, wgt_stages = 2, acc_stages = 2, order = nmk>, outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x6x8x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x6x8x16xi8, "dram">
   func.return
@@ -267,5 +268,29 @@ func.func @border(%x: memref<1x1x6x8x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8
 // CHECK-NEXT:      tile.alu max %[[ACC]][%[[I]]]
 func.func @by_channel(%x: memref<1x2x1x9x16xi8, "dram">, %w: memref<2x2x1x1x16x16xi8, "dram">, %b: memref<2x16xi32, "dram">, %s: memref<2x16xi32, "dram">, %y: memref<1x2x1x9x16xi8, "dram">) {
   tile.conv2d %x, %w, %b shifts %s : memref<2x16xi32, "dram"> to %y {schedule = #tile.schedule<rows = 1, columns = 9, kblock = 2, nblock = 2, inp_stages = 1, wgt_stages = 1, acc_stages = 1, order = mnk, drain = 1>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = -2, low = 0, high = 127} : memref<1x2x1x9x16xi8, "dram">, memref<2x2x1x1x16x16xi8, "dram">, memref<2x16xi32, "dram"> to memref<1x2x1x9x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+// Constants as digits: the first block of all loads them, behind its own operands; the bias has two
+// tiles, one instruction each, the border one, of which a block adds those of its edges.
+// CHECK-LABEL: func.func @digits(
+// CHECK:         %[[RADIX:.*]] = memref.alloc() : memref<1x1x16xi8, "inp">
+// CHECK-NEXT:    %[[BIAS:.*]] = memref.alloc() : memref<1x2x16x16xi8, "wgt">
+// CHECK-NEXT:    %[[EDGE:.*]] = memref.alloc() : memref<8x1x1x16x16xi8, "wgt">
+// CHECK:         scf.for %[[Y:.*]] = %{{.*}} to %{{.*}} step %{{.*}} {
+// CHECK:           tile.gemm %[[ACC:[a-z0-9_]*]]
+// CHECK:           %[[FIRST:.*]] = arith.cmpi eq, %[[Y]]
+// CHECK-NEXT:      scf.if %[[FIRST]] {
+// CHECK:             tile.load %{{.*}} to %[[RADIX]][] {box = array<i64: 1, 1>}
+// CHECK:             tile.load %{{.*}} to %[[BIAS]][] {box = array<i64: 1, 2>}
+// CHECK:             tile.load %{{.*}} to %[[EDGE]][] {box = array<i64: 1, 8>}
+// CHECK:           tile.gemm %[[ACC]][], %[[RADIX]][], %[[BIAS]][] {extents = array<i64: 1, 24>, acc_strides = array<i64: 24, 1>, inp_strides = array<i64: 0, 0>, wgt_strides = array<i64: 2, 0>}
+// CHECK-NEXT:      tile.gemm %[[ACC]][], %[[RADIX]][], %[[BIAS]][%{{.*}}, %{{.*}}] {extents = array<i64: 1, 24>
+// CHECK:           tile.gemm %[[ACC]][], %[[RADIX]][], %[[EDGE]][] {extents = array<i64: 1, 8>, acc_strides = array<i64: 24, 1>, inp_strides = array<i64: 0, 0>, wgt_strides = array<i64: 1, 0>}
+// CHECK-NOT:       tile.alu add
+func.func @digits(%x: memref<1x1x6x8x16xi8, "dram">, %w: memref<1x1x3x3x16x16xi8, "dram">, %b: memref<1x2x16x16xi8, "dram">, %r: memref<16xi8, "dram">, %e: memref<8x1x1x16x16xi8, "dram">, %y: memref<1x1x6x8x16xi8, "dram">) {
+  tile.conv2d %x, %w, %b radix %r : memref<16xi8, "dram"> border %e : memref<8x1x1x16x16xi8, "dram"> to %y {schedule = #tile.schedule<rows = 3, columns = 8, kblock = 1, nblock = 1, inp_stages = 2, wgt_stages = 2, acc_stages = 2, order = nmk>, outside = -5, strides = array<i64: 1, 1>, padding = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>, shift = 7, low = 0, high = 127} : memref<1x1x6x8x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x2x16x16xi8, "dram"> to memref<1x1x6x8x16xi8, "dram">
   func.return
 }
