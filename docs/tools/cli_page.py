@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import get_type_hints
 
 from ceras_ir.backends.nnet import tool as nnet
+from ceras_ir.backends.vta.calibration import tool as vta
 from ceras_ir.driver.compare import tool as compare_tool
 from ceras_ir.driver.compile import tool as compile
 from ceras_ir.driver.opt import argv
@@ -26,6 +27,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-verify": verify.make_parser,
     "ceras-compare": compare_tool.make_parser,
     "ceras-nnet": nnet.make_parser,
+    "ceras-vta": vta.make_parser,
     "ceras-plan": plan.make_parser,
 }
 

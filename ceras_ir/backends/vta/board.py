@@ -16,6 +16,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.driver_interface import DriverInterface, parse_driver
 from ceras_ir.backends.vta.hardware import PORTABLE_UOPS
+from ceras_ir.backends.vta.hls_model import HlsModel
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
@@ -51,6 +52,16 @@ _OWN_KEYS = {
 }
 """Keys that VTA's JSON does not have, for measured boards."""
 
+_HLS_KEYS = {
+    "HLS_REFILL": "refill",
+    "HLS_LATENCY": "latency",
+    "HLS_BYTES_PER_CYCLE": "bytes_per_cycle",
+    "HLS_INSTRUCTION": "instruction",
+}
+"""What a calibrated board is like that is built from the HLS source; see `HlsModel`."""
+TIMINGS = ("chisel", "hls")
+"""Whose cycles a board takes (TIMING): those of VTA's Chisel source, or of its HLS source."""
+
 
 @dataclass(frozen=True)
 class VtaBoard:
@@ -74,6 +85,14 @@ class VtaBoard:
     log_batch: int = 0
     log_block: int = 4
     driver: DriverInterface | None = None
+    timing: str = "chisel"
+    hls: HlsModel | None = None
+    """As calibrated."""
+
+    @property
+    def is_hls(self) -> bool:
+        """Whether it is built from VTA's HLS source."""
+        return self.timing == "hls"
 
     @property
     def batch(self) -> int:
@@ -163,6 +182,8 @@ class VtaBoard:
             },
             **memory,
             **driver,
+            **({"TIMING": self.timing} if self.is_hls else {}),
+            **({} if self.hls is None else {k: vars(self.hls)[f] for k, f in _HLS_KEYS.items()}),
         }
 
 
@@ -223,8 +244,11 @@ def parse_board(text: str, file: str | None = None) -> VtaBoard:
     bus = integer("FPGA_LOG_AXI_BUS_WIDTH") if "FPGA_LOG_AXI_BUS_WIDTH" in config else None
     if bus is not None and bus > MAX_LOG_BUS:
         raise InputError(f"FPGA_LOG_AXI_BUS_WIDTH must be at most {MAX_LOG_BUS}, got {bus}", file)
+    timing, hls = _timing(config, integer, file)
     return VtaBoard(
         target=target,
+        timing=timing,
+        hls=hls,
         **{field: logs[memory] for memory, field in _BUFFERS.values()},
         log_batch=batch,
         log_block=block,
@@ -256,6 +280,26 @@ def _check_derived(config: Mapping[str, object], file: str | None) -> None:
             raise UnsupportedError(
                 f"unsupported {key} {config[key]!r}: must be {other}, {config[other]!r}", file
             )
+
+
+def _timing(
+    config: Mapping[str, object], integer: Callable[[str], int], file: str | None
+) -> tuple[str, HlsModel | None]:
+    """Whose cycles, and the model of a calibrated board."""
+    timing = config.get("TIMING", "chisel")
+    if not isinstance(timing, str) or timing not in TIMINGS:
+        raise InputError(f"TIMING must be one of {', '.join(TIMINGS)}, got {timing!r}", file)
+    if not (given := [key for key in _HLS_KEYS if key in config]):
+        return timing, None
+    if timing != "hls" or len(given) < len(_HLS_KEYS):
+        raise InputError(
+            f"{', '.join(_HLS_KEYS)} belong together, and to TIMING hls, got {', '.join(given)}",
+            file,
+        )
+    for key in _HLS_KEYS:
+        if integer(key) < (least := int(key == "HLS_BYTES_PER_CYCLE")):
+            raise InputError(f"{key} must be at least {least}, got {integer(key)}", file)
+    return timing, HlsModel(**{field: integer(key) for key, field in _HLS_KEYS.items()})
 
 
 def _check_encodable(logs: Mapping[MemoryType, int], file: str | None) -> None:

@@ -9,7 +9,7 @@ from math import prod
 from xdsl.ir import Operation
 
 from ceras_ir.backends.vta.analysis.blocks import longest_row
-from ceras_ir.backends.vta.analysis.tile_timeline import estimate
+from ceras_ir.backends.vta.analysis.estimates import estimate
 from ceras_ir.backends.vta.analysis.tiling import best_blocks
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.placement import cycles_of, transfer

@@ -13,13 +13,13 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.vta.addition_rules import addition_contraction
 from ceras_ir.backends.vta.analysis.blocks import longest_row
 from ceras_ir.backends.vta.analysis.contraction import SWISH_CYCLES, SWISH_PASSES, Contraction
+from ceras_ir.backends.vta.analysis.estimates import estimate
 from ceras_ir.backends.vta.analysis.pooling_blocks import (
     averaging_blocks,
     averaging_cycles,
     maximum_cycles,
     pooling_blocks,
 )
-from ceras_ir.backends.vta.analysis.tile_timeline import estimate
 from ceras_ir.backends.vta.analysis.tiling import best_blocks, search_all
 from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard, load_board

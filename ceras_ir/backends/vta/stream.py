@@ -23,6 +23,7 @@ from ceras_ir.backends.vta.isa import (
     MemoryType,
     Store,
 )
+from ceras_ir.backends.vta.long_lists import with_long_lists
 from ceras_ir.backends.vta.micro_ops import MicroOps, encode_micro_ops, micro_ops
 from ceras_ir.backends.vta.portable import violations
 from ceras_ir.backends.vta.program import VtaProgram
@@ -106,12 +107,15 @@ class StreamBuilder:
 
     def finish(self, uop_base: int = 0) -> VtaProgram:
         """The program, with its micro-op table from 4-byte element `uop_base` of DRAM on."""
-        residency = plan_residency([u for _, u in self._operations], self.board.portable_uops)
+        operations = self._operations
+        if self.board.is_hls:
+            operations = with_long_lists(operations, self.board)
+        residency = plan_residency([u for _, u in operations], self.board.portable_uops)
         footprints = Footprints(self.board)
         inserter = DependenceInserter(Shadow(self.board))
         phases = iter(residency.phases)
         phase = next(phases, None)
-        for position, (i, uops) in enumerate(self._operations):
+        for position, (i, uops) in enumerate(operations):
             if phase is not None and position == phase.start:
                 base = uop_base + phase.table_base
                 inserter.add(

@@ -15,6 +15,7 @@ from math import inf
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD, decode
 from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES, QUEUE_LENGTH
+from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import (
     Alu,
     Gemm,
@@ -80,7 +81,7 @@ def simulate_time(
 ) -> TimedRun:
     """The run of a stream on `board`; refuses one that waits for tokens that never come."""
     stream = decode(instructions, board) if isinstance(instructions, bytes) else instructions
-    machine = _Machine(stream, timing or Timing.of(board))
+    machine = _Machine(stream, timing or timing_of(board))
     machine.run()
     return machine.result
 
@@ -239,9 +240,7 @@ class _Module:
         if not self.bursts:
             i = self.machine.stream[self.index]
             assert isinstance(i, Load)
-            timing = self.machine.timing
-            of_uops = i.memory is MemoryType.UOP
-            self.end(arrival + (timing.load_micro_ops if of_uops else timing.load))
+            self.end(arrival + self.machine.timing.after_load(i))
 
     def end(self, time: int) -> None:
         """The running instruction is done at `time`."""

@@ -1,5 +1,6 @@
 """
 How many cycles an instruction takes by itself, as measured on the cycle-accurate Chisel RTL.
+`hls_timing` has the same for the HLS source.
 
 The rules and their constants are those of the project's notes on VTA; what a board file tells
 (bus width and latencies) replaces the defaults. `timed_simulator` adds what instructions do
@@ -82,6 +83,10 @@ class Timing:
             rows, row = 1, rows * row
         bursts = rows * -(-row // self.store_burst)
         return i.elements * self.store_element + bursts * (self.write_latency + self.burst)
+
+    def after_load(self, i: Load) -> int:
+        """Of a load, beside its bursts."""
+        return self.load_micro_ops if i.memory is MemoryType.UOP else self.load
 
     def compute_cycles(self, i: Instruction) -> int:
         """Of an instruction that moves nothing."""

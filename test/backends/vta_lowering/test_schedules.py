@@ -6,7 +6,7 @@ from backends.vta_lowering.layers import Layer, check_all_levels, random_array
 
 from ceras_ir.backends.vta.analysis.blocks import Blocks
 from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.analysis.tile_timeline import estimate
+from ceras_ir.backends.vta.analysis.estimates import estimate
 from ceras_ir.backends.vta.analysis.tiling import best_blocks
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import VtaImage

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ceras_ir.backends.vta.analysis.blocks import even_blocks, widest_pad
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.timing import Timing
 
@@ -103,7 +104,7 @@ def averaging_cycles(
     p: Pooling, weight_tiles: int, blocks: tuple[int, int, int], board: VtaBoard
 ) -> float:
     """About how long an average takes: the longer of its loads and its arithmetic."""
-    timing = Timing.of(board)
+    timing = timing_of(board)
     planes, rows, columns = blocks
     ih, iw = p.window(rows, columns)
     count = -(-p.planes // planes) * -(-p.rows // rows) * -(-p.columns // columns)

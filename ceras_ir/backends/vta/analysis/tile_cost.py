@@ -11,13 +11,13 @@ from ceras_ir.backends.vta.analysis.blocks import MERGE_FROM, Schedules
 from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import SWISH_PASSES
 from ceras_ir.backends.vta.board import VtaBoard
+from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import MemoryType
-from ceras_ir.backends.vta.timing import Timing
 
 
 def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
     """Cycles of each schedule, roughly."""
-    c, timing = s.shape, Timing.of(board)
+    c, timing = s.shape, timing_of(board)
     inp_beats = timing.beats_of(MemoryType.INP)
     wgt_beats = timing.beats_of(MemoryType.WGT)
     start = timing.read_latency + timing.load

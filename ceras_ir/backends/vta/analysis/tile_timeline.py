@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from ceras_ir.backends.vta.analysis.blocks import MERGE_FROM, Blocks, Schedules
 from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import SWISH_PASSES, Contraction
-from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.timing import Timing
 from ceras_ir.dialects.tile import Order
@@ -21,13 +20,10 @@ MOST_STEPS = 300
 """Blocks of K that are walked before extrapolation."""
 
 
-def estimate(shape: Contraction, blocks: Blocks, board: VtaBoard) -> float:
-    """Cycles of one schedule."""
-    return _Walk(blocks.view(shape), blocks, Timing.of(board), board.portable_uops).run()
-
-
 @dataclass
-class _Walk:
+class Walk:
+    """The timeline of one schedule with the cycles of the Chisel source."""
+
     c: Contraction
     b: Blocks
     timing: Timing
@@ -87,11 +83,11 @@ class _Walk:
                     yield size, n == 0
 
     def _tile(self, nblock: int, first: bool) -> None:
-        c, b, pipeline = self.c, self.b, self.timing.pipeline
+        c, b = self.c, self.b
         self.turns[2] += 1
         acc = self.turns[2] % b.stages[2]
         vectors = nblock * b.positions
-        self.compute = max(self.compute, self.acc_free.get(acc, 0)) + vectors + pipeline
+        self.compute = max(self.compute, self.acc_free.get(acc, 0)) + self.products(vectors, 1)
         self.compute += self.reload
         if c.residual:
             self._residual(nblock)
@@ -100,12 +96,12 @@ class _Walk:
         for k, kblock in enumerate(self.k_sizes):
             self._step(k, kblock, nblock, first)
         drain = b.drain or nblock
-        passes = (3 + c.shift_passes, b.positions * (2 + c.bias_cycles + c.shift_cycles))
-        swish = c.swish_cycles * b.positions + SWISH_PASSES * pipeline * (c.swish > 0)
+        if c.bias_tiles:
+            self.compute += self.products(c.bias_tiles * vectors, c.bias_tiles)
         for i in range(0, nblock, drain):
             count = min(drain, nblock - i)
-            self.compute += passes[0] * pipeline + count * (passes[1] + swish)
-            self.store = max(self.store, self.compute) + self._store_cycles(count)
+            self.compute += self.epilogue(count)
+            self.store = max(self.store, self.compute) + self.stored(count)
         self.acc_free[acc] = self.store
 
     def _border(self, m_tiles: int) -> tuple[float, float]:
@@ -124,7 +120,7 @@ class _Walk:
         for i in range(nblock):
             at = max(self.load, self.residual_free.get(i, 0))
             self.load = at + self.start + b.positions * self.inp_beats
-            self.compute = max(self.compute, self.load) + b.positions + self.timing.pipeline
+            self.compute = max(self.compute, self.load) + self.products(b.positions, 1)
             self.residual_free[i] = self.compute
 
     def _step(self, k: int, kblock: int, nblock: int, first: bool) -> None:
@@ -139,19 +135,35 @@ class _Walk:
         wgt = (self.turns[1] % b.stages[1], k if keeps_wgt else 0)
         if first or not keeps_inp:
             at = max(self.load, self.inp_free.get(inp, 0))
-            self.load = self.inp_ready[inp] = at + self._inp_cycles(kblock)
+            self.load = self.inp_ready[inp] = at + self.inputs(kblock)
         if first or not keeps_wgt:
             at = max(self.load, self.wgt_free.get(wgt, 0))
-            beats = nblock * kblock * c.taps * self.wgt_beats
-            self.load = self.wgt_ready[wgt] = at + self.start * self.weight_loads + beats
+            self.load = self.wgt_ready[wgt] = at + self.weights(nblock, kblock)
         ready = max(self.compute, self.inp_ready[inp], self.wgt_ready[wgt])
-        pipeline = self.timing.pipeline
         products = nblock * b.positions * kblock * c.taps
         instructions = 1 if nblock >= MERGE_FROM else kblock * c.taps
-        self.compute = ready + products + instructions * pipeline
+        self.compute = ready + self.products(products, instructions)
         self.inp_free[inp] = self.wgt_free[wgt] = self.compute
 
-    def _inp_cycles(self, kblock: int) -> float:
+    def products(self, count: int, instructions: int) -> float:
+        """Of GEMMs with so many products, or vectors to clear, together."""
+        return count + instructions * self.timing.pipeline
+
+    def epilogue(self, count: int) -> float:
+        """Of the ALU operations on `count` output vectors."""
+        c, b, pipeline = self.c, self.b, self.timing.pipeline
+        bias = 0 if c.bias_tiles else c.bias_cycles
+        passes = 3 - (c.bias_tiles > 0) + c.shift_passes + SWISH_PASSES * count * (c.swish > 0)
+        vectors = count * b.positions
+        return passes * pipeline + vectors * (2 + bias + c.shift_cycles + c.swish_cycles)
+
+    def weights(self, nblock: int, kblock: int) -> float:
+        """Of loading a K-block of weights."""
+        beats = nblock * kblock * self.c.taps * self.wgt_beats
+        return self.start * self.weight_loads + beats
+
+    def inputs(self, kblock: int) -> float:
+        """Of loading a K-block of inputs."""
         c, b, timing = self.c, self.b, self.timing
         rows, columns = c.window(b.rows, b.columns)
         if c.is_flat:
@@ -159,7 +171,8 @@ class _Walk:
         row = max(columns * self.inp_beats, timing.command, self.start / timing.outstanding)
         return kblock * (self.start + rows * row)
 
-    def _store_cycles(self, count: int) -> float:
+    def stored(self, count: int) -> float:
+        """Of storing `count` output vectors."""
         c, b, timing = self.c, self.b, self.timing
         whole = b.columns == c.columns
         runs, row = (1, b.positions) if whole else (b.rows, b.columns)

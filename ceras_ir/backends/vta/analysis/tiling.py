@@ -8,8 +8,7 @@ import numpy as np
 
 from ceras_ir.backends.vta.analysis.blocks import Blocks, Schedules, even_blocks
 from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.analysis.tile_cost import cost
-from ceras_ir.backends.vta.analysis.tile_timeline import estimate
+from ceras_ir.backends.vta.analysis.estimates import rough_scores, scores
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.data.parallel import parallel
 
@@ -36,8 +35,11 @@ class Limits:
     convolution: Convolution = "auto"
 
 
-COMPARED, REFINED = 64, 8
-"""Schedules, the cheapest by rough cost, whose timelines are compared; those tried further."""
+COMPARED, COMPARED_HLS, REFINED = 64, 24, 8
+"""
+Schedules, the cheapest by rough cost, whose timelines are compared; fewer for the HLS source, as
+that is in each of its models; and those tried further.
+"""
 
 
 _FOUND: dict[tuple[Contraction, VtaBoard, Limits], Blocks | None] = {}
@@ -76,9 +78,15 @@ def _search(shape: Contraction, board: VtaBoard, limits: Limits) -> Blocks | Non
         return None
     if limits.serial:
         return found[0]
-    found = sorted(found, key=lambda b: estimate(shape, b, board))[:REFINED]
+    found = _sorted(shape, found, board)[:REFINED]
     variants = [replace(b, drain=drain) for b in found for drain in _drains(b.nblock)]
-    return min(variants, key=lambda b: estimate(shape, b, board))
+    return _sorted(shape, variants, board)[0]
+
+
+def _sorted(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> list[Blocks]:
+    """The best first, of equal ones that which came first."""
+    order = np.argsort(scores(shape, found, board), kind="stable")
+    return [found[i] for i in order.tolist()]
 
 
 def _views(shape: Contraction, convolution: Convolution) -> list[Contraction]:
@@ -91,8 +99,8 @@ def _views(shape: Contraction, convolution: Convolution) -> list[Contraction]:
 def _ranked(views: Sequence[Contraction], board: VtaBoard, limits: Limits) -> list[Blocks]:
     """The cheapest schedules of all `views` by rough cost."""
     tables = [candidates(view, board, limits) for view in views]
-    cycles = np.concatenate([np.where(t.fitting(board), cost(t, board), np.inf) for t in tables])
-    order = np.argsort(cycles, kind="stable")[:COMPARED]
+    cycles = rough_scores(tables, board)
+    order = np.argsort(cycles, kind="stable")[: COMPARED_HLS if board.is_hls else COMPARED]
     found: list[Blocks] = []
     for i in order[~np.isinf(cycles[order])].tolist():
         for table in tables:

@@ -1,0 +1,13 @@
+"""The command `ceras-vta`."""
+
+from collections.abc import Sequence
+
+from ceras_ir.command.entry_point import start
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return start("ceras-vta", "ceras_ir.backends.vta.calibration.tool", argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
