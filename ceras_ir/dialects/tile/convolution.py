@@ -7,6 +7,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
+    UnitAttr,
     i8,
     i32,
     i64,
@@ -59,6 +60,7 @@ class Conv2dOp(IRDLOperation):
     Bias and border may be digits instead, int8 [.., T, B out, B in] instead of [.., B]: what is
     added is the sum over t of `radix . transpose(digits[.., t])`, with `radix` [B], or [R, B] of
     equal rows.
+    With `never_below` or `never_above`, no sum is below `low` or above `high` once it is shifted.
     Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers.
     """
 
@@ -83,6 +85,8 @@ class Conv2dOp(IRDLOperation):
     shift = prop_def(IntegerAttr[IntegerType])
     low = prop_def(IntegerAttr[IntegerType])
     high = prop_def(IntegerAttr[IntegerType])
+    never_below = opt_prop_def(UnitAttr)
+    never_above = opt_prop_def(UnitAttr)
     uniform_bias = opt_prop_def(IntegerAttr[IntegerType])
     swish = opt_prop_def(DenseArrayBase.constr(i64))
     uniform_bends = opt_prop_def(DenseArrayBase.constr(i64))
@@ -118,6 +122,7 @@ class Conv2dOp(IRDLOperation):
         shift: int = 0,
         low: int = -128,
         high: int = 127,
+        proven: tuple[bool, bool] = (False, False),
         uniform_bias: int | None = None,
         bends: SSAValue | None = None,
         swish: Sequence[int] | None = None,
@@ -133,6 +138,8 @@ class Conv2dOp(IRDLOperation):
             "shift": IntegerAttr(shift, i64),
             "low": IntegerAttr(low, i64),
             "high": IntegerAttr(high, i64),
+            "never_below": UnitAttr() if proven[0] else None,
+            "never_above": UnitAttr() if proven[1] else None,
             "uniform_bias": None if uniform_bias is None else IntegerAttr(uniform_bias, i64),
             "swish": None if swish is None else integers(swish),
             "uniform_bends": None if uniform_bends is None else integers(uniform_bends),

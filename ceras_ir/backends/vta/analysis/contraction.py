@@ -46,6 +46,8 @@ class Contraction:
     Of adding the bias to one vector: 2, or 1 if it is one small number or has one tile, or 0 if it
     is 0.
     """
+    clamps: int = 2
+    """ALU operations that clamp: those that may change something."""
     groups: int = 1
     """Contractions of this shape side by side, on channels of their own."""
     swish: int = 0
@@ -190,6 +192,7 @@ def contraction_of(op: tile.Conv2dOp) -> Contraction:
         residual=op.residual is not None,
         shifts=int(op.shift.value.data != 0),
         by_channel=op.shifts is not None,
+        clamps=(op.never_below is None) + (op.never_above is None),
         groups=groups,
         swish=0 if op.swish is None else 1 if op.uniform_bends is not None else SWISH_ROWS * o,
         outside=op.border is not None,

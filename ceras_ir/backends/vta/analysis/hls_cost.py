@@ -70,4 +70,4 @@ def hls_cost(s: Schedules, board: VtaBoard, model: HlsModel) -> NDArray[np.float
 def alu_passes(c: Contraction) -> int:
     """ALU operations on each vector: bias, shifts, clamp and swish."""
     bias = int(c.bias_cycles > 0 and not c.bias_tiles)
-    return bias + c.shift_passes + 2 + c.swish_cycles
+    return bias + c.shift_passes + c.clamps + c.swish_cycles

@@ -34,13 +34,21 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
     compute = (
         1.0
         * vectors
-        * (c.kblocks * c.taps + 3 + c.bias_cycles + c.shift_cycles + c.residual + c.swish_cycles)
+        * (
+            c.kblocks * c.taps
+            + 1
+            + c.bias_cycles
+            + c.shift_cycles
+            + c.clamps
+            + c.residual
+            + c.swish_cycles
+        )
     )
     passes = s.nblock * (c.residual + SWISH_PASSES * (c.swish > 0))
     compute += (
         1.0 * c.border_cycles * c.batch * c.nblocks * borders_of(c).additions(c.rows, c.columns)
     )
-    compute += tiles * timing.pipeline * (steps + 4 + c.shift_passes + passes)
+    compute += tiles * timing.pipeline * (steps + 2 + c.shift_passes + c.clamps + passes)
     overflow = s.micro_ops > board.portable_uops
     reload = start + s.nblock * s.kblock * c.taps * timing.beats_of(MemoryType.UOP)
     compute += overflow * tiles * k_tiles * reload

@@ -153,9 +153,15 @@ class Walk:
         """Of the ALU operations on `count` output vectors."""
         c, b, pipeline = self.c, self.b, self.timing.pipeline
         bias = 0 if c.bias_tiles else c.bias_cycles
-        passes = 3 - (c.bias_tiles > 0) + c.shift_passes + SWISH_PASSES * count * (c.swish > 0)
+        passes = (
+            1
+            - (c.bias_tiles > 0)
+            + c.clamps
+            + c.shift_passes
+            + SWISH_PASSES * count * (c.swish > 0)
+        )
         vectors = count * b.positions
-        return passes * pipeline + vectors * (2 + bias + c.shift_cycles + c.swish_cycles)
+        return passes * pipeline + vectors * (c.clamps + bias + c.shift_cycles + c.swish_cycles)
 
     def weights(self, nblock: int, kblock: int) -> float:
         """Of loading a K-block of weights."""

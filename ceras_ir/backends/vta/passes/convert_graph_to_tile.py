@@ -34,6 +34,7 @@ from ceras_ir.backends.vta.rewrites.packed_constants import (
     swish_constants,
 )
 from ceras_ir.backends.vta.rules import VTA, graph_contraction, swish_after, why_not
+from ceras_ir.backends.vta.sum_ranges import proven_clamps
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import RequantAttr
@@ -56,8 +57,8 @@ class ConvertGraphToTilePass(ModulePass):
     diagonal of 2^b and then moved left by what is missing; an addition is a residual on a
     convolution by such a diagonal. A shift for each channel is one of all channels and a vector of
     what is missing. Rounding half up is a floor after adding half, which is in the
-    bias and proven not to overflow. The multiplier of an average is one of which every possible
-    sum was tried.
+    bias and proven not to overflow. A clamp is left out where no input leads beyond it. The
+    multiplier of an average is one of which every possible sum was tried.
     """
 
     name = "convert-graph-to-tile"
@@ -79,15 +80,18 @@ class ConvertGraphToTilePass(ModulePass):
         # Asked now, while the producers that tell are still there.
         pools = [o for o in work if isinstance(o, graph.Pool2dOp)]
         least = {pool: padding_of_maxima(pool) for pool in pools}
+        proven = {o: proven_clamps(o) for o in work}
         for operation in work:
             match operation:
                 case graph.LinearOperation():
-                    _launch_linear(operation, swish_after(operation), kernels, board)
+                    _launch_linear(
+                        operation, swish_after(operation), proven[operation], kernels, board
+                    )
                 case graph.ShiftSwishOp():
                     # Went with the layer before it.
                     pass
                 case graph.BinaryOp():
-                    _launch_addition(operation, kernels, board)
+                    _launch_addition(operation, proven[operation], kernels, board)
                 case graph.Pool2dOp() if operation.function is Pool.AVERAGE:
                     _launch_average(operation, kernels, board)
                 case graph.Pool2dOp():
@@ -111,6 +115,7 @@ class _Epilogue(_Rescaling):
     residual_shift: int
     outside: int
     uniform_bias: int | None
+    proven: tuple[bool, bool]
 
 
 class _Geometry(TypedDict, total=False):
@@ -139,6 +144,7 @@ def _rescaling(requant: RequantAttr) -> _Rescaling:
 def _launch_linear(
     op: graph.LinearOperation,
     swish: graph.ShiftSwishOp | None,
+    proven: tuple[bool, bool],
     kernels: Kernels,
     board: VtaBoard,
 ) -> None:
@@ -182,6 +188,7 @@ def _launch_linear(
         "residual_shift": left - min(left, RESIDUAL_WEIGHT_BITS),
         "outside": outside,
         "uniform_bias": int(bias[0]) if is_one else None,
+        "proven": proven,
         **_rescaling(op.requant),
     }
 
@@ -219,7 +226,9 @@ def _as_image(builder: Builder, buffer: SSAValue) -> SSAValue:
     return builder.insert(tile.ViewOp(buffer, (1, blocks, 1, *rest))).result
 
 
-def _launch_addition(op: graph.BinaryOp, kernels: Kernels, board: VtaBoard) -> None:
+def _launch_addition(
+    op: graph.BinaryOp, proven: tuple[bool, bool], kernels: Kernels, board: VtaBoard
+) -> None:
     terms, plane = terms_of(op), addition_plane(op, board)
     assert op.requant is not None and terms is not None
     first, second = terms
@@ -235,6 +244,7 @@ def _launch_addition(op: graph.BinaryOp, kernels: Kernels, board: VtaBoard) -> N
         "residual_shift": second.bits - bits,
         "outside": 0,
         "uniform_bias": constant,
+        "proven": proven,
         **_rescaling(op.requant),
     }
 

@@ -50,8 +50,10 @@ class Epilogue:
             self.apply(tile.Alu.SHR, acc, i, count, shift)
         if self.shifts is not None:
             self._by_channel(tile.Alu.SHR, acc, i, count, (self.shifts, n))
-        self.apply(tile.Alu.MAX, acc, i, count, op.low.value.data)
-        self.apply(tile.Alu.MIN, acc, i, count, op.high.value.data)
+        if op.never_below is None:
+            self.apply(tile.Alu.MAX, acc, i, count, op.low.value.data)
+        if op.never_above is None:
+            self.apply(tile.Alu.MIN, acc, i, count, op.high.value.data)
         if self.swish is not None:
             with at.loop(0, count) as j:
                 self.swish.apply(acc, at.sum(i, j), at.sum(n, j))

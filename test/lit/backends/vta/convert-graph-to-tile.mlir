@@ -1,7 +1,7 @@
 // RUN: ceras-opt %s --convert-graph-to-tile --split-input-file | filecheck %s
 
 // Constants are packed here: 16 outputs by 16 inputs, zeros in added lanes; half a unit for
-// rounding is in the bias, whose added lanes repeat the last; that all are equal is told. Both convolutions are of one kind and share a kernel.
+// rounding is in the bias, whose added lanes repeat the last; that all are equal is told, and that no sum exceeds the clamp. Both convolutions are of one kind and share a kernel.
 // CHECK-LABEL: func.func @main(
 // CHECK-NEXT:    %[[P:.*]] = mem.pack %{{.*}} : (tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x2x2x16x!quant.uniform<i8:f32, 0.5>>
 // CHECK-NEXT:    %[[W:.*]] = graph.constant dense<"0x02000000000000000000000000000000{{(0000)*}}0200
@@ -11,7 +11,7 @@
 // CHECK:         mem.launch @conv2d_0(
 // CHECK:         func.return
 // CHECK:       func.func @conv2d_0(%[[KX:.*]]: memref<1x1x2x2x16xi8, "dram">, %[[KW:.*]]: memref<1x1x1x1x16x16xi8, "dram">, %[[KB:.*]]: memref<1x16xi32, "dram">, %[[KY:.*]]: memref<1x1x2x2x16xi8, "dram">)
-// CHECK-NEXT:    tile.conv2d %[[KX]], %[[KW]], %[[KB]] to %[[KY]] {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7 : i64, low = 0 : i64, high = 127 : i64, uniform_bias = 69 : i64}
+// CHECK-NEXT:    tile.conv2d %[[KX]], %[[KW]], %[[KB]] to %[[KY]] {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 7 : i64, low = 0 : i64, high = 127 : i64, never_above, uniform_bias = 69 : i64}
 // CHECK-NEXT:    func.return
 // CHECK-NOT:   func.func @conv2d_1
 func.func @main(%x: tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>, %z: tensor<1x2x2x3x!quant.uniform<i8:f32, 0.5>>) -> (tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>) {
@@ -130,7 +130,7 @@ func.func @swish(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!qua
 // CHECK-LABEL: func.func @zero_points(
 // CHECK:         graph.constant dense<5> : tensor<1x16xi32>
 // CHECK:       func.func @matmul_0(
-// CHECK:         tile.conv2d {{.*}}shift = 4 : i64, low = 3 : i64, high = 127 : i64, uniform_bias = 5 : i64
+// CHECK:         tile.conv2d {{.*}}shift = 4 : i64, low = 3 : i64, high = 127 : i64, never_above, uniform_bias = 5 : i64
 func.func @zero_points(%x: tensor<3x2x!quant.uniform<i8:f32, 0.5:-8>>, %r: tensor<3x1x!quant.uniform<i8:f32, 0.5:10>>) -> tensor<3x1x!quant.uniform<i8:f32, 0.5:3>> {
   %w = graph.constant dense<[[2, 1]]> : tensor<1x2xi8> : tensor<1x2x!quant.uniform<i8:f32, 0.5>>
   %b = graph.constant dense<5> : tensor<1xi32> : tensor<1x!quant.uniform<i32:f32, 0.25>>
