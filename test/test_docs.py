@@ -139,6 +139,8 @@ def test_an_example_is_refreshed_and_shortened():
     fresh = "before\n```console\n$ seq 5\n1\n...\n4\n5\n$ echo a; echo \\\n> b\na\nb\n```\nafter\n"
     assert refresh(page) == fresh
     assert refresh(fresh) == fresh
+    document = "```console\n$ cat <<END\n> a\n>\n> b\n> END\na\n\nb\n```\n"
+    assert refresh(document) == document
 
 
 def test_examples_share_one_folder_and_see_the_examples():

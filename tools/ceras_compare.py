@@ -1,4 +1,4 @@
-"""The command `ceras-compare`."""
+"""The command `ceras-compare`: measure what quantization does to a network, layer by layer."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The command `ceras-compile`."""
+"""The command `ceras-compile`: compile a model into a folder that its target can run."""
 
 from collections.abc import Sequence
 

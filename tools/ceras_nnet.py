@@ -1,4 +1,4 @@
-"""The command `ceras-nnet`."""
+"""The command `ceras-nnet`: look into nnet files: dump, check, diff."""
 
 from collections.abc import Sequence
 

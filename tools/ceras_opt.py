@@ -1,4 +1,4 @@
-"""The command `ceras-opt`."""
+"""The command `ceras-opt`: run passes over a module and print it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The command `ceras-plan`."""
+"""The command `ceras-plan`: place buffers of given sizes and lifetimes in memory."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The command `ceras-run`."""
+"""The command `ceras-run`: execute a model, IR text at any level, or a compiled folder."""
 
 from collections.abc import Sequence
 

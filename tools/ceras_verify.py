@@ -1,4 +1,4 @@
-"""The command `ceras-verify`."""
+"""The command `ceras-verify`: run every level and every target on the same inputs and compare."""
 
 from collections.abc import Sequence
 

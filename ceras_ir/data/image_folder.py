@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.utils.hints import isa
 
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError, UsageError
@@ -58,6 +59,19 @@ class ImageOptions:
         if options.scale == 0.0 or 0.0 in options.std:
             raise UsageError("--image-scale and --image-std divide: they must not be 0")
         return options
+
+    def spell(self) -> str:
+        """What `parse` reads as these."""
+        default, words = ImageOptions(), list[str]()
+        for field in fields(self):
+            value: object = getattr(self, field.name)
+            if value == getattr(default, field.name):
+                continue
+            numbers = value if isa(value, tuple[float | int, ...]) else None
+            between = "x" if field.name == "size" else ":"
+            text = str(value) if numbers is None else between.join(map(str, numbers))
+            words.append(f"{field.name}={text}")
+        return "&".join(words)
 
     def _with(self, key: str, text: str) -> ImageOptions:
         if key in CHOICES and text not in CHOICES[key]:

@@ -80,7 +80,11 @@ def load_arrays(path: str) -> dict[str, Array]:
 def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples:
     """The samples in `path` for a network, all checked against its inputs."""
     inputs = network_inputs(main_function(network)) if isinstance(network, ModuleOp) else network
-    arrays = load_arrays(path)
+    return samples_of(load_arrays(path), inputs, path)
+
+
+def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: str) -> Samples:
+    """The samples in `arrays` for a network with `inputs`; errors say that they are in `path`."""
     names = [tensor.name for tensor in inputs]
     if unknown := sorted(set(arrays) - set(names)):
         raise InputError(

@@ -59,6 +59,11 @@ def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> s
     options = "&".join(
         f"{name}={str(value).replace(',', ':')}" for name, value in given.items() if value
     )
+    return with_options(paths, options, "--calibrate DIR")
+
+
+def with_options(paths: Sequence[str], options: str, way_out: str) -> str | None:
+    """Files and folders, commas between them, the folders with `options` for their images."""
     if not options:
         return ",".join(paths) or None
     from ceras_ir.data.image_folder import ImageOptions, is_folder
@@ -66,5 +71,5 @@ def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> s
     ImageOptions.parse(options)
     names = [name for path in paths for name in ([path] if is_folder(path) else path.split(","))]
     if not any(is_folder(name) for name in names):
-        raise UsageError("--image options are for a folder: --calibrate DIR")
+        raise UsageError(f"--image options are for a folder: {way_out}")
     return ",".join(f"{name}?{options}" if is_folder(name) else name for name in names)

@@ -68,16 +68,20 @@ class Judge:
 
 
 def judgement_of(
-    metric: str | None, labels: str | None, inputs: str, count: int, network: list[TensorInfo]
+    metric: str | Function | None,
+    labels: str | None,
+    inputs: str,
+    count: int,
+    network: list[TensorInfo],
 ) -> Judgement:
     """Of the options, for the `count` samples of `inputs`; reads the labels."""
-    if metric is not None and metric not in NAMES:
-        if ":" not in metric:
+    if metric is not None and (not isinstance(metric, str) or metric not in NAMES):
+        if isinstance(metric, str) and ":" not in metric:
             raise UsageError(
                 f"--metric must be {', '.join(NAMES)}, FILE.py:FUNCTION or MODULE:FUNCTION, got "
                 f"{metric}{did_you_mean(metric, NAMES)}"
             )
-        function = load_function(metric)
+        function = load_function(metric) if isinstance(metric, str) else metric
         known = None if labels is None else _load_labels(labels, count)
         return Judgement(None, known, function)
     if metric == DETECTION:

@@ -16,7 +16,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import phase
 from ceras_ir.command.named_file import naming
-from ceras_ir.command.output_folder import MANIFEST, REPORT, is_inside
+from ceras_ir.command.output_folder import MANIFEST, REPORT, is_inside, write_artefacts
 from ceras_ir.data.first_sample import first_sample
 from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -66,6 +66,11 @@ class Build:
             stream.write(_json(self.manifest(digests, others or {})).encode())
 
         return [*digests.artefacts, Artefact(MANIFEST, "this description", write)]
+
+    def write(self, folder: Path) -> Manifest:
+        """Write all files into `folder`; the manifest, as those that run it read it."""
+        write_artefacts(folder, self.files())
+        return read_manifest(folder)
 
 
 def _json(content: dict[str, object]) -> str:

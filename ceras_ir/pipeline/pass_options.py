@@ -8,7 +8,7 @@ string takes `8` and `data/x.npz` without quotes, a tuple takes commas, a bool a
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -18,6 +18,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.targets.protocol import Target
 
 T = TypeVar("T", bound=ArgSpecConvertible)
 
@@ -87,6 +88,22 @@ def build(cls: type[T], options: str) -> T:
         return cls(**values)
     except ValueError as error:
         raise UsageError(f"{owner}: {error}") from None
+
+
+def with_values(cls: type[Target], given: Mapping[str, object]) -> Target:
+    """An instance of the target `cls` with options that are values already, of its own types."""
+    types = get_type_hints(cls)
+    known = [field.name for field in dataclasses.fields(cls)]
+    for key, value in given.items():
+        if key not in known:
+            hint = did_you_mean(key, known) or f" (options: {', '.join(known) or 'none'})"
+            raise UsageError(f"target '{cls.name}' has no option '{key}'{hint}")
+        if not isa(value, types[key]):
+            expected = type_name(types[key])
+            raise UsageError(
+                f"option '{key}' of target '{cls.name}' must be {expected}, got {value!r}"
+            )
+    return dataclasses.replace(cls(), **dict(given))
 
 
 def _has_default(field: "dataclasses.Field[object]") -> bool:

@@ -1,5 +1,5 @@
 """
-What a compiled network costs: `report.json`, and the short table of it on stdout.
+What a compiled network costs: `report.json`, and the short table of it.
 
 Layers are read off the placed graph, where every operation still is one of the network's;
 memory off the finished plan.
@@ -262,8 +262,12 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
 
 
-def print_table(content: Entry, target: str, emission: Emission) -> None:
-    """The layers that matter and the totals, on stdout."""
+def table(content: Entry, target: str, emission: Emission | None) -> str:
+    """
+    The layers that matter and the totals, as `ceras-compile` prints them; without the `emission`
+    also without what only the target's table shows.
+    """
+    emission = emission or Emission([])
     columns = emission.columns
     entries, totals = content["layers"], content["totals"]
     assert isa(entries, list[Entry]) and isa(totals, Entry)
@@ -296,4 +300,4 @@ def print_table(content: Entry, target: str, emission: Emission) -> None:
             "requantizations at run time before scales were aligned, "
             f"{chosen['requantizations_after']} after"
         )
-    print("\n".join([*lines, f"total: {words}"]))
+    return "\n".join([*lines, f"total: {words}"])

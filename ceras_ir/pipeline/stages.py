@@ -78,7 +78,8 @@ def _with_insertions(stages: Sequence[Stage], insertions: Sequence[Insertion]) -
                 yield Stage(stage.level, insertion.passes, added=insertion.pipeline)
 
 
-def _front(options: BuildOptions) -> list[Stage]:
+def graph_stages(options: BuildOptions) -> list[Stage]:
+    """Fusion, pruning and quantization: the target has a say in them, and no stage of its own."""
     from ceras_ir.transforms.graph.fuse import FusePass
 
     folding: tuple[ModulePass, ...] = ()
@@ -101,7 +102,11 @@ def _front(options: BuildOptions) -> list[Stage]:
 
             border = StripBorderQuantizationPass()
             stages.append(Stage("int8 border", (border,), changes_values=True))
-    return [*stages, *options.target.encode()]
+    return stages
+
+
+def _front(options: BuildOptions) -> list[Stage]:
+    return [*graph_stages(options), *options.target.encode()]
 
 
 def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:

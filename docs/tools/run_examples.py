@@ -50,14 +50,14 @@ def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
     """The commands of a block, each with the output that the page shows."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, *shown = part.splitlines()
-        while shown and shown[0].startswith("> "):
+        while shown and (shown[0] == ">" or shown[0].startswith("> ")):
             command += "\n" + shown.pop(0)[2:]
         yield command, shown
 
 
 def _prompt(command: str) -> str:
     """A command as a terminal shows it."""
-    return "$ " + command.replace("\n", "\n> ")
+    return "$ " + re.sub(r"\n(?=(.?))", lambda m: "\n> " if m[1] else "\n>", command)
 
 
 def _run(command: str, expected: int, folder: Path) -> list[str]:

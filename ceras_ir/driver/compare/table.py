@@ -17,9 +17,10 @@ WIDTH = 160
 """Of what a program reads, which must not be cut to a window's width."""
 
 
-def print_table(variants: Sequence[Variant], samples: int) -> None:
-    """The first variant in full, of others what differs."""
-    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+def print_table(variants: Sequence[Variant], samples: int, console: Console | None = None) -> None:
+    """The first variant in full, of others what differs; on stdout without a `console`."""
+    if console is None:
+        console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     first, rest = variants[0], variants[1:]
     console.print(_layers(first, rest))
     console.print(f"\n{samples} sample(s), {first.name} against {first.reference}", markup=False)

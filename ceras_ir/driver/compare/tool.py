@@ -3,8 +3,6 @@
 import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
@@ -20,7 +18,6 @@ from ceras_ir.driver.options import (
     title_of,
 )
 from ceras_ir.pipeline.plugins import plugins
-from ceras_ir.pipeline.stages import FUSED, QUANTIZED
 from ceras_ir.support.diagnostics import UsageError
 
 if TYPE_CHECKING:
@@ -139,8 +136,7 @@ def _compare_models(arguments: argparse.Namespace) -> int:
         stream = None
         if arguments.html is not None:
             stream = stack.enter_context(open_output(arguments.html))
-        measure = _two_models if arguments.other is not None else _one_model
-        variants = measure(arguments, module, task)
+        variants = _measure(arguments, module, task)
         found = _proposals(arguments, module, task, variants[0]) if arguments.propose else None
         if stream is not None:
             from ceras_ir.driver.compare.page import compare_page
@@ -169,11 +165,9 @@ def _proposals(
 
 
 def _scheme(arguments: argparse.Namespace) -> "BuildOptions":
-    """How the models are quantized, checked."""
-    options = replace(scheme_of(arguments), quantize="int8")
-    options.check()
-    options.check_levels((FUSED, QUANTIZED))
-    return options
+    from ceras_ir.driver.compare.variants import comparing_options
+
+    return comparing_options(scheme_of(arguments))
 
 
 def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
@@ -184,35 +178,15 @@ def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
         return read_network(path, batch=arguments.batch, shapes=dict(arguments.shape))
 
 
-def _one_model(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
-    """The model quantized by one recipe or two, each beside its float network."""
+def _measure(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
+    """The model by one recipe or two beside its float network, or the second beside the first."""
     from ceras_ir.command.named_file import naming
-    from ceras_ir.driver.compare.variants import beside_float, recipe_text
-    from ceras_ir.pipeline.stages import quantize_pass
+    from ceras_ir.driver.compare.variants import one_model, two_models
 
     options = _scheme(arguments)
-    recipes = [options.recipe, *([tuple(arguments.against)] if arguments.against else [])]
-    variants: list[Variant] = []
+    if arguments.other is not None:
+        other = _read(arguments, arguments.other)
+        return two_models([(arguments.model, module), (arguments.other, other)], options, task)
+    recipes = [options.recipe, *([arguments.against] if arguments.against else [])]
     with naming(arguments.model):
-        for recipe in recipes:
-            chosen = replace(options, recipe=recipe)
-            used = quantize_pass(chosen).optional
-            meter = beside_float(module.clone(), chosen)
-            variants.append(task.measure(meter, recipe_text(recipe), "float", used))
-    return variants
-
-
-def _two_models(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":
-    """The second model beside the first."""
-    from ceras_ir.command.named_file import naming
-    from ceras_ir.driver.compare.variants import beside_another, variant_of
-
-    options = _scheme(arguments)
-    other, names = _read(arguments, arguments.other), list[str]()
-    for path, network in ((arguments.model, module), (arguments.other, other)):
-        with naming(path):
-            kind = variant_of(network, options)
-        names.append(f"{Path(path).name} ({kind})")
-    with naming(arguments.other):
-        meter = beside_another(module, other)
-    return [task.measure(meter, names[1], names[0])]
+        return one_model(module, options, recipes, task)

@@ -6,11 +6,13 @@ beside another variant of the same network.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Operation
 
+from ceras_ir.command.named_file import naming
 from ceras_ir.data.sample_stream import StreamedSamples
 from ceras_ir.data.samples import Samples, as_samples
 from ceras_ir.dialects import graph
@@ -88,6 +90,41 @@ class Task:
             alignment(main),
             recipe,
         )
+
+
+def one_model(
+    module: ModuleOp, options: BuildOptions, recipes: Sequence[Sequence[str]], task: Task
+) -> list[Variant]:
+    """The model quantized by each of `recipes`, beside its float network."""
+    variants: list[Variant] = []
+    for recipe in recipes:
+        chosen = replace(options, recipe=tuple(recipe))
+        used = quantize_pass(chosen).optional
+        meter = beside_float(module.clone(), chosen)
+        variants.append(task.measure(meter, recipe_text(recipe), "float", used))
+    return variants
+
+
+def two_models(
+    models: Sequence[tuple[str, ModuleOp]], options: BuildOptions, task: Task
+) -> list[Variant]:
+    """The second of two models, each with its file, beside the first."""
+    names: list[str] = []
+    for path, network in models:
+        with naming(path):
+            names.append(f"{Path(path).name} ({variant_of(network, options)})")
+    (_, first), (path, second) = models
+    with naming(path):
+        meter = beside_another(first, second)
+    return [task.measure(meter, names[1], names[0])]
+
+
+def comparing_options(options: BuildOptions) -> BuildOptions:
+    """How models are quantized to be compared, checked."""
+    options = replace(options, quantize="int8")
+    options.check()
+    options.check_levels((FUSED, QUANTIZED))
+    return options
 
 
 def beside_float(module: ModuleOp, options: BuildOptions) -> NoiseMeter:

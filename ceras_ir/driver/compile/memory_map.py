@@ -35,35 +35,52 @@ PAGE = """\
 <title>{title}: memory</title>
 <style>
 body {{ font: 14px sans-serif; margin: 2em; color: #222; }}
-svg {{ max-width: 100%; height: auto; }}
-rect {{ stroke: #333; stroke-width: 0.5; fill-opacity: 0.85; }}
-rect:hover {{ fill-opacity: 1; stroke-width: 2; }}
-text {{ font: 10px sans-serif; pointer-events: none; }}
-.axis {{ stroke: #ccc; stroke-width: 0.5; }}
-.number {{ fill: #666; text-anchor: end; }}
-.step {{ fill: #666; text-anchor: middle; }}
-.alive {{ fill: none; stroke: #a02020; stroke-width: 1.5; pointer-events: none; }}
-span {{ display: inline-block; width: 1em; height: 1em; margin: 0 0.3em 0 1em; }}
 </style>
 </head>
 <body>
 <h1>{title}</h1>
+{picture}
+</body>
+</html>
+"""
+
+PICTURE = """\
+<style>
+.memory svg {{ max-width: 100%; height: auto; }}
+.memory rect {{ stroke: #333; stroke-width: 0.5; fill-opacity: 0.85; }}
+.memory rect:hover {{ fill-opacity: 1; stroke-width: 2; }}
+.memory text {{ font: 10px sans-serif; pointer-events: none; }}
+.memory .axis {{ stroke: #ccc; stroke-width: 0.5; }}
+.memory .number {{ fill: #666; text-anchor: end; }}
+.memory .step {{ fill: #666; text-anchor: middle; }}
+.memory .alive {{ fill: none; stroke: #a02020; stroke-width: 1.5; pointer-events: none; }}
+.memory span {{ display: inline-block; width: 1em; height: 1em; margin: 0 0.3em 0 1em; }}
+</style>
+<div class="memory">
 <p>{summary}</p>
 <p>steps from left to right, addresses from bottom to top; computed on{legend}; \
 <b style="color:#a02020">line</b>: bytes alive</p>
 <svg viewBox="0 0 {width} {height}" width="{width}" height="{height}">
 {shapes}
 </svg>
-</body>
-</html>
-"""
+</div>"""
+"""A part of a page that touches nothing else of it."""
 
 
 def memory_map(module: ModuleOp, title: str) -> Artefact:
     """`memory.html` of a module with placed memory."""
+    picture = memory_picture(module)
+    assert picture is not None
+    text = PAGE.format(title=escape(title), picture=picture)
+    return Artefact.of_text("memory.html", "picture of the memory plan: time and addresses", text)
+
+
+def memory_picture(module: ModuleOp) -> str | None:
+    """The memory plan of a module as part of a page; None if there is no plan."""
     main = main_function(module)
     arena = arena_of(main)
-    assert arena is not None
+    if arena is None:
+        return None
     liveness = analyse(main, include_io=holds_io(main), slicing=slices_of_plan(main))
     bound = liveness.lower_bound(arena.alignment.data)
     size, order = arena.size.data, steps(main)
@@ -83,15 +100,13 @@ def memory_map(module: ModuleOp, title: str) -> Artefact:
     for buffer in liveness.buffers:
         shapes += _shapes(buffer, base, count, size, colours)
     shapes.append(_alive(liveness.buffers, count, size))
-    text = PAGE.format(
-        title=escape(title),
+    return PICTURE.format(
         summary=summary,
         legend=legend,
         width=LEFT + WIDTH + RIGHT,
         height=TOP + HEIGHT + BOTTOM,
         shapes="\n".join(shapes),
     )
-    return Artefact.of_text("memory.html", "picture of the memory plan: time and addresses", text)
 
 
 def _devices(order: Sequence[Operation]) -> list[str]:

@@ -93,7 +93,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
     from ceras_ir.command.output_folder import open_folder, write_artefacts
     from ceras_ir.pipeline.build import build
     from ceras_ir.pipeline.reading import read_network
-    from ceras_ir.pipeline.report import print_table
+    from ceras_ir.pipeline.report import table
 
     with naming(arguments.model):
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
@@ -119,7 +119,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
                 title = f"{Path(arguments.model).name} for {chosen.name}"
                 compiled.emission.artefacts.append(memory_map(compiled.module, title))
             write_artefacts(folder, compiled.files(others))
-    print_table(compiled.report, chosen.name, compiled.emission)
+    print(table(compiled.report, chosen.name, compiled.emission))
     for line in why.answers:
         print(line)
     return 0

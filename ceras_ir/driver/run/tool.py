@@ -164,13 +164,11 @@ def _interpret(module: ModuleOp, options: BuildOptions, samples: "Samples", outp
 def _compile_and_execute(
     module: ModuleOp, options: BuildOptions, samples: "Samples", outputs: str
 ) -> None:
-    from ceras_ir.command.output_folder import write_artefacts
-    from ceras_ir.pipeline.build import build, read_manifest
+    from ceras_ir.pipeline.build import build
 
     with tempfile.TemporaryDirectory(prefix="ceras-run-") as name:
         folder = Path(name)
-        write_artefacts(folder, build(module, options).files())
-        manifest = read_manifest(folder)
+        manifest = build(module, options).write(folder)
         _execute(options.target.open(folder, manifest), samples, manifest.outputs, outputs)
 
 
@@ -191,10 +189,9 @@ def _run_folder(
 def _execute(
     executable: "Executable", samples: "Samples", declared: "Sequence[TensorInfo]", outputs: str
 ) -> None:
-    from ceras_ir.data.samples import as_declared, join, save_arrays
-    from ceras_ir.support.progress import progress
+    from ceras_ir.data.samples import save_arrays
+    from ceras_ir.pipeline.running import run_all
 
     if not Path(outputs).absolute().parent.is_dir():
         raise InputError("no such folder", str(Path(outputs).parent))
-    results = list(progress(executable.run(list(samples)), "running", len(samples)))
-    save_arrays(outputs, as_declared(join(results, batched=samples.batched), declared))
+    save_arrays(outputs, run_all(executable, samples, declared))

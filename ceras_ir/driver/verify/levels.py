@@ -7,7 +7,7 @@ names of nodes, which survive every lowering.
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +16,6 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
 from ceras_ir.command.exit_status import InternalError
-from ceras_ir.command.output_folder import write_artefacts
-from ceras_ir.data.samples import load_samples
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects.mem import arena_of
 from ceras_ir.driver.verify.as_written import AsWritten
@@ -34,15 +32,17 @@ from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import Tracer, run
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized
-from ceras_ir.pipeline.build import build_target, read_manifest
+from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.stages import QUANTIZED, front_stages, run_stages
-from ceras_ir.support.diagnostics import UnsupportedError, node_name
+from ceras_ir.pipeline.stages import QUANTIZED, all_stages, front_stages, run_stages
+from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.targets.execution import Executable
 from ceras_ir.targets.protocol import Stage, Target
+from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.pipeline import flatten
 
 Outputs = dict[str, Array]
 Trace = list[tuple[str, Array]]
@@ -56,13 +56,16 @@ class Verification:
     """One network, its samples, and what the reference makes of them."""
 
     def __init__(
-        self, module: ModuleOp, options: BuildOptions, inputs: str | None, limit: int | None
+        self,
+        module: ModuleOp,
+        options: BuildOptions,
+        samples: Sequence[Mapping[str, Array]] | None,
+        limit: int | None,
     ):
-        self.samples: Sequence[Mapping[str, Array]]
-        if inputs is None:
-            self.samples = synthetic_samples(main_function(module), limit or SYNTHETIC, seed=1)
-        else:
-            self.samples = list(load_samples(inputs, module).first(limit))
+        """On the first `limit` of `samples`, or of made-up ones without any."""
+        if samples is None:
+            samples = synthetic_samples(main_function(module), limit or SYNTHETIC, seed=1)
+        self.samples = samples[:limit]
         self.options = options
         self.module = module
         self.expected = self.interpret(module)
@@ -156,8 +159,7 @@ class Verification:
         yield from verdicts
         with tempfile.TemporaryDirectory(prefix="ceras-verify-") as work:
             folder = Path(work)
-            write_artefacts(folder, compiled.files())
-            manifest = read_manifest(folder)
+            manifest = compiled.write(folder)
             machine = target.open(folder, manifest)
             actual = self.execute(machine, f"{name}: machine")
             wrong = self.differs(actual, exact=exact)
@@ -232,6 +234,51 @@ class Verification:
 
         run_in_arena(module, self.samples[number], compare)
         return found[0] if found else ""
+
+
+def check_request(
+    quantize: str, targets: Sequence[Target] | Sequence[type[Target]], limit: int | None
+) -> None:
+    """Refuse, before any work, to verify what cannot be, or on no sample."""
+    if limit is not None and limit < 1:
+        raise UsageError(f"--samples must be at least 1, got {limit}")
+    if quantize == "none" and not all(target.arithmetic.floats for target in targets):
+        able = [cls.name for cls in all_targets() if cls.compiles and cls.arithmetic.floats]
+        raise UsageError(
+            f"only targets {', '.join(able)} run float networks: name some by --targets"
+        )
+
+
+def verifications(
+    module: ModuleOp,
+    options: BuildOptions,
+    targets: Sequence[Target],
+    samples: Sequence[Mapping[str, Array]] | None = None,
+    limit: int | None = None,
+) -> Iterator[tuple[Verification, list[Target]]]:
+    """
+    What `targets` are verified by: one for those together whose passes make the same quantized
+    graph. `module` is consumed.
+    """
+    options = replace(options, quantize="none" if options.quantize == "none" else "int8")
+    for target in targets:
+        target.check()
+    bare = [replace(options, target=target, insertions=()) for target in targets]
+    options.check_levels([stage.level for each in bare for stage in all_stages(each)])
+    groups = _groups(targets, options)
+    for i, group in enumerate(groups):
+        network = module if i == len(groups) - 1 else module.clone()
+        yield Verification(network, replace(options, target=group[0]), samples, limit), group
+
+
+def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Target]]:
+    """The targets, those together whose passes make the same quantized graph."""
+    groups: dict[Hashable, list[Target]] = {}
+    for target in targets:
+        stages = front_stages(replace(options, target=target))
+        key = tuple(inner for stage in stages for each in stage.passes for inner in flatten(each))
+        groups.setdefault(key, []).append(target)
+    return list(groups.values())
 
 
 def trace(module: ModuleOp, sample: Mapping[str, Array]) -> Trace:

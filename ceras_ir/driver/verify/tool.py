@@ -1,8 +1,7 @@
 """`ceras-verify`: every level and every target on the same inputs, integers equal to integers."""
 
 import argparse
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
@@ -21,8 +20,6 @@ from ceras_ir.targets.registry import find_target
 
 if TYPE_CHECKING:
     from ceras_ir.driver.verify.differences import Verdict
-    from ceras_ir.pipeline.options import BuildOptions
-    from ceras_ir.targets.protocol import Target
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,60 +79,32 @@ def _verify(argv: Sequence[str]) -> int:
 
 
 def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> int:
-    if arguments.samples is not None and arguments.samples < 1:
-        raise UsageError(f"--samples must be at least 1, got {arguments.samples}")
-    if arguments.quantize == "none" and not all(cls.arithmetic.floats for cls in classes):
-        able = [cls.name for cls in compiling_targets() if cls.arithmetic.floats]
-        raise UsageError(
-            f"only targets {', '.join(able)} run float networks: name some by --targets"
-        )
-
     from ceras_ir.command.named_file import naming
-    from ceras_ir.driver.verify.levels import Verification
+    from ceras_ir.data.samples import load_samples
+    from ceras_ir.driver.verify.levels import check_request, verifications
     from ceras_ir.pipeline.reading import read_network
-    from ceras_ir.pipeline.stages import all_stages
 
+    check_request(arguments.quantize, classes, arguments.samples)
     with naming(arguments.model):
         module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])
-        quantize = "none" if options.quantize == "none" else "int8"
-        options = replace(options, quantize=quantize)
-        for target in targets:
-            target.check()
-        bare = [replace(options, target=target, insertions=()) for target in targets]
-        options.check_levels([stage.level for each in bare for stage in all_stages(each)])
-        status = 0
-        groups = _groups(targets, options)
-        for i, group in enumerate(groups):
-            network = module if i == len(groups) - 1 else module.clone()
-            front = replace(options, target=group[0])
-            verification = Verification(network, front, arguments.inputs, arguments.samples)
-            if i == 0:
+        samples = None if arguments.inputs is None else list(load_samples(arguments.inputs, module))
+        status, started = 0, False
+        for found, group in verifications(module, options, targets, samples, arguments.samples):
+            if not started:
                 print(
-                    f"{arguments.model}: {len(verification.samples)} sample(s), "
-                    f"{verification.elements:,} output elements",
+                    f"{arguments.model}: {len(found.samples)} sample(s), "
+                    f"{found.elements:,} output elements",
                     flush=True,
                 )
-            for verdict in verification.run(group):
+            started = True
+            for verdict in found.run(group):
                 _print(verdict)
                 if verdict.refused is not None:
                     report(verdict.refused.lines(arguments.model))
                 status = min(filter(None, (status, verdict.exit_status)), default=0)
     return status
-
-
-def _groups(targets: Sequence["Target"], options: "BuildOptions") -> list[list["Target"]]:
-    """The targets, those together whose passes make the same quantized graph."""
-    from ceras_ir.pipeline.stages import front_stages
-    from ceras_ir.transforms.pipeline import flatten
-
-    groups: dict[Hashable, list[Target]] = {}
-    for target in targets:
-        stages = front_stages(replace(options, target=target))
-        key = tuple(inner for stage in stages for each in stage.passes for inner in flatten(each))
-        groups.setdefault(key, []).append(target)
-    return list(groups.values())
 
 
 def _print(verdict: "Verdict") -> None:

@@ -1,0 +1,53 @@
+"""
+Run one of the commands: `python -m ceras_ir compile MODEL.onnx ...` is `ceras-compile`.
+
+Without a command they are listed. Useful where the folder of scripts is not on PATH.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import EntryPoint, distribution
+
+PREFIX = "ceras-"
+
+
+def commands() -> dict[str, EntryPoint]:
+    """The installed commands by their names without prefix."""
+    points = distribution("ceras-ir").entry_points.select(group="console_scripts")
+    return {point.name.removeprefix(PREFIX): point for point in sorted(points)}
+
+
+def listing() -> str:
+    """Every command with what it does."""
+    rows = [(name, (import_module(p.module).__doc__ or "")) for name, p in commands().items()]
+    lines = [f"  {name:9}{text.partition(': ')[2].strip()}" for name, text in rows]
+    return "\n".join(["usage: python -m ceras_ir COMMAND ...", "", "commands:", *lines])
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command that `argv` begins with; its exit status."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(listing())
+        return 0
+    if argv[0] == "--version":
+        from ceras_ir.command.tool_parser import versions
+
+        print(versions("ceras_ir"))
+        return 0
+    name, *rest = argv
+    found = commands().get(name.removeprefix(PREFIX))
+    if found is None:
+        from ceras_ir.support.suggestions import did_you_mean
+
+        near = did_you_mean(name, commands())
+        print(f"ceras_ir: error: no command '{name}'{near}", file=sys.stderr)
+        print("ceras_ir: try 'python -m ceras_ir --help'", file=sys.stderr)
+        return 2
+    sys.argv = [found.name, *rest]
+    status = found.load()()
+    return int(status)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,33 @@
+"""
+The Python API: what the commands do, as functions and objects; `import ceras_ir as ceras`.
+
+A thin layer: options, stages, builds, verification and comparison are those of the commands.
+"""
+
+from ceras_ir.api.comparison import Comparison, compare
+from ceras_ir.api.compiled import Compiled, open_compiled
+from ceras_ir.api.diagnosed import CerasWarning
+from ceras_ir.api.model import Model, load
+from ceras_ir.api.verification import Verification, verify
+from ceras_ir.command.exit_status import InternalError
+from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
+from ceras_ir.targets.registry import target_names
+
+__all__ = [
+    "CerasWarning",
+    "Comparison",
+    "Compiled",
+    "ImageOptions",
+    "InputError",
+    "InternalError",
+    "Model",
+    "UnsupportedError",
+    "UsageError",
+    "Verification",
+    "compare",
+    "load",
+    "open_compiled",
+    "target_names",
+    "verify",
+]

@@ -1,0 +1,154 @@
+"""A compiled network: a folder of files, how it runs, what it costs and how it shows itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from functools import cached_property
+from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.api import html
+from ceras_ir.api.diagnosed import diagnosed
+from ceras_ir.api.samples import Data, read_samples
+from ceras_ir.command.output_folder import REPORT, open_folder
+from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.data.samples import Array
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.pipeline.build import Build, read_manifest
+from ceras_ir.pipeline.build import open_folder as open_machine
+from ceras_ir.pipeline.report import Entry, table
+from ceras_ir.pipeline.running import run_all
+from ceras_ir.support.diagnostics import InputError
+
+
+class Compiled:
+    """What `ceras-compile` makes: `run` executes it, `save` writes it, `report` says its costs."""
+
+    def __init__(self, folder: Path, build: Build | None = None, keep: Sequence[object] = ()):
+        """Of files in `folder`; `build` and what it needs are kept where they were just made."""
+        self._folder, self._build, self._keep = folder, build, keep
+        self.manifest = read_manifest(folder)
+        """What each file is, and what the network's ends look like."""
+        self.report = _report(folder)
+        """The content of `report.json`: `layers`, `totals` and more."""
+
+    @property
+    def target(self) -> str:
+        """The name of the machine that it was compiled for."""
+        return self.manifest.target
+
+    @property
+    def inputs(self) -> list[TensorInfo]:
+        """Name, shape and type of each input."""
+        return self.manifest.inputs
+
+    @property
+    def outputs(self) -> list[TensorInfo]:
+        """Name, shape and type of each output."""
+        return self.manifest.outputs
+
+    @property
+    def files(self) -> list[str]:
+        """The files that `save` writes."""
+        return sorted(f.relative_to(self._folder).as_posix() for f in self._paths())
+
+    def read(self, name: str) -> bytes:
+        """The content of one of `files`."""
+        with diagnosed(name):
+            if name not in self.files:
+                raise InputError(f"no such file; it has {', '.join(self.files)}", name)
+            return (self._folder / name).read_bytes()
+
+    @property
+    def totals(self) -> Entry:
+        """The report's sums: bytes of memory, multiplications, cycles where they are modelled."""
+        totals = self.report.get("totals")
+        return totals if isa(totals, Entry) else {}
+
+    @property
+    def layers(self) -> list[Entry]:
+        """The report's entry of each layer."""
+        layers = self.report.get("layers")
+        return layers if isa(layers, list[Entry]) else []
+
+    def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:
+        """
+        The outputs by name for one sample or more, computed as the target does: C by the host's
+        compiler, accelerators in their engine or simulator.
+        """
+        with diagnosed("inputs"):
+            samples = read_samples(inputs, self.inputs, "inputs", images)
+            return run_all(self._machine, samples, self.outputs)
+
+    @cached_property
+    def _machine(self):
+        return open_machine(self._folder)
+
+    def save(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
+        """
+        Write the files as `ceras-compile` does: all or none. A folder that has files and no
+        manifest of ours is refused unless `force`.
+        """
+        with diagnosed(fspath(folder)), open_folder(fspath(folder), force=force) as staging:
+            for path in self._paths():
+                copy = staging / path.relative_to(self._folder)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+        return Path(folder)
+
+    def _paths(self) -> list[Path]:
+        listed = self.manifest.content["files"]
+        assert isa(listed, dict[str, object])
+        names = sorted({*listed, REPORT, "manifest.json"})
+        return [path for name in names if (path := self._folder / name).is_file()]
+
+    def __repr__(self) -> str:
+        ends = html.ends(self.inputs, self.outputs)
+        return f"<ceras_ir.Compiled for {self.target}: {len(self.files)} files, {ends}>"
+
+    def __str__(self) -> str:
+        """The table that `ceras-compile` prints."""
+        emission = None if self._build is None else self._build.emission
+        return table(self.report, self.target, emission)
+
+    def _repr_html_(self) -> str:
+        parts = [html.paragraph(repr(self)), html.totals(self.totals), html.layers(self.layers)]
+        if self._build is not None:
+            # A compiled folder that was opened has files and no IR.
+            from ceras_ir.driver.compile.memory_map import memory_picture
+
+            parts += [
+                html.folded("memory plan", memory_picture(self._build.module)),
+                html.folded("IR, constants elided", html.ir(self._build.module)),
+            ]
+        return html.joined(parts)
+
+
+def compiled_of(build: Build, keep: Sequence[object]) -> Compiled:
+    """The files of `build`, in a folder that goes with the object."""
+    folder = TemporaryDirectory(prefix="ceras-compiled-")
+    build.write(Path(folder.name))
+    return Compiled(Path(folder.name), build, [folder, *keep])
+
+
+def open_compiled(folder: str | PathLike[str]) -> Compiled:
+    """A folder that `ceras-compile` or `Compiled.save` wrote."""
+    with diagnosed(fspath(folder)):
+        if not Path(folder).is_dir():
+            raise InputError("no such folder", fspath(folder))
+        return Compiled(Path(folder))
+
+
+def _report(folder: Path) -> Entry:
+    try:
+        content: object = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"not a readable report: {error}", str(folder / REPORT)) from None
+    if not isa(content, Entry):
+        raise InputError("not a report", str(folder / REPORT))
+    return content

@@ -1,0 +1,278 @@
+"""A network that can be fused, quantized, run and compiled; every step gives a new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import Literal, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.api import html
+from ceras_ir.api.compiled import Compiled, compiled_of
+from ceras_ir.api.diagnosed import diagnosed
+from ceras_ir.api.graph_picture import graph_picture
+from ceras_ir.api.samples import Data, SampleFiles, read_samples
+from ceras_ir.command.output_file import open_output
+from ceras_ir.data.image_folder import ImageOptions
+from ceras_ir.data.samples import Array
+from ceras_ir.driver.target_options import reference_target
+from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
+from ceras_ir.network.function import main_function
+from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.pipeline import report
+from ceras_ir.pipeline.build import build
+from ceras_ir.pipeline.context import load_context, load_universe
+from ceras_ir.pipeline.instrumentation import PassRunner
+from ceras_ir.pipeline.options import BuildOptions, Insertion, PrecisionOptions
+from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.pass_options import spell_pipeline, with_values
+from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
+from ceras_ir.pipeline.printing import print_module
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.running import run_all
+from ceras_ir.pipeline.stages import graph_stages, run_stages
+from ceras_ir.pipeline.verification import verify_module
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.targets.protocol import Target
+from ceras_ir.targets.registry import find_target
+from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
+from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, check_recipe
+from ceras_ir.transforms.quantization.set_silu import Silu
+
+Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]
+"""Pipelines as `ceras-opt -p` reads them, or passes themselves."""
+
+
+class Model:
+    """
+    A network at some level above a target's. It does not change: `fuse`, `quantize` and `apply`
+    return another one.
+    """
+
+    def __init__(self, module: ModuleOp, title: str = "model"):
+        """Of a module with a function `main`, of which a copy is taken."""
+        self._init(module.clone(), BuildOptions(title=title))
+        with diagnosed(title):
+            verify_module(self._module)
+            main_function(self._module)
+
+    def _init(
+        self, module: ModuleOp, options: BuildOptions, files: SampleFiles | None = None
+    ) -> Model:
+        self._module, self._options, self._files = module, options, files
+        return self
+
+    def _changed(self, module: ModuleOp, **options: object) -> Model:
+        return Model.__new__(type(self))._init(
+            module, replace(self._options, **options), self._files
+        )
+
+    @classmethod
+    def parse(cls, text: str, title: str = "model") -> Model:
+        """Of IR text."""
+        with diagnosed(title):
+            return cls(parse_text(load_context(load_universe()), text, title), title)
+
+    # What it is.
+
+    @property
+    def title(self) -> str:
+        """What the network is called in files that are made of it."""
+        return self._options.title
+
+    @property
+    def options(self) -> BuildOptions:
+        """How it was quantized, and what is asked of the compiler besides."""
+        return self._options
+
+    @property
+    def module(self) -> ModuleOp:
+        """A copy of the IR, which may be changed."""
+        return self._module.clone()
+
+    @property
+    def inputs(self) -> list[TensorInfo]:
+        """Name, shape and type of each input."""
+        return network_inputs(main_function(self._module))
+
+    @property
+    def outputs(self) -> list[TensorInfo]:
+        """Name, shape and type of each output."""
+        return network_outputs(main_function(self._module))
+
+    @property
+    def layers(self) -> list[report.Layer]:
+        """The operations that compute something, in the order they run."""
+        return report.layers(self._module)
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether some value is stored in integers."""
+        return is_quantized(main_function(self._module))
+
+    # What can be made of it.
+
+    def fuse(self) -> Model:
+        """Fold batch normalization and move activations and residuals into the layers before."""
+        return self.apply("fuse")
+
+    def quantize(
+        self,
+        calibration: Data | None = None,
+        *,
+        target: str | None = None,
+        board: str | None = None,
+        images: ImageOptions | None = None,
+        recipe: Sequence[str] = (),
+        silu: Silu = "auto",
+        observer: ObserverName = DEFAULT_OBSERVER,
+        int16: Sequence[str] = (),
+        in_float: Sequence[str] = (),
+        budget: float = DEFAULT_BUDGET,
+        io: Literal["model", "int8"] = "model",
+    ) -> Model:
+        """
+        Quantize the network in the arithmetic of `target`, or in any; it is fused before. Samples
+        for `calibration` are arrays, arrays by name, a generator of either, files or folders.
+        Options are those of the commands: `int16` and `in_float` are `--int16` and `--float`.
+        """
+        check_recipe(list(recipe), "recipe")
+        files, data = SampleFiles(), None
+        with diagnosed(self.title):
+            if calibration is not None:
+                data = files.paths(calibration, self.inputs, "calibration", images)
+            chosen = Target() if target is None else _target(target, board, {})
+            options = replace(
+                self._options,
+                target=chosen,
+                quantize="int8",
+                calibrate=data,
+                observer=observer,
+                recipe=tuple(recipe),
+                silu=silu,
+                precision=PrecisionOptions(tuple(int16), tuple(in_float), budget),
+                io=io,
+            )
+            options.check()
+            module = self._module.clone()
+            run_stages(load_context(), module, graph_stages(options))
+        return Model.__new__(type(self))._init(module, options, files)
+
+    def apply(self, *passes: Passes) -> Model:
+        """Run passes in order, each a text such as `"canonicalize,my-pass{x=1}"` or an object."""
+        module = self._module.clone()
+        with diagnosed(self.title):
+            PassRunner().run(load_context(load_universe()), module, _passes(passes))
+        return self._changed(module)
+
+    def compile(
+        self,
+        target: str,
+        *,
+        board: str | None = None,
+        at: Mapping[str, Passes] | None = None,
+        **options: object,
+    ) -> Compiled:
+        """
+        Compile for `target`. It is quantized first if the target computes in integers alone and
+        `quantize` was not called. `at` has passes that run behind levels, by the level's name;
+        `options` are those of the target, such as `weights="file"`.
+        """
+        with diagnosed(self.title):
+            chosen = replace(
+                self._options,
+                target=_target(target, board, options),
+                insertions=tuple(_insertion(*item) for item in (at or {}).items()),
+            )
+            chosen.check()
+            made = build(self._module.clone(), chosen)
+            return compiled_of(made, [] if self._files is None else [self._files])
+
+    def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:
+        """The outputs by name for one sample or more, by the interpreter that defines them."""
+        with diagnosed("inputs"):
+            samples = read_samples(inputs, self.inputs, "inputs", images)
+            executable = reference_target()().interpret(self._module)
+            assert executable is not None
+            return run_all(executable, samples, self.outputs)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the IR with the names of layers as text, which `load` reads."""
+        name = fspath(path)
+        with diagnosed(name):
+            if not name.endswith(".mlir"):
+                raise UsageError("IR text is saved in a file whose name ends in .mlir")
+            with open_output(name) as stream:
+                print_module(self._module, stream, debuginfo=True)
+
+    # How it shows itself.
+
+    def __repr__(self) -> str:
+        kind = "quantized" if self.is_quantized else "float"
+        ends = html.ends(self.inputs, self.outputs)
+        return f"<ceras_ir.Model '{self.title}', {kind}: {len(self.layers)} layers, {ends}>"
+
+    def __str__(self) -> str:
+        """The IR with large constants elided."""
+        return html.text_of(self._module).rstrip()
+
+    def _repr_html_(self) -> str:
+        entries = [layer.to_json() for layer in self.layers]
+        if len({entry["device"] for entry in entries}) < 2:
+            entries = [{k: v for k, v in entry.items() if k != "device"} for entry in entries]
+        return html.joined(
+            [
+                html.paragraph(repr(self)),
+                html.layers(entries),
+                html.folded("graph", graph_picture(self._module)),
+                html.folded("IR, constants elided", html.ir(self._module)),
+            ]
+        )
+
+
+def load(
+    path: str | PathLike[str],
+    *,
+    batch: int = 1,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Model:
+    """
+    The network in an ONNX file or in IR text; symbolic batch dimensions become `batch`, and
+    inputs in `shapes` have those.
+    """
+    name = fspath(path)
+    with diagnosed(name):
+        if batch < 1:
+            raise UsageError(f"batch must be at least 1, got {batch}")
+        if os.path.isdir(name):
+            raise InputError("is a folder: open_compiled reads what was compiled", name)
+        module = read_network(name, batch=batch, shapes=shapes)
+        title = os.path.splitext(os.path.basename(name))[0] or "model"
+        return Model(module, title)
+
+
+def _target(name: str, board: str | None, options: Mapping[str, object]) -> Target:
+    given = dict(options) if board is None else {**options, "board": board}
+    return with_values(find_target(name), given)
+
+
+def _passes(passes: Iterable[Passes]) -> list[ModulePass]:
+    known = load_universe().all_passes
+    found: list[ModulePass] = []
+    for each in passes:
+        if isinstance(each, str):
+            found += build_pipeline(parse_pipeline(each), known)
+        elif isinstance(each, ModulePass):
+            found.append(each)
+        else:
+            found += _passes(each)
+    return found
+
+
+def _insertion(level: str, passes: Passes) -> Insertion:
+    built = tuple(_passes([passes]))
+    return Insertion(level, spell_pipeline(built), built)

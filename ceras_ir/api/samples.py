@@ -1,0 +1,162 @@
+"""
+Inputs of a network as Python has them: arrays, arrays by name, generators of either, files, and
+folders of images.
+
+What has no axis of samples is one sample, as in `.npz` files; see `ceras_ir.data.samples`. Passes
+read files, so that what is to calibrate is written to some: 64 samples at a time, so that memory
+does not grow with what a generator gives.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ceras_ir.data.image_folder import ImageOptions, is_folder
+from ceras_ir.data.sample_stream import StreamedSamples, open_samples
+from ceras_ir.data.samples import Array, Samples, samples_of, save_arrays
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.diagnostics import InputError, UsageError
+
+PathOf: TypeAlias = str | PathLike[str]
+Batch: TypeAlias = ArrayLike | Mapping[str, ArrayLike]
+"""Samples of the only input, or of each input by name."""
+Data: TypeAlias = PathOf | Batch | Iterable[PathOf] | Iterable[Batch]
+
+PER_FILE = 64
+"""Samples that are in memory before they are written."""
+
+
+def paths_of(data: object) -> list[str] | None:
+    """The files or folders that `data` names; None where it has samples itself."""
+    if isinstance(data, str | PathLike):
+        return [fspath(cast("PathOf", data))]
+    if isinstance(data, list | tuple):
+        items = cast("Sequence[object]", data)
+        paths = [fspath(cast("PathOf", i)) for i in items if isinstance(i, str | PathLike)]
+        return paths if paths and len(paths) == len(items) else None
+    return None
+
+
+def read_samples(
+    data: Data, inputs: Sequence[TensorInfo], what: str, images: ImageOptions | None = None
+) -> Samples | StreamedSamples:
+    """The samples of `data` for a network with `inputs`; errors call them `what`."""
+    if (paths := paths_of(data)) is not None:
+        return open_samples(_with_images(paths, images), inputs)
+    _refuse_images(images)
+    if isinstance(data, Mapping) or _is_array(data):
+        return _batch(cast("Batch", data), inputs, what)
+    return _joined(list(_batches(data, inputs, what)), what)
+
+
+class SampleFiles:
+    """Samples as files, which last as long as this does."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="ceras-data-")
+        self._count = 0
+
+    def paths(
+        self,
+        data: Data,
+        inputs: Sequence[TensorInfo],
+        what: str,
+        images: ImageOptions | None = None,
+    ) -> str:
+        """What passes take for `data`: names of files and folders with commas between them."""
+        if (paths := paths_of(data)) is not None:
+            return _with_images(paths, images)
+        _refuse_images(images)
+        if isinstance(data, Mapping) or _is_array(data):
+            return self._save(_batch(cast("Batch", data), inputs, what))
+        files: list[str] = []
+        waiting: list[Samples] = []
+        for batch in _batches(data, inputs, what):
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= PER_FILE:
+                files.append(self._save(_joined(waiting, what)))
+                waiting = []
+        if waiting or not files:
+            files.append(self._save(_joined(waiting, what)))
+        return ",".join(files)
+
+    def _save(self, samples: Samples) -> str:
+        arrays = {
+            name: array.reshape(-1, *array.shape[2:]) if array.shape[1:2] == (1,) else array
+            for name, array in samples.arrays.items()
+        }
+        return self.save(arrays)
+
+    def save(self, arrays: Mapping[str, Array]) -> str:
+        """The name of a file with `arrays`."""
+        self._count += 1
+        path = str(Path(self._folder.name) / f"{self._count}.npz")
+        save_arrays(path, arrays)
+        return path
+
+
+def _with_images(paths: Sequence[str], images: ImageOptions | None) -> str:
+    for path in paths:
+        if not Path(path.partition("?")[0]).exists() and "," not in path:
+            raise InputError("no such file or folder", path)
+    if images is None:
+        return ",".join(paths)
+    if not any(map(is_folder, paths)):
+        raise UsageError("image options are for a folder of images")
+    options = images.spell()
+    return ",".join(f"{p}?{options}" if is_folder(p) and options else p for p in paths)
+
+
+def _refuse_images(images: ImageOptions | None) -> None:
+    if images is not None:
+        raise UsageError("image options are for a folder of images")
+
+
+def _is_array(data: object) -> bool:
+    """Whether numpy takes it for an array of numbers, as it does tensors of other libraries."""
+    return isinstance(data, np.ndarray) or hasattr(data, "__array__")
+
+
+def _batches(data: object, inputs: Sequence[TensorInfo], what: str) -> Iterator[Samples]:
+    if not isinstance(data, Iterable):
+        raise UsageError(
+            f"{what}: expected a path, an array, arrays by name, or an iterable of these, got "
+            f"{type(data).__name__}"
+        )
+    for item in cast("Iterable[object]", data):
+        if not isinstance(item, Mapping) and not _is_array(item):
+            raise UsageError(
+                f"{what}: expected arrays, or arrays by name, one after the other, got "
+                f"{type(item).__name__}"
+            )
+        yield _batch(cast("Batch", item), inputs, what)
+
+
+def _batch(data: Batch, inputs: Sequence[TensorInfo], what: str) -> Samples:
+    """One sample or several, checked."""
+    if not isinstance(data, Mapping):
+        if len(inputs) != 1:
+            names = ", ".join(tensor.name for tensor in inputs)
+            raise InputError(f"one array for {len(inputs)} inputs: name them ({names})", what)
+        data = {inputs[0].name: data}
+    by_name = cast("Mapping[str, ArrayLike]", data)
+    arrays: dict[str, Array] = {str(name): np.asarray(value) for name, value in by_name.items()}
+    for tensor in inputs:
+        array = arrays.get(tensor.name)
+        # One sample of an input that has room for one, without that axis.
+        if array is not None and tensor.shape[:1] == (1,) and array.shape == tensor.shape[1:]:
+            arrays[tensor.name] = array[None]
+    return samples_of(arrays, inputs, what)
+
+
+def _joined(batches: Sequence[Samples], what: str) -> Samples:
+    if not batches:
+        raise InputError("there are no samples in it", what)
+    names = batches[0].arrays
+    arrays = {name: np.concatenate([batch.arrays[name] for batch in batches]) for name in names}
+    return Samples(arrays, sum(map(len, batches)))
