@@ -10,7 +10,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import IO
+from typing import TextIO
 
 from ceras_ir.support.diagnostics import InputError, UsageError
 
@@ -30,8 +30,17 @@ def first_unused(folder: str, name: str, ending: str) -> str:
     return next(path for path in paths if not os.path.lexists(path))
 
 
+def write_file(path: str, data: bytes) -> None:
+    """Write `data` to the file `path`, or to the standard output for `-`."""
+    if path == "-":
+        sys.stdout.buffer.write(data)
+        return
+    with open_output(path) as stream:
+        stream.buffer.write(data)
+
+
 @contextmanager
-def open_output(path: str) -> Generator[IO[str]]:
+def open_output(path: str) -> Generator[TextIO]:
     """A text stream to the file `path`, or to the standard output for `-`."""
     if path == "-":
         yield sys.stdout
@@ -47,7 +56,7 @@ def open_output(path: str) -> Generator[IO[str]]:
 
 
 @contextmanager
-def _replacing(path: str) -> Generator[IO[str]]:
+def _replacing(path: str) -> Generator[TextIO]:
     # Pipes and devices cannot be renamed onto.
     if os.path.exists(path) and not os.path.isfile(path):
         with _open(path, path) as stream:
@@ -67,7 +76,7 @@ def _replacing(path: str) -> Generator[IO[str]]:
         raise
 
 
-def _open(path: str, shown: str) -> IO[str]:
+def _open(path: str, shown: str) -> TextIO:
     """Open `path` for writing; errors call it `shown`."""
     try:
         return open(path, "w", encoding="utf-8", newline="\n")

@@ -10,6 +10,7 @@ from ceras_ir.driver.compare import tool as compare_tool
 from ceras_ir.driver.compile import tool as compile
 from ceras_ir.driver.opt import argv
 from ceras_ir.driver.plan import tool as plan
+from ceras_ir.driver.reduce import tool as reduce
 from ceras_ir.driver.run import tool as run
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -29,6 +30,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-nnet": nnet.make_parser,
     "ceras-vta": vta.make_parser,
     "ceras-plan": plan.make_parser,
+    "ceras-reduce": reduce.make_parser,
 }
 
 TOOLS = ("ceras-compile", "ceras-run")

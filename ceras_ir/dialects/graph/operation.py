@@ -307,10 +307,18 @@ def expect_same_element(op: GraphOperation) -> None:
             )
 
 
+class WrongShapeError(VerifyException):
+    """The operand or result called `name` must have the shape `expected`."""
+
+    def __init__(self, name: str, expected: tuple[int, ...], shape: tuple[int, ...]):
+        super().__init__(f"{name} must have shape {expected}, got {shape}")
+        self.name, self.expected = name, expected
+
+
 def expect_shape(name: str, value: SSAValue, expected: Sequence[int]) -> None:
     """Refuse a value of another shape."""
     if (shape := shape_of(value)) != tuple(expected):
-        raise VerifyException(f"{name} must have shape {tuple(expected)}, got {shape}")
+        raise WrongShapeError(name, tuple(expected), shape)
 
 
 def expect_rank(name: str, value: SSAValue, rank: int) -> None:
