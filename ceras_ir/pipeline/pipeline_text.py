@@ -16,6 +16,10 @@ from ceras_ir.support.suggestions import did_you_mean
 PassTable = Mapping[str, Callable[[], type[ModulePass]]]
 
 
+ANCHOR = "builtin.module("
+"""What MLIR writes around a pipeline; all passes here run on modules."""
+
+
 @dataclass(frozen=True)
 class PassRequest:
     """A pass as the command line names it."""
@@ -27,12 +31,19 @@ class PassRequest:
 
 
 def parse_pipeline(text: str) -> list[PassRequest]:
-    """The passes in `text`, for example `a,b{x=1 y=2},c`."""
+    """The passes in `text`, for example `a,b{x=1 y=2},c`, or `builtin.module(a,b)`."""
     requests = list[PassRequest]()
+    text = _on_module(text)
     for part in split_outside_quotes(text, ","):
         part = part.strip()
         name, brace, options = part.partition("{")
         bare, bracket, nested = part.partition("[")
+        anchor, parenthesis, _ = part.partition("(")
+        if parenthesis and not {"{", "["} & set(anchor):
+            raise UsageError(
+                f"'{anchor}(...)' in the pipeline '{text}': passes run on the whole module; write "
+                "what is in the parentheses alone"
+            )
         if not name:
             raise UsageError(f"empty pass name in the pipeline '{text}'")
         if brace and (not bracket or len(name) < len(bare)):
@@ -46,6 +57,16 @@ def parse_pipeline(text: str) -> list[PassRequest]:
         else:
             requests.append(PassRequest(part))
     return requests
+
+
+def _on_module(text: str) -> str:
+    """A pipeline without `builtin.module(...)` around it, which MLIR asks for."""
+    stripped = text.strip()
+    if not stripped.startswith(ANCHOR):
+        return text
+    if not stripped.endswith(")"):
+        raise UsageError(f"missing ')' in the pipeline '{text}'")
+    return stripped[len(ANCHOR) : -1]
 
 
 def find_pass(name: str, passes: PassTable) -> type[ModulePass]:

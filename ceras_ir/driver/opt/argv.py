@@ -32,8 +32,18 @@ class OptArguments(argparse.Namespace):
     allow_unregistered_dialect: bool
     batch: int
     shape: list[tuple[str, tuple[int, ...]]]
+    print_ir_before_all: bool
+    print_ir_before: list[str]
     print_ir_after_all: bool
     print_ir_after: list[str]
+    print_ir_diff: bool
+    verify_each: bool
+    pass_statistics: bool
+    bisect_passes: bool
+    bisect_inputs: str | None
+    bisect_samples: int | None
+    bisect_tolerance: float | None
+    bisect_test: str | None
     reproducer: str | None
     run_reproducer: str | None
     time_passes: bool
@@ -117,13 +127,14 @@ def make_parser() -> _OptParser:
     add(
         "-p",
         "--passes",
+        "--pass-pipeline",
         dest="pipeline",
         action="append",
         type=parse_pipeline,
         default=[],
         metavar="PIPELINE",
-        help='passes to run, for example "canonicalize,my-pass{x=1 y=2}"; may be repeated '
-        "and mixed with pass flags",
+        help='passes to run, for example "canonicalize,my-pass{x=1 y=2}", or that inside of '
+        "builtin.module(...); may be repeated and mixed with pass flags",
     )
     add(
         _RUN[:-1],
@@ -145,30 +156,83 @@ def make_parser() -> _OptParser:
         group.add_argument(name, action="store_true", help=text)
     add_shapes(group)
     group = parser.add_argument_group("output")
-    switches = {
-        "--print-ir-after-all": "print the IR after each pass to stderr",
-        "--time-passes": "print the time of each pass to stderr",
-        "--elide-constants": "print large constants as dense_resource<__elided__>",
-        "--print-debuginfo": "print locations",
+    # Each with MLIR's spelling, where that is another.
+    shown = {
+        ("--print-ir-before-all", "--mlir-print-ir-before-all"): "print the IR before each pass to "
+        "stderr",
+        ("--print-ir-after-all", "--mlir-print-ir-after-all"): "print the IR after each pass to "
+        "stderr",
+        ("--print-ir-diff",): "print what each pass changes to stderr, as a unified diff",
+        ("--time-passes", "--mlir-timing"): "print the time of each pass to stderr",
+        ("--pass-statistics", "--mlir-pass-statistics"): "print to stderr how many operations each "
+        "pass made, erased and changed, its time, and by how much the peak of memory grew",
+        ("--elide-constants",): "print large constants as dense_resource<__elided__>",
+        ("--print-debuginfo", "--mlir-print-debuginfo"): "print locations",
     }
-    for name, text in switches.items():
-        group.add_argument(name, action="store_true", help=text)
-    group.add_argument(
-        "--print-ir-after",
-        action="append",
-        default=[],
-        metavar="PASS",
-        help="print the IR after this pass to stderr; may be repeated",
-    )
+    for flags, text in shown.items():
+        group.add_argument(*flags, action="store_true", help=text)
+    for when in ("before", "after"):
+        group.add_argument(
+            f"--print-ir-{when}",
+            f"--mlir-print-ir-{when}",
+            action="append",
+            default=[],
+            metavar="PASS",
+            help=f"print the IR {when} this pass to stderr; may be repeated",
+        )
     group.add_argument(
         "--print-op-generic",
         "--mlir-print-op-generic",
         action="store_true",
         help="print operations in the generic form",
     )
+    group = parser.add_argument_group("which pass is wrong")
+    group.add_argument(
+        "--bisect-passes",
+        action="store_true",
+        help="run the network behind every pass, and stop at the first one after which outputs are "
+        "not those before it: with a diagnostic, status 1 and a reproducer",
+    )
+    group.add_argument(
+        "--bisect-inputs", metavar="IN.npz", help="inputs for that (default: synthetic, seeded)"
+    )
+    group.add_argument(
+        "--bisect-samples",
+        type=_at_least_one,
+        metavar="N",
+        help="how many inputs (default: 2)",
+    )
+    group.add_argument(
+        "--bisect-tolerance",
+        type=float,
+        metavar="DB",
+        help="signal to noise that is enough, for passes that may change values, such as those of "
+        "quantization (default: integers exactly, floats within 1e-4 of the largest)",
+    )
+    group.add_argument(
+        "--bisect-test",
+        metavar="'CMD {input}'",
+        help="instead stop at the first pass after which this shell command does not end with "
+        "status 0 on the IR",
+    )
     group = parser.add_argument_group("internal errors")
     group.add_argument(
+        "--verify-each",
+        type=_boolean,
+        default=True,
+        metavar="{true,false}",
+        help="verify the IR behind every pass (default: true)",
+    )
+    group.add_argument(
+        "--disable-verify",
+        "--mlir-disable-verify",
+        dest="verify_each",
+        action="store_false",
+        help="do not verify: a pass may be wrong in other ways then",
+    )
+    group.add_argument(
         "--reproducer",
+        "--mlir-pass-pipeline-crash-reproducer",
         metavar="FILE",
         help="if a pass crashes or makes invalid IR, write the IR before it and the pass here "
         "(default: ceras-crash-PASS.mlir)",
@@ -184,3 +248,15 @@ def make_parser() -> _OptParser:
     group.add_argument("--help-pass", metavar="PASS", help="describe a pass and its options")
     group.add_argument("--version", action="store_true", help="print versions")
     return parser
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false", "1", "0"):
+        raise argparse.ArgumentTypeError(f"expected true or false, got {text!r}")
+    return text.lower() in ("true", "1")
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    return int(text)

@@ -7,7 +7,7 @@ independent: all of them are processed, and the worst exit status counts.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 from xdsl.context import Context
@@ -21,7 +21,7 @@ from ceras_ir.command.tool_parser import versions
 from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.dumps import Dumps
-from ceras_ir.pipeline.instrumentation import PassRunner
+from ceras_ir.pipeline.instrumentation import PassRunner, Watch
 from ceras_ir.pipeline.parsing import (
     display_name,
     is_model,
@@ -32,10 +32,14 @@ from ceras_ir.pipeline.parsing import (
 from ceras_ir.pipeline.pipeline_text import build_pipeline, find_pass
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.pipeline.printing import print_module
+from ceras_ir.pipeline.statistics import Statistics
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.suggestions import did_you_mean
 
 Emitter = Callable[[Context, ModuleOp, IO[str]], None]
+
+SAMPLES = 2
+"""On how many inputs outputs are compared behind every pass."""
 
 SPLIT_MARKER = re.compile(r"^// -----[ \t\r]*$", re.MULTILINE)
 
@@ -57,7 +61,8 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
         print(text)
         return 0
 
-    for name in arguments.print_ir_after:
+    _check_bisection(arguments)
+    for name in (*arguments.print_ir_before, *arguments.print_ir_after):
         find_pass(name, universe.all_passes)
     session = _Session(
         arguments,
@@ -66,13 +71,18 @@ def _process(argv: Sequence[str], universe: Universe) -> int:
         _emitter(arguments, universe),
         PassRunner(
             Dumps(
-                frozenset(arguments.print_ir_after),
-                arguments.print_ir_after_all,
-                arguments.elide_constants,
-                arguments.print_debuginfo,
-                arguments.print_op_generic,
+                before=frozenset(arguments.print_ir_before),
+                before_all=arguments.print_ir_before_all,
+                after=frozenset(arguments.print_ir_after),
+                after_all=arguments.print_ir_after_all,
+                diff=arguments.print_ir_diff,
+                elide=arguments.elide_constants,
+                debuginfo=arguments.print_debuginfo,
+                generic=arguments.print_op_generic,
             ),
             reproducer=arguments.reproducer,
+            verify_each=arguments.verify_each,
+            statistics=Statistics() if arguments.pass_statistics else None,
         ),
     )
     return session.run()
@@ -119,6 +129,31 @@ def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
     return build(universe.all_targets[name](), options[:-1]).emit
 
 
+def _check_bisection(arguments: OptArguments) -> None:
+    """Refuse options that go with others, before any work."""
+    if arguments.bisect_passes:
+        if arguments.bisect_test is not None:
+            raise UsageError("--bisect-test looks for a wrong pass by itself: no --bisect-passes")
+        return
+    for option in ("bisect_inputs", "bisect_samples", "bisect_tolerance"):
+        if getattr(arguments, option) is not None:
+            raise UsageError(f"--{option.replace('_', '-')} goes with --bisect-passes")
+
+
+def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
+    """What looks for the first wrong pass, if that is asked for."""
+    if arguments.bisect_passes:
+        from ceras_ir.driver.opt.bisect import by_outputs
+
+        count, tolerance = arguments.bisect_samples or SAMPLES, arguments.bisect_tolerance
+        return by_outputs(module, arguments.bisect_inputs, count, tolerance)
+    if arguments.bisect_test is not None:
+        from ceras_ir.driver.opt.bisect import by_command
+
+        return by_command(arguments.bisect_test)
+    return None
+
+
 class _PartsFailedError(Exception):
     """Some part of the input failed and has been reported: no output file."""
 
@@ -152,6 +187,8 @@ class _Session:
             report(errors)
         if self.arguments.time_passes:
             self.runner.stopwatch.report()
+        if self.runner.statistics is not None:
+            self.runner.statistics.report()
         return status
 
     def _parts(self) -> Iterator[str | None]:
@@ -182,7 +219,8 @@ class _Session:
                 else:
                     module = parse_text(self.ctx, text, file)
             self.runner.stopwatch.lap("(read)")
-            self.runner.run(self.ctx, module, self.passes)
+            runner = replace(self.runner, watch=_watch(self.arguments, module))
+            runner.run(self.ctx, module, self.passes)
             with phase("writing"):
                 self.emit(self.ctx, module, stream)
             self.runner.stopwatch.lap("(write)")

@@ -36,10 +36,18 @@ class OutOfTimeError(Exception):
 class Command:
     """A shell command that says by status 0 that an input is interesting."""
 
-    def __init__(self, command: str, suffix: str, *, timeout: float, limit: float | None):
+    def __init__(
+        self,
+        command: str,
+        suffix: str,
+        *,
+        timeout: float,
+        limit: float | None,
+        option: str = "--test",
+    ):
         """`timeout` is for one run, which is not interesting then; `limit` for all; in seconds."""
         if PLACE not in command:
-            raise UsageError(f"the command of --test must have {PLACE}, got '{command}'")
+            raise UsageError(f"the command of {option} must have {PLACE}, got '{command}'")
         self._command, self._timeout = command, timeout
         self._end = None if limit is None else time.monotonic() + limit
         self._folder = TemporaryDirectory(prefix="ceras-reduce-")

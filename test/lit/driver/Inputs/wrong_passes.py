@@ -7,6 +7,9 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.dialects.func import ReturnOp
 from xdsl.passes import ModulePass
 
+from ceras_ir.dialects.graph import UnaryOp
+from ceras_ir.dialects.graph.attributes import Function, FunctionAttr
+
 
 @dataclass(frozen=True)
 class MarkPass(ModulePass):
@@ -43,3 +46,15 @@ class LookUpPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         found: dict[str, str] = {}
         found[self.key]
+
+
+@dataclass(frozen=True)
+class ReluToAbsPass(ModulePass):
+    """Replace rectifiers by absolute values, which is another function."""
+
+    name = "relu-to-abs"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for inner in op.walk():
+            if isinstance(inner, UnaryOp) and inner.function.kind is Function.RELU:
+                inner.function = FunctionAttr(Function.ABS)

@@ -1,0 +1,84 @@
+"""
+Which pass is wrong: the first one after which outputs are others, or a command fails.
+
+Outputs are compared with those just before the pass, so that what one pass may change, within the
+tolerance, is held against no other.
+"""
+
+from io import StringIO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.data.samples import load_samples
+from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.dialects.mem import arena_of
+from ceras_ir.driver.reduce.search import Command
+from ceras_ir.driver.verify.differences import Array, compare_outputs, signal_to_noise
+from ceras_ir.interpreters.arena import run_in_arena
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.function import main_function
+from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.pipeline.instrumentation import Watch
+from ceras_ir.pipeline.printing import print_module
+from ceras_ir.pipeline.verification import verify_module
+from ceras_ir.support.diagnostics import InputError
+
+SECONDS = 600.0
+"""That a command may take."""
+
+
+def by_outputs(module: ModuleOp, inputs: str | None, count: int, tolerance: float | None) -> Watch:
+    """
+    Compare the outputs behind a pass with those before it, on the first `count` of `inputs` or on
+    made-up ones: to the bit once integers are computed, by decibels with a `tolerance`.
+    """
+    verify_module(module)
+    main = main_function(module)
+    if inputs is None:
+        samples = synthetic_samples(main, count, seed=1)
+    else:
+        samples = list(load_samples(inputs, module).first(count))
+
+    def outputs(module: ModuleOp) -> list[dict[str, Array]]:
+        runner = run_in_arena if arena_of(main_function(module)) is not None else run
+        return [runner(module, sample) for sample in samples]
+
+    expected, exact = outputs(module), is_quantized(main)
+
+    def watch(_: Context, module: ModuleOp) -> str | None:
+        nonlocal expected, exact
+        before, was_exact = expected, exact
+        try:
+            expected = outputs(module)
+        # As types of the ends that change; InputErrors are of samples, which were right before.
+        except InputError as error:
+            return f"makes a network that cannot be run on the inputs: {error}"
+        exact = is_quantized(main_function(module))
+        for number, (actual, wanted) in enumerate(zip(expected, before, strict=True)):
+            if tolerance is not None:
+                ratio = signal_to_noise(list(actual.values()), list(wanted.values()))
+                wrong = None if ratio >= tolerance else f"signal to noise is {ratio:.1f} dB"
+            else:
+                wrong = compare_outputs(actual, wanted, exact=was_exact)
+            if wrong is not None:
+                return f"changes the outputs: on sample {number}, {wrong}"
+        return None
+
+    return watch
+
+
+def by_command(command: str) -> Watch:
+    """Have the shell run `command` on the IR behind a pass."""
+    runs = Command(command, ".mlir", timeout=SECONDS, limit=None, option="--bisect-test")
+
+    def watch(_: Context, module: ModuleOp) -> str | None:
+        stream = StringIO()
+        print_module(module, stream, debuginfo=True)
+        status = runs.status(stream.getvalue().encode())
+        if status == 0:
+            return None
+        ended = "takes too long" if status is None else f"ends with status {status}"
+        return f"makes IR on which the command {ended}"
+
+    return watch
