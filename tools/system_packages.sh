@@ -17,6 +17,7 @@ arm-none-eabi-gcc:gcc-arm-none-eabi libnewlib-arm-none-eabi:the tests that cross
 qemu-system-arm:qemu-system-arm:the tests that run Cortex-M code in an emulator
 aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu libc6-dev-arm64-cross:the tests that compile for 64-bit Arm
 qemu-aarch64:qemu-user:the tests that run 64-bit Arm code
+verilator:verilator make g++:the tests that run generated circuits
 mlir-opt-19:mlir-19-tools:the tests that hold our IR to the upstream mlir-opt
 '
 

@@ -3,6 +3,7 @@
 from docstrings import markdown
 from onnx.defs import get_all_schemas, onnx_opset_version
 
+from ceras_ir.backends.dataflow import rules as dataflow_rules
 from ceras_ir.backends.nnet import rules as nnet_rules
 from ceras_ir.backends.vta import rules as vta_rules
 from ceras_ir.frontends.onnx.folding import FOLDABLE
@@ -63,7 +64,11 @@ def operators_page() -> str:
     parts = [introduction, "\n".join(rows), FOLDED + ", ".join(f"`{n}`" for n in sorted(FOLDABLE))]
     parts += [REFUSED.replace("OPSET", str(onnx_opset_version())), _refused(), TARGETS]
     vta = (*vta_rules.RULES, *vta_rules.OTHER_RULES)
-    for title, rules in (("nnet (FPGA)", nnet_rules.RULES), ("VTA", vta)):
+    for title, rules in (
+        ("nnet (FPGA)", nnet_rules.RULES),
+        ("VTA", vta),
+        ("dataflow", dataflow_rules.RULES),
+    ):
         lines = [f"- {_line(rule.__doc__)}" for rule in rules]
         parts.append(f"### {title}\n\n" + "\n".join(lines))
     return "\n\n".join(parts)

@@ -7,6 +7,7 @@ from ceras_ir.backends.vta.averaging import LOW_BITS, MOST, averaging
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.network.integer import requantize
 
+ALL = "ceras_ir/network/averaging.py"
 VTA = "ceras_ir/backends/vta/averaging.py"
 POOL = "ceras_ir/dialects/graph/pooling.py"
 C = "ceras_ir/backends/c/pooling.py"
@@ -21,9 +22,9 @@ def reciprocal(window: int, ratio: float) -> RequantAttr:
 
 
 @identity(
-    relied_on={VTA: "return (self.multiplier >> LOW_BITS, self.multiplier & 127)"},
+    relied_on={VTA: "return (average.multiplier >> LOW_BITS, average.multiplier & 127)"},
     requires="multiplier in [1, 2^14)",
-    checked_by={VTA: "if not 1 <= multiplier <= MOST or multiplier * window << 7 >= 1 << 30:"},
+    checked_by={ALL: "if not 1 <= multiplier <= most or multiplier * window << 7 >= most_sum:"},
     by="all multipliers, sums up to 2^15",
 )
 def two_digits_of_a_multiplier() -> None:
@@ -36,7 +37,7 @@ def two_digits_of_a_multiplier() -> None:
 
 
 @identity(
-    relied_on={VTA: "return Averaging(multiplier, _roundest(low, high), shift)"},
+    relied_on={ALL: "return Averaging(multiplier, _roundest(low, high), shift)"},
     requires="sums of int8; a small multiplier exists, else the layer stays on the CPU",
     checked_by={"ceras_ir/backends/vta/pooling_rules.py": "if average is None:"},
     by="all sums of windows of 1 to 49, seven ratios, two zero points, two roundings",

@@ -21,7 +21,7 @@ from ceras_ir.backends.vta.analysis.pooling_blocks import (
     pooling_blocks,
 )
 from ceras_ir.backends.vta.analysis.tiling import best_blocks, search_all
-from ceras_ir.backends.vta.averaging import averaging_of
+from ceras_ir.backends.vta.averaging import averaging_of, multiplier_digits
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
 from ceras_ir.backends.vta.pooling_rules import graph_pooling
@@ -153,7 +153,7 @@ def cycles_of(op: Operation, board: VtaBoard) -> float:
         case graph.Pool2dOp() if op.function is Pool.AVERAGE:
             average, shape = averaging_of(op), graph_pooling(op, board)
             assert average is not None
-            tiles = len(average.weights)
+            tiles = len(multiplier_digits(average))
             sizes = averaging_blocks(shape, tiles, board)
             assert sizes is not None
             return averaging_cycles(shape, tiles, sizes, board)

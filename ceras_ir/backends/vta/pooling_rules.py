@@ -2,7 +2,7 @@
 
 from ceras_ir.backends.vta.analysis.blocks import longest_row
 from ceras_ir.backends.vta.analysis.pooling_blocks import Pooling, averaging_blocks, pooling_blocks
-from ceras_ir.backends.vta.averaging import averaging_of
+from ceras_ir.backends.vta.averaging import averaging_of, multiplier_digits
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.rescaling import why_not_int8, zero_point
 from ceras_ir.dialects import graph
@@ -42,7 +42,7 @@ def why_not_average(op: graph.Pool2dOp, shape: Pooling, board: VtaBoard) -> str 
         assert op.requant is not None
         window, mode = "x".join(map(str, shape.kernel)), op.requant.mode.value
         return f"VTA has no multiplier that divides exactly for a window of {window}, {mode}"
-    if averaging_blocks(shape, len(average.weights), board) is None:
+    if averaging_blocks(shape, len(multiplier_digits(average)), board) is None:
         return "VTA cannot hold a window in its buffers: use a smaller one"
     return None
 

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import Contraction
-from ceras_ir.backends.vta.averaging import Averaging
+from ceras_ir.backends.vta.averaging import Averaging, multiplier_digits
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.channel_constants import border_values, folded_bias
 from ceras_ir.backends.vta.channel_groups import widened
@@ -82,7 +82,7 @@ def diagonal(factor: int, board: VtaBoard) -> graph.ConstantOp:
 def averaging_weights(a: Averaging, board: VtaBoard) -> graph.ConstantOp:
     """The digits of the multiplier as tiles [1 or 2, B, B]."""
     eye = np.eye(board.block, dtype=np.int64)
-    tiles = np.stack([eye * digit for digit in a.weights])
+    tiles = np.stack([eye * digit for digit in multiplier_digits(a)])
     return graph.ConstantOp.from_array(tiles.astype(np.int8), UniformType(1.0))
 
 

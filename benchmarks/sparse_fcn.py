@@ -1,0 +1,169 @@
+"""
+S5's network as a circuit: cycles per frame in Verilator beside the model and the paper, and what
+the circuit takes of a chip.
+
+    python benchmarks/sparse_fcn.py [--size 180 240] [--dsp 344] [--ram18 250] [--no-run] [--yosys]
+
+Weights are random; as S5 prunes, every filter of a layer keeps the same number of them. Cycles
+depend on how many there are and not on what they are.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+from networks import Builder
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from ceras_ir.backends.dataflow.board import load_board
+from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
+from ceras_ir.backends.dataflow.cycles import lane_cycles, model
+from ceras_ir.backends.dataflow.emit import project_files
+from ceras_ir.backends.dataflow.resources import Resources, estimate, total
+from ceras_ir.backends.dataflow.simulation import Simulator
+from ceras_ir.backends.dataflow.synthesis import synthesize
+from ceras_ir.backends.dataflow.target import DataflowTarget
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.stages import all_stages, run_stages
+
+# Filters, window, stride, padding, share of zeros, and whether maxima of 3x3 by 2 follow.
+LAYERS = (
+    (64, 11, 4, 2, 0.942, True),
+    (64, 5, 1, 2, 0.941, True),
+    (128, 3, 1, 1, 0.941, False),
+    (128, 3, 1, 1, 0.940, False),
+    (128, 3, 1, 1, 0.940, False),
+    (128, 1, 1, 0, 0.805, False),
+    (11, 1, 1, 0, 0.758, False),
+)
+PAPER_CYCLES, PAPER_RAM18 = 2_466_675, 1_807
+"""Of S5 at 180x240 on the ZCU102, at 99.9 MHz."""
+
+
+def prune_filters(weights: NDArray[np.float64], zeros: float) -> NDArray[np.float64]:
+    """The same number of zeros in every filter: its smallest weights."""
+    rows = weights.reshape(len(weights), -1).copy()
+    count = round(rows.shape[1] * zeros)
+    smallest = np.argsort(np.abs(rows), axis=1, kind="stable")[:, :count]
+    np.put_along_axis(rows, smallest, 0.0, axis=1)
+    return rows.reshape(weights.shape)
+
+
+def sparse_fcn(height: int, width: int, seed: int = 0) -> onnx.ModelProto:
+    """S5's network with batch norm folded, up to the resize."""
+    net = Builder(seed)
+    value, channels = "image", 3
+    for n, (filters, kernel, stride, pad, zeros, pooled) in enumerate(LAYERS):
+        weights = prune_filters(net.rng.normal(size=(filters, channels, kernel, kernel)), zeros)
+        weights *= np.sqrt(2 * filters / np.count_nonzero(weights))
+        value = net.node(
+            "Conv",
+            f"conv{n}",
+            [
+                value,
+                net.constant(f"weights{n}", weights),
+                net.constant(f"bias{n}", net.rng.normal(size=filters, scale=0.1)),
+            ],
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=[pad] * 4,
+        )
+        channels = filters
+        if n < len(LAYERS) - 1:
+            value = net.node("Relu", f"relu{n}", [value])
+        if pooled:
+            windows = {"kernel_shape": [3, 3], "strides": [2, 2]}
+            value = net.node("MaxPool", f"pool{n}", [value], **windows)
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, height, width])
+    scores = helper.make_tensor_value_info(value, TensorProto.FLOAT, None)
+    graph = helper.make_graph(net.nodes, "sparse_fcn", [image], [scores], net.initializers)
+    opset = helper.make_opsetid("", 13)
+    return onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[opset], ir_version=8)
+    )
+
+
+def compile_circuit(network: onnx.ModelProto, target: DataflowTarget) -> Circuit:
+    """The circuit of a network, quantized on synthetic samples."""
+    with tempfile.TemporaryDirectory() as work:
+        path = Path(work) / "network.onnx"
+        path.write_bytes(network.SerializeToString())
+        module = read_network(str(path))
+        run_stages(load_context(), module, all_stages(BuildOptions(target)))
+    return circuit_of(module, load_board(target.board))
+
+
+def measure(circuit: Circuit, folder: Path, port_bytes: int, frames: int) -> tuple[int, int]:
+    """Latency and cycles per frame in Verilator."""
+    source, result = circuit.pipeline.source.feature, circuit.pipeline.result.feature
+    simulator = Simulator(folder, source, result, port_bytes)
+    shape = (frames, source.rows, source.columns, source.channels)
+    run = simulator.run(np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8))
+    return run.ends[0], run.cycles_per_frame
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, nargs=2, default=[180, 240])
+    parser.add_argument("--board", default="zcu102")
+    parser.add_argument("--dsp", type=int, default=344)
+    parser.add_argument("--ram18", type=int, default=250)
+    parser.add_argument("--frames", type=int, default=4)
+    parser.add_argument("--no-run", action="store_true", help="model only, without Verilator")
+    parser.add_argument("--yosys", action="store_true", help="count resources by yosys too")
+    args = parser.parse_args()
+    target = DataflowTarget(board=args.board, dsp=args.dsp, ram18=args.ram18)
+    board = load_board(args.board)
+    circuit = compile_circuit(sparse_fcn(*args.size), target)
+    parts = estimate(circuit.pipeline, circuit.plan)
+    print("| layer | rows x filters | weights | products | cycles | DSP | RAM18 | LUT |")
+    print(f"|{'---|' * 8}")
+    busy = products = 0
+    for block, part in parts.items():
+        planned = circuit.plan.convolutions.get(block)
+        cells = [block.name, *[""] * 4]
+        if planned is not None:
+            lanes = planned.lanes
+            cells[1:3] = [f"{lanes.rows} x {lanes.filters}", lanes.encoding.value]
+            cells[3:5] = [str(planned.lane_count), f"{lane_cycles(planned):,}"]
+            products += planned.lane_count
+            useful = int(planned.layer.non_zeros.sum())
+            busy += useful * planned.layer.feature.rows * planned.layer.feature.columns
+        cells += [str(part.dsp), str(part.ram18), f"{part.lut:,}"]
+        print(f"| {' | '.join(cells)} |")
+    timing = model(circuit.pipeline, circuit.plan, board.port_bytes)
+    print_resources("estimated", total(parts))
+    print(f"model: {timing.per_frame:,} cycles per frame, latency {timing.latency:,}")
+    per_frame = timing.per_frame
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        for name, text in project_files(circuit, board).items():
+            (folder / name).write_text(text)
+        if not args.no_run:
+            latency, per_frame = measure(circuit, folder, board.port_bytes, args.frames)
+            print(f"Verilator: {per_frame:,} cycles per frame, latency {latency:,}")
+        if args.yosys:
+            print_resources("yosys", synthesize(folder, board.family))
+    print(
+        f"lanes busy with non-zeros: {busy / products / per_frame:.1%}; "
+        f"{board.clock_mhz * 1e6 / per_frame:,.0f} frames per second at {board.clock_mhz} MHz"
+    )
+    if args.size == [180, 240]:
+        print(
+            f"paper: {PAPER_CYCLES:,} cycles, {PAPER_RAM18:,} RAM18; "
+            f"{PAPER_CYCLES / per_frame:.1f} times as many cycles"
+        )
+
+
+def print_resources(title: str, found: Resources) -> None:
+    """One line of counts."""
+    print(f"{title}: {found.dsp} DSP, {found.ram18} RAM18, {found.lut:,} LUT")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What one chip has for blocks: multipliers, memories, tables, and a clock."""
+
+from dataclasses import dataclass, fields
+from importlib.resources import files
+from pathlib import Path
+
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.toml_text import parse_toml
+
+FAMILIES = {"xcup": True, "ecp5": False}
+"""Families of chips, and whether a multiplier is wide enough for two products of int8."""
+
+DEFAULT = "zcu102"
+"""The board of S5."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """The fields of a board's TOML file; all but the first two are integers of at least 1."""
+
+    title: str
+    family: str
+    """What `yosys` calls the family: a key of `FAMILIES`."""
+    dsp: int
+    """Multipliers."""
+    ram18: int
+    """Memories of 18 kbit."""
+    lut: int
+    clock_mhz: int
+    port_bytes: int
+    """Bytes that each port moves in a cycle."""
+
+    @property
+    def pairs(self) -> bool:
+        """Whether one multiplier makes two products of int8."""
+        return FAMILIES[self.family]
+
+
+def load_board(name: str) -> Board:
+    """A board of this package by name, or one described in a TOML file."""
+    try:
+        if name.endswith(".toml"):
+            text = Path(name).read_text(encoding="utf-8")
+        else:
+            folder = files("ceras_ir.backends.dataflow") / "boards"
+            text = (folder / f"{name}.toml").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        known = "zcu102, zcu104, ecp5-85f"
+        message = f"no such board for dataflow: choose from {known}, or give a .toml file"
+        raise InputError(message, name) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the board: {error}", name) from None
+    return parse_board(text, name)
+
+
+def parse_board(text: str, file: str) -> Board:
+    """The board that the TOML `text` describes; `file` is named in messages."""
+    content = parse_toml(text, file)
+    known = [field.name for field in fields(Board)]
+    if wrong := sorted(set(content) ^ set(known)):
+        raise InputError(f"unknown or missing '{wrong[0]}' (fields: {', '.join(known)})", file)
+    for name, value in content.items():
+        if name == "title" and isinstance(value, str):
+            continue
+        if name == "family" and isinstance(value, str):
+            if value not in FAMILIES:
+                raise InputError(
+                    f"family must be one of {', '.join(FAMILIES)}, got '{value}'", file
+                )
+            continue
+        most = 64 if name == "port_bytes" else 1 << 24
+        if name in ("title", "family") or type(value) is not int or not 1 <= value <= most:
+            kind = "text" if name in ("title", "family") else f"an integer in [1, {most}]"
+            raise InputError(f"{name} must be {kind}, got {value!r}", file)
+    return Board(**content)

@@ -1,0 +1,350 @@
+"""
+How many cycles a pipeline takes, word by word, without its numbers.
+
+Every block is a process that does what its module does, with the module's latencies; the comments
+name the registers that make them. Ports never stall. `lane_cycles` is the bound of one block
+alone, by which lanes are chosen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, MaxPool, Table
+from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.order import batches, ends_of_windows
+from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
+from ceras_ir.backends.dataflow.processes import (
+    Engine,
+    Events,
+    Link,
+    Next,
+    Peek,
+    Process,
+    Receive,
+    Send,
+)
+from ceras_ir.backends.dataflow.verilog import in_order, order_capacity
+from ceras_ir.backends.dataflow.window import ceiling
+
+DRAIN = 5
+"""Cycles from a filter's last weight to the first word of its sums."""
+RESTART = 4
+"""Cycles from the last weight for a group of rows to the first for the next."""
+FRAMES = 5
+"""Frames after which cycles per frame are steady in every network that was tried."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Cycles of a whole pipeline."""
+
+    latency: int
+    """Until the first frame has left."""
+    per_frame: int
+    """Between frames, in the steady state."""
+
+
+def lane_cycles(planned: PlannedConvolution) -> int:
+    """Cycles per frame that a convolution takes where it never waits for others."""
+    feature, lanes, groups = planned.layer.feature, planned.lanes, planned.buffer.groups
+    lengths = planned.weights.lengths()
+    filters = [
+        min(lanes.filters, feature.channels - n * lanes.filters) for n in range(len(lengths))
+    ]
+
+    def group(rows: int, before: int) -> int:
+        """A group of `rows` rows behind one of `before`: weights, or the words of the sums."""
+        total = 0
+        for n, length in enumerate(lengths):
+            leaving = filters[n - 1] * (rows if n else before) + DRAIN
+            total += max(length + (0 if n else RESTART - 1), leaving)
+        return total
+
+    last = feature.rows - (groups - 1) * lanes.rows
+    if groups == 1:
+        return group(last, last)
+    full = group(lanes.rows, lanes.rows)
+    return group(lanes.rows, last) + (groups - 2) * full + group(last, lanes.rows)
+
+
+def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
+    """Cycles per frame below which the ports and single words do not go."""
+    source, result = pipeline.source.feature, pipeline.result.feature
+    words = [source.words * ceiling(source.columns, port_bytes)]
+    words.append(result.words * ceiling(result.columns, port_bytes))
+    words += [block.feature.words for block in pipeline.blocks]
+    return max(words)
+
+
+def model(pipeline: Pipeline, plan: Plan, port_bytes: int, frames: int = FRAMES) -> Timing:
+    """Latency and cycles per frame of the circuit."""
+    run = _Model(pipeline, plan, port_bytes, frames)
+    return Timing(run.ends[0], run.ends[-1] - run.ends[-2])
+
+
+class _Model:
+    """The processes of a pipeline and what they share."""
+
+    def __init__(self, pipeline: Pipeline, plan: Plan, port_bytes: int, frames: int):
+        self.plan, self.port_bytes, self.frames = plan, port_bytes, frames
+        self.engine, self.ends = Engine(), list[int]()
+        streams: dict[tuple[Block, int], Link] = {}
+        outputs: dict[Block, Link] = {}
+        for block in (pipeline.source, *pipeline.blocks):
+            readers = pipeline.readers(block)
+            outputs[block] = Link()
+            links = [Link() for _ in readers]
+            streams.update(zip(readers, links, strict=True))
+            if len(readers) == 1:
+                outputs[block] = links[0]
+            elif readers:
+                self.engine.start(self._fork(outputs[block], links))
+        self.engine.start(self._source(pipeline, outputs[pipeline.source]))
+        for block in pipeline.blocks:
+            operands = [streams[block, n] for n in range(len(block.inputs))]
+            self._block(block, operands, outputs[block])
+        last = outputs[pipeline.result]
+        if not in_order(pipeline, plan):
+            ordered, written, freed = Link(), Events(), Events()
+            capacity, result = order_capacity(pipeline, plan), pipeline.result
+            self.engine.start(self._ring(result, last, written, freed, capacity))
+            self.engine.start(self._ordered(result, ordered, written, freed))
+            last = ordered
+        self.engine.start(self._sink(pipeline, last))
+        self.engine.run()
+        assert len(self.ends) == frames, "the model of the pipeline has stopped"
+
+    def _source(self, pipeline: Pipeline, out: Link) -> Process:
+        feature, now = pipeline.source.feature, 0
+        beats = ceiling(feature.columns, self.port_bytes)
+        for _ in range(self.frames * feature.words):
+            now = yield Send([out], now + beats)
+
+    def _sink(self, pipeline: Pipeline, link: Link) -> Process:
+        feature, ready = pipeline.result.feature, 0
+        beats = ceiling(feature.columns, self.port_bytes)
+        while True:
+            for _ in range(feature.words):
+                ready = (yield Receive(link, ready)) + beats
+            self.ends.append(ready)
+
+    def _fork(self, link: Link, outs: Sequence[Link]) -> Process:
+        while True:
+            offer = yield Peek(link)
+            self.engine.accept(link, (yield Send(outs, offer)))
+
+    def _pass(self, link: Link, out: Link, latency: int) -> Process:
+        """A pipeline of registers that stop together."""
+        left = [0] * (latency + 1)
+        while True:
+            taken = yield Receive(link, max(left[-1] + 1, left[-latency]))
+            left.append((yield Send([out], max(taken + latency, left[-1] + 1))))
+
+    def _block(self, block: Block, operands: Sequence[Link], out: Link) -> None:
+        match block:
+            case Convolution():
+                self._convolution(block, operands, out)
+            case MaxPool():
+                self.engine.start(self._pool(block, operands[0], out))
+            case Addition():
+                written, freed = Events(), Events()
+                capacity = self.plan.second(block)
+                self.engine.start(
+                    self._ring(block.inputs[1], operands[1], written, freed, capacity)
+                )
+                self.engine.start(self._addition(block, operands[0], out, written, freed))
+            case Table():
+                self.engine.start(self._pass(operands[0], out, 1))
+            case _:
+                raise AssertionError(block)
+
+    def _ring(
+        self, block: Block, link: Link, written: Events, freed: Events, capacity: int
+    ) -> Process:
+        """Words of `block` in a ring; `written` and `freed` are of whole rows."""
+        ready, rows, room = 0, 0, capacity
+        order = _row_order(block, self.plan)
+        while True:
+            base = rows
+            for row in order:
+                while base + row.number >= room:
+                    ready = max(ready, (yield Next(freed)))
+                    room += 1
+                ready = (yield Receive(link, ready)) + 1
+                if row.ends:
+                    self.engine.post(written, ready)
+                    rows += 1
+
+    def _ordered(self, block: Block, out: Link, written: Events, freed: Events) -> Process:
+        left = 0
+        while True:
+            read = yield Next(written)
+            for _ in range(block.feature.channels):
+                # The word before has left, or leaves now.
+                read = max(read, left)
+                left = yield Send([out], read + 1)
+            self.engine.post(freed, read + 1)
+
+    def _addition(
+        self, block: Addition, link: Link, out: Link, written: Events, freed: Events
+    ) -> Process:
+        order, left, there, rows = _row_order(block.inputs[0], self.plan), [0, 0, 0], 0, 0
+        while True:
+            base = rows
+            for row in order:
+                while there <= base + row.number:
+                    left[-1] = max(left[-1], (yield Next(written)) - 1)
+                    there += 1
+                taken = yield Receive(link, max(left[-2], left[-1] - 1))
+                if row.ends:
+                    self.engine.post(freed, taken + 1)
+                    rows += 1
+                left.append((yield Send([out], max(taken + 2, left[-1] + 1))))
+
+    def _pool(self, block: MaxPool, link: Link, out: Link) -> Process:
+        ends = ends_of_windows(block)
+        order, clear, ready = _row_order(block.inputs[0], self.plan), 0, 0
+        while True:
+            for row in order:
+                taken = yield Receive(link, ready)
+                # The middle register moves on when words that end are leaving.
+                ready = max(taken + 1, clear)
+                offer = ready + 1
+                for _ in range(ends[row.number]):
+                    clear = yield Send([out], offer)
+                    offer = clear + 1
+
+    def _convolution(self, block: Convolution, operands: Sequence[Link], out: Link) -> None:
+        planned = self.plan.convolutions[block]
+        written, freed, sums, done = Events(), Events(), Events(), Events()
+        self.engine.start(self._window_buffer(planned, operands[0], written, freed))
+        self.engine.start(self._sequencer(planned, written, freed, sums, done))
+        rows: Events | None = None
+        rows_freed = Events()
+        if len(operands) > 1:
+            rows, capacity = Events(), self.plan.second(block)
+            self.engine.start(self._ring(block.inputs[1], operands[1], rows, rows_freed, capacity))
+        self.engine.start(self._epilogue(planned, out, sums, done, rows, rows_freed))
+
+    def _window_buffer(
+        self, planned: PlannedConvolution, link: Link, written: Events, freed: Events
+    ) -> Process:
+        """Posts every padded row when it is there; `freed` are slots."""
+        buffer, layer = planned.buffer, planned.layer
+        top, rows = layer.windows.before[0], layer.input.rows
+        order = _row_order(layer.inputs[0], self.plan)
+        padding = layer.input.channels * buffer.phases
+        ready, first_slot, room = 0, 0, buffer.slots
+        while True:
+            below = range(top + rows, buffer.padded_rows)
+            for row in (*range(top), None, *below):
+                if row is None:
+                    for word in order:
+                        slot = first_slot + (top + word.number) // buffer.slot_rows
+                        while slot >= room:
+                            ready = max(ready, (yield Next(freed)))
+                            room += 1
+                        ready = (yield Receive(link, ready, buffer.phases - 1)) + 1
+                        if word.ends:
+                            self.engine.post(written, ready)
+                    continue
+                while first_slot + row // buffer.slot_rows >= room:
+                    ready = max(ready, (yield Next(freed)))
+                    room += 1
+                ready += padding
+                self.engine.post(written, ready)
+            first_slot += buffer.frame_slots
+
+    def _sequencer(
+        self,
+        planned: PlannedConvolution,
+        written: Events,
+        freed: Events,
+        sums: Events,
+        done: Events,
+    ) -> Process:
+        buffer, lengths = planned.buffer, planned.weights.lengths()
+        stride, end, free = buffer.slot_rows, -RESTART, 0
+        drains = 0
+        while True:
+            rows, there = 0, 0
+            for group in range(buffer.groups):
+                last_group = group == buffer.groups - 1
+                needed = min(buffer.last_rows, buffer.first_rows + group * stride)
+                needed = buffer.last_rows if last_group else needed
+                while rows < needed:
+                    there = yield Next(written)
+                    rows += 1
+                # go, running, fetched.
+                now = max(end + RESTART, there + 3)
+                for length in lengths:
+                    if drains:
+                        free = (yield Next(done)) + 1
+                    drains = 1
+                    last = max(now + length - 1, free)
+                    self.engine.post(sums, last + DRAIN)
+                    now = last + 1
+                end = now - 1
+                if not last_group:
+                    self.engine.post(freed, end + 1)
+            for _ in range(buffer.frame_slots - buffer.groups + 1):
+                self.engine.post(freed, end + 1)
+            # Rows that no window reads come before the next frame's.
+            while rows < buffer.padded_rows:
+                yield Next(written)
+                rows += 1
+
+    def _epilogue(
+        self,
+        planned: PlannedConvolution,
+        out: Link,
+        sums: Events,
+        done: Events,
+        rows: Events | None,
+        rows_freed: Events,
+    ) -> Process:
+        lanes, layer = planned.lanes, planned.layer
+        channels, height = layer.feature.channels, layer.feature.rows
+        # When the last two words left: `middle` and `out` stop together.
+        before, left, there = 0, 0, 0
+        while True:
+            for start in range(0, height, lanes.rows):
+                count = min(lanes.rows, height - start)
+                at = 0
+                for channel in range(0, channels, lanes.filters):
+                    filters = min(lanes.filters, channels - channel)
+                    taken = (yield Next(sums)) - 1
+                    for word in range(filters * count):
+                        if rows is not None and channel == 0 and word < count:
+                            at = max(at, (yield Next(rows)))
+                            there += 1
+                        taken = max(taken + 1, before, at)
+                        before, left = left, 0
+                        if word == filters * count - 1:
+                            self.engine.post(done, taken)
+                        left = yield Send([out], max(taken + 2, before + 1))
+                        if (
+                            rows is not None
+                            and channel + filters == channels
+                            and word >= filters * count - count
+                        ):
+                            self.engine.post(rows_freed, taken + 1)
+
+
+@dataclass(frozen=True)
+class _Word:
+    number: int
+    """The row of the word."""
+    ends: bool
+    """Whether it is the last of its row."""
+
+
+def _row_order(block: Block, plan: Plan) -> list[_Word]:
+    """The rows of a frame's words in the order in which `block` makes them."""
+    last = block.feature.channels - 1
+    return [
+        _Word(row, channel == last)
+        for batch in batches(block, plan.convolutions)
+        for channel in range(block.feature.channels)
+        for row in batch
+    ]

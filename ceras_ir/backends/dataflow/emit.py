@@ -1,0 +1,126 @@
+"""
+Files of a circuit: the library and the top module, memory contents, and what the report says.
+
+`hdl/` is a project for any synthesizer: `$readmemh` finds the memories beside the sources. The C
+beside it is the host's part, which hands frames to the circuit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.dataflow.blocks import Feature
+from ceras_ir.backends.dataflow.board import Board
+from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
+from ceras_ir.backends.dataflow.cycles import Timing, lane_cycles, model
+from ceras_ir.backends.dataflow.resources import Resources, estimate, total
+from ceras_ir.backends.dataflow.verilog import write_project
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.mem import LaunchOp, block_of
+from ceras_ir.network.artefacts import Artefact
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import InputError
+
+FOLDER = "hdl"
+"""Where the project is in the output folder."""
+ENTRY = "dataflow"
+"""The entry of `manifest.json`."""
+COLUMNS = {
+    "cycles": ("cycles", "{:,}"),
+    "multipliers": ("DSP", "{:,}"),
+    "memories": ("RAM18", "{:,}"),
+    "lanes": ("rows x filters", "{}"),
+}
+"""What the table of layers shows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """What the models say of a circuit."""
+
+    timing: Timing
+    total: Resources
+    layers: dict[str, dict[str, object]]
+    """By the name of the node."""
+
+    @classmethod
+    def of(cls, circuit: Circuit, board: Board) -> "Figures":
+        parts = estimate(circuit.pipeline, circuit.plan)
+        layers: dict[str, dict[str, object]] = {}
+        for block, part in parts.items():
+            entry: dict[str, object] = {"multipliers": part.dsp, "memories": part.ram18}
+            entry["tables"] = part.lut
+            if (planned := circuit.plan.convolutions.get(block)) is not None:
+                entry["cycles"] = lane_cycles(planned)
+                lanes = planned.lanes
+                entry["lanes"] = f"{lanes.rows} x {lanes.filters} {lanes.encoding.value}"
+                entry["products"] = planned.lane_count
+            layers[block.name] = entry
+        timing = model(circuit.pipeline, circuit.plan, board.port_bytes)
+        return cls(timing, total(parts), layers)
+
+    def totals(self, board: Board) -> dict[str, object]:
+        """Entries of the report's totals."""
+        return {
+            "cycles_per_frame": self.timing.per_frame,
+            "latency_cycles": self.timing.latency,
+            "frames_per_second": round(board.clock_mhz * 1e6 / self.timing.per_frame, 1),
+            "resources": self.total.to_json() | {"from": "estimated"},
+        }
+
+    def annotate(self, layers: list[dict[str, object]]) -> None:
+        """Add to the report's entry of each layer what its block takes."""
+        for layer in layers:
+            name = layer["name"]
+            if layer["device"] == ENTRY and isinstance(name, str) and name in self.layers:
+                layer |= self.layers[name]
+
+
+def library_files() -> dict[str, str]:
+    """The modules that every project consists of, by file name."""
+    library = files("ceras_ir.backends.dataflow") / "hdl"
+    return {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in sorted(library.iterdir(), key=lambda e: e.name)
+        if entry.name.endswith(".sv")
+    }
+
+
+def project_files(circuit: Circuit, board: Board) -> dict[str, str]:
+    """The project, by file name: the library, the top module, the memories."""
+    project = write_project(circuit.pipeline, circuit.plan, board.port_bytes)
+    found = library_files() | {"pipeline.sv": project.top}
+    return found | {name: file.text() for name, file in project.memories.items()}
+
+
+def emit_circuit(
+    module: ModuleOp, board: Board
+) -> tuple[list[Artefact], dict[str, object], Figures]:
+    """The project, its entry of `manifest.json`, and figures for the report."""
+    circuit = circuit_of(module, board)
+    (launch,) = [op for op in main_function(module).body.block.ops if isinstance(op, LaunchOp)]
+    described = {".sv": "SystemVerilog", ".mem": "contents of a memory, for $readmemh"}
+    artefacts = [
+        Artefact.of_text(f"{FOLDER}/{name}", described[name[name.rindex(".") :]], text)
+        for name, text in project_files(circuit, board).items()
+    ]
+    source, result = circuit.pipeline.source.feature, circuit.pipeline.result.feature
+    entry: dict[str, object] = {
+        "folder": FOLDER,
+        "port_bytes": board.port_bytes,
+        "frames": graph.shape_of(launch.inputs[0])[0],
+        "input": _port(launch, 0, source),
+        "output": _port(launch, 1, result),
+    }
+    return artefacts, {ENTRY: entry}, Figures.of(circuit, board)
+
+
+def _port(launch: LaunchOp, number: int, feature: Feature) -> Sequence[int]:
+    """Offset in the arena, rows, columns and channels."""
+    value = (*launch.inputs, *launch.outputs)[number]
+    block = block_of(value)
+    if block is None:
+        raise InputError("a port has no place in memory: run allocate-blocks=io first")
+    return [block.offset.data, feature.rows, feature.columns, feature.channels]

@@ -1,0 +1,386 @@
+// A convolution: one weight a cycle, for each of FILTERS filters, meets BANKS rows of windows.
+//
+// Stages: 0 weights, 1 addresses, 2 memories, 3 columns, 4 products, then the sums. A filter's last
+// weight waits at stage 0 until the sums of the filter before have left.
+module convolution #(
+    parameter ROWS = 1,
+    parameter CHANNELS = 1,
+    parameter COLUMNS = 1,
+    parameter OUT_ROWS = 1,
+    parameter OUT_CHANNELS = 1,
+    parameter OUT_COLUMNS = 1,
+    parameter KERNEL_ROWS = 1,
+    parameter KERNEL_COLUMNS = 1,
+    parameter GROUP_CHANNELS = 1,
+    parameter GROUP_BLOCKS = 1,
+    parameter BLOCKS = 1,
+    parameter FILTERS = 1,
+    parameter SPARSE = 0,
+    parameter ENTRIES = 1,
+    parameter PAIRED = 0,
+    // Of the window buffer.
+    parameter TOP = 0,
+    parameter LEFT = 0,
+    parameter PAD = 0,
+    parameter PADDED_ROWS = 1,
+    parameter SLOT_ROWS = 1,
+    parameter SLOTS = 2,
+    parameter SLOT_WORDS = 1,
+    parameter FRAME_SLOTS = 1,
+    parameter BANKS = 1,
+    parameter STRIDE = 1,
+    parameter PHASES = 1,
+    parameter [8*PHASES-1:0] PHASE_COLUMNS = 0,
+    parameter FIRST = 0,
+    parameter STORED = 1,
+    parameter ADDRESS_BITS = 1,
+    // Padded rows that the first group of rows needs, and that the last one does.
+    parameter FIRST_ROWS = 1,
+    parameter LAST_ROWS = 1,
+    parameter GROUPS = 1,
+    // Of the sequencer.
+    parameter ROTATION_BITS = 1,
+    parameter SHIFT_BITS = 1,
+    parameter MOST_SHIFT = 0,
+    parameter [KERNEL_ROWS*(ADDRESS_BITS+ROTATION_BITS)-1:0] ROW_TABLE = 0,
+    parameter [KERNEL_COLUMNS*(ADDRESS_BITS+SHIFT_BITS)-1:0] COLUMN_TABLE = 0,
+    // Of the arithmetic.
+    parameter WEIGHT_BITS = 8,
+    parameter UNIFORM = 0,
+    parameter SUM_BITS = 32,
+    parameter RESIDUAL = 0,
+    parameter RESIDUAL_SHIFT = 0,
+    parameter RESIDUAL_CAPACITY = 2,
+    parameter RESIDUAL_ADDRESS_BITS = 1,
+    parameter SHIFT = 0,
+    parameter LOW = -128,
+    parameter HIGH = 127,
+    parameter WEIGHTS = "",
+    parameter BIASES = "",
+    parameter ROW_MAP = ""
+) (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    output logic in_ready,
+    input logic [8*COLUMNS-1:0] in_data,
+    input logic [15:0] in_row,
+    input logic [15:0] in_channel,
+    input logic second_valid,  // the residual
+    output logic second_ready,
+    input logic [8*OUT_COLUMNS-1:0] second_data,
+    input logic [15:0] second_row,
+    input logic [15:0] second_channel,
+    output logic out_valid,
+    input logic out_ready,
+    output logic [8*OUT_COLUMNS-1:0] out_data,
+    output logic [15:0] out_row,
+    output logic [15:0] out_channel
+);
+  localparam DEPTH = SLOTS * SLOT_WORDS;
+  localparam READERS = SPARSE ? FILTERS : 1;
+  localparam LANES = BANKS * OUT_COLUMNS;
+  localparam WORD = 8 * STORED;
+  localparam BLOCK_BITS = BLOCKS > 1 ? $clog2(BLOCKS) : 1;
+
+  // Groups of rows: which slots they read, and when these are written.
+  logic [15:0] rows_written, slots_freed, frame_rows, needed, group;
+  logic [ADDRESS_BITS:0] base, next_base, jump;
+  logic go, group_ends, last_group, pending, done;
+
+  function automatic logic [ADDRESS_BITS:0] wrap(input logic [ADDRESS_BITS:0] address);
+    wrap = address >= (ADDRESS_BITS + 1)'(DEPTH) ? address - (ADDRESS_BITS + 1)'(DEPTH) : address;
+  endfunction
+
+  assign last_group = group == 16'(GROUPS - 1);
+  assign next_base = wrap(base + (ADDRESS_BITS + 1)'(SLOT_WORDS));
+  assign jump = wrap(base + (ADDRESS_BITS + 1)'((FRAME_SLOTS - GROUPS + 1) % SLOTS * SLOT_WORDS));
+
+  always_ff @(posedge clk) begin
+    go <= 16'(rows_written - needed) < 16'h8000 && !group_ends;
+    if (group_ends) begin
+      group <= group + 1;
+      base <= next_base;
+      slots_freed <= slots_freed + 1;
+      needed <= group + 2 == 16'(GROUPS) ? frame_rows + 16'(LAST_ROWS) : needed + 16'(SLOT_ROWS);
+      if (last_group) begin
+        group <= 0;
+        base <= jump;
+        slots_freed <= slots_freed + 16'(FRAME_SLOTS - GROUPS + 1);
+        frame_rows <= frame_rows + 16'(FRAME_SLOTS * SLOT_ROWS);
+        needed <= frame_rows + 16'(FRAME_SLOTS * SLOT_ROWS + FIRST_ROWS);
+      end
+    end
+    if (rst) begin
+      go <= 0;
+      group <= 0;
+      base <= 0;
+      slots_freed <= 0;
+      frame_rows <= 0;
+      needed <= 16'(FIRST_ROWS);
+    end
+  end
+
+  // Stage 0.
+  logic valid0, first0, last0;
+  logic [READERS*ADDRESS_BITS-1:0] offset;
+  logic [READERS*ROTATION_BITS-1:0] rotation0;
+  logic [READERS*SHIFT_BITS-1:0] shift0;
+  logic [FILTERS*WEIGHT_BITS-1:0] weight0;
+
+  generate
+    if (SPARSE) begin : sparse
+      coo_sequencer #(
+          .ENTRIES(ENTRIES),
+          .FILTERS(FILTERS),
+          .OFFSET_BITS(ADDRESS_BITS),
+          .ROTATION_BITS(ROTATION_BITS),
+          .SHIFT_BITS(SHIFT_BITS),
+          .WEIGHT_BITS(WEIGHT_BITS),
+          .WEIGHTS(WEIGHTS)
+      ) sequencer (
+          .clk(clk),
+          .rst(rst),
+          .go(go),
+          .free(!pending),
+          .valid(valid0),
+          .first(first0),
+          .last(last0),
+          .group_ends(group_ends),
+          .offset(offset),
+          .rotation(rotation0),
+          .shift(shift0),
+          .weight(weight0)
+      );
+    end else begin : dense
+      dense_sequencer #(
+          .BLOCKS(BLOCKS),
+          .GROUP_BLOCKS(GROUP_BLOCKS),
+          .KERNEL_ROWS(KERNEL_ROWS),
+          .KERNEL_COLUMNS(KERNEL_COLUMNS),
+          .CHANNELS(GROUP_CHANNELS),
+          .PHASES(PHASES),
+          .FILTERS(FILTERS),
+          .OFFSET_BITS(ADDRESS_BITS),
+          .ROTATION_BITS(ROTATION_BITS),
+          .SHIFT_BITS(SHIFT_BITS),
+          .WEIGHT_BITS(WEIGHT_BITS),
+          .UNIFORM(UNIFORM),
+          .ROW_TABLE(ROW_TABLE),
+          .COLUMN_TABLE(COLUMN_TABLE),
+          .WEIGHTS(WEIGHTS)
+      ) sequencer (
+          .clk(clk),
+          .rst(rst),
+          .go(go),
+          .free(!pending),
+          .valid(valid0),
+          .first(first0),
+          .last(last0),
+          .group_ends(group_ends),
+          .offset(offset),
+          .rotation(rotation0),
+          .shift(shift0),
+          .weight(weight0)
+      );
+    end
+  endgenerate
+
+  // Stages 1 to 4, and the sums behind them.
+  logic [4:1] valid, first, last;
+  logic [READERS*ROTATION_BITS-1:0] rotation1, rotation2;
+  logic [READERS*SHIFT_BITS-1:0] shift1, shift2;
+  logic [FILTERS*WEIGHT_BITS-1:0] weight1, weight2, weight3;
+  logic [READERS*BANKS*ADDRESS_BITS-1:0] address;
+  logic [READERS*BANKS*WORD-1:0] data;
+  logic [READERS*8*LANES-1:0] selected, columns;
+  logic [FILTERS*LANES*SUM_BITS-1:0] sums;
+  logic [BLOCK_BITS-1:0] block;
+  logic [FILTERS*SUM_BITS-1:0] biases[0:BLOCKS-1];
+  logic [FILTERS*SUM_BITS-1:0] bias;
+
+  initial $readmemh(BIASES, biases);
+
+  always_ff @(posedge clk) begin
+    valid <= {valid[3:1], valid0};
+    first <= {first[3:1], first0};
+    last <= {last[3:1], last0};
+    rotation1 <= rotation0;
+    rotation2 <= rotation1;
+    shift1 <= shift0;
+    shift2 <= shift1;
+    weight1 <= weight0;
+    weight2 <= weight1;
+    weight3 <= weight2;
+    columns <= selected;
+    // At stage 3 the filter at hand is known; its bias is there at stage 4.
+    bias <= biases[block];
+    if (valid[3] && last[3]) block <= block == BLOCK_BITS'(BLOCKS - 1) ? 0 : block + 1;
+    if (done) pending <= 0;
+    if (valid0 && last0) pending <= 1;
+    if (rst) begin
+      valid <= 0;
+      block <= 0;
+      pending <= 0;
+    end
+  end
+
+  // A bank below the rotation has its row one slot later.
+  generate
+    for (genvar r = 0; r < READERS; r++) begin : reader
+      logic [ADDRESS_BITS:0] here, later;
+      assign here = wrap(base + (ADDRESS_BITS + 1)'(offset[r*ADDRESS_BITS+:ADDRESS_BITS]));
+      assign later = wrap(next_base + (ADDRESS_BITS + 1)'(offset[r*ADDRESS_BITS+:ADDRESS_BITS]));
+      for (genvar b = 0; b < BANKS; b++) begin : bank
+        always_ff @(posedge clk) begin
+          address[(r*BANKS+b)*ADDRESS_BITS+:ADDRESS_BITS] <=
+              ADDRESS_BITS'(b < rotation0[r*ROTATION_BITS+:ROTATION_BITS] ? later : here);
+        end
+      end
+      // Window row b reads bank b + rotation; window x of a row begins `shift` columns further.
+      for (genvar b = 0; b < BANKS; b++) begin : row
+        logic [WORD-1:0] word;
+        always_comb begin
+          word = '0;
+          for (int s = 0; s < BANKS; s++)
+          word |= data[(r*BANKS+(b+s)%BANKS)*WORD+:WORD]
+              & {WORD{rotation2[r*ROTATION_BITS+:ROTATION_BITS] == ROTATION_BITS'(s)}};
+        end
+        for (genvar x = 0; x < OUT_COLUMNS; x++) begin : window
+          always_comb begin
+            selected[(r*LANES+b*OUT_COLUMNS+x)*8+:8] = '0;
+            for (int s = 0; s <= MOST_SHIFT; s++) begin
+              if (x + s >= FIRST && x + s - FIRST < STORED)
+                selected[(r*LANES+b*OUT_COLUMNS+x)*8+:8] |= word[8*(x+s-FIRST)+:8]
+                    & {8{shift2[r*SHIFT_BITS+:SHIFT_BITS] == SHIFT_BITS'(s)}};
+              else
+                selected[(r*LANES+b*OUT_COLUMNS+x)*8+:8] |= 8'(PAD)
+                    & {8{shift2[r*SHIFT_BITS+:SHIFT_BITS] == SHIFT_BITS'(s)}};
+            end
+          end
+        end
+      end
+    end
+    for (genvar f = 0; f < FILTERS; f++) begin : filter
+      localparam READER = SPARSE ? f : 0;
+      localparam STEP = PAIRED ? 2 : 1;
+      for (genvar lane = 0; lane < LANES; lane += STEP) begin : lanes
+        localparam COUNT = LANES - lane < STEP ? LANES - lane : STEP;
+        multiplier #(
+            .LANES(COUNT),
+            .WEIGHT_BITS(WEIGHT_BITS),
+            .SUM_BITS(SUM_BITS)
+        ) multiply (
+            .clk(clk),
+            .first(first[4]),
+            .add(valid[4]),
+            .last(last[4]),
+            .columns(columns[(READER*LANES+lane)*8+:8*COUNT]),
+            .weight(weight3[f*WEIGHT_BITS+:WEIGHT_BITS]),
+            .bias(bias[f*SUM_BITS+:SUM_BITS]),
+            .sums(sums[(f*LANES+lane)*SUM_BITS+:SUM_BITS*COUNT])
+        );
+      end
+    end
+  endgenerate
+
+  window_buffer #(
+      .ROWS(ROWS),
+      .CHANNELS(CHANNELS),
+      .COLUMNS(COLUMNS),
+      .TOP(TOP),
+      .PADDED_ROWS(PADDED_ROWS),
+      .SLOT_ROWS(SLOT_ROWS),
+      .SLOTS(SLOTS),
+      .SLOT_WORDS(SLOT_WORDS),
+      .FRAME_SLOTS(FRAME_SLOTS),
+      .BANKS(BANKS),
+      .STRIDE(STRIDE),
+      .LEFT(LEFT),
+      .PHASES(PHASES),
+      .PHASE_COLUMNS(PHASE_COLUMNS),
+      .FIRST(FIRST),
+      .STORED(STORED),
+      .PAD(PAD),
+      .READERS(READERS),
+      .ADDRESS_BITS(ADDRESS_BITS),
+      .ROW_MAP(ROW_MAP)
+  ) buffer (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(in_valid),
+      .in_ready(in_ready),
+      .in_data(in_data),
+      .in_row(in_row),
+      .in_channel(in_channel),
+      .rows_written(rows_written),
+      .slots_freed(slots_freed),
+      .read_address(address),
+      .read_data(data)
+  );
+
+  logic read;
+  logic [15:0] read_row, read_channel, residual_written, residual_freed;
+  logic [8*OUT_COLUMNS-1:0] residual;
+
+  generate
+    if (RESIDUAL) begin : addition
+      row_ring #(
+          .ROWS(OUT_ROWS),
+          .CHANNELS(OUT_CHANNELS),
+          .COLUMNS(OUT_COLUMNS),
+          .CAPACITY(RESIDUAL_CAPACITY),
+          .ADDRESS_BITS(RESIDUAL_ADDRESS_BITS)
+      ) ring (
+          .clk(clk),
+          .rst(rst),
+          .in_valid(second_valid),
+          .in_ready(second_ready),
+          .in_data(second_data),
+          .in_row(second_row),
+          .in_channel(second_channel),
+          .rows_written(residual_written),
+          .rows_freed(residual_freed),
+          .read(read),
+          .read_row(read_row),
+          .read_channel(read_channel),
+          .read_data(residual)
+      );
+    end else begin : no_addition
+      assign second_ready = 0;
+      assign residual_written = 0;
+      assign residual = 0;
+    end
+  endgenerate
+
+  epilogue #(
+      .OUT_ROWS(OUT_ROWS),
+      .OUT_CHANNELS(OUT_CHANNELS),
+      .COLUMNS(OUT_COLUMNS),
+      .BANKS(BANKS),
+      .FILTERS(FILTERS),
+      .SUM_BITS(SUM_BITS),
+      .RESIDUAL(RESIDUAL),
+      .RESIDUAL_SHIFT(RESIDUAL_SHIFT),
+      .SHIFT(SHIFT),
+      .LOW(LOW),
+      .HIGH(HIGH)
+  ) finish (
+      .clk(clk),
+      .rst(rst),
+      .load(valid[4] && last[4]),
+      .sums(sums),
+      .done(done),
+      .read(read),
+      .read_row(read_row),
+      .read_channel(read_channel),
+      .rows_written(residual_written),
+      .rows_freed(residual_freed),
+      .residual(residual),
+      .out_valid(out_valid),
+      .out_ready(out_ready),
+      .out_data(out_data),
+      .out_row(out_row),
+      .out_channel(out_channel)
+  );
+endmodule

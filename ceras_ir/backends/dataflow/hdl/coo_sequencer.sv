@@ -1,0 +1,72 @@
+// The non-zero weights of every filter, one after the other, with where their inputs are.
+//
+// A word of the memory has FILTERS entries, of filters that are computed at once, and a bit that
+// is set with their last. An entry is {address, rotation, shift, weight}.
+module coo_sequencer #(
+    parameter ENTRIES = 1,
+    parameter FILTERS = 1,
+    parameter OFFSET_BITS = 1,
+    parameter ROTATION_BITS = 1,
+    parameter SHIFT_BITS = 1,
+    parameter WEIGHT_BITS = 8,
+    parameter WEIGHTS = ""
+) (
+    input logic clk,
+    input logic rst,
+    input logic go,  // the rows of the next group are there
+    input logic free,  // the sums of the filters before have left
+    output logic valid,
+    output logic first,
+    output logic last,
+    output logic group_ends,
+    output logic [FILTERS*OFFSET_BITS-1:0] offset,
+    output logic [FILTERS*ROTATION_BITS-1:0] rotation,
+    output logic [FILTERS*SHIFT_BITS-1:0] shift,
+    output logic [FILTERS*WEIGHT_BITS-1:0] weight
+);
+  localparam ENTRY = OFFSET_BITS + ROTATION_BITS + SHIFT_BITS + WEIGHT_BITS;
+  localparam COUNT_BITS = $clog2(ENTRIES + 1);
+
+  (* ram_style = "block" *)
+  logic [FILTERS*ENTRY:0] memory[0:ENTRIES-1];
+  logic [FILTERS*ENTRY:0] entry;
+  logic [COUNT_BITS-1:0] count;  // of the entry to fetch
+  logic running, fetched;
+
+  initial $readmemh(WEIGHTS, memory);
+
+  assign last = entry[FILTERS*ENTRY];
+  assign valid = fetched && (!last || free);
+  assign group_ends = valid && count == COUNT_BITS'(ENTRIES);
+
+  always_comb begin
+    for (int f = 0; f < FILTERS; f++) begin
+      {offset[f*OFFSET_BITS+:OFFSET_BITS], rotation[f*ROTATION_BITS+:ROTATION_BITS],
+       shift[f*SHIFT_BITS+:SHIFT_BITS], weight[f*WEIGHT_BITS+:WEIGHT_BITS]} = entry[f*ENTRY+:ENTRY];
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (!fetched || valid) entry <= memory[count];
+  end
+
+  always_ff @(posedge clk) begin
+    if (!running) begin
+      running <= go;
+    end else if (group_ends) begin
+      running <= 0;
+      fetched <= 0;
+      count <= 0;
+    end else if (!fetched || valid) begin
+      fetched <= 1;
+      count <= count + 1;
+    end
+    if (valid) first <= last;
+    if (rst) begin
+      running <= 0;
+      fetched <= 0;
+      count <= 0;
+      first <= 1;
+    end
+  end
+endmodule

@@ -1,0 +1,117 @@
+// All weights of every filter, one after the other; counters say where their inputs are.
+//
+// Taps go by rows of the window, then columns, then channels. Of every row of the window the
+// tables have {address, rotation}, of every column {phase, shift}. FILTERS filters, of one group
+// of channels, read the same input.
+module dense_sequencer #(
+    parameter BLOCKS = 1,  // of FILTERS filters
+    parameter GROUP_BLOCKS = 1,  // of them in a group of channels
+    parameter KERNEL_ROWS = 1,
+    parameter KERNEL_COLUMNS = 1,
+    parameter CHANNELS = 1,  // of a group
+    parameter PHASES = 1,
+    parameter FILTERS = 1,
+    parameter OFFSET_BITS = 1,
+    parameter ROTATION_BITS = 1,
+    parameter SHIFT_BITS = 1,
+    parameter WEIGHT_BITS = 8,
+    parameter [KERNEL_ROWS*(OFFSET_BITS+ROTATION_BITS)-1:0] ROW_TABLE = 0,
+    parameter [KERNEL_COLUMNS*(OFFSET_BITS+SHIFT_BITS)-1:0] COLUMN_TABLE = 0,
+    parameter UNIFORM = 0,  // what all weights are, if they are the same
+    parameter WEIGHTS = ""
+) (
+    input logic clk,
+    input logic rst,
+    input logic go,  // the rows of the next group are there
+    input logic free,  // the sums of the filters before have left
+    output logic valid,
+    output logic first,
+    output logic last,
+    output logic group_ends,
+    output logic [OFFSET_BITS-1:0] offset,
+    output logic [ROTATION_BITS-1:0] rotation,
+    output logic [SHIFT_BITS-1:0] shift,
+    output logic [FILTERS*WEIGHT_BITS-1:0] weight
+);
+  localparam ENTRIES = BLOCKS * KERNEL_ROWS * KERNEL_COLUMNS * CHANNELS;
+  localparam COUNT_BITS = $clog2(ENTRIES + 1);
+
+  logic [COUNT_BITS-1:0] count;  // of the weights to fetch
+  logic [15:0] channel, column, row, block;
+  logic [OFFSET_BITS-1:0] inner;  // the channel's part of the address
+  logic [OFFSET_BITS-1:0] group;  // where the group's first channel is
+  logic [OFFSET_BITS-1:0] row_offset, column_offset;
+  logic running, fetched;
+
+  generate
+    if (UNIFORM != 0) begin : uniform
+      assign weight = {FILTERS{WEIGHT_BITS'(UNIFORM)}};
+    end else begin : stored
+      (* ram_style = "block" *)
+      logic [FILTERS*WEIGHT_BITS-1:0] memory[0:ENTRIES-1];
+      logic [FILTERS*WEIGHT_BITS-1:0] fetch;
+      initial $readmemh(WEIGHTS, memory);
+      always_ff @(posedge clk) begin
+        if (!fetched || valid) fetch <= memory[count];
+      end
+      assign weight = fetch;
+    end
+  endgenerate
+
+  assign {row_offset, rotation} = (OFFSET_BITS + ROTATION_BITS)'(
+      ROW_TABLE >> (row * (OFFSET_BITS + ROTATION_BITS)));
+  assign {column_offset, shift} = (OFFSET_BITS + SHIFT_BITS)'(
+      COLUMN_TABLE >> (column * (OFFSET_BITS + SHIFT_BITS)));
+  assign offset = row_offset + column_offset + inner;
+  assign first = channel == 0 && column == 0 && row == 0;
+  assign last = channel == 16'(CHANNELS - 1) && column == 16'(KERNEL_COLUMNS - 1)
+      && row == 16'(KERNEL_ROWS - 1);
+  assign valid = fetched && (!last || free);
+  assign group_ends = valid && count == COUNT_BITS'(ENTRIES);
+
+  always_ff @(posedge clk) begin
+    if (!running) begin
+      running <= go;
+    end else if (group_ends) begin
+      running <= 0;
+      fetched <= 0;
+      count <= 0;
+    end else if (!fetched || valid) begin
+      fetched <= 1;
+      count <= count + 1;
+    end
+    if (valid) begin
+      channel <= channel + 1;
+      inner <= inner + OFFSET_BITS'(PHASES);
+      if (channel == 16'(CHANNELS - 1)) begin
+        channel <= 0;
+        inner <= group;
+        column <= column + 1;
+        if (column == 16'(KERNEL_COLUMNS - 1)) begin
+          column <= 0;
+          row <= row + 1;
+        end
+      end
+      if (last) begin
+        row <= 0;
+        block <= block + 1;
+        if (block == 16'(GROUP_BLOCKS - 1)) begin
+          block <= 0;
+          group <= group_ends ? 0 : group + OFFSET_BITS'(CHANNELS * PHASES);
+          inner <= group_ends ? 0 : group + OFFSET_BITS'(CHANNELS * PHASES);
+        end
+      end
+    end
+    if (rst) begin
+      running <= 0;
+      fetched <= 0;
+      count <= 0;
+      channel <= 0;
+      inner <= 0;
+      group <= 0;
+      column <= 0;
+      row <= 0;
+      block <= 0;
+    end
+  end
+endmodule

@@ -1,0 +1,124 @@
+// Sums of FILTERS filters and BANKS rows leave as words, one a cycle, filter by filter: the
+// residual is added, the rest is `requantize`. What lies past the last filter or row is left out.
+module epilogue #(
+    parameter OUT_ROWS = 1,
+    parameter OUT_CHANNELS = 1,
+    parameter COLUMNS = 1,
+    parameter BANKS = 1,
+    parameter FILTERS = 1,
+    parameter SUM_BITS = 32,
+    parameter RESIDUAL = 0,
+    parameter RESIDUAL_SHIFT = 0,
+    parameter SHIFT = 0,
+    parameter LOW = -128,
+    parameter HIGH = 127
+) (
+    input logic clk,
+    input logic rst,
+    input logic load,  // `sums` are those of the next filters from now on
+    input logic [FILTERS*BANKS*COLUMNS*SUM_BITS-1:0] sums,
+    output logic done,  // the last of them is leaving
+    output logic read,
+    output logic [15:0] read_row,  // of all frames, modulo 2^16
+    output logic [15:0] read_channel,
+    input logic [15:0] rows_written,
+    output logic [15:0] rows_freed,
+    input logic [8*COLUMNS-1:0] residual,
+    output logic out_valid,
+    input logic out_ready,
+    output logic [8*COLUMNS-1:0] out_data,
+    output logic [15:0] out_row,
+    output logic [15:0] out_channel
+);
+  localparam WORD = COLUMNS * SUM_BITS;
+
+  logic full, step, take, ends_filter, ends_block, ends_group, there;
+  logic [15:0] filter, bank, channel, row, frame;  // channel of the block, row of the group
+  logic middle_valid;
+  logic [WORD-1:0] middle, chosen;
+  logic [8*COLUMNS-1:0] result;
+  logic [15:0] middle_row, middle_channel;
+
+  // One of several words, each masked by whether it is the one: cheaper than a shifter.
+  always_comb begin
+    chosen = '0;
+    for (int f = 0; f < FILTERS; f++)
+    for (int b = 0; b < BANKS; b++)
+    chosen |= sums[(f*BANKS+b)*WORD+:WORD] & {WORD{filter == 16'(f) && bank == 16'(b)}};
+  end
+
+  assign step = !out_valid || out_ready;
+  assign there = RESIDUAL == 0 || $signed(16'(rows_written - read_row)) > 0;
+  assign take = full && step && there;
+  assign ends_filter = bank == 16'(BANKS - 1) || row + bank == 16'(OUT_ROWS - 1);
+  assign ends_block = ends_filter
+      && (filter == 16'(FILTERS - 1) || channel + filter == 16'(OUT_CHANNELS - 1));
+  assign ends_group = ends_block && channel + filter == 16'(OUT_CHANNELS - 1);
+  assign done = take && ends_block;
+  assign read = step;
+  assign read_row = frame + row + bank;
+  assign read_channel = channel + filter;
+
+  always_ff @(posedge clk) begin
+    if (done) full <= 0;
+    if (load) full <= 1;
+    if (take) begin
+      bank <= bank + 1;
+      if (ends_filter) begin
+        bank <= 0;
+        filter <= filter + 1;
+      end
+      if (ends_block) begin
+        filter <= 0;
+        channel <= channel + 16'(FILTERS);
+      end
+      if (ends_group) begin
+        channel <= 0;
+        row <= row + 16'(BANKS);
+        rows_freed <= read_row + 1;
+        if (row + bank == 16'(OUT_ROWS - 1)) begin
+          row <= 0;
+          frame <= frame + 16'(OUT_ROWS);
+        end
+      end
+    end
+    if (step) begin
+      middle_valid <= take;
+      middle <= chosen;
+      middle_row <= row + bank;
+      middle_channel <= channel + filter;
+      out_valid <= middle_valid;
+      out_data <= result;
+      out_row <= middle_row;
+      out_channel <= middle_channel;
+    end
+    if (rst) begin
+      full <= 0;
+      bank <= 0;
+      filter <= 0;
+      channel <= 0;
+      row <= 0;
+      frame <= 0;
+      rows_freed <= 0;
+      middle_valid <= 0;
+      out_valid <= 0;
+    end
+  end
+
+  generate
+    for (genvar x = 0; x < COLUMNS; x++) begin : column
+      logic signed [SUM_BITS-1:0] added;
+      assign added = RESIDUAL == 0 ? '0
+          : SUM_BITS'($signed(residual[8*x+:8])) <<< RESIDUAL_SHIFT;
+      requantize #(
+          .SUM_BITS(SUM_BITS),
+          .SHIFT(SHIFT),
+          .LOW(LOW),
+          .HIGH(HIGH)
+      ) finish (
+          .sum($signed(middle[x*SUM_BITS+:SUM_BITS]) + added),
+          .result(result[8*x+:8])
+      );
+    end
+  endgenerate
+endmodule

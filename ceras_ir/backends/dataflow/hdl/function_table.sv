@@ -1,0 +1,34 @@
+// A function of int8 by a table, for all columns of a word at once.
+module function_table #(
+    parameter COLUMNS = 1,
+    parameter TABLE = ""  // 256 entries, by the stored number as unsigned
+) (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    output logic in_ready,
+    input logic [8*COLUMNS-1:0] in_data,
+    input logic [15:0] in_row,
+    input logic [15:0] in_channel,
+    output logic out_valid,
+    input logic out_ready,
+    output logic [8*COLUMNS-1:0] out_data,
+    output logic [15:0] out_row,
+    output logic [15:0] out_channel
+);
+  logic [7:0] memory[0:255];
+
+  initial $readmemh(TABLE, memory);
+
+  assign in_ready = !out_valid || out_ready;
+
+  always_ff @(posedge clk) begin
+    if (in_ready) begin
+      out_valid <= in_valid;
+      for (int x = 0; x < COLUMNS; x++) out_data[8*x+:8] <= memory[in_data[8*x+:8]];
+      out_row <= in_row;
+      out_channel <= in_channel;
+    end
+    if (rst) out_valid <= 0;
+  end
+endmodule

@@ -1,0 +1,111 @@
+// The maximum of windows: first along the columns of a word, then down the rows. Every channel
+// has WINDOWS open windows, each in the place of its output row modulo WINDOWS.
+//
+// ROW_MAP says of every row: which windows take it, which of them begin, which end, the place of
+// the first that ends, and its output row.
+module max_pool #(
+    parameter ROWS = 1,
+    parameter CHANNELS = 1,
+    parameter COLUMNS = 1,
+    parameter OUT_COLUMNS = 1,
+    parameter KERNEL = 2,
+    parameter STRIDE = 2,
+    parameter LEFT = 0,
+    parameter WINDOWS = 1,
+    parameter ROW_MAP = ""
+) (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    output logic in_ready,
+    input logic [8*COLUMNS-1:0] in_data,
+    input logic [15:0] in_row,
+    input logic [15:0] in_channel,
+    output logic out_valid,
+    input logic out_ready,
+    output logic [8*OUT_COLUMNS-1:0] out_data,
+    output logic [15:0] out_row,
+    output logic [15:0] out_channel
+);
+  localparam WORD = 8 * OUT_COLUMNS;
+  localparam CHANNEL_BITS = CHANNELS > 1 ? $clog2(CHANNELS) : 1;
+  localparam ROW_BITS = ROWS > 1 ? $clog2(ROWS) : 1;
+
+  logic [3*WINDOWS+23:0] map[0:ROWS-1];
+  logic [WINDOWS*WORD-1:0] memory[0:CHANNELS-1];
+  logic [WORD-1:0] across, middle_data;
+  logic [WINDOWS*WORD-1:0] held, after, ended;
+  logic [15:0] middle_row, middle_channel;
+  logic middle_valid, step, last;
+  logic [WINDOWS-1:0] takes, begins, ends, waiting;
+  logic [7:0] first, place;
+  logic [15:0] first_row;
+
+  initial $readmemh(ROW_MAP, map);
+
+  always_comb begin
+    for (int x = 0; x < OUT_COLUMNS; x++) begin
+      across[8*x+:8] = 8'h80;
+      for (int k = 0; k < KERNEL; k++) begin
+        if (x * STRIDE + k >= LEFT && x * STRIDE + k - LEFT < COLUMNS)
+          if ($signed(in_data[8*(x*STRIDE+k-LEFT)+:8]) > $signed(across[8*x+:8]))
+            across[8*x+:8] = in_data[8*(x*STRIDE+k-LEFT)+:8];
+      end
+    end
+  end
+
+  assign {takes, begins, ends, first, first_row} = map[ROW_BITS'(middle_row)];
+  assign held = memory[CHANNEL_BITS'(middle_channel)];
+
+  always_comb begin
+    after = held;
+    for (int w = 0; w < WINDOWS; w++) begin
+      if (takes[w]) begin
+        for (int x = 0; x < OUT_COLUMNS; x++) begin
+          if (begins[w] || $signed(middle_data[8*x+:8]) > $signed(held[w*WORD+8*x+:8]))
+            after[w*WORD+8*x+:8] = middle_data[8*x+:8];
+        end
+      end
+    end
+  end
+
+  always_comb begin
+    out_data = '0;
+    for (int w = 0; w < WINDOWS; w++) out_data |= ended[w*WORD+:WORD] & {WORD{place == 8'(w)}};
+  end
+
+  // Words that end at once leave one after the other, from the place of the first on.
+  assign last = (waiting & (waiting - 1'b1)) == 0;
+  assign out_valid = |waiting;
+  assign step = !out_valid || (out_ready && last);
+  assign in_ready = !middle_valid || step;
+
+  always_ff @(posedge clk) begin
+    if (step && middle_valid) memory[CHANNEL_BITS'(middle_channel)] <= after;
+  end
+
+  always_ff @(posedge clk) begin
+    if (in_ready) begin
+      middle_valid <= in_valid;
+      middle_data <= across;
+      middle_row <= in_row;
+      middle_channel <= in_channel;
+    end
+    if (out_valid && out_ready) begin
+      waiting[place] <= 0;
+      place <= place == 8'(WINDOWS - 1) ? 0 : place + 1;
+      out_row <= out_row + 1;
+    end
+    if (step) begin
+      waiting <= middle_valid ? ends : '0;
+      ended <= after;
+      place <= first;
+      out_row <= first_row;
+      out_channel <= middle_channel;
+    end
+    if (rst) begin
+      middle_valid <= 0;
+      waiting <= '0;
+    end
+  end
+endmodule

@@ -1,0 +1,44 @@
+// One or two lanes: columns times one weight, summed up. A filter begins with its bias.
+// Two products of int8 come from one multiplier: the second is 18 bits above the first, whose
+// sign it must give back.
+module multiplier #(
+    parameter LANES = 1,
+    parameter WEIGHT_BITS = 8,
+    parameter SUM_BITS = 32
+) (
+    input logic clk,
+    input logic first,  // with the product that `columns` and `weight` of the cycle before gave
+    input logic add,
+    input logic last,
+    input logic [8*LANES-1:0] columns,
+    input logic [WEIGHT_BITS-1:0] weight,
+    input logic [SUM_BITS-1:0] bias,
+    output logic [SUM_BITS*LANES-1:0] sums  // of the last filter that ended
+);
+  logic [SUM_BITS*LANES-1:0] products, running, next;
+
+  generate
+    if (LANES == 2) begin : pair
+      logic signed [26:0] both;
+      logic signed [44:0] product;
+      assign both = (27'($signed(columns[15:8])) <<< 18) + 27'($signed(columns[7:0]));
+      always_ff @(posedge clk) product <= both * $signed(weight);
+      assign products[SUM_BITS-1:0] = SUM_BITS'($signed(product[17:0]));
+      assign products[SUM_BITS+:SUM_BITS] =
+          SUM_BITS'($signed(product[35:18])) + SUM_BITS'(product[17]);
+    end else begin : single
+      logic signed [WEIGHT_BITS+7:0] product;
+      always_ff @(posedge clk) product <= $signed(columns) * $signed(weight);
+      assign products = SUM_BITS'(product);
+    end
+    for (genvar lane = 0; lane < LANES; lane++) begin : accumulate
+      assign next[lane*SUM_BITS+:SUM_BITS] = products[lane*SUM_BITS+:SUM_BITS]
+          + (first ? bias : running[lane*SUM_BITS+:SUM_BITS]);
+    end
+  endgenerate
+
+  always_ff @(posedge clk) begin
+    if (add) running <= next;
+    if (add && last) sums <= next;
+  end
+endmodule

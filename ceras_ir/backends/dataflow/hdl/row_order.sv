@@ -1,0 +1,69 @@
+// Put the words of a stream, whose rows may come several at a time, into the order of rows.
+module row_order #(
+    parameter ROWS = 1,
+    parameter CHANNELS = 1,
+    parameter COLUMNS = 1,
+    parameter CAPACITY = 2,
+    parameter ADDRESS_BITS = 1
+) (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    output logic in_ready,
+    input logic [8*COLUMNS-1:0] in_data,
+    input logic [15:0] in_row,
+    input logic [15:0] in_channel,
+    output logic out_valid,
+    input logic out_ready,
+    output logic [8*COLUMNS-1:0] out_data,
+    output logic [15:0] out_row,
+    output logic [15:0] out_channel
+);
+  logic [15:0] written, total, row, channel;
+  logic read;
+
+  row_ring #(
+      .ROWS(ROWS),
+      .CHANNELS(CHANNELS),
+      .COLUMNS(COLUMNS),
+      .CAPACITY(CAPACITY),
+      .ADDRESS_BITS(ADDRESS_BITS)
+  ) ring (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(in_valid),
+      .in_ready(in_ready),
+      .in_data(in_data),
+      .in_row(in_row),
+      .in_channel(in_channel),
+      .rows_written(written),
+      .rows_freed(total),
+      .read(read),
+      .read_row(total),
+      .read_channel(channel),
+      .read_data(out_data)
+  );
+
+  assign read = written != total && (!out_valid || out_ready);
+
+  always_ff @(posedge clk) begin
+    if (out_ready) out_valid <= 0;
+    if (read) begin
+      out_valid <= 1;
+      out_row <= row;
+      out_channel <= channel;
+      channel <= channel + 1;
+      if (channel == 16'(CHANNELS - 1)) begin
+        channel <= 0;
+        total <= total + 1;
+        row <= row == 16'(ROWS - 1) ? 0 : row + 1;
+      end
+    end
+    if (rst) begin
+      out_valid <= 0;
+      channel <= 0;
+      total <= 0;
+      row <= 0;
+    end
+  end
+endmodule

@@ -1,0 +1,47 @@
+// Rows of one channel as bytes of the output port: for every row, for every channel, the columns
+// from the left, the last beat of a word filled with zeros. `port_last` marks the end of a frame.
+module stream_output #(
+    parameter ROWS = 1,
+    parameter CHANNELS = 1,
+    parameter COLUMNS = 1,
+    parameter PORT_BYTES = 8,
+    parameter BEATS = 1  // ceil(COLUMNS / PORT_BYTES)
+) (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    output logic in_ready,
+    input logic [8*COLUMNS-1:0] in_data,
+    input logic [15:0] in_row,
+    input logic [15:0] in_channel,
+    output logic port_valid,
+    input logic port_ready,
+    output logic [8*PORT_BYTES-1:0] port_data,
+    output logic port_last
+);
+  logic [8*PORT_BYTES*BEATS-1:0] word;
+  logic [15:0] beat;
+  logic ends, last_word;
+
+  assign ends = beat == 16'(BEATS - 1);
+  assign in_ready = !port_valid || (port_ready && ends);
+  assign port_data = word[8*PORT_BYTES-1:0];
+  assign port_last = ends && last_word;
+
+  always_ff @(posedge clk) begin
+    if (port_valid && port_ready) begin
+      word <= word >> (8 * PORT_BYTES);
+      beat <= ends ? 0 : beat + 1;
+      if (ends) port_valid <= 0;
+    end
+    if (in_valid && in_ready) begin
+      word <= (8 * PORT_BYTES * BEATS)'(in_data);
+      last_word <= in_row == 16'(ROWS - 1) && in_channel == 16'(CHANNELS - 1);
+      port_valid <= 1;
+    end
+    if (rst) begin
+      port_valid <= 0;
+      beat <= 0;
+    end
+  end
+endmodule

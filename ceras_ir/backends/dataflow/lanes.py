@@ -1,0 +1,229 @@
+"""
+Choose lanes for every layer: the shortest time per frame that the chip has room for.
+
+All layers work at once, so the slowest sets the time. For a given time every layer takes its
+cheapest lanes that reach it; the time is found by bisection over the times that layers can have.
+What is cheap depends on what is short, so that several prices are tried.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from ceras_ir.backends.dataflow.blocks import Block, Convolution
+from ceras_ir.backends.dataflow.board import Board
+from ceras_ir.backends.dataflow.cycles import lane_cycles, port_cycles
+from ceras_ir.backends.dataflow.encoding import Encoding
+from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.order import batches, good_slots
+from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
+from ceras_ir.backends.dataflow.resources import Resources, convolution, estimate, total
+from ceras_ir.backends.dataflow.rings import capacities
+from ceras_ir.backends.dataflow.window import ceiling
+from ceras_ir.support.diagnostics import Finding, UnsupportedError
+
+LUT_SHARE = 0.75
+"""Part of the chip's tables that a router can use."""
+MOST_ROWS = 16
+MOST_FILTERS = 64
+MOST_WORDS = 1 << 16
+"""Words of a bank: addresses of rows have 16 bits."""
+PRICES = ((1.0, 1.0, 1.0), (4.0, 1.0, 1.0), (1.0, 4.0, 1.0), (1.0, 1.0, 4.0))
+"""What a share of the chip's multipliers, memories and tables is worth."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Lanes of one layer, with what they take."""
+
+    cycles: int
+    resources: Resources
+    planned: PlannedConvolution
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the circuit may take."""
+
+    dsp: int
+    ram18: int
+    lut: int
+
+    @classmethod
+    def of(cls, board: Board, dsp: int = 0, ram18: int = 0) -> "Budget":
+        """That of a board, with less where `dsp` and `ram18` say so."""
+        return cls(
+            min(board.dsp, dsp or board.dsp),
+            min(board.ram18, ram18 or board.ram18),
+            int(board.lut * LUT_SHARE),
+        )
+
+    def holds(self, r: Resources) -> bool:
+        return r.dsp <= self.dsp and r.ram18 <= self.ram18 and r.lut <= self.lut
+
+    def price(self, r: Resources, prices: Sequence[float]) -> float:
+        """What `r` costs, as shares of the budget."""
+        shares = (r.dsp / self.dsp, r.ram18 / self.ram18, r.lut / self.lut)
+        return sum(price * share for price, share in zip(prices, shares, strict=True))
+
+
+def choices(layer: Convolution, pairs: bool) -> list[Choice]:
+    """Lanes of a layer that are worth their price, the fastest first."""
+    found: list[Choice] = []
+    # How rows come is not known yet.
+    single = [range(row, row + 1) for row in range(layer.input.rows)]
+    for lanes in _candidates(layer):
+        planned = _with_slots(PlannedConvolution(layer, lanes, pairs), single)
+        if planned.buffer.depth > MOST_WORDS:
+            continue
+        found.append(Choice(lane_cycles(planned), convolution(planned), planned))
+    found.sort(key=lambda c: (c.cycles, c.resources.dsp, c.resources.ram18, c.resources.lut))
+    kept: list[Choice] = []
+    for choice in found:
+        if not any(_beats(other.resources, choice.resources) for other in kept):
+            kept.append(choice)
+    return kept
+
+
+def _beats(a: Resources, b: Resources) -> bool:
+    """Whether `a` takes no more of anything."""
+    return a.dsp <= b.dsp and a.ram18 <= b.ram18 and a.lut <= b.lut
+
+
+def _candidates(layer: Convolution) -> list[Lanes]:
+    height, filters = layer.feature.rows, len(layer.weights)
+    # Of numbers of rows that need as many groups, the least.
+    rows = sorted(
+        {ceiling(height, ceiling(height, r)) for r in range(1, min(height, MOST_ROWS) + 1)}
+    )
+    per_group = filters // layer.groups
+    counts = sorted(
+        {ceiling(filters, ceiling(filters, n)) for n in range(1, min(filters, MOST_FILTERS) + 1)}
+        if layer.groups == 1
+        else {n for n in range(1, min(per_group, MOST_FILTERS) + 1) if per_group % n == 0}
+    )
+    encodings = [Encoding.DENSE]
+    if not layer.uniform and int(layer.non_zeros.sum()) < layer.weights.size:
+        encodings.append(Encoding.COO)
+    found: list[Lanes] = []
+    for r in rows:
+        for n in counts:
+            for encoding in encodings:
+                found.append(Lanes(r, n, encoding))
+    return found
+
+
+def choose(pipeline: Pipeline, board: Board, budget: Budget) -> Plan:
+    """The plan with the least cycles per frame that `budget` holds."""
+    table = {
+        block: choices(block, board.pairs)
+        for block in pipeline.blocks
+        if isinstance(block, Convolution)
+    }
+    for block, found in table.items():
+        if not found:
+            raise UnsupportedError(
+                [
+                    _finding(
+                        block, f"a row of it has more than {MOST_WORDS} words: use fewer channels"
+                    )
+                ]
+            )
+    floor = port_cycles(pipeline, board.port_bytes)
+    times = sorted({max(floor, c.cycles) for found in table.values() for c in found})
+    slowest = max(found[-1].cycles for found in table.values())
+    times = [t for t in times if t >= max(found[0].cycles for found in table.values())] or [slowest]
+    best: Plan | None = None
+    low, high = 0, len(times) - 1
+    while low <= high:
+        middle = (low + high) // 2
+        plan = _plan_for(times[middle], pipeline, table, budget)
+        if plan is None:
+            low = middle + 1
+        else:
+            best, high = plan, middle - 1
+    if best is None:
+        _refuse(pipeline, table, board, budget)
+    return best
+
+
+def _plan_for(
+    time: int,
+    pipeline: Pipeline,
+    table: Mapping[Convolution, Sequence[Choice]],
+    budget: Budget,
+) -> Plan | None:
+    """The cheapest plan in which no layer takes longer, if the budget holds it."""
+    for prices in PRICES:
+        planned: dict[Block, PlannedConvolution] = {}
+        for layer, found in table.items():
+            fast = [c for c in found if c.cycles <= time]
+            if not fast:
+                return None
+            chosen = min(fast, key=lambda c: budget.price(c.resources, prices))
+            planned[layer] = _with_slots(chosen.planned, batches(layer.inputs[0], planned))
+        plan = Plan(planned, capacities(pipeline, planned))
+        if budget.holds(total(estimate(pipeline, plan))):
+            return plan
+    return None
+
+
+def _with_slots(one: PlannedConvolution, source: list[range]) -> PlannedConvolution:
+    """The same with as many slots as an input in batches `source` needs."""
+    return replace(one, lanes=replace(one.lanes, slots=good_slots(one.buffer, source)))
+
+
+def _finding(block: Block, message: str) -> Finding:
+    return Finding(block.name, "layer", f"unsupported: {message}")
+
+
+def _refuse(
+    pipeline: Pipeline,
+    table: Mapping[Convolution, Sequence[Choice]],
+    board: Board,
+    budget: Budget,
+) -> NoReturn:
+    """Name the resource that is short, the layer that takes most of it, and what would fit."""
+    findings: list[Finding] = []
+    for name in ("dsp", "ram18", "lut"):
+        available: int = getattr(budget, name)
+        least = {
+            layer: min(found, key=lambda c: getattr(c.resources, name))
+            for layer, found in table.items()
+        }
+        plan_of: dict[Block, PlannedConvolution] = {}
+        for layer, choice in least.items():
+            plan_of[layer] = _with_slots(choice.planned, batches(layer.inputs[0], plan_of))
+        parts = estimate(pipeline, Plan(plan_of, capacities(pipeline, plan_of)))
+        needed: int = getattr(total(parts), name)
+        if needed <= available:
+            continue
+        worst = max(parts, key=lambda block: getattr(parts[block], name))
+        share: int = getattr(parts[worst], name)
+        findings.append(
+            _finding(
+                worst,
+                f"the network needs at least {needed} {NAMES[name]}, {share} of them for this "
+                f"layer, and {board.title} may use {available}: a board with {needed} would do, or "
+                f"{WAYS_OUT[name]}",
+            )
+        )
+    if not findings:
+        worst = max(table, key=lambda layer: table[layer][-1].resources.dsp)
+        findings = [
+            _finding(
+                worst,
+                "no lanes keep multipliers, memories and tables within "
+                f"{budget.dsp}, {budget.ram18} and {budget.lut} at once: use a larger board",
+            )
+        ]
+    raise UnsupportedError(findings)
+
+
+NAMES = {"dsp": "multipliers", "ram18": "memories of 18 kbit", "lut": "tables (LUT)"}
+WAYS_OUT = {
+    "dsp": "narrower feature maps",
+    "ram18": "more zero weights (--prune), or fewer channels",
+    "lut": "narrower feature maps",
+}
+"""What a user can change in the network."""

@@ -1,0 +1,108 @@
+"""
+Multipliers, memories and tables of a pipeline, estimated without a synthesizer.
+
+Multipliers are exact. Memories are counted as `yosys` maps them: in the aspect ratio with the
+fewest blocks, or in tables where they are small. Tables (LUT) are a sum of what the parts of a
+block cost per bit, fitted to what `yosys` counts; `benchmarks/sparse_fcn.py` prints both.
+"""
+
+from dataclasses import dataclass
+
+from ceras_ir.backends.dataflow.blocks import Addition, Block, MaxPool, Table
+from ceras_ir.backends.dataflow.encoding import Encoding
+from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
+from ceras_ir.backends.dataflow.verilog import in_order, order_capacity, pool_windows
+from ceras_ir.backends.dataflow.window import ceiling
+
+RATIOS = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
+"""Width and depth of a memory of 18 kbit with one port to write and one to read."""
+LUT_RAM_DEPTH = 64
+"""Words of one table used as memory."""
+LUT_RAM_WORDS = 128
+"""Memories of at most so many words are tables."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a circuit takes of a chip."""
+
+    dsp: int = 0
+    ram18: int = 0
+    lut: int = 0
+
+    def __add__(self, other: "Resources") -> "Resources":
+        return Resources(self.dsp + other.dsp, self.ram18 + other.ram18, self.lut + other.lut)
+
+    def to_json(self) -> dict[str, int]:
+        return {"dsp": self.dsp, "ram18": self.ram18, "lut": self.lut}
+
+
+def memory(width: int, depth: int, *, rom: bool = False) -> Resources:
+    """A memory of `depth` words."""
+    if depth <= LUT_RAM_WORDS and not rom:
+        return Resources(lut=ceiling(width * ceiling(depth, LUT_RAM_DEPTH), 1))
+    blocks = min(ceiling(width, w) * ceiling(depth, d) for w, d in RATIOS)
+    return Resources(ram18=blocks)
+
+
+def convolution(planned: PlannedConvolution) -> Resources:
+    """One convolution without its ring."""
+    buffer, layer, lanes = planned.buffer, planned.layer, planned.lanes
+    bank = memory(8 * len(buffer.columns), buffer.depth)
+    copies = planned.readers * buffer.banks
+    total = Resources(planned.multipliers, copies * bank.ram18, copies * bank.lut)
+    if not (layer.uniform and lanes.encoding is Encoding.DENSE):
+        total += memory(planned.weights.width(buffer), planned.weights.entries, rom=True)
+    selecting = ceiling(buffer.banks - 1, 2) + ceiling(buffer.most_shift, 2)
+    columns = planned.readers * lanes.rows * layer.feature.columns
+    per_lane = layer.sum_bits + (10 if planned.is_paired else 0)
+    draining = ceiling(lanes.rows * lanes.filters - 1, 3) * layer.sum_bits
+    epilogue = layer.feature.columns * (draining + 12)
+    writing = 8 * len(buffer.columns) * ceiling(buffer.phases, 3)
+    return total + Resources(
+        lut=planned.lane_count * per_lane + columns * 8 * selecting + epilogue + writing + 250
+    )
+
+
+def ring(block: Block, capacity: int) -> Resources:
+    """The rows in which the second operand of an addition waits."""
+    second = block.feature
+    return memory(8 * second.columns, capacity * second.channels)
+
+
+def other(block: Block) -> Resources:
+    """A block that multiplies nothing."""
+    columns = block.feature.columns
+    match block:
+        case MaxPool():
+            state = 8 * columns * pool_windows(block)
+            kept = Resources(lut=state * ceiling(block.feature.channels, LUT_RAM_DEPTH))
+            across = columns * (block.windows.kernel[1] - 1) * 14
+            return kept + Resources(lut=across + 2 * state + 60)
+        case Addition():
+            return Resources(lut=columns * (block.sum_bits + 14) + 60)
+        case Table():
+            return Resources(lut=columns * 40)
+        case _:
+            return Resources()
+
+
+def estimate(pipeline: Pipeline, plan: Plan) -> dict[Block, Resources]:
+    """What every block takes, rings included; the ports are with the first and the last."""
+    found: dict[Block, Resources] = {}
+    for block in pipeline.blocks:
+        planned = plan.convolutions.get(block)
+        found[block] = convolution(planned) if planned is not None else other(block)
+        if block in plan.capacities:
+            found[block] += ring(block, plan.capacities[block])
+    last, result = pipeline.result, pipeline.result.feature
+    found[last] += Resources(lut=8 * result.columns + 40)
+    if not in_order(pipeline, plan):
+        found[last] += memory(8 * result.columns, order_capacity(pipeline, plan) * result.channels)
+    return found
+
+
+def total(parts: dict[Block, Resources]) -> Resources:
+    """The sum of all blocks."""
+    return sum(parts.values(), Resources())

@@ -1,0 +1,85 @@
+"""
+How many rows the second operand of an addition may be ahead of the first.
+
+Both come from one stream. While the first operand's way needs more of that stream, the second's
+goes on making rows, and they must have a place; with fewer the circuit would stop. What is needed
+follows from windows and from how many rows a block makes at once, not from times, so that it
+holds however the ports stall.
+"""
+
+from ceras_ir.backends.dataflow.blocks import Block, Convolution, MaxPool, Source
+from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.order import Planned, batches, complete_with, largest
+
+
+def capacities(pipeline: Pipeline, planned: Planned) -> dict[Block, int]:
+    """Rows for each block with a second operand: powers of two."""
+    return {
+        block: _capacity(block, pipeline, planned)
+        for block in pipeline.blocks
+        if len(block.inputs) > 1
+    }
+
+
+def _capacity(block: Block, pipeline: Pipeline, planned: Planned) -> int:
+    first, second = block.inputs
+    fork = _meeting(first, second, pipeline)
+    step = planned[block].lanes.rows if isinstance(block, Convolution) else 1
+    most = 1
+    for start in range(0, block.feature.rows, step):
+        # What the first way takes from the fork until the block has read all it needs.
+        end = min(start + step, block.feature.rows)
+        rows = _needed(block, end)[0]
+        taken = _backward(first, rows, fork, planned)
+        ahead = _forward(second, taken, fork, planned)
+        most = max(most, ahead - start)
+    # A batch more, so that neither way waits for the other in turn.
+    rows = most + max(step, largest(second, planned))
+    return 1 << (rows - 1).bit_length()
+
+
+def _meeting(first: Block, second: Block, pipeline: Pipeline) -> Block:
+    """The last block from which both operands come."""
+    above = _ancestors(first) & _ancestors(second)
+    order = [pipeline.source, *pipeline.blocks]
+    return max(above, key=order.index)
+
+
+def _ancestors(block: Block) -> set[Block]:
+    return {block}.union(*(_ancestors(operand) for operand in block.inputs))
+
+
+def _needed(block: Block, rows: int) -> tuple[int, ...]:
+    """Rows of each operand for the first `rows` rows of the result."""
+    if isinstance(block, Convolution | MaxPool):
+        last = rows - 1
+        w = block.windows
+        end = w.strides[0] * last + (w.kernel[0] - 1) * w.dilations[0] + 1 - w.before[0]
+        return (max(0, min(block.input.rows, end)), rows)
+    return (rows, rows)
+
+
+def _backward(block: Block, rows: int, fork: Block, planned: Planned) -> int:
+    """Rows of `fork` that must have been made for `rows` rows of `block`."""
+    if block is fork or isinstance(block, Source):
+        return complete_with(batches(block, planned), rows)
+    needs = _needed(block, complete_with(batches(block, planned), rows))
+    return max(
+        _backward(operand, need, fork, planned)
+        for operand, need in zip(block.inputs, needs, strict=False)
+        if fork in _ancestors(operand)
+    )
+
+
+def _forward(block: Block, taken: int, fork: Block, planned: Planned) -> int:
+    """Rows of `block` that can be there when `fork` has made `taken`."""
+    if block is fork:
+        return taken
+    low, high = 0, block.feature.rows
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _backward(block, middle, fork, planned) <= taken:
+            low = middle
+        else:
+            high = middle - 1
+    return low

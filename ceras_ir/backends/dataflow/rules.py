@@ -1,0 +1,174 @@
+"""
+What blocks compute, as rules with a reason each: what was found, what is taken, the way out.
+
+The same facts are what `extraction.py` makes blocks of; a rule that admits too much is an
+assertion there.
+"""
+
+from collections.abc import Callable
+
+from xdsl.ir import Operation, SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.elementwise import Binary
+from ceras_ir.dialects.graph.pooling import Pool, Pool2dOp
+from ceras_ir.dialects.quant import RequantAttr, Rounding
+from ceras_ir.network.averaging import Averaging, averaging
+
+DATAFLOW = "dataflow"
+"""What `#mem.device` calls the circuit."""
+
+MOST_EXTENT = 1 << 12
+"""Rows, channels and columns of a feature map: streams count them in 16 bits, over frames."""
+
+WIDE_WEIGHT = (1 << 17) - 1
+"""The largest multiplier of an average: multipliers are at least 18 bits wide."""
+
+
+def why_not_int8(*values: SSAValue) -> str | None:
+    """Streams carry int8 with one scale and zero point per tensor."""
+    for value in values:
+        element = graph.quantized_element(value)
+        if element is None or element.storage.width.data != 8 or not element.is_signed:
+            return f"streams carry int8, got {graph.element_of(value)}: quantize to i8"
+        if element.is_per_axis:
+            return f"a stream has one scale, got {element}: quantize per tensor"
+    return None
+
+
+def why_not_shape(*values: SSAValue) -> str | None:
+    """Streams are [N, H, W, C] or [N, C], at most 4096 of each."""
+    for value in values:
+        shape = graph.shape_of(value)
+        if len(shape) not in (2, 4) or max(shape) > MOST_EXTENT:
+            return (
+                f"a stream is [N, H, W, C] or [N, C] of at most {MOST_EXTENT} each, got "
+                f"{list(shape)}: split or reshape the layer"
+            )
+    return None
+
+
+def why_not_requant(requant: RequantAttr | None) -> str | None:
+    """Sums are rescaled by one shift per layer, -15 to 31 bits, rounding half up or down."""
+    if requant is None:
+        return "a block rescales its sums, and this one has no scale: quantize it"
+    shifts = set(requant.net_shifts)
+    if any(m & (m - 1) for m in requant.multipliers):
+        return f"blocks shift, got a multiplier of {requant.multiplier.data}: use scales of 2^n"
+    if len(shifts) > 1:
+        return f"a block has one shift, got {min(shifts)} to {max(shifts)}: quantize per tensor"
+    shift = shifts.pop()
+    if not -15 <= shift <= 31:
+        return f"a block shifts by -15 to 31 bits, got {shift}: quantize with other scales"
+    if shift > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
+        return f"blocks round half up or down, got {requant.mode.value}: quantize with half_up"
+    if shift < 0 and requant.zero_point.data % (1 << -shift):
+        return f"the zero point {requant.zero_point.data} is no multiple of 2^{-shift}: use another"
+    return None
+
+
+def why_not_linear(op: graph.LinearOperation) -> str | None:
+    """Convolutions and matrix products have constant int8 weights without zero points."""
+    if any(v is not None and graph.constant_array(v) is None for v in (op.weights, op.bias)):
+        return "weights and bias are memories of the circuit: fold what computes them"
+    weights = graph.quantized_element(op.weights)
+    if weights is None or weights.storage.width.data != 8:
+        return f"weights are int8, got {graph.element_of(op.weights)}: quantize to i8"
+    if any(point.data for point in weights.zero_points):
+        return "weights have no zero point: quantize them symmetrically"
+    residual = () if op.residual is None else (op.residual,)
+    if any(graph.constant_array(v) is not None for v in (op.input, *residual)):
+        return "operands are streams, got a constant: fold it into the bias"
+    values = (op.input, op.result, *residual)
+    return why_not_int8(*values) or why_not_shape(*values) or why_not_requant(op.requant)
+
+
+def average_of(op: Pool2dOp) -> Averaging | None:
+    """The average as a product with one weight, if it is exact for every sum."""
+    element = graph.quantized_element(op.input)
+    assert op.requant is not None and element is not None
+    kh, kw = op.window
+    point = element.zero_point
+    return averaging(kh * kw, op.requant, point, most=WIDE_WEIGHT, most_sum=1 << 40)
+
+
+def why_not_pool(op: Pool2dOp) -> str | None:
+    """Windows of maxima have no gaps; averages divide by one number, exactly by 17 bits."""
+    if (reason := why_not_int8(op.input, op.result) or why_not_shape(op.input)) is not None:
+        return reason
+    if op.function is Pool.MAX:
+        if any(d != 1 for d in op.dilations.get_values()):
+            return (
+                f"windows of maxima have no gaps, got dilations {list(op.dilations.get_values())}"
+            )
+        return None
+    if any(op.padding.get_values()) and not op.includes_padding:
+        return "averages at the border divide by less: pad explicitly, or count_include_pad"
+    if average_of(op) is None:
+        return f"no exact multiplier of 17 bits divides by {list(op.window)}: use a smaller window"
+    return None
+
+
+def why_not_addition(op: graph.BinaryOp) -> str | None:
+    """Additions and subtractions have two streams of one shape, and factors of 2^n."""
+    if op.function not in (Binary.ADD, Binary.SUB):
+        return f"blocks add and subtract, got {op.function.value}: run it on the CPU"
+    if any(graph.constant_array(v) is not None for v in (op.lhs, op.rhs)) or op.lhs is op.rhs:
+        return "an addition has two streams: fold constants into the layer before"
+    if graph.shape_of(op.lhs) != graph.shape_of(op.rhs):
+        return "the two streams of an addition have one shape: expand the smaller one"
+    if any(f & (f - 1) for f in op.factors):
+        return f"operands are shifted, got factors {list(op.factors)}: use scales of 2^n"
+    values = (op.lhs, op.rhs, op.result)
+    return why_not_int8(*values) or why_not_shape(*values) or why_not_requant(op.requant)
+
+
+def why_not_lookup(op: graph.LookupOp) -> str | None:
+    """A table of 256 entries is the same for all channels."""
+    if op.channel_rows is not None:
+        return "a block has one table for all channels: quantize per tensor"
+    return why_not_int8(op.input, op.result) or why_not_shape(op.input)
+
+
+def why_not_reshape(op: graph.ReshapeOp) -> str | None:
+    """A reshape only flattens [N, H, W, C] to [N, C]."""
+    before, after = graph.shape_of(op.input), graph.shape_of(op.result)
+    if len(before) == 4 and len(after) == 2 and before[0] == after[0]:
+        return why_not_int8(op.input) or why_not_shape(op.input)
+    return f"a stream can only be flattened to [N, C], got {list(before)} to {list(after)}"
+
+
+OTHERS = (
+    "blocks are convolutions, matrix products, pooling, additions and tables of int8; the CPU runs "
+    "what leads to them and what follows"
+)
+
+
+def why_not(op: Operation) -> str | None:
+    """None if a block computes `op`; else one sentence."""
+    match op:
+        case graph.LinearOperation():
+            return why_not_linear(op)
+        case Pool2dOp():
+            return why_not_pool(op)
+        case graph.BinaryOp():
+            return why_not_addition(op)
+        case graph.LookupOp():
+            return why_not_lookup(op)
+        case graph.ReshapeOp():
+            return why_not_reshape(op)
+        case _:
+            return OTHERS
+
+
+RULES: tuple[Callable[..., str | None], ...] = (
+    why_not_linear,
+    why_not_requant,
+    why_not_pool,
+    why_not_addition,
+    why_not_lookup,
+    why_not_reshape,
+    why_not_int8,
+    why_not_shape,
+)
+"""All of them."""

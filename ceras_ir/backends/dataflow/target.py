@@ -1,0 +1,113 @@
+"""Target dataflow: SystemVerilog with one block per layer, and the C of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.targets import (
+    MEMORY,
+    PLACED,
+    Accelerator,
+    Arithmetic,
+    Emission,
+    Manifest,
+    Stage,
+    Target,
+    by_convention,
+    option,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ceras_ir.backends.c.compiled import CompiledC
+    from ceras_ir.targets.execution import Sample
+
+
+@dataclass(frozen=True)
+class DataflowTarget(Target):
+    """A hardware project for one network: every layer a circuit, all of them working at once."""
+
+    name = "dataflow"
+    arithmetic = Arithmetic(
+        floats=False, multipliers=False, channel_shifts=False, half_even=False, widths=(8,)
+    )
+    dialects: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:Dataflow"}
+    interpreters: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:DataflowFunctions"}
+    passes = by_convention(
+        "ceras_ir.backends.dataflow.passes",
+        "allot-lanes",
+        "keep-one-pipeline",
+        "outline-pipeline",
+    )
+
+    board: str = option("zcu102", "the chip: a built-in name or a .toml file", metavar="NAME|FILE")
+    dsp: int = option(0, "multipliers of the chip to use; 0, all", metavar="N")
+    ram18: int = option(0, "memories of 18 kbit of the chip to use; 0, all", metavar="N")
+    stall: int = option(
+        0,
+        "in the simulator, both ports wait in so many of 100 cycles, at random",
+        metavar="PERCENT",
+        tools=("ceras-run", "ceras-verify"),
+    )
+    seed: int = option(0, "of the random stalls", metavar="N", tools=("ceras-run", "ceras-verify"))
+
+    @classmethod
+    def check_board(cls, name: str) -> None:
+        from ceras_ir.backends.dataflow.board import load_board
+
+        load_board(name)
+
+    def check(self) -> None:
+        super().check()
+        if not 0 <= self.stall < 100:
+            raise UsageError(f"--stall must be in [0, 100), got {self.stall}")
+        for name, number in (("dsp", self.dsp), ("ram18", self.ram18)):
+            if number < 0:
+                raise UsageError(f"--{name} must be at least 0, got {number}")
+
+    @classmethod
+    def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:
+        from ceras_ir.backends.dataflow.placement import Blocks
+
+        return Blocks()
+
+    def lower(self) -> list[Stage]:
+        from ceras_ir.backends.dataflow.passes.allot_lanes import AllotLanesPass
+        from ceras_ir.backends.dataflow.passes.keep_one_pipeline import KeepOnePipelinePass
+        from ceras_ir.backends.dataflow.passes.outline_pipeline import OutlinePipelinePass
+        from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+        from ceras_ir.transforms.placement.place import PlacePass
+
+        lanes = AllotLanesPass(self.board, self.dsp, self.ram18)
+        return [
+            Stage(PLACED, (PlacePass(self.name), KeepOnePipelinePass())),
+            Stage("pipeline", (OutlinePipelinePass(), lanes)),
+            # The circuit sees nothing but the arena: ends of the network are in it too.
+            Stage(MEMORY, (AllocateBlocksPass(io=True),)),
+        ]
+
+    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+        from ceras_ir.backends.c.emitter import emit as emit_host
+        from ceras_ir.backends.dataflow.board import load_board
+        from ceras_ir.backends.dataflow.emit import COLUMNS, emit_circuit
+
+        board = load_board(self.board)
+        files, manifest, figures = emit_circuit(module, board)
+        return Emission(
+            [*emit_host(module), *files],
+            manifest,
+            figures.totals(board),
+            figures.annotate,
+            COLUMNS,
+        )
+
+    def open(self, folder: Path, manifest: Manifest) -> CompiledC:
+        from ceras_ir.backends.dataflow.package import open_circuit
+
+        return open_circuit(folder, manifest, self.seed, self.stall)

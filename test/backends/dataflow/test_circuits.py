@@ -1,0 +1,110 @@
+"""
+Circuits in Verilator against numpy, and the model of their cycles against Verilator.
+
+Each has what another does not: windows with gaps, strides, padding on one side, groups, several
+filters and rows at once, weights as COO, forks, rings, tables, outputs whose rows come in batches.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dataflow_circuits import (
+    Outcome,
+    addition,
+    average,
+    convolution,
+    max_pool,
+    needs_verilator,
+    run_circuit,
+    table,
+)
+
+from ceras_ir.backends.dataflow.blocks import Block, Feature, Source, Term
+from ceras_ir.backends.dataflow.encoding import Encoding
+from ceras_ir.backends.dataflow.plan import Lanes
+
+pytestmark = [needs_verilator, pytest.mark.slow]
+
+WITHIN = 0.01
+"""The model's cycles per frame and latency against Verilator's."""
+
+
+def agree(outcome: Outcome) -> None:
+    """The model holds, to a part in a hundred."""
+    modelled, measured = outcome.modelled, outcome.measured
+    assert abs(modelled.per_frame - measured.per_frame) <= WITHIN * measured.per_frame
+    assert abs(modelled.latency - measured.latency) <= WITHIN * measured.latency
+
+
+def test_chain(tmp_path: Path):
+    """Strides and padding of every side, depthwise, residual, subtraction, average, product."""
+    rng = np.random.default_rng(1)
+    source = Source("input", Feature(19, 3, 23))
+    first = convolution(
+        source, 8, (5, 5), rng, strides=(2, 2), padding=(2, 1, 2, 2), pad=3, zeros=0.6
+    )
+    pool = max_pool(first, 3, 2, (1, 1, 1, 1))
+    depthwise = convolution(pool, 8, (3, 3), rng, padding=(1, 1, 1, 1), groups=8, pad=-5)
+    narrow = convolution(depthwise, 6, (1, 1), rng)
+    left = convolution(narrow, 6, (3, 3), rng, padding=(1, 1, 1, 1))
+    right = convolution(left, 6, (3, 3), rng, padding=(1, 1, 1, 1), residual=narrow)
+    function = table(right, rng)
+    last = convolution(function, 6, (3, 3), rng, padding=(1, 1, 1, 1))
+    total = addition(last, function, (Term(2), Term(1, -1)))
+    mean = average(total, 1000, 15)
+    scores = convolution(mean, 10, (1, 1), rng)
+    blocks = [first, pool, depthwise, narrow, left, right, function, last, total, mean, scores]
+    lanes: dict[Block, Lanes] = {
+        first: Lanes(3, 1, Encoding.COO),
+        depthwise: Lanes(2, 1),
+        narrow: Lanes(2, 3),
+        right: Lanes(2, 2),
+        last: Lanes(3, 1),
+        scores: Lanes(1, 4),
+    }
+    agree(run_circuit(blocks, lanes, tmp_path))
+
+
+def test_sparse_in_batches(tmp_path: Path):
+    """Several filters with indices of their own, rows in batches to the port, odd port width."""
+    rng = np.random.default_rng(2)
+    source = Source("input", Feature(11, 5, 9))
+    first = convolution(source, 7, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.8)
+    second = convolution(first, 5, (3, 2), rng, dilations=(2, 3), zeros=0.7)
+    third = convolution(second, 4, (2, 2), rng, padding=(0, 1, 1, 0), zeros=0.5, pad=9)
+    lanes: dict[Block, Lanes] = {
+        first: Lanes(4, 2, Encoding.COO),
+        second: Lanes(2, 5, Encoding.COO),
+        third: Lanes(5, 3, Encoding.COO),
+    }
+    agree(run_circuit([first, second, third], lanes, tmp_path, port_bytes=3))
+
+
+def test_groups_and_overlapping_pools(tmp_path: Path):
+    """Groups of several channels, windows that overlap or skip rows, one lane a multiplier."""
+    rng = np.random.default_rng(3)
+    source = Source("input", Feature(13, 4, 12))
+    wide = max_pool(source, 3, 1, (1, 1, 1, 1))
+    grouped = convolution(wide, 8, (3, 1), rng, strides=(1, 2), groups=2, zeros=0.3)
+    skipping = max_pool(grouped, 2, 3)
+    flat = convolution(skipping, 12, (skipping.feature.rows, skipping.feature.columns), rng)
+    lanes: dict[Block, Lanes] = {grouped: Lanes(3, 2), flat: Lanes(1, 5)}
+    agree(run_circuit([wide, grouped, skipping, flat], lanes, tmp_path, port_bytes=1, paired=False))
+
+
+def test_long_way_round(tmp_path: Path):
+    """A residual that passes three layers of many rows waits in a ring of few."""
+    rng = np.random.default_rng(4)
+    source = Source("input", Feature(12, 4, 7))
+    start = convolution(source, 4, (1, 1), rng)
+    one = convolution(start, 4, (5, 5), rng, padding=(2, 2, 2, 2))
+    two = convolution(one, 4, (3, 3), rng, padding=(1, 1, 1, 1))
+    three = convolution(two, 4, (3, 3), rng, padding=(1, 1, 1, 1), residual=start)
+    lanes: dict[Block, Lanes] = {
+        start: Lanes(5, 2),
+        one: Lanes(4, 1),
+        two: Lanes(6, 2),
+        three: Lanes(3, 4),
+    }
+    agree(run_circuit([start, one, two, three], lanes, tmp_path))

@@ -1,0 +1,230 @@
+"""Sizes, addresses, memories and cycles of circuits, without running Verilog."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dataflow_circuits import convolution, max_pool, plan_of
+
+from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, Feature, Source, Term
+from ceras_ir.backends.dataflow.board import Board, load_board, parse_board
+from ceras_ir.backends.dataflow.cycles import lane_cycles, model
+from ceras_ir.backends.dataflow.encoding import Encoding, StoredWeights
+from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.lanes import Budget, choose
+from ceras_ir.backends.dataflow.order import batches, complete_with, least_slots
+from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
+from ceras_ir.backends.dataflow.resources import estimate, memory, total
+from ceras_ir.backends.dataflow.rings import capacities
+from ceras_ir.backends.dataflow.window import WindowBuffer
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
+
+
+def random_layer(seed: int) -> Convolution:
+    """A convolution with any strides, padding, dilations and groups."""
+    rng = np.random.default_rng(seed)
+    groups = int(rng.choice([1, 1, 2]))
+    source = Source(
+        "input", Feature(int(rng.integers(6, 14)), 2 * groups, int(rng.integers(6, 14)))
+    )
+    one, two = (int(v) for v in rng.integers(1, 4, 2))
+    top, left, bottom, right = (int(v) for v in rng.integers(0, 2, 4))
+    return convolution(
+        source,
+        4,
+        (one, two),
+        rng,
+        strides=(int(rng.integers(1, 4)), int(rng.integers(1, 4))),
+        padding=(top, left, bottom, right),
+        dilations=(int(rng.integers(1, 3)), int(rng.integers(1, 3))),
+        groups=groups,
+        zeros=0.5,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_taps_meet_their_rows(seed: int):
+    """What a tap reads for a window row is where its padded row was written, for all of a frame."""
+    layer = random_layer(seed)
+    w, rows = layer.windows, layer.feature.rows
+    for banks in range(1, min(5, rows) + 1):
+        buffer = WindowBuffer(layer, banks, 64)
+        for row in range(rows):
+            group, place = divmod(row, banks)
+            for j in range(w.kernel[0]):
+                address, rotation = buffer.tap_row(j)
+                carry, bank = divmod(place + rotation, banks)
+                read = (group + carry) * buffer.slot_words + address
+                padded = w.strides[0] * row + j * w.dilations[0]
+                slot, expected_bank, at = buffer.row_place(padded)
+                assert bank == expected_bank
+                assert read == slot * buffer.slot_words + at % buffer.slot_words
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_coo_has_every_weight_once(seed: int):
+    """Entries decode to the weights: address, rotation and shift name one tap and channel each."""
+    layer = random_layer(seed)
+    buffer = WindowBuffer(layer, 2, 8)
+    per_group, depth = len(layer.weights) // layer.groups, layer.weights.shape[3]
+    where: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+    for j in range(layer.windows.kernel[0]):
+        for i in range(layer.windows.kernel[1]):
+            for c in range(layer.input.channels):
+                (address, rotation), (phase, shift) = buffer.tap_row(j), buffer.tap_column(i)
+                key = (address + c * buffer.phases + phase, rotation, shift)
+                assert where.setdefault(key, (j, i, c)) == (j, i, c)
+    found = np.zeros_like(layer.weights)
+    filters = 3
+    stored = StoredWeights(layer, filters, Encoding.COO)
+    words, block = [*stored.words(buffer)], 0
+    assert len(words) == stored.entries == sum(stored.lengths())
+    width = (stored.width(buffer) - 1) // filters
+    for word in words:
+        for n in range(filters):
+            entry = word >> n * width & (1 << width) - 1
+            weight = (entry & 255) - (256 if entry & 128 else 0)
+            number = block * filters + n
+            if weight == 0:
+                continue
+            entry >>= 8
+            shift = entry & (1 << buffer.shift_bits) - 1
+            entry >>= buffer.shift_bits
+            rotation = entry & (1 << buffer.rotation_bits) - 1
+            j, i, c = where[entry >> buffer.rotation_bits, rotation, shift]
+            found[number, j, i, c - number // per_group * depth] += weight
+        block += word >> filters * width
+    assert np.array_equal(found, layer.weights)
+    assert block == stored.blocks
+
+
+def chain() -> Pipeline:
+    """Two layers with maxima between them."""
+    rng = np.random.default_rng(5)
+    source = Source("input", Feature(16, 3, 16))
+    first = convolution(source, 8, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.9)
+    pool = max_pool(first, 2, 2)
+    last = convolution(pool, 8, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.9)
+    return Pipeline(source, [first, pool, last])
+
+
+def test_more_multipliers_are_faster_until_the_ports_are_the_limit():
+    pipeline, board = chain(), load_board("zcu102")
+    times: list[int] = []
+    for dsp in (12, 24, 48, 96, 400):
+        plan = choose(pipeline, board, Budget.of(board, dsp, 0))
+        assert total(estimate(pipeline, plan)).dsp <= dsp
+        timing = model(pipeline, plan, board.port_bytes)
+        slowest = max(lane_cycles(planned) for planned in plan.convolutions.values())
+        assert timing.per_frame >= slowest
+        times.append(timing.per_frame)
+    assert times == sorted(times, reverse=True) and times[0] > 3 * times[-1]
+
+
+def test_zeros_cost_nothing():
+    """At nine zeros of ten, weights are COO and cycles those of what is left."""
+    pipeline, board = chain(), load_board("zcu102")
+    plan = choose(pipeline, board, Budget.of(board, 16, 0))
+    for planned in plan.convolutions.values():
+        assert planned.lanes.encoding is Encoding.COO
+        dense = PlannedConvolution(
+            planned.layer, Lanes(planned.lanes.rows, planned.lanes.filters), planned.paired
+        )
+        assert lane_cycles(planned) < lane_cycles(dense) / 2
+
+
+def test_batches_go_through_pools():
+    pipeline = chain()
+    first, pool, last = pipeline.blocks
+    plan = plan_of(pipeline, {first: Lanes(3, 1), last: Lanes(2, 1)})
+    assert [len(b) for b in batches(first, plan.convolutions)] == [3] * 5 + [1]
+    assert [len(b) for b in batches(pool, plan.convolutions)] == [1, 2, 1, 2, 1, 1]
+    assert complete_with(batches(pool, plan.convolutions), 2) == 3
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+def test_with_fewer_slots_it_would_stop(rows: int):
+    """The model runs with the least number of slots, and stops with one less."""
+    rng = np.random.default_rng(6)
+    source = Source("input", Feature(12, 2, 6))
+    first = convolution(source, 3, (1, 1), rng)
+    second = convolution(first, 3, (3, 3), rng, padding=(1, 1, 1, 1))
+    pipeline = Pipeline(source, [first, second])
+    for at_once in (1, 2, 4):
+        planned: dict[Block, PlannedConvolution] = {
+            first: PlannedConvolution(first, Lanes(rows, 1), True)
+        }
+        buffer = WindowBuffer(second, at_once, 1)
+        least = least_slots(buffer, batches(first, planned))
+        planned[second] = PlannedConvolution(second, Lanes(at_once, 1, slots=least), True)
+        assert model(pipeline, Plan(planned, {}), 8).per_frame > 0
+        if least > 1:
+            fewer = Lanes(at_once, 1, slots=least - 1)
+            planned[second] = PlannedConvolution(second, fewer, True)
+            with pytest.raises(AssertionError, match="has stopped"):
+                model(pipeline, Plan(planned, {}), 8)
+
+
+def test_rings_hold_what_runs_ahead():
+    """The model of a long way round runs with the ring's capacity, and stops with a quarter."""
+    rng = np.random.default_rng(7)
+    source = Source("input", Feature(24, 2, 5))
+    start = convolution(source, 2, (1, 1), rng)
+    way: Block = start
+    for _ in range(3):
+        way = convolution(way, 2, (5, 5), rng, padding=(2, 2, 2, 2))
+    total_ = Addition("sum", start.feature, (way, start), (Term(0), Term(0)))
+    blocks: list[Block] = [start]
+    while way is not start:
+        blocks.insert(1, way)
+        way = way.inputs[0]
+    pipeline = Pipeline(source, [*blocks, total_])
+    plan = plan_of(pipeline, {})
+    assert plan.capacities == capacities(pipeline, plan.convolutions)
+    assert model(pipeline, plan, 8).per_frame > 0
+    with pytest.raises(AssertionError, match="has stopped"):
+        few: dict[Block, int] = {total_: plan.capacities[total_] // 4}
+        model(pipeline, Plan(plan.convolutions, few), 8)
+
+
+def test_memories():
+    assert memory(36, 512).ram18 == 1
+    assert memory(37, 512).ram18 == 2
+    assert memory(9, 2049).ram18 == 2
+    assert memory(8, 16384).ram18 == 8
+    assert memory(64, 64).ram18 == 0
+
+
+def test_no_chip_is_large_enough():
+    """The message names the layer, the resource, and what would do."""
+    pipeline, board = chain(), load_board("zcu102")
+    with pytest.raises(UnsupportedError, match=r"12 multipliers, 8 of them.*may use 5.*with 12"):
+        choose(pipeline, board, Budget.of(board, 5, 0))
+    small = Board("toy", "xcup", 100, 1, 100000, 100, 8)
+    with pytest.raises(UnsupportedError, match=r"memories of 18 kbit.*more zero weights"):
+        choose(pipeline, small, Budget.of(small))
+
+
+GOOD = (Path(__file__).parents[3] / "ceras_ir/backends/dataflow/boards/zcu102.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "unknown or missing 'clock_mhz'"),
+        (GOOD + "\nx = 1\n", "unknown or missing 'x'"),
+        (GOOD.replace("2520", "0"), r"dsp must be an integer in \[1, 16777216\], got 0"),
+        (GOOD.replace('"xcup"', '"ice40"'), "family must be one of xcup, ecp5"),
+        (GOOD.replace('"AMD ZCU102"', "3"), "title must be text, got 3"),
+    ],
+)
+def test_boards_are_checked(text: str, message: str):
+    with pytest.raises(InputError, match=message):
+        parse_board(text, "board.toml")
+
+
+def test_every_board_loads():
+    boards = [load_board(name) for name in ("zcu102", "zcu104", "ecp5-85f")]
+    assert [board.pairs for board in boards] == [True, True, False]
+    with pytest.raises(InputError, match="no such board"):
+        load_board("none")

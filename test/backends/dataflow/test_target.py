@@ -1,0 +1,150 @@
+"""Target dataflow from the command line: what it writes, reports and refuses."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Tool
+from dataflow_circuits import needs_verilator
+from onnx import ModelProto
+from onnx_models import model, node, weights
+
+MODELS = Path(__file__).parents[4] / "shared" / "models"
+
+
+def network(kind: str = "Relu") -> ModelProto:
+    """A convolution, a function, maxima and a matrix product."""
+    rng = np.random.default_rng(0)
+    return model(
+        [
+            node("Conv", "x w b", "y", "wide", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+            node(kind, "y", "z", "function"),
+            node("MaxPool", "z", "p", "maxima", kernel_shape=[2, 2], strides=[2, 2]),
+            node("Flatten", "p", "f", "flat"),
+            node("Gemm", "f v", "s", "scores", transB=1),
+        ],
+        {"x": (1, 2, 6, 6)},
+        ["s"],
+        {"w": weights(rng, 4, 2, 3, 3), "b": weights(rng, 4), "v": weights(rng, 5, 36)},
+    )
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> str:
+    (tmp_path / "net.onnx").write_bytes(network().SerializeToString())
+    return "net.onnx"
+
+
+def test_a_folder_is_a_project(tool: Tool, tmp_path: Path, net: str):
+    done = tool("ceras-compile", net, "--target", "dataflow", "--dsp", "16", "-o", "out")
+    assert done.status == 0, done.stderr
+    out = tmp_path / "out"
+    sources = {path.name for path in (out / "hdl").glob("*.sv")}
+    assert {"pipeline.sv", "convolution.sv", "max_pool.sv"} <= sources
+    top = (out / "hdl" / "pipeline.sv").read_text()
+    for memory in (out / "hdl").glob("*.mem"):
+        assert f'"{memory.name}"' in top
+    report = json.loads((out / "report.json").read_text())
+    totals = report["totals"]
+    assert totals["resources"]["dsp"] <= 16
+    assert totals["resources"]["from"] == "estimated"
+    assert 0 < totals["cycles_per_frame"] <= totals["latency_cycles"]
+    layers = {layer["name"]: layer for layer in report["layers"] if layer["device"] == "dataflow"}
+    assert {"wide", "maxima", "scores"} <= set(layers)
+    assert layers["wide"]["cycles"] <= totals["cycles_per_frame"]
+    assert (
+        sum(layer.get("multipliers", 0) for layer in layers.values()) == totals["resources"]["dsp"]
+    )
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Relu", "Sigmoid"])
+def test_levels_and_the_circuit_agree(tool: Tool, tmp_path: Path, kind: str):
+    (tmp_path / "net.onnx").write_bytes(network(kind).SerializeToString())
+    options = ["--targets", "c,dataflow", "--dsp", "16", "--stall", "40", "--seed", "3"]
+    done = tool("ceras-verify", "net.onnx", *options)
+    assert done.status == 0, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["dataflow:", "machine", "exact"] in lines and ["c:", "machine", "exact"] in lines
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_a_compiled_folder_runs(tool: Tool, tmp_path: Path, net: str):
+    x = np.random.default_rng(1).normal(size=(3, 2, 6, 6)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", x=x)
+    calibration = ["--calibrate", "in.npz"]
+    compiled = ["--target", "dataflow", "--dsp", "16", *calibration, "-o", "out"]
+    assert tool("ceras-compile", net, *compiled).status == 0
+    ends = ["--inputs", "in.npz", "--outputs"]
+    done = tool("ceras-run", "out", *ends, "circuit.npz")
+    assert done.status == 0, done.stderr
+    assert tool("ceras-run", net, *calibration, "--target", "vta", *ends, "vta.npz").status == 0
+    a, b = (np.load(tmp_path / f"{name}.npz")["s"] for name in ("circuit", "vta"))
+    assert a.shape == (3, 5)
+    # Other scales, so that only the network is the same.
+    assert np.abs(a - b).max() < 0.2 * np.abs(b).max()
+
+
+NETWORKS = {
+    "mnist_conv": ["--dsp", "40"],
+    "resnet8_float": ["--dsp", "200"],
+    "vww_float": ["--dsp", "600"],
+}
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_real_networks(tool: Tool, name: str):
+    """Pooling; residuals and a sum of two ways; depthwise layers and an average."""
+    path = MODELS / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip("the models are not there")
+    options = ["--targets", "dataflow", "--stall", "20", *NETWORKS[name]]
+    done = tool("ceras-verify", path, *options)
+    assert done.status == 0, done.stdout + done.stderr
+    assert ["dataflow:", "machine", "exact"] in [line.split() for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (["--board", "none"], 1, "no such board for dataflow"),
+        (["--dsp", "-1"], 2, "--dsp must be at least 0, got -1"),
+        (["--dsp", "2"], 3, "unsupported: the network needs at least"),
+    ],
+)
+def test_refusals(
+    tool: Tool, tmp_path: Path, net: str, options: list[str], status: int, message: str
+):
+    done = tool("ceras-compile", net, "--target", "dataflow", *options, "-o", "out")
+    assert done.status == status, done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_layer_without_a_block_is_named(tool: Tool, tmp_path: Path):
+    """Nothing is left for a pipeline: each operation says why."""
+    proto = model([node("Softmax", "x", "y", "soft", axis=1)], {"x": (1, 8)}, ["y"])
+    (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
+    done = tool("ceras-compile", "net.onnx", "--target", "dataflow", "-o", "out")
+    assert done.status == 3
+    assert "node 'soft'" in done.stderr and "unsupported as a block" in done.stderr
+
+
+def test_a_damaged_manifest_is_refused(tool: Tool, tmp_path: Path, net: str):
+    assert tool("ceras-compile", net, "--target", "dataflow", "-o", "out").status == 0
+    np.savez(tmp_path / "in.npz", x=np.zeros((1, 2, 6, 6), np.float32))
+    path = tmp_path / "out" / "manifest.json"
+    content = json.loads(path.read_text())
+    for key, value, message in (
+        ("folder", "../hdl", "'folder' must name a folder inside"),
+        ("input", [0, 1], "four numbers each"),
+        ("port_bytes", 0, "'port_bytes' is in [1, 64]"),
+    ):
+        path.write_text(json.dumps(content | {"dataflow": content["dataflow"] | {key: value}}))
+        done = tool("ceras-run", "out", "--inputs", "in.npz", "--outputs", "out.npz")
+        assert done.status == 1 and message in done.stderr, done.stderr

@@ -1,0 +1,238 @@
+"""
+Pipelines of target dataflow made by hand, and what they compute, in plain numpy.
+
+Shared by the tests of the circuits and of their fuzzing. Nothing of the reference is the
+compiler's: sums are over padded arrays, as the documentation of a block says.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ceras_ir.backends.dataflow.blocks import (
+    Addition,
+    Block,
+    Convolution,
+    Feature,
+    MaxPool,
+    Scale,
+    Source,
+    Table,
+    Term,
+    Windows,
+)
+from ceras_ir.backends.dataflow.circuit import Circuit
+from ceras_ir.backends.dataflow.cycles import Timing, model
+from ceras_ir.backends.dataflow.emit import library_files
+from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.order import batches, good_slots
+from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
+from ceras_ir.backends.dataflow.rings import capacities
+from ceras_ir.backends.dataflow.simulation import COMMAND, Simulator
+from ceras_ir.backends.dataflow.verilog import write_project
+
+Integers = NDArray[np.int64]
+
+needs_verilator = pytest.mark.skipif(shutil.which(COMMAND) is None, reason="verilator is missing")
+
+
+def convolution(
+    operand: Block,
+    filters: int,
+    kernel: tuple[int, int],
+    rng: np.random.Generator,
+    *,
+    strides: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    dilations: tuple[int, int] = (1, 1),
+    groups: int = 1,
+    zeros: float = 0.0,
+    pad: int = 0,
+    residual: Block | None = None,
+) -> Convolution:
+    """A convolution with random weights, `zeros` of them 0, whose results fill int8."""
+    f = operand.feature
+    shape = (filters, *kernel, f.channels // groups)
+    weights = rng.integers(-128, 128, shape)
+    weights[rng.random(shape) < zeros] = 0
+    top, left, bottom, right = padding
+    rows = (f.rows + top + bottom - dilations[0] * (kernel[0] - 1) - 1) // strides[0] + 1
+    columns = (f.columns + left + right - dilations[1] * (kernel[1] - 1) - 1) // strides[1] + 1
+    deviation = 74 * 74 * np.sqrt(max(1, np.count_nonzero(weights) / filters))
+    shift = max(1, round(np.log2(deviation / 60)))
+    low = int(rng.choice([-128, 0, -5]))
+    return Convolution(
+        "convolution",
+        Feature(rows, filters, columns),
+        (operand,) if residual is None else (operand, residual),
+        Windows(kernel, strides, (top, left), dilations),
+        weights,
+        rng.integers(-3000, 3000, filters),
+        groups,
+        pad,
+        Scale(shift, low, 127),
+        shift - 1 if residual is not None else 0,
+    )
+
+
+def max_pool(
+    operand: Block, kernel: int, stride: int, padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+) -> MaxPool:
+    """Maxima of square windows."""
+    f, (top, left, bottom, right) = operand.feature, padding
+    rows = (f.rows + top + bottom - kernel) // stride + 1
+    columns = (f.columns + left + right - kernel) // stride + 1
+    windows = Windows((kernel, kernel), (stride, stride), (top, left))
+    return MaxPool("maxima", Feature(rows, f.channels, columns), (operand,), windows)
+
+
+def average(operand: Block, multiplier: int, shift: int) -> Convolution:
+    """The average of a whole feature map, as one number for each channel."""
+    f = operand.feature
+    weights = np.full((f.channels, f.rows, f.columns, 1), multiplier, np.int64)
+    return Convolution(
+        "average",
+        Feature(1, f.channels, 1),
+        (operand,),
+        Windows((f.rows, f.columns)),
+        weights,
+        np.full(f.channels, 7, np.int64),
+        f.channels,
+        0,
+        Scale(shift, -128, 127),
+        uniform=True,
+    )
+
+
+def table(operand: Block, rng: np.random.Generator) -> Table:
+    """A random function."""
+    return Table("function", operand.feature, (operand,), rng.integers(-128, 128, 256))
+
+
+def addition(first: Block, second: Block, terms: tuple[Term, Term]) -> Addition:
+    """A sum, rescaled."""
+    return Addition(
+        "sum", first.feature, (first, second), terms, 5, Scale(terms[0].shift, -128, 100)
+    )
+
+
+def expected(block: Block, operands: Sequence[Integers]) -> Integers:
+    """What a block makes of [frames, rows, columns, channels]."""
+    x, f = operands[0], block.feature
+    if isinstance(block, Table):
+        return block.table[x & 255]
+    if isinstance(block, Addition):
+        total = sum(
+            term.sign * (value << term.shift)
+            for term, value in zip(block.terms, operands, strict=True)
+        )
+        return _scaled(np.asarray(total + block.constant, np.int64), block.scale)
+    assert isinstance(block, Convolution | MaxPool)
+    w = block.windows
+    top, left = w.before
+    spans = [(w.kernel[n] - 1) * w.dilations[n] + 1 for n in (0, 1)]
+    height = max((f.rows - 1) * w.strides[0] + spans[0], top + x.shape[1])
+    width = max((f.columns - 1) * w.strides[1] + spans[1], left + x.shape[2])
+    around = block.pad if isinstance(block, Convolution) else -128
+    padded = np.full((len(x), height, width, x.shape[3]), around, np.int64)
+    padded[:, top : top + x.shape[1], left : left + x.shape[2]] = x
+    shape = (len(x), f.rows, f.columns, f.channels)
+    total = np.full(shape, -128, np.int64)
+    if isinstance(block, Convolution):
+        total = np.broadcast_to(block.bias, shape).copy()
+    for j in range(w.kernel[0]):
+        for i in range(w.kernel[1]):
+            at = padded[:, j * w.dilations[0] :: w.strides[0], i * w.dilations[1] :: w.strides[1]]
+            at = at[:, : f.rows, : f.columns]
+            if isinstance(block, MaxPool):
+                total = np.maximum(total, at)
+                continue
+            taps, count = block.weights[:, j, i], len(block.weights) // block.groups
+            depth = taps.shape[1]
+            for g in range(block.groups):
+                part = slice(g * count, (g + 1) * count)
+                total[..., part] += at[..., g * depth : (g + 1) * depth] @ taps[part].T
+    if isinstance(block, MaxPool):
+        return total
+    if len(operands) > 1:
+        total += operands[1] << block.residual_shift
+    return _scaled(total, block.scale)
+
+
+def _scaled(total: Integers, scale: Scale) -> Integers:
+    shifted = total >> scale.shift if scale.shift >= 0 else total << -scale.shift
+    return np.clip(shifted, scale.low, scale.high)
+
+
+def plan_of(pipeline: Pipeline, lanes: dict[Block, Lanes], *, paired: bool = True) -> Plan:
+    """The plan with these lanes and as many slots as they need."""
+    planned: dict[Block, PlannedConvolution] = {}
+    for block in pipeline.blocks:
+        if isinstance(block, Convolution):
+            given = lanes.get(block, Lanes())
+            one = PlannedConvolution(block, given, paired)
+            slots = good_slots(one.buffer, batches(block.inputs[0], planned))
+            full = Lanes(given.rows, given.filters, given.encoding, slots)
+            planned[block] = PlannedConvolution(block, full, paired)
+    return Plan(planned, capacities(pipeline, planned))
+
+
+def write_circuit(circuit: Circuit, folder: Path, port_bytes: int) -> None:
+    """The hardware project, into `folder`."""
+    project = write_project(circuit.pipeline, circuit.plan, port_bytes)
+    for name, text in library_files().items():
+        (folder / name).write_text(text)
+    for name, file in project.memories.items():
+        (folder / name).write_text(file.text())
+    (folder / "pipeline.sv").write_text(project.top)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a circuit ran."""
+
+    modelled: Timing
+    measured: Timing
+
+
+def run_circuit(
+    blocks: Sequence[Block],
+    lanes: dict[Block, Lanes],
+    folder: Path,
+    *,
+    port_bytes: int = 8,
+    frames: int = 5,
+    stalls: Sequence[tuple[int, int]] = ((1, 50), (2, 15), (3, 80)),
+    paired: bool = True,
+    seed: int = 1,
+) -> Outcome:
+    """Hold a circuit to numpy, without stalls and with some at random: seed and percent."""
+    source = _source(blocks[0])
+    pipeline = Pipeline(source, list(blocks))
+    plan = plan_of(pipeline, lanes, paired=paired)
+    write_circuit(Circuit(pipeline, plan), folder, port_bytes)
+    f = source.feature
+    x = np.random.default_rng(seed).integers(-128, 128, (frames, f.rows, f.columns, f.channels))
+    values: dict[Block, Integers] = {source: x}
+    for block in blocks:
+        values[block] = expected(block, [values[operand] for operand in block.inputs])
+    result = blocks[-1]
+    simulator = Simulator(folder, f, result.feature, port_bytes)
+    free = simulator.run(x.astype(np.int8))
+    assert np.array_equal(free.frames, values[result])
+    for number, percent in stalls:
+        run = simulator.run(x.astype(np.int8), seed=number, stall=percent)
+        assert np.array_equal(run.frames, values[result]), (number, percent)
+    timing = model(pipeline, plan, port_bytes, frames)
+    return Outcome(timing, Timing(free.ends[0], free.cycles_per_frame))
+
+
+def _source(block: Block) -> Source:
+    while not isinstance(block, Source):
+        block = block.inputs[0]
+    return block
