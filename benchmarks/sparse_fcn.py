@@ -17,15 +17,17 @@ import onnx
 from networks import Builder
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
+from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.dataflow.board import load_board
-from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
+from ceras_ir.backends.dataflow.circuit import KERNEL, Circuit, circuit_of
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
 from ceras_ir.backends.dataflow.emit import project_files
 from ceras_ir.backends.dataflow.resources import Resources, estimate, total
 from ceras_ir.backends.dataflow.simulation import Simulator
 from ceras_ir.backends.dataflow.synthesis import synthesize
 from ceras_ir.backends.dataflow.target import DataflowTarget
+from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
@@ -88,22 +90,30 @@ def sparse_fcn(height: int, width: int, seed: int = 0) -> onnx.ModelProto:
     )
 
 
-def compile_circuit(network: onnx.ModelProto, target: DataflowTarget) -> Circuit:
-    """The circuit of a network, quantized on synthetic samples."""
+def compile_circuit(network: onnx.ModelProto, target: DataflowTarget) -> tuple[Circuit, ModuleOp]:
+    """The circuit of a network, quantized on synthetic samples, and the module that has it."""
     with tempfile.TemporaryDirectory() as work:
         path = Path(work) / "network.onnx"
         path.write_bytes(network.SerializeToString())
         module = read_network(str(path))
         run_stages(load_context(), module, all_stages(BuildOptions(target)))
-    return circuit_of(module, load_board(target.board))
+    return circuit_of(module, load_board(target.board)), module
 
 
-def measure(circuit: Circuit, folder: Path, port_bytes: int, frames: int) -> tuple[int, int]:
-    """Latency and cycles per frame in Verilator."""
+def measure(
+    circuit: Circuit, module: ModuleOp, folder: Path, port_bytes: int, frames: int
+) -> tuple[int, int]:
+    """Latency and cycles per frame in Verilator, whose results must be the interpreter's."""
     source, result = circuit.pipeline.source.feature, circuit.pipeline.result.feature
     simulator = Simulator(folder, source, result, port_bytes)
     shape = (frames, source.rows, source.columns, source.channels)
-    run = simulator.run(np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8))
+    x = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+    run, interpreter = simulator.run(x), interpreter_of(module)
+    for frame, found in zip(x, run.frames, strict=True):
+        expected = np.empty((1, *found.shape), np.int8)
+        interpreter.call_op(KERNEL, (frame[np.newaxis], expected))
+        assert np.array_equal(found, expected[0]), "the circuit differs from the interpreter"
+    print(f"{frames} frames exact against the interpreter")
     return run.ends[0], run.cycles_per_frame
 
 
@@ -119,7 +129,7 @@ def main() -> None:
     args = parser.parse_args()
     target = DataflowTarget(board=args.board, dsp=args.dsp, ram18=args.ram18)
     board = load_board(args.board)
-    circuit = compile_circuit(sparse_fcn(*args.size), target)
+    circuit, module = compile_circuit(sparse_fcn(*args.size), target)
     parts = estimate(circuit.pipeline, circuit.plan)
     print("| layer | rows x filters | weights | products | cycles | DSP | RAM18 | LUT |")
     print(f"|{'---|' * 8}")
@@ -145,7 +155,7 @@ def main() -> None:
         for name, text in project_files(circuit, board).items():
             (folder / name).write_text(text)
         if not args.no_run:
-            latency, per_frame = measure(circuit, folder, board.port_bytes, args.frames)
+            latency, per_frame = measure(circuit, module, folder, board.port_bytes, args.frames)
             print(f"Verilator: {per_frame:,} cycles per frame, latency {latency:,}")
         if args.yosys:
             print_resources("yosys", synthesize(folder, board.family))

@@ -5,9 +5,11 @@ Files of a circuit: the library and the top module, memory contents, and what th
 beside it is the host's part, which hands frames to the circuit.
 """
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -16,6 +18,7 @@ from ceras_ir.backends.dataflow.board import Board
 from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
 from ceras_ir.backends.dataflow.cycles import Timing, lane_cycles, model
 from ceras_ir.backends.dataflow.resources import Resources, estimate, total
+from ceras_ir.backends.dataflow.synthesis import synthesize
 from ceras_ir.backends.dataflow.verilog import write_project
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LaunchOp, block_of
@@ -44,9 +47,11 @@ class Figures:
     total: Resources
     layers: dict[str, dict[str, object]]
     """By the name of the node."""
+    counted: Resources | None = None
+    """What yosys counted, if it was asked."""
 
     @classmethod
-    def of(cls, circuit: Circuit, board: Board) -> "Figures":
+    def of(cls, circuit: Circuit, board: Board, counted: Resources | None) -> "Figures":
         parts = estimate(circuit.pipeline, circuit.plan)
         layers: dict[str, dict[str, object]] = {}
         for block, part in parts.items():
@@ -59,7 +64,7 @@ class Figures:
                 entry["products"] = planned.lane_count
             layers[block.name] = entry
         timing = model(circuit.pipeline, circuit.plan, board.port_bytes)
-        return cls(timing, total(parts), layers)
+        return cls(timing, total(parts), layers, counted)
 
     def totals(self, board: Board) -> dict[str, object]:
         """Entries of the report's totals."""
@@ -67,7 +72,8 @@ class Figures:
             "cycles_per_frame": self.timing.per_frame,
             "latency_cycles": self.timing.latency,
             "frames_per_second": round(board.clock_mhz * 1e6 / self.timing.per_frame, 1),
-            "resources": self.total.to_json() | {"from": "estimated"},
+            "estimated": self.total.to_json(),
+            **({} if self.counted is None else {"yosys": self.counted.to_json()}),
         }
 
     def annotate(self, layers: list[dict[str, object]]) -> None:
@@ -95,8 +101,16 @@ def project_files(circuit: Circuit, board: Board) -> dict[str, str]:
     return found | {name: file.text() for name, file in project.memories.items()}
 
 
+def _count(circuit: Circuit, board: Board) -> Resources:
+    """Resources as yosys counts them."""
+    with tempfile.TemporaryDirectory(prefix="ceras-dataflow-") as work:
+        for name, text in project_files(circuit, board).items():
+            Path(work, name).write_text(text, encoding="utf-8")
+        return synthesize(Path(work), board.family)
+
+
 def emit_circuit(
-    module: ModuleOp, board: Board
+    module: ModuleOp, board: Board, *, synthesized: bool = False
 ) -> tuple[list[Artefact], dict[str, object], Figures]:
     """The project, its entry of `manifest.json`, and figures for the report."""
     circuit = circuit_of(module, board)
@@ -114,7 +128,11 @@ def emit_circuit(
         "input": _port(launch, 0, source),
         "output": _port(launch, 1, result),
     }
-    return artefacts, {ENTRY: entry}, Figures.of(circuit, board)
+    return (
+        artefacts,
+        {ENTRY: entry},
+        Figures.of(circuit, board, _count(circuit, board) if synthesized else None),
+    )
 
 
 def _port(launch: LaunchOp, number: int, feature: Feature) -> Sequence[int]:

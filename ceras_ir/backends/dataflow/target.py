@@ -49,6 +49,10 @@ class DataflowTarget(Target):
     board: str = option("zcu102", "the chip: a built-in name or a .toml file", metavar="NAME|FILE")
     dsp: int = option(0, "multipliers of the chip to use; 0, all", metavar="N")
     ram18: int = option(0, "memories of 18 kbit of the chip to use; 0, all", metavar="N")
+    synthesize: bool = option(
+        False,
+        "count resources by yosys, which takes minutes, instead of estimating them",
+    )
     stall: int = option(
         0,
         "in the simulator, both ports wait in so many of 100 cycles, at random",
@@ -98,7 +102,7 @@ class DataflowTarget(Target):
         from ceras_ir.backends.dataflow.emit import COLUMNS, emit_circuit
 
         board = load_board(self.board)
-        files, manifest, figures = emit_circuit(module, board)
+        files, manifest, figures = emit_circuit(module, board, synthesized=self.synthesize)
         return Emission(
             [*emit_host(module), *files],
             manifest,

@@ -1,0 +1,154 @@
+"""
+Random small chains in Verilator against numpy, under random stalls.
+
+    python test/backends/dataflow/fuzz.py [--count 300] [--first 0]
+
+Prints the seed of a chain that differs, stops, or whose cycles the model misses.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from dataflow_circuits import (
+    Outcome,
+    addition,
+    average,
+    convolution,
+    max_pool,
+    run_circuit,
+    table,
+)
+
+from ceras_ir.backends.dataflow.blocks import (
+    Block,
+    Convolution,
+    Feature,
+    Source,
+    Term,
+)
+from ceras_ir.backends.dataflow.encoding import Encoding
+from ceras_ir.backends.dataflow.plan import Lanes
+
+SLACK_CYCLES = 12
+"""By how much the model may miss on frames of a few hundred cycles."""
+
+
+def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Lanes]]:
+    """One to five blocks, some with a way around them, and lanes for them."""
+
+    def pick(low: int, high: int) -> int:
+        return int(rng.integers(low, high + 1))
+
+    source = Source("input", Feature(pick(1, 9), pick(1, 5), pick(1, 9)))
+    blocks: list[Block] = []
+    lanes: dict[Block, Lanes] = {}
+    last: Block = source
+    for _ in range(pick(1, 5)):
+        f = last.feature
+        kind = rng.choice(["convolution", "convolution", "depthwise", "residual", "pool", "other"])
+        if kind == "pool":
+            kernel = pick(1, min(3, f.rows, f.columns))
+            padding = [pick(0, kernel - 1) for _ in range(4)]
+            last = max_pool(
+                last, kernel, pick(1, 3), (padding[0], padding[1], padding[2], padding[3])
+            )
+        elif kind == "other" and blocks:
+            last = _other(int(rng.choice(3)), blocks, rng)
+        elif kind == "residual":
+            way = convolution(
+                last,
+                f.channels,
+                (3, 3),
+                rng,
+                padding=(1, 1, 1, 1),
+                zeros=float(rng.choice([0, 0.7])),
+            )
+            blocks.append(way)
+            last = convolution(way, f.channels, (3, 1), rng, padding=(1, 0, 1, 0), residual=last)
+        else:
+            depthwise = kind == "depthwise"
+            kernel = (pick(1, min(3, f.rows)), pick(1, min(3, f.columns)))
+            last = convolution(
+                last,
+                f.channels * pick(1, 2) if depthwise else pick(1, 6),
+                kernel,
+                rng,
+                strides=(pick(1, 3), pick(1, 3)),
+                padding=(pick(0, 2), pick(0, 2), pick(0, 2), pick(0, 2)),
+                groups=f.channels if depthwise else 1,
+                zeros=float(rng.choice([0, 0.5, 0.9])),
+                pad=pick(-128, 127),
+            )
+        blocks.append(last)
+    for block in blocks:
+        if isinstance(block, Convolution):
+            lanes[block] = _lanes(block, rng)
+    return blocks, lanes
+
+
+def _other(kind: int, blocks: list[Block], rng: np.random.Generator) -> Block:
+    last = blocks[-1]
+    if kind == 0:
+        return table(last, rng)
+    if kind == 1 and last.feature.rows * last.feature.columns <= 64:
+        return average(last, 700, 15)
+    # A way over a function, and one straight to the sum.
+    way = table(last, rng)
+    blocks.append(way)
+    return addition(way, last, (Term(int(rng.integers(0, 3))), Term(1, int(rng.choice([-1, 1])))))
+
+
+def _lanes(block: Convolution, rng: np.random.Generator) -> Lanes:
+    rows = int(rng.integers(1, block.feature.rows + 1))
+    per_group = len(block.weights) // block.groups
+    counts = [n for n in range(1, per_group + 1) if block.groups == 1 or per_group % n == 0]
+    encoding = Encoding.DENSE if block.uniform else Encoding(str(rng.choice(list(Encoding))))
+    return Lanes(min(rows, 6), int(rng.choice(counts)), encoding)
+
+
+def run_seed(seed: int) -> Outcome:
+    """Run the chain of a seed; an `AssertionError` where it differs."""
+    rng = np.random.default_rng(seed)
+    blocks, lanes = random_chain(rng)
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = run_circuit(
+            blocks,
+            lanes,
+            Path(folder),
+            port_bytes=int(rng.choice([1, 2, 3, 4, 8])),
+            frames=5,
+            stalls=((seed, int(rng.integers(5, 90))),),
+            paired=bool(rng.choice([True, False])),
+            seed=seed,
+        )
+    modelled, measured = outcome.modelled.per_frame, outcome.measured.per_frame
+    assert abs(modelled - measured) <= max(0.01 * measured, SLACK_CYCLES), (modelled, measured)
+    return outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--first", type=int, default=0)
+    arguments = parser.parse_args()
+    wrong = 0
+    for seed in range(arguments.first, arguments.first + arguments.count):
+        try:
+            outcome = run_seed(seed)
+        except AssertionError as error:
+            wrong += 1
+            print(f"seed {seed}: {error}", flush=True)
+        else:
+            print(f"seed {seed}: exact, {outcome.measured}, {outcome.modelled}", flush=True)
+    print(f"{arguments.count} chains, {wrong} wrong")
+    return wrong > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
