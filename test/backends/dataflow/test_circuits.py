@@ -108,3 +108,11 @@ def test_long_way_round(tmp_path: Path):
         three: Lanes(3, 4),
     }
     agree(run_circuit([start, one, two, three], lanes, tmp_path))
+
+
+def test_rows_that_no_window_reads(tmp_path: Path):
+    """A slot is free before its last row has come, where windows are smaller than strides."""
+    rng = np.random.default_rng(5)
+    source = Source("input", Feature(6, 1, 3))
+    skipping = convolution(source, 1, (1, 1), rng, strides=(2, 2))
+    agree(run_circuit([skipping], {}, tmp_path, frames=3))

@@ -61,7 +61,8 @@ module window_buffer #(
   assign row = padding ? pad_row : in_row + 16'(TOP);
   assign channel = padding ? pad_channel : in_channel;
   assign {slot, bank, start} = map[ROW_BITS'(row)];
-  assign room = 16'(frame_slot + slot - slots_freed) < 16'(SLOTS);
+  // Negative for a row that no window reads, if its slot has been read already.
+  assign room = $signed(16'(frame_slot + slot - slots_freed)) < $signed(16'(SLOTS));
   assign write = (padding || in_valid) && room;
   assign in_ready = !padding && room && phase == 16'(PHASES - 1);
   assign row_ends = write && phase == 16'(PHASES - 1) && channel == 16'(CHANNELS - 1);
