@@ -10,6 +10,7 @@
 # make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
 # make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams;
 #              CONFIGURATION=all in turns on boards of other sizes, or on one: a name or a .json
+# make fuzz-dataflow COUNT=300    random chains as circuits, in Verilator under stalls
 # make mutants    seed faults in the compiler one by one; which test catches each
 # make clean   remove what the other targets made
 #
@@ -103,6 +104,10 @@ fuzz-c: $(VENV)/.installed-test
 fuzz-vta: $(VENV)/.installed-test
 	$(BIN)/python test/backends/vta_lowering/fuzz.py --count $(COUNT) \
 	  $(if $(CONFIGURATION),--configuration $(CONFIGURATION))
+
+.PHONY: fuzz-dataflow
+fuzz-dataflow: $(VENV)/.installed-test
+	$(BIN)/python test/backends/dataflow/fuzz.py --count $(COUNT) --first $(FIRST)
 
 .PHONY: proofs
 NAMES ?=

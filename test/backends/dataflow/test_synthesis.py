@@ -1,0 +1,41 @@
+"""The estimate of resources against yosys, on S5's second layer with two rows at once."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dataflow_circuits import convolution, max_pool, plan_of, write_circuit
+
+from ceras_ir.backends.dataflow.blocks import Feature, Source
+from ceras_ir.backends.dataflow.circuit import Circuit
+from ceras_ir.backends.dataflow.encoding import Encoding
+from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.plan import Lanes
+from ceras_ir.backends.dataflow.resources import Resources, estimate, total
+from ceras_ir.backends.dataflow.synthesis import count, find_yosys, synthesize
+
+WITHIN = 0.15
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_yosys() is None, reason="yosys is missing: install the extra 'rtl'")
+def test_the_estimate_is_near(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    source = Source("input", Feature(21, 64, 29))
+    layer = convolution(source, 64, (5, 5), rng, padding=(2, 2, 2, 2), zeros=0.941)
+    pipeline = Pipeline(source, [layer, max_pool(layer, 3, 2)])
+    plan = plan_of(pipeline, {layer: Lanes(2, 1, Encoding.COO)})
+    write_circuit(Circuit(pipeline, plan), tmp_path, 8)
+    counted, estimated = synthesize(tmp_path, "xcup"), total(estimate(pipeline, plan))
+    assert counted.dsp == estimated.dsp == 29
+    for name in ("ram18", "lut"):
+        found, guess = getattr(counted, name), getattr(estimated, name)
+        assert abs(guess - found) <= WITHIN * found, (name, guess, found)
+
+
+def test_cells_are_counted():
+    """RAM36 is two of 18 kbit, and tables that are memories have several sites."""
+    cells = {"DSP48E2": 3, "RAMB36E2": 2, "RAMB18E2": 1, "LUT6": 5, "RAM64M8": 1, "FDRE": 9}
+    text = "a line\n" + json.dumps({"design": {"num_cells_by_type": cells}})
+    assert count(text) == Resources(3, 5, 13)
