@@ -1,4 +1,4 @@
-"""The command `ceras-vta`."""
+"""The command `ceras-vta`: measure a board with VTA and make its board file."""
 
 from collections.abc import Sequence
 
