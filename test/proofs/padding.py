@@ -7,7 +7,7 @@ from proofs.registry import every, identity, same
 
 SUMS = "ceras_ir/backends/c/sums.py"
 FPGA = "ceras_ir/backends/nnet/runtime/fpga.h"
-VTA = "ceras_ir/backends/vta/rewrites/packed_constants.py"
+BORDERS = "ceras_ir/backends/vta/channel_constants.py"
 SIGNED = "ceras_ir/transforms/quantization/make_signed.py"
 
 
@@ -29,7 +29,7 @@ def zero_point_in_the_bias() -> None:
 
 
 @identity(
-    relied_on={VTA: "kinds += [-rows[:, :, run] for rows in down for run in across]"},
+    relied_on={BORDERS: "kinds += [-rows[:, :, run] for rows in down for run in across]"},
     requires="loads pad with zeros",
     by="all sets of rows and columns outside of windows up to 4x4, random taps",
 )
