@@ -1,6 +1,7 @@
 """The driver of a compiled folder on a mock device: base 0x10000000, behind caches."""
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -150,7 +151,7 @@ def copied(network: Path, folder: Path) -> Path:
     ("board", "message"),
     [
         ("pynq", "stem/conv/Conv: not done within 50 ms (fetch 0x1, load 0x81, compute 0x81, "),
-        ("de10nano", "stem/conv/Conv: not finished within 50 ms (control 0x1, count 0x16)"),
+        ("de10nano", "stem/conv/Conv: not finished within 50 ms (control 0x1, count 0x"),
     ],
 )
 def test_time_out(
@@ -195,7 +196,8 @@ def test_refused(
 def test_too_little_memory(networks: dict[str, Path], caches: Path, tmp_path: Path):
     make_folder(tmp_path / "device", 0x10000000, 4096)
     done = Mock(tmp_path / "device", networks["pynq"], caches).run(samples(1))
-    assert "4096 bytes of contiguous memory, the network needs 45056" in done.stderr
+    found = re.search(r"4096 bytes of contiguous memory, the network needs (\d+)$", done.stderr)
+    assert found is not None and int(found[1]) > (networks["pynq"] / "dram.bin").stat().st_size
 
 
 def test_input_ends_early(networks: dict[str, Path], caches: Path, tmp_path: Path):

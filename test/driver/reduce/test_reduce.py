@@ -20,6 +20,9 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import find_invalid
 from ceras_ir.support.diagnostics import InputError, UsageError
 
+OPT = f"{shlex.quote(sys.executable)} -m ceras_ir opt"
+"""The command, whether or not it is on the path."""
+
 DIGITS = Path(__file__).parents[3] / "examples/digits/digits.onnx"
 
 
@@ -155,7 +158,7 @@ def test_what_a_plugin_breaks_on(tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "in.mlir").write_text(chain(12, 7))
     done = tool(
         "ceras-reduce", "in.mlir", "-o", "out.mlir", "--test",
-        f"cd {shlex.quote(str(tmp_path))} && ceras-opt {{input}} --load-pass-plugin=bug.py "
+        f"cd {shlex.quote(str(tmp_path))} && {OPT} {{input}} --load-pass-plugin=bug.py "
         "--planted --reproducer= 2>&1 | grep -q 'crashed: KeyError'",
     )  # fmt: skip
     if done.status:
