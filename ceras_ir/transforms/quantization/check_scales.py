@@ -45,6 +45,9 @@ class CheckScalesPass(ModulePass):
 
 
 def _contradictions(op: Operation) -> Iterator[str]:
+    if any(_has_channels(value) for value in _activations(op)):
+        yield "activations have one scale; only constants have one for each channel"
+        return
     match op:
         case graph.LinearOperation(requant=RequantAttr() as requant):
             (input,) = _scales(op.input)
@@ -96,6 +99,19 @@ def _contradictions(op: Operation) -> Iterator[str]:
         slack = 0.0 if multiplier == 1 and not requant.is_per_channel else result * unit
         slack = max(slack / factor, coarse * result)
         yield from _differ("requantized accumulator", made, "the result", result, slack)
+
+
+def _activations(op: Operation) -> list[SSAValue]:
+    """What a rescaling operation reads and gives, but for weights and biases."""
+    if not isinstance(op, graph.GraphOperation) or "requant" not in op.properties:
+        return []
+    weights = op.weights if isinstance(op, graph.LinearOperation) else None
+    return [v for v in (*op.data_operands, *op.results) if v is not weights]
+
+
+def _has_channels(value: SSAValue) -> bool:
+    element = graph.quantized_element(value)
+    return element is not None and element.is_per_axis
 
 
 def _misaligned(op: graph.BinaryOp, requant: RequantAttr) -> Iterator[str]:

@@ -94,3 +94,17 @@ func.func @wide(%x: tensor<1x!a>, %y: tensor<1x!a>) {
   %1 = graph.binary add %x, %y {requant = #graph.requant<shift = 9, rounding = half_even, zero_point = -93, low = -128, high = 127>} : (tensor<1x!a>, tensor<1x!a>) -> tensor<1x!c>
   func.return
 }
+
+// -----
+
+// Integers of activations mean the same in all channels: no sum could be taken over them.
+!c2 = !quant.uniform<i8:f32:0, {1.0, 2.0}>
+!q1 = !quant.uniform<i8:f32, 1.0>
+
+func.func @channels(%x: tensor<2x2x!c2>, %y: tensor<2x2x!q1>, %w: tensor<2x2x!c2>) {
+  // expected-error@+1 {{activations have one scale; only constants have one for each channel}}
+  %0 = graph.matmul %x, %w {requant = #graph.requant<shift = 1, rounding = half_up, low = -128, high = 127>} : (tensor<2x2x!c2>, tensor<2x2x!c2>) -> tensor<2x2x!q1>
+  // expected-error@+1 {{activations have one scale; only constants have one for each channel}}
+  %1 = graph.requantize %y {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<2x2x!q1>) -> tensor<2x2x!c2>
+  func.return
+}
