@@ -16,6 +16,7 @@ from ceras_ir.dialects.mem import device_of
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.pipeline.report import spelling
 from ceras_ir.support.diagnostics import node_name
+from ceras_ir.support.text_table import shortened
 
 ROW, BOX, WIDTH, LEFT = 34, 22, 380, 10
 """Pixels from one box to the next, of its height and width, and in front of it."""
@@ -76,7 +77,7 @@ def _svg(labels: Sequence[str], colours: Sequence[str], edges: Sequence[tuple[in
 
 def _boxes(labels: Sequence[str], colours: Sequence[str]) -> Iterator[str]:
     for row, (label, colour) in enumerate(zip(labels, colours, strict=True)):
-        shown = label if len(label) <= LONGEST else f"{label[: LONGEST - 3]}..."
+        shown = shortened(label, LONGEST)
         y = 5 + ROW * row
         yield (
             f'<g><title>{escape(label)}</title><rect x="{LEFT}" y="{y}" width="{WIDTH}" '

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,12 +76,8 @@ def _sure(boxes: Boxes) -> NDArray[np.generic]:
 
 
 def _expect_pycocotools() -> None:
-    try:
-        import pycocotools.cocoeval  # pyright: ignore[reportMissingTypeStubs, reportUnusedImport] # noqa: F401
-    except ImportError:
-        raise InputError(
-            "--metric detection needs pycocotools: pip install 'ceras-ir[detection]'"
-        ) from None
+    if find_spec("pycocotools") is None:
+        raise InputError("--metric detection needs pycocotools: pip install 'ceras-ir[detection]'")
 
 
 def _precision(found: Sequence[Boxes], truth: Sequence[NDArray[np.generic]]) -> Reading:

@@ -24,7 +24,7 @@ NAMES = (TOPK, SEGMENTATION, DETECTION)
 
 @dataclass(frozen=True)
 class Judgement:
-    """How outputs are judged, besides by their closeness; `metrics` makes it anew."""
+    """How outputs are judged, besides by their closeness; `start` makes the metric anew."""
 
     name: str | None = None
     labels: NDArray[np.integer] | CocoLabels | None = None
@@ -37,19 +37,18 @@ class Judgement:
         labels = self.labels
         return replace(self, labels=labels[:count] if isinstance(labels, np.ndarray) else labels)
 
-    def start(self, outputs: Mapping[str, Array]) -> list[Metric]:
-        """Metrics for a network whose outputs of one sample are such as these."""
+    def start(self, outputs: Mapping[str, Array]) -> Metric:
+        """The metric for a network whose outputs of one sample are such as these."""
         shapes = {name: array.shape for name, array in outputs.items()}
         labels = self.labels if isinstance(self.labels, np.ndarray) else None
-        found: list[Metric] = [Closeness(shapes)]
         if self.name == DETECTION:
             from ceras_ir.metrics.average_precision import AveragePrecision
 
             truth = self.labels if isinstance(self.labels, CocoLabels) else None
-            return [*found, AveragePrecision(shapes, self.size, truth)]
+            return AveragePrecision(shapes, self.size, truth)
         if self.function is None:
-            return [*found, Classification(shapes, labels)]
-        return [*found, UserMetric(self.function, labels)]
+            return Classification(shapes, labels)
+        return UserMetric(self.function, labels)
 
 
 class Judge:
@@ -57,11 +56,18 @@ class Judge:
 
     def __init__(self, judgement: Judgement):
         self._judgement, self._metrics = judgement, list[Metric]()
+        self._closeness = Closeness(())
 
     def add(self, real: Outputs, quantized: Outputs) -> None:
-        self._metrics = self._metrics or self._judgement.start(real)
+        if not self._metrics:
+            self._closeness = Closeness(real)
+            self._metrics = [self._closeness, self._judgement.start(real)]
         for metric in self._metrics:
             metric.add(real, quantized)
+
+    def ratio(self) -> float:
+        """Signal to noise in decibels of all outputs, each with the same weight."""
+        return self._closeness.ratio()
 
     def figures(self) -> list[Figure]:
         return [figure for metric in self._metrics for figure in metric.figures()]

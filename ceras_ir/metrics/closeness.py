@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ceras_ir.metrics.figures import Chosen, Figure, Outputs, Reading, Shares
-from ceras_ir.transforms.quantization.analysis.output_noise import decibels
+from ceras_ir.transforms.quantization.analysis.output_noise import decibels, mean_decibels
 
 
 class Closeness:
@@ -21,6 +21,10 @@ class Closeness:
             noise = float(np.square(quantized[name].astype(np.float64) - exact).sum())
             self._noise[name].add(noise, float(np.square(exact).sum()))
             self._error[name].add(noise, max(exact.size, 1))
+
+    def ratio(self) -> float:
+        """Signal to noise in decibels over all samples, each output with the same weight."""
+        return mean_decibels(noise.total() for noise in self._noise.values())
 
     def figures(self) -> list[Figure]:
         found: list[Figure] = []

@@ -68,6 +68,10 @@ class Shares:
     def add(self, part: float, whole: float) -> None:
         self._rows.append((part, whole))
 
+    def total(self) -> tuple[float, float]:
+        """The part and the whole of all samples."""
+        return self.sums()(np.arange(len(self._rows)))
+
     def sums(self) -> Callable[[Chosen], tuple[float, float]]:
         """The sum of the parts and the sum of the wholes."""
         rows = np.array(self._rows, np.float64)

@@ -1,6 +1,11 @@
-"""Rows of text in columns of one width each."""
+"""Text that fits: rows in columns of one width each, names of a limited length."""
 
 from collections.abc import Collection, Sequence
+
+
+def shortened(name: str, longest: int = 40) -> str:
+    """The name, of a longer one its beginning and three dots."""
+    return name if len(name) <= longest else f"{name[: longest - 3]}..."
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:

@@ -35,7 +35,6 @@ from ceras_ir.transforms.quantization.analysis.layer_noise import (
     NoiseMeter,
     label_layers,
 )
-from ceras_ir.transforms.quantization.analysis.output_noise import OutputNoise
 
 REACHING = 4
 """On how many samples it is followed what reaches the outputs."""
@@ -74,9 +73,8 @@ class Task:
     ) -> Variant:
         """Run both networks of `meter` on all samples."""
         count = len(self.samples)
-        judge, noise = Judge(self.judgement), OutputNoise()
+        judge = Judge(self.judgement)
         for pair in progress(meter.measure(self.samples), f"comparing {name}", count):
-            noise.add(*pair)
             judge.add(*(as_samples(outputs, batched=self.samples.batched) for outputs in pair))
         if not meter.aligned:
             meter.measure_reach(list(self.samples.first(REACHING)))
@@ -86,7 +84,7 @@ class Task:
             reference,
             list(meter.layers.values()),
             measured(judge.figures(), count),
-            noise.ratio(),
+            judge.ratio(),
             alignment(main),
             recipe,
         )

@@ -22,6 +22,7 @@ from ceras_ir.network.quantizable import (
 )
 from ceras_ir.network.ranges import exponent
 from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.quantization.analysis.before_after import NOISE, note
 from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
 from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET
@@ -37,7 +38,7 @@ GOAL = 30.0
 NOTABLE = 0.01
 """Share of the noise that is left below which a value is not worth 16 bits."""
 
-NAMED, LONGEST = 8, 40
+NAMED = 8
 """How many values the note names, and with how many letters."""
 
 
@@ -146,7 +147,7 @@ class ChoosePrecisionPass(CalibratedPass):
 
     def _say(self, chosen: list[_Candidate], total: float, change: str) -> None:
         named = sorted(chosen, key=lambda c: -c.noise)
-        names = [f"{_short(c.name)} ({c.noise / total:.0%} of the noise)" for c in named[:NAMED]]
+        names = [f"{shortened(c.name)} ({c.noise / total:.0%} of the noise)" for c in named[:NAMED]]
         if len(named) > NAMED:
             names.append(f"{len(named) - NAMED} more")
         print(
@@ -175,7 +176,3 @@ def _widen(value: SSAValue) -> None:
                 fit_argument(op)
             return
     widen(value)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 3] + "..."

@@ -18,11 +18,12 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import SNAPPED
 from ceras_ir.network.ranges import exponent, set_exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
+from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
 from ceras_ir.transforms.rebuilding import with_operands
 
-WORST, LONGEST = 5, 40
+WORST = 5
 """How many layers the note on stderr names, and in how many characters."""
 
 WIDEST = 16
@@ -74,7 +75,7 @@ class _Costs:
 
     def step(self, op: Operation | None, old: float, new: int) -> None:
         name = "input" if op is None else node_name(op)
-        self.steps.append((20 * log10(2) * (new - log2(old)), _short(name)))
+        self.steps.append((20 * log10(2) * (new - log2(old)), shortened(name)))
 
     def weight(self, op: graph.LinearOperation) -> None:
         import numpy as np
@@ -88,7 +89,7 @@ class _Costs:
         chosen = least_squares_exponent(real, WEIGHT_LOW)
         error, power = squared_error(real, chosen, WEIGHT_LOW), float((real**2).sum())
         if error > 0.0 < power:
-            self.weights.append((10 * log10(power / error), _short(node_name(op))))
+            self.weights.append((10 * log10(power / error), shortened(node_name(op))))
 
     def note(self, name: str) -> None:
         if self.steps:
@@ -100,10 +101,6 @@ class _Costs:
             worst = sorted(self.weights, key=lambda w: w[0])[:WORST]
             _say(name, "signal to noise of weights with one power of two, least first: "
                  f"{_listed(worst)}")  # fmt: skip
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 3] + "..."
 
 
 def _say(name: str, text: str) -> None:

@@ -10,6 +10,7 @@ from ceras_ir.backends.vta.analysis.blocks import MERGE_FROM, Schedules
 from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import SWISH_PASSES, Contraction
 from ceras_ir.backends.vta.analysis.hls_lists import list_lengths
+from ceras_ir.backends.vta.analysis.overlap import ModuleWork, overlapped
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.hls_model import HlsModel
 from ceras_ir.backends.vta.hls_timing import ALU_INTERVAL
@@ -58,13 +59,8 @@ def hls_cost(s: Schedules, board: VtaBoard, model: HlsModel) -> NDArray[np.float
     store_bytes = transfer(MemoryType.OUT, 1.0 * vectors)
     store = store_bytes + tiles * s.nblock * (each + store_rows * model.latency)
 
-    inp_alone = (s.inp_stages == 1) & (inp_blocks > 1) & ~(s.resident & s.inputs_stay)
-    wgt_alone = (s.wgt_stages == 1) & (wgt_blocks > 1) & ~(s.resident & ~s.inputs_stay)
-    exposed = np.where(inp_alone, inp, 0.0) + np.where(wgt_alone, wgt, 0.0)
-    exposed += np.where((s.acc_stages == 1) & (tiles > 1), store, 0)
-    first = (inp + wgt) / np.maximum(inp_blocks, wgt_blocks)
-    busiest = np.maximum(compute, np.maximum(inp + wgt, store))
-    return c.groups * (busiest + exposed) + first + store / tiles
+    work = ModuleWork(compute, inp, wgt, store, inp_blocks, wgt_blocks, tiles)
+    return overlapped(s, work, last_store=store / tiles)
 
 
 def alu_passes(c: Contraction) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.vta.analysis.blocks import MERGE_FROM, Schedules
 from ceras_ir.backends.vta.analysis.borders import borders_of
 from ceras_ir.backends.vta.analysis.contraction import SWISH_PASSES
+from ceras_ir.backends.vta.analysis.overlap import ModuleWork, overlapped
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import MemoryType
@@ -65,11 +66,5 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
     store = vectors * timing.store_element
     store += tiles * s.nblock * (timing.write_latency + timing.burst)
 
-    # One buffer whose K-blocks come one after the other still overlaps.
-    inp_alone = (s.inp_stages == 1) & (inp_blocks > 1) & ~(s.resident & s.inputs_stay)
-    wgt_alone = (s.wgt_stages == 1) & (wgt_blocks > 1) & ~(s.resident & ~s.inputs_stay)
-    exposed = np.where(inp_alone, inp, 0.0) + np.where(wgt_alone, wgt, 0.0)
-    exposed += np.where((s.acc_stages == 1) & (tiles > 1), store, 0)
-    first = (inp + wgt) / np.maximum(inp_blocks, wgt_blocks)
-    busiest = np.maximum(compute, np.maximum(inp + wgt, store))
-    return c.groups * (busiest + exposed) + first + store / (m_tiles * c.nblocks)
+    work = ModuleWork(compute, inp, wgt, store, inp_blocks, wgt_blocks, tiles)
+    return overlapped(s, work, last_store=store / (m_tiles * c.nblocks))

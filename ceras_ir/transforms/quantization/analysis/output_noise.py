@@ -17,31 +17,20 @@ def decibels(signal: float, noise: float) -> float:
     return float("inf") if noise == 0 else 10 * float(np.log10(max(signal, 1e-300) / noise))
 
 
-class OutputNoise:
-    """Power of all outputs and of their errors, one sample after the other."""
-
-    def __init__(self) -> None:
-        self._powers: dict[str, tuple[float, float]] = {}
-
-    def add(self, expected: Outputs, actual: Outputs) -> None:
-        for name, values in expected.items():
-            real = values.astype(np.float64)
-            signal, noise = self._powers.get(name, (0.0, 0.0))
-            noise += float(np.square(actual[name].astype(np.float64) - real).sum())
-            self._powers[name] = signal + float(np.square(real).sum()), noise
-
-    def ratio(self) -> float:
-        """Signal to noise in decibels, each output with the same weight."""
-        shares = [noise / max(signal, 1e-300) for signal, noise in self._powers.values()]
-        return -10 * float(np.log10(max(np.mean(shares), 1e-30)))
+def mean_decibels(powers: Iterable[tuple[float, float]]) -> float:
+    """Signal to noise of several outputs, (noise, signal), each with the same weight."""
+    shares = [noise / max(signal, 1e-300) for noise, signal in powers]
+    return -10 * float(np.log10(max(np.mean(shares), 1e-30)))
 
 
-def ratio_of(expected: Iterable[Outputs], actual: Iterable[Outputs]) -> float:
+def ratio_of(expected: Sequence[Outputs], actual: Sequence[Outputs]) -> float:
     """Signal to noise in decibels of all outputs, each with the same weight."""
-    noise = OutputNoise()
-    for pair in zip(expected, actual, strict=True):
-        noise.add(*pair)
-    return noise.ratio()
+    powers: list[tuple[float, float]] = []
+    for name in expected[0]:
+        real = np.stack([e[name] for e in expected]).astype(np.float64)
+        error = np.stack([a[name] for a in actual]).astype(np.float64) - real
+        powers.append((float(np.square(error).sum()), float(np.square(real).sum())))
+    return mean_decibels(powers)
 
 
 def outputs_of(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> list[Outputs]:
