@@ -135,6 +135,7 @@ def demo(
     return done, log.read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.slow
 def test_demo_calls_the_tools_and_counts(tmp_path: Path) -> None:
     done, commands = demo(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -154,6 +155,7 @@ def test_demo_calls_the_tools_and_counts(tmp_path: Path) -> None:
     assert done.stdout.endswith("level table\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "status"), [("ceras-compile", 3), ("ceras-run", 1), slow("ceras-verify", 1)]
 )
@@ -168,6 +170,7 @@ def test_demo_ends_with_the_status_of_a_failing_tool(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_demo_without_an_installation(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "digits", ignore=shutil.ignore_patterns("__pycache__"))
     script = "import sys, runpy; sys.executable = sys.argv[1] + '/nowhere/python'; "

@@ -57,6 +57,7 @@ def compiled(tool: Tool, model: Path, folder: Path, *options: str | Path) -> lis
     return json.loads((folder / "report.json").read_text())["layers"]
 
 
+@pytest.mark.slow
 def test_digits_is_exact_on_every_level(tool: Tool):
     assert verify(tool, DIGITS)[3:] == [
         "systolic: placed graph",
@@ -342,6 +343,7 @@ def test_what_is_no_stream_is_refused():
             check_stream(data, StreamChecker(1024, 512, 8, 32, 16), "stream")
 
 
+@pytest.mark.slow
 def test_whatever_passes_the_check_runs_and_writes_only_the_arena():
     small = replace(BOARD, scratchpad_rows=200, accumulator_rows=32)
     rng = np.random.default_rng(2)

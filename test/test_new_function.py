@@ -234,17 +234,20 @@ def run(folder: Path, code: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["c", slow("onnx"), slow("nnet")])
 def test_a_new_function_takes_three_files(copy: Path, target: str):
     assert len(PATCH) == 3
     run(copy, USE, target)
 
 
+@pytest.mark.slow
 def test_a_new_operator_takes_one_file(copy: Path):
     assert len(OPERATOR) == 1
     run(copy, USE_OPERATOR)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "quantize"), [("c", "none"), slow("nnet", "int8")])
 def test_a_new_operation_takes_five_files(copy: Path, target: str, quantize: str):
     assert len(OPERATION) == 5

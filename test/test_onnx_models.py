@@ -101,6 +101,7 @@ def test_wrong_models_are_refused_unless_asked_for() -> None:
     assert model([custom], inputs, ["y"], infer=False, domains={"example.org": 1})
 
 
+@pytest.mark.slow
 def test_random_networks_run_and_cover_every_operator() -> None:
     seen: Counter[str] = Counter()
     for seed in range(150):

@@ -79,6 +79,7 @@ def test_layers_are_one_unit_from_onnxruntime(name: str, tmp_path: Path):
     assert differing <= 0.001 * elements
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", first_fast(1, NETWORKS))
 def test_networks_become_integer(name: str):
     module = quantized(model_path(name))

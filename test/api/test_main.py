@@ -5,6 +5,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -22,6 +24,7 @@ def test_every_command_is_listed_and_says_what_it_does() -> None:
     assert all(len(words) > 3 for words in listed.values())
 
 
+@pytest.mark.slow
 def test_a_command_runs_with_its_name_and_status() -> None:
     done = run("compile", "nowhere.onnx")
     assert done.returncode == 2 and done.stderr.startswith("ceras-compile: error: ")

@@ -128,6 +128,7 @@ def test_models_do_not_change(model: ceras.Model) -> None:
     assert str(model) == before
 
 
+@pytest.mark.slow
 def test_passes_by_text_and_as_objects(model: ceras.Model) -> None:
     from ceras_ir.transforms.graph.fuse import FusePass
 

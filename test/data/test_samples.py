@@ -37,6 +37,7 @@ def test_headers(tmp_path: Path, header: bytes):
         load_arrays(archive(tmp_path / "x.npz", header))
 
 
+@pytest.mark.slow
 def test_damaged_members(tmp_path: Path):
     path = tmp_path / "x.npz"
     np.savez_compressed(path, x=np.arange(4096))

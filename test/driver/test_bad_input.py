@@ -168,6 +168,7 @@ open("loaded", "w").close()
 """
 
 
+@pytest.mark.slow
 def test_interrupt_is_one_line(in_folder: Path):
     # A plugin tells when the tool is up: it is loaded before the standard input is read.
     (in_folder / "marker.py").write_text(MARKER)
@@ -190,6 +191,7 @@ def test_interrupt_is_one_line(in_folder: Path):
     assert errors == "ceras-opt: interrupted\n"
 
 
+@pytest.mark.slow
 def test_closed_output_is_silent(in_folder: Path):
     lines = "".join(f"func.func @f{i}() {{\n  func.return\n}}\n" for i in range(2000))
     (in_folder / "in.mlir").write_text(lines)

@@ -70,6 +70,7 @@ def test_full_disk(model: Path, data: Path, capsys: Captured) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 @pytest.mark.parametrize(
     "to", first_fast(2, ["> /dev/full", "2> /dev/full", "> /dev/full 2>&1", ">&-"])
@@ -132,6 +133,7 @@ def test_results_go_through_links(model: Path, data: Path, tmp_path: Path) -> No
     assert (tmp_path / "link.npz").is_symlink() and (tmp_path / "target.npz").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"),
     [(signal.SIGTERM, 143), slow(signal.SIGINT, 130), slow(signal.SIGHUP, 129)],

@@ -102,6 +102,7 @@ def test_all_or_nothing(force: bool) -> None:
     assert tree() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [OSError(28, "No space left on device"), SystemExit(143)])
 def test_a_move_that_fails_is_undone(monkeypatch: pytest.MonkeyPatch, end: BaseException) -> None:
     build({"a": "1", "b/c": "1", "d": "1"})

@@ -41,6 +41,7 @@ def test_gives_up_in_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert not (tmp_path / "out.csv").exists()
 
 
+@pytest.mark.slow
 def test_many_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Placed at once if greedily; else it is said that they are too many for the search."""
     rows = [f"{i},{i % 997},{i % 997 + 1 + i % 4},{3 + i * i % 41}" for i in range(2500)]

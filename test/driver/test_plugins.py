@@ -136,6 +136,7 @@ def test_a_pass_behind_the_placed_graph_is_in_the_report(tool: Tool, folder: Pat
     assert done.stdout.count("pool (graph.lookup) on the cpu") == 1
 
 
+@pytest.mark.slow
 def test_a_pass_is_verified_on_all_targets(tool: Tool, folder: Path):
     done = tool("ceras-verify", POOLS, SINK, "--at", "quantized graph", "sink-lookup")
     assert done.status == 0, done.stderr + done.stdout

@@ -24,6 +24,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     return {level: text.strip() for level, text in found}
 
 
+@pytest.mark.slow
 def test_a_float_network_is_exact(capsys: pytest.CaptureFixture[str]):
     """Encoded weights have ordered sums: to the bit, although they are floats."""
     assert main([COLOUR, "--targets", "arduino", *PRUNED]) == 0
@@ -64,6 +65,7 @@ def test_what_does_not_fit_is_unsupported(
     assert main(command) == 1
 
 
+@pytest.mark.slow
 @needs_arm
 def test_a_core_that_differs_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -20,6 +20,7 @@ from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 
 
+@pytest.mark.slow
 @FEW
 @given(st.data())
 def test_conv(data: st.DataObject) -> None:
@@ -48,6 +49,7 @@ def test_conv(data: st.DataObject) -> None:
     )
 
 
+@pytest.mark.slow
 @FEW
 @given(st.data())
 def test_pool(data: st.DataObject) -> None:
@@ -72,6 +74,7 @@ def test_pool(data: st.DataObject) -> None:
     )
 
 
+@pytest.mark.slow
 @FEW
 @given(st.permutations([1, 2, 3, 4, 6]), st.permutations(range(5)), st.data())
 def test_reshape_between_transposes(
@@ -94,6 +97,7 @@ def test_reshape_between_transposes(
     agree(model(nodes, {"x": shape}, ["y"], {"s": np.array(merged), "f": np.array(moved)}))
 
 
+@pytest.mark.slow
 @FEW
 @given(st.data())
 def test_resize(data: st.DataObject) -> None:

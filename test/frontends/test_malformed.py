@@ -232,6 +232,7 @@ def test_constant_arithmetic_that_fails() -> None:
         import_model(proto)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", first_fast(2, [conv_model, lambda: mlp(4), residual_block]))
 def test_broken_files(build: Callable[[], onnx.ModelProto], tmp_path: Path) -> None:
     """Every truncation and many flipped bytes give a model or a diagnostic, nothing else."""

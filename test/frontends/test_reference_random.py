@@ -47,6 +47,7 @@ def floats(shape: list[int], seed: int) -> Array:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
+@pytest.mark.slow
 @FEW
 @given(st.data(), SHAPES, st.integers(0, 99))
 def test_slice(data: st.DataObject, shape: list[int], seed: int) -> None:

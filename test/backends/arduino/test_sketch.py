@@ -45,6 +45,7 @@ def test_the_folder_runs_on_the_host(tmp_path: Path):
         np.testing.assert_array_equal(got["output0"], run(module, sample)["output0"])
 
 
+@pytest.mark.slow
 @needs_arm
 @pytest.mark.parametrize("zeros", [0.0, 0.9])
 def test_the_sketch_equals_the_interpreter(tmp_path: Path, zeros: float):
@@ -78,6 +79,7 @@ def test_the_scanner_calibrates_and_corrects(tmp_path: Path):
     assert [int(word) for word in body.split()] == expected
 
 
+@pytest.mark.slow
 @needs_arm
 def test_files_of_another_model_do_not_compile(tmp_path: Path):
     compiled(colour_mlp(12), tmp_path / "a")

@@ -94,6 +94,7 @@ def extremes(module: ModuleOp) -> dict[str, Array]:
     }
 
 
+@pytest.mark.slow
 @needs_arm
 @pytest.mark.parametrize("seed", first_fast(2, range(8)))
 def test_the_emulated_core_equals_the_interpreter(seed: int, tmp_path: Path):

@@ -26,6 +26,7 @@ WRITABLE = "bBdDC"
 """What nm calls symbols in memory that a program can write."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("nm"), reason="needs nm")
 @pytest.mark.parametrize("lanes", [(), ("-DMODEL_LANES=0",)], ids=("tiles", "loops"))
 def test_no_state_but_the_arena(lanes: tuple[str, ...], tmp_path: Path):
@@ -51,6 +52,7 @@ def network() -> ModuleOp:
     )
 
 
+@pytest.mark.slow
 def test_two_runs_at_a_time(tmp_path: Path):
     """Each with an arena of its own, many times; ctypes lets go of Python's lock meanwhile."""
     module = place(network())

@@ -36,6 +36,7 @@ def net(tmp_path: Path) -> str:
     return "net.onnx"
 
 
+@pytest.mark.slow
 def test_a_folder_is_a_project(tool: Tool, tmp_path: Path, net: str):
     done = tool("ceras-compile", net, "--target", "dataflow", "--dsp", "16", "-o", "out")
     assert done.status == 0, done.stderr

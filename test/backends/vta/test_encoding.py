@@ -54,12 +54,14 @@ streams = st.sampled_from(BOARDS).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(streams)
 def test_round_trip_through_bytes(case: tuple[VtaBoard, list[Instruction]]):
     board, stream = case
     assert decode(encode(stream, board), board) == stream
 
 
+@pytest.mark.slow
 @given(streams)
 def test_round_trip_through_text(case: tuple[VtaBoard, list[Instruction]]):
     board, stream = case

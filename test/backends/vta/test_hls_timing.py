@@ -78,6 +78,7 @@ def test_lists_run_what_loops_ran(seed: int):
     assert cycles[0] <= cycles[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_every_level_is_exact(seed: int):
     layer = random_layer(500 + seed)
@@ -94,6 +95,7 @@ def product(board: str) -> int:
     return simulate_time(launch.program.instructions, BOARD, TIMING).cycles
 
 
+@pytest.mark.slow
 def test_streams_are_made_for_the_source():
     assert product("zcu104") < 0.6 * product("pynq")
 
@@ -101,6 +103,7 @@ def test_streams_are_made_for_the_source():
 SHAPE = Contraction(1, 16, 1, 256, 16, 1, 256, shifts=1, bias_cycles=0)
 
 
+@pytest.mark.slow
 def test_one_schedule_loses_little_in_any_model():
     """Beside the best of each model, which only those who know the model could choose."""
     blocks = best_blocks(SHAPE, BOARD)

@@ -106,6 +106,7 @@ def test_even_blocks():
     assert all(np.ceil(112 / b) * b - 112 < b for b in even_blocks(112))
 
 
+@pytest.mark.slow
 def test_jobs_change_nothing(monkeypatch: pytest.MonkeyPatch):
     found: list[list[Blocks | None]] = []
     for jobs in (1, 2):

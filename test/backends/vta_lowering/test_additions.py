@@ -49,6 +49,7 @@ def test_every_level(shape: tuple[int, ...], shifts: tuple[int, int], kind: Bina
     check_all_levels(module, {"input0": x, "input1": y}, expected)
 
 
+@pytest.mark.slow
 def test_planes_longer_than_a_row_of_dram():
     """More vectors than a transfer can step over: one row for each plane."""
     shape = (1, 230, 150, 17)

@@ -164,6 +164,7 @@ def cycles(layer: Layer, tile: TilePass) -> int:
     return simulate_time(launch.program.instructions, load_board(tile.board)).cycles
 
 
+@pytest.mark.slow
 def test_one_more_cycle_for_each_vector():
     """And, where nothing hides it, a load of the amounts; the model knows as much."""
     layer = replace(convolution(), points=(0, 0))
@@ -186,11 +187,13 @@ def test_shapes_of_both_levels_agree():
     assert contraction_of(op) == expected and expected.by_channel
 
 
+@pytest.mark.slow
 def test_beside_borders_and_tap_by_tap():
     check(convolution())
     check(convolution(), TilePass(board=BOARD, convolution="kn2row"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["serial", "alg1", "alg2", "alg3"])
 def test_schedules(schedule: Schedule):
     rng = np.random.default_rng(0)

@@ -33,6 +33,7 @@ def convolution(layer: Layer) -> graph.Conv2dOp:
     return next(op for op in layer.module().walk() if isinstance(op, graph.Conv2dOp))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", first_fast(3, WINDOWS))
 def test_tap_by_tap(seed: int):
     layer = random_layer(seed)
@@ -40,6 +41,7 @@ def test_tap_by_tap(seed: int):
     check_all_levels(layer.module(), layer.inputs, layer.expected(), tile)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", first_fast(3, WINDOWS))
 def test_matrix(seed: int):
     layer = random_layer(seed)
@@ -61,6 +63,7 @@ def dilated(distance: int) -> Layer:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "better"), [(random_layer(2), "direct"), (dilated(13), "kn2row")]
 )
@@ -88,6 +91,7 @@ RESIDENT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", RESIDENT)
 def test_what_stays(blocks: Blocks, monkeypatch: pytest.MonkeyPatch):
     def fixed(self: object, shape: object, board: object) -> Blocks:

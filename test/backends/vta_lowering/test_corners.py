@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_array
+from slow_cases import first_fast
 
 from ceras_ir.backends.vta.isa import Load
 from ceras_ir.backends.vta.passes.tile import TilePass
@@ -52,7 +53,7 @@ def test_residual_shift(residual_shift: int):
 
 
 @pytest.mark.parametrize("outputs", [1, 16, 17, 40])
-@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("rows", first_fast(1, [1, 2, 3]))
 def test_fewer_outputs_than_the_pipeline_is_deep(rows: int, outputs: int):
     """No accumulator may be written twice within three iterations (rule 7 of the notes)."""
     rng = np.random.default_rng(rows)
@@ -93,6 +94,7 @@ def test_row_that_is_wider_than_a_buffer():
     check(layer)
 
 
+@pytest.mark.slow
 def test_more_micro_ops_than_fit_are_reloaded():
     """More sequences than the micro-op memory holds: the stream loads them in phases."""
     rng = np.random.default_rng(3)

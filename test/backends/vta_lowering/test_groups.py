@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from backends.vta_lowering.layers import Layer, apply, check_all_levels, random_array
+from slow_cases import slow
 
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
@@ -38,7 +39,10 @@ def grouped(groups: int, inputs: int, outputs: int, size: int = 7) -> Layer:
     )
 
 
-@pytest.mark.parametrize(("groups", "inputs", "outputs", "together", "blocks"), CASES)
+@pytest.mark.parametrize(
+    ("groups", "inputs", "outputs", "together", "blocks"),
+    [*CASES[:3], *(slow(*c) for c in CASES[3:])],
+)
 def test_every_level(groups: int, inputs: int, outputs: int, together: int, blocks: int):
     layer = grouped(groups, inputs, outputs)
     module = layer.module()

@@ -1,6 +1,7 @@
 """Several layers: the layout stays packed between launches, and all share one image."""
 
 import numpy as np
+import pytest
 from backends.vta_lowering.layers import (
     INT8,
     Layer,
@@ -38,6 +39,7 @@ def residual_block(channels: int = 20) -> tuple[ModuleOp, dict[str, Array], Arra
     return module, inputs, run(module, inputs)["output0"]
 
 
+@pytest.mark.slow
 def test_residual_block():
     check_all_levels(*residual_block())
 
@@ -58,6 +60,7 @@ def test_equal_layers_share_a_kernel():
     assert sorted(kernels) == ["conv2d_0", "conv2d_1"]
 
 
+@pytest.mark.slow
 def test_same_input_same_bytes():
     images = [check_all_levels(*residual_block()) for _ in range(2)]
     assert images[0].dram().tobytes() == images[1].dram().tobytes()

@@ -11,6 +11,7 @@ from backends.vta_lowering.layers import (
     place,
     random_array,
 )
+from slow_cases import slow
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
@@ -88,7 +89,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "kernel", "strides", "padding", "relu"), CASES)
+@pytest.mark.parametrize(
+    ("shape", "kernel", "strides", "padding", "relu"), [*CASES[:3], *(slow(*c) for c in CASES[3:])]
+)
 def test_every_level(
     shape: tuple[int, ...],
     kernel: tuple[int, int],

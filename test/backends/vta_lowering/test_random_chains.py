@@ -17,6 +17,7 @@ from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.support.diagnostics import UnsupportedError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", first_fast(4, range(16)))
 def test_chain(seed: int):
     check_all_levels(*random_chain(seed))

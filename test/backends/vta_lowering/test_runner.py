@@ -44,11 +44,13 @@ def script(folder: Path, text: str) -> str:
     return f"'{sys.executable}' '{path}' {{config}} {{dram}} {{insns}} {{out}}"
 
 
+@pytest.mark.slow
 def test_external_simulator(tmp_path: Path, layer: Layer, image: VtaImage):
     result = run_on_vta(image, layer.inputs, script(tmp_path, SIMULATOR))
     np.testing.assert_array_equal(result["output0"], layer.expected())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "message"),
     [

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from backends.vta_lowering.layers import INT8, check_all_levels, network, random_array
 from numpy.typing import NDArray
+from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, TensorType, i16
 from xdsl.ir import Block
 
@@ -45,7 +46,7 @@ def expected(q: NDArray[np.int64], bends: NDArray[np.int64], last: RequantAttr):
     return np.clip(result, last.low.data, last.high.data)
 
 
-@pytest.mark.parametrize("shift", [0, 7, 15])
+@pytest.mark.parametrize("shift", first_fast(1, [7, 0, 15]))
 @pytest.mark.parametrize("bends", [(52, 267, 492, 332, 112), (0, 0, 0, 0, 0), (32767,) * 5])
 def test_sums_of_16_bits(shift: int, bends: tuple[int, ...]):
     """Both ends, everything about zero, and some in between."""
@@ -65,6 +66,7 @@ def test_sums_of_16_bits(shift: int, bends: tuple[int, ...]):
     assert any(isinstance(i, Alu) and i.imm == -bends[1] for i in launch.program.instructions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [3, 16, 37])
 def test_constants_of_each_channel(outputs: int):
     rng = np.random.default_rng(outputs)

@@ -68,6 +68,7 @@ def residual_layer(seed: int) -> Layer:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", first_fast(1, POINTS))
 def test_each_alone(point: int):
     layer = residual_layer(point + 128)
@@ -76,6 +77,7 @@ def test_each_alone(point: int):
     check(replace(layer, requant=RequantAttr(9, zero_point=point)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", first_fast(2, range(6)))
 def test_with_padding(seed: int):
     """Strides, dilations, batches and windows of any size; the border is the zero point."""
@@ -84,6 +86,7 @@ def test_with_padding(seed: int):
     check(replace(layer, points=(POINTS[seed % 4], layer.points[1])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("groups", "inputs", "outputs"), [(24, 24, 24), (4, 64, 128), (3, 48, 24)])
 def test_groups(groups: int, inputs: int, outputs: int):
     rng = np.random.default_rng(groups)
@@ -100,6 +103,7 @@ def test_groups(groups: int, inputs: int, outputs: int):
     check(replace(layer, padding=(0, 0, 0, 0), points=(127, 0)))
 
 
+@pytest.mark.slow
 def test_ties_and_saturation():
     """Halves of both signs round up before the zero point is added; then it is clamped."""
     x = np.arange(-128, 128, dtype=np.int64).astype(np.int8).reshape(256, 1)
@@ -165,6 +169,7 @@ def test_a_zero_point_that_would_overflow_is_refused(shift: int, taken: bool):
         assert "which the sum may exceed" in (why_not(op) or "")
 
 
+@pytest.mark.slow
 def test_no_cycle_more():
     """
     A layer without padding takes as long with zero points as without, as far as the bias has no
@@ -307,6 +312,7 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", first_fast(1, WINDOWS))
 def test_borders(window: tuple[tuple[int, ...], ...]):
     """The number around the input stands for zero: whole maps, cut ones, and tap by tap."""
@@ -351,6 +357,7 @@ def test_borders_by_hand():
     assert borders_of(dilated).rows == (Run(0, 3, (0,)), Run(6, 3, (2,)))
 
 
+@pytest.mark.slow
 def test_borders_cost_little():
     """Of a layer of ResNet, 3x3 on 64 channels at 56 x 56; and the model knows it."""
     rng = np.random.default_rng(0)
@@ -374,6 +381,7 @@ def test_borders_cost_little():
     assert cycles[0] < cycles[1] < 1.03 * cycles[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 20])
 def test_borders_before_a_swish(rows: int):
     """Constants of residual, swish and border together; only the swish itself is symmetric."""

@@ -92,6 +92,7 @@ def reduced(text: str, command: str) -> tuple[str, Reduction[ModuleOp]]:
     return result, found
 
 
+@pytest.mark.slow
 def test_one_operation_of_180_is_left_with_the_smallest_shape() -> None:
     started = time.monotonic()
     text, found = reduced(chain(180, 97), "grep -q sqrt {input}")

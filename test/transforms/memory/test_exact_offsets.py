@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+from slow_cases import first_fast
 
 from ceras_ir.driver.plan.tool import read_requests
 from ceras_ir.transforms.memory.analysis.exact_offsets import (
@@ -124,7 +125,7 @@ def test_stops_at_its_limit():
     assert place_within(spans, capacity, nodes=1).outcome is Outcome.STOPPED
 
 
-@pytest.mark.parametrize("name", "ABCDEF")
+@pytest.mark.parametrize("name", first_fast(1, "ABCDEF"))
 def test_solves_the_minimalloc_instances(name: str):
     """All at their capacity; the greedy orders solve none of them."""
     path = INSTANCES / f"{name}.{CAPACITY}.csv"

@@ -77,6 +77,7 @@ def test_a_view_is_made_before_it_is_read():
     assert best_order(problem, 0) == best_order(problem, 10**6) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_wide_network_takes_no_memory_for_each_pair_of_state_and_job() -> None:
     """300 readers of one buffer, of which a search sees hundreds of sets."""
     count = 300

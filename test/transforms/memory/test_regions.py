@@ -142,6 +142,7 @@ TIGHT = [
 """Size, lower, upper: at most five bytes are alive, but no offsets below five hold all."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_compiler(), reason="the exact search needs a C++ compiler")
 def test_choices_that_bytes_alive_allow_but_offsets_do_not():
     assert most_alive(TIGHT) == 5 and not fits(TIGHT, 5)

@@ -196,6 +196,7 @@ def columns(source: random.Random, x: SSAValue, values: list[SSAValue]) -> graph
             return elementwise(source, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", first_fast(1, range(0, 120, 30)))
 def test_random_networks_in_their_arena(first: int):
     for seed in range(first, first + 30):
@@ -205,6 +206,7 @@ def test_random_networks_in_their_arena(first: int):
         assert read(written(module)).layers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", first_fast(1, range(0, 120, 30)))
 def test_random_columns_in_their_arena(first: int):
     saved = 0

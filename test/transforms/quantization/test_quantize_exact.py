@@ -114,6 +114,7 @@ func.func @main(%x: !map {graph.input_range = array<f32: -2.0, 2.0>},
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_operation(seed: int, recipe: tuple[str, ...]) -> None:

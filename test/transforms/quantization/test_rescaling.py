@@ -106,6 +106,7 @@ def test_fitting_exponent() -> None:
     assert (fitting_exponent(127.49), fitting_exponent(127.5)) == (0, 1)
 
 
+@pytest.mark.slow
 def test_least_squares_is_the_least() -> None:
     random = np.random.default_rng(1)
     values = np.concatenate([random.normal(size=5000), [9.0]]).astype(np.float32)
