@@ -23,6 +23,7 @@ DIALECTS = {
     "graph": "ceras_ir.dialects.graph:Graph",
     "mem": "ceras_ir.dialects.mem:Mem",
     "quant": "ceras_ir.dialects.quant:Quant",
+    "sparse": "ceras_ir.dialects.sparse:Sparse",
     "tile": "ceras_ir.dialects.tile:Tile",
 }
 """Dialect name -> `module:attribute`."""

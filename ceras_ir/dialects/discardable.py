@@ -1,5 +1,5 @@
 """
-What the discardable attributes of `graph` and `mem` may hold, wherever they stand.
+What the discardable attributes of `graph`, `mem` and `sparse` may hold, wherever they stand.
 
 Passes leave them on operations, functions and the ends of functions, and read them without looking
 for another type. A name that nobody reads would be ignored in silence, so that it is refused;
@@ -26,6 +26,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects import mem
 from ceras_ir.dialects.graph.attributes import FunctionAttr
+from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.support.suggestions import did_you_mean
 
 MAX_EXPONENT = 1000
@@ -112,12 +113,25 @@ RULES: Mapping[str, Rule] = {
     mem.COST: _TEXT,
     mem.DEVICE: _kind("#mem.device", mem.DeviceAttr),
     mem.REASON: _TEXT,
+    MASK: _kind("#sparse.mask", MaskAttr),
     mem.REGIONS: Rule("a list of #mem.region", lambda a: isa(a, ArrayAttr[mem.RegionAttr])),
 }
 
 
+def _mask_refusal(op: Operation, mask: MaskAttr) -> str | None:
+    """Why `op` cannot have been pruned as its mask says."""
+    from ceras_ir.dialects.graph import ConstantOp, LinearOperation
+
+    if not isinstance(op, LinearOperation) or not isinstance(op.weights.owner, ConstantOp):
+        return f"{MASK} is of convolutions and matrix products with constant weights"
+    return None if op.weights.owner.is_elided else mask.refusal(op.weights.owner.nonzero())
+
+
 def refusals(op: Operation) -> Iterator[str]:
     """What is wrong with the discardable attributes of `op` and of its ends."""
+    mask = op.attributes.get(MASK)
+    if isinstance(mask, MaskAttr) and (text := _mask_refusal(op, mask)):
+        yield text
     if twice := sorted(op.attributes.keys() & op.properties.keys()):
         yield f"'{twice[0]}' is a property, and an attribute too"
     places = [op.attributes]
@@ -137,5 +151,5 @@ def refusals(op: Operation) -> Iterator[str]:
             rule = RULES.get(name)
             if rule is not None and not rule.holds(attribute):
                 yield f"{name} must be {rule.words}, got {attribute}"
-            elif rule is None and name.partition(".")[0] in ("graph", "mem"):
+            elif rule is None and name.partition(".")[0] in ("graph", "mem", "sparse"):
                 yield f"unknown attribute '{name}'{did_you_mean(name, RULES)}"

@@ -15,7 +15,6 @@ from ceras_ir.dialects.graph.pooling import Pool, average_requant
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters import resampling
 from ceras_ir.interpreters.arithmetic import combine
-from ceras_ir.interpreters.encoded import encoded_matmul
 from ceras_ir.interpreters.float_functions import apply_function, softmax
 from ceras_ir.interpreters.swish import shift_swish
 from ceras_ir.interpreters.windows import (
@@ -44,8 +43,12 @@ def _compact(array: Array) -> NDArray[np.float32]:
 
 def _products(op: graph.LinearOperation, x: Reals, weights: Reals, window: Window | None) -> Reals:
     """The sums of products alone, before bias and the rest of the epilogue."""
-    if op.ordered is not None:
-        return _ordered_products(op, x.astype(np.float32), weights.astype(np.float32), window)
+    # What is not stored is not multiplied, which only what is not finite can tell.
+    encoded = None if op.is_quantized or np.isfinite(x).all() else op.encoded_weights
+    if op.ordered is not None or encoded is not None:
+        stored = None if encoded is None else encoded.stored
+        x, weights = x.astype(np.float32), weights.astype(np.float32)
+        return _ordered_products(op, x, weights, window, stored)
     if window is None:
         return x @ weights.T
     assert isinstance(op, graph.Conv2dOp)
@@ -57,13 +60,15 @@ def _ordered_products(
     x: NDArray[np.float32],
     weights: NDArray[np.float32],
     window: Window | None,
+    stored: NDArray[np.bool_] | None,
 ) -> NDArray[np.float32]:
     """The same in the order that `ordered` states; a matrix product is a window of one element."""
     if window is not None:
         assert isinstance(op, graph.Conv2dOp)
-        return convolve_in_order(x, weights, window, op.group_count)
+        return convolve_in_order(x, weights, window, op.group_count, stored)
     one = Window.of((1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
-    return convolve_in_order(x[:, None, None], weights[:, None, None], one, 1)[:, 0, 0]
+    taken = None if stored is None else stored[:, None, None]
+    return convolve_in_order(x[:, None, None], weights[:, None, None], one, 1, taken)[:, 0, 0]
 
 
 @register_impls
@@ -84,13 +89,6 @@ class GraphFunctions(InterpreterFunctions):
         x, weights, *rest = args
         return self._linear(op, x, weights, rest, None)
 
-    @impl(graph.EncodedMatmulOp)
-    def encoded_matmul(
-        self, interpreter: Interpreter, op: graph.EncodedMatmulOp, args: PythonValues
-    ):
-        x, weights, *rest = args
-        return (encoded_matmul(op, x, weights, rest[0] if rest else None),)
-
     def _linear(
         self,
         op: graph.LinearOperation,
@@ -103,6 +101,8 @@ class GraphFunctions(InterpreterFunctions):
         residual = rest.pop(0) if op.residual is not None else None
         if not op.is_quantized:
             acc = _products(op, _compact(x), _compact(weights), window)
+            if op.weight_scale is not None:
+                acc *= np.float32(op.weight_scale)
             for addend in (bias, residual):
                 if addend is not None:
                     acc += addend.astype(np.float32, copy=False)

@@ -14,6 +14,7 @@ from ceras_ir.dialects.graph.operation import window_output
 
 Reals = NDArray[np.floating]
 Numbers = TypeVar("Numbers", bound=np.number)
+Generic = TypeVar("Generic", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -139,15 +140,21 @@ IN_ORDER, LONG = 1 << 13, 1 << 9
 
 
 def convolve_in_order(
-    x: NDArray[np.float32], weights: NDArray[np.float32], window: Window, groups: int
+    x: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    window: Window,
+    groups: int,
+    stored: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float32]:
-    """The same in float32, products added one after the other as the weights lie in memory."""
-    o, kh, kw, per_group = weights.shape
-    # [K, groups, O/groups, 1] and, below, [K, groups, 1, positions]: both in the order of sums.
-    split = weights.reshape(groups, o // groups, kh * kw, per_group)
-    factors = np.ascontiguousarray(split.transpose(2, 3, 0, 1)).reshape(-1, groups, o // groups, 1)
+    """
+    The same in float32, products added one after the other as the weights lie in memory; of
+    weights that are not `stored` there are none.
+    """
+    o = len(weights)
+    factors = _by_product(weights, groups)
+    taken = None if stored is None else _by_product(stored, groups)
     taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
-    flat = [tap.reshape(-1, groups, per_group) for tap in taps]
+    flat = [tap.reshape(-1, groups, weights.shape[3]) for tap in taps]
     positions = len(flat[0])
     result = np.empty((positions, groups, o // groups), np.float32)
     lanes = max(1, IN_ORDER // min(positions, LONG) // groups)
@@ -160,11 +167,22 @@ def convolve_in_order(
             # The first sum is 0 + product, which turns -0 into 0.
             total = np.zeros((groups, chosen.shape[2], columns.shape[3]), np.float32)
             products = np.empty_like(total)
-            for column, factor in zip(columns, chosen, strict=True):
+            for k, (column, factor) in enumerate(zip(columns, chosen, strict=True)):
                 np.multiply(column, factor, out=products)
-                np.add(products, total, out=total)
+                where = True if taken is None else taken[k, :, first : first + lanes]
+                np.add(products, total, out=total, where=where)
             result[start : start + LONG, :, first : first + lanes] = total.transpose(2, 0, 1)
     return result.reshape(*taps[0].shape[:3], o)
+
+
+def _by_product(array: NDArray[Generic], groups: int) -> NDArray[Generic]:
+    """
+    Weights as [K, groups, O/groups, 1], to meet inputs as [K, groups, 1, positions]: both in the
+    order of sums.
+    """
+    o, kh, kw, per_group = array.shape
+    split = array.reshape(groups, o // groups, kh * kw, per_group)
+    return np.ascontiguousarray(split.transpose(2, 3, 0, 1)).reshape(-1, groups, o // groups, 1)
 
 
 def exact_type(weights: NDArray[np.generic], input_bound: int) -> type[np.floating]:

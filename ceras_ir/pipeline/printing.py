@@ -22,6 +22,8 @@ from xdsl.ir import Attribute
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
+from ceras_ir.dialects.sparse import Encoded
+
 MAX_LISTED = 16
 """Constants of up to this many elements are printed element by element."""
 
@@ -38,6 +40,9 @@ class FastPrinter(Printer):
     def print_attribute(self, attribute: Attribute) -> None:
         if isa(attribute, DenseIntOrFPElementsAttr) and _is_large(attribute):
             self._print_large(attribute)
+        elif self.elide_constants and isinstance(attribute, Encoded):
+            self.print_string(f"dense_resource<{ELIDED}> : ")
+            self.print_attribute(attribute.type)
         else:
             super().print_attribute(attribute)
 

@@ -15,10 +15,8 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph import (
     ConstantOp,
-    EncodedMatmulOp,
     GraphOperation,
     RequantizeOp,
-    known_array,
     quantized_element,
 )
 from ceras_ir.dialects.mem import (
@@ -111,7 +109,7 @@ def layers(placed: ModuleOp) -> list[Layer]:
                 device_of(op),
                 _text(op, REASON),
                 op.macs if isinstance(op, GraphOperation) else 0,
-                sum(map(byte_size, {*op.operands, *op.results})),
+                sum(map(_stored_bytes, {*op.operands, *op.results})),
                 _text(op, COST),
                 quantized_form(op),
                 _bits(op),
@@ -232,14 +230,8 @@ def weight_bytes(module: ModuleOp) -> int:
 
 
 def _stored_bytes(value: SSAValue) -> int:
-    from ceras_ir.network.weight_encoding import weight_bytes
-
-    for use in value.uses:
-        op = use.operation
-        if isinstance(op, EncodedMatmulOp) and op.weights is value:
-            array = known_array(value)
-            return weight_bytes(op.kind, array)
-    return byte_size(value)
+    encoded = value.owner.encoded if isinstance(value.owner, ConstantOp) else None
+    return byte_size(value) if encoded is None else encoded.nbytes
 
 
 def explanations(entries: Sequence[Entry]) -> list[str]:

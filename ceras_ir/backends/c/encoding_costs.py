@@ -1,9 +1,11 @@
-"""How long encoded weights take on a microcontroller."""
+"""
+How long encoded weights take on a microcontroller: a model, measured once on generated code
+(`benchmarks/arduino_mlp.py` prints both).
+"""
 
 import numpy as np
 
-from ceras_ir.dialects.graph.encoded import Encoding
-from ceras_ir.network.weight_encoding import Array, stored_weights
+from ceras_ir.backends.c.encodings import Array, Encoding, stored_weights
 
 INSTRUCTIONS_PER_WEIGHT = {Encoding.DENSE: 2.8, Encoding.CODE: 3.1}
 INSTRUCTIONS_PER_ROW = {Encoding.DENSE: 10.0, Encoding.CODE: 11.0}
@@ -14,7 +16,7 @@ INSTRUCTIONS_PER_CONVERSION = 2.2
 
 def instructions(encoding: Encoding, weights: Array) -> float:
     """Modelled instructions of one product with a vector."""
-    count = int(stored_weights(encoding, weights).sum())
+    count = stored_weights(encoding, weights)
     each = INSTRUCTIONS_PER_WEIGHT.get(encoding, INSTRUCTIONS_PER_SPARSE_WEIGHT)
     if weights.dtype == np.int8 and encoding is not Encoding.CODE:
         each += INSTRUCTIONS_PER_CONVERSION

@@ -11,11 +11,10 @@ from itertools import islice
 import numpy as np
 
 from ceras_ir.backends.c.board import Board, board_names, load_board
+from ceras_ir.backends.c.encodings import KERNEL, Array, Encoding, quantized_like_s4, weight_bytes
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
-from ceras_ir.network.weight_encoding import Array, quantized_like_s4, weight_bytes
 from ceras_ir.support.diagnostics import UnsupportedError
 from ceras_ir.transforms.memory.analysis.exact_offsets import plan_offsets
 from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse
@@ -29,12 +28,15 @@ ARENA_ALIGNMENT = 16
 class Layer:
     """An encoded layer, as its weights were before any quantization of them."""
 
-    op: EncodedMatmulOp
+    op: graph.LinearOperation
     weights: Array
 
     @property
     def nbytes(self) -> int:
-        return weight_bytes(self.op.kind, self.weights)
+        if KERNEL in self.op.attributes:
+            return weight_bytes(Encoding.CODE, self.weights)
+        encoded = self.op.encoded_weights
+        return self.weights.nbytes if encoded is None else encoded.nbytes
 
 
 def check_fit(model: Model, footprint: Footprint) -> None:
@@ -187,7 +189,8 @@ def _encoded_layers(model: Model) -> list[Layer]:
     return [
         Layer(op, weights)
         for op in model.program.steps
-        if isinstance(op, EncodedMatmulOp)
+        if isinstance(op, graph.MatmulOp)
+        and op.ordered is not None
         and (weights := graph.constant_array(op.weights)) is not None
     ]
 

@@ -4,6 +4,7 @@ from ceras_ir.backends.c.computed_weights import computed_matmul
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_float import float_linear
 from ceras_ir.backends.c.linear_integer import integer_linear
+from ceras_ir.backends.c.ordered_rows import ordered_rows, takes_ordered_rows
 from ceras_ir.backends.c.printers import prints
 from ceras_ir.dialects import graph
 
@@ -15,5 +16,7 @@ def linear(layer: Layer, op: graph.Conv2dOp | graph.MatmulOp) -> None:
         integer_linear(layer, op)
     elif isinstance(op, graph.MatmulOp) and not isinstance(op.weights.owner, graph.ConstantOp):
         computed_matmul(layer, op)
+    elif takes_ordered_rows(layer, op):
+        ordered_rows(layer, op)
     else:
         float_linear(layer, op)

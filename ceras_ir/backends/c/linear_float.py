@@ -12,6 +12,7 @@ from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import constant_weights
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES
+from ceras_ir.backends.c.requant import Refused
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, rows_at_once, window
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, shape_of
@@ -21,6 +22,8 @@ END = "(first + count) * {}"
 
 def float_linear(layer: Layer, op: LinearOperation) -> None:
     """`graph.conv2d` and `graph.matmul` on float32."""
+    if op.weight_scale is not None:
+        raise Refused("int8 weights beside floats are for graph.matmul; quantize the network")
     geometry = Geometry.of(op)
     weights = constant_weights(op)
     total = geometry.groups * geometry.n

@@ -25,7 +25,6 @@ Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 FAMILIES = (
     "border",
     "elementwise",
-    "encoded",
     "linear",
     "logic",
     "movement",

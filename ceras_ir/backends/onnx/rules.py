@@ -40,8 +40,8 @@ LEAST, GREATEST = 2.0**-31, 2.0**30
 def why_not(op: Operation) -> str | None:
     """Why ONNX cannot say what `op` computes; None where it can."""
     match op:
-        case graph.EncodedMatmulOp():
-            return "how weights lie in flash is no part of ONNX; leave encode-weights out"
+        case graph.LinearOperation() if op.weight_scale is not None:
+            return "ONNX multiplies no floats by int8 weights; leave encode-weights out"
         case graph.ShiftSwishOp():
             return "swish made of shifts is no function of ONNX; quantize with a table for it"
         case graph.LookupOp():

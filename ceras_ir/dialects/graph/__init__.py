@@ -11,7 +11,6 @@ from xdsl.ir import Attribute, Dialect, Operation
 from ceras_ir.dialects.graph import (
     constant,
     elementwise,
-    encoded,
     layout,
     linear,
     logic,
@@ -35,7 +34,6 @@ from ceras_ir.dialects.graph.constant import (
     storage_type,
 )
 from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, SoftmaxOp, UnaryOp
-from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
 from ceras_ir.dialects.graph.layout import (
     ConcatOp,
     Coordinates,
@@ -78,7 +76,6 @@ from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 _FAMILIES = (
     constant,
     linear,
-    encoded,
     pooling,
     elementwise,
     lookup,
@@ -118,8 +115,6 @@ __all__ = [
     "Conv2dOp",
     "Coordinates",
     "DequantizeOp",
-    "EncodedMatmulOp",
-    "Encoding",
     "Function",
     "FunctionAttr",
     "GatherOp",

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     DenseResourceAttr,
     Float32Type,
+    IntAttr,
     IntegerType,
     Signedness,
     TensorType,
@@ -24,6 +25,7 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph.operation import GraphOperation, Tensor, is_tensor, tensor_type
 from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.sparse import Encoded
 from ceras_ir.support.diagnostics import InputError, node_name
 
 if TYPE_CHECKING:
@@ -79,20 +81,21 @@ def is_splat(flat: NDArray[np.generic]) -> bool:
 class ConstantOp(GraphOperation, HasFolderInterface):
     """
     A tensor known at compile time, row-major. `value` holds the stored numbers: float32,
-    or the integers of a quantized result type.
+    or the integers of a quantized result type; of the dialect `sparse` it lists those that are
+    not zero.
     """
 
     name = "graph.constant"
     ADMITS_INTEGERS: ClassVar = True
 
-    value = prop_def(DenseIntOrFPElementsAttr | DenseResourceAttr)
+    value = prop_def(DenseIntOrFPElementsAttr | DenseResourceAttr | Encoded)
 
     traits = traits_def(ConstantLike())
     assembly_format = "$value attr-dict `:` type($result)"
 
     def __init__(
         self,
-        value: DenseIntOrFPElementsAttr | DenseResourceAttr,
+        value: DenseIntOrFPElementsAttr | DenseResourceAttr | Encoded,
         result_type: Tensor | None = None,
         *,
         location: LocationAttr | None = None,
@@ -133,8 +136,33 @@ class ConstantOp(GraphOperation, HasFolderInterface):
                 f"constant '{node_name(self)}' was elided when this text was printed; "
                 "print it again without --elide-constants"
             )
+        if isinstance(self.value, Encoded):
+            return self.value.array
         flat = np.frombuffer(self.value.data.data, numpy_dtype(kind.element_type))
         return np.broadcast_to(flat[0], shape) if flat.size == 1 else flat.reshape(shape)
+
+    @property
+    def encoded(self) -> Encoded | None:
+        """How it lists what is not zero; None where it has every element."""
+        return self.value if isinstance(self.value, Encoded) else None
+
+    @property
+    def is_elided(self) -> bool:
+        """Whether the text that this was read from leaves out the elements."""
+        return isinstance(self.value, DenseResourceAttr)
+
+    def nonzero(self) -> NDArray[np.bool_]:
+        """Which elements stand for another number than zero."""
+        element, array = tensor_type(self.result).element_type, self.array()
+        if not isinstance(element, UniformType):
+            return array != 0
+        import numpy as np
+
+        points = np.array([point.data for point in element.zero_points], np.int64)
+        if isinstance(element.axis, IntAttr):
+            axis = element.axis.data
+            points = points.reshape([-1 if i == axis else 1 for i in range(array.ndim)])
+        return array != points.astype(array.dtype)
 
     def fold(self):
         return (self.value,)
@@ -154,8 +182,11 @@ class MaterializeConstant(ConstantMaterializationInterface):
     """Lets folders of the dialect make constants."""
 
     def materialize_constant(self, value: Attribute, type: Attribute) -> Operation | None:
-        if isa(value, DenseIntOrFPElementsAttr) and is_tensor(type):
-            return ConstantOp(value, type)
+        if is_tensor(type):
+            if isinstance(value, Encoded):
+                return ConstantOp(value, type)
+            if isa(value, DenseIntOrFPElementsAttr):
+                return ConstantOp(value, type)
         return None
 
 

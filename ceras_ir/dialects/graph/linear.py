@@ -4,7 +4,9 @@ Operations that multiply and accumulate: convolution and matrix product.
 Both share one epilogue. In float: `activation(acc + bias + residual)`, where the order of the
 sum `acc` is the target's choice, unless the operation is `ordered`: then it is
 `(...((0 + p0) + p1) + ...)` over the products of the input and the weights of one output, as the
-weights lie in memory, every product and every sum rounded to float32. Quantized, with
+weights lie in memory, every product and every sum rounded to float32. Weights of ordered sums
+may be int8 with one scale S and no zero point: products are of the stored numbers as float32, and
+the sum is multiplied by S, rounded, before the bias (S4). Quantized, with
 stored integers and `acc` the exact sum of products of `x - zero_point(x)` and
 `w - zero_point(w)` (padding contributes nothing):
 
@@ -14,6 +16,10 @@ stored integers and `acc` the exact sum of products of `x - zero_point(x)` and
 zero point per output channel; then so has the bias, and `requant` a multiplier for each, by
 which the channel's sums are multiplied. The sum must be proven to fit
 32 bits for every input, in any order of addition; so there is no overflow to define.
+
+Sums run over the weights that the constant stores: of one that is encoded (dialect `sparse`) those
+it lists, else all. Only an infinity, or no number, times a zero that is not stored tells the two
+apart.
 """
 
 from abc import ABC
@@ -54,7 +60,8 @@ from ceras_ir.dialects.graph.operation import (
     shape_of,
     window_output,
 )
-from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.dialects.sparse import Encoded
 
 MAX_RESIDUAL_SHIFT = 23
 """A residual of 8 bits shifted further would not fit the 32-bit accumulator."""
@@ -109,6 +116,42 @@ class LinearOperation(GraphOperation, ABC):
         """Multiplications of one inference, taps in the padding included."""
         return prod(shape_of(self.result)) * prod(shape_of(self.weights)[1:])
 
+    @property
+    def encoded_weights(self) -> Encoded | None:
+        """The encoding of constant weights; None where every weight is there."""
+        constant = self.weights.owner
+        return constant.encoded if isinstance(constant, ConstantOp) else None
+
+    @property
+    def weight_scale(self) -> float | None:
+        """S of int8 weights beside floats; see the module."""
+        element = quantized_element(self.weights)
+        return None if element is None or self.is_quantized else element.scale
+
+    @property
+    def spelling(self) -> str:
+        encoded = self.encoded_weights
+        words = [super().spelling, *([] if encoded is None else [encoded.spelling])]
+        return " ".join([*words, *([] if self.weight_scale is None else ["int8"])])
+
+    def _verify_mixed(self, element: UniformType) -> None:
+        """Floats with weights that are stored as integers."""
+        others = (self.input, self.bias, self.residual, self.result)
+        if any(v is not None and quantized_element(v) is not None for v in others):
+            raise VerifyException("operands and result must be all float or all quantized")
+        if self.ordered is None:
+            raise VerifyException(
+                "operands and result must be all float or all quantized, but for the weights of "
+                "'ordered' sums"
+            )
+        if not _is_plain_int8(element):
+            raise VerifyException(
+                "weights beside floats must be f32, or i8 with one scale and no zero point, "
+                f"got {element}"
+            )
+        if self.requant is not None:
+            raise VerifyException("a float operation cannot have 'requant'")
+
     def verify_epilogue(self, channels: int) -> None:
         if self.bias is not None:
             expect_shape("bias", self.bias, (channels,))
@@ -125,6 +168,9 @@ class LinearOperation(GraphOperation, ABC):
                     f"residual_shift must be in [0, {MAX_RESIDUAL_SHIFT}], "
                     f"got {self.residual_left_shift}"
                 )
+        if (element := quantized_element(self.weights)) is not None and not self.is_quantized:
+            self._verify_mixed(element)
+            return
         if self.ordered is not None and self.is_quantized:
             raise VerifyException("'ordered' is of floats; integer sums are exact in any order")
         if self.activation is not None and self.is_quantized:
@@ -132,6 +178,11 @@ class LinearOperation(GraphOperation, ABC):
                 "a quantized operation clamps in 'requant'; other functions are 'graph.lookup'"
             )
         expect_rescaling(self, self.requant, channels)
+
+
+def _is_plain_int8(element: UniformType) -> bool:
+    is_byte = element.is_signed and element.storage.width.data == 8
+    return is_byte and not element.is_per_axis and element.zero_point == 0
 
 
 def _epilogue_properties(

@@ -6,20 +6,27 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import Float32Type, ModuleOp
+from xdsl.dialects.builtin import Float32Type, ModuleOp, StringAttr, TensorType, UnitAttr, f32
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.backends.c.choices import EncodingChoice
+from ceras_ir.backends.c.encodings import (
+    CODE,
+    KERNEL,
+    Encoding,
+    encoded,
+    quantized_like_s4,
+    weight_bytes,
+)
 from ceras_ir.dialects.graph import ConstantOp, MatmulOp, element_of, shape_of
-from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
-from ceras_ir.transforms.rebuilding import erase_unused
+from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 if TYPE_CHECKING:
-    from ceras_ir.network.weight_encoding import Array
+    from ceras_ir.backends.c.encodings import Array
 
 ROOM_FOR_CODE = 4096
 """Flash that `auto` leaves for what is no constant; the finished program is checked exactly."""
@@ -42,8 +49,6 @@ class Choice:
 
     @property
     def nbytes(self) -> int:
-        from ceras_ir.network.weight_encoding import weight_bytes
-
         return weight_bytes(self.encoding, self.weights)
 
     @property
@@ -74,8 +79,6 @@ class Choice:
         """The layer with S4's int8 weights, in their smallest encoding."""
         import numpy as np
 
-        from ceras_ir.network.weight_encoding import quantized_like_s4
-
         stored, scale = quantized_like_s4(self.weights.astype(np.float32, copy=False))
         return replace(self, weights=stored, scale=scale).best(LOSSLESS)
 
@@ -83,7 +86,8 @@ class Choice:
 @dataclass(frozen=True)
 class EncodeWeightsPass(ModulePass):
     """
-    `graph.matmul` on float32 with constant weights becomes `graph.encoded_matmul`.
+    Sums of `graph.matmul` on float32 with constant weights become ordered, and the constants take
+    an encoding of the dialect `sparse`, whatever is smaller or faster.
 
     `encoding=dense`, `csr` and `code` do so for every layer (`csr` where it is smaller than
     dense); `csr-int8` also quantizes as S4 does: every layer but the last, one scale a layer.
@@ -143,28 +147,33 @@ class EncodeWeightsPass(ModulePass):
 
 
 def _weights(op: MatmulOp) -> Array | None:
-    """The weights of a layer that can be encoded."""
+    """The weights of a layer that can be encoded, without negative zeros."""
+    import numpy as np
+
     constant = op.weights.owner
     if op.is_quantized or op.residual is not None or not isinstance(constant, ConstantOp):
         return None
     if not isinstance(element_of(op.weights), Float32Type) or shape_of(op.weights)[1] > 1 << 16:
         return None
-    return constant.array()
+    return constant.array().astype(np.float32) + np.float32(0)
 
 
 def _rewrite(choice: Choice) -> None:
-    op, constant = choice.op, choice.op.weights.owner
-    assert isinstance(constant, ConstantOp)
-    if choice.scale is not None:
-        element = UniformType(choice.scale)
-        stored = ConstantOp.from_array(choice.weights, element, location=constant.location)
-        Rewriter.insert_op(stored, InsertPoint.before(op))
+    op, old = choice.op, choice.op.weights.owner
+    assert isinstance(old, ConstantOp)
+    element = f32 if choice.scale is None else UniformType(choice.scale)
+    # Code has no zeros, as columns of 16 bits list none.
+    kind = Encoding.CSR_INDEX16 if choice.encoding is Encoding.CODE else choice.encoding
+    if (value := encoded(kind, choice.weights)) is not None:
+        new = ConstantOp(value, TensorType(element, value.shape), location=old.location)
+    elif choice.scale is not None:
+        new = ConstantOp.from_array(choice.weights, element, location=old.location)
     else:
-        stored = constant
-    new = EncodedMatmulOp(
-        op.input, stored.result, op.bias, encoding=choice.encoding, activation=op.activation
-    )
-    new.attributes.update(op.attributes)
-    new.location = op.location
-    Rewriter.replace_op(op, new)
-    erase_unused(constant)
+        new = old
+    if new is not old:
+        Rewriter.insert_op(new, InsertPoint.before(op))
+    rebuilt = rebuild_linear(op, {"ordered": UnitAttr()}, weights=new.result)
+    if choice.encoding is Encoding.CODE:
+        rebuilt.attributes[KERNEL] = StringAttr(CODE)
+    Rewriter.replace_op(op, rebuilt)
+    erase_unused(old)

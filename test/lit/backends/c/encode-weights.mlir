@@ -11,21 +11,26 @@ func.func @main(%x: tensor<1x8xf32>, %computed: tensor<2x1xf32>) -> tensor<1x2xf
   %w1 = graph.constant dense<[[1.0, 2.0], [3.0, -4.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
   %b = graph.constant dense<[1.0, 2.0]> : tensor<2xf32> : tensor<2xf32>
   // Both biases and functions stay, and the sparse layer is small enough to be sparse.
-  // INT8: graph.constant dense<{{.*}}-127{{.*}}64{{.*}}> : tensor<2x8xi8> : tensor<2x8x!quant.uniform<i8:f32, 0.015748031437397003>>
-  // AUTO: graph.encoded_matmul csr_delta8 %{{.*}}, %{{.*}} bias %{{.*}} : tensor<2xf32> {activation = #graph.function<relu>}
-  // BOARD: graph.encoded_matmul code
-  // DENSE: graph.encoded_matmul dense
-  // CSR: graph.encoded_matmul csr_delta8
-  // INT8: graph.encoded_matmul csr_delta8 {{.*}} (tensor<1x8xf32>, tensor<2x8x!quant.uniform<i8:f32, 0.015748031437397003>>) -> tensor<1x2xf32>
-  // CODE: graph.encoded_matmul code
+  // -127 and 64 are the int8 weights.
+  // INT8: graph.constant #sparse.csr<counts 8, delta 8, counts "0x0101", places "0x0502", values "0x8140" : tensor<2x8xi8>> : tensor<2x8x!quant.uniform<i8:f32, 0.015748031437397003>>
+  // AUTO: graph.constant #sparse.csr<counts 8, delta 8
+  // AUTO-NEXT: graph.matmul %{{.*}}, %{{.*}} bias %{{.*}} : tensor<2xf32> {activation = #graph.function<relu>, ordered}
+  // BOARD: graph.constant #sparse.csr<counts 8, index 16, counts "0x0101", places "0x05000200"
+  // BOARD-NEXT: graph.matmul {{.*}} {c.kernel = "code", activation = #graph.function<relu>, ordered}
+  // DENSE: graph.constant dense<
+  // DENSE: graph.matmul {{.*}} ordered}
+  // CSR: graph.constant #sparse.csr<counts 8, delta 8
+  // CSR-NEXT: graph.matmul {{.*}} ordered}
+  // INT8-NEXT: graph.matmul {{.*}} ordered} : (tensor<1x8xf32>, tensor<2x8x!quant.uniform<i8:f32, 0.015748031437397003>>) -> tensor<1x2xf32>
+  // CODE: graph.matmul {{.*}} {c.kernel = "code"
   %0 = graph.matmul %x, %w0 bias %b : tensor<2xf32> {activation = #graph.function<relu>} : (tensor<1x8xf32>, tensor<2x8xf32>) -> tensor<1x2xf32>
   // The last encoded layer keeps its floats, as S4 has it.
-  // INT8: graph.encoded_matmul dense {{.*}} (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
-  // AUTO: graph.encoded_matmul dense
-  // BOARD: graph.encoded_matmul dense
-  // DENSE: graph.encoded_matmul dense
-  // CSR: graph.encoded_matmul dense
-  // CODE: graph.encoded_matmul code
+  // INT8: graph.matmul {{.*}}ordered} : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  // AUTO: graph.matmul {{.*}} {ordered}
+  // BOARD: graph.matmul {{.*}} {ordered}
+  // DENSE: graph.matmul {{.*}} {ordered}
+  // CSR: graph.matmul {{.*}} {ordered}
+  // CODE: graph.matmul {{.*}} {c.kernel = "code", ordered}
   %1 = graph.matmul %0, %w1 bias %b : tensor<2xf32> : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
   // Neither a residual nor computed weights can be encoded.
   // CHECK: graph.matmul {{.*}} residual

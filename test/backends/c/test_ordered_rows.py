@@ -1,19 +1,42 @@
-"""`graph.encoded_matmul`: arrays against plain loops, C against the interpreter, bit for bit."""
+"""Ordered products of encoded weights: plain loops, the interpreter and C, bit for bit."""
 
 import numpy as np
 import pytest
 from backends.arduino.networks import sparse
 from c_harness import check, constant, make_network, random_inputs
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import StringAttr, TensorType, UnitAttr, f32
+from xdsl.ir import Attribute, SSAValue
 
-from ceras_ir.dialects.graph import EncodedMatmulOp, Encoding, Function, FunctionAttr
+from ceras_ir.backends.c.encodings import CODE, KERNEL, Encoding, encoded, quantized_like_s4
+from ceras_ir.dialects.graph import ConstantOp, Function, FunctionAttr, MatmulOp
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
-from ceras_ir.network.weight_encoding import SparseRows, quantized_like_s4, stored_weights
 
 Floats = NDArray[np.float32]
-SPARSE = (Encoding.CSR_DELTA8, Encoding.CSR_INDEX16)
+
+
+def product(
+    x: SSAValue,
+    weights: NDArray[np.generic],
+    encoding: Encoding,
+    *,
+    element: Attribute = f32,
+    bias: SSAValue | None = None,
+    residual: SSAValue | None = None,
+    activation: FunctionAttr | None = None,
+) -> SSAValue:
+    """An ordered product with weights in an encoding."""
+    kind = Encoding.CSR_INDEX16 if encoding is Encoding.CODE else encoding
+    value = encoded(kind, weights)
+    stored = constant(weights, element)
+    if value is not None:
+        stored = ConstantOp(value, TensorType(element, weights.shape)).result
+    op = MatmulOp(x, stored, bias, residual, result_element=f32, activation=activation)
+    op.properties["ordered"] = UnitAttr()
+    if encoding is Encoding.CODE:
+        op.attributes[KERNEL] = StringAttr(CODE)
+    return op.result
 
 
 def by_loops(x: Floats, weights: NDArray[np.generic], scale: float | None, bias: Floats) -> Floats:
@@ -48,47 +71,12 @@ def test_c_and_interpreter_equal_the_definition(
     element = f32 if scale is None else UniformType(scale)
     module = make_network(
         [(f32, (rows, k))],
-        lambda x: [
-            EncodedMatmulOp(x, constant(weights, element), constant(bias), encoding=encoding).result
-        ],
+        lambda x: [product(x, weights, encoding, element=element, bias=constant(bias))],
     )
     inputs = random_inputs(module, seed=k)
     got = check(module, inputs)["output0"]
     x = np.asarray(inputs["input0"], np.float32)
     np.testing.assert_array_equal(got, by_loops(x, weights, scale, bias))
-
-
-def test_a_distance_beyond_255_stores_zeros():
-    weights = np.zeros((4, 1000), np.float32)
-    weights[0, 255] = 1  # reachable in one step
-    weights[1, 256] = 2  # not
-    weights[2, [3, 259, 770]] = 3
-    rows = SparseRows.of(Encoding.CSR_DELTA8, weights)
-    assert rows.counts.tolist() == [1, 2, 6, 0]
-    assert rows.places.tolist() == [255, 255, 1, 3, 255, 1, 255, 255, 1]
-    assert rows.values.tolist() == [1, 0, 2, 3, 0, 3, 0, 0, 3]
-    assert stored_weights(Encoding.CSR_INDEX16, weights).sum() == 5
-
-
-@pytest.mark.parametrize("encoding", SPARSE)
-@pytest.mark.parametrize("seed", range(20))
-def test_stored_rows_decode_to_the_weights(encoding: Encoding, seed: int):
-    rng = np.random.default_rng(seed)
-    shape = int(rng.integers(1, 12)), int(rng.integers(1, 3000))
-    weights = sparse(rng, shape, float(rng.choice([0.0, 0.9, 0.99, 0.999, 1.0])))
-    rows = SparseRows.of(encoding, weights)
-    decoded = np.zeros(shape, np.float32)
-    at = 0
-    for o, count in enumerate(rows.counts.tolist()):
-        column = 0
-        for place, value in zip(
-            rows.places[at : at + count], rows.values[at : at + count], strict=True
-        ):
-            column = int(place) if encoding is Encoding.CSR_INDEX16 else column + int(place)
-            decoded[o, column] = float(value)
-        at += count
-    assert at == rows.values.size
-    np.testing.assert_array_equal(decoded, weights)
 
 
 def test_quantization_is_that_of_s4():
@@ -108,12 +96,7 @@ def test_infinities_meet_only_what_is_stored(encoding: Encoding):
     module = make_network(
         [(f32, (1, 4))],
         lambda x: [
-            EncodedMatmulOp(
-                x,
-                constant(weights),
-                encoding=encoding,
-                activation=FunctionAttr(Function.CLIP, (-5.0, 5.0)),
-            ).result
+            product(x, weights, encoding, activation=FunctionAttr(Function.CLIP, (-5.0, 5.0)))
         ],
     )
     x = np.array([[np.inf, 1, -2, 3]], np.float32)
@@ -130,7 +113,7 @@ def test_encodings_agree_on_finite_inputs():
     for encoding in Encoding:
         module = make_network(
             [(f32, (2, 700))],
-            lambda x, e=encoding: [EncodedMatmulOp(x, constant(weights), encoding=e).result],
+            lambda x, e=encoding: [product(x, weights, e)],
         )
         results.append(run(module, random_inputs(module))["output0"].tobytes())
     assert len(set(results)) == 1

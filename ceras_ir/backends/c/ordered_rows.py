@@ -1,27 +1,39 @@
-"""`graph.encoded_matmul` in C: weights as the encoding lays them out, sums in their order."""
+"""
+Matrix products whose sums are ordered, on machines without vectors or from encoded weights: float
+rows times weights as they lie in memory, every step rounded to float32.
+"""
 
 import numpy as np
+from xdsl.dialects.builtin import BytesAttr
 
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.encodings import CODE, KERNEL
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.printers import prints
+from ceras_ir.backends.c.operands import constant_weights
 from ceras_ir.backends.c.requant import Refused
 from ceras_ir.backends.c.types import value_type
-from ceras_ir.dialects.graph import ConstantOp, shape_of
-from ceras_ir.dialects.graph.encoded import EncodedMatmulOp, Encoding
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, MatmulOp, shape_of
+from ceras_ir.dialects.sparse import CsrAttr
 from ceras_ir.interpreters.float_text import float_literal
-from ceras_ir.network.weight_encoding import Array, SparseRows
 
 MOST_LITERALS = 4096
 """Weights that may become code: more would be slow to compile and larger than any encoding."""
 
 
-@prints(EncodedMatmulOp)
-def encoded_matmul(layer: Layer, op: EncodedMatmulOp) -> None:
+def takes_ordered_rows(layer: Layer, op: LinearOperation) -> bool:
+    """Whether this is the way to print a float operation."""
+    if not isinstance(op, MatmulOp) or op.ordered is None:
+        return False
+    if not isinstance(op.weights.owner, ConstantOp):
+        return False
+    special = isinstance(op.encoded_weights, CsrAttr) or op.weight_scale is not None
+    return special or not layer.options.vectors
+
+
+def ordered_rows(layer: Layer, op: LinearOperation) -> None:
     """One row of the input at a time."""
-    constant = op.weights.owner
-    if not isinstance(constant, ConstantOp):
-        raise Refused("encoded weights must be constants; use graph.matmul")
+    constant = constant_weights(op)
     weights = constant.array()
     (rows, k), n = shape_of(op.input), weights.shape[0]
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -29,20 +41,22 @@ def encoded_matmul(layer: Layer, op: EncodedMatmulOp) -> None:
     if rows > 1:
         layer.line(f"for (int32_t r = 0; r < {rows}; ++r, {x} += {k}, {y} += {n}) {{")
         depth = 1
-    match op.kind:
-        case Encoding.DENSE:
-            _dense(layer, weights, value_type(op.weights), x, y, depth)
-        case Encoding.CODE:
-            _code(layer, weights, x, y, depth)
-        case _:
-            _sparse(layer, op.kind, weights, value_type(op.weights), x, y, depth)
+    kernel, encoded = op.attributes.get(KERNEL), constant.encoded
+    if kernel is not None:
+        layer.kernel = CODE
+        _code(layer, weights, x, y, depth)
+    elif isinstance(encoded, CsrAttr):
+        _sparse(layer, encoded, value_type(op.weights), x, y, depth)
+    else:
+        _dense(layer, weights, value_type(op.weights), x, y, depth)
     _epilogue(layer, op, y, n, depth)
     if rows > 1:
         layer.line("}")
 
 
 def _short(ctype: str) -> str:
-    return {"float": "f32", "int8_t": "i8", "uint8_t": "u8", "uint16_t": "u16"}[ctype]
+    names = {"float": "f32", "int8_t": "i8", "uint8_t": "u8", "uint16_t": "u16", "uint32_t": "u32"}
+    return names[ctype]
 
 
 def interleaved(weights: Array) -> Array:
@@ -61,25 +75,28 @@ def _dense(layer: Layer, weights: Array, ctype: str, x: str, y: str, depth: int)
     layer.line(f"{function}({weights.shape[0]}, {weights.shape[1]}, {x}, {w}, {y});", depth)
 
 
-def _sparse(
-    layer: Layer, kind: Encoding, weights: Array, ctype: str, x: str, y: str, depth: int
-) -> None:
-    sparse = SparseRows.of(kind, weights)
-    if not sparse.values.size:
-        layer.line(f"memset({y}, 0, {len(weights)} * sizeof *{y}); /* no weights left */", depth)
+def _sparse(layer: Layer, encoded: CsrAttr, ctype: str, x: str, y: str, depth: int) -> None:
+    n = encoded.matrix[0]
+    if not encoded.values.data:
+        layer.line(f"memset({y}, 0, {n} * sizeof *{y}); /* no weights left */", depth)
         layer.line(f"(void){x};", depth)
         return
-    count_type = f"{sparse.counts.dtype.name}_t"
+    count_type = f"uint{encoded.counts_width.data}_t"
+    place_type = "uint8_t" if encoded.delta.data else "uint16_t"
     function = layer.kernels.use(
-        "delta_rows" if kind is Encoding.CSR_DELTA8 else "index_rows",
+        "delta_rows" if encoded.delta.data else "index_rows",
         NAME=f"{_short(ctype)}_{_short(count_type)}",
         COUNT=count_type,
         WEIGHT=ctype,
     )
-    counts = layer.array("counts", sparse.counts, count_type)
-    places = layer.array("places", sparse.places, f"{sparse.places.dtype.name}_t")
-    values = layer.array("values", sparse.values, ctype)
-    layer.line(f"{function}({len(weights)}, {x}, {counts}, {places}, {values}, {y});", depth)
+    counts = layer.array("counts", _section(encoded.counts, count_type), count_type)
+    places = layer.array("places", _section(encoded.places, place_type), place_type)
+    values = layer.array("values", encoded.elements_of_values, ctype)
+    layer.line(f"{function}({n}, {x}, {counts}, {places}, {values}, {y});", depth)
+
+
+def _section(section: BytesAttr, ctype: str) -> Array:
+    return np.frombuffer(section.data, ctype.removesuffix("_t"))
 
 
 def _code(layer: Layer, weights: Array, x: str, y: str, depth: int) -> None:
@@ -98,12 +115,15 @@ def _code(layer: Layer, weights: Array, x: str, y: str, depth: int) -> None:
     layer.line(f"(void){x};", depth)
 
 
-def _epilogue(layer: Layer, op: EncodedMatmulOp, y: str, n: int, depth: int) -> None:
+def _epilogue(layer: Layer, op: LinearOperation, y: str, n: int, depth: int) -> None:
     value = f"{y}[o]"
-    if op.scale is not None:
-        value += f" * {float_literal(op.scale)}"
+    if op.weight_scale is not None:
+        value += f" * {float_literal(op.weight_scale)}"
     if op.bias is not None:
         value += f" + {layer.read(op.bias, 'bias')}[o]"
+    if op.residual is not None:
+        r = " + r * " + str(n) if depth else ""
+        value += f" + ({layer.read(op.residual, 'residual')}{r})[o]"
     if value == f"{y}[o]" and op.activation is None:
         return
     result = apply(layer.kernels, op.activation, "v") if op.activation is not None else "v"

@@ -1,0 +1,196 @@
+"""
+Constants that list what is not zero: three sections of bits, and how to read them.
+
+A tensor counts as a matrix of filters, its first dimension, by the products of one filter. The
+sections are `counts` (stored weights of each filter), `places` and `values`; each is filled up to
+whole bytes. What is equal to zero bit by bit need not be stored, so that a negative zero is. Every
+encoding decodes to exactly the elements that it was made of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    Float32Type,
+    IntegerType,
+    Signedness,
+    TensorType,
+)
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ceras_ir.dialects.sparse.places import Stored
+
+StoredType: TypeAlias = TensorType[Attribute]
+
+DISTANCE = "delta"
+"""What a field of places is called that is a distance from the place before."""
+
+
+def dtype_of(type: StoredType) -> np.dtype[np.generic]:
+    """The numpy type of the elements."""
+    import numpy as np
+
+    element = type.element_type
+    if isinstance(element, Float32Type):
+        return np.dtype(np.float32)
+    assert isa(element, IntegerType)
+    unsigned = element.signedness.data == Signedness.UNSIGNED
+    return np.dtype(f"{'u' if unsigned else ''}int{element.width.data}")
+
+
+class Encoded(ParametrizedAttribute, ABC):
+    """The elements of a constant tensor, without most of those that are zero."""
+
+    type: StoredType
+    counts: BytesAttr
+    places: BytesAttr
+    values: BytesAttr
+
+    @property
+    @abstractmethod
+    def spelling(self) -> str:
+        """The encoding with its widths, as reports print it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.get_shape()
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """Filters, and products of each."""
+        return self.shape[0], prod(self.shape[1:])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory, without alignment."""
+        return sum(len(section.data) for section in (self.counts, self.places, self.values))
+
+    @property
+    def stored(self) -> NDArray[np.bool_]:
+        """Which elements are stored, zeros among them."""
+        import numpy as np
+
+        result = np.zeros(self.matrix, np.bool_)
+        rows, columns = self.elements
+        result[rows, columns] = True
+        return result.reshape(self.shape)
+
+    @property
+    def array(self) -> NDArray[np.generic]:
+        """All elements, read-only."""
+        return _decoded(self)
+
+    @property
+    @abstractmethod
+    def elements(self) -> Stored:
+        """The stored elements, in the order of `values`."""
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        return dtype_of(self.type)
+
+    @property
+    def elements_of_values(self) -> NDArray[np.generic]:
+        """The values as numbers."""
+        import numpy as np
+
+        return np.frombuffer(self.values.data, self.dtype)
+
+    def verify(self) -> None:
+        element = self.type.element_type
+        is_integer = isa(element, IntegerType) and element.width.data in (8, 16, 32)
+        if not is_integer and not isinstance(element, Float32Type):
+            raise VerifyException(f"elements must be f32, i8, i16 or i32, got {element}")
+        if not self.shape or any(extent < 1 for extent in self.shape):
+            raise VerifyException(f"static, non-empty shape expected, got {self.type}")
+        if len(self.values.data) % self.dtype.itemsize:
+            raise VerifyException(f"values of {len(self.values.data)} bytes are no {element}")
+        self.verify_places()
+
+    @abstractmethod
+    def verify_places(self) -> None:
+        """Counts and places against the shape and each other."""
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            widths = cls.parse_widths(parser)
+            sections: list[Attribute] = []
+            for name in ("counts", "places", "values"):
+                parser.parse_keyword(name)
+                sections.append(parse_bytes(parser))
+                parser.parse_punctuation("," if name != "values" else ":")
+            kind = parser.parse_type()
+            if not isa(kind, StoredType):
+                parser.raise_error("tensor type expected")
+            return [kind, *sections, *widths]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            self.print_widths(printer)
+            for name in ("counts", "places", "values"):
+                section = getattr(self, name).data
+                end = ", " if name != "values" else " : "
+                printer.print_string(f'{name} "0x{section.hex().upper()}"{end}')
+            printer.print_attribute(self.type)
+
+    @classmethod
+    @abstractmethod
+    def parse_widths(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """What stands in front of the sections."""
+
+    @abstractmethod
+    def print_widths(self, printer: Printer) -> None:
+        """The same, written."""
+
+
+@lru_cache(maxsize=16)
+def _decoded(constant: Encoded) -> NDArray[np.generic]:
+    """Kept for a while, because passes ask again and again."""
+    import numpy as np
+
+    result = np.zeros(constant.matrix, constant.dtype)
+    rows, columns = constant.elements
+    result[rows, columns] = constant.elements_of_values
+    result.flags.writeable = False
+    return result.reshape(constant.shape)
+
+
+def parse_bytes(parser: AttrParser) -> BytesAttr:
+    text = parser.parse_str_literal()
+    try:
+        return BytesAttr(bytes.fromhex(text.removeprefix("0x")))
+    except ValueError:
+        parser.raise_error(f"bytes expected as '0x' and pairs of hexadecimal digits, got '{text}'")
+
+
+def nonzero_bits(array: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Which elements of [filters, ...] are not zero bit by bit, as a matrix."""
+    import numpy as np
+
+    flat = np.ascontiguousarray(array).reshape(array.shape[0], -1)
+    return flat.view(f"u{array.dtype.itemsize}") != 0
+
+
+def stored_type(array: NDArray[np.generic], element: Attribute) -> StoredType:
+    """The type of an encoded constant."""
+    return TensorType(element, array.shape)
+
+
+def parse_width(parser: AttrParser, name: str) -> int:
+    parser.parse_keyword(name)
+    return parser.parse_integer(allow_negative=False)
