@@ -1,5 +1,6 @@
 """The documentation is true: pages match the code, examples run, links lead somewhere."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -10,8 +11,11 @@ import pytest
 from generate import PRINTED, WITH_EXAMPLES
 from run_examples import ExampleFailedError, refresh
 
+from ceras_ir import universe
+from ceras_ir.driver.opt.pass_help import summary
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import front_stages, target_stages
+from ceras_ir.support.field_docs import field_docs
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 
@@ -74,6 +78,48 @@ def headings(page: Path) -> set[str]:
 def test_no_paths_of_some_machine(page: Path):
     found = MACHINE.search(page.read_text(encoding="utf-8"))
     assert found is None, f"{name(page)}: {found}"
+
+
+UNWRAPPED = {"docs/quantization.md", "docs/vta.md", "docs/vta-board.md", "docs/dataflow.md"}
+"""Pages whose lines are still wider; take a page out when it is wrapped."""
+
+WIDTH = 120
+
+
+def test_lines_are_wrapped():
+    """But for tables, which Markdown cannot wrap, and for code, which shows what is printed."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if page.suffix != ".md" or name(page) in UNWRAPPED or text.startswith("<!-- "):
+            continue
+        text = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.M | re.S)
+        prose = [line for line in text.splitlines() if not line.startswith(("|", "    ", "!["))]
+        wide = [line for line in prose if len(line) > WIDTH]
+        assert not wide, f"{name(page)}: {len(wide)} lines, such as {wide[0]}"
+
+
+NO_VERB = {
+    *("A", "All", "An", "Any", "As", "At", "Each", "Every", "For", "From", "How", "If", "In"),
+    *("It", "Its", "Of", "On", "One", "That", "The", "These", "This", "To", "What", "When"),
+    *("Where", "Whether", "Which", "Who", "With"),
+}
+"""Openings of a first line that names no action."""
+
+
+def test_a_pass_says_what_it_does_with_a_verb_and_its_object():
+    for pass_name, load in universe.CERAS_UNIVERSE.all_passes.items():
+        first = summary(load())
+        verb, _, rest = first.partition(" ")
+        assert verb.isalpha() and verb.istitle() and rest, f"{pass_name}: {first}"
+        assert verb not in NO_VERB and not verb.endswith(("s", "ing")), f"{pass_name}: {first}"
+        assert len(first) <= 160, f"{pass_name}: {len(first)} characters: {first}"
+
+
+def test_every_option_of_a_pass_says_what_it_means():
+    for pass_name, load in universe.CERAS_UNIVERSE.all_passes.items():
+        options = [f.name for f in dataclasses.fields(load()) if f.init and f.name != "name"]
+        missing = {*options} - field_docs(load()).keys()
+        assert not missing, f"{pass_name}: write a string under {sorted(missing)}"
 
 
 def test_every_command_is_described():

@@ -9,18 +9,18 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 
 IMAGES = {
-    "size": ("HxW", "size that images are resized to (default: the input's)"),
-    "scale": ("S", "pixels are divided by this first (default: 255)"),
-    "mean": ("M,M,M", "then this is taken off, one number or one per channel (default: 0)"),
-    "std": ("D,D,D", "and this divides, one number or one per channel (default: 1)"),
-    "channels": ("{rgb,bgr}", "order of channels (default: rgb)"),
-    "layout": ("{nchw,nhwc}", "of the input (default: by its shape)"),
+    "size": ("HxW", "resize images to this (default: the input's)"),
+    "scale": ("S", "divide pixels by this first (default: 255)"),
+    "mean": ("M,M,M", "then subtract this, one number or one per channel (default: 0)"),
+    "std": ("D,D,D", "then divide by this, one number or one per channel (default: 1)"),
+    "channels": ("{rgb,bgr}", "order channels so (default: rgb)"),
+    "layout": ("{nchw,nhwc}", "use this layout of the input (default: by its shape)"),
     "fit": (
         "{stretch,crop,letterbox}",
-        "how an image of another shape becomes the input's: stretched, cropped to its centre, or "
-        "padded at the right and below (default: stretch)",
+        "bring images of another shape to the input's: stretch them, crop them to their centre, or "
+        "pad them at the right and below (default: stretch)",
     ),
-    "pad": ("P", "what pads a letterboxed image (default: 114)"),
+    "pad": ("P", "pad letterboxed images with this (default: 114)"),
 }
 """Options of an image folder, as `--image-NAME`; see `ceras_ir.data.image_folder`."""
 
@@ -32,20 +32,20 @@ def add_calibration(group: ArgumentContainer) -> None:
         action="append",
         default=[],
         metavar="DATA.npz|DIR",
-        help="representative inputs, one array per graph input, first axis samples, or a folder of "
-        "images; may be repeated, or list files by commas. Without them ranges come from the IR "
-        "or from synthetic inputs, which is said on stderr",
+        help="choose scales from these inputs: one array per graph input, whose first axis is "
+        "samples, or a folder of images; may be repeated, or list files by commas. Without them "
+        "ranges come from the IR or from synthetic inputs, and a note on stderr says so",
     )
     group.add_argument(
         "--observer",
         choices=get_args(ObserverName),
         default=DEFAULT_OBSERVER,
-        help="how calibration chooses scales: by least squared error (mse), extremes (minmax), a "
-        "moving average of them, the 99.99 percentile, or entropy; auto, the default, is mse from "
-        "32 samples on, and minmax below",
+        help="choose scales by least squared error (mse), extremes (minmax), a moving average of "
+        "them, the 99.99 percentile, or entropy; auto, the default, is mse from 32 samples on, and "
+        "minmax below",
     )
     for name, (metavar, text) in IMAGES.items():
-        group.add_argument(f"--image-{name}", metavar=metavar, help=f"of an image folder: {text}")
+        group.add_argument(f"--image-{name}", metavar=metavar, help=f"for image folders: {text}")
 
 
 def calibration_of(arguments: argparse.Namespace) -> str | None:

@@ -35,15 +35,16 @@ def add_build_options(parser: ToolParser) -> None:
         "--quantize",
         choices=("auto", "int8", "none"),
         default="auto",
-        help="int8 with power-of-two scales; auto: if calibration data is given or the target "
-        "has no floating point (default: %(default)s)",
+        help="compute in int8 (int8) or as the model says (none); auto is int8 if the model has "
+        "Q/DQ, calibration data is given, or the target has no floating point "
+        "(default: %(default)s)",
     )
     add_scheme(group)
     group.add_argument(
         "--prune",
         metavar="OPTIONS",
-        help='set weights to zero that matter least: "method=magnitude threshold=0.01", or '
-        '"sparsity=0.9" for that share of every layer',
+        help='set the least important weights to zero: "method=magnitude threshold=0.01", or '
+        '"sparsity=0.9" for this share of every layer',
     )
     add_shapes(group)
     add_extensions(parser)
@@ -60,7 +61,7 @@ def add_extensions(parser: ToolParser) -> None:
         default=[],
         metavar=("LEVEL", "PIPELINE"),
         help='run passes behind a level, such as --at "fused graph" "my-pass{x=1}"; they must '
-        "change no value, which ceras-verify checks; may be repeated",
+        "change no value (ceras-verify checks it); may be repeated",
     )
 
 
@@ -82,7 +83,7 @@ def add_scheme(group: ArgumentContainer) -> None:
         action="extend",
         default=[],
         metavar="PASS,...",
-        help=f"the optional passes of quantization that run: of {', '.join(OPTIONAL)}; or {NONE} "
+        help=f"run these optional passes of quantization, of {', '.join(OPTIONAL)}; or {NONE} "
         "(default: all but correct-bias; choose-row-exponents only where the target shifts each "
         "channel by itself)",
     )
@@ -90,31 +91,34 @@ def add_scheme(group: ArgumentContainer) -> None:
         "--silu",
         choices=("auto", "table", "table16", "hardswish", "float", "piecewise"),
         default="auto",
-        help="how SiLU is computed: by a table on int8 or on 16 bits, as HardSwish (a warning "
-        "says what that costs), in float, or by MIN, MAX, ADD and shifts; auto, the default, by "
-        "tables, on 16 bits where that matters, or as the target prefers it",
+        help="compute SiLU by a table on int8 (table) or on 16 bits (table16), as HardSwish (a "
+        "warning states the cost), in float, or by MIN, MAX, ADD and shifts (piecewise); auto, "
+        "the default: by tables, on 16 bits where it matters, or as the target prefers",
     )
     add_precision(group)
 
 
 def add_precision(group: ArgumentContainer) -> None:
     """Layers that keep more precision than int8."""
-    for name, what in (("int16", "stored in 16 bits"), ("float", "computed in float")):
+    for name, what in (
+        ("int16", "store these layers in 16 bits"),
+        ("float", "compute these layers in float"),
+    ):
         group.add_argument(
             f"--{name}",
             type=names,
             action="extend",
             default=[],
             metavar="LAYER,...",
-            help=f"layers {what}, by node name or pattern such as 'conv_*'; may be repeated",
+            help=f"{what}, by node name or pattern such as 'conv_*'; may be repeated",
         )
     group.add_argument(
         "--budget",
         type=float,
         default=DEFAULT_BUDGET,
         metavar="SHARE",
-        help="of the network's modelled time that 16 bits may take for the values that int8 hurts "
-        "most, as calibration finds them; 0 for none (default: %(default)s)",
+        help="let values in 16 bits take this share of the network's modelled time, those first "
+        "that int8 hurts most; 0 for none (default: %(default)s)",
     )
     for removed, instead in REMOVED_FLAGS.items():
         group.add_argument(removed, type=_removed(removed, instead), help=argparse.SUPPRESS)
@@ -154,7 +158,7 @@ def add_shapes(group: ArgumentContainer) -> None:
         type=_positive,
         default=1,
         metavar="N",
-        help="value of a symbolic batch dimension (default: %(default)s)",
+        help="set a symbolic batch dimension to N (default: %(default)s)",
     )
     group.add_argument(
         "--shape",
@@ -162,7 +166,7 @@ def add_shapes(group: ArgumentContainer) -> None:
         action="append",
         default=[],
         metavar="NAME=1x3x224x224",
-        help="shape of an input with symbolic dimensions; once for each such input",
+        help="set the shape of an input with symbolic dimensions; once for each such input",
     )
 
 
@@ -171,7 +175,7 @@ def add_io(parser: argparse.ArgumentParser) -> None:
         "--io",
         choices=("model", "int8"),
         default="model",
-        help="types of inputs and outputs: the model's own, or int8 (default: %(default)s)",
+        help="give inputs and outputs the model's own types, or int8 (default: %(default)s)",
     )
 
 

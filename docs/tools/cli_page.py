@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterable
+from textwrap import fill
 from typing import get_type_hints
 
 from ceras_ir.backends.nnet import tool as nnet
@@ -33,15 +34,23 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-reduce": reduce.make_parser,
 }
 
+WIDTH = 100
+
 TOOLS = ("ceras-compile", "ceras-run")
 """Those with options of one target."""
 
 INTRODUCTION = """\
 # Commands
 
-Results go to stdout or to the file that `-o` or `--outputs` names; diagnostics, dumps and
-progress go to stderr. What the exit statuses and messages mean: [diagnostics.md](diagnostics.md).
+Results go to stdout, or to the file that `-o` or `--outputs` names. Diagnostics, dumps and progress
+go to stderr. [diagnostics.md](diagnostics.md) explains messages and exit statuses.
 """
+
+
+def _item(text: str) -> str:
+    """Wrap an item of a list."""
+    inner = " " * (text.index("-") + 2)
+    return fill(text, WIDTH, subsequent_indent=inner, break_on_hyphens=False)
 
 
 class MarkdownFormatter(argparse.HelpFormatter):
@@ -67,7 +76,7 @@ class MarkdownFormatter(argparse.HelpFormatter):
 
     def add_text(self, text: str | None) -> None:
         if text is not None and text != argparse.SUPPRESS:
-            self.lines += [text, ""]
+            self.lines += [fill(text, WIDTH, break_on_hyphens=False), ""]
 
     def start_section(self, heading: str | None) -> None:
         pass
@@ -78,9 +87,9 @@ class MarkdownFormatter(argparse.HelpFormatter):
     def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
         for action in actions:
             if action.help != argparse.SUPPRESS:
-                self.lines.append(f"- {_spelling(action)}{self._explain(action)}")
+                self.lines.append(_item(f"- {_spelling(action)}{self._explain(action)}"))
             for command in self._iter_indented_subactions(action):
-                self.lines.append(f"  - `{command.dest}`: {command.help}")
+                self.lines.append(_item(f"  - `{command.dest}`: {command.help}"))
         if self.lines[-1]:
             self.lines.append("")
 
@@ -120,10 +129,10 @@ def _target_options(target: TargetClass) -> str:
     for field, described in ((f, d) for t in TOOLS for f, d in options_of(target, t)):
         choices = ",".join(choices_of(hints[field.name]))
         value = described.metavar or (f"{{{choices}}}" if choices else "")
-        line = f"- `{f'{flag_of(field)} {value}'.strip()}`: {described.text}"
         where = f" (of {', '.join(described.tools)})" if described.tools else ""
-        if line + where not in lines:
-            lines.append(line + where)
+        line = _item(f"- `{f'{flag_of(field)} {value}'.strip()}`: {described.text}{where}")
+        if line not in lines:
+            lines.append(line)
     return "\n".join(lines)
 
 

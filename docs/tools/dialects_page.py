@@ -7,7 +7,7 @@ from enum import Enum
 from importlib import import_module
 from types import ModuleType
 
-from docstrings import field_docs, markdown
+from docstrings import markdown
 from xdsl.ir import Attribute, Dialect, Operation, ParametrizedAttribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -19,14 +19,15 @@ from xdsl.irdl import (
     VarResultDef,
 )
 
+from ceras_ir.support.field_docs import field_docs
 from ceras_ir.universe import CERAS_UNIVERSE, dialect_paths
 
 INTRODUCTION = """\
 # Dialects
 
-What every operation computes, bit for bit: the interpreter and all backends are held to these
-texts. Types and shapes are checked by the verifiers. How the levels follow each other:
-[architecture.md](architecture.md).
+This page defines every operation bit for bit. The interpreter and all backends are tested against
+these texts. The verifiers check types and shapes. [architecture.md](architecture.md) shows how the
+levels follow each other.
 """
 
 

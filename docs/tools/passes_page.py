@@ -1,32 +1,39 @@
 """docs/passes.md: every pass and pipeline of this project, from its class."""
 
 import dataclasses
+from textwrap import fill
 from typing import get_type_hints
 
-from docstrings import field_docs, markdown
+from docstrings import markdown
 from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.pass_help import spell, summary
 from ceras_ir.pipeline.pass_options import type_name
+from ceras_ir.support.field_docs import field_docs
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.universe import CERAS_UNIVERSE
 
 INTRODUCTION = """\
 # Passes
 
-`ceras-opt --PASS="option=value"` runs a pass, `-p "a,b{option=value}"` several; they run in the
-order of the command line. A pipeline is a pass that is nothing but a sequence of others: dumps
-and timings show those. `ceras-opt --help-pass=PASS` prints what is below. xDSL's own passes
-(`canonicalize`, `cse`, `dce`, ...) are there too: `ceras-opt --list-passes`. How to write one of
-your own: [architecture.md](architecture.md#where-to-add-things).
+`ceras-opt --PASS="option=value"` runs a pass. `-p "a,b{option=value}"` runs several. They run in
+the order of the command line.
+
+A **pipeline** is a pass that is only a sequence of other passes. Dumps and timings show those.
+
+| command | what it prints |
+|---|---|
+| `ceras-opt --help-pass=PASS` | the description of a pass, as below |
+| `ceras-opt --list-passes` | all passes, xDSL's own (`canonicalize`, `cse`, `dce`, ...) included |
+
+To write a pass of your own, see [new-pass.md](new-pass.md).
 """
 
 
 def passes_page() -> str:
     classes = {name: load() for name, load in sorted(CERAS_UNIVERSE.all_passes.items())}
     pipelines = {name: cls for name, cls in classes.items() if issubclass(cls, PipelinePass)}
-    rows = ["| pass | what it does |", "|---|---|"]
-    rows += [f"| [`{name}`](#{name}) | {_cell(summary(cls))} |" for name, cls in classes.items()]
+    rows = [_item(f"- [`{name}`](#{name}): {summary(cls)}.") for name, cls in classes.items()]
     parts = [INTRODUCTION, "\n".join(rows), "## Pipelines"]
     parts += [_describe(cls) for cls in pipelines.values()]
     parts.append("## Single passes")
@@ -37,19 +44,20 @@ def passes_page() -> str:
 def _describe(cls: type[ModulePass]) -> str:
     parts = [f"### {cls.name}", markdown(cls.__doc__)]
     if issubclass(cls, PipelinePass):
-        inner = " ".join(f"`{p.name}`" for p in cls().passes())
-        parts.append(f"Runs, by default: {inner}.")
+        inner = ", ".join(f"`{p.name}`" for p in cls().passes())
+        parts.append(fill(f"Runs by default: {inner}.", 100, break_on_hyphens=False))
     fields = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
     if fields:
         types, docs = get_type_hints(cls), field_docs(cls)
-        rows = ["| option | type | default | meaning |", "|---|---|---|---|"]
+        rows = ["Options:", ""]
         for f in fields:
-            default = "" if f.default is dataclasses.MISSING else f"`{spell(f.default)}`"
-            name, kind = f.name.replace("_", "-"), _cell(type_name(types[f.name]))
-            rows.append(f"| `{name}` | {kind} | {default} | {_cell(docs.get(f.name, ''))} |")
+            value = "" if f.default is dataclasses.MISSING else spell(f.default)
+            default = f", default `{value}`" if value else ""
+            name, kind = f.name.replace("_", "-"), type_name(types[f.name])
+            rows.append(_item(f"- `{name}` ({kind}{default}): {docs.get(f.name, '')}".rstrip(": ")))
         parts.append("\n".join(rows))
     return "\n\n".join(parts)
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _item(text: str) -> str:
+    return fill(text, 100, subsequent_indent="  ", break_on_hyphens=False)

@@ -29,7 +29,9 @@ class ArduinoTarget(Target):
     name = "arduino"
 
     board: str = option(
-        "uno_r4_wifi", "the board: a built-in name or a .toml file", metavar="NAME|FILE"
+        "uno_r4_wifi",
+        "compile for this board: a built-in name or a .toml file",
+        metavar="NAME|FILE",
     )
     encoding: EncodingChoice = option("auto", ENCODING_HELP)
 

@@ -9,6 +9,6 @@ EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]
 """How weights of float matrix products lie in flash; see the pass `encode-weights`."""
 
 ENCODING_HELP = (
-    "how weights of float matrix products lie in flash; auto compresses only as far as the "
-    "memory of a microcontroller board asks for"
+    "store the weights of float matrix products in this encoding; auto compresses only as far as "
+    "a microcontroller board's flash requires"
 )

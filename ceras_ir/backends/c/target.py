@@ -39,21 +39,21 @@ class CTarget(Target):
     text = "ceras_ir.backends.c.text:CText"
 
     board: str | None = option(
-        None, "machine to build for: a built-in name or a .toml file", metavar="NAME|FILE"
+        None, "build for this machine: a built-in name or a .toml file", metavar="NAME|FILE"
     )
     encoding: EncodingChoice | None = option(None, ENCODING_HELP)
     weights: Weights = option(
         "source",
-        "where the constants are: string literals, a file that the program loads, or a file that "
-        "the assembler includes",
+        "store constants as string literals (source), in a file that the program loads (file), "
+        "or in a file that the assembler includes (incbin)",
     )
     winograd: bool = option(
-        True, "compute float 3x3 windows by definition, though transforms are faster"
+        True, "compute float 3x3 windows directly, without the faster Winograd transforms"
     )
     regions: tuple[str, ...] = option(
         (),
-        "memories of the machine, the preferred one first, such as sram:65536,psram:8388608: "
-        "every result lies in one of them, none holds more than it has",
+        "plan for these memories, the preferred one first, such as sram:65536,psram:8388608; "
+        "every result lies in one of them",
         metavar="NAME:BYTES,...",
     )
 

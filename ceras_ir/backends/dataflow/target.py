@@ -46,20 +46,24 @@ class DataflowTarget(Target):
         "outline-pipeline",
     )
 
-    board: str = option("zcu102", "the chip: a built-in name or a .toml file", metavar="NAME|FILE")
-    dsp: int = option(0, "multipliers of the chip to use; 0, all", metavar="N")
-    ram18: int = option(0, "memories of 18 kbit of the chip to use; 0, all", metavar="N")
+    board: str = option(
+        "zcu102", "compile for this chip: a built-in name or a .toml file", metavar="NAME|FILE"
+    )
+    dsp: int = option(0, "use so many multipliers of the chip; 0, all", metavar="N")
+    ram18: int = option(0, "use so many memories of 18 kbit; 0, all", metavar="N")
     synthesize: bool = option(
         False,
-        "count resources by yosys, which takes minutes, instead of estimating them",
+        "count resources by yosys (minutes) instead of estimating them",
     )
     stall: int = option(
         0,
-        "in the simulator, both ports wait in so many of 100 cycles, at random",
+        "let both ports of the simulator wait in so many of 100 cycles, at random",
         metavar="PERCENT",
         tools=("ceras-run", "ceras-verify"),
     )
-    seed: int = option(0, "of the random stalls", metavar="N", tools=("ceras-run", "ceras-verify"))
+    seed: int = option(
+        0, "seed the random stalls", metavar="N", tools=("ceras-run", "ceras-verify")
+    )
 
     @classmethod
     def check_board(cls, name: str) -> None:

@@ -42,7 +42,7 @@ class NnetTarget(Target):
 
     board: str | None = option(
         None,
-        "rates of a board, to place by modelled time: a built-in name or a .toml file",
+        "place operations by the modelled time on this board: a built-in name or a .toml file",
         metavar="NAME|FILE",
     )
     emit_hls: bool = option(

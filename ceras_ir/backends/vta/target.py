@@ -86,17 +86,18 @@ class VtaTarget(Target):
 
     board: str = option(
         "zcu102",
-        "configuration of VTA: a built-in name or VTA's .json file",
+        "compile for this configuration of VTA: a built-in name or VTA's .json file",
         metavar="NAME|FILE",
     )
     convolution: Convolution = option(
         "auto",
-        "how windows of several taps are computed: with all inputs of a window on chip, as a "
-        "product of a matrix that the host makes, or tap by tap; auto, by modelled time",
+        "compute windows of several taps with all their inputs on chip (direct), as a product "
+        "with a matrix that the host makes (im2col), or tap by tap (kn2row); auto: by modelled "
+        "time",
     )
     jobs: int = option(
         1,
-        "processes that search for schedules, -1 for one per core; the result is the same",
+        "search for schedules in so many processes, -1 for one per core; the result is the same",
         metavar="N",
     )
     vta_runner: str | None = option(

@@ -51,43 +51,43 @@ def make_parser() -> ToolParser:
         "other",
         metavar="OTHER.onnx",
         nargs="?",
-        help="a second model or text: quantized, or with Q/DQ, or with ranges; a float one is "
-        "quantized if there is --calibrate, and else compared as it is",
+        help="a second model or text to compare with: quantized, with Q/DQ, or with ranges. A "
+        "float one is quantized if --calibrate is given",
     )
     parser.add_argument(
         "--inputs",
         metavar="B.npz|DIR",
         required=True,
-        help="inputs to compare on, which are read one by one: a file, or a folder of images, to "
-        "which the --image options apply as well",
+        help="compare on these inputs, read one by one: a file, or a folder of images (the "
+        "--image options apply)",
     )
     parser.add_argument(
         "--labels",
         metavar="L.npz|L.json",
-        help="true classes, [N], or [N, H, W] for segmentation: then top-1, top-5 or IoU are "
-        "measured, of both networks; for detection a .json file of COCO's format",
+        help="measure accuracy of both networks against these labels: classes [N] (top-1, "
+        "top-5), [N, H, W] for segmentation (IoU), or a .json file of COCO's format for detection",
     )
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="topk, segmentation or detection (average precision; without labels against what the "
-        "float network detects), or FILE.py:FUNCTION or MODULE:FUNCTION of (outputs by name, "
-        "labels or None) that returns a number, or numbers by name; called for the float and for "
-        "the quantized outputs (default: topk or segmentation, by the labels)",
+        help="measure this: topk, segmentation, or detection (average precision; without labels, "
+        "against the float network's detections); or FILE.py:FUNCTION or MODULE:FUNCTION, called "
+        "with (outputs by name, labels or None) for the float and the quantized outputs, which "
+        "returns a number or numbers by name (default: topk or segmentation, by the labels)",
     )
-    parser.add_argument("--html", metavar="OUT.html", help="write a page with plots, one file")
+    parser.add_argument("--html", metavar="OUT.html", help="write a page with plots to one file")
     add_scheme(parser)
     parser.add_argument(
         "--against",
         type=recipe_names,
         metavar="PASS,...",
-        help="compare with a second variant, quantized by this recipe",
+        help="compare with a second variant, quantized with these optional passes",
     )
     parser.add_argument(
         "--propose",
         action="store_true",
-        help="try other options, on the first 32 inputs, and say what each gains, with its "
-        "standard error, and what it costs; the inputs must not be those that calibrate",
+        help="try other options on the first 32 inputs, and print the gain of each with its "
+        "standard error, and its cost; do not use the calibration inputs here",
     )
     parser.add_argument("--samples", type=int, metavar="N", help="compare on the first N only")
     add_shapes(parser)

@@ -40,32 +40,34 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
-    parser.add_argument("-o", dest="output", metavar="DIR", required=True, help="output folder")
+    parser.add_argument(
+        "-o", dest="output", metavar="DIR", required=True, help="write the folder here"
+    )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="write into a folder that has files, and no manifest that says they are ours; those "
-        "in the way are replaced",
+        help="write into a folder that has files and no manifest of ours; files in the way are "
+        "replaced",
     )
     parser.add_argument(
         "--target",
         choices=[cls.name for cls in known],
         required=True,
-        help="the machine to compile for",
+        help="compile for this machine",
     )
     add_build_options(parser)
     add_io(parser)
     parser.add_argument(
         "--save-temps",
         action="store_true",
-        help="keep the IR of every level in DIR/temps, and what else the target shows",
+        help="keep the IR of every level, and other intermediate files of the target, in DIR/temps",
     )
     parser.add_argument(
         "--why",
         action="append",
         default=[],
         metavar="NODE",
-        help="say on which device the node runs, and why; may be repeated",
+        help="print the device of a node, and the reason; may be repeated",
     )
     parser.add_argument(
         "--html", action="store_true", help="draw the memory plan as a picture in DIR/memory.html"

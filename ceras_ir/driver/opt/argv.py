@@ -133,7 +133,7 @@ def make_parser() -> _OptParser:
         type=parse_pipeline,
         default=[],
         metavar="PIPELINE",
-        help='passes to run, for example "canonicalize,my-pass{x=1 y=2}", or that inside of '
+        help='run these passes, for example "canonicalize,my-pass{x=1 y=2}", alone or inside of '
         "builtin.module(...); may be repeated and mixed with pass flags",
     )
     add(
@@ -143,7 +143,7 @@ def make_parser() -> _OptParser:
         type=_flag_request,
         help=argparse.SUPPRESS,
     )
-    add("-t", "--target", default="mlir", help="what to print: mlir (default) or a text target")
+    add("-t", "--target", default="mlir", help="print this: mlir (default) or a text target")
     group = parser.add_argument_group("plugins")
     add_plugins(group)
     group = parser.add_argument_group("input")
@@ -164,8 +164,8 @@ def make_parser() -> _OptParser:
         "stderr",
         ("--print-ir-diff",): "print what each pass changes to stderr, as a unified diff",
         ("--time-passes", "--mlir-timing"): "print the time of each pass to stderr",
-        ("--pass-statistics", "--mlir-pass-statistics"): "print to stderr how many operations each "
-        "pass made, erased and changed, its time, and by how much the peak of memory grew",
+        ("--pass-statistics", "--mlir-pass-statistics"): "print statistics of each pass to "
+        "stderr: operations made, erased and changed, time, and growth of peak memory",
         ("--elide-constants",): "print large constants as dense_resource<__elided__>",
         ("--print-debuginfo", "--mlir-print-debuginfo"): "print locations",
     }
@@ -190,30 +190,32 @@ def make_parser() -> _OptParser:
     group.add_argument(
         "--bisect-passes",
         action="store_true",
-        help="run the network behind every pass, and stop at the first one after which outputs are "
-        "not those before it: with a diagnostic, status 1 and a reproducer",
+        help="run the network behind every pass, and stop at the first pass that changes the "
+        "outputs: with a diagnostic, status 1 and a reproducer",
     )
     group.add_argument(
-        "--bisect-inputs", metavar="IN.npz", help="inputs for that (default: synthetic, seeded)"
+        "--bisect-inputs",
+        metavar="IN.npz",
+        help="compare on these inputs (default: synthetic, seeded)",
     )
     group.add_argument(
         "--bisect-samples",
         type=_at_least_one,
         metavar="N",
-        help="how many inputs (default: 2)",
+        help="compare on so many inputs (default: 2)",
     )
     group.add_argument(
         "--bisect-tolerance",
         type=float,
         metavar="DB",
-        help="signal to noise that is enough, for passes that may change values, such as those of "
-        "quantization (default: integers exactly, floats within 1e-4 of the largest)",
+        help="accept this signal-to-noise ratio, for passes that may change values, such as "
+        "those of quantization (default: integers exactly, floats within 1e-4 of the largest)",
     )
     group.add_argument(
         "--bisect-test",
         metavar="'CMD {input}'",
-        help="instead stop at the first pass after which this shell command does not end with "
-        "status 0 on the IR",
+        help="stop instead at the first pass after which this shell command on the IR does not "
+        "end with status 0",
     )
     group = parser.add_argument_group("internal errors")
     group.add_argument(
@@ -228,19 +230,19 @@ def make_parser() -> _OptParser:
         "--mlir-disable-verify",
         dest="verify_each",
         action="store_false",
-        help="do not verify: a pass may be wrong in other ways then",
+        help="do not verify the IR, at your own risk",
     )
     group.add_argument(
         "--reproducer",
         "--mlir-pass-pipeline-crash-reproducer",
         metavar="FILE",
-        help="if a pass crashes or makes invalid IR, write the IR before it and the pass here "
+        help="write the IR before a pass that crashes or makes invalid IR here, with the pass "
         "(default: ceras-crash-PASS.mlir)",
     )
     group.add_argument(
         "--run-reproducer",
         metavar="FILE",
-        help="run the pass in a reproducer on the IR in it; other options are as without",
+        help="run the pass of a reproducer on its IR; other options apply",
     )
     group = parser.add_argument_group("information")
     group.add_argument("-h", "--help", action="store_true", help="print this")

@@ -1,7 +1,8 @@
-"""What passes there are and what each takes, printed from the code."""
+"""Describe passes and their options, from the code."""
 
 import dataclasses
 import inspect
+from textwrap import fill
 from typing import get_type_hints
 
 from xdsl.passes import ModulePass
@@ -9,10 +10,13 @@ from xdsl.transforms import get_all_passes
 
 from ceras_ir.pipeline.pass_options import spell, type_name
 from ceras_ir.pipeline.pipeline_text import PassTable
+from ceras_ir.support.field_docs import field_docs
+
+INSIDE = " " * 6
 
 
 def summary(cls: type[ModulePass]) -> str:
-    """The first sentence of the pass's docstring."""
+    """Return the first sentence of the pass's docstring."""
     first = " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
     return first.partition(". ")[0].removesuffix(".")
 
@@ -27,10 +31,10 @@ def list_passes(passes: PassTable) -> str:
 
 
 def describe_pass(cls: type[ModulePass]) -> str:
-    """The docstring of `cls` and its options with types and defaults."""
+    """The docstring of `cls` and its options with types, defaults and meaning."""
     lines = [f"--{cls.name}", ""]
     lines += [f"  {line}".rstrip() for line in (inspect.getdoc(cls) or "").split("\n")]
-    types = get_type_hints(cls)
+    types, meanings = get_type_hints(cls), field_docs(cls)
     options = [f for f in dataclasses.fields(cls) if f.init and f.name != "name"]
     if options:
         lines += ["", "Options:"]
@@ -39,4 +43,6 @@ def describe_pass(cls: type[ModulePass]) -> str:
         if field.default is not dataclasses.MISSING:
             text += f"  (default: {spell(field.default)})"
         lines.append(text)
+        if meaning := meanings.get(field.name):
+            lines.append(fill(meaning, 100, initial_indent=INSIDE, subsequent_indent=INSIDE))
     return "\n".join(lines)

@@ -45,12 +45,18 @@ def make_parser() -> ToolParser:
         "input", metavar="IN.csv", help="columns id,lower,upper,size; alive during [lower, upper)"
     )
     parser.add_argument(
-        "--capacity", metavar="BYTES", type=_bytes, required=True, help="bytes there are"
+        "--capacity",
+        metavar="BYTES",
+        type=_bytes,
+        required=True,
+        help="place everything below so many bytes",
     )
     end = parser.add_mutually_exclusive_group(required=True)
-    end.add_argument("-o", dest="output", metavar="OUT.csv", help="IN.csv with a column offset")
     end.add_argument(
-        "--check", action="store_true", help="check the offsets that IN.csv has; place nothing"
+        "-o", dest="output", metavar="OUT.csv", help="write IN.csv with a column offset here"
+    )
+    end.add_argument(
+        "--check", action="store_true", help="check the offsets in IN.csv, and place nothing"
     )
     parser.add_argument(
         "--time-limit",

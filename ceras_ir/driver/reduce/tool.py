@@ -34,12 +34,18 @@ def make_parser() -> ToolParser:
     )
     add = parser.add_argument
     add("input", metavar="FILE", help="IR text in .mlir, or an ONNX model")
-    add("-o", dest="output", metavar="OUT", required=True, help="the smallest input; - is stdout")
+    add(
+        "-o",
+        dest="output",
+        metavar="OUT",
+        required=True,
+        help="write the smallest input here; - is stdout",
+    )
     add(
         "--test",
         metavar="'CMD {input}'",
         required=True,
-        help="a command for the shell, with {input} where the file stands, such as "
+        help="run this shell command on every candidate; {input} stands for the file. Such as "
         "\"ceras-opt {input} --my-pass --reproducer= 2>&1 | grep -q 'crashed'\"",
     )
     add(
@@ -47,13 +53,13 @@ def make_parser() -> ToolParser:
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="a run that takes longer is not interesting (default: %(default)g)",
+        help="reject a candidate whose run takes longer (default: %(default)g)",
     )
     add(
         "--time-limit",
         type=float,
         metavar="SECONDS",
-        help="stop after so many seconds and write what there is (default: none)",
+        help="stop after so many seconds and write the smallest input so far (default: none)",
     )
     add(
         "--allow-unregistered-dialect",

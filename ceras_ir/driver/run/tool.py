@@ -47,8 +47,8 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         epilog=f"{described_targets(known)} {EXIT_STATUS}",
     )
     parser.add_argument("model", metavar="MODEL.onnx|IR.mlir|DIR", nargs="?", help="what to run")
-    parser.add_argument("--inputs", metavar="IN.npz", help="one array per input")
-    parser.add_argument("--outputs", metavar="OUT.npz", help="written at the end")
+    parser.add_argument("--inputs", metavar="IN.npz", help="read inputs here, one array per input")
+    parser.add_argument("--outputs", metavar="OUT.npz", help="write outputs here at the end")
     parser.add_argument(
         "--target",
         choices=[cls.name for cls in known],

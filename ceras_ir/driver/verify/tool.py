@@ -43,13 +43,13 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     )
     parser.add_argument("model", metavar="MODEL.onnx", help="an ONNX model, or IR text in .mlir")
     parser.add_argument(
-        "--inputs", metavar="IN.npz", help="inputs to compare on (default: synthetic, seeded)"
+        "--inputs", metavar="IN.npz", help="compare on these inputs (default: synthetic, seeded)"
     )
     parser.add_argument(
         "--targets",
         metavar="NAME,...",
         default=default,
-        help="which targets (default: %(default)s)",
+        help="compare these targets (default: %(default)s)",
     )
     parser.add_argument(
         "--samples",

@@ -47,8 +47,8 @@ def merge_equal_transposes(module: ModuleOp) -> None:
 @dataclass(frozen=True)
 class EliminateTransposesPass(ModulePass):
     """
-    Remove transposes by moving them below other operations. Exact, but for matrix products
-    whose sums are added in another order; unused operations go as well.
+    Remove transposes by moving them below other operations. Unused operations go as well. Exact,
+    except for matrix products whose sums are added in another order.
     """
 
     name = "eliminate-transposes"

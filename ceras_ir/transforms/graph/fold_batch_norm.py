@@ -124,7 +124,9 @@ def _scaled(weights: SSAValue, factor: NDArray[np.float32]) -> ConstantOp | None
 
 
 class FoldBatchNormPass(PatternPass):
-    """Fold `graph.binary` with one constant per channel into the convolution or product before."""
+    """
+    Fold `graph.binary` with one constant per channel into the convolution or product before it.
+    """
 
     name = "fold-batch-norm"
     pattern = GreedyRewritePatternApplier([FoldPerChannelConstant()])

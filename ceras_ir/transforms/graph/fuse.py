@@ -13,9 +13,9 @@ class FusePass(PipelinePass):
     Fuse batch normalization, Swish, residuals and activations of a float network into its
     convolutions, matrix products and binary operations.
 
-    Values change by the rounding of folded constants only; with `hard-swish=true` also by the
-    approximation that `swish-to-hard-swish` documents. Residuals go before activations,
-    because an epilogue adds before it applies its function.
+    Values change by the rounding of folded constants only. `hard-swish=true` also adds the error
+    that `swish-to-hard-swish` documents. Residuals go before activations, because an epilogue adds
+    before it applies its function.
     """
 
     name = "fuse"

@@ -62,8 +62,9 @@ def _later(
 
 class FuseResidualPass(PatternPass):
     """
-    Fuse an addition of two tensors of one shape into the convolution or matrix product that
-    makes one of them and has neither residual nor activation yet; of two, into the later one.
+    Fuse an addition of two tensors of one shape into the convolution or matrix product that makes
+    one of them. That layer must have neither residual nor activation yet. If both addends are made
+    by such a layer, the later one takes the addition.
     """
 
     name = "fuse-residual"

@@ -23,19 +23,23 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class PrunePass(ModulePass):
     """
-    Constant float weights that matter least become zero; biases stay.
+    Set the constant float weights that matter least to zero. Biases stay.
 
-    `method=magnitude` zeroes every weight with `|w| < threshold` (S4: 0.01); with `sparsity`
-    instead the least `floor(sparsity * size)` magnitudes of each layer, of equal ones the first.
-    Not exact: whatever a product with a removed weight would have added is missing. Idempotent,
-    since zeros are the least magnitudes there are.
+    Not exact: products with a removed weight are missing from sums. Idempotent, since zeros are the
+    least magnitudes there are.
     """
 
     name = "prune"
 
     method: Literal["magnitude"] = "magnitude"
+    """magnitude: every weight with `|w| < threshold`."""
     threshold: float = 0.01
+    """Magnitude below which weights become zero; S4 has 0.01."""
     sparsity: float | None = None
+    """
+    Instead of `threshold`: zero the least `floor(sparsity * size)` magnitudes of each layer, of
+    equal ones the first.
+    """
 
     def __post_init__(self) -> None:
         if isnan(self.threshold) or not 0.0 <= self.threshold < inf:

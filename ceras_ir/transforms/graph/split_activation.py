@@ -40,9 +40,9 @@ class SplitActivation(RewritePattern):
 
 class SplitActivationPass(PatternPass):
     """
-    Undo `fuse-activation` for functions other than relu and clip, so that the value before
-    the function gets a range, and the function becomes a `graph.lookup`. Float targets want them
-    fused, and `fuse` does not know whether the network, or a layer of it, will stay float.
+    Undo `fuse-activation` for functions other than relu and clip. The value before the function
+    then gets a range, and the function becomes a `graph.lookup`. Float targets want them fused, and
+    `fuse` does not know whether a layer will stay float.
     """
 
     name = "split-activation"

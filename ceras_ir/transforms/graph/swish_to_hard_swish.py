@@ -20,9 +20,9 @@ class SwishToHardSwishPass(ModulePass):
     """
     Replace every swish, standing alone or fused, by hard_swish.
 
-    Not exact: a value may change by 0.142 (`3 / (1 + e^3)`, at x = -3 and x = 3), and a network
-    that was not trained for it may lose its accuracy. So no pipeline runs this by default,
-    and it says on stderr what it did. Recorded ranges are dropped: they no longer hold.
+    Not exact: a value may change by 0.142 (`3 / (1 + e^3)`, at x = -3 and x = 3). A network that
+    was not trained for it may lose its accuracy. So no pipeline runs this by default, and stderr
+    says what it did. Recorded ranges are dropped: they no longer hold.
     """
 
     name = "swish-to-hard-swish"

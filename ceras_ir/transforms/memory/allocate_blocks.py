@@ -32,36 +32,44 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class AllocateBlocksPass(ModulePass):
     """
-    Lifetimes become places: `mem.block` on every operation, `mem.arena` on the function. They
-    begin at multiples of `alignment` bytes, or of more where `mem.alignment` says so.
+    Give every value a place in the arena: `mem.block` on every operation, `mem.arena` on the
+    function. Places begin at multiples of `alignment` bytes, or of more where `mem.alignment` asks
+    for it.
 
-    With `strategy=colouring`, values share whole blocks, as few as possible, each as large as
-    the largest value in it (S2); with `strategy=offsets`, values lie at byte offsets wherever
-    they do not overlap while both are alive. `io` places arguments and results too; otherwise
-    they stay in the caller's memory. With `in_slices`, which is for `offsets`, operands of a
-    concatenation lie where they end up in its result, so that it copies nothing, as far as that
-    needs no more memory: those that are one run of bytes there and, for a `target` whose kernels
-    can, those whose rows alternate with others' (columns, which have a `pitch`). The others keep
-    the reason in `mem.copied` on the concatenation.
+    With several memories every value gets one of them. The first memory carries as much of the
+    traffic as it can, then the second, and so on. No memory holds more than its size. The plan of
+    each goes to stderr. This needs `strategy=offsets` without `in-slices`.
 
-    `regions=NAME:BYTES,...` (`NAME:BYTES:BYTES_PER_US` says a bandwidth), or the regions of
-    `board`, a name or a TOML file, are memories in the order of preference, none of which may
-    hold more than it has: every value gets one, the first carry as much of what is read and
-    written as they can, and the plan of each goes to stderr. For `offsets` without `in_slices`.
-
-    Correct because an independent check of the finished plan (`plan_check.py`) finds
-    nothing; asserted on every run.
+    Correct because an independent check of the finished plan (`plan_check.py`) finds nothing. It is
+    asserted on every run.
     """
 
     name = "allocate-blocks"
 
     strategy: Literal["offsets", "colouring"] = "offsets"
+    """
+    colouring: values share whole blocks, as few as possible, each as large as its largest value
+    (S2); offsets: values lie at byte offsets wherever they do not overlap while both are alive.
+    """
     alignment: int = 16
+    """Places begin at multiples of so many bytes."""
     io: bool = False
+    """Place arguments and results too; otherwise they stay in the caller's memory."""
     in_slices: bool = False
+    """
+    Place the operands of a concatenation inside its result, so that it copies nothing, as far as
+    that needs no more memory; `mem.copied` on the concatenation keeps the reason for each other
+    operand.
+    """
     target: str | None = None
+    """
+    The target whose kernels can leave gaps between rows; without one `in-slices` places only
+    operands that are one run of bytes.
+    """
     regions: tuple[str, ...] = ()
+    """The memories in order of preference, each `NAME:BYTES` or `NAME:BYTES:BYTES_PER_US`."""
     board: str | None = None
+    """Take the regions from this board: a name or a TOML file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

@@ -14,16 +14,17 @@ from ceras_ir.transforms.memory.analysis.liveness_text import describe
 @dataclass(frozen=True)
 class PrintLivenessPass(ModulePass):
     """
-    Lifetimes and interference of the buffers of `@main` on stderr: bytes, half-open lifetime
-    in steps, the same as a bar, the buffers that are alive at some common step, and the values
-    that lie there. `io` includes arguments and results; sizes in the bound are rounded up to
-    `alignment`. Changes nothing.
+    Print lifetimes and interference of the buffers of `@main` to stderr. A line has the bytes, the
+    half-open lifetime in steps, the same as a bar, the buffers alive at some common step, and the
+    values in the buffer. Changes nothing.
     """
 
     name = "print-liveness"
 
     io: bool = False
+    """Include arguments and results."""
     alignment: int = 16
+    """Round sizes in the bound up to this."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         text = describe(main_function(op), include_io=self.io, alignment=self.alignment)

@@ -20,17 +20,22 @@ from ceras_ir.transforms.memory.analysis.ordering import Job, Problem, best_orde
 @dataclass(frozen=True)
 class ReorderForMemoryPass(ModulePass):
     """
-    Operations in the order whose most bytes alive at one time are fewest: exact while the
-    search needs at most `states` sets of finished operations, greedy beyond. Keeps the order
-    there is unless the new one needs less. `io` counts arguments and results, as
-    `allocate-blocks` does. Changes no value: every operand is still computed before its users.
+    Reorder operations so that the most bytes alive at one time are fewest. The order there is stays
+    unless the new one needs less. Changes no value: every operand is still computed before its
+    users.
     """
 
     name = "reorder-for-memory"
 
     states: int = 20_000
+    """
+    The search is exact while it needs at most so many sets of finished operations, and greedy
+    beyond.
+    """
     io: bool = False
+    """Count arguments and results, as `allocate-blocks` does."""
     alignment: int = 16
+    """Round sizes up to this."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

@@ -17,14 +17,15 @@ from ceras_ir.transforms.memory.analysis.liveness import steps
 @dataclass(frozen=True)
 class ExplainPass(ModulePass):
     """
-    One line per operation on stderr: its node, its device, what each device would take where
-    `place` had a board, and the reason where the accelerator does not run it. `node` limits it
-    to one node. Changes nothing.
+    Print the device of each operation and the reason to stderr, one line per operation. The line
+    has the node, the device, and the reason where the accelerator does not run it. Where `place`
+    had a board it also has the time on each device. Changes nothing.
     """
 
     name = "explain"
 
     node: str | None = None
+    """Print this node only."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         lines = explanation(op, self.node)

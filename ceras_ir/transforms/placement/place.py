@@ -22,25 +22,27 @@ BORDER = LaunchOp | PackOp | UnpackOp
 @dataclass(frozen=True)
 class PlacePass(ModulePass):
     """
-    Every operation gets `mem.device`: the accelerator of `target` where its rules admit the
-    operation, else the CPU with `mem.reason`, the rule in one sentence. Without a target that has
-    an accelerator, the CPU runs everything. Changes no value.
+    Assign a device to every operation (`mem.device`): the accelerator of `target` where its rules
+    admit the operation, else the CPU. `mem.reason` states the rule in one sentence. Without an
+    accelerator the CPU runs everything. Changes no value.
 
-    With `board` (a name or a file), rules are those of that board, and the accelerator also
-    leaves what takes less time on the CPU: of all placements the one of least modelled time,
-    transfers between the sides included, and `mem.cost` on every operation says what each side
-    would take. A target may keep operations on its device whatever they cost. Schedules are
-    searched in `jobs` processes, which changes no result. `cpu` and `accelerator` name nodes that
-    must run there.
+    With `board` the rules are those of the board, and the placement is the one of least modelled
+    time, transfers included. `mem.cost` on every operation says the time on each side. A target may
+    keep operations on its device at any cost.
     """
 
     name = "place"
 
     target: str | None = None
+    """The target whose accelerator is asked."""
     board: str | None = None
+    """The board: a name or a file."""
     jobs: int = 1
+    """Processes that search for schedules; the result is the same."""
     cpu: tuple[str, ...] = ()
+    """Nodes that must run on the CPU."""
     accelerator: tuple[str, ...] = ()
+    """Nodes that must run on the accelerator."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

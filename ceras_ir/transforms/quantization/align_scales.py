@@ -39,13 +39,15 @@ MAX_SHIFT = 31
 @dataclass(frozen=True)
 class AlignScalesPass(ModulePass):
     """
-    Choose the final `graph.exponent` of every value, so that as few values as possible must
-    be rescaled at run time; `graph.requantizations` on the function counts them.
+    Choose the final `graph.exponent` of every value, so that few values are rescaled at run time.
+    `graph.requantizations` on the function counts those that remain.
 
-    A value whose only readers ask for another scale is made at that scale: the shift moves
-    into its producer's own. Then, until nothing changes: a result is no finer than the
-    accumulator it comes from, no shift exceeds 31, and no accumulator can exceed 32 bits;
-    exponents are raised where that fails. Changes no value of the float network.
+    1. If all readers of a value ask for another scale, its producer makes it at that scale. The
+       shift moves into the producer's own.
+    2. Exponents are then raised until nothing changes: a result is no finer than its accumulator,
+       no shift exceeds 31, and no accumulator can exceed 32 bits.
+
+    Changes no value of the float network.
     """
 
     name = "align-scales"

@@ -14,19 +14,22 @@ from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
 @dataclass(frozen=True)
 class CalibratePass(PipelinePass):
     """
-    Record the range and exponent of every value of a float network, values before a lookup
-    table included, so that `quantize` can run again and again without data.
-
-    The options are those of `set-silu` and `observe-ranges`.
+    Record the range and exponent of every value of a float network, so that `quantize` can run
+    again and again without data. Values before a lookup table are included.
     """
 
     name = "calibrate"
 
     calibration: str | None = None
+    """`FILE.npz` with samples, see `observe-ranges`."""
     samples: int = 64
+    """How many of them are used."""
     seed: int = 0
+    """Seed of synthetic samples."""
     silu: Silu = "auto"
+    """How SiLU is computed, see `set-silu`."""
     observer: ObserverName = DEFAULT_OBSERVER
+    """How exponents are chosen, see `observe-ranges`."""
 
     def __post_init__(self) -> None:
         self.passes()  # Refuses options out of range before anything runs.

@@ -27,9 +27,13 @@ PRODUCT_BITS = 28
 @dataclass(frozen=True)
 class CheckScalesPass(ModulePass):
     """
-    Refuse a quantized network whose shifts and multipliers contradict the scales of its
-    types: every requantization must turn the scale of its accumulator into that of its
-    result, biases and residuals must be at the accumulator's, addends at one. Changes nothing.
+    Refuse a quantized network whose shifts and multipliers contradict the scales of its types.
+
+    1. Every requantization turns the scale of its accumulator into that of its result.
+    2. Biases and residuals have the accumulator's scale.
+    3. Addends share one scale.
+
+    Changes nothing.
     """
 
     name = "check-scales"

@@ -55,25 +55,31 @@ class _Candidate:
 @dataclass(frozen=True)
 class ChoosePrecisionPass(CalibratedPass):
     """
-    Store in 16 bits the values whose rounding to int8 hurts the ends of the network most, for
-    what that takes; functions of sums read theirs by tables of 1024 entries. The noise that every
-    value makes there is found by one backward pass over the float network for each of four
-    samples of `calibration=FILE.npz`, one of networks with more than 10^9 multiplications, and
-    taken to add.
+    Store in 16 bits the values whose rounding to int8 adds most noise to the outputs. Values are
+    taken in the order of noise saved per time spent. Functions of sums read theirs by tables of
+    1024 entries.
 
-    `budget` is what all may take together, as a share of the modelled time of the network: products
-    that read 16 bits take twice as long. An accelerator that stores 8 bits (`narrow`) leaves layers
-    that write or read 16 to the CPU, which takes eight times as long; depthwise layers and
-    functions are there already. None is taken below a hundredth of the noise that is left, nor once
-    that is below 30 dB, nor, with `narrow-border`, of inputs and outputs. stderr says which were,
-    what they make of the noise and what they take. Changes no value.
+    One backward pass over the float network estimates the noise that every value makes at the
+    outputs. It runs for four samples, or for one if the network has more than 10^9 multiplications.
+    Contributions are taken to add.
+
+    1. Products that read 16 bits take twice the time. An accelerator of 8 bits (`narrow`) leaves
+       layers that read or write 16 bits to the CPU, where they take eight times as long. Depthwise
+       layers and functions are there already.
+    2. A value is not taken if it saves less than a hundredth of the noise that is left.
+    3. The pass stops at a signal-to-noise ratio of 30 dB.
+
+    stderr names the values, their share of the noise and their time. Changes no value.
     """
 
     name = "choose-precision"
 
     budget: float = DEFAULT_BUDGET
+    """The time that all may take together, as a share of the network's modelled time."""
     narrow: bool = False
+    """The accelerator stores 8 bits only."""
     narrow_border: bool = False
+    """Keep inputs and outputs in 8 bits."""
 
     def __post_init__(self) -> None:
         if not self.budget >= 0:

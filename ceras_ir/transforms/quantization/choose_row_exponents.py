@@ -18,12 +18,13 @@ SPREAD = 10
 @dataclass(frozen=True)
 class ChooseRowExponentsPass(ModulePass):
     """
-    Give the weights of every output channel a power of two of their own, the one with the least
-    squared error: `graph.weight_exponent` is the greatest, `graph.row_exponents` the differences.
-    The requantization then has a multiplier for each channel, a power of two: a shift for each,
-    which accelerators with one shift per layer leave to the CPU. Layers that add a residual keep
-    one scale, as accumulators of different scales could not add it; where rows are worth an
-    addition of its own, `split-residual` has made it. Changes no value.
+    Give the weights of every output channel a power of two of their own, with the least squared
+    error. `graph.weight_exponent` is the greatest, `graph.row_exponents` the differences.
+
+    The requantization then has one shift per channel. Accelerators with one shift per layer leave
+    such layers to the CPU. Layers that add a residual keep one scale, because accumulators of
+    different scales cannot add it. Where per-channel scales are worth a separate addition,
+    `split-residual` has made it. Changes no value.
     """
 
     name = "choose-row-exponents"

@@ -15,9 +15,9 @@ from ceras_ir.network.ranges import WEIGHT_EXPONENT
 @dataclass(frozen=True)
 class ChooseWeightExponentsPass(ModulePass):
     """
-    Give every convolution and matrix product that will be quantized `graph.weight_exponent`:
-    the power of two at which its constant weights, as integers in [-127, 127], have the least
-    squared error. One that is there is kept. Changes no value.
+    Choose the power of two at which constant weights, as integers in [-127, 127], have the least
+    squared error. It is stored as `graph.weight_exponent` on every convolution and matrix product
+    that will be quantized. An exponent that is there is kept. Changes no value.
     """
 
     name = "choose-weight-exponents"

@@ -23,23 +23,28 @@ LOST = 1 / 8
 @dataclass(frozen=True)
 class ChooseZeroPointsPass(ModulePass):
     """
-    Symmetric int8 spends half of its numbers below zero, where ReLU leaves nothing and SiLU
-    little. A value whose range, as calibration saw it, fits 255 steps half as long gets them and
-    a `graph.zero_point`, at which the least number stored is the least seen; so does one that loses
-    less than an eighth of what its exponent holds above. Scales stay powers of two.
+    Choose a zero point for activations whose range is not symmetric.
 
-    Values in 16 bits, and what meets shift-only functions or averages whose ties would be lost by
-    a reciprocal, stay symmetric. Accelerators put the zero points of convolutions and products into
-    their biases, but VTA rounds half up, where sums of few and averages of what has a zero point
-    round to even: with `half-up` what those read and make stays symmetric too, for its sake.
+    Symmetric int8 spends half of its numbers below zero, where ReLU leaves nothing and SiLU little.
+    If the observed range of a value fits 255 steps of half the length, it gets these steps and a
+    `graph.zero_point`. The least stored number then stands for the least value seen. The same
+    happens if less than an eighth of the range above would be lost. Scales stay powers of two.
 
-    Needs `graph.range` and
-    `graph.exponent`; changes no value.
+    These stay symmetric: values in 16 bits, and values that meet shift-only functions or averages
+    whose ties a reciprocal would lose. Accelerators put the zero points of convolutions and
+    products into their biases. VTA rounds half up, but sums and averages with zero points round to
+    even; see `half-up`.
+
+    Needs `graph.range` and `graph.exponent`. Changes no value.
     """
 
     name = "choose-zero-points"
 
     half_up: bool = False
+    """
+    Keep the operands and results of sums of few and of averages symmetric, for a target that rounds
+    half up only.
+    """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

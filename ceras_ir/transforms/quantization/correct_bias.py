@@ -24,15 +24,16 @@ SAMPLES, SAMPLES_LARGE = 16, 4
 @dataclass(frozen=True)
 class CorrectBiasPass(CalibratedPass):
     """
-    Rounding moves the mean of every output channel: weights by their rounding error times the
-    mean input, inputs by what clipping and rounding took from them in all layers before. One
-    layer after the other, subtract from the bias, made where there is none, what the quantized
-    network's sums have too much on average beside the float network's.
+    Subtract from each bias the mean error that rounding adds to its output channel.
 
-    Means are taken over the first 16 of the first `samples` samples of
-    `calibration=FILE.npz`, 4 where an inference has 10^9 multiplications; without it nothing is
-    done. Not exact: it changes the float network so that the quantized one is right on average. A
-    bias that 32 bits could not hold stays.
+    Rounding moves the mean of every channel: weights by their rounding error times the mean input,
+    inputs by clipping and rounding in all layers before. The pass goes through the layers in order
+    and compares the quantized network's mean sums with the float network's. A layer without a bias
+    gets one.
+
+    Means are over the first 16 of the samples, or 4 where an inference has 10^9 multiplications.
+    Without data nothing is done. Not exact: it changes the float network so that the quantized one
+    is right on average. A bias that 32 bits could not hold stays.
     """
 
     name = "correct-bias"

@@ -26,15 +26,18 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DropTieBreakersPass(ModulePass):
     """
-    `quantize(x + c)` becomes `quantize(x)` where c is positive and below half a unit of the sum
-    that x is (half an m-th where an odd multiplier m rescales it), and the integer operation that
-    `fold-qdq` will make of both rounds half up. So does `quantize(x * f)`, where x is an average
-    and f so near to 1 that it decides only ties, as the reciprocal of the integer operation does.
+    Remove additions and factors that only decide how QuantizeLinear rounds ties.
 
-    QuantizeLinear rounds ties to even; with c or f no tie is left. So the network says in ONNX
-    what the integer operation does: exact in the integers. Where anything was taken out, every bit
-    is meant: other quantizations round as ONNX says and get `graph.half_even`, which `fold-qdq`
-    heeds.
+    1. `quantize(x + c)` becomes `quantize(x)` where c is positive and below half a unit of the sum
+       x. Where an odd multiplier m rescales x, the limit is half an m-th.
+    2. `quantize(x * f)` becomes `quantize(x)` where x is an average and f is so near to 1 that it
+       decides only ties.
+
+    `fold-qdq` makes integer operations of both that round half up, or as a reciprocal does.
+    QuantizeLinear rounds ties to even, and with c or f no tie is left. So the network says in ONNX
+    what the integer operation does: exact in the integers. Where anything was removed, every bit of
+    the network is meant. All other quantizations then round as ONNX says: they get
+    `graph.half_even`, which `fold-qdq` respects.
     """
 
     name = "drop-tie-breakers"

@@ -25,25 +25,25 @@ EXPONENTS = "input_exponents", "result_exponents"
 @dataclass(frozen=True)
 class EqualizeChannelsPass(CalibratedPass):
     """
-    Multiply channels by powers of two between layers, so that one scale per tensor serves
-    large and small channels alike: what the rows of one layer's weights and its bias are
-    divided by, the columns of the next layer's are multiplied by.
+    Multiply channels by powers of two between layers, so that one scale per tensor serves large and
+    small channels alike. The rows of one layer's weights and its bias are divided; the columns of
+    the next layer's weights are multiplied.
 
-    How large channels are is seen on the first 16 of the first `samples` samples of
-    `calibration=FILE.npz`, without which nothing is done; a channel that is raised keeps a bit free
-    for data that has more in it. With `rows`, where every row of weights will have a scale of its
-    own, activations alone decide. Ranges of values that change are forgotten.
-
-    Other functions get `input_exponents` and `result_exponents`, which tables take in.
+    Channel ranges are observed on the first 16 of the samples. Without data nothing is done. A
+    channel that is raised keeps one bit of headroom. Recorded ranges of values that change are
+    dropped. Functions other than relu and clip get `input_exponents` and `result_exponents`, which
+    their tables take in.
 
     Exact, because powers of two are, and relu, pooling, addition and moves commute with positive
-    factors. A clip from 0 to a bound stays where it is: a channel is only raised so far
-    that twice what was seen of it stays below; what exceeds that is clipped earlier, as int8 would.
+    factors. A clip from 0 to a bound keeps its place: its channels are raised only so far that
+    twice the largest value seen stays below the bound. Larger values are clipped earlier, as int8
+    would clip them.
     """
 
     name = "equalize-channels"
 
     rows: bool = False
+    """Every row of weights will have its own scale, so activations alone decide."""
 
     def improve(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.transforms.quantization.analysis.calibration import channel_statistics

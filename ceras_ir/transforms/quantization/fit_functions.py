@@ -14,10 +14,11 @@ from ceras_ir.network.quantizable import is_quantized
 @dataclass(frozen=True)
 class FitFunctionsPass(ModulePass):
     """
-    Give the argument of every function whose `graph.form` reads more than int8 16 bits, and an
-    exponent that makes the most of them: "table16" has 1024 entries, "shifts" uses one bit less
-    than there is.
-    Needs `graph.range`; changes no value.
+    Give 16 bits to the argument of every function whose `graph.form` reads more than int8. The
+    exponent makes the most of them: "table16" has 1024 entries, "shifts" uses one bit less than
+    there is.
+
+    Needs `graph.range`. Changes no value.
     """
 
     name = "fit-functions"

@@ -42,15 +42,14 @@ MARGIN = 1 + 1e-5
 @dataclass(frozen=True)
 class FitInputsPass(CalibratedPass):
     """
-    Divide inputs by a step at which what calibration saw of them, and zero, takes all 256
-    numbers of int8, and multiply the weights of the layers that read them by it. Scales stay powers
-    of two; data that came in 8 bits, as images and spectra do, are then stored as they were.
+    Divide inputs by a step at which their observed values, and zero, fill all 256 numbers of int8.
+    The weights of the layers that read them are multiplied by it. Scales stay powers of two. Data
+    that came in 8 bits, such as images and spectra, are then stored as they were.
 
-    That is one multiplication in float for each element of an input, whose steps become shorter
-    by a tenth at least; others stay. So do inputs in 16 bits, and those that anything but
-    convolutions and matrix products with constant weights reads, moved at most. For
-    `choose-zero-points`, without which such an input would not fit. Without `calibration` nothing
-    is done.
+    This costs one float multiplication per input element. An input is left if its steps would not
+    become shorter by at least a tenth, if it has 16 bits, or if anything reads it but convolutions
+    and matrix products with constant weights (moves in between are allowed). Such an input needs
+    `choose-zero-points` to fit. Without data nothing is done.
     """
 
     name = "fit-inputs"

@@ -39,7 +39,7 @@ class FoldDequantizedConstantsPass(PatternPass):
     """
     Dequantize and quantize constants at compile time, and drop those that nobody reads.
 
-    Exact: computed by the interpreter itself.
+    Exact: the interpreter itself computes them.
     """
 
     name = "fold-dequantized-constants"

@@ -20,15 +20,15 @@ from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
 @dataclass(frozen=True)
 class FoldQdqPass(ModulePass):
     """
-    `quantize(op(dequantize(x), ...))` becomes `op` on integers, with a requantization of
-    multiplier, shift, zero point and, for an activation that clips, clamp range; other
-    functions become tables. `quantize(dequantize(x))` is `x`, or `graph.requantize`.
+    Replace `quantize(op(dequantize(x), ...))` by `op` on integers. The result has a requantization
+    of multiplier, shift and zero point. An activation that clips becomes its clamp range; other
+    functions become tables. `quantize(dequantize(x))` becomes `x`, or `graph.requantize`.
 
-    A float result that anybody else reads, or that is quantized in two ways, stays float; so does
-    one whose `graph.half_even` quantization the operation on integers would not do.
-    Run `make-signed`, `sink-dequantize` and `hoist-quantize` before: this looks at neighbours
-    only. Off by at most one unit of the result against the float operations (see
-    `integer_forms`); exact for the identity.
+    A float result stays float if anything else reads it, if it is quantized in two ways, or if the
+    integer operation cannot round as its `graph.half_even` asks. Run `make-signed`,
+    `sink-dequantize` and `hoist-quantize` before: this pass looks at neighbours only. Off by at
+    most one unit of the result against the float operations (see `integer_forms`); exact for the
+    identity.
     """
 
     name = "fold-qdq"

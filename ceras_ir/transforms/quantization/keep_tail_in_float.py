@@ -24,17 +24,19 @@ REASON = "follows the last sum of products"
 @dataclass(frozen=True)
 class KeepTailInFloatPass(ModulePass):
     """
-    Write `graph.precision = "f32"` on what computes or joins values behind the last convolution,
-    product, pooling or resize on every way to a result: sigmoids of scores, decoding of boxes,
-    concatenations of heads. That is arithmetic for the user, of values whose ranges differ by
-    orders of magnitude, and less than a thousandth of the work. What only moves elements is left
-    to follow its surroundings; so is a network without such sums, and layers that `besides` names,
-    as `set-precision` does. Changes no value.
+    Keep in float the operations behind the last convolution, product, pooling or resize on every
+    way to a result. They get `graph.precision = "f32"`: sigmoids of scores, decoding of boxes,
+    concatenations of heads.
+
+    These values are for the user, their ranges differ by orders of magnitude, and they are less
+    than a thousandth of the work. Operations that only move elements follow their surroundings.
+    Networks without such sums stay as they are. Changes no value.
     """
 
     name = "keep-tail-in-float"
 
     besides: tuple[str, ...] = ()
+    """Layers to leave out, by the names and patterns of `set-precision`."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

@@ -20,13 +20,13 @@ from ceras_ir.network.ranges import network_values
 @dataclass(frozen=True)
 class MakeSignedPass(ModulePass):
     """
-    Every value inside the network that is stored in 8 or 16 unsigned bits is stored in signed
-    ones, so that accelerators and kernels meet int8 only; but for activations with a scale per
-    channel. Arguments and results of the function
-    keep their types; a `graph.requantize` of multiplier 1 stands at each.
+    Store every value inside the network that has 8 or 16 unsigned bits in signed ones, so that
+    accelerators and kernels meet int8 only. Activations with one scale per channel stay. Arguments
+    and results of the function keep their types; a `graph.requantize` of multiplier 1 stands at
+    each.
 
-    Exact: stored numbers and zero points move by the same constant, of which `q - zero_point`
-    knows nothing, and clamp ranges move with them.
+    Exact: stored numbers and zero points move by the same constant, so `q - zero_point` stays.
+    Clamp ranges move with them.
     """
 
     name = "make-signed"

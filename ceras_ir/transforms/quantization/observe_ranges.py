@@ -21,27 +21,37 @@ SYNTHETIC_SAMPLES = 6
 @dataclass(frozen=True)
 class ObserveRangesPass(ModulePass):
     """
-    Record `graph.range` and `graph.exponent` of every value of a float network: least and
-    greatest element, and the power of two that stores it best, which `observer` decides: by the
-    least squared error (mse), so that nothing is clipped (minmax), or only what is above a
-    moving average of the samples' peaks (average), or one element of 10,000 (percentile), or so
-    that the distribution of magnitudes changes least (entropy, by Kullback-Leibler). By default
-    (auto) it is mse from 32 samples on; fewer do not say how rare an extreme is, and minmax clips
-    none of theirs.
+    Record `graph.range` and `graph.exponent` of every value of a float network. The range is the
+    least and greatest element. The exponent is the power of two of the step in which the value is
+    stored.
 
-    From the first `samples` samples of `calibration=FILE.npz` (one array per input, the first
-    axis samples; read one sample at a time, of several files if commas separate them); else
-    what the IR already holds is kept, and what is missing comes from made-up samples of
-    `graph.input_range` of the inputs, default [0, 1], drawn with `seed`, which a note on stderr
-    says. Changes no value. A quantized network is left alone.
+    Ranges come from these sources, in this order:
+
+    1. the samples of `calibration`, read one at a time;
+    2. ranges that the IR already holds;
+    3. synthetic samples of `graph.input_range` of the inputs, default [0, 1]. A note on stderr says
+       so.
+
+    Changes no value. A quantized network is left alone.
     """
 
     name = "observe-ranges"
 
     calibration: str | None = None
+    """
+    `FILE.npz`, or several separated by commas: one array per input, whose first axis is samples.
+    """
     samples: int = 64
+    """How many of them are used."""
     seed: int = 0
+    """Seed of synthetic samples."""
     observer: ObserverName = DEFAULT_OBSERVER
+    """
+    How exponents are chosen; mse: by least squared error; minmax: clips nothing; average: clips
+    above a moving average of the samples' peaks; percentile: clips one element of 10,000; entropy:
+    changes the distribution of magnitudes least (Kullback-Leibler); auto: mse from 32 samples on,
+    and minmax below, because few samples do not say how rare an extreme is.
+    """
 
     def __post_init__(self) -> None:
         if self.samples < 1:

@@ -13,12 +13,12 @@ from ceras_ir.network.function import main_function
 @dataclass(frozen=True)
 class OrderFloatSumsPass(ModulePass):
     """
-    Make float convolutions and products `ordered`. A float network that nobody quantizes keeps the
-    freedom to sum as is fastest.
+    Make float convolutions and products `ordered` in a network that is partly quantized. A float
+    network that nobody quantizes keeps the freedom to sum in the fastest order.
 
-    What a float layer computes may be quantized again further on, where the last bit of a sum
-    decides between two integers. With one order every target gets the same integers. Exact: a sum
-    in any order is what the operation was before.
+    The result of a float layer may be quantized again, where the last bit of a sum decides between
+    two integers. With one order every target gets the same integers. Exact: before, any order was
+    allowed.
     """
 
     name = "order-float-sums"

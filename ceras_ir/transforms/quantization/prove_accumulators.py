@@ -20,9 +20,9 @@ class ProveAccumulatorsPass(ModulePass):
     """
     Refuse a quantized network in which some accumulator could leave 32 bits. Changes nothing.
 
-    Proven per output channel, on the stored integers: |bias| + sum of |weight| * largest
-    |input|, plus the largest |residual| moved left, plus the half that a rounding shift adds.
-    A bound on magnitudes holds in any order of addition, so every target may choose its own.
+    The bound is computed per output channel on the stored integers: |bias| + sum of |weight| *
+    largest |input|, plus the largest |residual| shifted left, plus the half that a rounding shift
+    adds. It holds in any order of addition, so every target may choose its own.
     """
 
     name = "prove-accumulators"

@@ -54,38 +54,51 @@ Tail: TypeAlias = Literal["float", "int8"]
 @dataclass(frozen=True)
 class QuantizePass(PipelinePass):
     """
-    Quantize a network. One that comes with Q/DQ keeps its scales and zero points: they are
-    folded into integer operations with multipliers and shifts. A float one becomes int8 with
-    power-of-two scales and 32-bit biases; what follows its last sum of products stays float unless
-    `tail` is int8. One that is quantized already stays as it is.
+    Quantize a network.
 
-    Ranges come from the first `samples` samples of `calibration=FILE.npz`, else from the IR, else
-    from synthetic samples drawn with `seed`; see `observe-ranges`, which has `observer`.
+    1. A network that comes with Q/DQ keeps its scales and zero points. They are folded into integer
+       operations with multipliers and shifts.
+    2. A float network becomes int8 with power-of-two scales and 32-bit biases. Operations behind
+       its last sum of products stay float unless `tail` is int8.
+    3. A quantized network stays as it is.
 
-    `recipe` lists the optional passes that run, of fit-inputs, equalize-channels,
-    choose-zero-points, choose-precision, choose-row-exponents, round-weights and correct-bias, or
-    is none. Without one all of them run but correct-bias, and choose-row-exponents only where the
-    arithmetic of `target`, on `board`, shifts each channel by itself. Nothing is tried on the data.
-
-    `silu` says how SiLU is computed, see `set-silu`. `int16` and `float` name layers that keep
-    more precision, see `set-precision`; `budget` is what 16 bits may take, see `choose-precision`.
+    No recipe is tried on the data.
     """
 
     name = "quantize"
     removed_options: ClassVar = REMOVED_OPTIONS
 
     calibration: str | None = None
+    """
+    `FILE.npz` with samples; without it ranges come from the IR, else from synthetic samples; see
+    `observe-ranges`.
+    """
     samples: int = 64
+    """How many of them are used."""
     seed: int = 0
+    """Seed of synthetic samples."""
     target: str | None = None
+    """The target whose arithmetic decides the optional passes and the forms of functions."""
     board: str | None = None
+    """Its board."""
     recipe: tuple[str, ...] = ()
+    """
+    The optional passes that run, of fit-inputs, equalize-channels, choose-zero-points,
+    choose-precision, choose-row-exponents, round-weights and correct-bias, or none; without it all
+    but correct-bias, and choose-row-exponents only if `target` shifts each channel by itself.
+    """
     silu: Silu = "auto"
+    """How SiLU is computed, see `set-silu`."""
     observer: ObserverName = DEFAULT_OBSERVER
+    """How exponents are chosen, see `observe-ranges`."""
     budget: float = DEFAULT_BUDGET
+    """The time that 16 bits may take, see `choose-precision`."""
     int16: tuple[str, ...] = ()
+    """Layers stored in 16 bits, see `set-precision`."""
     float: tuple[str, ...] = ()
+    """Layers computed in float, see `set-precision`."""
     tail: Tail = "float"
+    """How operations behind the last sum of products are computed, see `keep-tail-in-float`."""
 
     def __post_init__(self) -> None:
         check_recipe(self.recipe, f"option 'recipe' of pass '{self.name}'")

@@ -20,14 +20,15 @@ from ceras_ir.transforms.rebuilding import erase_unused
 @dataclass(frozen=True)
 class QuantizeGraphPass(ModulePass):
     """
-    Replace every operation of a calibrated float network by its quantized form: symmetric
-    int8 with power-of-two scales, biases in 32 bits, every requantization a shift that rounds
-    half up. Values with `graph.precision = "i16"` have 16 bits. What has no such form, or
-    `graph.precision = "f32"`, stays float between `graph.dequantize` and `graph.quantize`, as
-    do arguments and results of the function.
+    Replace every operation of a calibrated float network by its quantized form. Values have int8
+    and power-of-two scales, biases 32 bits. Every requantization is a shift that rounds half up.
 
-    Needs `graph.exponent` on every value and `graph.weight_exponent` where weights are
-    constant; drops them. Not exact: this is where the network's values change.
+    Values with `graph.precision = "i16"` have 16 bits. Operations without a quantized form, or with
+    `graph.precision = "f32"`, stay float between `graph.dequantize` and `graph.quantize`. So do
+    arguments and results of the function.
+
+    Needs `graph.exponent` on every value and `graph.weight_exponent` where weights are constant;
+    drops them. Not exact: this is where the network's values change.
     """
 
     name = "quantize-graph"

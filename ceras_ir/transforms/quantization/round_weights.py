@@ -15,14 +15,13 @@ SAMPLES = 32
 @dataclass(frozen=True)
 class RoundWeightsPass(CalibratedPass):
     """
-    Replace constant weights by multiples of their step, `2**graph.weight_exponent`, that change
-    the layer's output least on the data: one weight after the other is rounded, and what that
-    costs is made up for by those that come after it (GPTQ, Frantar et al. 2022).
+    Round constant weights to multiples of their step, `2**graph.weight_exponent`, so that the
+    layer's output changes least on the data. Weights are rounded one after the other; the later
+    ones make up for the error of the earlier ones (GPTQ, Frantar et al. 2022).
 
-    Uses the first 32 of the first `samples` samples of `calibration=FILE.npz`; without it nothing
-    is done. Layers
-    of more than 4608 products per result are rounded to nearest. Not exact: weights change, by
-    what `quantize-graph` would change them otherwise; it finds nothing more to round.
+    Uses the first 32 of the samples. Without data nothing is done. Layers of more than 4608
+    products per result are rounded to nearest. Not exact: weights change here instead of in
+    `quantize-graph`, which finds nothing more to round.
     """
 
     name = "round-weights"

@@ -32,18 +32,23 @@ Thing = TypeVar("Thing", Operation, SSAValue)
 @dataclass(frozen=True)
 class SetPrecisionPass(ModulePass):
     """
-    Write `graph.precision`: results of the layers that `int16` names are stored in 16 bits, at a
-    scale that holds twice the range seen of them; layers that `float` names are computed in
-    float on the CPU; one that both name is read in 16 bits by what is quantized. Both are node
-    names of the model, with `*`, `?` and `[...]` as in file names; `int16` also takes names of
-    inputs. What is moved but not computed, by a maximum pooling or a reshape, keeps its operand's
-    width. Changes no value.
+    Write `graph.precision` on the layers that `int16` and `float` name.
+
+    Both options take node names of the model, with `*`, `?` and `[...]` as in file names. If both
+    name a layer, it is computed in float, and what is quantized reads it in 16 bits. A value that
+    is moved but not computed, by a maximum pooling or a reshape, keeps its operand's width. Changes
+    no value.
     """
 
     name = "set-precision"
 
     int16: tuple[str, ...] = ()
+    """
+    Layers whose results are stored in 16 bits, at a scale that holds twice the range seen; also
+    names of inputs.
+    """
     float: tuple[str, ...] = ()
+    """Layers that are computed in float on the CPU."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

@@ -29,26 +29,31 @@ MEASURED = 8
 @dataclass(frozen=True)
 class SetSiluPass(ModulePass):
     """
-    Choose how SiLU (`swish`) is computed in a network that will be quantized. Runs after
-    `split-activation`; what was chosen stands as `graph.form` or `graph.precision` on functions.
-    One that has a `graph.form` keeps it.
+    Choose how SiLU (`swish`) is computed in a network that will be quantized. The choice stands as
+    `graph.form` or `graph.precision` on functions. A function that has a `graph.form` keeps it.
+    Runs after `split-activation`.
 
-    table: 256 entries, indexed by the int8 argument. table16: 1024 entries, indexed by the sum of
-    the convolution before it in 16 bits; other functions that need tables get these too.
-    piecewise: `graph.shift_swish`, which is MIN, MAX, ADD and shifts of the sum in 16 bits.
-    float: on float32, from the sum in 16 bits. hardswish: another function, of which a table is
-    made; without retraining a network may lose its accuracy, so stderr says what it costs on the
-    first samples of `calibration=FILE.npz`. auto: table, but piecewise where the model of `target`,
-    on `board`, says that the device takes no longer for that than the host for a table, with both
-    transfers; `choose-precision` takes table16 where that matters.
+    `hardswish` is another function. Without retraining a network may lose its accuracy, so stderr
+    says its cost on the first samples of `calibration`.
     """
 
     name = "set-silu"
 
     silu: Silu = "table"
+    """
+    table: 256 entries, indexed by the int8 argument; table16: 1024 entries, indexed by the 16-bit
+    sum of the convolution before it, for other functions with tables too; piecewise:
+    `graph.shift_swish`, which is MIN, MAX, ADD and shifts of that sum; float: on float32, from that
+    sum; hardswish: hard_swish instead, by a table; auto: table, but piecewise where `target` says
+    that its device takes no longer than the host for a table, both transfers included;
+    `choose-precision` then takes table16 where it matters.
+    """
     calibration: str | None = None
+    """`FILE.npz` with samples."""
     target: str | None = None
+    """The target that is asked by `auto`."""
     board: str | None = None
+    """Its board."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

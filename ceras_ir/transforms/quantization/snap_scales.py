@@ -33,13 +33,13 @@ WIDEST = 16
 @dataclass(frozen=True)
 class SnapScalesPass(ModulePass):
     """
-    Take the Q/DQ pairs out of a network and keep what they say as `graph.exponent`: the least
-    power of two at which symmetric int8 holds the whole range. `quantize` then works with these.
-    Types of arguments and results stay. A network without Q/DQ stays as it is.
+    Replace the Q/DQ pairs of a network by `graph.exponent`: the least power of two at which
+    symmetric int8 holds the whole range. `quantize` then works with these. Types of arguments and
+    results stay. A network without Q/DQ stays as it is.
 
-    Not exact: steps become coarser, by a factor of 1 to 4. A note on stderr says what that
-    costs: decibels of signal to noise per activation, and the signal to noise ratio of
-    constant weights stored with one power of two against those of the model.
+    Not exact: steps become coarser, by a factor of 1 to 4. A note on stderr says the cost: decibels
+    of signal to noise per activation, and the signal-to-noise ratio of constant weights stored with
+    one power of two against those of the model.
     """
 
     name = "snap-scales"

@@ -18,13 +18,13 @@ WORTHWHILE = 2
 @dataclass(frozen=True)
 class SplitResidualPass(ModulePass):
     """
-    Take a residual out of a convolution's or matrix product's epilogue where its constant weights
-    have at most half of their squared error with a scale for each row: accumulators of different
-    scales cannot add a residual, and `choose-row-exponents` leaves layers that do as they are.
+    Take a residual out of an epilogue where the layer gains from per-channel weight scales. It
+    gains if they have at most half of the squared error of its constant weights. Accumulators of
+    different scales cannot add a residual, and `choose-row-exponents` leaves layers that do.
 
     Runs behind `equalize-channels`, which moves rows apart, and before ranges are observed.
-    Calibration then sees the range of the layer alone, which `unfuse-residual` only knows to be
-    sum less residual, octaves more than it often is.
+    Calibration then sees the range of the layer alone. `unfuse-residual` only knows that range as
+    sum less residual, which is often octaves more.
 
     Exact, because the epilogue adds the residual before it applies its function.
     """

@@ -20,12 +20,13 @@ from ceras_ir.transforms.rebuilding import erase_unused
 @dataclass(frozen=True)
 class StripBorderQuantizationPass(ModulePass):
     """
-    An argument that is only ever quantized to one type takes that type; a result that is
-    dequantized is returned as it is stored. Other arguments and results stay float.
+    Give arguments and results the types in which they are stored. An argument that is only ever
+    quantized to one type takes that type; a result that is dequantized is returned as it is stored.
+    Other arguments and results stay float.
 
-    Exact in the integers: the caller does what `graph.quantize` and `graph.dequantize` did. An
-    argument that `fit-inputs` scales gets the scale that its stored numbers have before that, and
-    what the layers that read them multiply them by one that makes up for it.
+    Exact in the integers: the caller does the work of `graph.quantize` and `graph.dequantize`. An
+    argument that `fit-inputs` divides takes the scale of its stored numbers before the division;
+    the weight scales of the layers that read it make up for it.
     """
 
     name = "strip-border-quantization"

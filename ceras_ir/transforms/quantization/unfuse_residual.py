@@ -20,11 +20,15 @@ from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 @dataclass(frozen=True)
 class UnfuseResidualPass(ModulePass):
     """
-    Take a residual out of a convolution's or matrix product's epilogue into an addition of its
-    own where it is finer than the accumulator, so that no left shift aligns it, or so coarse
-    that the shifted residual could overflow 32 bits, or where channels have accumulators of
-    different scales. Runs on final exponents, which `fuse-residual` cannot know: until then the sum
-    is what is observed, equalized and given a scale.
+    Take a residual out of an epilogue into an addition of its own where the epilogue cannot add it.
+    There are three reasons:
+
+    1. The residual is finer than the accumulator, so that no left shift aligns it.
+    2. It is so coarse that the shifted residual could overflow 32 bits.
+    3. Channels have accumulators of different scales.
+
+    Runs on final exponents, which `fuse-residual` cannot know: until then the sum is observed,
+    equalized and given a scale as one.
 
     Exact, because the epilogue adds the residual before it applies its function.
     """

@@ -86,22 +86,27 @@ class Choice:
 @dataclass(frozen=True)
 class EncodeWeightsPass(ModulePass):
     """
-    Sums of `graph.matmul` on float32 with constant weights become ordered, and the constants take
-    an encoding of the dialect `sparse`, whatever is smaller or faster.
+    Order the sums of `graph.matmul` on float32 with constant weights, and encode the weights.
 
-    `encoding=dense`, `csr` and `code` do so for every layer (`csr` where it is smaller than
-    dense); `csr-int8` also quantizes as S4 does: every layer but the last, one scale a layer.
-    `auto` is S4's staging. Every layer takes its fastest encoding without loss (with a board also
-    code, for tiny layers); while the constants exceed the flash of `board`, the layer that saves
-    most takes its smallest one; and then, while they still do, the layer that saves most is
-    quantized. Without a board nothing is too large. Sums get the order that the operation
-    defines, int8 the rounding that it documents; else values stay.
+    Each constant takes the encoding of the dialect `sparse` that is smaller or faster.
+    Sums get the order that the operation defines. int8 weights get the rounding that it documents.
+    Otherwise values stay.
     """
 
     name = "encode-weights"
 
     encoding: EncodingChoice = "auto"
+    """
+    dense, csr, code: this for every layer (csr where it is smaller than dense); csr-int8: int8
+    weights with one scale per layer, in every layer but the last, as S4 does; auto: the fastest
+    lossless encoding for each layer, then smaller ones while the constants exceed the flash of
+    `board`, then int8, beginning with the layer that saves most.
+    """
     board: str | None = None
+    """
+    The board whose flash bounds `auto`, and for which tiny layers may become code; without one
+    nothing is too large.
+    """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)

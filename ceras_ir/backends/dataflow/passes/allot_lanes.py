@@ -15,18 +15,22 @@ from ceras_ir.backends.dataflow.lanes import Budget, choose
 @dataclass(frozen=True)
 class AllotLanesPass(ModulePass):
     """
-    Every convolution, product and average of `@pipeline` gets `dataflow.lanes`: rows and filters
-    at once and how weights are stored, such that the slowest layer is as fast as the multipliers
-    and memories of `board` allow. `dsp` and `ram18`, if not 0, leave part of them to others. A
-    pipeline that has lanes keeps them. Refuses a network that the board cannot hold, with the
+    Choose the `dataflow.lanes` of every convolution, product and average of `@pipeline`. Lanes say
+    how many rows and filters are computed at once, and how weights are stored. The slowest layer
+    becomes as fast as the multipliers and memories of `board` allow.
+
+    A pipeline that has lanes keeps them. A network that the board cannot hold is refused, with the
     layer and the resource. Changes no value.
     """
 
     name = "allot-lanes"
 
     board: str = DEFAULT
+    """The board: a name or a file."""
     dsp: int = 0
+    """Multipliers to use; 0, all."""
     ram18: int = 0
+    """Memories of 18 kbit to use; 0, all."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         kernel = kernel_of(op)

@@ -17,9 +17,9 @@ from ceras_ir.transforms.memory.analysis.liveness import steps
 @dataclass(frozen=True)
 class KeepOnePipelinePass(ModulePass):
     """
-    Move to the CPU what is on device dataflow and not in the pipeline: consecutive operations
-    with one value in and one out, of several such runs the one with the most products. Refuses a
-    network without any. Changes no value.
+    Move to the CPU every operation on device dataflow outside the pipeline. The pipeline is a run
+    of consecutive operations with one value in and one out; of several runs, the one with the most
+    products. A network without such a run is refused. Changes no value.
     """
 
     name = "keep-one-pipeline"

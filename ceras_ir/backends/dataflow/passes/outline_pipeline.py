@@ -21,9 +21,9 @@ from ceras_ir.network.function import main_function
 @dataclass(frozen=True)
 class OutlinePipelinePass(ModulePass):
     """
-    The operations of the pipeline move, with their constants, into the function `@pipeline`
-    between `dataflow.receive` and `dataflow.send`; `mem.launch` of it takes their place. Changes
-    no value: the function computes the same operations on the same stored integers.
+    Move the operations of the pipeline, with their constants, into the function `@pipeline` between
+    `dataflow.receive` and `dataflow.send`. `mem.launch` of it takes their place. Changes no value:
+    the function computes the same operations on the same stored integers.
     """
 
     name = "outline-pipeline"

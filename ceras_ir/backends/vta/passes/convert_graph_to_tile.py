@@ -45,25 +45,29 @@ from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 @dataclass(frozen=True)
 class ConvertGraphToTilePass(ModulePass):
     """
-    Every operation on device vta becomes `mem.launch` of a kernel between `mem.pack` of its
-    inputs and `mem.unpack` of its result; its constants are packed here. Equal kernels are one.
-    Vectors are those of `board`'s intrinsic, at whose multiples in memory operands must begin
-    (`mem.alignment` of the function).
+    Replace every operation on device vta by `mem.launch` of a kernel, between `mem.pack` of its
+    inputs and `mem.unpack` of its result. Constants are packed here. Equal kernels become one.
+    `mem.alignment` on the function says at which multiples operands must begin.
 
-    Exact: lanes past the last channel of an input meet zero weights, so whatever they hold adds
-    nothing, or stay in their lane; those of a result are dropped by `mem.unpack` or meet zero
-    weights in turn. Zero points are in the bias; what one around the input contributes to sums at
-    the edge has constants of its own, because loads pad with zeros. A residual is multiplied by a
-    diagonal of 2^b and then moved left by what is missing; an addition is a residual on a
-    convolution by such a diagonal. A shift for each channel is one of all channels and a vector of
-    what is missing. Rounding half up is a floor after adding half, which is in the
-    bias and proven not to overflow. A clamp is left out where no input leads beyond it. The
-    multiplier of an average is one of which every possible sum was tried.
+    Exact, for these reasons:
+
+    1. Lanes past the last channel of an input meet zero weights or stay in their lane. Those of a
+       result are dropped by `mem.unpack` or meet zero weights in turn.
+    2. Zero points are in the bias. Loads pad with zeros, so the zero point's share at the edge has
+       constants of its own.
+    3. A residual is multiplied by a diagonal of 2^b, then shifted left by the rest. An addition is
+       a residual on a convolution by such a diagonal.
+    4. A shift for each channel is one shift of all channels and a vector of differences.
+    5. Rounding half up is a floor after adding half. The half is in the bias and proven not to
+       overflow.
+    6. A clamp is left out where no input leads beyond it.
+    7. The multiplier of an average is one for which every possible sum was tried.
     """
 
     name = "convert-graph-to-tile"
 
     board: str = "zcu102"
+    """The board whose intrinsic gives the length of vectors."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)

@@ -19,15 +19,18 @@ LOGS = ("log_uops", "log_inp", "log_wgt", "log_acc")
 @dataclass(frozen=True)
 class ConvertTileToVtaPass(ModulePass):
     """
-    Append `vta.program @launch_<i>` for the i-th `mem.launch`: its kernel with all loops
-    expanded, at the addresses that `mem.block` gives its operands. Launches and kernels stay,
-    as the meaning that the programs are held to. Values must have their places already. Boards
-    with larger buffers than the published ones are refused: indices would not fit the dialect.
+    Append `vta.program @launch_<i>` for the i-th `mem.launch`. It is the kernel with all loops
+    expanded, at the addresses that `mem.block` gives its operands.
+
+    Launches and kernels stay as the meaning that programs are held to. Values must have their
+    places already. Boards with larger buffers than the published ones are refused, because indices
+    would not fit the dialect.
     """
 
     name = "convert-tile-to-vta"
 
     board: str = "zcu102"
+    """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)

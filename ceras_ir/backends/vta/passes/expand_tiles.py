@@ -29,17 +29,18 @@ from ceras_ir.support.diagnostics import UnsupportedError
 @dataclass(frozen=True)
 class ExpandTilesPass(ModulePass):
     """
-    Every pooling, and every `tile.conv2d` with a schedule, becomes `scf.for` loops around
-    loads, GEMMs, ALU operations and stores; those without are left.
+    Replace every pooling, and every `tile.conv2d` with a schedule, by `scf.for` loops around loads,
+    GEMMs, ALU operations and stores. Convolutions without a schedule are left.
 
-    Exact: every output position is computed by one block, from a cleared accumulator to which
-    the same products are added in another order; positions and channels that a last block has
-    beyond the tensor are computed from zeros and never stored.
+    Exact: one block computes each output position from a cleared accumulator, and adds the same
+    products in another order. Positions and channels of the last block beyond the tensor are
+    computed from zeros and never stored.
     """
 
     name = "expand-tiles"
 
     board: str = "zcu102"
+    """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         board = load_board(self.board)

@@ -93,8 +93,8 @@ def _only_for_vta(op: mem.PackOp) -> bool:
 class FoldPackingPass(ModulePass):
     """
     Remove `mem.unpack` followed by `mem.pack`, also around a flattened vector, and pack no value
-    twice, so that data is packed only where it comes from the CPU and unpacked only where the
-    CPU reads it.
+    twice. Data is then packed only where it comes from the CPU, and unpacked only where the CPU
+    reads it. Changes no value.
     """
 
     name = "fold-packing"

@@ -20,22 +20,26 @@ from ceras_ir.dialects import graph
 @dataclass(frozen=True)
 class Im2colPass(ModulePass):
     """
-    An ungrouped int8 convolution by a window of several taps becomes one by a window of 1x1 on
-    the matrix of its windows, [N, OH, OW, KH*KW*C], which padding, two gathers and a transpose
-    make; its weights are reshaped.
+    Replace int8 convolutions with windows of several taps by 1x1 convolutions on the matrix of
+    their windows, [N, OH, OW, KH*KW*C]. Padding, two gathers and a transpose make the matrix;
+    weights are reshaped. Grouped convolutions stay.
 
-    `convolution=auto` takes those for which VTA's cost model for `board`, with what the host
-    takes to make and to pack the matrix, says that it is less; `im2col` takes all. It pays where
-    few channels leave lanes of the multipliers empty, because the matrix has none but at its end.
+    This pays where few channels leave lanes of the multipliers empty: the matrix has empty lanes at
+    its end only.
 
-    Exact: the same products are added; rows of the matrix have what the taps read, zeros, or the
-    zero point, for padding.
+    Exact: the same products are added. For padding, rows of the matrix have what the taps read:
+    zeros, or the zero point.
     """
 
     name = "im2col"
 
     convolution: Literal["auto", "im2col"] = "auto"
+    """
+    auto: where VTA's cost model for `board` says that it takes less, with the host's time to make
+    and pack the matrix; im2col: all.
+    """
     board: str = "zcu102"
+    """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.backends.vta.board import load_board

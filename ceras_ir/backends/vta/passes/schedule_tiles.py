@@ -21,26 +21,32 @@ Schedule = Literal["auto", "serial", "alg1", "alg2", "alg3"]
 @dataclass(frozen=True)
 class ScheduleTilesPass(ModulePass):
     """
-    Every `tile.conv2d` without a schedule gets the cheapest one whose blocks fit `board`.
-
-    `schedule=auto` overlaps transfers with computation; `serial` has one buffer of each kind;
-    `alg1`, `alg2` and `alg3` are S3's loop nests, for matrix products only.
-    `convolution=direct` loads what all taps of windows need, `kn2row` shifted inputs for one tap
-    after the other wherever a schedule of that kind fits; `auto` takes what is cheaper.
-    `mblock` (output positions, at most), `kblock` and `nblock` (channels) fix block sizes.
-    The search runs in `jobs` processes of joblib (-1: one for each core), which changes no result.
-    Changes no value: a schedule is a promise about order only.
+    Give every `tile.conv2d` without a schedule the cheapest one whose blocks fit `board`. Changes
+    no value: a schedule is a promise about order only.
     """
 
     name = "schedule-tiles"
 
     schedule: Schedule = "auto"
+    """
+    auto: overlaps transfers with computation; serial: one buffer of each kind; alg1, alg2, alg3:
+    S3's loop nests, for matrix products only.
+    """
     mblock: int | None = None
+    """Output positions in a block, at most."""
     kblock: int | None = None
+    """Input channels in a block."""
     nblock: int | None = None
+    """Output channels in a block."""
     board: str = "zcu102"
+    """The board: a name or VTA's .json file."""
     convolution: Convolution = "auto"
+    """
+    direct: loads the inputs of all taps of windows; kn2row: loads shifted inputs for one tap after
+    the other wherever such a schedule fits; auto: the cheaper.
+    """
     jobs: int = 1
+    """Processes of joblib that search, -1 for one per core; the result is the same."""
 
     def __post_init__(self) -> None:
         if self.jobs == 0 or self.jobs < -1:

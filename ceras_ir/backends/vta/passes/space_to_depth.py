@@ -21,19 +21,21 @@ Pair = tuple[int, int]
 @dataclass(frozen=True)
 class SpaceToDepthPass(ModulePass):
     """
-    An ungrouped convolution with strides `sh`, `sw` whose input is cut evenly by them becomes
-    one without strides on the input as [N, H/sh, W/sw, sh*sw*C]; its weights are sorted into
-    the new channels, zeros between them. Only where that needs fewer products on
-    `board`, so where few channels leave lanes of the multipliers empty; a stem, mostly.
+    Replace a convolution with strides `sh`, `sw` by one without strides on the input as [N, H/sh,
+    W/sw, sh*sw*C]. Its weights are sorted into the new channels, with zeros between them. The
+    strides must divide the input's extents, and the convolution must not be grouped. Only where
+    that needs fewer products on `board`: few channels, as in a stem, leave lanes of the multipliers
+    empty.
 
-    Exact: with `p = ceil(top / sh)`, output row y reads rows y*sh + i - top, which is new row
-    y - p + (i + p*sh - top) // sh at new channel (i + p*sh - top) % sh; columns likewise. Every
-    product is there once, every new one has a weight of zero. Zero points stay what they are.
+    Exact: with `p = ceil(top / sh)`, output row y reads rows y*sh + i - top, which is new row y - p
+    + (i + p*sh - top) // sh at new channel (i + p*sh - top) % sh; columns likewise. Every product
+    is there once, and every new one has a zero weight. Zero points stay as they are.
     """
 
     name = "space-to-depth"
 
     board: str = "zcu102"
+    """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         block = load_board(self.board).block

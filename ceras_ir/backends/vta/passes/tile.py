@@ -12,17 +12,24 @@ from ceras_ir.transforms.pipeline import PipelinePass
 
 @dataclass(frozen=True)
 class TilePass(PipelinePass):
-    """`schedule-tiles` with the options given here, then `expand-tiles`."""
+    """Run `schedule-tiles` with these options, then `expand-tiles`."""
 
     name = "tile"
 
     schedule: Schedule = "auto"
+    """See `schedule-tiles`."""
     mblock: int | None = None
+    """See `schedule-tiles`."""
     kblock: int | None = None
+    """See `schedule-tiles`."""
     nblock: int | None = None
+    """See `schedule-tiles`."""
     board: str = "zcu102"
+    """See `schedule-tiles`."""
     convolution: Convolution = "auto"
+    """See `schedule-tiles`."""
     jobs: int = 1
+    """See `schedule-tiles`."""
 
     def passes(self) -> tuple[ModulePass, ...]:
         blocks = (self.mblock, self.kblock, self.nblock)

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CalibratedPass(ModulePass):
     """
-    Changes a float network so that its integers become better, as the first `samples` samples of
-    `calibration` show; without them it does nothing. `improve` is what a pass does.
+    Change a float network so that its integers become better, as the first `samples` samples of
+    `calibration` show. Without data nothing is done. `improve` is the change that a pass makes.
     """
 
     calibration: str | None = None
+    """`FILE.npz` with samples, see `observe-ranges`; without it nothing is done."""
     samples: int = 64
+    """How many of them may be used."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.network.quantizable import is_quantized
