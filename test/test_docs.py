@@ -148,7 +148,7 @@ def test_pages_quote_the_examples():
     source = (ROOT / "examples/plugin/sink_lookup.py").read_text(encoding="utf-8")
     assert f"```python\n{source[source.index('class SinkLookup(') :]}```" in page
     tested = (ROOT / "test/lit/examples/sink_lookup.mlir").read_text(encoding="utf-8")
-    assert f"```mlir\n{tested[: tested.index('func.func')]}```" in page
+    assert f"```mlir\n{tested[: tested.index(chr(10) + 'func.func')]}\n```" in page
 
     page = (ROOT / "docs/new-operation.md").read_text(encoding="utf-8")
     source = (ROOT / "examples/plugin/scale_add.py").read_text(encoding="utf-8")
