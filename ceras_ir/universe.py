@@ -39,7 +39,6 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fuse-pad",
         "fuse-residual",
         "fuse-swish",
-        "prune",
         "split-activation",
         "swish-to-hard-swish",
     ),
@@ -52,6 +51,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "explain",
         "place",
     ),
+    "ceras_ir.transforms.pruning": ("prune",),
     "ceras_ir.transforms.quantization": (
         "align-scales",
         "calibrate",

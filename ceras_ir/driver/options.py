@@ -43,8 +43,9 @@ def add_build_options(parser: ToolParser) -> None:
     group.add_argument(
         "--prune",
         metavar="OPTIONS",
-        help='set the least important weights to zero: "method=magnitude threshold=0.01", or '
-        '"sparsity=0.9" for this share of every layer',
+        help='set the least important weights to zero: "threshold=0.01", "sparsity=0.9" of every '
+        'layer, "method=filter sparsity=0.9" of every filter, "ratios=conv1:0.9,fc*:0.8", or what '
+        'a scan proposes for "target-bytes=..."; see the pass prune',
     )
     add_shapes(group)
     add_extensions(parser)

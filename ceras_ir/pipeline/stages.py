@@ -7,6 +7,7 @@ own stages change no value.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
@@ -65,9 +66,12 @@ def pruning(options: BuildOptions) -> tuple[ModulePass, ...]:
     """The pass that was asked for with `prune`, if any."""
     if options.prune is None:
         return ()
-    from ceras_ir.transforms.graph.prune import PrunePass
+    from ceras_ir.transforms.pruning.prune import PrunePass
 
-    return (build(PrunePass, options.prune),)
+    pruning = build(PrunePass, options.prune)
+    if pruning.bits is None and options.is_quantized:
+        pruning = replace(pruning, bits=8)
+    return (pruning,)
 
 
 def _with_insertions(stages: Sequence[Stage], insertions: Sequence[Insertion]) -> Iterator[Stage]:

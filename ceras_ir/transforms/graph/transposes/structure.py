@@ -1,6 +1,9 @@
 """Transposes below reshapes and matrix products."""
 
+from __future__ import annotations
+
 from math import prod
+from typing import TYPE_CHECKING
 
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -15,6 +18,11 @@ from ceras_ir.dialects.graph import (
     shape_of,
 )
 from ceras_ir.dialects.graph.canonicalization.layout import inverse, permutation_of
+from ceras_ir.dialects.sparse import MASK, MaskAttr
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def leading_ones(shape: tuple[int, ...]) -> int:
@@ -120,15 +128,22 @@ class FoldTransposeIntoMatmul(RewritePattern):
         if array is None:
             return
         outputs = array.shape[0]
-        permuted = array.reshape(outputs, *flattened[1:]).transpose(inverse(order))
+
+        def permuted(array: NDArray[np.generic]) -> NDArray[np.generic]:
+            moved = array.reshape(outputs, *flattened[1:]).transpose(inverse(order))
+            return moved.reshape(outputs, columns)
+
         weights = ConstantOp.from_array(
-            permuted.reshape(outputs, columns), element_of(op.weights), location=constant.location
+            permuted(array), element_of(op.weights), location=constant.location
         )
         flat = ReshapeOp(transpose.input, (rows, columns))
         flat.location = reshape.location
         rewriter.insert((weights, flat))
         rest = list(op.operands[2:])
-        rewriter.replace(op, op.rebuilt([flat.result, weights.result, *rest]))
+        new = op.rebuilt([flat.result, weights.result, *rest])
+        if isinstance(mask := op.attributes.get(MASK), MaskAttr):
+            new.attributes[MASK] = MaskAttr.of(permuted(mask.array) != 0)
+        rewriter.replace(op, new)
 
 
 STRUCTURE_PATTERNS: tuple[RewritePattern, ...] = (

@@ -38,7 +38,7 @@ def compensated(weights: Real, pairs: Real, steps: Real) -> Real:
     """
     `weights` [groups, outputs, K], of `steps` [groups, outputs, 1], rounded column by column, those
     of the largest inputs first; the error of each, as far as inputs are correlated by `pairs`
-    [groups, K, K], is taken up by the columns that follow.
+    [groups, K, K], is taken up by the columns that follow. Zeros, as of pruned weights, stay zeros.
     """
     order = np.argsort(-np.einsum("gii->gi", pairs), axis=1, kind="stable")
     groups = np.arange(len(order))[:, None, None]
@@ -57,13 +57,13 @@ def _in_order(weights: Real, pairs: Real, steps: Real) -> Real:
     damping = np.where(mean > 0, DAMPING * mean, 1.0)
     damped = pairs + damping[:, None, None] * np.eye(length)
     upper = np.linalg.cholesky(np.linalg.inv(damped)).transpose(0, 2, 1)
-    rest, result = weights.copy(), np.empty_like(weights)
+    rest, result, kept = weights.copy(), np.empty_like(weights), weights != 0
     for start in range(0, length, BLOCK):
         end = min(start + BLOCK, length)
         errors = np.empty((*weights.shape[:2], end - start))
         for i in range(start, end):
             column = rest[:, :, i]
-            result[:, :, i] = nearest(column, steps[:, :, 0])
+            result[:, :, i] = np.where(kept[:, :, i], nearest(column, steps[:, :, 0]), 0.0)
             error = (column - result[:, :, i]) / upper[:, i, i][:, None]
             errors[:, :, i - start] = error
             rest[:, :, i + 1 : end] -= error[:, :, None] * upper[:, None, i, i + 1 : end]

@@ -1,0 +1,1 @@
+"""Setting weights to zero: which, and how many of each layer."""

@@ -1,0 +1,71 @@
+"""
+What pruning a layer costs at the ends of the network: a scan over shares of zeros.
+
+The network runs on a few samples; one backward pass weighs every element of every layer's result
+(`SensitivityMeter`), and each layer runs again with fewer and fewer of its weights. The loss of a
+share is the weighted square of what changes, as noise over signal at the ends. Losses of layers
+are taken to add.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects import graph
+from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.network.function import result_values
+from ceras_ir.transforms.pruning.analysis.kept_weights import Rule
+from ceras_ir.transforms.quantization.analysis.sensitivity import Sample, SensitivityMeter
+
+SHARES = (0.0, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99)
+"""Shares of zeros that are tried of every layer."""
+
+Array = NDArray[np.generic]
+
+
+def losses(
+    module: ModuleOp,
+    samples: Sequence[Sample],
+    layers: Sequence[graph.LinearOperation],
+    rule: Rule,
+) -> NDArray[np.float64]:
+    """Noise over signal at the ends for each layer and each of `SHARES`; it never falls."""
+    meter, interpreter = SensitivityMeter(module), interpreter_of(module)
+    # Not where integers will end: what follows is pruned too.
+    meter.ends = [v for v in result_values(meter.main) if not graph.is_plain(v)] or meter.ends
+    index: dict[SSAValue, int] = {op.result: i for i, op in enumerate(layers)}
+    result = np.zeros((len(layers), len(SHARES)))
+    for sample in samples:
+        for value, known, gradient in meter.weigh(sample):
+            if (i := index.get(value)) is None:
+                continue
+            op = layers[i]
+            weights = np.asarray(graph.known_array(op.weights), np.float32)
+            others = [known[v] for v in op.operands]
+            for j, share in enumerate(SHARES[1:], 1):
+                others[1] = np.where(rule(weights, share), weights, np.float32(0))
+                with np.errstate(all="ignore"):
+                    changed = interpreter.run_op(op, tuple(others))[0]
+                error = np.asarray(changed, np.float64) - np.asarray(known[value], np.float64)
+                result[i, j] += float(np.square(gradient * error).sum()) / len(samples)
+    return np.maximum.accumulate(np.nan_to_num(result, nan=np.inf), axis=1)
+
+
+def outputs(module: ModuleOp, samples: Iterable[Sample]) -> list[dict[str, Array]]:
+    """What the network answers."""
+    return [run(module, sample) for sample in samples]
+
+
+def noise(dense: Sequence[Mapping[str, Array]], pruned: Sequence[Mapping[str, Array]]) -> float:
+    """Noise over signal, less its mean, of each output over all samples; a mean over outputs."""
+    shares: list[float] = []
+    for name in dense[0]:
+        signal = np.stack([np.asarray(answer[name], np.float64) for answer in dense])
+        power = max(float(np.square(signal - signal.mean()).sum()), 1e-30)
+        change = np.stack([np.asarray(answer[name], np.float64) for answer in pruned]) - signal
+        shares.append(float(np.square(change).sum()) / power)
+    return sum(shares) / len(shares)

@@ -1,0 +1,363 @@
+"""Set weights of convolutions and matrix products to zero."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from math import inf, isnan, log10
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation
+from ceras_ir.dialects.sparse import MASK, MaskAttr
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import InputError, UnsupportedError, node_name, node_names
+from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.transforms.rebuilding import erase_unused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ceras_ir.transforms.pruning.analysis.kept_weights import Kept, Rule, Weights
+    from ceras_ir.transforms.pruning.analysis.shares import Table
+
+    Array = NDArray[np.generic]
+
+Method: TypeAlias = Literal["magnitude", "filter", "global", "nm", "block"]
+
+ATTEMPTS = 32
+"""How often a modelled budget is tightened until what is measured meets the target."""
+
+LEAST_STEP = 0.95
+"""By what factor at least."""
+
+
+@dataclass(frozen=True)
+class PrunePass(ModulePass):
+    """
+    Set the constant float weights that matter least to zero, and note what is kept: each layer gets
+    a mask, `sparse.mask`. Biases stay.
+
+    How many go is one of: `threshold` (the default), a share of each layer (`sparsity`, `ratios`),
+    or a target, for which a scan weighs what each layer's zeros do at the outputs and proposes
+    shares. stderr says what it chose.
+
+    Not exact: products with a removed weight are missing from sums. Idempotent but for targets,
+    since zeros are the least magnitudes there are.
+    """
+
+    name = "prune"
+
+    method: Method = "magnitude"
+    """
+    Which weights of a layer go. magnitude: the least; filter: equally many of each filter, so that
+    all have as many non-zeros (S5); block: whole blocks with the least mean square; nm: all but the
+    greatest N of each M products of a filter; global: the least of all layers together.
+    """
+    threshold: float = 0.01
+    """Magnitude below which weights become zero; S4 has 0.01."""
+    sparsity: float | None = None
+    """
+    Instead of `threshold`: zero the least `floor(sparsity * size)` magnitudes of each layer (or
+    filter), of equal ones the first.
+    """
+    ratios: tuple[str, ...] = ()
+    """
+    NAME:SHARE for layers by name or pattern (`stage*:0.9`), the first that fits. Others have the
+    share `sparsity`, or stay.
+    """
+    pattern: str = "2:4"
+    """N:M of method nm."""
+    block: str = "1x4"
+    """FILTERSxPRODUCTS of method block."""
+    target_bytes: int | None = None
+    """Bytes that all weights may take as they are encoded."""
+    target_products: int | None = None
+    """Products with non-zeros of an inference: cycles of one multiplier."""
+    target_loss: float | None = None
+    """Decibels of signal over noise that must stay at the outputs, measured on the samples."""
+    calibration: str | None = None
+    """File of samples (.npz) for the scan; synthetic ones without it."""
+    samples: int = 4
+    """Samples that the scan takes."""
+    bits: int | None = None
+    """Bits that weights will have, for `target-bytes`: 32, or 8 if the network is quantized next."""
+
+    def __post_init__(self) -> None:
+        if isnan(self.threshold) or not 0.0 <= self.threshold < inf:
+            raise ValueError(f"threshold must be at least 0 and finite, got {self.threshold}")
+        for share in (self.sparsity, *(share for _, share in self.shares)):
+            if share is not None and not 0.0 <= share < 1.0:
+                raise ValueError(f"sparsity must be in [0, 1), got {share}")
+        targets = [self.target_bytes, self.target_products, self.target_loss]
+        given = [target for target in targets if target is not None]
+        if len(given) > 1:
+            raise ValueError("one of target-bytes, target-products and target-loss, not several")
+        if any(not 0 < target < inf for target in given):
+            raise ValueError(f"a target must be positive, got {given[0]:g}")
+        how_many = bool(given) + bool(self.sparsity is not None or self.ratios)
+        if how_many > 1:
+            raise ValueError("a target proposes the shares; leave sparsity and ratios out")
+        if self.method == "nm" and how_many:
+            raise ValueError("method nm has the share of its pattern; leave sparsity, ratios out")
+        if self.method == "global" and (self.ratios or given or self.sparsity is None):
+            raise ValueError("method global needs sparsity, one share for all layers together")
+        if self.method in ("filter", "block") and not how_many:
+            raise ValueError(f"method {self.method} needs sparsity, ratios or a target")
+        if self.bits not in (None, 8, 16, 32):
+            raise ValueError(f"bits must be 8, 16 or 32, got {self.bits}")
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, got {self.samples}")
+        if self.method == "nm":
+            n, m = self._pair(self.pattern, ":", "pattern", "N:M")
+            if n >= m:
+                raise ValueError(f"pattern must be N:M with N below M, got '{self.pattern}'")
+        self._pair(self.block, "x", "block", "FILTERSxPRODUCTS")
+
+    @staticmethod
+    def _pair(text: str, separator: str, option: str, form: str) -> tuple[int, int]:
+        first, _, second = text.partition(separator)
+        if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
+            raise ValueError(f"{option} must be {form} of positive numbers, got '{text}'")
+        return int(first), int(second)
+
+    @property
+    def shares(self) -> list[tuple[str, float]]:
+        """Patterns of names and their shares."""
+        found: list[tuple[str, float]] = []
+        for entry in self.ratios:
+            name, colon, share = entry.rpartition(":")
+            try:
+                found.append((name, float(share)))
+            except ValueError:
+                colon = ""
+            if not colon or not name:
+                raise ValueError(f"ratios must be NAME:SHARE, got '{entry}'")
+        return found
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        layers = prunable(op)
+        if not layers:
+            return
+        apply_masks(layers, self._kept(op, layers))
+
+    def _kept(self, module: ModuleOp, layers: Sequence[LinearOperation]) -> list[Kept]:
+        from ceras_ir.transforms.pruning.analysis import kept_weights
+
+        weights = [_weights(layer) for layer in layers]
+        if self.method == "nm":
+            n, m = self._pair(self.pattern, ":", "pattern", "N:M")
+            return [kept_weights.n_of_m(w, n, m) for w in weights]
+        if self.method == "global":
+            assert self.sparsity is not None
+            return kept_weights.over_all(weights, self.sparsity)
+        if self._has_target:
+            shares = self._proposed(module, layers)
+        elif self.sparsity is None and not self.ratios:
+            return [kept_weights.above(w, self.threshold) for w in weights]
+        else:
+            shares = self._given(layers)
+        rule = self._rule
+        return [rule(w, share) for w, share in zip(weights, shares, strict=True)]
+
+    @property
+    def _has_target(self) -> bool:
+        targets = (self.target_bytes, self.target_products, self.target_loss)
+        return any(target is not None for target in targets)
+
+    @property
+    def _rule(self) -> Rule:
+        from ceras_ir.transforms.pruning.analysis import kept_weights
+
+        if self.method == "filter":
+            return kept_weights.by_filter
+        if self.method == "block":
+            block = self._pair(self.block, "x", "block", "FILTERSxPRODUCTS")
+            return partial(kept_weights.in_blocks, block=block)
+        return kept_weights.by_magnitude
+
+    def _given(self, layers: Sequence[LinearOperation]) -> list[float]:
+        """The share of each layer by the first pattern that one of its names fits."""
+        from fnmatch import fnmatchcase
+
+        patterns = self.shares
+        names = [node_names(layer) or [node_name(layer)] for layer in layers]
+        for pattern, _ in patterns:
+            if not any(fnmatchcase(name, pattern) for each in names for name in each):
+                known = [each[0] for each in names]
+                hint = did_you_mean(pattern, known) or f" (layers: {', '.join(known[:12])})"
+                raise InputError(f"{self.name}: no layer is called '{pattern}'{hint}")
+        return [
+            next(
+                (share for p, share in patterns if any(fnmatchcase(name, p) for name in each)),
+                self.sparsity or 0.0,
+            )
+            for each in names
+        ]
+
+    def _proposed(self, module: ModuleOp, layers: Sequence[LinearOperation]) -> list[float]:
+        """The shares that meet the target at the least loss, or at the least bytes."""
+        import numpy as np
+
+        from ceras_ir.transforms.pruning.analysis.losses import SHARES, losses, noise, outputs
+        from ceras_ir.transforms.pruning.analysis.shares import best_within, encoded_bytes
+
+        samples = self._samples(module)
+        table = losses(module, samples, layers, self._rule)
+        shares = np.array(SHARES)
+        item = (self.bits or 32) // 8
+        sizes = np.array([_weights(layer).size for layer in layers])
+        costs = encoded_bytes(sizes, shares, item)
+        if self.target_products:
+            costs = np.array([[float(layer.macs)] for layer in layers]) * (1 - shares)
+        budget = float(self.target_bytes or self.target_products or 0)
+        if self.target_loss:
+            budget = 10 ** (-self.target_loss / 10)
+        dense, goal = outputs(module, samples), budget
+        for _ in range(ATTEMPTS):
+            what, limit = (costs, table) if self.target_loss else (table, costs)
+            chosen = best_within(what, limit, budget)
+            if chosen is None:
+                break
+            pruned, copies = _copy(module)
+            picked = [SHARES[i] for i in chosen]
+            kept = [self._rule(_weights(o), s) for o, s in zip(copies, picked, strict=True)]
+            apply_masks(copies, kept)
+            left = noise(dense, outputs(pruned, samples))
+            reached = self._reached(copies, kept, left, item)
+            if reached <= goal:
+                self._say(layers, picked, left, reached)
+                return picked
+            budget *= min(LEAST_STEP, goal / reached)
+        raise UnsupportedError(self._impossible(costs))
+
+    def _reached(
+        self, layers: Sequence[LinearOperation], kept: Sequence[Kept], left: float, item: int
+    ) -> float:
+        """What the target is about, of layers that have been pruned."""
+        import numpy as np
+
+        if self.target_loss:
+            return left
+        if self.target_products:
+            shares = [float(np.mean(k)) for k in kept]
+            return sum(o.macs * share for o, share in zip(layers, shares, strict=True))
+        return float(sum(smallest_bytes(k, item) for k in kept))
+
+    def _impossible(self, costs: Table) -> str:
+        if self.target_loss:
+            return (
+                f"unsupported target: no shares of zeros keep {self.target_loss:g} dB of signal "
+                "over noise; ask for less"
+            )
+        target, what = self.target_bytes or self.target_products, "bytes"
+        if self.target_products:
+            what = "products"
+        least = int(costs.min(axis=1).sum())
+        return (
+            f"unsupported target: {target:,} {what} are fewer than the {least:,} that 99% zeros in "
+            "every layer leave; ask for more, or make layers smaller"
+        )
+
+    def _samples(self, module: ModuleOp) -> list[Mapping[str, Array]]:
+        from ceras_ir.data.synthetic_samples import synthetic_samples
+        from ceras_ir.transforms.quantization.analysis.calibration import calibration_samples
+
+        if self.calibration is not None:
+            return list(calibration_samples(module, self.calibration, self.samples, "weighing"))
+        print(
+            f"{self.name}: note: layers are weighed on {self.samples} synthetic samples; give "
+            "calibration=FILE.npz for real ones",
+            file=sys.stderr,
+        )
+        return list(synthetic_samples(main_function(module), self.samples, 0))
+
+    def _say(
+        self, layers: Sequence[LinearOperation], shares: Sequence[float], left: float, cost: float
+    ) -> None:
+        named = [f"{node_name(o)} {s:.0%}" for o, s in zip(layers, shares, strict=True)]
+        decibels = inf if left <= 0 else -10 * log10(left)
+        cost_text = "" if self.target_loss else f"{cost:,.0f} "
+        what = "" if self.target_loss else "products, " if self.target_products else "bytes, "
+        shown = ", ".join(named[:24]) + (", ..." if len(named) > 24 else "")
+        print(
+            f"{self.name}: note: {cost_text}{what}{decibels:.1f} dB of signal over noise at the "
+            f"outputs before retraining: {shown}",
+            file=sys.stderr,
+        )
+
+
+def smallest_bytes(kept: Kept, item: int) -> int:
+    """Bytes of weights of `item` bytes, of which some are not zero, in their smallest encoding."""
+    import numpy as np
+    from xdsl.dialects.builtin import i8
+
+    from ceras_ir.dialects.sparse import CooAttr
+
+    count = int(np.count_nonzero(kept))
+    found = [kept.size * item, count * item + -(-kept.size // 8)]
+    if 0 < count < kept.size:
+        gap = (kept.size // count).bit_length()
+        for width in range(max(gap - 1, 1), gap + 3):
+            coo = CooAttr.of(kept.astype(np.int8), i8, width)
+            listed = len(coo.values.data)
+            found.append(coo.nbytes + listed * (item - 1))
+    return min(found)
+
+
+def prunable(module: ModuleOp) -> list[LinearOperation]:
+    """
+    Float layers whose weights are constant: computed ones are not known, and what is no float was
+    quantized already.
+    """
+    return [
+        op
+        for op in main_function(module).body.block.ops
+        if isinstance(op, LinearOperation)
+        and not op.is_quantized
+        and op.weight_scale is None
+        and isinstance(op.weights.owner, ConstantOp)
+        and not op.weights.owner.is_elided
+    ]
+
+
+def apply_masks(layers: Sequence[LinearOperation], kept: Sequence[Kept]) -> None:
+    """Zero what is not kept, and say so on the layers; of a shared constant the first has a say."""
+    import numpy as np
+
+    pruned: dict[ConstantOp, tuple[ConstantOp, Kept]] = {}
+    for layer, mask in zip(layers, kept, strict=True):
+        constant = layer.weights.owner
+        assert isinstance(constant, ConstantOp)
+        if constant not in pruned:
+            weights = np.where(mask, _weights(layer), np.float32(0))
+            new = ConstantOp.from_array(weights, location=constant.location)
+            Rewriter.insert_op(new, InsertPoint.after(constant))
+            pruned[constant] = new, mask
+        new, stays = pruned[constant]
+        layer.operands[1] = new.result
+        layer.attributes[MASK] = MaskAttr.of(stays)
+    for constant in pruned:
+        erase_unused(constant)
+
+
+def _weights(layer: LinearOperation) -> Weights:
+    import numpy as np
+
+    constant = layer.weights.owner
+    assert isinstance(constant, ConstantOp)
+    return constant.array().astype(np.float32)
+
+
+def _copy(module: ModuleOp) -> tuple[ModuleOp, list[LinearOperation]]:
+    """A copy, and its layers in the same order."""
+    copy = module.clone()
+    return copy, prunable(copy)
