@@ -57,7 +57,7 @@ class ArduinoTarget(Target):
     def lower(self) -> list[Stage]:
         from ceras_ir.backends.c.target import lowered
 
-        return lowered()
+        return lowered(board=self.board)
 
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
         from ceras_ir.backends.arduino.emit import emit

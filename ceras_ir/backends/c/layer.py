@@ -38,6 +38,8 @@ class Layer:
     scratch_bytes: int = 0
     kernel: str = ""
     """Which of several ways to compute it was chosen, if any; for reports."""
+    modelled: dict[str, object] = field(default_factory=dict[str, object])
+    """What else reports say of it."""
     _names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
 
     @cached_property

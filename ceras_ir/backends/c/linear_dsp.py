@@ -46,7 +46,7 @@ def dsp_linear(of: IntegerLayer) -> None:
     layer, geometry, sums = of.layer, of.geometry, of.sums
     layer.kernel = "smlad"
     bias = layer.array("bias", sums.bias.astype(np.int32), "int32_t")
-    of = replace(of, rescale=_narrowed(of), bias=bias)
+    of = replace(of, rescale=narrowed(of), bias=bias)
     if geometry.depthwise:
         depthwise(of)
     elif geometry.direct and geometry.positions < POSITIONS:
@@ -63,7 +63,7 @@ def dsp_linear(of: IntegerLayer) -> None:
             winograd(of, stored=way.kind == "stored winograd")
 
 
-def _narrowed(of: IntegerLayer) -> Rescaling:
+def narrowed(of: IntegerLayer) -> Rescaling:
     """
     The same rescaling by an instruction that shifts and clamps, where it does no more than that
     and its clamp range is all of int8, or none of its negative half.

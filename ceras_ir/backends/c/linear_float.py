@@ -10,6 +10,7 @@ from ceras_ir.backends.c.float_tiled import float_bias, float_weights, print_flo
 from ceras_ir.backends.c.float_winograd import Winograd
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.linear_sparse import sparse_float, sparse_planes
 from ceras_ir.backends.c.operands import constant_weights
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES
 from ceras_ir.backends.c.requant import Refused
@@ -25,6 +26,9 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     if op.weight_scale is not None:
         raise Refused("int8 weights beside floats are for graph.matmul; quantize the network")
     geometry = Geometry.of(op)
+    if (planes := sparse_planes(layer, op, geometry)) is not None:
+        sparse_float(layer, op, planes)
+        return
     weights = constant_weights(op)
     total = geometry.groups * geometry.n
     x, y = layer.read(op.input, "x"), layer.write(op.result)

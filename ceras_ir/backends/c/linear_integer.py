@@ -18,6 +18,7 @@ from ceras_ir.backends.c.epilogue import multipliers
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_loops import print_loops
+from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, sparse_planes
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES
@@ -38,7 +39,8 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
     geometry, sums = Geometry.of(op), analyse(op)
     assert op.requant is not None
     storage = value_type(op.result)
-    nest = tiled_nest(layer, op, geometry, sums)
+    planes = sparse_planes(layer, op, geometry) if fits_sparse(op, sums) else None
+    nest = None if planes is not None else tiled_nest(layer, op, geometry, sums)
     scales = ""
     if op.requant.is_per_channel:
         numbers = multipliers(op, nest.padded_outputs if nest else geometry.groups * geometry.n)
@@ -63,6 +65,9 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         factor = f" * {1 << op.residual_left_shift}" if op.residual_left_shift else ""
         terms.append(f"{cast}{term}{factor}")
     of = IntegerLayer(layer, op, geometry, sums, rescale, x, y, residual, scales, terms)
+    if planes is not None:
+        sparse_integer(of, planes)
+        return
     if layer.options.dsp:
         # Hosts need none of these modules; loading them takes some milliseconds.
         from ceras_ir.backends.c.linear_dsp import dsp_linear, fits_dsp

@@ -35,7 +35,7 @@ class CTarget(Target):
 
     name = "c"
     verified_by_default = True
-    passes = by_convention("ceras_ir.backends.c.passes", "encode-weights")
+    passes = by_convention("ceras_ir.backends.c.passes", "choose-encodings", "encode-weights")
     text = "ceras_ir.backends.c.text:CText"
 
     board: str | None = option(
@@ -80,14 +80,20 @@ class CTarget(Target):
         return [] if self.encoding is None else [encoding_stage(self.encoding)]
 
     def lower(self) -> list[Stage]:
-        return lowered(self.regions)
+        from ceras_ir.backends.c.board import board_names
+
+        return lowered(self.regions, self.board if self.board in board_names() else None)
 
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
         from ceras_ir.backends.c.emitter import files_of
 
         model = self._printed(module)
         sizes: dict[str, object] = {"arena_bytes": model.arena_bytes}
-        return Emission(files_of(model), totals=sizes | {"sram_bytes": model.arena_bytes})
+        return Emission(
+            files_of(model),
+            totals=sizes | {"sram_bytes": model.arena_bytes},
+            annotate=lambda layers: _note_times(layers, model),
+        )
 
     def _printed(self, module: ModuleOp) -> Model:
         """The network in C, for its machine; what a microcontroller cannot hold is refused."""
@@ -111,6 +117,14 @@ class CTarget(Target):
         return CompiledC(folder, manifest.inputs, manifest.outputs)
 
 
+def _note_times(layers: list[dict[str, object]], model: Model) -> None:
+    """Add what sparse layers take, and would take with dense weights, as far as it is modelled."""
+    for entry, layer in zip(layers, model.layers, strict=True):
+        entry |= layer.modelled
+        if layer.kernel:
+            entry["kernel"] = layer.kernel
+
+
 def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:
     """The stage that gives weights their encoding in flash, which orders the sums of floats."""
     from ceras_ir.backends.c.passes.encode_weights import EncodeWeightsPass
@@ -118,13 +132,14 @@ def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:
     return Stage("encoded graph", (EncodeWeightsPass(encoding, board),), changes_values=True)
 
 
-def lowered(regions: tuple[str, ...] = ()) -> list[Stage]:
-    """The levels of a network that the CPU runs alone."""
+def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Stage]:
+    """The levels of a network that the CPU runs alone; `board` is a microcontroller's, if any."""
+    from ceras_ir.backends.c.passes.choose_encodings import ChooseEncodingsPass
     from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
     from ceras_ir.transforms.placement.place import PlacePass
 
     return [
-        Stage(PLACED, (PlacePass(),)),
+        Stage(PLACED, (PlacePass(), ChooseEncodingsPass(board))),
         Stage(MEMORY, (ReorderForMemoryPass(), AllocateBlocksPass(regions=regions))),
     ]

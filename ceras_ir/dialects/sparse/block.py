@@ -85,6 +85,11 @@ class BlockAttr(Listed):
         return filters // self.rows.data, products // self.columns.data
 
     @property
+    def filter_counts(self) -> NDArray[np.int64]:
+        """How many places each row lists."""
+        return self._counts(self.grid[0], self.counts_width.data)
+
+    @property
     def listed(self) -> Stored:
         return self._listed(self.counts_width.data, self.delta.data, is_distance=True)
 

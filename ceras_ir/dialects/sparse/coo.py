@@ -90,6 +90,11 @@ class CooAttr(Listed):
         return self.delta.data or self.column.data + self.row.data + self.channel.data
 
     @property
+    def filter_counts(self) -> NDArray[np.int64]:
+        """How many places each row lists."""
+        return self._counts(self.grid[0], self.counts_width.data)
+
+    @property
     def listed(self) -> Stored:
         found = self._listed(
             self.counts_width.data, self.place_width, is_distance=self.delta.data > 0

@@ -1,0 +1,298 @@
+"""
+Convolutions and matrix products whose constant weights list what is not zero: sums over positions
+side by side, in planes of the input.
+
+Processors with vectors of 16 lanes run straight-line code (`sparse_code.py`); others read the
+weights as they lie in memory, a filter at a time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import f32, i8
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.functions import apply
+from ceras_ir.backends.c.integer_layer import IntegerLayer
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.operands import constant_weights
+from ceras_ir.backends.c.planes import Planes
+from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.sparse_code import (
+    CONDITION,
+    MOST_PRODUCTS,
+    block_text,
+    blocks,
+    product_count,
+    products,
+)
+from ceras_ir.backends.c.sparse_costs import host_cost
+from ceras_ir.backends.c.sums import LIMIT, Sums
+from ceras_ir.backends.c.types import value_type, zero_point_of
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_element, shape_of
+from ceras_ir.dialects.sparse import BlockAttr, CooAttr
+
+VECTORS = 8
+"""Vectors of positions that each block of code computes before the next: few enough for a cache."""
+
+WIDTHS = range(2, 12)
+"""Bits of distances that are tried."""
+
+
+def sparse_planes(layer: Layer, op: LinearOperation, geometry: Geometry) -> Planes | None:
+    """The planes of a layer whose weights are encoded and whose shape has a sparse kernel."""
+    if op.encoded_weights is None or op.weight_scale is not None:
+        return None
+    if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
+        return None
+    item = 4 if quantized_element(op.input) is None else 1
+    return Planes.of(op, geometry, item, layer.options.workspace)
+
+
+def fits_sparse(op: LinearOperation, sums: Sums) -> bool:
+    """Whether inputs and weights are bytes whose raw sums 32 bits hold."""
+    return (
+        value_type(op.input) in ("int8_t", "uint8_t")
+        and sums.weight_type == "int8_t"
+        and sums.raw_bound < LIMIT
+    )
+
+
+@dataclass(frozen=True)
+class _Sparse:
+    """What both kinds of layers print, and how they differ."""
+
+    layer: Layer
+    op: LinearOperation
+    planes: Planes
+    x: str
+    weights: Array
+    """[filters, products]"""
+    epilogue: Sequence[str]
+    """Of the sum `sum` and output `o` at `at`."""
+    is_float: bool
+
+    def print(self, biases: tuple[str, str] | None, borders: tuple[str, str]) -> None:
+        """Both bodies; biases and borders are of inputs moved by 128, and of those as they are."""
+        layer = self.layer
+        has_code = layer.options.vectors and not layer.options.dsp
+        layer.kernel = "sparse"
+        if layer.options.vectors and (cost := host_cost(self.op, self.weights)):
+            layer.modelled |= {"cycles": round(cost.sparse), "dense_cycles": round(cost.dense)}
+        if has_code and product_count(self.weights, self.planes) <= MOST_PRODUCTS:
+            with layer.variants(CONDITION) as otherwise:
+                self._code(biases[0] if biases else "", borders[0])
+                otherwise()
+                self._rows(biases[1] if biases else "", borders[1])
+        else:
+            self._rows(biases[1] if biases else "", borders[1])
+
+    def _open(self) -> None:
+        layer, p = self.layer, self.planes
+        if p.images > 1:
+            layer.line(f"for (int32_t image = 0; image < {p.images}; ++image)")
+        layer.line(f"for (int32_t first = 0; first < {p.rows}; first += {p.strip}) {{")
+        if p.rows % p.strip:
+            rest = f"{p.rows} - first"
+            layer.line(f"const int32_t rows = {rest} < {p.strip} ? {rest} : {p.strip};", 1)
+        else:
+            layer.line(f"const int32_t rows = {p.strip};", 1)
+
+    @property
+    def _row(self) -> str:
+        """The output row `r` of a strip, in the whole result."""
+        image = f"image * {self.planes.rows} + " if self.planes.images > 1 else ""
+        return f"{image}first + r"
+
+    def _code(self, bias: str, border: str) -> None:
+        layer, p = self.layer, self.planes
+        outputs = len(self.weights)
+        padded = -(-outputs // 16) * 16
+        unit, item = (1, 4) if self.is_float else (4, 1)
+        ctype = "float" if self.is_float else "int32_t"
+        element = "float" if self.is_float else "uint8_t"
+        found = products(self.weights, p)
+        names: list[str] = []
+        words: list[int] = []
+        for block in blocks(outputs):
+            name = f"sparse_{layer.index}_{block.start}"
+            ordered = self.op.ordered is not None
+            text, mine = block_text(
+                name, block, found, len(words), ordered=ordered, is_float=self.is_float
+            )
+            names.append(layer.kernels.add(name, text, CONDITION))
+            words += mine
+        table = np.array(words or [0], np.uint32)
+        w = layer.constant("words", "uint32_t", table.size, 4, lambda: table, CONDITION)
+        layer.kernels.use("turn_sums")
+        layer.scratch(element, "planes", p.elements, item)
+        layer.scratch(ctype, "sums", VECTORS * padded * 16, 4)
+        layer.scratch(ctype, "turned", padded * 16, 4)
+        self._open()
+        stored = "float" if self.is_float else value_type(self.op.input)
+        p.fill(layer, self.x, (stored, element), unit, border)
+        last = f"(rows - 1) * {p.plane_columns} + {p.columns}"
+        layer.line(f"const int32_t end = {last};", 1)
+        layer.line(f"for (int32_t q = 0; q < end; q += {16 * VECTORS}) {{", 1)
+        layer.line(
+            f"const int32_t vectors = end - q < {16 * (VECTORS - 1)} ? (end - q + 15) / 16 "
+            f": {VECTORS};",
+            2,
+        )
+        for name in names:
+            layer.line("for (int32_t v = 0; v < vectors; ++v)", 2)
+            scale = f"{unit} * (q + 16 * v)" if unit > 1 else "q + 16 * v"
+            layer.line(f"{name}(planes + {scale}, {w}, sums + v * {padded * 16});", 3)
+        layer.line("for (int32_t v = 0; v < vectors; ++v) {", 2)
+        layer.line(f"turn_sums(sums + v * {padded * 16}, turned, {padded});", 3)
+        layer.line("for (int32_t p = 0; p < 16; ++p) {", 3)
+        layer.line(
+            f"const int32_t place = q + 16 * v + p, r = place / {p.plane_columns}, "
+            f"c = place % {p.plane_columns};",
+            4,
+        )
+        layer.line(f"if (place >= end || c >= {p.columns}) continue;", 4)
+        layer.line(f"const int32_t at = (({self._row}) * {p.columns} + c) * {outputs};", 4)
+        layer.line(f"const {ctype} *from = turned + p * {padded};", 4)
+        layer.loop("o", outputs, self._finished("from[o]", bias), 4)
+        for depth in (3, 2, 1):
+            layer.line("}", depth)
+        layer.line("}")
+
+    def _finished(self, total: str, bias: str) -> list[str]:
+        ctype = "float" if self.is_float else "int32_t"
+        return [
+            f"const {ctype} sum = {total};",
+            *(line.replace("@BIAS@", bias) for line in self.epilogue),
+        ]
+
+    def _rows(self, bias: str, border: str) -> None:
+        layer, p = self.layer, self.planes
+        outputs = len(self.weights)
+        kind = "f32" if self.is_float else "i8"
+        ctype = "float" if self.is_float else "int32_t"
+        stored = "float" if self.is_float else value_type(self.op.input)
+        encoded, unit = readable(self.weights, self.op)
+        most = int(encoded.filter_counts.max(initial=0)) * unit
+        layer.kernels.use(
+            "sparse_entries", NAME=kind, VALUE="float" if self.is_float else "int8_t", WIDE=ctype
+        )
+        if layer.options.dsp and stored == "int8_t":
+            count = 8
+            layer.kernels.use("sparse_sums_dsp")
+        else:
+            count = min((8, 16, 32), key=lambda n: (-(-p.columns // n) * n, -n))
+        sums = layer.kernels.use(
+            "sparse_sums", NAME=f"{stored}_{count}", ELEMENT=stored, ENTRY=kind, SUM=ctype,
+            COUNT=str(count),
+        )  # fmt: skip
+        sections = [
+            layer.array(name, np.frombuffer(data or b"\0", np.uint8), "uint8_t")
+            for name, data in (("counts", encoded.counts.data), ("places", encoded.places.data))
+        ]
+        held = encoded.elements_of_values
+        held = held if held.size else np.zeros(1, held.dtype)
+        values = layer.array("values", held, "float" if self.is_float else "int8_t")
+        taps = np.array([plane * p.pitch + offset for plane, offset in p.taps()], np.int32)
+        places = layer.array("taps", taps, "int32_t")
+        layer.scratch(stored, "planes", p.elements, 4 if self.is_float else 1)
+        layer.scratch(f"struct sparse_entry_{kind}", "entries", most + 1, 8)
+        self._open()
+        p.fill(layer, self.x, (stored, stored), 1, border)
+        layer.line(
+            f"struct sparse_source_{kind} source = "
+            f"{{{sections[0]}, {sections[1]}, {values}, 0, 0}};",
+            1,
+        )
+        equal = 0 if encoded.counts.data else int(encoded.filter_counts[0])
+        layer.line(f"for (int32_t o = 0; o < {outputs}; ++o) {{", 1)
+        layer.line(
+            f"const int32_t n = sparse_entries_{kind}(entries, &source, "
+            f"{encoded.counts_width.data}, {equal}, {encoded.delta.data}, {unit}, {places}, "
+            f"{p.channels}, {p.pitch});",
+            2,
+        )
+        layer.line("for (int32_t r = 0; r < rows; ++r) {", 2)
+        layer.line(f"for (int32_t c = 0; c < {p.columns}; c += {count}) {{", 3)
+        layer.line(f"{ctype} sums[{count}];", 4)
+        arguments = f"(planes + r * {p.plane_columns} + c, entries, n, sums);"
+        if layer.options.dsp and stored == "int8_t":
+            layer.lines.append("#if defined(__ARM_FEATURE_DSP)")
+            layer.line(f"sparse_sums_dsp{arguments}", 4)
+            layer.lines.append("#else")
+            layer.line(f"{sums}{arguments}", 4)
+            layer.lines.append("#endif")
+        else:
+            layer.line(f"{sums}{arguments}", 4)
+        here = f"{p.columns} - c < {count} ? {p.columns} - c : {count}"
+        if p.columns % count:
+            layer.line(f"const int32_t here = {here};", 4)
+        layer.line(f"int32_t at = (({self._row}) * {p.columns} + c) * {outputs};", 4)
+        end = "here" if p.columns % count else str(count)
+        layer.line(f"for (int32_t p = 0; p < {end}; ++p, at += {outputs}) {{", 4)
+        layer.block(self._finished("sums[p]", bias), 5)
+        for depth in (4, 3, 2, 1):
+            layer.line("}", depth)
+        layer.line("}")
+
+
+def readable(weights: NDArray[np.generic], op: LinearOperation) -> tuple[CooAttr | BlockAttr, int]:
+    """
+    The weights as kernels read them, and how many stand in each place: as the constant lists them
+    where that is distances, or blocks of neighbours, else by distances of the best width.
+    """
+    encoded, channels = op.encoded_weights, shape_of(op.weights)[-1]
+    if encoded is None or not np.array_equal(encoded.array.reshape(weights.shape), weights):
+        # Zero points make other numbers of the weights.
+        return smallest_distances(weights), 1
+    if isinstance(encoded, CooAttr) and encoded.delta.data:
+        return encoded, 1
+    if isinstance(encoded, BlockAttr):
+        wide = encoded.columns.data
+        if encoded.rows.data == 1 and channels % wide == 0:
+            return encoded, wide
+    return smallest_distances(weights), 1
+
+
+def smallest_distances(weights: NDArray[np.generic]) -> CooAttr:
+    """Coordinates as distances of the width that takes the fewest bytes."""
+    element = f32 if weights.dtype == np.float32 else i8
+    return min((CooAttr.of(weights, element, w) for w in WIDTHS), key=lambda coo: coo.nbytes)
+
+
+def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
+    """A quantized layer; `fits_sparse` holds."""
+    layer, op, sums = of.layer, of.op, of.sums
+    is_signed = value_type(op.input) == "int8_t"
+    point = zero_point_of(sums.x)
+    moved = sums.bias - (128 if is_signed else 0) * sums.per_output
+    biases: list[str] = []
+    for condition, values in ((CONDITION, moved), (f"!({CONDITION})", sums.bias)):
+        data = values.astype(np.int32)
+        biases.append(layer.constant("bias", "int32_t", data.size, 4, lambda d=data: d, condition))
+    if layer.options.dsp:
+        from ceras_ir.backends.c.linear_dsp import narrowed
+
+        layer.kernels.use("dsp")
+        of = replace(of, rescale=narrowed(of))
+    lines = of.epilogue("sum", "@BIAS@[o]")
+    weights = np.ascontiguousarray(sums.centred()).astype(np.int8)
+    sparse = _Sparse(layer, op, planes, of.x, weights, lines, is_float=False)
+    sparse.print((biases[0], biases[1]), (str(point + (128 if is_signed else 0)), str(point)))
+
+
+def sparse_float(layer: Layer, op: LinearOperation, planes: Planes) -> None:
+    """A float layer."""
+    stored = np.asarray(constant_weights(op).array(), np.float32)
+    weights = stored.reshape(len(stored), -1)
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    value = "sum"
+    if op.bias is not None:
+        value += f" + {layer.read(op.bias, 'bias')}[o]"
+    if op.residual is not None:
+        value += f" + {layer.read(op.residual, 'residual')}[at + o]"
+    result = apply(layer.kernels, op.activation, "v") if op.activation is not None else "v"
+    lines = [f"const float v = {value};", f"{y}[at + o] = {result};"]
+    _Sparse(layer, op, planes, x, weights, lines, is_float=True).print(None, ("0.0f", "0.0f"))

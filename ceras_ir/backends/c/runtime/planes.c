@@ -1,0 +1,28 @@
+/* Every channel of a map as a plane from plane `plane` on, `pitch` elements apart, @UNIT@ planes
+ * interleaved: rows from `top` and columns from `left` on, some apart; `border` beyond the map. */
+MODEL_COPY void planes_@NAME@(@TO@ *restrict to, int32_t plane, const @IN@ *restrict x, int32_t rows,
+                            int32_t columns, int32_t pitch, int32_t down, int32_t along,
+                            int32_t top, int32_t left, int32_t height, int32_t width,
+                            int32_t channels, @TO@ border)
+{
+  int32_t first = left < 0 ? (along - 1 - left) / along : 0;
+  int32_t end = left < width ? (width - left + along - 1) / along : 0;
+  end = end < columns ? end : columns;
+  first = first < end ? first : end;
+  const int32_t step = along * channels;
+  for (int32_t r = 0; r < rows; ++r) {
+    const int32_t y = top + r * down;
+    const int32_t start = y >= 0 && y < height ? first : columns;
+    const int32_t stop = y >= 0 && y < height ? end : columns;
+    const @IN@ *const from = x + (start < stop ? (y * width + left + start * along) * channels : 0);
+    for (int32_t c = 0; c < channels; ++c) {
+      const int32_t p = plane + c;
+      @TO@ *restrict at = to + (p / @UNIT@ * pitch + r * columns) * @UNIT@ + p % @UNIT@;
+      int32_t i = 0;
+      for (; i < start; ++i, at += @UNIT@) *at = border;
+      const @IN@ *next = from + c;
+      for (; i < stop; ++i, at += @UNIT@, next += step) *at = (@TO@)(*next@SHIFT@);
+      for (; i < columns; ++i, at += @UNIT@) *at = border;
+    }
+  }
+}

@@ -1,0 +1,42 @@
+/* The stored weights of the next filter: how many there are, where each one's input is among the
+ * planes, and the weight. Distances from one to the next have `width` bits, counts `bits`. */
+struct sparse_source_@NAME@ {
+  const uint8_t *counts, *places;
+  const @VALUE@ *values;
+  uint32_t at_count, at_place;
+};
+struct sparse_entry_@NAME@ { int32_t at; @WIDE@ w; };
+
+static inline uint32_t sparse_bits_@NAME@(const uint8_t *from, uint32_t at, uint32_t width)
+{
+  uint32_t value = 0, have = 0;
+  while (have < width) {
+    const uint32_t bit = at & 7, taken = 8 - bit < width - have ? 8 - bit : width - have;
+    value |= ((uint32_t)from[at >> 3] >> bit & ((1u << taken) - 1)) << have;
+    have += taken, at += taken;
+  }
+  return value;
+}
+
+static int32_t sparse_entries_@NAME@(struct sparse_entry_@NAME@ *restrict to,
+                                   struct sparse_source_@NAME@ *restrict from, uint32_t bits,
+                                   int32_t equal, uint32_t width, int32_t unit,
+                                   const int32_t *restrict taps, int32_t channels, int32_t pitch)
+{
+  int32_t count = equal;
+  if (bits) {
+    count = (int32_t)sparse_bits_@NAME@(from->counts, from->at_count, bits);
+    from->at_count += bits;
+  }
+  int32_t tap = 0, channel = 0;
+  for (int32_t i = 0; i < count; ++i) {
+    channel += (int32_t)sparse_bits_@NAME@(from->places, from->at_place, width) * unit;
+    from->at_place += width;
+    while (channel >= channels) channel -= channels, ++tap;
+    for (int32_t u = 0; u < unit; ++u, ++to) {
+      to->at = taps[tap] + (channel + u) * pitch;
+      to->w = (@WIDE@)*from->values++;
+    }
+  }
+  return count * unit;
+}
