@@ -86,7 +86,7 @@ def relu_layer(x: SSAValue, weights: NDArray[np.float32], *, ordered: bool) -> S
 @pytest.mark.parametrize("flags", [("-O1",), NATIVE], ids=["portable", "native"])
 def test_ordered_floats_are_the_same_to_the_bit(flags: tuple[str, ...]):
     rng = np.random.default_rng(3)
-    weights = sparse_weights(rng, (31, 3, 3, 7), 0.9).astype(np.float32) / 37
+    weights = (sparse_weights(rng, (31, 3, 3, 7), 0.9) / 37).astype(np.float32)
     module = make_network([(f32, (1, 9, 20, 7))], lambda x: [relu_layer(x, weights, ordered=True)])
     check(module, random_inputs(module), flags=flags)
 
@@ -94,7 +94,7 @@ def test_ordered_floats_are_the_same_to_the_bit(flags: tuple[str, ...]):
 @pytest.mark.parametrize("flags", [("-O1",), NATIVE], ids=["portable", "native"])
 def test_floats_in_any_order(flags: tuple[str, ...]):
     rng = np.random.default_rng(4)
-    weights = sparse_weights(rng, (40, 3, 3, 5), 0.8).astype(np.float32) / 37
+    weights = (sparse_weights(rng, (40, 3, 3, 5), 0.8) / 37).astype(np.float32)
     module = make_network([(f32, (2, 11, 9, 5))], lambda x: [relu_layer(x, weights, ordered=False)])
     check(module, random_inputs(module), flags=flags, tolerance=1e-4)
 
