@@ -89,7 +89,7 @@ class PrunePass(ModulePass):
     samples: int = 4
     """Samples that the scan takes."""
     bits: int | None = None
-    """Bits that weights will have, for `target-bytes`: 32, or 8 if the network is quantized next."""
+    """Bits of weights, for `target-bytes`: by default 32, or 8 if the network is quantized next."""
 
     def __post_init__(self) -> None:
         if isnan(self.threshold) or not 0.0 <= self.threshold < inf:

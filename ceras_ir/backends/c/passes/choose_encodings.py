@@ -32,10 +32,10 @@ BLOCK = 4
 @dataclass(frozen=True)
 class ChooseEncodingsPass(ModulePass):
     """
-    Constant weights of convolutions and matrix products that the CPU computes become
-    `#sparse.coo` or `#sparse.block` constants where a modelled sparse kernel takes less time than
-    the dense one: cycles of vectors of 16 lanes or, with a `board` of a microcontroller,
-    instructions of its core. Blocks are 1x4, where they take fewer bytes than single weights.
+    Encode the constant weights of convolutions and matrix products on the CPU, if that is faster.
+
+    They become `#sparse.coo` constants, or `#sparse.block` ones of 1x4 where those take fewer
+    bytes, if the sparse kernel takes less time than the dense one by a model of both.
 
     Exact: constants keep every element, and sums of integers are the same in any order; those of
     floats have the order that the operation states, if any.
@@ -44,6 +44,10 @@ class ChooseEncodingsPass(ModulePass):
     name = "choose-encodings"
 
     board: str | None = None
+    """
+    The microcontroller whose instructions are modelled; without one it is a processor with vectors
+    of 16 lanes.
+    """
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for layer in list(main_function(op).body.block.ops):
