@@ -239,10 +239,11 @@ def load(
     *,
     batch: int = 1,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
 ) -> Model:
     """
-    The network in an ONNX file or in IR text; symbolic batch dimensions become `batch`, and
-    inputs in `shapes` have those.
+    The network in an ONNX file or in IR text; symbolic batch dimensions become `batch`, inputs in
+    `shapes` have those, and inputs in `values` are fixed to those numbers.
     """
     name = fspath(path)
     with diagnosed(name):
@@ -250,7 +251,7 @@ def load(
             raise UsageError(f"batch must be at least 1, got {batch}")
         if os.path.isdir(name):
             raise InputError("is a folder: open_compiled reads what was compiled", name)
-        module = read_network(name, batch=batch, shapes=shapes)
+        module = read_network(name, batch=batch, shapes=shapes, values=values)
         title = os.path.splitext(os.path.basename(name))[0] or "model"
         return Model(module, title)
 

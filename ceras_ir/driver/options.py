@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypedDict
 
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser
 from ceras_ir.driver.calibration_options import add_calibration, calibration_of
@@ -169,6 +169,32 @@ def add_shapes(group: ArgumentContainer) -> None:
         metavar="NAME=1x3x224x224",
         help="set the shape of an input with symbolic dimensions; once for each such input",
     )
+    group.add_argument(
+        "--set",
+        type=_numbers,
+        action="append",
+        default=[],
+        metavar="NAME=16000",
+        help="fix an input to a number, or to a list of them with commas: it is no input any more, "
+        "and conditions that it decides are taken; may be repeated",
+    )
+
+
+class Bindings(TypedDict):
+    """What decides the inputs of a model, as `read_network` takes it."""
+
+    batch: int
+    shapes: dict[str, tuple[int, ...]]
+    values: dict[str, tuple[float, ...]]
+
+
+def bindings_of(arguments: argparse.Namespace) -> Bindings:
+    """The options of `add_shapes`."""
+    return {
+        "batch": arguments.batch,
+        "shapes": dict(arguments.shape),
+        "values": dict(arguments.set),
+    }
 
 
 def add_io(parser: argparse.ArgumentParser) -> None:
@@ -215,6 +241,17 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     if not name or not all(p.isdecimal() and 1 <= int(p) < 1 << 31 for p in parts):
         raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, got {text!r}")
     return name, tuple(map(int, parts))
+
+
+def _numbers(text: str) -> tuple[str, tuple[float, ...]]:
+    name, _, numbers = text.rpartition("=")
+    try:
+        found = tuple(float(number) for number in numbers.split(","))
+    except ValueError:
+        found = ()
+    if not name or not found:
+        raise argparse.ArgumentTypeError(f"expected NAME=16000, got {text!r}")
+    return name, found
 
 
 def _positive(text: str) -> int:

@@ -159,14 +159,16 @@ def load_module(
     *,
     batch: int = 1,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
 ) -> ModuleOp:
     """
     The module in the file at `path`: IR text (`-` for the standard input) or an ONNX model,
-    whose symbolic batch dimension becomes `batch`, and whose inputs in `shapes` have those.
+    whose symbolic batch dimension becomes `batch`, whose inputs in `shapes` have those, and whose
+    inputs in `values` are those numbers.
     """
     if is_model(path):
         from ceras_ir.frontends.onnx import import_file
 
         with open(path, "rb"):  # a missing file is reported before onnx is imported
-            return import_file(path, batch=batch, shapes=shapes)
+            return import_file(path, batch=batch, shapes=shapes, values=values)
     return parse_text(ctx, read_text(path), display_name(path))

@@ -11,12 +11,16 @@ from ceras_ir.support.diagnostics import InputError
 
 
 def read_network(
-    path: str, *, batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
+    path: str,
+    *,
+    batch: int = 1,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
 ) -> ModuleOp:
     """The float graph of an ONNX file, or the module of an IR text, verified."""
     if not is_model(path) and not path.endswith(".mlir"):
         raise InputError("expected a model ending in .onnx or IR text ending in .mlir", path)
     ctx = load_context(None if is_model(path) else load_universe())
-    module = load_module(ctx, path, batch=batch, shapes=shapes)
+    module = load_module(ctx, path, batch=batch, shapes=shapes, values=values)
     verify_module(module)
     return module

@@ -1,6 +1,7 @@
 """docs/supported-operators.md: ONNX operators and the rules for them, from their importers."""
 
 from docstrings import markdown
+from onnx import NodeProto
 from onnx.defs import get_all_schemas, onnx_opset_version
 
 from ceras_ir.backends.dataflow import rules as dataflow_rules
@@ -8,8 +9,10 @@ from ceras_ir.backends.nnet import rules as nnet_rules
 from ceras_ir.backends.vta import rules as vta_rules
 from ceras_ir.frontends.onnx.folding import FOLDABLE
 from ceras_ir.frontends.onnx.importer import NEWEST_OPSET, OLDEST_OPSET
+from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
 from ceras_ir.frontends.onnx.registry import OPERATORS, REMEDIES, REMEDY, RULES
+from ceras_ir.frontends.onnx.schema_functions import has_body
 
 INTRODUCTION = """\
 # Supported operators
@@ -39,8 +42,16 @@ These operators of ONNX OPSET are not imported. A node of one that an output nee
 FOLDED = """\
 ## Folded operators
 
-Nodes whose operands are all constants are evaluated by ONNX's own reference evaluator, whatever
-their rules above: what exporters write to compute shapes leaves no trace. Of these operators:
+Nodes whose operands are all constants are computed at import, whatever their operator: what
+exporters write to compute shapes leaves no trace. Operators above are computed by the interpreter, all
+others, and these whatever their rules, by ONNX's own reference evaluator:
+"""
+
+BODIES = """\
+## Operators imported as functions
+
+ONNX defines these as functions of other operators. A node is imported as the function's body for the
+types of its operands, as far as the operators of the body are imported:
 """
 
 TARGETS = """\
@@ -62,6 +73,7 @@ def operators_page() -> str:
     for name, version in versions.items():
         introduction = introduction.replace(name, str(version))
     parts = [introduction, "\n".join(rows), FOLDED + ", ".join(f"`{n}`" for n in sorted(FOLDABLE))]
+    parts.append(BODIES + ", ".join(f"`{name}`" for name in _functions()))
     parts += [REFUSED.replace("OPSET", str(onnx_opset_version())), _refused(), TARGETS]
     vta = (*vta_rules.RULES, *vta_rules.OTHER_RULES)
     for title, rules in (
@@ -74,10 +86,18 @@ def operators_page() -> str:
     return "\n\n".join(parts)
 
 
+def _functions() -> list[str]:
+    """The operators that have a body and no importer."""
+    names = {s.name for s in get_all_schemas() if not s.domain} - set(OPERATORS)
+    nodes = (Node(NodeProto(op_type=name), NEWEST_OPSET) for name in sorted(names))
+    return [node.operator for node in nodes if has_body(node)]
+
+
 def _refused() -> str:
     """ONNX's other operators, by what their diagnostics advise."""
     schemas = get_all_schemas()
-    others = sorted({s.name for s in schemas if not s.domain} - set(OPERATORS) - FOLDABLE)
+    others = {s.name for s in schemas if not s.domain} - set(OPERATORS) - FOLDABLE
+    others = sorted(others - set(_functions()))
     groups: dict[str, list[str]] = {}
     for name in others:
         groups.setdefault(REMEDIES.get(name, REMEDY), []).append(f"`{name}`")

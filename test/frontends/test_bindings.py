@@ -33,7 +33,7 @@ def test_ceras_opt_binds_symbols(tool: Tool, tmp_path: Path):
     done = tool("ceras-opt", "open.onnx", "--shape", "x=2x3x4x5")
     assert done.status == 0 and done.stdout.count("tensor<2x3x4x5xf32> {graph.name") == 3
     refused = tool("ceras-opt", "open.onnx", "--batch", "2")
-    assert refused.status == 3 and "--shape NAME=" in refused.stderr
+    assert refused.status == 3 and "--shape x=1x3x224x224" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,43 @@ def test_constant_branches_are_taken(condition: bool):
     agree(branches(condition), {"x": X})
 
 
-def test_computed_branches_are_refused():
-    with pytest.raises(UnsupportedError, match="the condition must be a constant"):
-        import_model(branches(None))
+@pytest.mark.parametrize("condition", [True, False])
+def test_computed_conditions_select(condition: bool):
+    """Both branches are computed; a condition that is fixed takes one."""
+    proto = branches(None)
+    expected = np.maximum(abs(X), 0) if condition else -abs(X)
+    module = import_model(proto)
+    assert np.array_equal(run(module, {"x": X, "c": np.array(condition)})["y"], expected)
+    fixed = import_model(proto, values={"c": [float(condition)]})
+    assert np.array_equal(run(fixed, {"x": X})["y"], expected)
+    assert "graph.select" in str(module) and "graph.select" not in str(fixed)
+
+
+def test_a_negative_dimension_is_open():
+    """PaddlePaddle writes -1 where others write a symbol or nothing."""
+    proto = model([node("Relu", "x", "y")], {"x": (-1, 3, -1, -1)}, ["y"], infer=False)
+    with pytest.raises(UnsupportedError, match="--shape x=1x3x224x224"):
+        import_model(proto)
+    module = import_model(proto, shapes={"x": (1, 3, 4, 5)})
+    assert run(module, {"x": np.ones((1, 3, 4, 5), np.float32)})["y"].shape == (1, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"z": [1.0]}, "no input named 'z' to set"),
+        ({"c": [0.5]}, "input 'c' is bool, which"),
+        ({"c": [1.0, 1.0]}, "is set to 2 numbers, expected 1 or 1"),
+    ],
+)
+def test_wrong_numbers_are_refused(values: dict[str, list[float]], message: str):
+    with pytest.raises(InputError, match=message):
+        import_model(branches(None), values=values)
+
+
+def test_set_is_an_option(tool: Tool, tmp_path: Path):
+    (tmp_path / "if.onnx").write_bytes(branches(None).SerializeToString())
+    done = tool("ceras-opt", "if.onnx", "--set", "c=1")
+    assert done.status == 0 and "graph.select" not in done.stdout
+    wrong = tool("ceras-opt", "if.onnx", "--set", "c=yes")
+    assert wrong.status == 2 and "expected NAME=16000" in wrong.stderr

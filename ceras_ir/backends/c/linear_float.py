@@ -47,7 +47,7 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
                 print_float_tiles(layer, op, nest, names)
             otherwise()
             place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
-            epilogue = _epilogue(layer, op, y, residual, f"first * {total}", END.format(total))
+            epilogue = epilogue_lines(layer, op, y, residual, f"first * {total}", END.format(total))
             _rows(layer, geometry, (x, y, w, place), bias, epilogue, nest.tile.width)
         return
     bias = layer.read(op.bias, "bias") if op.bias is not None else None
@@ -62,9 +62,11 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
     if geometry.depthwise:
         _depthwise(layer, geometry, (x, y, w, place), first)
         end = str(geometry.positions * total)
-        layer.block(_epilogue(layer, op, y, residual, "0", end, last))
+        layer.block(epilogue_lines(layer, op, y, residual, "0", end, last))
     else:
-        epilogue = _epilogue(layer, op, y, residual, f"first * {total}", END.format(total), last)
+        epilogue = epilogue_lines(
+            layer, op, y, residual, f"first * {total}", END.format(total), last
+        )
         _rows(layer, geometry, (x, y, w, place), first, epilogue, geometry.n)
 
 
@@ -163,7 +165,7 @@ def _rows(
     layer.line("}")
 
 
-def _epilogue(
+def epilogue_lines(
     layer: Layer,
     op: LinearOperation,
     y: str,

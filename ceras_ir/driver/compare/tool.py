@@ -13,6 +13,7 @@ from ceras_ir.driver.options import (
     add_extensions,
     add_scheme,
     add_shapes,
+    bindings_of,
     recipe_names,
     scheme_of,
     title_of,
@@ -175,7 +176,7 @@ def _read(arguments: argparse.Namespace, path: str) -> "ModuleOp":
     from ceras_ir.pipeline.reading import read_network
 
     with naming(path):
-        return read_network(path, batch=arguments.batch, shapes=dict(arguments.shape))
+        return read_network(path, **bindings_of(arguments))
 
 
 def _measure(arguments: argparse.Namespace, module: "ModuleOp", task: "Task") -> "list[Variant]":

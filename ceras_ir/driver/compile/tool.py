@@ -8,7 +8,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.options import EXIT_STATUS, add_build_options, add_io, build_options
+from ceras_ir.driver.options import (
+    EXIT_STATUS,
+    add_build_options,
+    add_io,
+    bindings_of,
+    build_options,
+)
 from ceras_ir.driver.target_options import (
     TargetClass,
     add_target_options,
@@ -98,7 +104,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
     from ceras_ir.pipeline.report import table
 
     with naming(arguments.model):
-        module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
+        module = read_network(arguments.model, **bindings_of(arguments))
         with open_folder(arguments.output, force=arguments.force) as folder:
             saved = _Temporaries(folder / "temps") if arguments.save_temps else None
             if saved is not None:

@@ -19,6 +19,7 @@ from ceras_ir.command.exit_status import explain_crash, phase, report, run_tool
 from ceras_ir.command.output_file import open_output, refuse_overwriting
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.driver.opt.argv import OptArguments, make_parser, parse_arguments, replayed
+from ceras_ir.driver.options import bindings_of
 from ceras_ir.pipeline.context import load_context, load_universe
 from ceras_ir.pipeline.dumps import Dumps
 from ceras_ir.pipeline.instrumentation import PassRunner, Watch
@@ -214,8 +215,7 @@ class _Session:
         try:
             with phase("reading"):
                 if text is None:
-                    shapes = dict(self.arguments.shape)
-                    module = load_module(self.ctx, file, batch=self.arguments.batch, shapes=shapes)
+                    module = load_module(self.ctx, file, **bindings_of(self.arguments))
                 else:
                     module = parse_text(self.ctx, text, file)
             self.runner.stopwatch.lap("(read)")

@@ -11,7 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_file import refuse_overwriting
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.options import EXIT_STATUS, add_build_options, build_options
+from ceras_ir.driver.options import (
+    EXIT_STATUS,
+    add_build_options,
+    bindings_of,
+    build_options,
+)
 from ceras_ir.driver.target_options import (
     TargetClass,
     add_target_options,
@@ -137,7 +142,7 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     options = build_options(arguments, target_of(cls, arguments).for_host())
     options.check()
     with naming(arguments.model):
-        module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
+        module = read_network(arguments.model, **bindings_of(arguments))
         samples = load_samples(arguments.inputs, module)
         options = options.resolved(module)
         if options.target.compiles:

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
 from ceras_ir.command.tool_parser import ToolParser, early_value
-from ceras_ir.driver.options import EXIT_STATUS, add_build_options, build_options
+from ceras_ir.driver.options import (
+    EXIT_STATUS,
+    add_build_options,
+    bindings_of,
+    build_options,
+)
 from ceras_ir.driver.target_options import (
     TargetClass,
     add_target_options,
@@ -86,7 +91,7 @@ def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> i
 
     check_request(arguments.quantize, classes, arguments.samples)
     with naming(arguments.model):
-        module = read_network(arguments.model, batch=arguments.batch, shapes=dict(arguments.shape))
+        module = read_network(arguments.model, **bindings_of(arguments))
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])
         samples = None if arguments.inputs is None else list(load_samples(arguments.inputs, module))

@@ -16,19 +16,26 @@ if TYPE_CHECKING:
 
 
 def import_file(
-    path: str | Path, *, batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
+    path: str | Path,
+    *,
+    batch: int = 1,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
 ) -> ModuleOp:
     """
     The model in the file `path` as a module with one `func.func @main`.
 
-    `batch` is put for an unknown first dimension of the inputs, `shapes` for whole shapes. Raises
+    `batch` is put for an unknown first dimension of the inputs, `shapes` for whole shapes, and
+    inputs in `values` are constants of those, no inputs any more. Raises
     `InputError` for a file that is not a consistent model and `UnsupportedError` for one that
     is not taken.
     """
     from ceras_ir.frontends.onnx.model_file import read_model
 
     model = read_model(path)
-    return import_model(model, batch=batch, shapes=shapes, name=str(path), folder=Path(path).parent)
+    return import_model(
+        model, batch=batch, shapes=shapes, values=values, name=str(path), folder=Path(path).parent
+    )
 
 
 def import_model(
@@ -36,6 +43,7 @@ def import_model(
     *,
     batch: int = 1,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[float]] | None = None,
     name: str | None = None,
     folder: Path | None = None,
 ) -> ModuleOp:
@@ -45,4 +53,6 @@ def import_model(
     """
     from ceras_ir.frontends.onnx.importer import Importer
 
-    return Importer(model, batch=batch, shapes=shapes or {}, name=name, folder=folder).run()
+    return Importer(
+        model, batch=batch, shapes=shapes or {}, values=values or {}, name=name, folder=folder
+    ).run()

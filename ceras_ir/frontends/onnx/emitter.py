@@ -6,9 +6,10 @@ Values keep the model's own layout (NCHW) between nodes; importers of operators 
 them. `eliminate-transposes` takes these out again.
 """
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 import onnx
@@ -62,11 +63,18 @@ def dtype_of_value(value: Value) -> np.dtype[np.generic]:
     return value.dtype if isinstance(value, Constant) else numpy_dtype(element_of(value))
 
 
+Subgraph: TypeAlias = "Callable[[str, Emitter, Mapping[str, Value]], Sequence[Value]]"
+"""What emits a subgraph of the current node: its outputs, for values of its inputs."""
+
+
 class Emitter:
     """Appends operations to `block` on behalf of the current `node`."""
 
-    def __init__(self, block: Block):
+    def __init__(self, block: Block, subgraph: "Subgraph | None" = None):
         self.block = block
+        self._subgraph = subgraph
+        self.scope: tuple[str, ...] = ()
+        """The functions and subgraphs around the node, outermost first."""
         self.values: dict[str, Value] = {}
         """What the model's tensor names stand for so far."""
         self.node = Node(onnx.NodeProto(), 0)
@@ -132,6 +140,21 @@ class Emitter:
     def is_float(value: Value) -> bool:
         """Whether a value has float32 elements."""
         return dtype_of_value(value) == np.float32
+
+    def subgraph(self, name: str, bound: Mapping[str, Value]) -> Sequence[Value]:
+        """The outputs of a subgraph of the node, whose inputs are `bound`, emitted here."""
+        assert self._subgraph is not None
+        return self._subgraph(name, self, bound)
+
+    @contextmanager
+    def aside(self) -> Generator[Block]:
+        """What is emitted here goes into a block of its own, constants included."""
+        block, materialized = self.block, self._materialized
+        self.block, self._materialized = Block(), {}
+        try:
+            yield self.block
+        finally:
+            self.block, self._materialized = block, materialized
 
     # Operations.
 

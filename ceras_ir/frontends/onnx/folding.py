@@ -1,18 +1,28 @@
 """
-Arithmetic on constants, mostly of shapes, done at import by ONNX's reference evaluator.
+Operators of constants, mostly of shapes, computed at import.
 
-Only operators of `FOLDABLE` are evaluated, and only when their result has a bounded size.
+Those of `FOLDABLE`, and those without an importer, by ONNX's reference evaluator; all others by the
+interpreter, from what their importers emit. Results have a bounded size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Protocol
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Region, SSAValue
 from xdsl.utils.hints import isa
 
+from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.tensors import Array
+from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.interpreters.registry import interpreter_of
+
+MAX_RANK = 8
+"""Entries of an operand that may be a shape, pads or scales."""
 
 MAX_FOLDED_ELEMENTS = 1 << 27
 """A folded constant of more elements is refused."""
@@ -37,6 +47,18 @@ SHRINKING = frozenset(
 
 FOLDABLE = ELEMENTWISE | SHRINKING | {"ConstantOfShape", "Expand", "Gather", "Range", "Tile"}
 """Operators that are evaluated when all operands are constants."""
+
+NEVER_FOLDED = frozenset(
+    (
+        *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform"),
+        *("RandomUniformLike", "ImageDecoder", "SequenceConstruct", "SequenceEmpty", "Optional"),
+        *("SplitToSequence", "ConcatFromSequence", "StringNormalizer", "TfIdfVectorizer"),
+    )
+)
+"""Operators whose results are chance, or no tensors."""
+
+MAX_UNKNOWN_ELEMENTS = 1 << 24
+"""Of a result whose size follows from numbers in the operands, such as a length or a scale."""
 
 EVALUATION_ERRORS = (
     ArithmeticError,
@@ -85,6 +107,28 @@ def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
     return results
 
 
+def computed(
+    node: Node, emitter: Emitter, imported: Callable[[], Sequence[Value]]
+) -> Sequence[Value]:
+    """The results of a node of constants, by the interpreter, from what its importer emits."""
+    with emitter.aside() as block:
+        values = imported()
+        results = [v for v in values if isinstance(v, SSAValue)]
+        block.add_op(ReturnOp(*results))
+        main = FuncOp("main", ([], [r.type for r in results]), Region(block))
+        with np.errstate(all="ignore"):
+            found = iter(interpreter_of(ModuleOp([main])).call_op("main", ()))
+    arrays: list[Value] = []
+    for i, value in enumerate(values):
+        if isinstance(value, SSAValue):
+            array = np.asarray(next(found))
+            name = node.outputs[i] if node.has_output(i) else node.name
+            key = None if emitter.scope else ("computed", name, i)
+            value = Constant(name, array.shape, array.dtype, lambda a=array: a, key)
+        arrays.append(value)
+    return arrays
+
+
 def _of_one_width(operands: Sequence[Array | None]) -> Sequence[Array | None]:
     """Floats of different widths, of which some went through an importer, in the widest."""
     floats = [a.dtype for a in operands if a is not None and a.dtype.kind == "f"]
@@ -120,5 +164,11 @@ def _result_elements(operator: str, arrays: Sequence[Array]) -> int:
             return prod(shapes[0]) * max(prod(shapes[1]), 1)
         case _ if operator in ELEMENTWISE:
             return prod(np.broadcast_shapes(*shapes))
-        case _:
+        case _ if operator in SHRINKING:
             return sum(map(prod, shapes))
+        case _:
+            lists = [a for a in arrays if a.ndim < 2 and a.size <= MAX_RANK]
+            factors = [float(v) for a in lists for v in a.reshape(-1) if a.dtype.kind in "iuf"]
+            numbers = prod(max(1.0, abs(v)) for v in factors if v == v)
+            whole = sum(map(prod, shapes))
+            return whole if whole * numbers <= MAX_UNKNOWN_ELEMENTS else MAX_FOLDED_ELEMENTS + 1

@@ -1,14 +1,15 @@
 """
 From a parsed model to a module: refuse what is not supported, then emit node by node.
 
-The first pass knows which names are constants and applies every rule that needs no shapes, so
+The first pass knows which names may be constants and applies every rule that needs no shapes, so
 that all refusals come at once and before any work. The second emits; what it has to refuse
-it collects as well, leaving out what depends on it.
+it collects as well, leaving out what depends on it. A node of constants alone is folded.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
@@ -16,12 +17,14 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from ceras_ir.frontends.onnx.emitter import Emitter, name_loc
-from ceras_ir.frontends.onnx.folding import FOLDABLE, evaluate
+from ceras_ir.frontends.onnx.fixed_inputs import fix_inputs
+from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
-from ceras_ir.frontends.onnx.order import is_folded, ordered_nodes
+from ceras_ir.frontends.onnx.order import VIEWS, is_folded, may_be_constant, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
+from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
 from ceras_ir.frontends.onnx.signature import contradiction, end_attributes, read_inputs
 from ceras_ir.frontends.onnx.tensors import (
     DTYPES,
@@ -35,10 +38,16 @@ from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
 
+NO_VALUE = Constant.of("", np.zeros(0, np.float32))
+"""What stands for a result that nobody asks for."""
+
 NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
 
 NEWEST_IR = 14
 """The version of ONNX's file format that came with the newest operators."""
+
+MAX_DEPTH = 16
+"""Of control flow and functions inside each other."""
 
 OLDEST_OPSET, NEWEST_OPSET = 6, 28
 """Versions of ONNX's operators whose meaning the importers know."""
@@ -53,6 +62,7 @@ class Importer:
         *,
         batch: int,
         shapes: Mapping[str, Sequence[int]],
+        values: Mapping[str, Sequence[float]],
         name: str | None,
         folder: Path | None,
     ):
@@ -60,6 +70,7 @@ class Importer:
         self.graph = self.model.graph
         self.batch = batch
         self.shapes = shapes
+        self.values = values
         self.name = name
         self.folder = folder
 
@@ -76,18 +87,21 @@ class Importer:
     def _module(self) -> ModuleOp:
         load_operators()
         opset = self._opset()
-        inputs = read_inputs(self.graph, self.batch, self.shapes)
+        refused: list[Finding] = []
+        fixed = fix_inputs(self.graph, self.values, self.shapes)
+        inputs = read_inputs(self.graph, self.batch, self.shapes, set(fixed), refused)
         outputs = [text(value.name) for value in self.graph.output]
         if not outputs or not all(outputs) or len(set(outputs)) != len(outputs):
             raise InputError("not a complete ONNX model: outputs must have names of their own")
-        initializers = self._initializers(self.graph)
+        initializers = {**self._initializers(self.graph, (), refused), **fixed}
         known = {*initializers, *(value.name for value in inputs)}
         nodes = ordered_nodes(self.graph, opset, known, set(initializers), outputs)
-        if found := [f for node in nodes for f in self._refused(node)]:
-            raise UnsupportedError(found)
+        refused += [f for node in nodes for f in _refused(node)]
+        if refused:
+            raise UnsupportedError(refused)
 
         block = Block(arg_types=[TensorType(value.element, value.shape) for value in inputs])
-        emitter = Emitter(block)
+        emitter = Emitter(block, self._subgraph)
         emitter.values.update(initializers)
         for value, argument in zip(inputs, block.args, strict=True):
             argument.location = name_loc(value.name)
@@ -131,17 +145,25 @@ class Importer:
             )
         return opset
 
-    def _initializers(self, graph: onnx.GraphProto) -> dict[str, Constant]:
+    def _initializers(
+        self, graph: onnx.GraphProto, scope: Sequence[str], refused: list[Finding]
+    ) -> dict[str, Constant]:
+        """Those of a graph; equal names in different subgraphs are told apart by `scope`."""
         values: dict[str, Constant] = {}
         if graph.sparse_initializer:
-            raise UnsupportedError("unsupported sparse initializers; store them as dense tensors")
+            message = "unsupported sparse initializers; store them as dense tensors"
+            refused.append(Finding(graph.name, "graph", message))
         for tensor in graph.initializer:
             if text(tensor.name) in values:
                 raise InputError(f"two initializers are called '{tensor.name}'")
-            values[tensor.name] = self._constant(tensor, tensor.name)
+            try:
+                values[tensor.name] = self._constant(tensor, tensor.name, scope)
+            except UnsupportedError as error:
+                refused += error.findings
+                values[tensor.name] = Constant.of(tensor.name, np.zeros(1, np.float32))
         return values
 
-    def _constant(self, tensor: onnx.TensorProto, name: str) -> Constant:
+    def _constant(self, tensor: onnx.TensorProto, name: str, scope: Sequence[str]) -> Constant:
         def load() -> Array:
             try:
                 return tensor_array(tensor, self.folder)
@@ -158,18 +180,18 @@ class Importer:
             shape, dtype = tensor_shape(tensor), DTYPES[tensor.data_type]
         except ValueError as e:
             raise InputError([Finding(name, "initializer", str(e))]) from None
-        return Constant(name, shape, dtype, load, (name,))
-
-    def _refused(self, node: Node) -> Sequence[Finding]:
-        is_evaluated = node.operator in FOLDABLE and is_folded(node)
-        return () if is_evaluated else refusals(node)
+        return Constant(name, shape, dtype, load, (*scope, name))
 
     def _emit(self, nodes: Sequence[Node], emitter: Emitter) -> None:
         refused: list[Finding] = []
         for node in nodes:
             if any(name and name not in emitter.values for name in node.inputs):
                 continue  # Depends on what was refused.
+            if any(name not in emitter.values for name in node.captured() - node.defined()):
+                continue
             emitter.node = node
+            # What control flow and functions make is constant more often than names can tell.
+            node.constants = {n for n, v in emitter.values.items() if isinstance(v, Constant)}
             try:
                 results = self._results(node, emitter)
             except UnsupportedError as e:
@@ -182,18 +204,39 @@ class Importer:
             raise UnsupportedError(refused)
 
     def _results(self, node: Node, emitter: Emitter) -> Sequence[Value]:
-        if node.operator in FOLDABLE and is_folded(node):
-            operands = [emitter.stored(i) if n else None for i, n in enumerate(node.inputs)]
-            names = [name or node.name for name in node.outputs]
-            arrays = evaluate(node, operands)
-            return [
-                Constant(name, a.shape, a.dtype, lambda a=a: a, (name,))
-                for name, a in zip(names, arrays, strict=False)
-            ]
-        if node.operator == "If":
-            return self._branch(node, emitter)
+        folded = is_folded(node)
+        if node.operator in FOLDABLE and folded:
+            return self._evaluated(node, emitter)
         if node.operator == "Constant" and (tensor := node.tensor("value")) is not None:
-            return [self._constant(tensor, node.outputs[0])]
+            return [self._constant(tensor, node.outputs[0], emitter.scope)]
+        if node.operator in OPERATORS:
+            if found := refusals(node):
+                raise UnsupportedError(found)
+            if folded and node.operator not in VIEWS and not node.subgraphs():
+                return computed(node, emitter, lambda: self._imported(node, emitter))
+            return self._imported(node, emitter)
+        operands = [
+            emitter.value(i) if node.has_input(i) else None for i in range(len(node.inputs))
+        ]
+        if (body := body_of(node, operands)) is not None:
+            graph, opset, bound = body
+            found = iter(self._nested(graph, opset, emitter, bound, None))
+            return [next(found) if name else NO_VALUE for name in node.outputs]
+        if folded:
+            return self._evaluated(node, emitter)
+        raise UnsupportedError(refusals(node))
+
+    def _evaluated(self, node: Node, emitter: Emitter) -> Sequence[Value]:
+        """The results of a node of constants, by ONNX's own evaluator."""
+        operands = [emitter.stored(i) if n else None for i, n in enumerate(node.inputs)]
+        names = [name or node.name for name in node.outputs]
+        arrays = evaluate(node, operands)
+        return [
+            Constant(name, a.shape, a.dtype, lambda a=a: a, None if emitter.scope else (name,))
+            for name, a in zip(names, arrays, strict=False)
+        ]
+
+    def _imported(self, node: Node, emitter: Emitter) -> Sequence[Value]:
         result = OPERATORS[node.operator](node, emitter)
         if unread := node.unread():
             raise node.wrong(f"{node.operator} has no attribute '{unread[0]}'")
@@ -201,20 +244,41 @@ class Importer:
             return [result, *(result for _ in node.outputs[1:])]
         return result
 
-    def _branch(self, node: Node, emitter: Emitter) -> Sequence[Value]:
-        """The results of the branch that a constant condition takes."""
-        condition = emitter.array(0)
-        if condition.size != 1:
-            raise node.wrong(f"a condition of one element expected, got {list(condition.shape)}")
-        graph = node.subgraph("then_branch" if condition.reshape(-1)[0] else "else_branch")
-        emitter.values.update(self._initializers(graph))
-        constants = {name for name, v in emitter.values.items() if isinstance(v, Constant)}
-        outputs = [text(value.name) for value in graph.output]
-        nodes = ordered_nodes(graph, node.opset, set(emitter.values), constants, outputs)
-        if found := [f for inner in nodes for f in self._refused(inner)]:
-            raise UnsupportedError(found)
-        self._emit(nodes, emitter)
-        return [emitter.values[name] for name in outputs]
+    def _subgraph(self, name: str, emitter: Emitter, bound: Mapping[str, Value]) -> Sequence[Value]:
+        """The outputs of a subgraph of the current node, which sees what the node sees."""
+        node = emitter.node
+        return self._nested(node.subgraph(name), node.opset, emitter, bound, name)
+
+    def _nested(
+        self,
+        graph: onnx.GraphProto,
+        opset: int,
+        emitter: Emitter,
+        bound: Mapping[str, Value],
+        attribute: str | None,
+    ) -> Sequence[Value]:
+        """
+        The outputs of a graph whose inputs are `bound`: of the `attribute` of the node, or of the
+        function that the node is, which sees nothing else.
+        """
+        outer, node, scope = emitter.values, emitter.node, emitter.scope
+        refused: list[Finding] = []
+        # A name of the graph around it, and so of one value, whatever names are inside.
+        emitter.scope = (*scope, next(filter(None, node.outputs), node.name), attribute or "")
+        try:
+            if len(scope) > 2 * MAX_DEPTH:
+                raise node.unsupported(f"nested more than {MAX_DEPTH} deep; export it flatter")
+            own = self._initializers(graph, emitter.scope, refused)
+            if refused:
+                raise UnsupportedError(refused)
+            emitter.values = {**(outer if attribute else {}), **own, **bound}
+            constants = {n for n, v in emitter.values.items() if isinstance(v, Constant)}
+            outputs = [text(value.name) for value in graph.output]
+            nodes = ordered_nodes(graph, opset, set(emitter.values), constants, outputs)
+            self._emit(nodes, emitter)
+            return [emitter.values[name] for name in outputs]
+        finally:
+            emitter.values, emitter.node, emitter.scope = outer, node, scope
 
     def _result(self, emitter: Emitter, value: onnx.ValueInfoProto) -> SSAValue:
         emitter.node = Node(onnx.NodeProto(name=value.name, op_type="graph output"), 0)
@@ -222,3 +286,33 @@ class Importer:
         if (message := contradiction(value, result, self.graph)) is not None:
             raise emitter.node.wrong(message)
         return result
+
+
+def _refused(node: Node) -> Sequence[Finding]:
+    """What is known to be unsupported of a node and of its subgraphs, without any shape."""
+    if is_folded(node) or (node.operator not in OPERATORS and has_body(node)):
+        return ()
+    found = list(refusals(node))
+    if node.operator == "If" and node.is_constant(0):
+        return found  # One of its branches is never taken.
+    for graph in node.subgraphs():
+        constants = {text(tensor.name) for tensor in graph.initializer}
+        for proto in graph.node:
+            inner = Node(proto, node.opset, constants)
+            inner.constants = _Either(constants, node.constants)
+            if is_folded(inner) or may_be_constant(inner):
+                constants.update(inner.outputs)
+            # Rules of operands wait until it is known what is bound to the graph's inputs.
+            if inner.subgraphs() or inner.operator not in OPERATORS:
+                found += _refused(inner)
+    return found
+
+
+class _Either:
+    """The names that one of two sets has."""
+
+    def __init__(self, first: Container[str], second: Container[str]):
+        self.first, self.second = first, second
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self.first or name in self.second)

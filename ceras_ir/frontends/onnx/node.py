@@ -134,16 +134,34 @@ class Node:
             raise self.wrong(f"attribute '{name}' is missing")
         return a.g
 
+    def subgraphs(self) -> list[onnx.GraphProto]:
+        """The graphs that the node has as attributes."""
+        return [a.g for a in self.proto.attribute if a.type == onnx.AttributeProto.GRAPH]
+
+    def _inner(self) -> list[onnx.GraphProto]:
+        """The same, and those inside them."""
+        graphs = self.subgraphs()
+        for graph in graphs:
+            for proto in graph.node:
+                graphs += [a.g for a in proto.attribute if a.type == onnx.AttributeProto.GRAPH]
+        return graphs
+
     def captured(self) -> set[str]:
         """What the subgraphs of the node may read of the graph around it."""
         names: set[str] = set()
-        graphs = [a.g for a in self.proto.attribute if a.type == onnx.AttributeProto.GRAPH]
-        while graphs:
-            graph = graphs.pop()
+        for graph in self._inner():
             names.update(text(value.name) for value in graph.output)
             for inner in graph.node:
-                names.update(map(text, inner.input))
-                graphs += [a.g for a in inner.attribute if a.type == onnx.AttributeProto.GRAPH]
+                names.update(text(name) for name in inner.input if name)
+        return names
+
+    def defined(self) -> set[str]:
+        """What the subgraphs of the node make themselves."""
+        names: set[str] = set()
+        for graph in self._inner():
+            names.update(text(value.name) for value in (*graph.input, *graph.initializer))
+            for inner in graph.node:
+                names.update(map(text, inner.output))
         return names
 
     def tensor(self, name: str) -> onnx.TensorProto | None:

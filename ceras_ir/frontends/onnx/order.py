@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
-from ceras_ir.frontends.onnx.folding import FOLDABLE
+from ceras_ir.frontends.onnx.folding import NEVER_FOLDED
 from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.registry import OPERATORS
+from ceras_ir.frontends.onnx.schema_functions import has_body
 from ceras_ir.support.diagnostics import InputError
 
 VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
@@ -44,7 +46,7 @@ def ordered_nodes(
             if name in known:
                 raise node.wrong(f"computes '{name}', which exists already")
             known.add(name)
-        if is_folded(node):
+        if is_folded(node) or may_be_constant(node):
             constants.update(filter(None, node.outputs))
         nodes.append(node)
     for name in outputs:
@@ -68,12 +70,20 @@ def _check_counts(node: Node) -> None:
 
 
 def is_folded(node: Node) -> bool:
-    """Whether the results of a node are constants."""
+    """Whether the results of a node are constants, or may be, where control flow makes operands."""
     if node.operator in ("Constant", "Shape", "Size"):
         return True
     operands = [i for i, name in enumerate(node.inputs) if name]
-    known = all(node.is_constant(i) for i in operands) and bool(operands)
-    return known and (node.operator in FOLDABLE or node.operator in VIEWS)
+    if not all(node.is_constant(i) for i in operands) or not operands or node.subgraphs():
+        return False
+    return node.operator not in NEVER_FOLDED and (
+        node.operator in OPERATORS or onnx.defs.has(node.operator)
+    )
+
+
+def may_be_constant(node: Node) -> bool:
+    """Whether only emitting a node tells if its results are constants."""
+    return bool(node.subgraphs()) or (node.operator not in OPERATORS and has_body(node))
 
 
 def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Iterator[Node]:

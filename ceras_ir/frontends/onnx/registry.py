@@ -24,7 +24,6 @@ OPERATORS: dict[str, OperatorImporter] = {}
 RULES: dict[str, list[Rule]] = {}
 
 _REMEDIES = {
-    "unroll it, for example by exporting with a fixed number of steps": "Loop Scan LSTM GRU RNN",
     "end the model before it and do the rest in the application, since data decide the size or "
     "order of its result": "NonMaxSuppression NonZero TopK Unique Compress RoiAlign MaxRoiPool",
     "export the model without it, in eval mode": "Bernoulli Multinomial RandomNormal "

@@ -1,6 +1,6 @@
 """The border of a model: its inputs with every dimension known, and the types of its ends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from ceras_ir.dialects.graph import numpy_dtype, plain_element, tensor_type
 from ceras_ir.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS, text, type_name
 from ceras_ir.network.function import MODEL_TYPE, NAME
-from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
+from ceras_ir.support.diagnostics import Finding, InputError
 
 BORDER = "graph input"
 """What stands for the operator in diagnostics about inputs."""
@@ -50,14 +50,19 @@ class ModelInput:
 
 
 def read_inputs(
-    graph: onnx.GraphProto, batch: int, shapes: Mapping[str, Sequence[int]]
+    graph: onnx.GraphProto,
+    batch: int,
+    shapes: Mapping[str, Sequence[int]],
+    fixed: Container[str],
+    refused: list[Finding],
 ) -> Sequence[ModelInput]:
     """
-    The inputs of `graph` that are no initializers; `shapes` for those that it names, and `batch`
-    for the open first dimension of the others.
+    The inputs of `graph` that are neither initializers nor `fixed`; `shapes` for those that it
+    names, and `batch` for the open first dimension of the others. What is not taken goes to
+    `refused`.
     """
     initializers = {text(tensor.name) for tensor in graph.initializer}
-    given = [value for value in graph.input if value.name not in initializers]
+    given = [v for v in graph.input if v.name not in initializers and v.name not in fixed]
     names = [text(value.name) for value in given]
     if len(set(names)) != len(names):
         raise InputError("two inputs of the same name")
@@ -65,10 +70,9 @@ def read_inputs(
     symbols = {text(dims[0].dim_param) for v in given if (dims := v.type.tensor_type.shape.dim)} - {
         ""
     }
-    if unknown := sorted(set(shapes) - set(names)):
+    if unknown := sorted(name for name in set(shapes) - set(names) if name not in fixed):
         raise InputError(f"no input named '{unknown[0]}' to shape; there are {', '.join(names)}")
     bound = _bound_symbols(given, shapes)
-    refused: list[Finding] = []
     inputs: list[ModelInput] = []
     for value in given:
         shape: list[int] = []
@@ -82,19 +86,17 @@ def read_inputs(
             elif dim.dim_value > 0:
                 shape.append(dim.dim_value)
             elif dim.HasField("dim_value") and not dim.dim_value:
-                refused.append(Finding(value.name, BORDER, _empty(i)))
-            elif dim.dim_value < 0 and i:
-                raise InputError([Finding(value.name, BORDER, f"dimension {i} is {dim.dim_value}")])
+                refused.append(Finding(value.name, BORDER, _empty(i, way_out(value))))
             elif i == 0 or dim.dim_param in symbols:
                 shape.append(batch)
             else:
-                refused.append(Finding(value.name, BORDER, _open(i, text(dim.dim_param))))
+                refused.append(
+                    Finding(value.name, BORDER, _open(i, text(dim.dim_param), way_out(value)))
+                )
         if prod(shape) > MAX_ELEMENTS:
             raise InputError([Finding(value.name, BORDER, f"shape {shape} is too large")])
         element = ELEMENTS.get(value.type.tensor_type.elem_type, f32)
         inputs.append(ModelInput(value.name, tuple(shape), element, end_attributes(value)))
-    if refused:
-        raise UnsupportedError(refused)
     return inputs
 
 
@@ -107,9 +109,10 @@ def _bound_symbols(
         if (shape := shapes.get(value.name)) is None:
             continue
         dims = value.type.tensor_type.shape.dim
-        declared = [dim.dim_value or text(dim.dim_param) or "?" for dim in dims]
+        declared = [extent_text(dim) for dim in dims]
         fits = len(shape) == len(dims) and all(
-            dim.dim_value in (0, extent) for dim, extent in zip(dims, shape, strict=True)
+            dim.dim_value <= 0 or dim.dim_value == extent
+            for dim, extent in zip(dims, shape, strict=True)
         )
         for dim, extent in zip(dims, shape, strict=False):
             if symbol := text(dim.dim_param):
@@ -138,12 +141,12 @@ def contradiction(
         return None
     shape, dims = actual.get_shape(), kind.shape.dim
     open_batch = any(
-        dims and not dims[0].dim_value
+        dims and dims[0].dim_value <= 0
         for dims in (value.type.tensor_type.shape.dim for value in graph.input)
     )
-    same = [d.dim_value in (0, n) for d, n in zip(dims, shape, strict=False)]
+    same = [d.dim_value <= 0 or d.dim_value == n for d, n in zip(dims, shape, strict=False)]
     if len(dims) != len(shape) or not all(same[open_batch:]):
-        listed = [dim.dim_value or text(dim.dim_param) or "?" for dim in dims]
+        listed = [extent_text(dim) for dim in dims]
         return f"is declared with shape {listed}, and what is computed has {list(shape)}"
     return None
 
@@ -163,16 +166,33 @@ def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:
     return found
 
 
-def _empty(index: int) -> str:
+def extent_text(dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    """A dimension as it is declared; exporters also write a negative number for an open one."""
+    return dim.dim_value if dim.dim_value > 0 else text(dim.dim_param) or "?"
+
+
+def way_out(value: onnx.ValueInfoProto) -> str:
+    """The option that fixes an input, an example in the input's own name and rank."""
+    dims = value.type.tensor_type.shape.dim
+    # Square pictures are what most such inputs are.
+    usual = {0: 1, 1: 3} if len(dims) == 4 else {0: 1}
+    extents = [
+        dim.dim_value if dim.dim_value > 0 else usual.get(i, 224 if len(dims) == 4 else 16)
+        for i, dim in enumerate(dims)
+    ]
+    return f"--shape {text(value.name)}={'x'.join(map(str, extents))}"
+
+
+def _empty(index: int, remedy: str) -> str:
     return (
         f"unsupported dimension {index} of 0: there are no tensors without elements; if it is "
-        "open, give the shape with --shape NAME=1x3x224x224"
+        f"open, give the shape, for example with {remedy}"
     )
 
 
-def _open(index: int, symbol: str) -> str:
+def _open(index: int, symbol: str, remedy: str) -> str:
     name = f" '{symbol}'" if symbol else ""
     return (
-        f"unsupported dynamic dimension {index}{name}: only the first may be unknown; fix it with "
-        "--shape NAME=1x3x224x224"
+        f"unsupported dynamic dimension {index}{name}: only the first may be unknown; fix it, for "
+        f"example with {remedy}"
     )

@@ -63,17 +63,3 @@ def shape(node: Node, emitter: Emitter) -> Value:
 def size(node: Node, emitter: Emitter) -> Value:
     """The number of elements."""
     return Constant.of(node.outputs[0], np.array(prod(emitter.shape(0)), np.int64))
-
-
-@rule("If")
-def constant_condition(node: Node) -> str | None:
-    """the condition must be a constant"""
-    if node.is_constant(0):
-        return None
-    return "it is computed; export the model with the branch that it takes"
-
-
-@operator("If")
-def branch(node: Node, emitter: Emitter) -> Value:
-    """The nodes of the branch that a constant condition takes; the importer itself reads them."""
-    raise node.unsupported("the condition must be a constant")

@@ -114,6 +114,10 @@ def gemm(node: Node, emitter: Emitter) -> Value:
 
 
 def _product(emitter: Emitter, rows: Value, weights: Value, bias: Value | None) -> SSAValue:
+    if isinstance(rows, Constant) and not isinstance(weights, Constant) and bias is None:
+        # A product with the constant as weights, which every target packs, is the transpose.
+        result = _product(emitter, weights, rows, None)
+        return emitter.materialize(emitter.transposed(result, (1, 0)))
     return emitter.emit(
         MatmulOp(
             emitter.materialize(rows),

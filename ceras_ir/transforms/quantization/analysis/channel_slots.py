@@ -30,6 +30,7 @@ def absorbs(op: Operation) -> bool:
     return (
         isinstance(op, graph.LinearOperation)
         and not op.is_quantized
+        and not isinstance(op.input.owner, graph.ConstantOp)
         and isinstance(op.weights.owner, graph.ConstantOp)
         and (op.bias is None or isinstance(op.bias.owner, graph.ConstantOp))
     )

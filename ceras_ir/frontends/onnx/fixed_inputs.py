@@ -1,0 +1,41 @@
+"""Inputs that are fixed when the model is imported, such as a sampling rate: they are constants."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+import onnx
+
+from ceras_ir.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS
+from ceras_ir.frontends.onnx.values import Constant
+from ceras_ir.support.diagnostics import InputError
+
+
+def fix_inputs(
+    graph: onnx.GraphProto,
+    values: Mapping[str, Sequence[float]],
+    shapes: Mapping[str, Sequence[int]],
+) -> dict[str, Constant]:
+    """The inputs that `values` names; one number stands for all elements."""
+    inputs = {value.name: value.type.tensor_type for value in graph.input}
+    found: dict[str, Constant] = {}
+    for name, numbers in values.items():
+        if (kind := inputs.get(name)) is None:
+            raise InputError(f"no input named '{name}' to set; there are {', '.join(inputs)}")
+        if (dtype := DTYPES.get(kind.elem_type)) is None:
+            raise InputError(f"input '{name}' has no numbers that could be set")
+        declared = [max(dim.dim_value, 1) for dim in kind.shape.dim]
+        shape = tuple(shapes.get(name, declared))
+        if len(numbers) not in (1, prod(shape)) or prod(shape) > MAX_ELEMENTS:
+            raise InputError(
+                f"input '{name}' of shape {list(shape)} is set to {len(numbers)} numbers, "
+                f"expected 1 or {prod(shape)}"
+            )
+        with np.errstate(all="ignore"):
+            array = np.array(numbers, np.float64).astype(dtype)
+        if not np.array_equal(array.astype(np.float64), numbers) and dtype.kind != "f":
+            raise InputError(f"input '{name}' is {dtype}, which {list(numbers)} is not")
+        found[name] = Constant.of(
+            name, np.broadcast_to(array.reshape(shape if array.size == prod(shape) else ()), shape)
+        )
+    return found
