@@ -43,15 +43,15 @@ FOLDED = """\
 ## Folded operators
 
 Nodes whose operands are all constants are computed at import, whatever their operator: what
-exporters write to compute shapes leaves no trace. Operators above are computed by the interpreter, all
-others, and these whatever their rules, by ONNX's own reference evaluator:
+exporters write to compute shapes leaves no trace. Operators above are computed by the interpreter,
+all others, and these whatever their rules, by ONNX's own reference evaluator:
 """
 
 BODIES = """\
 ## Operators imported as functions
 
-ONNX defines these as functions of other operators. A node is imported as the function's body for the
-types of its operands, as far as the operators of the body are imported:
+ONNX defines these as functions of other operators. A node is imported as the function's body for
+the types of its operands, as far as the operators of the body are imported:
 """
 
 TARGETS = """\

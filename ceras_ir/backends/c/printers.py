@@ -29,6 +29,7 @@ FAMILIES = (
     "logic",
     "movement",
     "pooling",
+    "recurrence",
     "reduction",
     "selection",
 )

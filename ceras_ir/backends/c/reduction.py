@@ -30,6 +30,10 @@ def reduce(layer: Layer, op: ReduceOp) -> None:
     outer, (outer_steps,) = merge([shape[i] for i in kept], [[strides[i] for i in kept]])
     inner, (steps,) = merge([shape[i] for i in axes], [[strides[i] for i in axes]])
     ctype = value_type(op.result)
+    if op.function is Reduce.SUM and ctype == "float" and steps == [1]:
+        kernel = layer.kernels.use("sum_last_f32")
+        layer.line(f"{kernel}({x}, {y}, {prod(shape_of(op.result))}, {prod(inner)});")
+        return
     layer.line("int32_t to = 0;")
     value = combine(layer.kernels, COMBINED[op.function], ctype, "total", "v")
     with layer.nested("i", outer) as depth:

@@ -17,6 +17,7 @@ from ceras_ir.dialects.graph import (
     lookup,
     pooling,
     quantization,
+    recurrence,
     reduction,
     selection,
     swish,
@@ -68,6 +69,7 @@ from ceras_ir.dialects.graph.pooling import (
     reciprocal_requant,
 )
 from ceras_ir.dialects.graph.quantization import DequantizeOp, QuantizeOp, RequantizeOp
+from ceras_ir.dialects.graph.recurrence import Cell, RecurrenceOp
 from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
 from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp
 from ceras_ir.dialects.graph.swish import ShiftSwishOp
@@ -83,6 +85,7 @@ _FAMILIES = (
     layout,
     selection,
     reduction,
+    recurrence,
     logic,
     quantization,
 )
@@ -108,6 +111,7 @@ __all__ = [
     "Binary",
     "BinaryOp",
     "CastOp",
+    "Cell",
     "Compare",
     "CompareOp",
     "ConcatOp",
@@ -129,6 +133,7 @@ __all__ = [
     "Pool",
     "Pool2dOp",
     "QuantizeOp",
+    "RecurrenceOp",
     "Reduce",
     "ReduceOp",
     "RequantizeOp",

@@ -125,6 +125,10 @@ class Composer:
         sizes = [size if i == axis else n for i, n in enumerate(shape)]
         return self.sliced(x, starts, sizes)
 
+    def reversed(self, x: Value, axis: int) -> Value:
+        """`x` from its other end along `axis`."""
+        return self.gathered(x, axis, range(shape_of_value(x)[axis])[::-1])
+
     def gathered(self, x: Value, axis: int, indices: Sequence[int]) -> Value:
         """The elements at `indices` along `axis`; a slice where they are evenly spaced."""
         shape = list(shape_of_value(x))

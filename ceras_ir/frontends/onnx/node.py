@@ -134,6 +134,11 @@ class Node:
             raise self.wrong(f"attribute '{name}' is missing")
         return a.g
 
+    def strings(self, name: str) -> tuple[str, ...] | None:
+        """A list of strings, None where it is absent."""
+        a = self._attribute(name, onnx.AttributeProto.STRINGS, "a list of strings")
+        return None if a is None else tuple(s.decode("utf-8", "replace") for s in a.strings)
+
     def subgraphs(self) -> list[onnx.GraphProto]:
         """The graphs that the node has as attributes."""
         return [a.g for a in self.proto.attribute if a.type == onnx.AttributeProto.GRAPH]

@@ -1,4 +1,7 @@
-static float abs_f32(float x)
+static inline float abs_f32(float x)
 {
-  return x <= 0.0f ? 0.0f - x : x;
+  union { float value; uint32_t bits; } u;
+  u.value = x;
+  u.bits &= 0x7FFFFFFFu;
+  return u.value;
 }

@@ -30,7 +30,7 @@ def matmul(node: Node, emitter: Emitter) -> Value:
     outputs = right[-1] if len(right) > 1 else 1
     weights = emitter.transposed(emitter.reshaped(emitter.value(1), (rows, outputs)), (1, 0))
     flat = emitter.reshaped(emitter.value(0), (prod(left[:-1]), columns))
-    product = _product(emitter, flat, weights, None)
+    product = product_of(emitter, flat, weights, None)
     ones = right[:-2] if len(right) > len(left) else ()
     shape = (*ones[: len(right) - len(left)], *left[:-1], *right[-1:][: len(right) - 1])
     return emitter.reshaped(product, shape)
@@ -71,7 +71,7 @@ def batched_product(emitter: Emitter, a: Value, b: Value) -> Value:
     for i, j in zip(*numbers, strict=True):
         x = emitter.reshaped(compose.part(rows, 0, i, 1), (m, k))
         w = emitter.reshaped(_matrix(emitter, columns, j), (n, k))
-        products.append(emitter.reshaped(_product(emitter, x, w, None), (1, m, n)))
+        products.append(emitter.reshaped(product_of(emitter, x, w, None), (1, m, n)))
     return emitter.reshaped(compose.joined(products, 0), (*batch, m, n))
 
 
@@ -99,24 +99,25 @@ def gemm(node: Node, emitter: Emitter) -> Value:
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     weights = _scaled(emitter, weights, alpha, "weights")
     if not node.has_input(2) or beta == 0.0:
-        return _product(emitter, a, weights, None)
+        return product_of(emitter, a, weights, None)
     c = _scaled(emitter, emitter.value(2), beta, "bias")
     shape = shape_of_value(c)
     if len(shape) > 2 or any(e not in (1, f) for e, f in zip(shape[::-1], (n, m), strict=False)):
         raise node.wrong(f"C of shape {list(shape)} does not broadcast to [{m}, {n}]")
     if shape[-1:] == (n,) and prod(shape[:-1]) == 1:
-        return _product(emitter, a, weights, emitter.reshaped(c, (n,)))
+        return product_of(emitter, a, weights, emitter.reshaped(c, (n,)))
     if isinstance(c, Constant) and prod(shape) == 1:
         # One number for all channels is a bias of equal entries.
         entries = np.broadcast_to(c.load().reshape(()), (n,))
-        return _product(emitter, a, weights, Constant.of(c.name, entries))
-    return emitter.binary(Binary.ADD, _product(emitter, a, weights, None), c)
+        return product_of(emitter, a, weights, Constant.of(c.name, entries))
+    return emitter.binary(Binary.ADD, product_of(emitter, a, weights, None), c)
 
 
-def _product(emitter: Emitter, rows: Value, weights: Value, bias: Value | None) -> SSAValue:
+def product_of(emitter: Emitter, rows: Value, weights: Value, bias: Value | None) -> SSAValue:
+    """`rows` [M, K] times the transpose of `weights` [N, K]."""
     if isinstance(rows, Constant) and not isinstance(weights, Constant) and bias is None:
         # A product with the constant as weights, which every target packs, is the transpose.
-        result = _product(emitter, weights, rows, None)
+        result = product_of(emitter, weights, rows, None)
         return emitter.materialize(emitter.transposed(result, (1, 0)))
     return emitter.emit(
         MatmulOp(

@@ -1,0 +1,117 @@
+"""Recurrent layers: a loop over steps, with the weights of the state packed column by column."""
+
+from math import prod
+
+import numpy as np
+
+from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.functions import apply
+from ceras_ir.backends.c.layer import Layer
+from ceras_ir.backends.c.printers import prints
+from ceras_ir.dialects.graph import Cell, ConstantOp, RecurrenceOp, shape_of
+
+PANEL = 128
+"""Outputs whose weights lie together; as in `multiply_state.c`."""
+
+
+@prints(RecurrenceOp)
+def recurrence(layer: Layer, op: RecurrenceOp) -> None:
+    """`graph.recurrence`."""
+    kind = op.type_of_cell
+    steps, batch, width = shape_of(op.input)
+    hidden = shape_of(op.state)[1]
+
+    x, start = layer.read(op.input, "x"), layer.read(op.state, "start")
+    cell = layer.read(op.cell, "cell") if op.cell is not None else ""
+    bias = layer.read(op.bias, "bias") if op.bias is not None else ""
+    # Where the last gate's product waits for the second one, it has a matrix of its own.
+    joint = 2 * hidden if kind is Cell.GRU_RESET_FIRST else width
+    w = _panels(layer, op, "weights", 0, joint)
+    rest = _panels(layer, op, "last_weights", joint, width) if joint < width else ""
+    y = layer.write(op.result)
+    multiply = layer.kernels.use("multiply_state")
+    layer.scratch("float", "p", width, 4)
+    if kind is Cell.GRU_RESET_FIRST:
+        layer.scratch("float", "reset", hidden, 4)
+    rows = prod((batch, hidden))
+    if cell:
+        # The cell state lives where it ends up: behind the last step.
+        layer.line(f"memcpy({y} + {steps * rows}, {cell}, {rows} * sizeof *{y});")
+    layer.line(f"for (int32_t t = 0; t < {steps}; ++t) {{")
+    layer.line(f"for (int32_t b = 0; b < {batch}; ++b) {{", 1)
+    at = f"(t * {batch} + b)" if batch > 1 else "t"
+    layer.line(f"const float *in = {x} + {at} * {width};", 2)
+    before = f"{y} + ({at} - {batch}) * {hidden}"
+    first = f"{start} + b * {hidden}" if batch > 1 else start
+    layer.line(f"const float *h = t ? {before} : {first};", 2)
+    layer.line(f"float *to = {y} + {at} * {hidden};", 2)
+    if cell:
+        layer.line(f"float *c = {y} + ({steps * batch} + b) * {hidden};", 2)
+    layer.line(f"{multiply}(p, h, {w}, {hidden}, {joint});", 2)
+    if bias:
+        layer.loop("j", joint, [f"p[j] += {bias}[j];"], 2)
+    functions = [apply(layer.kernels, f, "v") for f in op.functions]
+    n = hidden
+    match kind:
+        case Cell.RNN:
+            body = ["const float v = in[j] + p[j];", f"to[j] = {functions[0]};"]
+            layer.loop("j", n, body, 2)
+        case Cell.LSTM:
+            f, g, k = functions
+            # Function by function, which compilers make vectors of.
+            gates = ["const float v = in[j] + p[j];", f"p[j] = {f};"]
+            layer.loop("j", 3 * n, gates, 2)
+            body = [
+                f"const float v = in[{3 * n} + j] + p[{3 * n} + j];",
+                f"p[{3 * n} + j] = {g};",
+            ]
+            layer.loop("j", n, body, 2)
+            layer.loop("j", n, [f"c[j] = p[{2 * n} + j] * c[j] + p[j] * p[{3 * n} + j];"], 2)
+            body = ["const float v = c[j];", f"to[j] = p[{n} + j] * {k};"]
+            layer.loop("j", n, body, 2)
+        case Cell.GRU | Cell.GRU_RESET_FIRST:
+            f, g = functions
+            gates = ["const float v = in[j] + p[j];", f"p[j] = {f};"]
+            layer.loop("j", 2 * n, gates, 2)
+            last = f"p[{n} + j] * p[{2 * n} + j]"
+            if kind is Cell.GRU_RESET_FIRST:
+                layer.loop("j", n, [f"reset[j] = p[{n} + j] * h[j];"], 2)
+                layer.line(f"{multiply}(p + {2 * n}, reset, {rest}, {hidden}, {hidden});", 2)
+                last = f"p[{2 * n} + j]"
+                if bias:
+                    layer.loop("j", n, [f"p[{2 * n} + j] += {bias}[{2 * n} + j];"], 2)
+            body = [
+                f"const float v = in[{2 * n} + j] + {last};",
+                f"p[{2 * n} + j] = {g};",
+            ]
+            layer.loop("j", n, body, 2)
+            layer.loop("j", n, [f"to[j] = (1.0f - p[j]) * p[{2 * n} + j] + p[j] * h[j];"], 2)
+    layer.line("}", 1)
+    layer.line("}")
+
+
+def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:
+    """
+    The weights of some outputs in panels [H, outputs of the panel]; computed ones are packed for
+    every run.
+    """
+    hidden, outputs = shape_of(op.weights)[1], last - first
+    owner, whole = op.weights.owner, outputs - outputs % PANEL
+    if isinstance(owner, ConstantOp):
+
+        def packed() -> Array:
+            rows = np.asarray(owner.array(), np.float32)[first:last]
+            panels = (rows[b : b + PANEL].T for b in range(0, outputs, PANEL))
+            return np.concatenate([panel.reshape(-1) for panel in panels])
+
+        return layer.constant(name, "float", outputs * hidden, 4, packed)
+    weights = layer.read(op.weights, "w")
+    layer.scratch("float", name, outputs * hidden, 4)
+    pack = layer.kernels.use("pack_panels")
+    for start, end, width in ((0, whole, PANEL), (whole, outputs, outputs - whole)):
+        if start < end:
+            source = f"{weights} + {(first + start) * hidden}"
+            layer.line(
+                f"{pack}({name} + {start * hidden}, {source}, {end - start}, {hidden}, {width});"
+            )
+    return name

@@ -1,0 +1,204 @@
+"""
+Recurrent layers: the input's part of all steps is one matrix product, the steps are one
+`graph.recurrence` per direction. The weights are there once, whatever the number of steps.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ceras_ir.dialects.graph import Cell, Function, FunctionAttr, RecurrenceOp
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.matrix import product_of
+from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.values import Constant, Value
+
+RECURRENT = ("RNN", "GRU", "LSTM")
+
+FUNCTIONS: dict[str, tuple[Function, tuple[float, ...]]] = {
+    "relu": (Function.RELU, ()),
+    "tanh": (Function.TANH, ()),
+    "sigmoid": (Function.SIGMOID, ()),
+    "leakyrelu": (Function.LEAKY_RELU, (0.01,)),
+    "thresholdedrelu": (Function.THRESHOLDED_RELU, (1.0,)),
+    "hardsigmoid": (Function.HARD_SIGMOID, (0.2, 0.5)),
+    "elu": (Function.ELU, (1.0,)),
+    "softsign": (Function.SOFTSIGN, ()),
+    "softplus": (Function.SOFTPLUS, ()),
+}
+"""The functions of a step by ONNX's names, in lower case, with the defaults of their parameters."""
+
+DEFAULTS = {
+    Cell.RNN: ("Tanh",),
+    Cell.GRU: ("Sigmoid", "Tanh"),
+    Cell.GRU_RESET_FIRST: ("Sigmoid", "Tanh"),
+    Cell.LSTM: ("Sigmoid", "Tanh", "Tanh"),
+}
+
+
+@rule(*RECURRENT)
+def whole_sequences(node: Node) -> str | None:
+    """all sequences have the length of the input, and there are no peepholes and no clip"""
+    if node.has_input(4) and not node.is_constant(4):
+        return "'sequence_lens' is given; export the model with sequences of one length"
+    if node.has_input(7):
+        return "'P' is given; export the model without peepholes"
+    if node.has_attribute("clip"):
+        return "'clip' is given; export the model without it"
+    if node.has_attribute("input_forget") and node.flag("input_forget"):
+        return "'input_forget' is 1; export the model with a gate of its own for forgetting"
+    return None
+
+
+@rule(*RECURRENT)
+def known_functions(node: Node) -> str | None:
+    """functions are Relu, Tanh, Sigmoid, LeakyRelu, ThresholdedRelu, HardSigmoid, Elu, Softsign
+    and Softplus"""
+    for name in node.strings("activations") or ():
+        if name.lower() not in FUNCTIONS:
+            return f"got '{name}'; export the model with one of these"
+    return None
+
+
+@operator(*RECURRENT)
+def recurrent(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """
+    A matrix product for the input of all steps, and a `graph.recurrence` for each direction;
+    weights are not copied for steps.
+    """
+    kind = Cell(node.operator.lower())
+    if kind is Cell.GRU and not node.flag("linear_before_reset"):
+        kind = Cell.GRU_RESET_FIRST
+    node.ignore("input_forget", "output_sequence")
+    compose = Composer(emitter)
+    direction = node.string("direction", "forward")
+    backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(
+        direction
+    )
+    if backwards is None:
+        raise node.wrong(f"attribute 'direction' is '{direction}'")
+    functions = _functions(node, kind, len(backwards))
+    by_batch = node.flag("layout")
+    x = emitter.value(0)
+    if len(shape_of_value(x)) != 3:
+        raise node.wrong(f"input of shape {list(shape_of_value(x))}, expected [steps, batch, size]")
+    if by_batch:
+        x = emitter.transposed(x, (1, 0, 2))
+    steps, batch, size = shape_of_value(x)
+    if node.has_input(4) and (emitter.array(4) != steps).any():
+        raise node.unsupported("'sequence_lens' differ; export the model with one length")
+    hidden = (0, *emitter.shape(2))[-1]
+    width = kind.gates * hidden
+    if node.integer("hidden_size", hidden) != hidden:
+        raise node.wrong(f"attribute 'hidden_size' must be {hidden}, the columns of R")
+    count = len(backwards)
+    expected = ((count, width, size), (count, width, hidden), (count, 2 * width))
+    for i, name, shape in zip((1, 2, 3), "WRB", expected, strict=True):
+        if node.has_input(i) and emitter.shape(i) != shape:
+            raise node.wrong(f"{name} of shape {list(emitter.shape(i))}, expected {list(shape)}")
+    zeros = emitter.constant(np.zeros(expected[2], np.float32), "B")
+    biases = emitter.value(3) if node.has_input(3) else zeros
+    starts = [_start(node, emitter, i, (count, batch, hidden), by_batch) for i in (5, 6)]
+    outputs: list[tuple[Value, Value, Value | None]] = []
+    for d, back in enumerate(backwards):
+        given = compose.reversed(x, 0) if back else x
+        flat = emitter.reshaped(given, (steps * batch, size))
+        own, inner = _biases(emitter, kind, _direction(emitter, biases, d))
+        project = product_of(emitter, flat, _direction(emitter, emitter.value(1), d), own)
+        given, weights, state = (
+            emitter.materialize(v)
+            for v in (
+                emitter.reshaped(project, (steps, batch, width)),
+                _direction(emitter, emitter.value(2), d),
+                _direction(emitter, starts[0], d),
+            )
+        )
+        cell = emitter.materialize(_direction(emitter, starts[1], d))
+        result = emitter.emit(
+            RecurrenceOp(
+                kind,
+                given,
+                weights,
+                state,
+                functions[d * kind.functions : (d + 1) * kind.functions],
+                cell=cell if kind is Cell.LSTM else None,
+                bias=None if inner is None else emitter.materialize(inner),
+            )
+        )
+        states = compose.part(result, 0, 0, steps)
+        final = compose.part(result, 0, steps - 1, 1)
+        last = compose.part(result, 0, steps, 1) if kind is Cell.LSTM else None
+        outputs.append((compose.reversed(states, 0) if back else states, final, last))
+    every = [emitter.reshaped(y, (steps, 1, batch, hidden)) for y, _, _ in outputs]
+    order = ((2, 0, 1, 3), (1, 0, 2)) if by_batch else ((0, 1, 2, 3), (0, 1, 2))
+    found = [emitter.transposed(compose.joined(every, 1), order[0])] if node.has_output(0) else []
+    found = found or [emitter.constant(np.zeros(0, np.float32), "none")]
+    for i in (1, 2) if kind is Cell.LSTM else (1,):
+        ends = [v for o in outputs if (v := o[i]) is not None]
+        if node.has_output(i):
+            found.append(emitter.transposed(compose.joined(ends, 0), order[1]))
+        else:
+            found.append(found[0])
+    return found
+
+
+def _functions(node: Node, kind: Cell, directions: int) -> list[FunctionAttr]:
+    names = node.strings("activations") or DEFAULTS[kind] * directions
+    if len(names) != kind.functions * directions:
+        raise node.wrong(
+            f"{len(names)} activations, expected {kind.functions} for each of {directions}"
+        )
+    given = [list(node.numbers(f"activation_{p}") or ()) for p in ("alpha", "beta")]
+    found: list[FunctionAttr] = []
+    for name in names:
+        function, parameters = FUNCTIONS[name.lower()]
+        # Lists have an entry for each function that takes a parameter.
+        values = [
+            numbers.pop(0) if numbers else default
+            for numbers, default in zip(given, parameters, strict=False)
+        ]
+        found.append(FunctionAttr(function, values))
+    return found
+
+
+def _start(
+    node: Node, emitter: Emitter, index: int, shape: tuple[int, ...], by_batch: bool
+) -> Value:
+    """Initial states [directions, batch, hidden]; zeros where none are given."""
+    if not node.has_input(index):
+        return emitter.constant(np.zeros(shape, np.float32), "zeros")
+    value = emitter.value(index)
+    value = emitter.transposed(value, (1, 0, 2)) if by_batch else value
+    if shape_of_value(value) != shape:
+        raise node.wrong(
+            f"initial state of shape {list(shape_of_value(value))}, expected {list(shape)}"
+        )
+    return value
+
+
+def _biases(emitter: Emitter, kind: Cell, both: Value) -> tuple[Value, Value | None]:
+    """
+    What is added to the input's product, and what to the state's: one sum for both, but for a GRU,
+    of whose last gate the state's is multiplied before they are added.
+    """
+    (size,) = shape_of_value(both)
+    hidden = size // 2 // kind.gates
+    is_gru = kind in (Cell.GRU, Cell.GRU_RESET_FIRST)
+    if isinstance(both, Constant):
+        own, inner = np.split(both.load().astype(np.float32, copy=False), 2)
+        if is_gru and inner[2 * hidden :].any():
+            return emitter.constant(own, "bias"), emitter.constant(inner, "state_bias")
+        return emitter.constant(np.add(own, inner), "bias"), None
+    compose = Composer(emitter)
+    first, second = (compose.part(both, 0, at, size // 2) for at in (0, size // 2))
+    return (first, second) if is_gru else (compose.add(first, second), None)
+
+
+def _direction(emitter: Emitter, value: Value, index: int) -> Value:
+    """What an operand has for one direction."""
+    shape = shape_of_value(value)[1:]
+    if isinstance(value, Constant):
+        return Constant.of(f"{value.name}/{index}", np.ascontiguousarray(value.load()[index]))
+    return emitter.reshaped(Composer(emitter).part(value, 0, index, 1), shape)

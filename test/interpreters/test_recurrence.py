@@ -1,0 +1,105 @@
+"""Recurrent layers against ONNX Runtime, and in C against the interpreter."""
+
+import numpy as np
+import onnx
+import pytest
+from c_harness import SANITIZE, check
+from onnx import TensorProto, helper, numpy_helper
+from onnx_compare import agree
+from xdsl.dialects.builtin import UnitAttr
+
+from ceras_ir.dialects.graph import MatmulOp, RecurrenceOp
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+T, B, N, H = 5, 2, 3, 6
+
+
+def recurrent(
+    kind: str,
+    direction: str = "forward",
+    *,
+    starts: bool = False,
+    bias: bool = True,
+    hidden: int = H,
+    **attributes: int | str | float | list[str] | list[float],
+) -> onnx.ModelProto:
+    rng = np.random.default_rng(0)
+    d, g = 2 if direction == "bidirectional" else 1, GATES[kind]
+    tensors = {
+        "w": rng.uniform(-1, 1, (d, g * hidden, N)),
+        "r": rng.uniform(-1, 1, (d, g * hidden, hidden)),
+        "b": rng.uniform(-1, 1, (d, 2 * g * hidden)),
+    }
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [T, B, N])]
+    names = ["x", "w", "r", "b" if bias else ""]
+    states = ["h0", "c0"] if kind == "LSTM" else ["h0"]
+    if starts:
+        names += ["", *states]
+        shape = [d, B, hidden]
+        inputs += [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in states]
+    results = ["y", "yh", "yc"][: 3 if kind == "LSTM" else 2]
+    node = helper.make_node(kind, names, results, "rec", direction=direction, hidden_size=hidden)
+    node.attribute.extend(helper.make_attribute(k, v) for k, v in attributes.items())
+    shapes = {"y": [T, d, B, hidden], "yh": [d, B, hidden], "yc": [d, B, hidden]}
+    graph = helper.make_graph(
+        [node],
+        "g",
+        inputs,
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, shapes[n]) for n in results],
+        [numpy_helper.from_array(v.astype(np.float32), k) for k, v in tensors.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    proto.ir_version = 8
+    return proto
+
+
+MODELS = {
+    "rnn": recurrent("RNN"),
+    "rnn of relu": recurrent("RNN", activations=["Relu"]),
+    "gru as pytorch has it": recurrent("GRU", linear_before_reset=1, starts=True),
+    "gru as onnx has it": recurrent("GRU", "reverse"),
+    "gru without bias": recurrent("GRU", "bidirectional", bias=False),
+    "lstm": recurrent("LSTM", starts=True),
+    "lstm both ways": recurrent("LSTM", "bidirectional"),
+    "lstm of other functions": recurrent("LSTM", activations=["HardSigmoid", "Softsign", "Tanh"]),
+    "lstm of several panels": recurrent("LSTM", hidden=75),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_as_onnx_runtime(name: str) -> None:
+    steps = [op for op in agree(MODELS[name]).walk() if isinstance(op, RecurrenceOp)]
+    assert len(steps) == (2 if "both" in name or "without" in name else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_c_is_exact(name: str) -> None:
+    """In the order that is documented; the products of the input have an order of their own."""
+    module = import_model(MODELS[name])
+    for op in module.walk():
+        if isinstance(op, MatmulOp):
+            op.properties["ordered"] = UnitAttr()
+    check(module, flags=SANITIZE)
+    check(module, flags=("-O3", "-march=native"))
+
+
+@pytest.mark.parametrize(
+    ("proto", "message"),
+    [
+        (recurrent("RNN", clip=1.0), "'clip' is given"),
+        (recurrent("RNN", activations=["Affine"]), "got 'Affine'"),
+    ],
+)
+def test_refusals(proto: onnx.ModelProto, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        import_model(proto)
+
+
+def test_wrong_shapes() -> None:
+    proto = recurrent("LSTM")
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros((1, 7, 3), "f4"), "w"))
+    with pytest.raises(InputError, match=r"W of shape \[1, 7, 3\], expected \[1, 24, 3\]"):
+        import_model(proto)

@@ -1,0 +1,31 @@
+// RUN: ceras-opt %s --verify-diagnostics --split-input-file
+
+func.func @width(%x: tensor<5x2x9xf32>, %w: tensor<9x3xf32>, %h: tensor<2x3xf32>) {
+  // expected-error@+1 {{input of 1 times 3 columns expected for 'rnn', got 9}}
+  %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x9xf32>, tensor<9x3xf32>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @cell(%x: tensor<5x2x12xf32>, %w: tensor<12x3xf32>, %h: tensor<2x3xf32>) {
+  // expected-error@+1 {{'lstm' has a cell state, and the others have none}}
+  %0 = graph.recurrence lstm %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x12xf32>, tensor<12x3xf32>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @functions(%x: tensor<5x2x9xf32>, %w: tensor<9x3xf32>, %h: tensor<2x3xf32>) {
+  // expected-error@+1 {{'gru' has 2 functions, got 1}}
+  %0 = graph.recurrence gru %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x9xf32>, tensor<9x3xf32>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @result(%x: tensor<5x2x3xf32>, %w: tensor<3x3xf32>, %h: tensor<2x3xf32>) {
+  // expected-error@+1 {{result must have shape (5, 2, 3), got (6, 2, 3)}}
+  %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x3xf32>, tensor<3x3xf32>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
+  func.return
+}
