@@ -150,6 +150,61 @@ def erf(x: Floats) -> Floats:
     return np.where(np.abs(x) < np.float32(1), x * p, np.where(x < 0, -tail, tail))
 
 
+LARGEST_ANGLE = np.float32(2.0**22)
+"""Of greater magnitude the results of sine and cosine are not numbers."""
+TWO_OVER_PI = np.float32(0.636619772)
+HALF_PI_HIGH, HALF_PI_MIDDLE, HALF_PI_LOW = _float32s(
+    1.5703125, 0.00048065185546875, 3.17493937e-06
+)
+"""pi / 2 in three parts; the first is exact when multiplied by an integer of 16 bits."""
+SIN_COEFFICIENTS = _float32s(-0.000195873872, 0.0083327461, -0.166666642)
+"""Interpolation of `(sin(sqrt(s)) / sqrt(s) - 1) / s` on [0, (pi / 4)**2]."""
+COS_COEFFICIENTS = _float32s(2.45474366e-05, -0.00138883002, 0.0416666642)
+"""Interpolation of `(cos(sqrt(s)) - 1 + s / 2) / s**2` on [0, (pi / 4)**2]."""
+
+
+def _wave(x: Floats, quarter: int) -> Floats:
+    """
+    With `n = floor(x * TWO_OVER_PI + 0.5)` and `r` what is left of `x` after `n` times each part of
+    pi / 2, `s = r * r` and polynomials by Horner's rule: `p * s * r + r` if `n + quarter` is even,
+    else `(q * (s * s) - 0.5 * s) + 1`; negated if it is 2 or 3 modulo 4. Up to 8192 in magnitude
+    within 1e-7 of the exact value.
+    """
+    inside = np.abs(x) <= LARGEST_ANGLE
+    safe = np.where(inside, x, np.float32(0))
+    n = np.floor(safe * TWO_OVER_PI + np.float32(0.5))
+    r: Floats = ((safe - n * HALF_PI_HIGH) - n * HALF_PI_MIDDLE) - n * HALF_PI_LOW
+    s: Floats = np.multiply(r, r)
+    sine = _polynomial(SIN_COEFFICIENTS, s) * s * r + r
+    cosine = (_polynomial(COS_COEFFICIENTS, s) * (s * s) - half(s)) + np.float32(1)
+    number = n.astype(np.int32) + np.int32(quarter)
+    y = np.where(number & 1, cosine, sine)
+    return np.where(inside, np.where(number & 2, -y, y), np.float32(np.nan))
+
+
+ATAN_COEFFICIENTS = _float32s(0.0851620734, -0.140232161, 0.199911892, -0.333332866)
+"""Interpolation of `(atan(sqrt(s)) / sqrt(s) - 1) / s` on [0, tan(pi / 8)**2]."""
+TAN_EIGHTH, COT_EIGHTH = np.float32(0.414213562), np.float32(2.41421356)
+"""Tangents of pi / 8 and of 3 pi / 8."""
+HALF_PI, QUARTER_PI = np.float32(1.57079633), np.float32(0.785398163)
+
+
+def atan(x: Floats) -> Floats:
+    """
+    With `a = abs(x)`: above COT_EIGHTH `HALF_PI + f(-1 / a)`, above TAN_EIGHTH
+    `QUARTER_PI + f((a - 1) / (a + 1))`, else `f(a)`, where `f(t) = p * s * t + t` with `s = t * t`
+    and `p` the polynomial in `s` by Horner's rule; with the sign of `x`. NaN gives NaN.
+    """
+    a = np.abs(x)
+    one = np.float32(1)
+    far, middle = a > COT_EIGHTH, a > TAN_EIGHTH
+    t = np.where(far, -one / a, np.where(middle, (a - one) / (a + one), a))
+    start = np.where(far, HALF_PI, np.where(middle, QUARTER_PI, np.float32(0)))
+    s = t * t
+    y = start + (_polynomial(ATAN_COEFFICIENTS, s) * s * t + t)
+    return np.where(x < 0, -y, y)
+
+
 def softplus(x: Floats) -> Floats:
     """`max(x, 0) + log(1 + exp(-abs(x)))`"""
     return np.maximum(x, np.float32(0)) + log(np.float32(1) + exp(-np.abs(x)))
@@ -264,6 +319,12 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
             cube: Floats = np.multiply(x * x * x, np.float32(0.044715))
             inner: Floats = np.multiply(x + cube, SQRT_2_OVER_PI)
             return np.multiply(half(x), one + tanh(inner))
+        case Function.SIN:
+            return _wave(x, 0)
+        case Function.COS:
+            return _wave(x, 1)
+        case Function.ATAN:
+            return atan(x)
 
 
 def softmax(x: Floats, axis: int) -> Floats:

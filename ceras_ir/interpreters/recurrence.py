@@ -49,7 +49,8 @@ class RecurrenceFunctions(InterpreterFunctions):
                 case graph.Cell.GRU | graph.Cell.GRU_RESET_FIRST:
                     f, g = functions
                     p = _product(h, weights, bias)
-                    z, r = (f((row + p)[:, i * width : (i + 1) * width]) for i in (0, 1))
+                    total = row + p
+                    z, r = f(total[:, :width]), f(total[:, width : 2 * width])
                     last = p[:, 2 * width :]
                     if kind is graph.Cell.GRU:
                         last = r * last

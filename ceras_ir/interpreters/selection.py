@@ -57,6 +57,14 @@ class SelectionFunctions(InterpreterFunctions):
     def gather(self, interpreter: Interpreter, op: graph.GatherOp, args: PythonValues):
         return (np.take(args[0], op.indices.get_values(), axis=op.axis.value.data),)
 
+    @impl(graph.TakeOp)
+    def take(self, interpreter: Interpreter, op: graph.TakeOp, args: PythonValues):
+        x, indices = args
+        rows = np.int64(len(x))
+        given: NDArray[np.int64] = indices.astype(np.int64)
+        counted = np.where(given < 0, given + rows, given)
+        return (np.take(x, np.minimum(np.maximum(counted, 0), rows - 1), axis=0),)
+
     @impl(graph.PadOp)
     def pad(self, interpreter: Interpreter, op: graph.PadOp, args: PythonValues):
         (x,) = args

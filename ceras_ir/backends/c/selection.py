@@ -1,4 +1,4 @@
-"""Operations that pick elements or put a border around them: slice, gather, pad."""
+"""Operations that pick elements or put a border around them: slice, gather, take, pad."""
 
 from math import prod
 
@@ -8,7 +8,7 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.strides import nest, row_major
 from ceras_ir.backends.c.types import int_literal, value_type
-from ceras_ir.dialects.graph import GatherOp, Pad, PadOp, SliceOp, shape_of
+from ceras_ir.dialects.graph import GatherOp, Pad, PadOp, SliceOp, TakeOp, shape_of
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.interpreters.resampling import border_indices
 
@@ -42,6 +42,21 @@ def gather(layer: Layer, op: GatherOp) -> None:
         1,
     )
     layer.line("}")
+
+
+@prints(TakeOp)
+def take(layer: Layer, op: TakeOp) -> None:
+    """`graph.take`."""
+    (rows, width), count = shape_of(op.input), shape_of(op.indices)[0]
+    x, at = layer.read(op.input, "x"), layer.read(op.indices, "at")
+    y = layer.write(op.result)
+    body = [
+        f"int64_t row = (int64_t){at}[i];",
+        f"row = row < 0 ? row + {rows} : row;",
+        f"row = row < 0 ? 0 : row > {rows - 1} ? {rows - 1} : row;",
+        f"memcpy({y} + i * {width}, {x} + row * {width}, {width} * sizeof *{y});",
+    ]
+    layer.loop("i", count, body)
 
 
 @prints(PadOp)

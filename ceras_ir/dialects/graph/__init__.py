@@ -71,7 +71,7 @@ from ceras_ir.dialects.graph.pooling import (
 from ceras_ir.dialects.graph.quantization import DequantizeOp, QuantizeOp, RequantizeOp
 from ceras_ir.dialects.graph.recurrence import Cell, RecurrenceOp
 from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
-from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp
+from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp, TakeOp
 from ceras_ir.dialects.graph.swish import ShiftSwishOp
 from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
@@ -144,6 +144,7 @@ __all__ = [
     "ShiftSwishOp",
     "SliceOp",
     "SoftmaxOp",
+    "TakeOp",
     "TransposeOp",
     "UnaryOp",
     "average_requant",

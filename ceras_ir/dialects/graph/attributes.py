@@ -129,6 +129,12 @@ class Function(StrEnum):
     """`0.5 * x * (1 + erf(x * sqrt(1/2)))`, the constant rounded to float32"""
     GELU_TANH = "gelu_tanh", Facts(OnnxOperator("Gelu", 20, mode=("approximate", "tanh")))
     """`0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * (x * x * x))))`"""
+    SIN = "sin", Facts(OnnxOperator("Sin", 7))
+    """`sin(x)` in radians; not a number beyond 2^22 in magnitude"""
+    COS = "cos", Facts(OnnxOperator("Cos", 7))
+    """`cos(x)` in radians; not a number beyond 2^22 in magnitude"""
+    ATAN = "atan", Facts(OnnxOperator("Atan", 7))
+    """`atan(x)`, the arc whose tangent is `x`"""
 
 
 @irdl_attr_definition

@@ -1,12 +1,20 @@
-"""Operations that take elements out of a tensor or put a border around it: slice, gather, pad."""
+"""Operations that take elements out of a tensor or put a border around it."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, IntegerType, f32, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    TensorType,
+    f32,
+    i64,
+)
 from xdsl.dialects.utils import EnumAttribute
 from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def, traits_def
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
@@ -16,6 +24,7 @@ from ceras_ir.dialects.graph.operation import (
     InputOperation,
     element_of,
     expect_length,
+    expect_rank,
     expect_same_element,
     expect_shape,
     is_plain,
@@ -102,6 +111,45 @@ class GatherOp(InputOperation):
             raise VerifyException(f"indices must be in [0, {extent}), got {outside[0]}")
         shape[axis] = len(indices)
         expect_shape("result", self.result, shape)
+
+
+@irdl_op_definition
+class TakeOp(GraphOperation):
+    """
+    Row `n` of the result [N, C] is row `indices[n]` of `input` [R, C], where an index below 0
+    counts from the end, and one that leaves the rows is the nearest row. Indices are integers that
+    are computed; for constant ones there is `graph.gather`.
+    """
+
+    name = "graph.take"
+    ADMITS_INTEGERS: ClassVar = True
+
+    input = operand_def(TensorType)
+    indices = operand_def(TensorType)
+
+    assembly_format = "$input `[` $indices `]` attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, input: SSAValue, indices: SSAValue):
+        shape = (shape_of(indices)[0], shape_of(input)[1])
+        super().__init__(
+            operands=[input, indices], result_types=[TensorType(element_of(input), shape)]
+        )
+
+    @property
+    def data_operands(self) -> Sequence[SSAValue]:
+        return (self.input,)
+
+    def verify_semantics(self) -> None:
+        expect_rank("input", self.input, 2)
+        expect_rank("indices", self.indices, 1)
+        if not is_plain(self.indices) or element_of(self.indices) == IntegerType(1):
+            raise VerifyException(f"indices are integers, got {element_of(self.indices)}")
+        if element_of(self.result) != element_of(self.input):
+            raise VerifyException(
+                f"element type must stay the same, got {element_of(self.input)} -> "
+                f"{element_of(self.result)}"
+            )
+        expect_shape("result", self.result, (shape_of(self.indices)[0], shape_of(self.input)[1]))
 
 
 class Pad(StrEnum):

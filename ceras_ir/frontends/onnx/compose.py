@@ -75,6 +75,11 @@ class Composer:
         operands = self._lifted(condition, a, b)
         return self.emitter.emit(SelectOp(*map(self.emitter.materialize, operands)))
 
+    def bounded(self, x: Value, low: int, high: int) -> SSAValue:
+        """Integers, of which each that is outside becomes the nearer bound."""
+        above = self.emitter.binary(Binary.MAX, x, self.number(low, x))
+        return self.emitter.binary(Binary.MIN, above, self.number(high, x))
+
     def cast(self, x: Value, element: Attribute = f32) -> Value:
         """`x` with elements of another type; stored integers are numbers at scale 1 only."""
         value = self.emitter.materialize(x)
@@ -113,9 +118,8 @@ class Composer:
         if tuple(sizes) == shape_of_value(x) and not any(starts):
             return x
         if any(size < 1 for size in sizes):
-            raise self.emitter.node.unsupported(
-                f"a result of shape {list(sizes)} without elements; remove what reads it"
-            )
+            # Exporters write parts without elements, which they join with others.
+            return self.emitter.constant(np.zeros(sizes, dtype_of_value(x)), "nothing")
         return self.emitter.emit(SliceOp(self.emitter.materialize(x), starts, sizes, strides))
 
     def part(self, x: Value, axis: int, start: int, size: int) -> Value:
@@ -153,7 +157,8 @@ class Composer:
             )
 
     def joined(self, values: Sequence[Value], axis: int) -> Value:
-        """Values one after the other along `axis`."""
+        """Values one after the other along `axis`, without those that have no elements."""
+        values = [v for v in values if prod(shape_of_value(v))] or values[:1]
         if len(values) == 1:
             return values[0]
         return self.emitter.emit(ConcatOp([self.emitter.materialize(v) for v in values], axis))

@@ -219,12 +219,22 @@ class Importer:
             emitter.value(i) if node.has_input(i) else None for i in range(len(node.inputs))
         ]
         if (body := body_of(node, operands)) is not None:
+            if self._in_bfloat16(node):
+                raise node.unsupported(
+                    "of bfloat16, to which ONNX rounds after every step of this function; export "
+                    "the model in float32"
+                )
             graph, opset, bound = body
             found = iter(self._nested(graph, opset, emitter, bound, None))
             return [next(found) if name else NO_VALUE for name in node.outputs]
         if folded:
             return self._evaluated(node, emitter)
         raise UnsupportedError(refusals(node))
+
+    def _in_bfloat16(self, node: Node) -> bool:
+        """Whether an operand is an input of the model in bfloat16."""
+        kinds = {value.name: value.type.tensor_type.elem_type for value in self.graph.input}
+        return any(kinds.get(name) == onnx.TensorProto.BFLOAT16 for name in node.inputs)
 
     def _evaluated(self, node: Node, emitter: Emitter) -> Sequence[Value]:
         """The results of a node of constants, by ONNX's own evaluator."""

@@ -83,6 +83,8 @@ def is_folded(node: Node) -> bool:
 
 def may_be_constant(node: Node) -> bool:
     """Whether only emitting a node tells if its results are constants."""
+    if node.operator == "CastLike":
+        return node.is_constant(0)
     return bool(node.subgraphs()) or (node.operator not in OPERATORS and has_body(node))
 
 

@@ -1,12 +1,14 @@
 """Changes of the element type."""
 
+from ceras_ir.dialects.graph import numpy_dtype, plain_element
 from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import operator, rule
 from ceras_ir.frontends.onnx.signature import ELEMENTS
 from ceras_ir.frontends.onnx.tensors import type_name
-from ceras_ir.frontends.onnx.values import Value
+from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.interpreters.arithmetic import cast as meaning_of_cast
 
 
 @rule("Cast")
@@ -28,11 +30,13 @@ def cast(node: Node, emitter: Emitter) -> Value:
 @operator("CastLike")
 def cast_like(node: Node, emitter: Emitter) -> Value:
     """As `Cast` to the type of the second operand."""
-    from ceras_ir.dialects.graph import plain_element
-    from ceras_ir.frontends.onnx.emitter import dtype_of_value
-
     node.ignore("saturate", "round_mode")
     element = plain_element(dtype_of_value(emitter.value(1)))
     if element is None:
         raise node.unsupported("the type must be float32, an integer or a boolean")
-    return Composer(emitter).cast(emitter.value(0), element)
+    value = emitter.value(0)
+    if not isinstance(value, Constant):
+        return Composer(emitter).cast(value, element)
+    # Known, because of the second operand only its type is asked for.
+    dtype = numpy_dtype(element)
+    return emitter.constant(meaning_of_cast(value.load(), dtype), "constant")

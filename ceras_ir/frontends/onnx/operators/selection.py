@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32, i64
 
 from ceras_ir.dialects.graph import Pad, PadOp
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.values import Value
 
@@ -29,14 +28,6 @@ constant_operands(
     "which elements are taken must be known at compile time",
     "export with fixed shapes, or make it constant",
 )
-
-
-@rule("Gather")
-def constant_indices(node: Node) -> str | None:
-    """the indices must be constants"""
-    if node.is_constant(1):
-        return None
-    return f"'{node.inputs[1] if node.has_input(1) else ''}' is computed; make it an initializer"
 
 
 constant_operands(
@@ -96,23 +87,6 @@ def split(node: Node, emitter: Emitter) -> Sequence[Value]:
         compose.part(emitter.value(0), axis, start, size)
         for start, size in zip(starts, sizes, strict=True)
     ]
-
-
-@operator("Gather")
-def gather(node: Node, emitter: Emitter) -> Value:
-    """Indices of any shape, negative ones counted from the end."""
-    shape, indices = emitter.shape(0), emitter.array(1)
-    axis = node.axis(node.integer("axis", 0), len(shape))
-    if not np.issubdtype(indices.dtype, np.integer):
-        raise node.wrong(f"indices must be integers, got {indices.dtype}")
-    extent = shape[axis]
-    flat = [int(i) for i in indices.reshape(-1)]
-    if outside := [i for i in flat if not -extent <= i < extent]:
-        raise node.wrong(f"indices must be in [-{extent}, {extent}), got {outside[0]}")
-    if len(flat) * prod(shape) // extent > MAX_ELEMENTS:
-        raise node.wrong(f"a result of {len(flat)} times {prod(shape) // extent} is too large")
-    taken = Composer(emitter).gathered(emitter.value(0), axis, [i % extent for i in flat])
-    return emitter.reshaped(taken, (*shape[:axis], *indices.shape, *shape[axis + 1 :]))
 
 
 @operator("Pad")

@@ -1,0 +1,157 @@
+"""Arithmetic on integers bit by bit, remainders, and sums along an axis."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ceras_ir.dialects.graph import Binary, Compare, Function
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.values import Constant, Value
+
+BITWISE = {"BitwiseAnd": Binary.AND, "BitwiseOr": Binary.OR, "BitwiseXor": Binary.XOR}
+
+
+@operator(*BITWISE)
+def bitwise(node: Node, emitter: Emitter) -> Value:
+    """Of integers, bit by bit."""
+    return emitter.binary(BITWISE[node.operator], emitter.value(0), emitter.value(1))
+
+
+@operator("BitwiseNot")
+def bitwise_not(node: Node, emitter: Emitter) -> Value:
+    """Exclusive or with all ones."""
+    value = emitter.value(0)
+    ones = np.array(-1).astype(dtype_of_value(value))
+    return emitter.binary(Binary.XOR, value, emitter.constant(ones, "ones"))
+
+
+@operator("BitShift")
+def bit_shift(node: Node, emitter: Emitter) -> Value:
+    """
+    A product or a quotient with a power of 2, which wraps around to 0 where all bits leave; what is
+    divided by 0 is 0.
+    """
+    compose, (value, count) = Composer(emitter), (emitter.value(i) for i in (0, 1))
+    factor = emitter.binary(Binary.POW, compose.number(2, value), count)
+    direction = node.string("direction", "")
+    if direction not in ("LEFT", "RIGHT"):
+        raise node.wrong(f"attribute 'direction' must be LEFT or RIGHT, got '{direction}'")
+    if direction == "RIGHT" and dtype_of_value(value).kind == "i":
+        raise node.unsupported("to the right of signed integers; cast them to unsigned ones")
+    return (compose.mul if direction == "LEFT" else compose.div)(value, factor)
+
+
+@operator("Mod")
+def remainder(node: Node, emitter: Emitter) -> Value:
+    """`x - y * trunc(x / y)` with `fmod`, else with the sign of the divisor, as Python has it."""
+    compose, (x, y) = Composer(emitter), (emitter.value(i) for i in (0, 1))
+    if not emitter.is_float(x):
+        rest = compose.sub(x, compose.mul(y, compose.div(x, y)))
+        if node.flag("fmod") or dtype_of_value(x).kind == "u":
+            return rest
+        zero = compose.number(0, x)
+        signs = compose.compare(Compare.LESS, emitter.binary(Binary.XOR, rest, y), zero)
+        other = compose.compare(Compare.EQUAL, rest, zero)
+        return compose.select(other, rest, compose.select(signs, compose.add(rest, y), rest))
+    # A quotient beyond 2^24 has no fraction, and its remainder no digit that is right.
+    quotient = compose.div(x, y)
+    size = compose.unary(Function.FLOOR, compose.unary(Function.ABS, quotient))
+    whole = compose.mul(size, compose.unary(Function.SIGN, quotient))
+    zero = compose.number(0)
+    # An infinite divisor times 0 is no number, and leaves what there is.
+    is_less = compose.compare(Compare.EQUAL, whole, zero)
+    rest = compose.select(is_less, x, compose.sub(x, compose.mul(y, whole)))
+    if node.flag("fmod"):
+        return rest
+    below = [compose.compare(Compare.LESS, v, zero) for v in (rest, y)]
+    is_other = emitter.binary(Binary.XOR, *below)
+    is_zero = compose.compare(Compare.EQUAL, rest, zero)
+    return compose.select(is_zero, rest, compose.select(is_other, compose.add(rest, y), rest))
+
+
+constant_operands(
+    {"CumSum": [1], "CumProd": [1], "OneHot": [1], "Trilu": [1]},
+    "axis, depth and diagonal must be constants",
+    "make it an initializer",
+)
+
+MAX_CUMULATED = 1 << 10
+"""Elements along an axis that are added up one after the other."""
+
+
+@operator("CumSum", "CumProd")
+def cumulate(node: Node, emitter: Emitter) -> Value:
+    """One element after the other along an axis, in either direction."""
+    compose, x = Composer(emitter), emitter.value(0)
+    shape = shape_of_value(x)
+    axis = node.axis(int(emitter.array(1).reshape(-1)[0]), len(shape))
+    backwards, exclusive = node.flag("reverse"), node.flag("exclusive")
+    extent = shape[axis]
+    if extent > MAX_CUMULATED:
+        raise node.unsupported(
+            f"{extent} elements along the axis, at most {MAX_CUMULATED} are taken; split it"
+        )
+    kind = Binary.ADD if node.operator == "CumSum" else Binary.MUL
+    neutral = np.full(
+        [1 if i == axis else n for i, n in enumerate(shape)],
+        node.operator == "CumProd",
+        dtype_of_value(x),
+    )
+    order = range(extent)[::-1] if backwards else range(extent)
+    parts = [compose.part(x, axis, i, 1) for i in order]
+    found: list[Value] = [emitter.constant(neutral, "start")] if exclusive else [parts.pop(0)]
+    for part in parts[: extent - 1]:
+        first = exclusive and len(found) == 1
+        found.append(part if first else emitter.binary(kind, found[-1], part))
+    return compose.joined(found[::-1] if backwards else found, axis)
+
+
+@operator("Trilu")
+def triangle(node: Node, emitter: Emitter) -> Value:
+    """The triangle above or below a diagonal; zeros elsewhere."""
+    compose, x = Composer(emitter), emitter.value(0)
+    shape = shape_of_value(x)
+    k = int(emitter.array(1).reshape(-1)[0]) if node.has_input(1) else 0
+    ones = np.ones(shape[-2:], np.bool_)
+    mask = np.triu(ones, k) if node.flag("upper", True) else np.tril(ones, k)
+    kept = emitter.constant(mask.reshape((1,) * (len(shape) - 2) + mask.shape), "mask")
+    return compose.select(kept, x, compose.number(0, x))
+
+
+@operator("OneHot")
+def one_hot(node: Node, emitter: Emitter) -> Value:
+    """A comparison with every index, and a selection of one of two values."""
+    compose, indices, values = Composer(emitter), emitter.value(0), emitter.value(2)
+    shape = shape_of_value(indices)
+    depth = int(emitter.array(1).reshape(-1)[0])
+    axis = node.axis(node.integer("axis", -1), len(shape) + 1)
+    lifted = emitter.reshaped(indices, (*shape[:axis], 1, *shape[axis:]))
+    dtype = dtype_of_value(indices)
+    zero, size = compose.number(0, lifted), compose.number(depth, lifted)
+    below = compose.compare(Compare.LESS, lifted, zero)
+    wrapped = compose.select(below, compose.add(lifted, size), lifted)
+    numbers = np.arange(depth).astype(dtype).reshape([-1 if i == axis else 1 for i in _all(shape)])
+    hit = compose.compare(Compare.EQUAL, wrapped, emitter.constant(numbers, "indices"))
+    off, on = (compose.part(values, 0, i, 1) for i in (0, 1))
+    return compose.select(hit, on, off)
+
+
+def _all(shape: Sequence[int]) -> range:
+    """The dimensions of a result that has one more."""
+    return range(len(shape) + 1)
+
+
+@operator("EyeLike")
+def eye(node: Node, emitter: Emitter) -> Value:
+    """A constant of the operand's shape."""
+    shape = emitter.shape(0)
+    if len(shape) != 2:
+        raise node.wrong(f"matrix expected, got shape {list(shape)}")
+    dtypes = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float32, 11: np.float32}
+    kind = node.integer("dtype", 0)
+    dtype = np.dtype(dtypes[kind]) if kind in dtypes else dtype_of_value(emitter.value(0))
+    array = np.eye(*shape, k=node.integer("k", 0)).astype(dtype)
+    return Constant.of(node.outputs[0], array)
