@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,15 +117,12 @@ def is_planar(shape: Sequence[int]) -> bool:
     return shape[1] in (1, 3) or shape[3] not in (1, 3)
 
 
-class ImageFolder:
-    """The images below a folder, in the order of their names."""
+class ImageReader:
+    """Images of a folder or an archive as inputs of a network."""
 
     def __init__(self, path: str, inputs: Sequence[TensorInfo]):
         folder, _, options = path.partition("?")
         self.folder, self.options = folder, ImageOptions.parse(options)
-        self.files = sorted(p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES)
-        if not self.files:
-            raise InputError(f"no images in it ({', '.join(sorted(SUFFIXES))})", folder)
         if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].shape[0] != 1:
             shapes = ", ".join(f"{t.name} {list(t.shape)}" for t in inputs)
             raise InputError(
@@ -158,17 +155,9 @@ class ImageFolder:
             return self.options.layout == "nchw"
         return is_planar(self.input.shape)
 
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def samples(self, limit: int) -> Iterator[dict[str, NDArray[np.generic]]]:
-        """The first images, each as the network takes it."""
-        for file in self.files[:limit]:
-            yield {self.input.name: self.read(file)}
-
-    def read(self, file: Path) -> NDArray[np.generic]:
-        """One image as an input."""
-        with self._upright(file) as image:
+    def read(self, file: Path | IO[bytes], name: str | None = None) -> NDArray[np.generic]:
+        """One image as an input; errors call it `name`."""
+        with self._upright(file, name) as image:
             pixels = self._fitted(image.convert("RGB" if self.depth == 3 else "L"))
         if self.options.channels == "bgr":
             pixels = pixels[:, :, ::-1]
@@ -182,7 +171,7 @@ class ImageFolder:
         return np.ascontiguousarray(array, np.float32)
 
     @contextmanager
-    def _upright(self, file: Path) -> Generator[Image]:
+    def _upright(self, file: Path | IO[bytes], name: str | None = None) -> Generator[Image]:
         """The image as it is looked at."""
         try:
             from PIL import Image, ImageOps, UnidentifiedImageError
@@ -195,7 +184,7 @@ class ImageFolder:
                 yield ImageOps.exif_transpose(opened)
         except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
             reason = str(error).splitlines()[0] if str(error) else "damaged"
-            raise InputError(f"not a readable image: {reason}", str(file)) from None
+            raise InputError(f"not a readable image: {reason}", name or str(file)) from None
 
     def placement(self, file: Path) -> tuple[float, float, float, float]:
         """Where a pixel of an image goes: factors of x and y, and what is added then."""
@@ -232,3 +221,22 @@ class ImageFolder:
 
     def _pixels(self, image: Image) -> NDArray[np.float32]:
         return np.asarray(image, np.float32).reshape(image.height, image.width, self.depth)
+
+
+class ImageFolder(ImageReader):
+    """The images below a folder, in the order of their names."""
+
+    def __init__(self, path: str, inputs: Sequence[TensorInfo]):
+        folder = path.partition("?")[0]
+        self.files = sorted(p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES)
+        if not self.files:
+            raise InputError(f"no images in it ({', '.join(sorted(SUFFIXES))})", folder)
+        super().__init__(path, inputs)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def samples(self, limit: int) -> Iterator[dict[str, NDArray[np.generic]]]:
+        """The first images, each as the network takes it."""
+        for file in self.files[:limit]:
+            yield {self.input.name: self.read(file)}

@@ -45,7 +45,7 @@ class StreamedSamples:
 
 def open_samples(paths: str, inputs: Sequence[TensorInfo]) -> Samples | StreamedSamples:
     """The samples of files or folders; in memory only what cannot be streamed."""
-    if Path(paths).is_file() and _count(paths, inputs) is None:
+    if Path(paths).is_file() and count_streamed(paths, inputs) is None:
         return load_samples(paths, inputs)
     return StreamedSamples(paths, inputs, stream_samples(paths, inputs, sys.maxsize)[0])
 
@@ -57,7 +57,7 @@ def stream_samples(
     # A file whose name has a comma is one file.
     names = [paths] if Path(paths).exists() else paths.split(",")
     folders = {name: ImageFolder(name, inputs) for name in names if is_folder(name)}
-    counts = [len(folders[n]) if n in folders else _count(n, inputs) for n in names]
+    counts = [len(folders[n]) if n in folders else count_streamed(n, inputs) for n in names]
 
     def samples() -> Iterator[dict[str, Array]]:
         left = limit
@@ -78,14 +78,14 @@ def stream_samples(
     return min(total, limit), samples()
 
 
-def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+def array_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(stream)
     return np.lib.format.read_array_header_2_0(stream)
 
 
-def _count(path: str, inputs: Sequence[TensorInfo]) -> int | None:
+def count_streamed(path: str, inputs: Sequence[TensorInfo]) -> int | None:
     """
     How many samples can be streamed; None where the file must be read as a whole: one sample
     without an axis of samples, Fortran order, or anything wrong, which is reported then.
@@ -97,7 +97,7 @@ def _count(path: str, inputs: Sequence[TensorInfo]) -> int | None:
                 return None
             for tensor in inputs:
                 with archive.open(f"{tensor.name}.npy") as stream:
-                    shape, fortran, dtype = _header(stream)
+                    shape, fortran, dtype = array_header(stream)
                 kept = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
                 same = np.can_cast(dtype, np.dtype(tensor.dtype), "same_kind")
                 whole = shape == tensor.shape or shape[1:] != kept or not shape
@@ -120,7 +120,7 @@ def _read(
     with ExitStack() as stack:
         archive = stack.enter_context(zipfile.ZipFile(path))
         streams = [stack.enter_context(archive.open(f"{t.name}.npy")) for t in inputs]
-        types = [_header(stream)[2] for stream in streams]
+        types = [array_header(stream)[2] for stream in streams]
         for _ in range(count):
             sample: dict[str, Array] = {}
             for tensor, stream, dtype in zip(inputs, streams, types, strict=True):

@@ -176,11 +176,11 @@ def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
         if destination.exists() and not destination.is_file():
             # Pipes and devices cannot be renamed onto, nor archives written to them piece by piece.
             buffer = BytesIO()
-            _write(buffer, arrays)
+            write_arrays(buffer, arrays)
             destination.write_bytes(buffer.getvalue())
             return
         with open(temporary, "wb") as stream:
-            _write(stream, arrays)
+            write_arrays(stream, arrays)
         temporary.replace(destination)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", path) from None
@@ -188,7 +188,7 @@ def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _write(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
+def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:
     """As `numpy.savez`, but for names that clash with its parameters."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():

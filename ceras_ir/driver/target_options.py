@@ -31,6 +31,11 @@ def reference_target() -> TargetClass:
     return next(target for target in all_targets() if not target.compiles)
 
 
+def native_target() -> TargetClass:
+    """The one whose networks run on this machine itself."""
+    return next(target for target in all_targets() if target.runs_natively)
+
+
 def named_target(argv: Sequence[str]) -> TargetClass | None:
     """The target that `argv` names, if any: it must be known to know the options."""
     name = early_value(argv, "--target")

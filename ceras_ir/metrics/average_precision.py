@@ -12,7 +12,7 @@ import io
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,10 @@ class AveragePrecision:
             alike = self._heads.layout == "pair" and np.abs(sums - 1).max() < BACKGROUND
             self._first = int(alike and scores.shape[1] > 1)
         return self._first
+
+    def merge(self, following: Self) -> None:
+        for found, others in zip(self._found, following._found, strict=True):
+            found += others
 
     def figures(self) -> list[Figure]:
         real, quantized = self._found

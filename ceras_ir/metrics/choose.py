@@ -34,8 +34,17 @@ class Judgement:
 
     def first(self, count: int) -> "Judgement":
         """For the first samples only."""
+        return self.part(0, count)
+
+    def part(self, first: int, count: int) -> "Judgement":
+        """For some consecutive samples only; boxes are looked up when all samples are known."""
         labels = self.labels
-        return replace(self, labels=labels[:count] if isinstance(labels, np.ndarray) else labels)
+        kept = labels[first : first + count] if isinstance(labels, np.ndarray) else labels
+        return replace(self, labels=kept)
+
+    def with_labels(self, labels: NDArray[np.integer]) -> "Judgement":
+        """With classes that came with the samples."""
+        return replace(self, labels=labels)
 
     def start(self, outputs: Mapping[str, Array]) -> Metric:
         """The metric for a network whose outputs of one sample are such as these."""
@@ -68,6 +77,21 @@ class Judge:
     def ratio(self) -> float:
         """Signal to noise in decibels of all outputs, each with the same weight."""
         return self._closeness.ratio()
+
+    def merge(self, following: "Judge") -> None:
+        """Take in what another judged of the samples behind these."""
+        if not self._metrics:
+            self._metrics, self._closeness = following._metrics, following._closeness
+            for metric in self._metrics:
+                if isinstance(metric, UserMetric) and self._judgement.function is not None:
+                    metric.use(self._judgement.function)
+            return
+        for metric, other in zip(self._metrics, following._metrics, strict=True):
+            metric.merge(other)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What was judged, without by what: a function of the user's may be nowhere to be found."""
+        return {**self.__dict__, "_judgement": Judgement()}
 
     def figures(self) -> list[Figure]:
         return [figure for metric in self._metrics for figure in metric.figures()]

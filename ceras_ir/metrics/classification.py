@@ -9,6 +9,7 @@ where it is above 0.
 """
 
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,11 @@ class Classification:
         self._number += 1
         for name, output in self._outputs.items():
             output.add(real[name], quantized[name], label)
+
+    def merge(self, following: Self) -> None:
+        self._number += following._number
+        for name, output in self._outputs.items():
+            output.merge(following._outputs[name])
 
     def figures(self) -> list[Figure]:
         return [figure for output in self._outputs.values() for figure in output.figures()]
@@ -99,6 +105,18 @@ class _Output:
             for found, shares in zip(classes, pair, strict=True):
                 union = (truth | (found == c)) & judged
                 shares.add(float((truth & (found == c)).sum()), float(union.sum()))
+
+    def merge(self, following: "_Output") -> None:
+        self._is_probability = self._is_probability and following._is_probability
+        self._present |= following._present
+        for bound, shares in self._agreement.items():
+            shares.merge(following._agreement[bound])
+        pairs = [(pair, following._top[best]) for best, pair in self._top.items()]
+        for bound, overlaps in self._overlaps.items():
+            pairs += zip(overlaps, following._overlaps[bound], strict=True)
+        for mine, others in pairs:
+            for shares, other in zip(mine, others, strict=True):
+                shares.merge(other)
 
     def figures(self) -> list[Figure]:
         bound = self._bounds[0] if self._is_probability else self._bounds[-1]

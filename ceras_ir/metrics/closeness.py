@@ -1,6 +1,7 @@
 """How close the outputs of a quantized network are to those of the float one."""
 
 from collections.abc import Iterable
+from typing import Self
 
 import numpy as np
 
@@ -25,6 +26,11 @@ class Closeness:
     def ratio(self) -> float:
         """Signal to noise in decibels over all samples, each output with the same weight."""
         return mean_decibels(noise.total() for noise in self._noise.values())
+
+    def merge(self, following: Self) -> None:
+        for name in self._noise:
+            self._noise[name].merge(following._noise[name])
+            self._error[name].merge(following._error[name])
 
     def figures(self) -> list[Figure]:
         found: list[Figure] = []

@@ -6,9 +6,10 @@ does not grow with the outputs. A figure can be read for any choice of samples: 
 standard error is found.
 """
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,10 @@ class Metric(Protocol):
 
     def add(self, real: Outputs, quantized: Outputs) -> None: ...
 
+    def merge(self, following: Self) -> None:
+        """Take in what another of the same kind saw of the samples behind these."""
+        ...
+
     def figures(self) -> list[Figure]:
         """What was measured; called once, behind the last sample."""
         ...
@@ -63,18 +68,24 @@ class Shares:
     """A share of each sample: so much out of so much."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[float, float]] = []
+        # Packed: there is one row for each of many samples.
+        self._rows = array("d")
 
     def add(self, part: float, whole: float) -> None:
-        self._rows.append((part, whole))
+        self._rows.append(part)
+        self._rows.append(whole)
+
+    def merge(self, following: "Shares") -> None:
+        """Take in the shares of the samples behind these."""
+        self._rows.extend(following._rows)
 
     def total(self) -> tuple[float, float]:
         """The part and the whole of all samples."""
-        return self.sums()(np.arange(len(self._rows)))
+        return self.sums()(np.arange(len(self._rows) // 2))
 
     def sums(self) -> Callable[[Chosen], tuple[float, float]]:
         """The sum of the parts and the sum of the wholes."""
-        rows = np.array(self._rows, np.float64)
+        rows = np.array(self._rows, np.float64).reshape(-1, 2)
 
         def read(chosen: Chosen) -> tuple[float, float]:
             part, whole = rows[chosen].sum(0)

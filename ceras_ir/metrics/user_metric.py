@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -49,12 +49,27 @@ class UserMetric:
     """Keeps all outputs, which the function wants at once."""
 
     def __init__(self, function: Function, labels: Array | None):
-        self._function, self._labels = function, labels
+        self._function: Function | None = function
+        self._labels = labels
         self._outputs: tuple[list[Outputs], list[Outputs]] = ([], [])
 
     def add(self, real: Outputs, quantized: Outputs) -> None:
         self._outputs[0].append(real)
         self._outputs[1].append(quantized)
+
+    def merge(self, following: Self) -> None:
+        for mine, others in zip(self._outputs, following._outputs, strict=True):
+            mine += others
+        if self._labels is not None and following._labels is not None:
+            self._labels = np.concatenate([self._labels, following._labels])
+
+    def use(self, function: Function) -> None:
+        """Have `function` judge what was sent without it."""
+        self._function = function
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the function, of a file perhaps: only who merges needs it."""
+        return {**self.__dict__, "_function": None}
 
     def figures(self) -> list[Figure]:
         real, quantized = map(self._values, self._outputs)
@@ -75,6 +90,7 @@ class UserMetric:
             # All numbers of one choice come from one call.
             if last[0] != (key := chosen.tobytes()):
                 labels = None if self._labels is None else self._labels[chosen]
+                assert self._function is not None
                 found = self._function({k: v[chosen] for k, v in joined.items()}, labels)
                 named = found if isinstance(found, Mapping) else {"metric": float(found)}
                 last = key, named

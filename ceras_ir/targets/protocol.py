@@ -117,6 +117,9 @@ class Target(ABC):
     """Whether it makes files; the interpreter does not."""
     verified_by_default: ClassVar[bool] = False
     """Whether `ceras-verify` takes it without being told."""
+    runs_natively: ClassVar[bool] = False
+    """Whether what it makes runs on this machine as fast as the machine can, whatever was quantized
+    for which target."""
     board_suffix: ClassVar[str] = ".toml"
     """How the name of a file that describes a board ends."""
 

@@ -27,6 +27,7 @@ class CompiledC:
     ):
         self.folder, self.inputs, self.outputs = folder, inputs, outputs
         self.launch, self.image = launch, image
+        self._model: CModel | None = None
 
     def build(self, trace: Trace | None = None) -> CModel:
         model = CModel(self.folder, self.inputs, self.outputs, trace=trace, launch=self.launch)
@@ -35,9 +36,10 @@ class CompiledC:
         return model
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        model = self.build()
+        # Nothing of a run is left for the next.
+        self._model = self._model or self.build()
         for sample in samples:
-            yield model.run(sample)
+            yield self._model.run(sample)
 
     def trace(self, sample: Sample, trace: Trace) -> None:
         self.build(trace).run(sample)

@@ -35,6 +35,7 @@ class CTarget(Target):
 
     name = "c"
     verified_by_default = True
+    runs_natively = True
     passes = by_convention("ceras_ir.backends.c.passes", "choose-encodings", "encode-weights")
     text = "ceras_ir.backends.c.text:CText"
 

@@ -1,0 +1,227 @@
+"""
+Data cut into shards: consecutive samples that are read without those before them.
+
+A shard has at most `SHARD` samples of one file or folder, whatever the number of workers. Files
+are `.npz`, folders of images, or tar archives of which a sample is what has one name but for the
+ending: `0001.npy` or an image, and its class as text in `0001.cls`.
+"""
+
+import io
+import struct
+import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, ImageReader, is_folder
+from ceras_ir.data.sample_stream import array_header, count_streamed
+from ceras_ir.data.samples import UNREADABLE, Array, load_samples, samples_of
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.diagnostics import InputError
+
+SHARD, SHARD_BYTES = 256, 32 << 20
+"""Samples of a shard, and bytes: enough that workers are not kept by handing them out, few enough
+for memory."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some samples of a file or folder."""
+
+    path: str
+    first: int
+    count: int
+    start: int
+    """How many samples are before it in all of the data."""
+
+    def __str__(self) -> str:
+        return f"{self.path}, samples {self.first} to {self.first + self.count - 1}"
+
+
+@dataclass(frozen=True)
+class BadShard:
+    """A shard that cannot be read, and why."""
+
+    shard: Shard
+    reason: str
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A sample, and its class where the data has it."""
+
+    sample: dict[str, Array]
+    label: int | None = None
+
+
+def shards_of(
+    paths: str, inputs: Sequence[TensorInfo], limit: int | None = None
+) -> tuple[list[Shard], list[BadShard]]:
+    """The shards of files and folders, with commas between them, and what cannot be counted."""
+    names = [paths] if Path(paths.partition("?")[0]).exists() else paths.split(",")
+    shards, bad, start = list[Shard](), list[BadShard](), 0
+    nbytes = sum(prod(t.shape) * np.dtype(t.dtype).itemsize for t in inputs)
+    size = min(SHARD, max(SHARD_BYTES // max(nbytes, 1), 1))
+    for name in names:
+        try:
+            count = _count(name, inputs)
+        except InputError as error:
+            bad.append(BadShard(Shard(name, 0, 0, start), str(error)))
+            continue
+        if limit is not None:
+            count = min(count, limit - start)
+        for first in range(0, count, size):
+            shards.append(Shard(name, first, min(size, count - first), start + first))
+        start += count
+    return shards, bad
+
+
+def is_archive(path: str) -> bool:
+    """Whether samples come from a tar archive."""
+    return path.partition("?")[0].endswith((".tar", ".tar.gz", ".tgz"))
+
+
+def _count(path: str, inputs: Sequence[TensorInfo]) -> int:
+    if is_archive(path):
+        return sum(1 for _ in _members(path))
+    if is_folder(path):
+        return len(ImageFolder(path, inputs))
+    streamed = count_streamed(path, inputs)
+    if streamed is not None:
+        # Shards are read from their places, past the sums that the archive keeps.
+        with zipfile.ZipFile(path) as archive:
+            try:
+                damaged = archive.testzip()
+            except UNREADABLE as error:
+                raise InputError(f"not a readable .npz file: {error}", path) from None
+            if damaged is not None:
+                raise InputError(f"not a readable .npz file: '{damaged}' is damaged", path)
+    return len(load_samples(path, inputs)) if streamed is None else streamed
+
+
+def read_shard(shard: Shard, inputs: Sequence[TensorInfo]) -> Iterator[Labelled]:
+    """The samples of a shard, one at a time; an `InputError` names the file that is damaged."""
+    if is_archive(shard.path):
+        yield from _of_archive(shard, inputs)
+    elif is_folder(shard.path):
+        folder = ImageFolder(shard.path, inputs)
+        for file in folder.files[shard.first : shard.first + shard.count]:
+            yield Labelled({folder.input.name: folder.read(file)})
+    elif (offsets := _stored(shard.path, inputs)) is not None:
+        yield from _of_stored(shard, inputs, offsets)
+    else:
+        samples = load_samples(shard.path, inputs)
+        for number in range(shard.first, shard.first + shard.count):
+            yield Labelled(samples[number])
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an array of an archive that is not compressed begins in the file."""
+
+    offset: int
+    dtype: np.dtype[np.generic]
+
+
+def _stored(path: str, inputs: Sequence[TensorInfo]) -> list[_Place] | None:
+    """Where each input's array is, if samples can be read from their places."""
+    if count_streamed(path, inputs) is None:
+        return None
+    places = list[_Place]()
+    with zipfile.ZipFile(path) as archive, open(path, "rb") as stream:
+        for tensor in inputs:
+            info = archive.getinfo(f"{tensor.name}.npy")
+            if info.compress_type != zipfile.ZIP_STORED:
+                return None
+            stream.seek(info.header_offset)
+            # The local header: its length is 30 bytes, a name and extras (APPNOTE 4.3.7).
+            name, extra = struct.unpack("<26xHH", stream.read(30))
+            stream.seek(info.header_offset + 30 + name + extra)
+            _, _, dtype = array_header(stream)
+            places.append(_Place(stream.tell(), dtype))
+    return places
+
+
+def _of_stored(
+    shard: Shard, inputs: Sequence[TensorInfo], places: Sequence[_Place]
+) -> Iterator[Labelled]:
+    with open(shard.path, "rb") as stream:
+        for number in range(shard.first, shard.first + shard.count):
+            sample = dict[str, Array]()
+            for tensor, place in zip(inputs, places, strict=True):
+                size = prod(tensor.shape) * place.dtype.itemsize
+                stream.seek(place.offset + number * size)
+                data = stream.read(size)
+                if len(data) != size:
+                    raise InputError("ends within a sample", shard.path)
+                values = np.frombuffer(data, place.dtype).reshape(tensor.shape)
+                with np.errstate(over="ignore"):
+                    sample[tensor.name] = values.astype(tensor.dtype, copy=False)
+            yield Labelled(sample)
+
+
+def _members(path: str) -> Iterator[dict[str, tarfile.TarInfo]]:
+    """The members of each sample by ending, in the order of the archive."""
+    try:
+        with tarfile.open(path.partition("?")[0]) as archive:
+            group, name = dict[str, tarfile.TarInfo](), ""
+            for member in archive:
+                if not member.isfile():
+                    continue
+                place = PurePosixPath(member.name)
+                stem = str(place.with_suffix(""))
+                if stem != name and group:
+                    yield group
+                    group = {}
+                name = stem
+                group[place.suffix.lower()] = member
+            if group:
+                yield group
+    except (OSError, tarfile.TarError, EOFError, *UNREADABLE) as error:
+        reason = str(error).splitlines()[0] if str(error) else "damaged"
+        raise InputError(f"not a readable tar archive: {reason}", path) from None
+
+
+def _of_archive(shard: Shard, inputs: Sequence[TensorInfo]) -> Iterator[Labelled]:
+    if len(inputs) != 1:
+        raise InputError("tar archives are for networks with one input", shard.path)
+    try:
+        with tarfile.open(shard.path.partition("?")[0]) as archive:
+            groups = list(_members(shard.path))[shard.first : shard.first + shard.count]
+            for group in groups:
+                yield _sample(archive, group, shard, inputs[0])
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise InputError(f"not a readable tar archive: {error}", shard.path) from None
+
+
+def _sample(
+    archive: tarfile.TarFile, group: dict[str, tarfile.TarInfo], shard: Shard, tensor: TensorInfo
+) -> Labelled:
+    def content(suffix: str) -> bytes:
+        stream = archive.extractfile(group[suffix])
+        assert stream is not None
+        return stream.read()
+
+    label = None
+    names = ", ".join(member.name for member in group.values())
+    if ".cls" in group:
+        text = content(".cls").strip()
+        if not text.isdigit():
+            raise InputError(f"{group['.cls'].name} is no number of a class", shard.path)
+        label = int(text)
+    if ".npy" in group:
+        try:
+            array: NDArray[np.generic] = np.load(io.BytesIO(content(".npy")), allow_pickle=False)
+        except UNREADABLE as error:
+            raise InputError(f"{group['.npy'].name}: {error}", shard.path) from None
+        return Labelled(samples_of({tensor.name: array}, [tensor], shard.path)[0], label)
+    if images := [suffix for suffix in group if suffix in SUFFIXES]:
+        reader = ImageReader(shard.path, [tensor])
+        stream = io.BytesIO(content(images[0]))
+        return Labelled({tensor.name: reader.read(stream, group[images[0]].name)}, label)
+    raise InputError(f"a sample has neither .npy nor an image: {names}", shard.path)

@@ -1,0 +1,174 @@
+"""
+Judge a quantized network beside its float one on many samples, both as programs of this machine.
+
+The samples are cut into shards, each of which a worker judges; what it returns is merged in the
+order of shards, so that figures are the same for any number of workers. A shard that cannot be
+read is named and counted.
+"""
+
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ceras_ir.data.samples import Array, as_samples, require_finite, write_arrays
+from ceras_ir.data.shards import BadShard, Labelled, Shard, read_shard, shards_of
+from ceras_ir.driver.native_network import NativeNetwork
+from ceras_ir.metrics.choose import Judge, Judgement, judgement_of
+from ceras_ir.metrics.figures import Measured, measured
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.content_cache import ContentCache, key_of
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.workers import WorkerLost, Workers, in_order
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is judged on, as the command line names it."""
+
+    inputs: str
+    labels: str | None = None
+    metric: str | None = None
+    samples: int | None = None
+
+
+@dataclass(frozen=True)
+class CacheAt:
+    """A cache that a worker opens."""
+
+    folder: str
+    limit: int
+
+    def open(self) -> ContentCache:
+        return ContentCache(Path(self.folder), self.limit)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One shard to judge."""
+
+    shard: Shard
+    data: Data
+    total: int
+    """Samples of all shards, which labels are checked against."""
+    real: NativeNetwork
+    quantized: NativeNetwork
+    cache: CacheAt | None = None
+    """Where outputs of the float network are kept, which many quantized ones are judged by."""
+    data_key: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was found on the shards that could be read."""
+
+    measured: list[Measured]
+    count: int
+    bad: list[BadShard]
+
+
+def judge_shard(task: Task) -> "Judge | BadShard":
+    """Run both networks on one shard."""
+    real, quantized = task.real.opened(), task.quantized.opened()
+    try:
+        samples = list(read_shard(task.shard, real.inputs))
+        for number, each in enumerate(samples):
+            require_finite(each.sample, task.shard.first + number, task.shard.path)
+    except InputError as error:
+        return BadShard(task.shard, str(error))
+    judgement = _judgement(task.data, task.total, tuple(real.inputs))
+    judgement = judgement.part(task.shard.start, task.shard.count)
+    labels = [each.label for each in samples]
+    if task.data.labels is None and None not in labels and task.data.metric != "detection":
+        judgement = judgement.with_labels(np.array(labels, np.int64))
+    judge = Judge(judgement)
+    inputs = [each.sample for each in samples]
+    pairs = zip(_real_outputs(task, samples), quantized.machine.run(inputs), strict=True)
+    for pair in pairs:
+        judge.add(*(as_samples(outputs, batched=True) for outputs in pair))
+    return judge
+
+
+@lru_cache(maxsize=4)
+def _judgement(data: Data, total: int, inputs: tuple[TensorInfo, ...]) -> Judgement:
+    return judgement_of(data.metric, data.labels, data.inputs, total, list(inputs))
+
+
+def _real_outputs(task: Task, samples: Sequence[Labelled]) -> Iterable[Mapping[str, Array]]:
+    """What the float network gives, from the cache if there is one."""
+    inputs = [each.sample for each in samples]
+    if task.cache is None:
+        return task.real.opened().machine.run(inputs)
+
+    def make() -> bytes:
+        results = list(task.real.opened().machine.run(inputs))
+        stream = io.BytesIO()
+        write_arrays(stream, {n: np.stack([r[n] for r in results]) for n in results[0]})
+        return stream.getvalue()
+
+    shard = task.shard
+    key = key_of("outputs", task.real.key, task.data_key, f"{shard.start} {shard.count}")
+    with np.load(io.BytesIO(task.cache.open().computed(key, make))) as file:
+        arrays: dict[str, Array] = {name: file[name] for name in file.files}
+    return ({name: array[i] for name, array in arrays.items()} for i in range(len(samples)))
+
+
+def tasks_of(
+    data: Data,
+    real: NativeNetwork,
+    quantized: NativeNetwork,
+    cache: CacheAt | None = None,
+    data_key: str = "",
+) -> tuple[list[Task], list[BadShard]]:
+    """A task for each shard, and the files that cannot be cut into shards."""
+    shards, bad = shards_of(data.inputs, real.opened().inputs, data.samples)
+    total = sum(shard.count for shard in shards)
+    if data.samples is not None and data.labels is not None:
+        everything, _ = shards_of(data.inputs, real.opened().inputs)
+        total = sum(shard.count for shard in everything)
+    return [Task(s, data, total, real, quantized, cache, data_key) for s in shards], bad
+
+
+def merged(results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[Task]) -> Judged:
+    """The figures of all shards, in their order."""
+    judge = Judge(_judgement_here(tasks[0])) if tasks else None
+    bad, count = list[BadShard](), 0
+    for task, result in zip(tasks, results, strict=True):
+        match result:
+            case BadShard():
+                bad.append(result)
+            case WorkerLost(reason):
+                bad.append(BadShard(task.shard, reason))
+            case Judge():
+                count += task.shard.count
+                assert judge is not None
+                judge.merge(result)
+    if judge is None or not count:
+        why = f": {bad[0].shard.path}: {bad[0].reason}" if bad else ""
+        raise InputError(f"no shard of the data could be read{why}")
+    return Judged(measured(judge.figures(), count), count, bad)
+
+
+def _judgement_here(task: Task) -> Judgement:
+    """By what is judged: the function of the user's is not sent."""
+    return _judgement(task.data, task.total, tuple(task.real.opened().inputs))
+
+
+def judge_all(
+    tasks: Sequence[Task], workers: Workers, bad: Sequence[BadShard] = (), *, stop: bool = False
+) -> Judged:
+    """Judge all shards on `workers`; with `stop` the first bad one is an error."""
+    found = merged(_stopping(in_order(workers.run(judge_shard, tasks)), stop=stop), tasks)
+    return Judged(found.measured, found.count, [*bad, *found.bad])
+
+
+def _stopping(
+    results: Iterable["Judge | BadShard | WorkerLost"], *, stop: bool
+) -> Iterator["Judge | BadShard | WorkerLost"]:
+    for result in results:
+        if stop and isinstance(result, BadShard):
+            raise InputError(result.reason, str(result.shard))
+        yield result

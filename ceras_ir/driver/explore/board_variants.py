@@ -1,0 +1,95 @@
+"""
+Boards that differ from a described one in some fields, as files of their own.
+
+A field is named as in the description, with dots into tables. Descriptions are JSON or TOML, as
+the target has them.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.command.output_file import write_file
+from ceras_ir.support.content_cache import key_of
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.suggestions import did_you_mean
+from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.targets.protocol import Target
+
+Table = dict[str, object]
+Ranges = Mapping[str, Sequence[object]]
+
+
+def board_variants(
+    target: type[Target], boards: Sequence[str], ranges: Ranges, folder: Path
+) -> dict[str, str]:
+    """Every board with every choice of the fields in `ranges`: what it is called -> its file."""
+    found: dict[str, str] = {}
+    for board in boards:
+        described, suffix = _description(target, board)
+        for values in product(*ranges.values()):
+            changes = dict(zip(ranges, values, strict=True))
+            content = _changed(described, changes, board)
+            text = _spelled(content, suffix)
+            name = f"{Path(board).stem}-{key_of(text)[:8]}{suffix}"
+            folder.mkdir(parents=True, exist_ok=True)
+            write_file(str(folder / name), text.encode())
+            label = " ".join([board, *(f"{key}={value}" for key, value in changes.items())])
+            found[label] = str(folder / name)
+    return found
+
+
+def _description(target: type[Target], board: str) -> tuple[Table, str]:
+    target.check_board(board)
+    built_in = target.boards().get(board)
+    text = Path(board).read_text("utf-8") if built_in is None else built_in.read_text("utf-8")
+    suffix = target.board_suffix
+    content: object = json.loads(text) if suffix == ".json" else parse_toml(text, board)
+    if not isa(content, Table):
+        raise InputError("is no table of fields", board)
+    return content, suffix
+
+
+def _changed(described: Table, changes: Mapping[str, object], board: str) -> Table:
+    content: Table = json.loads(json.dumps(described))
+    for path, value in changes.items():
+        *tables, field = path.split(".")
+        place = content
+        for name in tables:
+            inner = place.get(name)
+            if not isa(inner, Table):
+                raise UsageError(f"board '{board}' has no table '{name}' for '{path}'")
+            place = inner
+        if field not in place:
+            known = did_you_mean(field, place) or f" (it has {', '.join(place)})"
+            raise UsageError(f"board '{board}' has no field '{path}'{known}")
+        place[field] = value
+    return content
+
+
+def _spelled(content: Table, suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(content, indent=2) + "\n"
+    return "\n".join(_toml(content, ())) + "\n"
+
+
+def _toml(table: Table, path: tuple[str, ...]) -> Iterator[str]:
+    """Strings, numbers, booleans and lists of them read the same in JSON."""
+    inner = {key: value for key, value in table.items() if isa(value, Table)}
+    for key, value in table.items():
+        if key not in inner:
+            yield f"{json.dumps(key)} = {_toml_value(value)}"
+    for key, value in inner.items():
+        yield f"[{'.'.join(map(json.dumps, (*path, key)))}]"
+        yield from _toml(value, (*path, key))
+
+
+def _toml_value(value: object) -> str:
+    if isa(value, list[object]):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isa(value, Table):
+        return f"{{{', '.join(f'{json.dumps(k)} = {_toml_value(v)}' for k, v in value.items())}}}"
+    return json.dumps(value)

@@ -1,0 +1,153 @@
+"""
+Expressions over the figures of a point, such as `flash < 256000 and top_1 > 0.8`.
+
+Numbers, names, arithmetic, comparisons and `and`, `or`, `not`, as Python writes them. A name is a
+figure's, or the beginning of exactly one up to an underscore: `flash` for `flash_bytes`.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.suggestions import did_you_mean
+
+Value = float | str | bool
+Values = Mapping[str, float | str]
+
+_BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+}
+_ORDERED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: lambda a, b: a < b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b,
+}
+
+
+class UnknownFigure(UsageError):
+    """A name that no figure has."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An expression that was read; `text` is how the user wrote it."""
+
+    text: str
+    tree: ast.expr
+
+    def names(self) -> list[str]:
+        """The names in it, as they are written."""
+        return list(dict.fromkeys(n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)))
+
+    def value(self, values: Values) -> Value:
+        """What it is for these figures; an `UnknownFigure` where one is missing."""
+        try:
+            return _value(self.tree, values)
+        except UnknownFigure as error:
+            raise UnknownFigure(f"'{self.text}': {error}") from None
+        except (TypeError, ZeroDivisionError, OverflowError) as error:
+            raise UsageError(f"'{self.text}': {error}") from None
+
+    def holds(self, values: Values) -> bool:
+        return bool(self.value(values))
+
+
+def parse_expression(text: str) -> Expression:
+    """Read `text`; a `UsageError` says what is not taken."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise UsageError(f"'{text}' is no expression: write such as 'flash < 256000'") from None
+    for node in ast.walk(tree):
+        if not _is_taken(node):
+            raise UsageError(
+                f"'{text}': only numbers, names of figures, + - * /, comparisons, and, or, not"
+            )
+    return Expression(text.strip(), tree)
+
+
+def _is_taken(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float | str)
+        case ast.BinOp(op=op):
+            return type(op) in _BINARY
+        case ast.Compare(ops=ops):
+            return all(type(op) in _ORDERED or isinstance(op, ast.Eq | ast.NotEq) for op in ops)
+        case ast.Name() | ast.BoolOp() | ast.And() | ast.Or() | ast.Load():
+            return True
+        case ast.UnaryOp(op=op):
+            return isinstance(op, ast.USub | ast.UAdd | ast.Not)
+        case _:
+            return isinstance(node, ast.unaryop | ast.operator | ast.cmpop)
+
+
+def _value(node: ast.expr, values: Values) -> Value:
+    match node:
+        case ast.Constant(value=value):
+            assert isinstance(value, int | float | str)
+            return value
+        case ast.Name(id=name):
+            return values[resolved(name, values)]
+        case ast.BinOp(left, op, right):
+            return _BINARY[type(op)](_number(left, values), _number(right, values))
+        case ast.UnaryOp(ast.Not(), operand):
+            return not _value(operand, values)
+        case ast.UnaryOp(op, operand):
+            number = _number(operand, values)
+            return -number if isinstance(op, ast.USub) else number
+        case ast.BoolOp(ast.And(), operands):
+            return all(_value(each, values) for each in operands)
+        case ast.BoolOp(_, operands):
+            return any(_value(each, values) for each in operands)
+        case ast.Compare(left, ops, rights):
+            sides = [_value(each, values) for each in (left, *rights)]
+            pairs = zip(ops, sides[:-1], sides[1:], strict=True)
+            return all(_compared(op, a, b) for op, a, b in pairs)
+        case _:
+            raise AssertionError(ast.dump(node))
+
+
+def _compared(op: ast.cmpop, left: Value, right: Value) -> bool:
+    if isinstance(op, ast.Eq | ast.NotEq):
+        return (left == right) == isinstance(op, ast.Eq)
+    if isinstance(left, str) or isinstance(right, str):
+        raise TypeError(f"only numbers have an order, not '{left}' and '{right}'")
+    return _ORDERED[type(op)](left, right)
+
+
+def _number(node: ast.expr, values: Values) -> float:
+    value = _value(node, values)
+    if isinstance(value, str):
+        raise TypeError(f"'{value}' is no number")
+    return float(value)
+
+
+def resolved(name: str, known: Iterable[str]) -> str:
+    """The figure that `name` is, or is the beginning of; an `UnknownFigure` with the nearest."""
+    names = list(known)
+    if name in names:
+        return name
+    found = [each for each in names if each.startswith(f"{name}_")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnknownFigure(f"'{name}' may be {' or '.join(sorted(found))}")
+    hint = did_you_mean(name, names) or f" (there are {', '.join(sorted(names)) or 'none'})"
+    raise UnknownFigure(f"no figure is called '{name}'{hint}")
+
+
+def identifier(name: str) -> str:
+    """What a figure such as `top-1` is called in expressions."""
+    return "_".join(_words(name)) or "figure"
+
+
+def _words(name: str) -> Iterator[str]:
+    text = "".join(c if c.isascii() and c.isalnum() else " " for c in name.lower())
+    for i, word in enumerate(text.split()):
+        yield f"n{word}" if i == 0 and word[0].isdigit() else word

@@ -1,0 +1,115 @@
+"""
+Calls on a Dask cluster, which is found by its scheduler's address.
+
+Whether it is reached by TLS, and what counts as lost, is for Dask's own configuration to say. Files
+travel once to each worker, also to those that come later, and lie there under their digests.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.workers import WorkerLost
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+TIMEOUT = 10
+"""Seconds until a scheduler must have answered."""
+
+AHEAD = 2
+"""Calls for each thread of the cluster that are handed over, so that none waits for the next."""
+
+_SHIPPED: dict[str, str] = {}
+"""In a worker: digest of a file -> where it lies here."""
+
+
+class DaskWorkers:
+    """The threads of all workers of one cluster."""
+
+    def __init__(self, address: str, files: Mapping[str, str] | None = None):
+        """`files` are those that calls read: digest -> path on this machine."""
+        try:
+            self._dask: Any = import_module("distributed")
+        except ImportError:
+            raise UsageError(
+                "--scheduler needs Dask: pip install 'ceras-ir[explore]', or leave it out"
+            ) from None
+        try:
+            self._client: Any = self._dask.Client(address, timeout=TIMEOUT, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else "no answer"
+            raise InputError(
+                f"no Dask scheduler answers ({reason}); start one by 'dask scheduler' and "
+                f"'dask worker {address}', or leave out --scheduler",
+                address,
+            ) from None
+        if files:
+            contents = {d: (Path(p).name, Path(p).read_bytes()) for d, p in files.items()}
+            self._client.register_plugin(_shipping(self._dask, contents))
+
+    def __len__(self) -> int:
+        return max(sum(self._client.nthreads().values()), 1)
+
+    def run(
+        self, function: Callable[[T], R], arguments: Iterable[T]
+    ) -> Iterator[tuple[int, R | WorkerLost]]:
+        """As `Workers.run`; the scheduler runs the calls of a worker that died again."""
+        numbered = enumerate(arguments)
+        completed: Any = self._dask.as_completed(loop=self._client.loop)
+        running: dict[Any, int] = {}
+
+        def fill() -> None:
+            room = AHEAD * len(self) - len(running)
+            for number, argument in (item for _, item in zip(range(room), numbered, strict=False)):
+                future = self._client.submit(function, argument, pure=False)
+                running[future] = number
+                completed.add(future)
+
+        try:
+            fill()
+            while running:
+                for future in completed.next_batch(block=True):
+                    number = running.pop(future)
+                    yield number, self._result(future)
+                    fill()
+        finally:
+            self._client.cancel(list(running), force=True)
+
+    def _result(self, future: Any) -> Any:
+        error = future.exception()
+        if isinstance(error, self._dask.KilledWorker):
+            return WorkerLost(str(error).splitlines()[0])
+        return future.result()
+
+    def close(self) -> None:
+        """Leave the cluster, which goes on."""
+        self._client.close()
+
+
+def shipped(digest: str, path: str) -> str:
+    """Where the file of this digest lies: in a worker what was sent there, else `path`."""
+    return _SHIPPED.get(digest, path)
+
+
+def _shipping(dask: Any, contents: Mapping[str, tuple[str, bytes]]) -> Any:
+    class ShipFiles(dask.WorkerPlugin):
+        """Writes files where a worker keeps its own, when it starts."""
+
+        name = "ceras-ir files " + " ".join(sorted(contents))
+
+        def setup(self, worker: Any) -> None:
+            receive(contents, worker.local_directory)
+
+    return ShipFiles()
+
+
+def receive(contents: Mapping[str, tuple[str, bytes]], folder: str) -> None:
+    """Write files below `folder`, where `shipped` finds them."""
+    for digest, (name, content) in contents.items():
+        place = Path(folder) / "ceras-ir" / digest
+        place.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(content)
+        _SHIPPED[digest] = str(place / name)

@@ -1,0 +1,58 @@
+"""Calls in local processes: order, errors, and workers that die."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from worker_calls import die_always, die_once, fail, square
+
+from ceras_ir.support.workers import LocalProcesses, ThisProcess, WorkerLost, in_order
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[LocalProcesses]:
+    workers = LocalProcesses(2)
+    yield workers
+    workers.close()
+
+
+def test_results_in_the_order_of_calls():
+    results = [(2, "c"), (0, "a"), (1, "b")]
+    assert list(in_order(results)) == ["a", "b", "c"]
+
+
+def test_this_process_takes_one_argument_at_a_time():
+    taken: list[int] = []
+
+    def arguments() -> Iterator[int]:
+        for number in range(5):
+            taken.append(number)
+            yield number
+
+    assert list(islice(ThisProcess().run(square, arguments()), 2)) == [(0, 0), (1, 1)]
+    assert taken == [0, 1]
+
+
+@pytest.mark.slow
+def test_processes_run_all_calls(processes: LocalProcesses):
+    assert list(in_order(processes.run(square, range(20)))) == [n * n for n in range(20)]
+
+
+@pytest.mark.slow
+def test_an_error_in_a_call_is_raised(processes: LocalProcesses):
+    with pytest.raises(ValueError, match="no 0"):
+        list(processes.run(fail, [0]))
+
+
+@pytest.mark.slow
+def test_the_call_of_a_worker_that_died_runs_again(processes: LocalProcesses, tmp_path: Path):
+    arguments = [(number, str(tmp_path / "marker")) for number in range(8)]
+    assert list(in_order(processes.run(die_once, arguments))) == list(range(8))
+
+
+@pytest.mark.slow
+def test_a_call_that_kills_every_worker_fails_alone(processes: LocalProcesses):
+    results = dict(processes.run(die_always, range(6)))
+    assert isinstance(results.pop(2), WorkerLost)
+    assert results == {n: n for n in (0, 1, 3, 4, 5)}
