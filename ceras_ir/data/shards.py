@@ -12,6 +12,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from pathlib import Path, PurePosixPath
 
@@ -60,17 +61,25 @@ class Labelled:
 
 
 def shards_of(
-    paths: str, inputs: Sequence[TensorInfo], limit: int | None = None
-) -> tuple[list[Shard], list[BadShard]]:
-    """The shards of files and folders, with commas between them, and what cannot be counted."""
+    paths: str,
+    inputs: Sequence[TensorInfo],
+    limit: int | None = None,
+    bad: list[BadShard] | None = None,
+) -> list[Shard]:
+    """
+    The shards of files and folders, with commas between them. A file that cannot be read is an
+    error, or, if there is a list `bad`, added to that and left out.
+    """
     names = [paths] if Path(paths.partition("?")[0]).exists() else paths.split(",")
-    shards, bad, start = list[Shard](), list[BadShard](), 0
+    shards, start = list[Shard](), 0
     nbytes = sum(prod(t.shape) * np.dtype(t.dtype).itemsize for t in inputs)
     size = min(SHARD, max(SHARD_BYTES // max(nbytes, 1), 1))
     for name in names:
         try:
             count = _count(name, inputs)
         except InputError as error:
+            if bad is None:
+                raise
             bad.append(BadShard(Shard(name, 0, 0, start), str(error)))
             continue
         if limit is not None:
@@ -78,7 +87,7 @@ def shards_of(
         for first in range(0, count, size):
             shards.append(Shard(name, first, min(size, count - first), start + first))
         start += count
-    return shards, bad
+    return shards
 
 
 def is_archive(path: str) -> bool:
@@ -93,30 +102,57 @@ def _count(path: str, inputs: Sequence[TensorInfo]) -> int:
         return len(ImageFolder(path, inputs))
     streamed = count_streamed(path, inputs)
     if streamed is not None:
-        # Shards are read from their places, past the sums that the archive keeps.
-        with zipfile.ZipFile(path) as archive:
-            try:
-                damaged = archive.testzip()
-            except UNREADABLE as error:
-                raise InputError(f"not a readable .npz file: {error}", path) from None
-            if damaged is not None:
-                raise InputError(f"not a readable .npz file: '{damaged}' is damaged", path)
+        status = Path(path).stat()
+        _check(path, status.st_mtime_ns, status.st_size)
     return len(load_samples(path, inputs)) if streamed is None else streamed
+
+
+@lru_cache(maxsize=256)
+def _check(path: str, _time: int, _size: int) -> None:
+    """Compare the sums that an archive keeps: shards are read from their places, past those."""
+    with zipfile.ZipFile(path) as archive:
+        try:
+            damaged = archive.testzip()
+        except UNREADABLE as error:
+            raise InputError(f"not a readable .npz file: {error}", path) from None
+        if damaged is not None:
+            raise InputError(f"not a readable .npz file: '{damaged}' is damaged", path)
+
+
+def samples_at(
+    paths: str, inputs: Sequence[TensorInfo], numbers: Sequence[int]
+) -> Iterator[dict[str, Array]]:
+    """Samples of all the data by their numbers, which ascend."""
+    for shard in shards_of(paths, inputs):
+        inside = [n for n in numbers if shard.start <= n < shard.start + shard.count]
+        if inside:
+            chosen = [n - shard.start + shard.first for n in inside]
+            yield from (each.sample for each in _read(shard, inputs, chosen))
+
+
+def count_samples(paths: str, inputs: Sequence[TensorInfo]) -> int:
+    """How many samples files and folders have."""
+    return sum(shard.count for shard in shards_of(paths, inputs))
 
 
 def read_shard(shard: Shard, inputs: Sequence[TensorInfo]) -> Iterator[Labelled]:
     """The samples of a shard, one at a time; an `InputError` names the file that is damaged."""
+    return _read(shard, inputs, range(shard.first, shard.first + shard.count))
+
+
+def _read(shard: Shard, inputs: Sequence[TensorInfo], numbers: Sequence[int]) -> Iterator[Labelled]:
+    """Samples of the file of a shard by their numbers there."""
     if is_archive(shard.path):
-        yield from _of_archive(shard, inputs)
+        yield from _of_archive(shard, inputs, numbers)
     elif is_folder(shard.path):
         folder = ImageFolder(shard.path, inputs)
-        for file in folder.files[shard.first : shard.first + shard.count]:
-            yield Labelled({folder.input.name: folder.read(file)})
+        for number in numbers:
+            yield Labelled({folder.input.name: folder.read(folder.files[number])})
     elif (offsets := _stored(shard.path, inputs)) is not None:
-        yield from _of_stored(shard, inputs, offsets)
+        yield from _of_stored(shard, inputs, offsets, numbers)
     else:
         samples = load_samples(shard.path, inputs)
-        for number in range(shard.first, shard.first + shard.count):
+        for number in numbers:
             yield Labelled(samples[number])
 
 
@@ -148,10 +184,13 @@ def _stored(path: str, inputs: Sequence[TensorInfo]) -> list[_Place] | None:
 
 
 def _of_stored(
-    shard: Shard, inputs: Sequence[TensorInfo], places: Sequence[_Place]
+    shard: Shard,
+    inputs: Sequence[TensorInfo],
+    places: Sequence[_Place],
+    numbers: Sequence[int],
 ) -> Iterator[Labelled]:
     with open(shard.path, "rb") as stream:
-        for number in range(shard.first, shard.first + shard.count):
+        for number in numbers:
             sample = dict[str, Array]()
             for tensor, place in zip(inputs, places, strict=True):
                 size = prod(tensor.shape) * place.dtype.itemsize
@@ -187,14 +226,16 @@ def _members(path: str) -> Iterator[dict[str, tarfile.TarInfo]]:
         raise InputError(f"not a readable tar archive: {reason}", path) from None
 
 
-def _of_archive(shard: Shard, inputs: Sequence[TensorInfo]) -> Iterator[Labelled]:
+def _of_archive(
+    shard: Shard, inputs: Sequence[TensorInfo], numbers: Sequence[int]
+) -> Iterator[Labelled]:
     if len(inputs) != 1:
         raise InputError("tar archives are for networks with one input", shard.path)
     try:
         with tarfile.open(shard.path.partition("?")[0]) as archive:
-            groups = list(_members(shard.path))[shard.first : shard.first + shard.count]
-            for group in groups:
-                yield _sample(archive, group, shard, inputs[0])
+            groups = list(_members(shard.path))
+            for number in numbers:
+                yield _sample(archive, groups[number], shard, inputs[0])
     except (OSError, tarfile.TarError, EOFError) as error:
         raise InputError(f"not a readable tar archive: {error}", shard.path) from None
 

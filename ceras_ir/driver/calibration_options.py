@@ -1,7 +1,8 @@
 """The command-line options that say which data calibrates a network, and how it is observed."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import get_args
 
 from ceras_ir.command.tool_parser import ArgumentContainer
@@ -37,6 +38,27 @@ def add_calibration(group: ArgumentContainer) -> None:
         "ranges come from the IR or from synthetic inputs, and a note on stderr says so",
     )
     group.add_argument(
+        "--calibration-samples",
+        type=_whole(1),
+        default=64,
+        metavar="N",
+        help="how many of them are looked at (default: %(default)s)",
+    )
+    group.add_argument(
+        "--calibration-seed",
+        type=_whole(0),
+        metavar="SEED",
+        help="look at some of all that are there, which the seed chooses, instead of at the first",
+    )
+    group.add_argument(
+        "--calibration-jobs",
+        type=_whole(-1),
+        default=1,
+        metavar="N",
+        help="processes that look at more than 64 samples, -1 for one per core; the network is the "
+        "same for any number",
+    )
+    group.add_argument(
         "--observer",
         choices=get_args(ObserverName),
         default=DEFAULT_OBSERVER,
@@ -46,6 +68,38 @@ def add_calibration(group: ArgumentContainer) -> None:
     )
     for name, (metavar, text) in IMAGES.items():
         group.add_argument(f"--image-{name}", metavar=metavar, help=f"for image folders: {text}")
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text) if text.removeprefix("-").isdecimal() else least - 1
+        if number < least or (least < 0 and number == 0):
+            raise argparse.ArgumentTypeError(f"must be a number of at least {least}, got {text}")
+        return number
+
+    return read
+
+
+@contextmanager
+def calibration_workers(arguments: argparse.Namespace) -> Generator[None]:
+    """Have calibration below be done by as many processes as `--calibration-jobs` says."""
+    count: int = arguments.calibration_jobs
+    if count == 1 or not arguments.calibrate:
+        yield
+        return
+    from ceras_ir.pipeline.carrier import TextCarrier
+    from ceras_ir.support.workers import LocalProcesses, cores
+    from ceras_ir.transforms.quantization.analysis.shared_calibration import (
+        Sharing,
+        calibrating_by,
+    )
+
+    workers = LocalProcesses(cores() if count < 0 else count)
+    try:
+        with calibrating_by(Sharing(workers, TextCarrier())):
+            yield
+    finally:
+        workers.close()
 
 
 def calibration_of(arguments: argparse.Namespace) -> str | None:

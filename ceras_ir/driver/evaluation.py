@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ceras_ir.data.samples import Array, as_samples, require_finite, write_arrays
-from ceras_ir.data.shards import BadShard, Labelled, Shard, read_shard, shards_of
+from ceras_ir.data.shards import BadShard, Labelled, Shard, count_samples, read_shard, shards_of
 from ceras_ir.driver.native_network import NativeNetwork
 from ceras_ir.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.metrics.figures import Measured, measured
@@ -124,11 +124,11 @@ def tasks_of(
     data_key: str = "",
 ) -> tuple[list[Task], list[BadShard]]:
     """A task for each shard, and the files that cannot be cut into shards."""
-    shards, bad = shards_of(data.inputs, real.opened().inputs, data.samples)
+    bad = list[BadShard]()
+    shards = shards_of(data.inputs, real.opened().inputs, data.samples, bad)
     total = sum(shard.count for shard in shards)
     if data.samples is not None and data.labels is not None:
-        everything, _ = shards_of(data.inputs, real.opened().inputs)
-        total = sum(shard.count for shard in everything)
+        total = count_samples(data.inputs, real.opened().inputs)
     return [Task(s, data, total, real, quantized, cache, data_key) for s in shards], bad
 
 

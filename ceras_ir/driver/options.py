@@ -9,7 +9,7 @@ from typing import NoReturn, TypedDict
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser
 from ceras_ir.driver.calibration_options import add_calibration, calibration_of
 from ceras_ir.pipeline.context import load_universe
-from ceras_ir.pipeline.options import BuildOptions, Insertion, PrecisionOptions
+from ceras_ir.pipeline.options import BuildOptions, CalibrationOptions, Insertion, PrecisionOptions
 from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
 from ceras_ir.pipeline.plugins import add_plugins
 from ceras_ir.support.diagnostics import UsageError
@@ -222,6 +222,7 @@ def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> Bu
     return BuildOptions(
         target=Target() if target is None else target,
         calibrate=calibration_of(arguments),
+        calibration=CalibrationOptions(arguments.calibration_samples, arguments.calibration_seed),
         observer=arguments.observer,
         recipe=tuple(arguments.recipe),
         precision=precision_options(arguments),

@@ -33,6 +33,15 @@ class PrecisionOptions:
 
 
 @dataclass(frozen=True)
+class CalibrationOptions:
+    """How much of the calibration data is looked at; see the pass `quantize`."""
+
+    samples: int = 64
+    draw: int | None = None
+    """The seed that chooses them; the first ones without."""
+
+
+@dataclass(frozen=True)
 class Insertion:
     """Passes of the user's behind a level."""
 
@@ -49,6 +58,7 @@ class BuildOptions:
     """By default no machine in particular: one of any arithmetic."""
     quantize: str = "auto"
     calibrate: str | None = None
+    calibration: CalibrationOptions = CalibrationOptions()
     io: str = "model"
     prune: str | None = None
     """Options of the pass `prune`, which runs if they are given, even empty."""

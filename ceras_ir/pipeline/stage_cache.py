@@ -6,27 +6,23 @@ their digests, and the digest of the compiler. Pipelines are spelled as the pass
 targets with the same passes share a stage whatever they are called.
 """
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import file_digest, sha256
 from pathlib import Path
 
-from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.image_folder import SUFFIXES
-from ceras_ir.pipeline.context import load_context, load_universe
-from ceras_ir.pipeline.parsing import parse_text
+from ceras_ir.pipeline.carrier import TextCarrier
+from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.pass_options import spell, spell_pipeline
-from ceras_ir.pipeline.printing import print_module
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.stages import run_stages
 from ceras_ir.support.content_cache import ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.pipeline import flatten
-
-_FILE = "cached stage"
 
 
 class StageCache:
@@ -72,22 +68,10 @@ class CachedModule:
 
     def module(self) -> ModuleOp:
         """A module of the caller's own."""
-        made: list[ModuleOp] = []
-
-        def text() -> bytes:
-            made.append(self._make())
-            stream = io.StringIO()
-            print_module(made[0], stream, debuginfo=True)
-            return stream.getvalue().encode()
-
-        found = self._stages.cache.computed(self.key, text)
+        carrier = TextCarrier()
+        text = self._stages.cache.computed(self.key, lambda: carrier.pack(self._make()))
         # Even the one who made it goes on from the text: all see the same.
-        module = parse_text(load_context(load_universe()), found.decode(), _FILE)
-        for op in module.walk():
-            # What had no place in the model has none in the cache either.
-            if isinstance(op.location, FileLineColLoc) and op.location.filename.data == _FILE:
-                op.location = UNKNOWN_LOC
-        return module
+        return carrier.unpack(text)
 
 
 @cache

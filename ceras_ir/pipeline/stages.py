@@ -50,6 +50,8 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
     kept = options.precision
     return QuantizePass(
         options.calibrate,
+        samples=options.calibration.samples,
+        draw=options.calibration.draw,
         target=getattr(options.target, "name", None),
         board=options.target.board_name,
         recipe=options.recipe,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
-from ceras_ir.driver.calibration_options import with_image_options
+from ceras_ir.driver.calibration_options import calibration_workers, with_image_options
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_extensions,
@@ -18,6 +18,7 @@ from ceras_ir.driver.options import (
     scheme_of,
     title_of,
 )
+from ceras_ir.driver.worker_options import add_workers, workers_of
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.support.diagnostics import UsageError
 
@@ -90,6 +91,20 @@ def make_parser() -> ToolParser:
         help="try other options on the first 32 inputs, and print the gain of each with its "
         "standard error, and its cost; do not use the calibration inputs here",
     )
+    group = parser.add_argument_group(
+        "many inputs",
+        "With one of these the figures of merit come from compiled code, in shards that have the "
+        "same result for any number of workers, and layers from the first 64 inputs; inputs may be "
+        "tar archives too, with classes in .cls members.",
+    )
+    add_workers(group, default="figures from the interpreter, in this process")
+    group.add_argument(
+        "--bad-shards",
+        choices=("stop", "skip"),
+        default="stop",
+        help="what to do with inputs that cannot be read: stop, or name, count and leave them out "
+        "(default: %(default)s)",
+    )
     parser.add_argument("--samples", type=int, metavar="N", help="compare on the first N only")
     add_shapes(parser)
     add_extensions(parser)
@@ -98,7 +113,9 @@ def make_parser() -> ToolParser:
 
 def _compare(argv: Sequence[str]) -> int:
     with plugins(argv):
-        return _compare_models(make_parser().read(argv))
+        arguments = make_parser().read(argv)
+        with calibration_workers(arguments):
+            return _compare_models(arguments)
 
 
 def _compare_models(arguments: argparse.Namespace) -> int:
@@ -120,10 +137,16 @@ def _compare_models(arguments: argparse.Namespace) -> int:
     from ceras_ir.network.artefacts import network_inputs
     from ceras_ir.network.function import main_function
 
+    at_scale = arguments.jobs is not None or arguments.scheduler is not None
+    if at_scale and (arguments.other is not None or arguments.propose):
+        raise UsageError("--jobs and --scheduler are for one model, without --propose")
+
     read = arguments.model, arguments.other, arguments.inputs, arguments.labels
     refuse_overwriting(arguments.html, *read, *(arguments.calibrate or ()))
     module = _read(arguments, arguments.model)
     inputs = with_image_options([arguments.inputs], arguments) or arguments.inputs
+    if at_scale:
+        return _compare_on_workers(arguments, module, inputs)
     network = network_inputs(main_function(module))
     everything = open_samples(inputs, network)
     samples = everything.first(arguments.samples)
@@ -148,6 +171,28 @@ def _compare_models(arguments: argparse.Namespace) -> int:
             print_proposals(found)
         elif alone:
             print("\n--propose tries other options and says what they gain")
+    return 0
+
+
+def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", inputs: str) -> int:
+    """Layers on some inputs, the figures of merit on all."""
+    from ceras_ir.command.named_file import naming
+    from ceras_ir.command.output_file import write_file
+    from ceras_ir.driver.compare.at_scale import Scale, compare_at_scale
+    from ceras_ir.driver.compare.page import compare_page
+    from ceras_ir.driver.compare.table import print_table
+    from ceras_ir.driver.evaluation import Data
+
+    options = _scheme(arguments)
+    recipes = [options.recipe, *([arguments.against] if arguments.against else [])]
+    data = Data(inputs, arguments.labels, arguments.metric, arguments.samples)
+    with workers_of(arguments, default=None) as workers, naming(arguments.model):
+        scale = Scale(workers, arguments.bad_shards == "stop")
+        variants, count = compare_at_scale(module, options, recipes, data, scale)
+    if arguments.html is not None:
+        page = compare_page(title_of(arguments.model), variants, count)
+        write_file(arguments.html, page.encode())
+    print_table(variants, count)
     return 0
 
 

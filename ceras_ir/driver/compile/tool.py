@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.calibration_options import calibration_workers
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_build_options,
@@ -87,7 +88,8 @@ def _compile(argv: Sequence[str]) -> int:
         chosen = named_target(argv)
         arguments = make_parser(chosen).read(argv)
         assert chosen is not None, "the parser requires a target"
-        return _build(arguments, chosen)
+        with calibration_workers(arguments):
+            return _build(arguments, chosen)
 
 
 def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:

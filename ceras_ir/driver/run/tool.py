@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.output_file import refuse_overwriting
 from ceras_ir.command.tool_parser import ToolParser
+from ceras_ir.driver.calibration_options import calibration_workers
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_build_options,
@@ -141,7 +142,7 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
 
     options = build_options(arguments, target_of(cls, arguments).for_host())
     options.check()
-    with naming(arguments.model):
+    with naming(arguments.model), calibration_workers(arguments):
         module = read_network(arguments.model, **bindings_of(arguments))
         samples = load_samples(arguments.inputs, module)
         options = options.resolved(module)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
 from ceras_ir.command.tool_parser import ToolParser, early_value
+from ceras_ir.driver.calibration_options import calibration_workers
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_build_options,
@@ -80,7 +81,9 @@ def _named_targets(argv: Sequence[str]) -> list[TargetClass]:
 def _verify(argv: Sequence[str]) -> int:
     with plugins(argv):
         classes = _named_targets(argv)
-        return _compare(make_parser(classes).read(argv), classes)
+        arguments = make_parser(classes).read(argv)
+        with calibration_workers(arguments):
+            return _compare(arguments, classes)
 
 
 def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> int:

@@ -24,6 +24,8 @@ class CalibratePass(PipelinePass):
     """`FILE.npz` with samples, see `observe-ranges`."""
     samples: int = 64
     """How many of them are used."""
+    draw: int | None = None
+    """Seed that chooses them among all that are there; the first ones without."""
     seed: int = 0
     """Seed of synthetic samples."""
     silu: Silu = "auto"
@@ -38,5 +40,5 @@ class CalibratePass(PipelinePass):
         return (
             SplitActivationPass(),
             SetSiluPass(self.silu, self.calibration),
-            ObserveRangesPass(self.calibration, self.samples, self.seed, self.observer),
+            ObserveRangesPass(self.calibration, self.samples, self.draw, self.seed, self.observer),
         )

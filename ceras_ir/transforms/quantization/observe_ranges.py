@@ -43,6 +43,8 @@ class ObserveRangesPass(ModulePass):
     """
     samples: int = 64
     """How many of them are used."""
+    draw: int | None = None
+    """Seed that chooses them among all that are there; the first ones without."""
     seed: int = 0
     """Seed of synthetic samples."""
     observer: ObserverName = DEFAULT_OBSERVER
@@ -56,6 +58,8 @@ class ObserveRangesPass(ModulePass):
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise UsageError(f"option 'samples' of pass '{self.name}' must be at least 1")
+        if self.draw is not None and self.draw < 0:
+            raise UsageError(f"option 'draw' of pass '{self.name}' must not be negative")
         if self.seed < 0:
             raise UsageError(f"option 'seed' of pass '{self.name}' must not be negative")
 
@@ -70,15 +74,14 @@ class ObserveRangesPass(ModulePass):
 
     def _from_file(self, module: ModuleOp, path: str) -> None:
         from ceras_ir.support.diagnostics import InputError
-        from ceras_ir.transforms.quantization.analysis.calibration import (
-            calibrate,
-            calibration_samples,
-        )
+        from ceras_ir.transforms.quantization.analysis.calibration import record
+        from ceras_ir.transforms.quantization.analysis.shared_calibration import observe_data
 
-        samples = calibration_samples(module, path, self.samples)
         try:
-            values = observed_values(main_function(module))
-            doubt = calibrate(module, samples, values, self.observer)
+            values = list(observed_values(main_function(module)))
+            limit, draw = self.samples, self.draw
+            found = observe_data(module, path, limit, draw, values, self.observer)
+            doubt = record(values, found, self.observer)
         except InputError as error:
             error.file = error.file or path
             raise

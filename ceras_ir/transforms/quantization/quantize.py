@@ -75,6 +75,8 @@ class QuantizePass(PipelinePass):
     """
     samples: int = 64
     """How many of them are used."""
+    draw: int | None = None
+    """Seed that chooses them among all that are there; the first ones without."""
     seed: int = 0
     """Seed of synthetic samples."""
     target: str | None = None
@@ -114,7 +116,7 @@ class QuantizePass(PipelinePass):
         return Arithmetic() if self.target is None else find_target(self.target).arithmetic
 
     def passes(self) -> tuple[ModulePass, ...]:
-        data, optional = (self.calibration, self.samples), self.optional
+        data, optional = (self.calibration, self.samples, self.draw), self.optional
         rows, narrow = ROWS in optional, WIDE not in self._arithmetic.widths
         everything = (
             # What comes with Q/DQ; a float network stays as it is.

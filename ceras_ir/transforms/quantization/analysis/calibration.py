@@ -6,6 +6,7 @@ of a sample is kept, so memory does not grow with their number.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.data.sample_stream import stream_samples
+from ceras_ir.data.shards import count_samples, samples_at
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.exponents import fitting_exponent
@@ -46,35 +48,70 @@ def calibrate(
     clips nothing of fewer than `FEW` samples: how rare an extreme is they cannot say. Returns what
     is doubtful about the samples, if anything.
     """
-    main = main_function(module)
-    observers: dict[SSAValue, Observer] = {v: make_observer(observer) for v in values}
-    halves = {v: [0.0, 0.0] for v in observers}
-    count = 0
+    chosen = list(values)
+    return record(chosen, observe(module, samples, chosen, observer), observer)
 
-    def see(value: SSAValue, array: Array, where: Operation | str) -> None:
-        if value in observers:
-            peak = _observe(observers[value], value, array, where)
-            halves[value][count % 2] = max(halves[value][count % 2], peak)
+
+class Observations:
+    """What was seen of some values, in the order that they are in, of some samples."""
+
+    def __init__(self, count: int, observer: ObserverName):
+        self.observers: list[Observer] = [make_observer(observer) for _ in range(count)]
+        self.halves = [[0.0, 0.0] for _ in range(count)]
+        """The peaks of every other sample, and of those between."""
+        self.samples = 0
+
+    def see(self, number: int, value: SSAValue, array: Array, where: Operation | str) -> None:
+        half, side = self.halves[number], self.samples % 2
+        half[side] = max(half[side], _observe(self.observers[number], value, array, where))
+
+    def merge(self, following: Self) -> None:
+        """Take in what was seen of the samples behind these."""
+        for mine, other in zip(self.observers, following.observers, strict=True):
+            mine.merge(other)
+        turned = self.samples % 2
+        for half, other in zip(self.halves, following.halves, strict=True):
+            half[:] = [max(half[i], other[i ^ turned]) for i in (0, 1)]
+        self.samples += following.samples
+
+
+def observe(
+    module: ModuleOp,
+    samples: Iterable[Mapping[str, Array]],
+    values: Sequence[SSAValue],
+    observer: ObserverName,
+) -> Observations:
+    """Run the network on `samples` and look at `values`."""
+    main = main_function(module)
+    numbers = {value: i for i, value in enumerate(values)}
+    found = Observations(len(values), observer)
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
         for value, array in zip(op.results, results, strict=True):
-            see(value, array, op)
+            if value in numbers:
+                found.see(numbers[value], value, array, op)
 
     for sample in samples:
         for name, argument in zip(input_names(main), main.body.block.args, strict=True):
-            see(argument, sample[name], name)
+            if argument in numbers:
+                found.see(numbers[argument], argument, sample[name], name)
         # What overflows becomes an error that names the operation, not a warning.
         with np.errstate(all="ignore"):
             run(module, sample, look)
-        count += 1
-    extremes = observer == "auto" and count < FEW
-    for value, found in observers.items():
-        set_range(value, found.low, found.high)
-        magnitude = max(-found.low, found.high)
-        set_exponent(value, fitting_exponent(magnitude) if extremes else found.exponent())
+        found.samples += 1
+    return found
+
+
+def record(values: Sequence[SSAValue], found: Observations, observer: ObserverName) -> str | None:
+    """Write range and exponent of every value; what is doubtful about the samples, if anything."""
+    extremes = observer == "auto" and found.samples < FEW
+    for value, seen in zip(values, found.observers, strict=True):
+        set_range(value, seen.low, seen.high)
+        magnitude = max(-seen.low, seen.high)
+        set_exponent(value, fitting_exponent(magnitude) if extremes else seen.exponent())
         if width(value) == WIDE:
             widen(value)
-    return _doubt(count, list(halves.values()))
+    return _doubt(found.samples, found.halves)
 
 
 def _doubt(count: int, halves: Sequence[Sequence[float]]) -> str | None:
@@ -91,19 +128,38 @@ def _doubt(count: int, halves: Sequence[Sequence[float]]) -> str | None:
 
 
 def calibration_samples(
-    module: ModuleOp, path: str, limit: int, what: str = "calibrating"
+    module: ModuleOp, path: str, limit: int, what: str = "calibrating", draw: int | None = None
 ) -> Iterator[Mapping[str, Array]]:
-    """The first samples of a file, or of several, one at a time, with a progress bar."""
-    count, samples = stream_samples(path, network_inputs(main_function(module)), limit)
+    """
+    The first samples of a file, or of several, one at a time, with a progress bar; with `draw` some
+    of all of them instead, which that seed chooses.
+    """
+    inputs = network_inputs(main_function(module))
     try:
+        if draw is None:
+            count, samples = stream_samples(path, inputs, limit)
+        else:
+            numbers = drawn_numbers(count_samples(path, inputs), limit, draw)
+            count, samples = len(numbers), samples_at(path, inputs, numbers)
         for sample in progress(samples, what, count):
-            for name, array in sample.items():
-                if not np.isfinite(array).all():
-                    raise not_finite(name)
-            yield sample
+            yield finite(sample)
     except InputError as error:
         error.file = error.file or path
         raise
+
+
+def drawn_numbers(total: int, limit: int, seed: int) -> list[int]:
+    """Which of `total` samples are taken, in ascending order."""
+    chosen = np.random.default_rng(seed).choice(total, min(limit, total), replace=False)
+    return sorted(int(number) for number in chosen)
+
+
+def finite(sample: Mapping[str, Array]) -> Mapping[str, Array]:
+    """`sample`, unless something in it is not finite."""
+    for name, array in sample.items():
+        if not np.isfinite(array).all():
+            raise not_finite(name)
+    return sample
 
 
 def watch(

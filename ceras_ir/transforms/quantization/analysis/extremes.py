@@ -16,6 +16,11 @@ class Extremes:
         self.last = float(array.min()), float(array.max())
         self.low, self.high = min(self.low, self.last[0]), max(self.high, self.last[1])
 
+    def merge_extremes(self, following: "Extremes") -> None:
+        """Take in the range of the arrays behind these."""
+        self.low, self.high = min(self.low, following.low), max(self.high, following.high)
+        self.last = following.last
+
     @property
     def magnitude(self) -> float:
         return max(-self.low, self.high)

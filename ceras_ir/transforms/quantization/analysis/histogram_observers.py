@@ -1,6 +1,7 @@
 """Observers that keep a histogram: percentile, and least loss of information (entropy)."""
 
 from math import frexp, ldexp
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,18 @@ class Magnitudes(Extremes):
         if filled.size:
             bars = np.floor(filled * ldexp(1.0, BITS - self.top)).astype(np.int64)
             self.counts += np.bincount(bars, minlength=1 << BITS)
+
+    def merge(self, following: Self) -> None:
+        self.merge_extremes(following)
+        if following.counts.any():
+            self._reach(following.top)
+            counts = following.counts
+            # Their bars are finer: the same doubling, of a copy.
+            for _ in range(min(self.top - following.top, BITS + 1)):
+                pairs = counts.reshape(-1, 2).sum(axis=1)
+                counts = np.concatenate([pairs, np.zeros_like(pairs)])
+            self.counts = self.counts + counts
+        self.zeros += following.zeros
 
     def _reach(self, top: int) -> None:
         if not self.counts.any():

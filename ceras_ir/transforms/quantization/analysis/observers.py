@@ -6,7 +6,7 @@ number of samples. To add one, implement `Observer` and give it a name in `make_
 """
 
 from math import gcd
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,10 @@ class Observer(Protocol):
         """Take one array into account; its elements are finite."""
         ...
 
+    def merge(self, following: Self) -> None:
+        """Take in what another of the same kind saw of the arrays behind these."""
+        ...
+
     def exponent(self) -> int:
         """The exponent to store the value at."""
         ...
@@ -90,10 +94,24 @@ class LeastSquaresObserver(Extremes):
         top = fits if self.errors else fits + self.HEADROOM
         bottom = min(self.errors, default=max(fits - CANDIDATES + 1, LEAST))
         for e in range(bottom, min(top, GREATEST) + 1):
-            self.errors.setdefault(e, self.seen * 4.0**e / 12)
+            self.errors.setdefault(e, self._error(e))
         for e in self.errors:
             self.errors[e] += squared_error(values, e)
         self.seen += values.size
+
+    def merge(self, following: Self) -> None:
+        self.merge_extremes(following)
+        if self.errors and following.errors:
+            # What only one has followed is taken as above; too fine for either, it is left out.
+            bottom = max(min(self.errors), min(following.errors))
+            every = range(bottom, max(*self.errors, *following.errors) + 1)
+            self.errors = {e: self._error(e) + following._error(e) for e in every}
+        else:
+            self.errors = self.errors or dict(following.errors)
+        self.seen += following.seen
+
+    def _error(self, exponent: int) -> float:
+        return self.errors.get(exponent, self.seen * 4.0**exponent / 12)
 
     def exponent(self) -> int:
         if not self.errors:
@@ -105,6 +123,9 @@ class LeastSquaresObserver(Extremes):
 
 class MinMaxObserver(Extremes):
     """The exponent at which nothing that was seen is clipped."""
+
+    def merge(self, following: Self) -> None:
+        self.merge_extremes(following)
 
     def exponent(self) -> int:
         return fitting_exponent(self.magnitude)
@@ -121,13 +142,26 @@ class MovingAverageObserver(Extremes):
     def __init__(self) -> None:
         super().__init__()
         self.average: float | None = None
+        self.start, self.kept = 0.0, 1.0
+        """What the average started from, and what is left of that in it."""
 
     def observe(self, array: NDArray[np.float32]) -> None:
         super().observe(array)
         peak = float(np.abs(array).max(initial=0.0))
         if self.average is None:
-            self.average = peak
+            self.average = self.start = peak
         self.average += self.WEIGHT * (peak - self.average)
+        self.kept *= 1 - self.WEIGHT
+
+    def merge(self, following: Self) -> None:
+        self.merge_extremes(following)
+        if self.average is None or following.average is None:
+            both = (self, following) if self.average is not None else (following, following)
+            self.average, self.start, self.kept = both[0].average, both[0].start, both[0].kept
+            return
+        # The other started from its own first peak instead of from this average.
+        self.average = following.average + following.kept * (self.average - following.start)
+        self.kept *= following.kept
 
     def exponent(self) -> int:
         return fitting_exponent(self.average or 0.0)

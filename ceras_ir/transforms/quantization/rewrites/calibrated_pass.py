@@ -29,6 +29,8 @@ class CalibratedPass(ModulePass):
     """`FILE.npz` with samples, see `observe-ranges`; without it nothing is done."""
     samples: int = 64
     """How many of them may be used."""
+    draw: int | None = None
+    """Seed that chooses them among all that are there; the first ones without."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.network.quantizable import is_quantized
@@ -48,4 +50,4 @@ class CalibratedPass(ModulePass):
 
         assert self.calibration is not None
         limit = self.samples if most is None else min(most, self.samples)
-        return calibration_samples(op, self.calibration, limit, what)
+        return calibration_samples(op, self.calibration, limit, what, self.draw)

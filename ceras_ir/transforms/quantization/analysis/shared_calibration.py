@@ -1,0 +1,138 @@
+"""
+Calibration by several workers, with the network that one of them alone would make.
+
+The samples are cut into chunks of `CHUNK`; what observers saw of each chunk is merged in the order
+of chunks, here as there. A network of no more samples than one chunk is observed as it always was.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+
+from ceras_ir.data.shards import count_samples, samples_at
+from ceras_ir.network.artefacts import network_inputs
+from ceras_ir.network.function import main_function
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.progress import progress
+from ceras_ir.support.workers import WorkerLost, Workers, in_order
+from ceras_ir.transforms.quantization.analysis.calibration import (
+    Observations,
+    drawn_numbers,
+    finite,
+    observe,
+)
+from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+
+CHUNK = 64
+"""Samples; an even number, because every other one is compared with those between."""
+
+
+class Carrier(Protocol):
+    """How a network gets to a worker."""
+
+    def pack(self, module: ModuleOp) -> bytes: ...
+
+    def unpack(self, data: bytes) -> ModuleOp: ...
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Who observes, and how the network gets there."""
+
+    workers: Workers
+    carrier: Carrier
+
+
+@dataclass(frozen=True)
+class ChunkTask:
+    """Some samples to observe."""
+
+    network: bytes
+    carrier: Carrier
+    path: str
+    samples: Sequence[int]
+    values: Sequence[int]
+    observer: ObserverName
+
+
+_SHARING: ContextVar[Sharing | None] = ContextVar("calibration_sharing", default=None)
+
+
+@contextmanager
+def calibrating_by(sharing: Sharing) -> Generator[None]:
+    """Have calibration below be done by these workers."""
+    token = _SHARING.set(sharing)
+    try:
+        yield
+    finally:
+        _SHARING.reset(token)
+
+
+def observe_data(
+    module: ModuleOp,
+    path: str,
+    limit: int,
+    draw: int | None,
+    values: Sequence[SSAValue],
+    observer: ObserverName,
+) -> Observations:
+    """Look at `values` on the first `limit` samples of the data, or on some that `draw` chooses."""
+    inputs = network_inputs(main_function(module))
+    total = count_samples(path, inputs)
+    first = list(range(min(limit, total)))
+    numbers = first if draw is None else drawn_numbers(total, limit, draw)
+    chunks = [numbers[at : at + CHUNK] for at in range(0, len(numbers), CHUNK)]
+    merged: Observations | None = None
+    seen = _observed(module, path, chunks, values, observer)
+    for found in progress(seen, "calibrating", len(chunks)):
+        if merged is None:
+            merged = found
+        else:
+            merged.merge(found)
+    assert merged is not None, "data without samples is refused when it is read"
+    return merged
+
+
+def _observed(
+    module: ModuleOp,
+    path: str,
+    chunks: Sequence[Sequence[int]],
+    values: Sequence[SSAValue],
+    observer: ObserverName,
+) -> Iterator[Observations]:
+    """What was seen of each chunk, in their order."""
+    sharing = _SHARING.get()
+    if sharing is None or len(chunks) < 2:
+        inputs = network_inputs(main_function(module))
+        for chunk in chunks:
+            samples = map(finite, samples_at(path, inputs, chunk))
+            yield observe(module, samples, values, observer)
+        return
+    numbers = {value: i for i, value in enumerate(_values(main_function(module)))}
+    network, chosen = sharing.carrier.pack(module), [numbers[value] for value in values]
+    tasks = (ChunkTask(network, sharing.carrier, path, chunk, chosen, observer) for chunk in chunks)
+    for found in in_order(sharing.workers.run(observe_chunk, tasks)):
+        if isinstance(found, WorkerLost):
+            raise InputError(f"calibration: {found.reason}", path)
+        yield found
+
+
+def observe_chunk(task: ChunkTask) -> Observations:
+    """In a worker: look at the values of one chunk."""
+    module = task.carrier.unpack(task.network)
+    main = main_function(module)
+    every = _values(main)
+    samples = map(finite, samples_at(task.path, network_inputs(main), task.samples))
+    return observe(module, samples, [every[number] for number in task.values], task.observer)
+
+
+def _values(main: FuncOp) -> list[SSAValue]:
+    """Every value of a network, in an order that its text keeps."""
+    block = main.body.block
+    return [*block.args, *(result for op in block.ops for result in op.results)]
