@@ -83,7 +83,7 @@ def build(module: ModuleOp, options: COptions) -> Model:
     findings: list[Finding] = []
     layers: list[Layer] = []
     for index, op in enumerate(program.steps):
-        layer = Layer(index, op, options, kernels, pool)
+        layer = Layer(index, op, options.of_layer(index), kernels, pool)
         layers.append(layer)
         if isinstance(op, mem.LaunchOp) or is_in_place(program, op):
             continue

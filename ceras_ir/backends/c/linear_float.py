@@ -76,7 +76,8 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | 
         return None
     if op.bias is not None and not isinstance(op.bias.owner, ConstantOp):
         return None
-    return Nest.of(op, geometry, 4, layer.options.workspace, in_place=True)
+    options = layer.options
+    return Nest.of(op, geometry, 4, options.workspace, in_place=True, rank=options.tile_rank)
 
 
 def pack(weights: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:

@@ -51,7 +51,8 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
     is_worth = LANES < geometry.n <= MOST_IN_PLACE and geometry.k >= LEAST_IN_PLACE
     in_place = whole_steps and (is_worth or stored == "int16_t")
     item = 2 if stored == "int16_t" else 1
-    return Nest.of(op, geometry, item, layer.options.workspace, in_place=in_place)
+    options = layer.options
+    return Nest.of(op, geometry, item, options.workspace, in_place=in_place, rank=options.tile_rank)
 
 
 def print_tiles(of: IntegerLayer, nest: Nest) -> str:

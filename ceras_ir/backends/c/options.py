@@ -1,9 +1,18 @@
 """What a user may choose about the generated C."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ceras_ir.backends.c.choices import Weights
 from ceras_ir.backends.c.machine import NATIVE, Machine
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """What tuning may choose for one layer; see `COptions`."""
+
+    tile_rank: int
+    workspace: int
+    winograd: int
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,24 @@ class COptions:
     Bytes of scratch memory that a float layer may take to save products by Winograd's transforms;
     0 leaves them out.
     """
+
+    tile_rank: int = 0
+    """Which register tiles are taken: the best by the model of cycles, the second, and so on."""
+    choices: tuple[tuple[int, "LayerChoice"], ...] = ()
+    """What was measured to be better for single layers, by their numbers."""
+
+    def of_layer(self, index: int) -> "COptions":
+        """The options of one layer."""
+        for number, choice in self.choices:
+            if number == index:
+                return replace(
+                    self,
+                    tile_rank=choice.tile_rank,
+                    workspace=choice.workspace,
+                    winograd=choice.winograd,
+                    choices=(),
+                )
+        return self
 
     MAX_ROWS = 8
     """Rows of windows at a time: each pass over the weights serves so many outputs."""

@@ -25,7 +25,7 @@ static int fail(const char *path, const char *message)
 """
 
 
-def _buffers(model: Model) -> list[str]:
+def buffers(model: Model) -> list[str]:
     """Static memory for inputs, outputs and weights."""
     lines = [
         f"static {tensor_c_type(t)} {name}_data[MODEL_{name.upper()}_SIZE];"
@@ -64,7 +64,7 @@ def program_source(model: Model) -> str:
         '#include "model.h"',
         "",
         READ,
-        *_buffers(model),
+        *buffers(model),
         FAIL,
     ]
     usage = "in.bin out.bin" + (" [model.weights]" if has_file else "")
@@ -150,6 +150,29 @@ MEASURE = """\
 """
 
 
+def fill_inputs(model: Model) -> list[str]:
+    """Statements that give all inputs the same numbers in every run."""
+    lines = [
+        "  /* Numbers that are neither all alike nor, as floats, all tiny. */",
+        "  unsigned long seed = 1;",
+    ]
+    for tensor, name in zip(model.program.inputs, model.names, strict=False):
+        number = "(seed >> 16 & 255)"
+        if tensor.dtype == "float32":
+            number = f"{number} / 128.0f - 1.0f"
+        else:
+            number = f"({tensor_c_type(tensor)}){number}"
+        lines += [
+            f"  for (long i = 0; i < MODEL_{name.upper()}_SIZE; ++i) {{",
+            "    seed = (seed * 1103515245ul + 12345ul) & 0xFFFFFFFFul;",
+            f"    {name}_data[i] = {number};",
+            "  }",
+        ]
+    if not model.program.inputs:
+        lines.append("  (void)seed;")
+    return lines
+
+
 def bench_source(model: Model) -> str:
     """The text of `bench.c`."""
     has_file = model.options.weights == "file"
@@ -168,7 +191,7 @@ def bench_source(model: Model) -> str:
         "enum { MAX_RUNS = 1000000 };",
         "",
         *([READ] if has_file else []),
-        *_buffers(model),
+        *buffers(model),
         FAIL,
         BENCH,
         "int main(int argc, char **argv)",
@@ -179,22 +202,7 @@ def bench_source(model: Model) -> str:
         "    return 2;",
         "  }",
         *(_load_weights(2) if has_file else []),
-        "  /* Numbers that are neither all alike nor, as floats, all tiny. */",
-        "  unsigned long seed = 1;",
+        *fill_inputs(model),
     ]
-    for tensor, name in zip(model.program.inputs, model.names, strict=False):
-        number = "(seed >> 16 & 255)"
-        if tensor.dtype == "float32":
-            number = f"{number} / 128.0f - 1.0f"
-        else:
-            number = f"({tensor_c_type(tensor)}){number}"
-        lines += [
-            f"  for (long i = 0; i < MODEL_{name.upper()}_SIZE; ++i) {{",
-            "    seed = (seed * 1103515245ul + 12345ul) & 0xFFFFFFFFul;",
-            f"    {name}_data[i] = {number};",
-            "  }",
-        ]
-    if not model.program.inputs:
-        lines.append("  (void)seed;")
     measure = MEASURE.replace("@ARGUMENTS@", arguments).replace("@MACS@", str(macs))
     return "\n".join(lines) + "\n" + measure

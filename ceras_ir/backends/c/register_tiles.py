@@ -69,9 +69,15 @@ def step_cycles(tile: Tile, rows: int, columns: int, outputs: int) -> float:
     return tiles * tile.step_cycles
 
 
-def choose_tile(rows: int, columns: int, outputs: int) -> Tile:
-    """The tile that needs the fewest cycles; among equals the first, which is the smallest."""
-    return min(_shapes(rows, columns), key=lambda t: step_cycles(t, rows, columns, outputs))
+def choose_tile(rows: int, columns: int, outputs: int, rank: int = 0) -> Tile:
+    """
+    The tile that needs the fewest cycles, or another by its rank; among equals the first, which is
+    the smallest.
+    """
+    if not rank:
+        return min(_shapes(rows, columns), key=lambda t: step_cycles(t, rows, columns, outputs))
+    ranked = sorted(_shapes(rows, columns), key=lambda t: step_cycles(t, rows, columns, outputs))
+    return ranked[min(rank, len(ranked) - 1)]
 
 
 def whole_tiles(rows: int, outputs: int) -> list[Tile]:

@@ -58,6 +58,20 @@ class CTarget(Target):
         metavar="NAME:BYTES,...",
     )
 
+    tune: bool = option(
+        False,
+        "choose tiles and scratch memory of layers by running candidates, on this machine or by "
+        "--tune-runner; never slower than without, and kept in the cache",
+        tools=("ceras-compile",),
+    )
+    tune_runner: str | None = option(
+        None,
+        "with --tune: what runs a program, such as a script that copies it to a board first; its "
+        "output is handed on",
+        metavar="'CMD {binary}'",
+        tools=("ceras-compile",),
+    )
+
     @classmethod
     def check_board(cls, name: str) -> None:
         from ceras_ir.backends.c.machine import load_machine
@@ -66,12 +80,27 @@ class CTarget(Target):
 
     def check(self) -> None:
         super().check()
+        self._check_tuning()
         if self.weights == "source" or self.board is None:
             return
         from ceras_ir.backends.c.machine import Machine, load_machine
 
         if not isinstance(load_machine(self.board), Machine):
             raise UsageError(f"--weights {self.weights} is for computers: leave it out")
+
+    def _check_tuning(self) -> None:
+        if self.tune_runner is not None and not self.tune:
+            raise UsageError("--tune-runner is for --tune")
+        if self.tune_runner is not None and "{binary}" not in self.tune_runner:
+            raise UsageError("--tune-runner needs {binary}, where the program's name goes")
+        if not self.tune or self.board is None:
+            return
+        from ceras_ir.backends.c.machine import Machine, load_machine
+
+        if not isinstance(load_machine(self.board), Machine):
+            raise UsageError("--tune is for computers, and the board is a microcontroller")
+        if self.tune_runner is None:
+            raise UsageError("--tune for another machine needs --tune-runner 'CMD {binary}'")
 
     def for_host(self) -> Self:
         # C compilers are slow on text.
@@ -88,16 +117,21 @@ class CTarget(Target):
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
         from ceras_ir.backends.c.emitter import files_of
 
-        model = self._printed(module)
+        notes: list[str] = []
+        model = self._printed(module, notes)
         sizes: dict[str, object] = {"arena_bytes": model.arena_bytes}
         return Emission(
             files_of(model),
             totals=sizes | {"sram_bytes": model.arena_bytes},
+            notes=notes,
             annotate=lambda layers: _note_times(layers, model),
         )
 
-    def _printed(self, module: ModuleOp) -> Model:
-        """The network in C, for its machine; what a microcontroller cannot hold is refused."""
+    def _printed(self, module: ModuleOp, notes: list[str]) -> Model:
+        """
+        The network in C, for its machine; what a microcontroller cannot hold is refused. What
+        tuning found is added to `notes`.
+        """
         from ceras_ir.backends.c.emitter import build
         from ceras_ir.backends.c.fit import check_fit
         from ceras_ir.backends.c.fitted_model import printed_model
@@ -107,7 +141,14 @@ class CTarget(Target):
         machine = NATIVE if self.board is None else load_machine(self.board)
         if isinstance(machine, Machine):
             winograd = COptions.winograd if self.winograd else 0
-            return build(module, COptions(weights=self.weights, machine=machine, winograd=winograd))
+            options = COptions(weights=self.weights, machine=machine, winograd=winograd)
+            if self.tune:
+                from ceras_ir.backends.c.tuning import tuned
+
+                found = tuned(module, options, self.tune_runner)
+                options = replace(options, choices=found.choices)
+                notes.append(found.line())
+            return build(module, options)
         model, _, footprint = printed_model(module, machine, "model", bare_machine(machine))
         check_fit(model, footprint)
         return model

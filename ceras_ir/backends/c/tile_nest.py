@@ -55,15 +55,16 @@ class Nest:
         most: int,
         *,
         in_place: bool = False,
+        rank: int = 0,
     ) -> "Nest | None":
         """
         `item` bytes per element of a strip, of at most `most` bytes; None if not contiguous.
-        With `in_place` an input without padding is read where it lies.
+        With `in_place` an input without padding is read where it lies. `rank` is the tile's.
         """
         outputs = geometry.n
         if geometry.direct:
             rows = geometry.positions
-            tile = choose_tile(rows, 1, outputs)
+            tile = choose_tile(rows, 1, outputs, rank)
             strip = strip_length(rows, tile.rows, DIRECT_STRIP // (item * geometry.k))
             return cls(
                 1, rows, 1, geometry.k, rows, 1, outputs,
@@ -77,7 +78,7 @@ class Nest:
         if geometry.groups > 1 or (dilations[1] > 1 and kernel[1] > 1):
             return None
         top, left = op.padding.get_values()[:2]
-        tile = choose_tile(rows, columns, outputs)
+        tile = choose_tile(rows, columns, outputs, rank)
         nest = cls(
             images, height, width, channels, rows, columns, outputs, (kernel[0], kernel[1]),
             (stride[0], stride[1]), dilations[0], top, left, tile, rows,
