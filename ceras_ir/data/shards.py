@@ -260,6 +260,8 @@ def _sample(
             array: NDArray[np.generic] = np.load(io.BytesIO(content(".npy")), allow_pickle=False)
         except UNREADABLE as error:
             raise InputError(f"{group['.npy'].name}: {error}", shard.path) from None
+        if tensor.shape[:1] == (1,) and array.shape == tensor.shape[1:]:
+            array = array[None]
         return Labelled(samples_of({tensor.name: array}, [tensor], shard.path)[0], label)
     if images := [suffix for suffix in group if suffix in SUFFIXES]:
         reader = ImageReader(shard.path, [tensor])

@@ -85,11 +85,35 @@ def judge_shard(task: Task) -> "Judge | BadShard":
     if task.data.labels is None and None not in labels and task.data.metric != "detection":
         judgement = judgement.with_labels(np.array(labels, np.int64))
     judge = Judge(judgement)
-    inputs = [each.sample for each in samples]
-    pairs = zip(_real_outputs(task, samples), quantized.machine.run(inputs), strict=True)
-    for pair in pairs:
-        judge.add(*(as_samples(outputs, batched=True) for outputs in pair))
+    inputs = [_stored(each.sample, quantized.inputs) for each in samples]
+    results = quantized.machine.run(inputs)
+    for real_outputs, outputs in zip(_real_outputs(task, samples), results, strict=True):
+        pair = real_outputs, _real(outputs, quantized.outputs)
+        judge.add(*(as_samples(each, batched=True) for each in pair))
     return judge
+
+
+def _stored(sample: Mapping[str, Array], inputs: Sequence[TensorInfo]) -> dict[str, Array]:
+    """What a network whose border is in integers takes: as `graph.quantize` does it."""
+    found = dict(sample)
+    for tensor in inputs:
+        array, dtype = sample[tensor.name], np.dtype(tensor.dtype)
+        if tensor.scale is not None and array.dtype.kind == "f" and dtype.kind == "i":
+            bounds = np.iinfo(dtype.name)
+            rounded = np.rint(array.astype(np.float32) / np.float32(tensor.scale))
+            shifted = rounded.astype(np.float64) + tensor.zero_point
+            found[tensor.name] = np.clip(shifted, bounds.min, bounds.max).astype(dtype)
+    return found
+
+
+def _real(outputs: Mapping[str, Array], tensors: Sequence[TensorInfo]) -> dict[str, Array]:
+    """What integers at the border stand for."""
+    found = dict(outputs)
+    for tensor in tensors:
+        if tensor.scale is not None:
+            centred = outputs[tensor.name].astype(np.int64) - tensor.zero_point
+            found[tensor.name] = centred.astype(np.float32) * np.float32(tensor.scale)
+    return found
 
 
 @lru_cache(maxsize=4)

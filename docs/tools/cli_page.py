@@ -9,6 +9,7 @@ from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.backends.vta.calibration import tool as vta
 from ceras_ir.driver.compare import tool as compare_tool
 from ceras_ir.driver.compile import tool as compile
+from ceras_ir.driver.explore import tool as explore
 from ceras_ir.driver.opt import argv
 from ceras_ir.driver.plan import tool as plan
 from ceras_ir.driver.reduce import tool as reduce
@@ -28,6 +29,8 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-run": run.make_parser,
     "ceras-verify": verify.make_parser,
     "ceras-compare": compare_tool.make_parser,
+    "ceras-explore": explore.make_parser,
+    "ceras-explore best": explore.make_best_parser,
     "ceras-nnet": nnet.make_parser,
     "ceras-vta": vta.make_parser,
     "ceras-plan": plan.make_parser,

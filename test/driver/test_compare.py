@@ -7,29 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Tool
+from driver_networks import MIXING
 from transforms.quantization.test_precision import CHAIN
 
 pytestmark = pytest.mark.slow
-
-NETWORK = """
-func.func @main(%x: tensor<1x4x4x2xf32> {graph.name = "image"})
-    -> (tensor<1x3xf32> {graph.name = "scores"}) {
-  %w = graph.constant dense<[[[[1.0, 0.01]]], [[[-0.5, 0.013]]], [[[0.25, -0.004]]]]>
-      : tensor<3x1x1x2xf32> : tensor<3x1x1x2xf32>
-  %y = graph.conv2d %x, %w {activation = #graph.function<relu>}
-      : (tensor<1x4x4x2xf32>, tensor<3x1x1x2xf32>) -> tensor<1x4x4x3xf32> loc("mix")
-  %p = graph.pool2d average %y {kernel = array<i64: 4, 4>}
-      : (tensor<1x4x4x3xf32>) -> tensor<1x1x1x3xf32> loc("mean")
-  %r = graph.reshape %p : (tensor<1x1x1x3xf32>) -> tensor<1x3xf32>
-  func.return %r : tensor<1x3xf32>
-}
-"""
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     random = np.random.default_rng(4)
-    (tmp_path / "n.mlir").write_text(NETWORK)
+    (tmp_path / "n.mlir").write_text(MIXING)
     images = random.uniform(-1, 1, (40, 4, 4, 2)).astype(np.float32)
     np.savez(tmp_path / "a.npz", image=images[:32])
     np.savez(tmp_path / "b.npz", image=images[32:])
@@ -176,7 +163,7 @@ def test_layers_that_really_differ_are_found(tool: Tool, files: Path) -> None:
 
 
 def test_two_models_are_refused_by_what_differs(tool: Tool, files: Path) -> None:
-    (files / "m.mlir").write_text(NETWORK.replace('"scores"', '"logits"'))
+    (files / "m.mlir").write_text(MIXING.replace('"scores"', '"logits"'))
     done = tool("ceras-compare", "n.mlir", "m.mlir", "--inputs", "b.npz")
     assert done.status == 1 and "inputs and outputs must be the same" in done.stderr
     done = tool(

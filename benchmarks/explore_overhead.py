@@ -1,0 +1,78 @@
+"""
+What the scheduling of a study costs: trials that sleep, on a Dask cluster of many threads, and how
+many trials an Optuna storage takes a second.
+
+    python benchmarks/explore_overhead.py --trials 1000 --seconds 1 --threads 100
+"""
+
+import argparse
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from distributed import LocalCluster  # pyright: ignore
+
+from ceras_ir.driver.explore.storage import Record, Trials
+from ceras_ir.driver.explore.study_file import Axis, ModelData, Objective, Study
+from ceras_ir.driver.explore.trial import DONE
+from ceras_ir.support.dask_workers import DaskWorkers
+
+
+def sleep(task: tuple[int, float]) -> int:
+    """A trial that takes no processor time."""
+    number, seconds = task
+    time.sleep(seconds)
+    return number
+
+
+def scheduled(trials: int, seconds: float, threads: int) -> float:
+    """Wall-clock seconds of the trials, beside the fewest that they can take."""
+    cluster: Any = LocalCluster(
+        n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None
+    )
+    workers = DaskWorkers(cluster.scheduler_address)
+    started = time.perf_counter()
+    found = [number for number, _ in workers.run(sleep, ((n, seconds) for n in range(trials)))]
+    elapsed = time.perf_counter() - started
+    assert sorted(found) == list(range(trials))
+    workers.close()
+    cluster.close()
+    return elapsed
+
+
+def stored(trials: int) -> float:
+    """Trials that the storage takes a second."""
+    choices = {str(n): () for n in range(trials)}
+    study = Study("overhead", {"m": ModelData("m")}, ("t",), (Axis("n", choices),),
+                  (Objective("figure", False),))  # fmt: skip
+    with TemporaryDirectory() as folder:
+        kept = Trials(study, f"sqlite:///{Path(folder) / 'study.db'}")
+        started = time.perf_counter()
+        for n in range(trials):
+            point = {"model": "m", "target": "t", "n": str(n)}
+            kept.add(Record(str(n), DONE, point, {"figure": float(n)}))
+        return trials / (time.perf_counter() - started)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--threads", type=int, default=100)
+    arguments = parser.parse_args()
+    trials, seconds, threads = arguments.trials, arguments.seconds, arguments.threads
+    used = time.process_time()
+    elapsed = scheduled(trials, seconds, threads)
+    used = time.process_time() - used
+    ideal = -(-trials // threads) * seconds
+    print(
+        f"{trials} trials of {seconds} s on {threads} threads: {elapsed:.2f} s, {ideal:.2f} s of "
+        f"sleep, overhead {elapsed / ideal - 1:.1%}; {used / trials * 1e3:.2f} ms of processor "
+        "time for a trial"
+    )
+    print(f"storage: {stored(min(trials, 500)):.0f} trials a second")
+
+
+if __name__ == "__main__":
+    main()

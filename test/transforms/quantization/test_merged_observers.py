@@ -1,0 +1,36 @@
+"""Observers that merge: the same as one that saw everything, and calibration in chunks."""
+
+import numpy as np
+import pytest
+
+from ceras_ir.transforms.quantization.analysis.observers import make_observer
+
+NAMES = ("mse", "minmax", "average", "percentile", "entropy")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("cut", [0, 1, 7, 19, 20])
+def test_merged_is_as_if_one_saw_all(name: str, cut: int):
+    random = np.random.default_rng(cut)
+    # Magnitudes grow, so that histograms double and exponents are added on the way.
+    arrays = [(random.normal(size=400) * (1 + 0.3 * i)).astype(np.float32) for i in range(20)]
+    whole, first, second = (make_observer(name) for _ in range(3))  # pyright: ignore
+    for number, array in enumerate(arrays):
+        whole.observe(array)
+        (first if number < cut else second).observe(array)
+    first.merge(second)
+    assert (first.low, first.high) == (whole.low, whole.high)
+    assert first.exponent() == whole.exponent()
+
+
+def test_zeros_on_either_side():
+    for name in NAMES:
+        one, other = make_observer(name), make_observer(name)  # pyright: ignore
+        one.observe(np.zeros(5, np.float32))
+        other.observe(np.array([1.0, -3.0], np.float32))
+        one.merge(other)
+        assert (one.low, one.high) == (-3.0, 1.0)
+        known = make_observer(name)  # pyright: ignore
+        known.observe(np.array([1.0, -3.0], np.float32))
+        if name != "average":
+            assert one.exponent() == known.exponent()
