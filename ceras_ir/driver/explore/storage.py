@@ -122,7 +122,7 @@ class Trials:
         if self.study.sampler == "nsga2":
             return samplers.NSGAIISampler(seed=self.study.seed)
         if self.study.sampler == "tpe":
-            return samplers.TPESampler(seed=self.study.seed, multivariate=True, group=True)
+            return samplers.TPESampler(seed=self.study.seed)
         return samplers.RandomSampler(seed=self.study.seed)
 
     def records(self) -> list[Record]:
