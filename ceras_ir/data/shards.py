@@ -70,7 +70,8 @@ def shards_of(
     The shards of files and folders, with commas between them. A file that cannot be read is an
     error, or, if there is a list `bad`, added to that and left out.
     """
-    names = [paths] if Path(paths.partition("?")[0]).exists() else paths.split(",")
+    # A file whose name has a comma is one file.
+    names = [paths] if Path(paths).exists() else paths.split(",")
     shards, start = list[Shard](), 0
     nbytes = sum(prod(t.shape) * np.dtype(t.dtype).itemsize for t in inputs)
     size = min(SHARD, max(SHARD_BYTES // max(nbytes, 1), 1))

@@ -8,7 +8,7 @@ read is named and counted.
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -66,6 +66,8 @@ class Judged:
     """What was found on the shards that could be read."""
 
     measured: list[Measured]
+    ratio: float
+    """Signal to noise of all outputs, each with the same weight, in decibels."""
     count: int
     bad: list[BadShard]
 
@@ -173,7 +175,7 @@ def merged(results: Iterable["Judge | BadShard | WorkerLost"], tasks: Sequence[T
     if judge is None or not count:
         why = f": {bad[0].shard.path}: {bad[0].reason}" if bad else ""
         raise InputError(f"no shard of the data could be read{why}")
-    return Judged(measured(judge.figures(), count), count, bad)
+    return Judged(measured(judge.figures(), count), judge.ratio(), count, bad)
 
 
 def _judgement_here(task: Task) -> Judgement:
@@ -186,7 +188,7 @@ def judge_all(
 ) -> Judged:
     """Judge all shards on `workers`; with `stop` the first bad one is an error."""
     found = merged(_stopping(in_order(workers.run(judge_shard, tasks)), stop=stop), tasks)
-    return Judged(found.measured, found.count, [*bad, *found.bad])
+    return replace(found, bad=[*bad, *found.bad])
 
 
 def _stopping(

@@ -114,7 +114,7 @@ def with_digests(value: object) -> object:
 
 
 def _identified(text: str) -> Iterator[str]:
-    parts = [text] if Path(text.partition("?")[0]).exists() else text.split(",")
+    parts = [text] if Path(text).exists() else text.split(",")
     for part in parts:
         path, mark, options = part.partition("?")
         yield f"{digest_of(path)}{mark}{options}" if path and Path(path).exists() else part

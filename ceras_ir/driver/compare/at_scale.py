@@ -86,7 +86,7 @@ def compare_at_scale(
             f"{found.count / seconds:.0f} a second, on {len(scale.workers)} workers",
             file=sys.stderr,
         )
-        variants.append(replace(variant, metrics=found.measured))
+        variants.append(replace(variant, metrics=found.measured, ratio=found.ratio))
     return variants, judged
 
 

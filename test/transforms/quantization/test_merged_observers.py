@@ -1,8 +1,12 @@
 """Observers that merge: the same as one that saw everything, and calibration in chunks."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from driver_networks import MIXING
 
+from ceras_ir.driver.compile.tool import main
 from ceras_ir.transforms.quantization.analysis.observers import make_observer
 
 NAMES = ("mse", "minmax", "average", "percentile", "entropy")
@@ -34,3 +38,24 @@ def test_zeros_on_either_side():
         known.observe(np.array([1.0, -3.0], np.float32))
         if name != "average":
             assert one.exponent() == known.exponent()
+
+
+@pytest.mark.slow
+def test_the_network_is_the_same_for_any_number_of_processes(tmp_path: Path):
+    (tmp_path / "n.mlir").write_text(MIXING)
+    images = np.random.default_rng(4).uniform(-1, 1, (300, 4, 4, 2)).astype(np.float32)
+    np.savez(tmp_path / "a.npz", image=images)
+    argv = [str(tmp_path / "n.mlir"), "--target", "c", "--calibrate", str(tmp_path / "a.npz")]
+    texts: dict[tuple[str, ...], bytes] = {}
+    for more in (
+        ("1",),
+        ("2",),
+        ("1", "--calibration-seed", "3"),
+        ("2", "--calibration-seed", "3"),
+    ):
+        out = tmp_path / "-".join(more)
+        jobs = ["--calibration-samples", "200", "--calibration-jobs", *more]
+        assert main([*argv, *jobs, "-o", str(out)]) == 0
+        texts[more] = (out / "model.c").read_bytes() + (out / "model_weights.c").read_bytes()
+    alone, several, drawn, drawn_by_several = texts.values()
+    assert alone == several and drawn == drawn_by_several and alone != drawn
