@@ -5,8 +5,10 @@ Whether it is reached by TLS, and what counts as lost, is for Dask's own configu
 travel once to each worker, also to those that come later, and lie there under their digests.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +23,9 @@ TIMEOUT = 10
 
 AHEAD = 2
 """Calls for each thread of the cluster that are handed over, so that none waits for the next."""
+
+REFRESH = 1.0
+"""Seconds for which the number of threads is taken to be what it was."""
 
 _SHIPPED: dict[str, str] = {}
 """In a worker: digest of a file -> where it lies here."""
@@ -46,12 +51,17 @@ class DaskWorkers:
                 f"'dask worker {address}', or leave out --scheduler",
                 address,
             ) from None
+        self._asked, self._threads = -REFRESH, 1
         if files:
             contents = {d: (Path(p).name, Path(p).read_bytes()) for d, p in files.items()}
             self._client.register_plugin(_shipping(self._dask, contents))
 
     def __len__(self) -> int:
-        return max(sum(self._client.nthreads().values()), 1)
+        # Asking costs more than a call, and workers come and go slowly.
+        if time.monotonic() > self._asked + REFRESH:
+            self._asked = time.monotonic()
+            self._threads = max(sum(self._client.nthreads().values()), 1)
+        return self._threads
 
     def run(
         self, function: Callable[[T], R], arguments: Iterable[T]
@@ -62,19 +72,21 @@ class DaskWorkers:
         running: dict[Any, int] = {}
 
         def fill() -> None:
-            room = AHEAD * len(self) - len(running)
-            for number, argument in (item for _, item in zip(range(room), numbered, strict=False)):
-                future = self._client.submit(function, argument, pure=False)
+            calls = list(islice(numbered, max(AHEAD * len(self) - len(running), 0)))
+            # Many at once, in one message to the scheduler.
+            futures = self._client.map(function, [argument for _, argument in calls], pure=False)
+            for (number, _), future in zip(calls, futures, strict=True):
                 running[future] = number
-                completed.add(future)
+            completed.update(futures)
 
         try:
             fill()
             while running:
-                for future in completed.next_batch(block=True):
-                    number = running.pop(future)
+                batch = list(completed.next_batch(block=True))
+                ended = [(running.pop(future), future) for future in batch]
+                fill()
+                for number, future in ended:
                     yield number, self._result(future)
-                    fill()
         finally:
             self._client.cancel(list(running), force=True)
 
