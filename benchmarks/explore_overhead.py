@@ -7,11 +7,10 @@ many trials an Optuna storage takes a second.
 
 import argparse
 import time
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-from distributed import LocalCluster  # pyright: ignore
 
 from ceras_ir.driver.explore.storage import Record, Trials
 from ceras_ir.driver.explore.study_file import Axis, ModelData, Objective, Study
@@ -28,9 +27,8 @@ def sleep(task: tuple[int, float]) -> int:
 
 def scheduled(trials: int, seconds: float, threads: int) -> float:
     """Wall-clock seconds of the trials, beside the fewest that they can take."""
-    cluster: Any = LocalCluster(
-        n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None
-    )
+    make: Any = import_module("distributed").LocalCluster
+    cluster = make(n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None)
     workers = DaskWorkers(cluster.scheduler_address)
     started = time.perf_counter()
     found = [number for number, _ in workers.run(sleep, ((n, seconds) for n in range(trials)))]

@@ -86,7 +86,9 @@ class Judge:
                 if isinstance(metric, UserMetric) and self._judgement.function is not None:
                     metric.use(self._judgement.function)
             return
-        for metric, other in zip(self._metrics, following._metrics, strict=True):
+        pairs: list[tuple[Metric, Metric]]
+        pairs = list(zip(self._metrics, following._metrics, strict=True))
+        for metric, other in pairs:
             metric.merge(other)
 
     def __getstate__(self) -> dict[str, object]:
