@@ -32,7 +32,7 @@ from ceras_ir.backends.dataflow.emit import library_files
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.order import batches, good_slots
 from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
-from ceras_ir.backends.dataflow.rings import capacities
+from ceras_ir.backends.dataflow.rings import with_rings
 from ceras_ir.backends.dataflow.simulation import COMMAND, Simulator
 from ceras_ir.backends.dataflow.verilog import write_project
 
@@ -179,7 +179,7 @@ def plan_of(pipeline: Pipeline, lanes: dict[Block, Lanes], *, paired: bool = Tru
             slots = good_slots(one.buffer, batches(block.inputs[0], planned))
             full = Lanes(given.rows, given.filters, given.encoding, slots)
             planned[block] = PlannedConvolution(block, full, paired)
-    return Plan(planned, capacities(pipeline, planned))
+    return with_rings(pipeline, planned)
 
 
 def write_circuit(circuit: Circuit, folder: Path, port_bytes: int) -> None:

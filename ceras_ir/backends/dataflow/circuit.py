@@ -13,7 +13,7 @@ from ceras_ir.backends.dataflow.extraction import Pipeline, extract
 from ceras_ir.backends.dataflow.lanes import MOST_WORDS
 from ceras_ir.backends.dataflow.order import batches, least_slots
 from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
-from ceras_ir.backends.dataflow.rings import capacities
+from ceras_ir.backends.dataflow.rings import with_rings
 from ceras_ir.dialects.graph import ConstantOp
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
@@ -74,4 +74,4 @@ def circuit_of(module: ModuleOp, board: Board) -> Circuit:
         if lanes.slots < least:
             message = f"needs {least} slots of input rows, got {lanes.slots}: it would stop"
             raise InputError([Finding(node_name(op), op.name, message)])
-    return Circuit(pipeline, Plan(planned, capacities(pipeline, planned)))
+    return Circuit(pipeline, with_rings(pipeline, planned))

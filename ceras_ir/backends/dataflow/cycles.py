@@ -6,6 +6,7 @@ name the registers that make them. Ports never stall. `lane_cycles` is the bound
 alone, by which lanes are chosen.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
 def model(pipeline: Pipeline, plan: Plan, port_bytes: int, frames: int = FRAMES) -> Timing:
     """Latency and cycles per frame of the circuit."""
     run = _Model(pipeline, plan, port_bytes, frames)
-    return Timing(run.ends[0], run.ends[-1] - run.ends[-2])
+    return Timing(run.ends[0], run.ends[frames - 1] - run.ends[frames - 2])
 
 
 class _Model:
@@ -102,6 +103,8 @@ class _Model:
         self.engine.start(self._source(pipeline, outputs[pipeline.source]))
         for block in pipeline.blocks:
             operands = [streams[block, n] for n in range(len(block.inputs))]
+            if block in plan.delays:
+                operands[0] = self._queue(operands[0], plan.delays[block])
             self._block(block, operands, outputs[block])
         last = outputs[pipeline.result]
         if not in_order(pipeline, plan):
@@ -112,7 +115,8 @@ class _Model:
             last = ordered
         self.engine.start(self._sink(pipeline, last))
         self.engine.run()
-        assert len(self.ends) == frames, "the model of the pipeline has stopped"
+        # A frame that is made of padding alone leaves before it has come.
+        assert len(self.ends) >= frames, "the model of the pipeline has stopped"
 
     def _source(self, pipeline: Pipeline, out: Link) -> Process:
         feature, now = pipeline.source.feature, 0
@@ -133,12 +137,35 @@ class _Model:
             offer = yield Peek(link)
             self.engine.accept(link, (yield Send(outs, offer)))
 
-    def _pass(self, link: Link, out: Link, latency: int) -> Process:
-        """A pipeline of registers that stop together."""
-        left = [0] * (latency + 1)
+    def _pass(self, link: Link, out: Link) -> Process:
+        """A register, which takes a word when the one before leaves."""
+        left = 0
         while True:
-            taken = yield Receive(link, max(left[-1] + 1, left[-latency]))
-            left.append((yield Send([out], max(taken + latency, left[-1] + 1))))
+            left = yield Send([out], (yield Receive(link, left)) + 1)
+
+    def _queue(self, link: Link, words: int) -> Link:
+        """A queue of so many words; the link behind it."""
+        out, written, freed = Link(), Events(), Events()
+
+        def writing() -> Process:
+            ready = 0
+            for count in itertools.count():
+                if count >= words:
+                    ready = max(ready, (yield Next(freed)))
+                ready = (yield Receive(link, ready)) + 1
+                # The memory, then the register behind it.
+                self.engine.post(written, ready + 1)
+
+        def reading() -> Process:
+            left = 0
+            while True:
+                offer = max((yield Next(written)), left + 1)
+                self.engine.post(freed, offer)
+                left = yield Send([out], offer)
+
+        self.engine.start(writing())
+        self.engine.start(reading())
+        return out
 
     def _block(self, block: Block, operands: Sequence[Link], out: Link) -> None:
         match block:
@@ -154,7 +181,7 @@ class _Model:
                 )
                 self.engine.start(self._addition(block, operands[0], out, written, freed))
             case Table():
-                self.engine.start(self._pass(operands[0], out, 1))
+                self.engine.start(self._pass(operands[0], out))
             case _:
                 raise AssertionError(block)
 
@@ -189,13 +216,14 @@ class _Model:
         self, block: Addition, link: Link, out: Link, written: Events, freed: Events
     ) -> Process:
         order, left, there, rows = _row_order(block.inputs[0], self.plan), [0, 0, 0], 0, 0
+        complete = 0
         while True:
             base = rows
             for row in order:
                 while there <= base + row.number:
-                    left[-1] = max(left[-1], (yield Next(written)) - 1)
+                    complete = max(complete, (yield Next(written)))
                     there += 1
-                taken = yield Receive(link, max(left[-2], left[-1] - 1))
+                taken = yield Receive(link, max(left[-2], left[-1] - 1, complete))
                 if row.ends:
                     self.engine.post(freed, taken + 1)
                     rows += 1

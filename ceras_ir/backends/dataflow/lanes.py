@@ -18,7 +18,7 @@ from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.order import batches, good_slots
 from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
 from ceras_ir.backends.dataflow.resources import Resources, convolution, estimate, total
-from ceras_ir.backends.dataflow.rings import capacities
+from ceras_ir.backends.dataflow.rings import with_rings
 from ceras_ir.backends.dataflow.window import ceiling
 from ceras_ir.support.diagnostics import Finding, UnsupportedError
 
@@ -162,7 +162,7 @@ def _plan_for(
                 return None
             chosen = min(fast, key=lambda c: budget.price(c.resources, prices))
             planned[layer] = _with_slots(chosen.planned, batches(layer.inputs[0], planned))
-        plan = Plan(planned, capacities(pipeline, planned))
+        plan = with_rings(pipeline, planned)
         if budget.holds(total(estimate(pipeline, plan))):
             return plan
     return None
@@ -194,7 +194,7 @@ def _refuse(
         plan_of: dict[Block, PlannedConvolution] = {}
         for layer, choice in least.items():
             plan_of[layer] = _with_slots(choice.planned, batches(layer.inputs[0], plan_of))
-        parts = estimate(pipeline, Plan(plan_of, capacities(pipeline, plan_of)))
+        parts = estimate(pipeline, with_rings(pipeline, plan_of))
         needed: int = getattr(total(parts), name)
         if needed <= available:
             continue

@@ -70,6 +70,8 @@ class Plan:
     convolutions: Mapping[Block, PlannedConvolution]
     capacities: Mapping[Block, int]
     """Rows of the ring in which the second operand of an addition waits: a power of two."""
+    delays: Mapping[Block, int]
+    """Words of the queue in which the first waits, where it comes earlier: a power of two."""
 
     def second(self, block: Block) -> int:
         """Capacity for the second operand of `block`."""

@@ -13,7 +13,7 @@ from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
 from ceras_ir.backends.dataflow.verilog import in_order, order_capacity, pool_windows
-from ceras_ir.backends.dataflow.window import ceiling
+from ceras_ir.backends.dataflow.window import bits, ceiling
 
 RATIOS = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
 """Width and depth of a memory of 18 kbit with one port to write and one to read."""
@@ -71,6 +71,13 @@ def ring(block: Block, capacity: int) -> Resources:
     return memory(8 * second.columns, capacity * second.channels)
 
 
+def queue(block: Block, words: int) -> Resources:
+    """The words in which the first operand of an addition waits."""
+    first = block.input
+    width = 8 * first.columns + bits(first.rows) + bits(first.channels)
+    return memory(width, words) + Resources(lut=40)
+
+
 def other(block: Block) -> Resources:
     """A block that multiplies nothing."""
     columns = block.feature.columns
@@ -96,6 +103,8 @@ def estimate(pipeline: Pipeline, plan: Plan) -> dict[Block, Resources]:
         found[block] = convolution(planned) if planned is not None else other(block)
         if block in plan.capacities:
             found[block] += ring(block, plan.capacities[block])
+        if block in plan.delays:
+            found[block] += queue(block, plan.delays[block])
     last, result = pipeline.result, pipeline.result.feature
     found[last] += Resources(lut=8 * result.columns + 40)
     if not in_order(pipeline, plan):

@@ -1,24 +1,51 @@
 """
-How many rows the second operand of an addition may be ahead of the first.
+How many rows one operand of an addition may be ahead of the other.
 
 Both come from one stream. While the first operand's way needs more of that stream, the second's
-goes on making rows, and they must have a place; with fewer the circuit would stop. What is needed
-follows from windows and from how many rows a block makes at once, not from times, so that it
-holds however the ports stall.
+goes on making rows, and they must have a place: a ring. Where it is the second whose rows are
+complete later, words of the first have a queue. With fewer places the circuit would stop. What is
+needed follows from windows and from how many rows a block makes at once, not from times, so that
+it holds however the ports stall.
 """
 
 from ceras_ir.backends.dataflow.blocks import Block, Convolution, MaxPool, Source
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.order import Planned, batches, complete_with, largest
+from ceras_ir.backends.dataflow.plan import Plan
 
 
-def capacities(pipeline: Pipeline, planned: Planned) -> dict[Block, int]:
-    """Rows for each block with a second operand: powers of two."""
-    return {
-        block: _capacity(block, pipeline, planned)
-        for block in pipeline.blocks
-        if len(block.inputs) > 1
-    }
+def with_rings(pipeline: Pipeline, planned: Planned) -> Plan:
+    """The plan of these convolutions, with a place for all that waits for an addition."""
+    both = [block for block in pipeline.blocks if len(block.inputs) > 1]
+    delays = {block: _delay(block, pipeline, planned) for block in both}
+    return Plan(
+        planned,
+        {block: _capacity(block, pipeline, planned) for block in both},
+        {block: words for block, words in delays.items() if words},
+    )
+
+
+def _delay(block: Block, pipeline: Pipeline, planned: Planned) -> int:
+    """Words of the first operand that come before the second lets the block read them."""
+    first, second = block.inputs
+    fork = _meeting(first, second, pipeline)
+    step = planned[block].lanes.rows if isinstance(block, Convolution) else 1
+    # Words leave a convolution when rows are complete, other blocks as words come.
+    way = [b for b in pipeline.blocks if fork in _ancestors(b) and b in _ancestors(first)]
+    whole = any(isinstance(b, Convolution) and b is not fork for b in way)
+    most = 0
+    for start in range(0, block.feature.rows, step):
+        end = min(start + step, block.feature.rows)
+        taken = _backward(second, end, fork, planned)
+        if whole:
+            taken = max((b.start for b in batches(fork, planned) if b.start < taken), default=0)
+        # A sum reads no row before the second's; a convolution has read all that it needs.
+        read = _needed(block, end)[0] if isinstance(block, Convolution) else start
+        most = max(most, _forward(first, taken, fork, planned) - read)
+    if not most:
+        return 0
+    words = (most + largest(first, planned)) * first.feature.channels
+    return 1 << (words - 1).bit_length()
 
 
 def _capacity(block: Block, pipeline: Pipeline, planned: Planned) -> int:

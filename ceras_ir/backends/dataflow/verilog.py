@@ -153,8 +153,10 @@ def write_project(pipeline: Pipeline, plan: Plan, port_bytes: int) -> Project:
         name = names[block]
         ports = dict(CLOCK)
         for n, operand in enumerate(block.inputs):
-            prefix = "second" if n else "in"
-            ports |= _reads(names[operand], handshakes[block, n], prefix)
+            prefix, wire, handshake = "second" if n else "in", names[operand], handshakes[block, n]
+            if not n and block in plan.delays:
+                wire, handshake = _queue(writer, block, wire, handshake, name)
+            ports |= _reads(wire, handshake, prefix)
         module, parameters = _block(writer, block, name)
         if module == "convolution" and len(block.inputs) == 1:
             unused = {"valid": "1'b0", "ready": "", "data": "'0", "row": "'0", "channel": "'0"}
@@ -162,6 +164,22 @@ def write_project(pipeline: Pipeline, plan: Plan, port_bytes: int) -> Project:
         writer.instance(module, f"{name}_block", parameters, ports | _writes(name))
     _output(writer, names[pipeline.result])
     return Project(_module(writer, source.feature, pipeline.result.feature), writer.memories)
+
+
+def _queue(writer: _Writer, block: Block, wire: str, handshake: str, name: str) -> tuple[str, str]:
+    """The queue in front of the first operand of `block`: its wires, and their handshake."""
+    feature, words, queued = block.input, writer.plan.delays[block], f"{name}_queued"
+    writer.wires(queued, feature)
+    sizes: Parameters = {
+        "COLUMNS": feature.columns,
+        "ROW_BITS": bits(feature.rows),
+        "CHANNEL_BITS": bits(feature.channels),
+        "DEPTH": words,
+        "ADDRESS_BITS": bits(words),
+    }
+    ports = CLOCK | _reads(wire, handshake) | _writes(queued)
+    writer.instance("stream_fifo", f"{name}_queue", sizes, ports)
+    return queued, f"{queued}_valid {queued}_ready"
 
 
 def _described(block: Block) -> str:

@@ -34,6 +34,7 @@ from ceras_ir.backends.dataflow.blocks import (
 )
 from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.plan import Lanes
+from ceras_ir.support.diagnostics import InputError
 
 SLACK_CYCLES = 12
 """By how much the model may miss on frames of a few hundred cycles."""
@@ -141,7 +142,8 @@ def main() -> int:
     for seed in range(arguments.first, arguments.first + arguments.count):
         try:
             outcome = run_seed(seed)
-        except AssertionError as error:
+        except (AssertionError, InputError) as error:
+            # A circuit that stops is an error of the simulation.
             wrong += 1
             print(f"seed {seed}: {error}", flush=True)
         else:

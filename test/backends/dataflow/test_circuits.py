@@ -116,3 +116,13 @@ def test_rows_that_no_window_reads(tmp_path: Path):
     source = Source("input", Feature(6, 1, 3))
     skipping = convolution(source, 1, (1, 1), rng, strides=(2, 2))
     agree(run_circuit([skipping], {}, tmp_path, frames=3))
+
+
+def test_function_and_its_argument(tmp_path: Path):
+    """Words of several channels, added to what a function makes of them; rows in batches."""
+    rng = np.random.default_rng(6)
+    source = Source("input", Feature(5, 3, 4))
+    first = convolution(source, 4, (1, 1), rng, padding=(1, 0, 0, 0))
+    function = table(first, rng)
+    total = addition(function, first, (Term(1), Term(0)))
+    agree(run_circuit([first, function, total], {first: Lanes(5, 4)}, tmp_path, port_bytes=4))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataflow_circuits import convolution, max_pool, plan_of
+from dataflow_circuits import addition, convolution, max_pool, plan_of, table
 
 from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, Feature, Source, Term
 from ceras_ir.backends.dataflow.board import Board, load_board, parse_board
@@ -15,7 +15,6 @@ from ceras_ir.backends.dataflow.lanes import Budget, choose
 from ceras_ir.backends.dataflow.order import batches, complete_with, least_slots
 from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
 from ceras_ir.backends.dataflow.resources import estimate, memory, total
-from ceras_ir.backends.dataflow.rings import capacities
 from ceras_ir.backends.dataflow.window import WindowBuffer
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
@@ -157,12 +156,12 @@ def test_with_fewer_slots_it_would_stop(rows: int):
         buffer = WindowBuffer(second, at_once, 1)
         least = least_slots(buffer, batches(first, planned))
         planned[second] = PlannedConvolution(second, Lanes(at_once, 1, slots=least), True)
-        assert model(pipeline, Plan(planned, {}), 8).per_frame > 0
+        assert model(pipeline, Plan(planned, {}, {}), 8).per_frame > 0
         if least > 1:
             fewer = Lanes(at_once, 1, slots=least - 1)
             planned[second] = PlannedConvolution(second, fewer, True)
             with pytest.raises(AssertionError, match="has stopped"):
-                model(pipeline, Plan(planned, {}), 8)
+                model(pipeline, Plan(planned, {}, {}), 8)
 
 
 def test_rings_hold_what_runs_ahead():
@@ -180,11 +179,25 @@ def test_rings_hold_what_runs_ahead():
         way = way.inputs[0]
     pipeline = Pipeline(source, [*blocks, total_])
     plan = plan_of(pipeline, {})
-    assert plan.capacities == capacities(pipeline, plan.convolutions)
+    assert not plan.delays
     assert model(pipeline, plan, 8).per_frame > 0
     with pytest.raises(AssertionError, match="has stopped"):
         few: dict[Block, int] = {total_: plan.capacities[total_] // 4}
-        model(pipeline, Plan(plan.convolutions, few), 8)
+        model(pipeline, Plan(plan.convolutions, few, {}), 8)
+
+
+def test_a_short_way_waits_for_the_ring():
+    """A function in between keeps one word; the ring gives none before a row is complete."""
+    source = Source("input", Feature(4, 3, 2))
+    rng = np.random.default_rng(8)
+    function = table(source, rng)
+    total_ = addition(function, source, (Term(0), Term(0)))
+    pipeline = Pipeline(source, [function, total_])
+    plan = plan_of(pipeline, {})
+    assert plan.delays == {total_: 8}
+    assert model(pipeline, plan, 8).per_frame > 0
+    with pytest.raises(AssertionError, match="has stopped"):
+        model(pipeline, Plan(plan.convolutions, plan.capacities, {}), 8)
 
 
 def test_memories():

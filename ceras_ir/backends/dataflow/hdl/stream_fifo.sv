@@ -1,0 +1,56 @@
+// Words of a stream that wait for their block: the first operand of an addition whose second
+// comes later. DEPTH is a power of two.
+module stream_fifo #(
+    parameter COLUMNS = 1,
+    parameter ROW_BITS = 1,
+    parameter CHANNEL_BITS = 1,
+    parameter DEPTH = 2,
+    parameter ADDRESS_BITS = 1
+) (
+    input logic clk,
+    input logic rst,
+    input logic in_valid,
+    output logic in_ready,
+    input logic [8*COLUMNS-1:0] in_data,
+    input logic [15:0] in_row,
+    input logic [15:0] in_channel,
+    output logic out_valid,
+    input logic out_ready,
+    output logic [8*COLUMNS-1:0] out_data,
+    output logic [15:0] out_row,
+    output logic [15:0] out_channel
+);
+  localparam WIDTH = 8 * COLUMNS + ROW_BITS + CHANNEL_BITS;
+
+  logic [WIDTH-1:0] memory[0:DEPTH-1];
+  logic [WIDTH-1:0] word;
+  logic [ADDRESS_BITS:0] written, read;
+  logic write, step;
+
+  assign in_ready = (ADDRESS_BITS + 1)'(written - read) != (ADDRESS_BITS + 1)'(DEPTH);
+  assign write = in_valid && in_ready;
+  assign step = written != read && (!out_valid || out_ready);
+  assign out_data = word[WIDTH-1-:8*COLUMNS];
+  assign out_row = 16'(word[CHANNEL_BITS+:ROW_BITS]);
+  assign out_channel = 16'(word[0+:CHANNEL_BITS]);
+
+  always_ff @(posedge clk) begin
+    if (write) begin
+      memory[written[ADDRESS_BITS-1:0]] <= {
+        in_data, ROW_BITS'(in_row), CHANNEL_BITS'(in_channel)
+      };
+    end
+    if (step) word <= memory[read[ADDRESS_BITS-1:0]];
+  end
+
+  always_ff @(posedge clk) begin
+    if (write) written <= written + 1;
+    if (step) read <= read + 1;
+    if (step || out_ready) out_valid <= step;
+    if (rst) begin
+      written <= 0;
+      read <= 0;
+      out_valid <= 0;
+    end
+  end
+endmodule
