@@ -36,6 +36,11 @@ def native_target() -> TargetClass:
     return next(target for target in all_targets() if target.runs_natively)
 
 
+def model_target() -> TargetClass:
+    """The one that writes a network as a model again."""
+    return next(target for target in all_targets() if target.writes_models)
+
+
 def named_target(argv: Sequence[str]) -> TargetClass | None:
     """The target that `argv` names, if any: it must be known to know the options."""
     name = early_value(argv, "--target")

@@ -115,6 +115,8 @@ class Target(ABC):
     arithmetic: ClassVar[Arithmetic] = Arithmetic()
     compiles: ClassVar[bool] = True
     """Whether it makes files; the interpreter does not."""
+    writes_models: ClassVar[bool] = False
+    """Whether its only file is a model, which `emit` makes of a graph at any level."""
     verified_by_default: ClassVar[bool] = False
     """Whether `ceras-verify` takes it without being told."""
     runs_natively: ClassVar[bool] = False

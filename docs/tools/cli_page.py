@@ -13,6 +13,7 @@ from ceras_ir.driver.explore import tool as explore
 from ceras_ir.driver.opt import argv
 from ceras_ir.driver.plan import tool as plan
 from ceras_ir.driver.reduce import tool as reduce
+from ceras_ir.driver.retrain import tool as retrain
 from ceras_ir.driver.run import tool as run
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -35,6 +36,7 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-vta": vta.make_parser,
     "ceras-plan": plan.make_parser,
     "ceras-reduce": reduce.make_parser,
+    "ceras-retrain": retrain.make_parser,
 }
 
 WIDTH = 100

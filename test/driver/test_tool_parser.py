@@ -10,6 +10,7 @@ from ceras_ir.driver.compare import tool as compare_tool
 from ceras_ir.driver.compile import tool as compile
 from ceras_ir.driver.opt import tool as opt
 from ceras_ir.driver.plan import tool as plan
+from ceras_ir.driver.retrain import tool as retrain
 from ceras_ir.driver.run import tool as run
 from ceras_ir.driver.verify import tool as verify
 from ceras_ir.support.diagnostics import UsageError
@@ -23,6 +24,7 @@ TOOLS: list[tuple[str, Main]] = [
     ("ceras-verify", verify.main),
     ("ceras-compare", compare_tool.main),
     ("ceras-plan", plan.main),
+    ("ceras-retrain", retrain.main),
 ]
 everywhere = pytest.mark.parametrize(("tool", "main"), TOOLS, ids=[name for name, _ in TOOLS])
 

@@ -22,6 +22,7 @@ class OnnxTarget(Target):
     """An ONNX model, quantized as the network is; whoever reads it decides where it runs."""
 
     name = "onnx"
+    writes_models = True
     text = "ceras_ir.backends.onnx.text:OnnxText"
 
     def lower(self) -> list[Stage]:

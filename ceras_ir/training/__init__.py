@@ -1,0 +1,1 @@
+"""Networks in torch, and their training: weights change, zeros and everything else stay."""

@@ -1,0 +1,101 @@
+"""
+Inputs with their labels, in memory: `.npz` files, or folders of images beside folders of labels.
+
+A folder without `--labels` has two: `images` and `labels`. An image of labels has the class of
+every pixel as its value, and the name of the image it belongs to; it is read at the input's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.data.image_folder import SUFFIXES, ImageFolder, is_folder
+from ceras_ir.data.sample_stream import open_samples
+from ceras_ir.data.samples import load_arrays, require_finite
+from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.diagnostics import InputError
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Samples by input, each with a first axis of samples, and labels, if there are any."""
+
+    inputs: list[Array]
+    labels: Array | None
+
+    def __len__(self) -> int:
+        return len(self.inputs[0])
+
+
+def load_examples(path: str, labels: str | None, network: Sequence[TensorInfo]) -> Examples:
+    """The samples of a file or folder, checked against the network's inputs."""
+    folder, _, options = path.partition("?")
+    if is_folder(path) and labels is None and (Path(folder) / "images").is_dir():
+        below = Path(folder) / "labels"
+        labels = str(below) if below.is_dir() else None
+        path = f"{Path(folder) / 'images'}?{options}" if options else str(Path(folder) / "images")
+    samples = list(open_samples(path, network))
+    for number, sample in enumerate(samples):
+        require_finite(sample, number, path)
+    inputs = [np.stack([sample[t.name] for sample in samples]) for t in network]
+    if labels is None:
+        return Examples(inputs, None)
+    found = _images(labels, path, network) if Path(labels).is_dir() else _file(labels)
+    if len(found) != len(samples):
+        raise InputError(f"there are {len(found)} labels for {len(samples)} samples", labels)
+    return Examples(inputs, found)
+
+
+def _file(path: str) -> Array:
+    arrays = load_arrays(path)
+    name = "labels" if "labels" in arrays else next(iter(arrays), "")
+    if name not in arrays or (len(arrays) > 1 and name != "labels"):
+        raise InputError(
+            f"expected one array, or one named 'labels'; found {', '.join(arrays) or 'none'}", path
+        )
+    labels = arrays[name]
+    if labels.dtype.kind in "iu" and labels.ndim in (1, 3):
+        return labels.astype(np.int64)
+    if labels.dtype.kind == "f" and labels.ndim:
+        return labels.astype(np.float32)
+    raise InputError(
+        "labels must be integers of shape [N] or [N, H, W], or floats, got "
+        f"{labels.dtype}{list(labels.shape)}",
+        path,
+    )
+
+
+def _images(folder: str, images: str, network: Sequence[TensorInfo]) -> Array:
+    if not is_folder(images):
+        raise InputError("a folder of labels is for a folder of images", folder)
+    source = ImageFolder(images, network)
+    files = {_key(p, folder): p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES}
+    keys = [_key(p, source.folder) for p in source.files]
+    if missing := [key for key in keys if key not in files]:
+        raise InputError(f"no labels for image '{missing[0]}'", folder)
+    size = source.width, source.height
+    return np.stack([_classes(files[key], size) for key in keys])
+
+
+def _key(path: Path, folder: str) -> str:
+    return path.relative_to(folder).with_suffix("").as_posix()
+
+
+def _classes(path: Path, size: tuple[int, int]) -> NDArray[np.int64]:
+    # `ImageFolder` has said by now if Pillow is missing.
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            if image.mode not in ("L", "P", "I", "I;16", "1"):
+                raise InputError(f"labels have one channel, got {image.mode}", str(path))
+            return np.asarray(image.resize(size, Image.Resampling.NEAREST)).astype(np.int64)
+    except (OSError, ValueError, UnidentifiedImageError) as error:
+        raise InputError(f"not a readable image: {error}", str(path)) from None

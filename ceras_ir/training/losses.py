@@ -1,0 +1,75 @@
+"""
+What training makes small: the hard loss of labels, and the soft loss of a dense network.
+
+S5's: `beta * hard + 1/M * sum of alpha_j * mean((s_j - t_j)^2)` over M layers, where `s_j` and
+`t_j` are the feature maps of the trained and of the dense network.
+"""
+
+# Not strict: torch is an extra, and its types are partial.
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ceras_ir.support.diagnostics import InputError
+
+IGNORED = -100
+"""The label of what is not judged."""
+LEAST = 1e-12
+"""Below it a probability has no logarithm worth a gradient."""
+
+
+def class_scores(output: Tensor, labels: Tensor) -> Tensor:
+    """
+    Scores [N, classes] or [N, classes, H, W] for labels [N] or [N, H, W]: classes come first, and
+    maps of another size are resized linearly, as the host does behind the network.
+    """
+    if labels.ndim == 1:
+        if output.numel() // len(output) == output.shape[-1] or output.ndim == 2:
+            return output.reshape(len(output), -1)
+        return output.flatten(1)
+    if output.ndim != 4:
+        raise InputError(
+            f"labels of pixels are for an output [N, classes, H, W], got {list(output.shape)}"
+        )
+    size = labels.shape[1:]
+    if output.shape[1:3] == size and output.shape[2:] != size:
+        output = output.permute(0, 3, 1, 2)
+    if output.shape[2:] != size:
+        output = functional.interpolate(output, size=size, mode="bilinear", align_corners=False)
+    return output
+
+
+def hard_loss(
+    output: Tensor, labels: Tensor, *, probabilities: bool, weights: Tensor | None = None
+) -> Tensor:
+    """
+    Cross entropy for labels that are integers, each class with its weight, mean squared error for
+    others; classes that the output does not have are not judged.
+    """
+    if labels.is_floating_point():
+        if output.shape != labels.shape:
+            raise InputError(
+                f"labels have shape {list(labels.shape)}, the output {list(output.shape)}"
+            )
+        return functional.mse_loss(output, labels)
+    scores = class_scores(output, labels)
+    known = (labels >= 0) & (labels < scores.shape[1])
+    judged = torch.where(known, labels, IGNORED)
+    if probabilities:
+        scores = scores.clamp_min(LEAST).log()
+        return functional.nll_loss(scores, judged, weights, ignore_index=IGNORED)
+    return functional.cross_entropy(scores, judged, weights, ignore_index=IGNORED)
+
+
+def soft_loss(
+    found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], alphas: Mapping[str, float]
+) -> Tensor:
+    """The weighted mean of squared errors over layers."""
+    errors = [alphas[n] * functional.mse_loss(found[n], wanted[n]) for n in alphas]
+    return torch.stack(errors).sum() / len(errors)

@@ -1,0 +1,178 @@
+"""`ceras-retrain` from file to file: masks, resumed runs, the exported model, refusals."""
+
+# Imports follow the question whether torch is there.
+# ruff: noqa: E402
+# Not strict: torch is an extra, and its types are partial.
+# pyright: basic, reportMissingImports=false
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+torch = pytest.importorskip("torch", reason="training needs torch: pip install 'ceras-ir[retrain]'")
+
+from ceras_ir.dialects import graph
+from ceras_ir.driver.retrain.networks import student_of
+from ceras_ir.driver.retrain.tool import main
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.training import trainer
+from ceras_ir.training.torch_network import TorchNetwork
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+MODEL = str(DIGITS / "digits.onnx")
+DATA = [
+    "--data", str(DIGITS / "digits_test.npz"), "--labels", str(DIGITS / "digits_labels.npz"),
+    "--validate", str(DIGITS / "digits_test.npz"),
+    "--validate-labels", str(DIGITS / "digits_labels.npz"), "--threads", "1",
+]  # fmt: skip
+PRUNED = ["--prune", "sparsity=0.8", "--batch-size", "60", "--device", "cpu"]
+
+
+def retrain(output: Path, *options: str) -> int:
+    return main([MODEL, *DATA, *PRUNED, *options, "-o", str(output)])
+
+
+def weights_of(path: Path) -> list[np.ndarray]:
+    ops = main_function(read_network(str(path))).body.block.ops
+    linear = [op for op in ops if isinstance(op, graph.LinearOperation)]
+    return [graph.known_array(op.weights) for op in linear]
+
+
+def score(err: str) -> list[float]:
+    return [float(line.split("top-1 ")[1][:6]) for line in err.splitlines() if "top-1" in line]
+
+
+def test_zeros_stay_and_the_model_is_what_was_trained(tmp_path: Path, capsys):
+    names = layer_names()
+    soft = ["--soft", f"{names[0]},{names[-1]}", "--alpha", "1,0.1"]
+    assert retrain(tmp_path / "out.onnx", *soft, "--epochs", "8", "--rate", "0.02") == 0
+    scores = score(capsys.readouterr().err)
+    assert max(scores) > 2 * scores[0]
+    options = replace(BuildOptions(), quantize="none", prune="sparsity=0.8")
+    student = student_of(read_network(MODEL), options)
+    trained = weights_of(tmp_path / "out.onnx")
+    for found, zeros in zip(trained, student.zeros.values(), strict=True):
+        assert np.array_equal(found == 0, zeros)
+    assert not list(tmp_path.glob("*checkpoint"))
+    # The file in ONNX Runtime, in the interpreter and in torch.
+    x = np.load(DIGITS / "digits_test.npz")["image"][:1]
+    module = read_network(str(tmp_path / "out.onnx"))
+    expected = run(module, {"image": x})["probabilities"].astype(np.float32)
+    session = ort.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+    (other,) = session.run(None, {"image": x})
+    np.testing.assert_allclose(np.asarray(other), expected, rtol=1e-4, atol=1e-5)
+    found, _ = TorchNetwork(module)([torch.from_numpy(x)])
+    np.testing.assert_allclose(found["probabilities"].detach(), expected, rtol=1e-4, atol=1e-5)
+
+
+def layer_names() -> list[str]:
+    from ceras_ir.support.diagnostics import node_name
+
+    student = student_of(read_network(MODEL), replace(BuildOptions(), quantize="none"))
+    ops = main_function(student.module).body.block.ops
+    return [node_name(op) for op in ops if isinstance(op, graph.LinearOperation)]
+
+
+def test_int8_trains_the_integers_that_run(tmp_path: Path):
+    """The exported network, imported and quantized again, has the trained integers."""
+    assert retrain(tmp_path / "out.onnx", "--int8", "--epochs", "2", "--rate", "3e-3") == 0
+    module = read_network(str(tmp_path / "out.onnx"))
+    student = student_of(module, replace(BuildOptions(), quantize="int8"))
+    x = np.load(DIGITS / "digits_test.npz")["image"][:8]
+    labels = np.load(DIGITS / "digits_labels.npz")["labels"][:8]
+    network = TorchNetwork(student.module)
+    for sample, label in zip(x, labels, strict=True):
+        expected = run(student.module, {"image": sample[None]})["probabilities"].astype(np.float32)
+        found, _ = network([torch.from_numpy(sample[None])])
+        np.testing.assert_allclose(found["probabilities"].detach(), expected, atol=1e-6)
+        assert expected.argmax() == label or expected.max() < 0.9
+    for op in main_function(student.module).body.block.ops:
+        if isinstance(op, graph.LinearOperation):
+            assert op.is_quantized
+            assert np.mean(graph.known_array(op.weights) == 0) >= 0.79
+
+
+@pytest.mark.parametrize("optimizer", ("adam", "sgd"))
+def test_a_resumed_run_gives_the_same_bits(tmp_path: Path, monkeypatch, optimizer: str):
+    options = ["--epochs", "3", "--optimizer", optimizer, "--rate", "0.01", "--flip"]
+    assert retrain(tmp_path / "whole.onnx", *options) == 0
+    step, steps = trainer.Run._step, 0
+
+    def interrupted(self, *args):
+        nonlocal steps
+        steps += 1
+        if steps == 9:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, *args)
+
+    monkeypatch.setattr(trainer.Run, "_step", interrupted)
+    assert retrain(tmp_path / "parts.onnx", *options) == 130
+    assert not (tmp_path / "parts.onnx").exists()
+    assert (tmp_path / "parts.onnx.checkpoint").exists()
+    assert retrain(tmp_path / "parts.onnx", *options, "--resume") == 0
+    whole, parts = ((tmp_path / f"{name}.onnx").read_bytes() for name in ("whole", "parts"))
+    assert whole == parts
+    assert steps < 2 * 18
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.setattr(trainer.Run, "_patience_is_over", lambda self: self._stop())
+    assert retrain(tmp_path / "out.onnx", "--epochs", "2") == 130
+    capsys.readouterr()
+    assert retrain(tmp_path / "out.onnx", "--epochs", "3", "--resume") == 1
+    assert "is of another run" in capsys.readouterr().err
+    (tmp_path / "out.onnx.checkpoint").write_bytes(b"not one")
+    assert retrain(tmp_path / "out.onnx", "--epochs", "2", "--resume") == 1
+    assert "not a checkpoint of ours" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    (
+        (["--soft", "nothing"], 1, "there is no layer 'nothing'"),
+        (["--soft", "a,b", "--alpha", "1,2,3"], 2, "--alpha has 3 numbers for 2 layers"),
+        (["--epochs", "0"], 2, "--epochs must be at least 1"),
+        (["--target", "c"], 2, "--target and --calibrate are for --int8"),
+        (["--label-output", "other"], 2, "there is no output 'other'"),
+        (["--resume"], 1, "no such checkpoint"),
+    ),
+)
+def test_refusals(tmp_path: Path, capsys, options: list[str], status: int, message: str):
+    assert retrain(tmp_path / "out.onnx", *options) == status
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_early_stop_keeps_the_best(tmp_path: Path, capsys):
+    """A rate that destroys everything: the weights before training were the best."""
+    options = ["--epochs", "9", "--patience", "2", "--rate", "30", "--schedule", "constant"]
+    assert retrain(tmp_path / "out.onnx", *options) == 0
+    scores = score(capsys.readouterr().err)
+    assert len(scores) < 8
+    best = int(np.argmax(scores))
+    assert len(scores) - 1 - best == 2
+
+
+def test_torch_is_asked_for(tmp_path: Path, monkeypatch, capsys):
+    import builtins
+
+    real = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name == "torch":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    assert retrain(tmp_path / "out.onnx") == 1
+    assert "pip install 'ceras-ir[retrain]'" in capsys.readouterr().err

@@ -1,0 +1,13 @@
+"""The command `ceras-retrain`: train a network further, with zeros held at zero."""
+
+from collections.abc import Sequence
+
+from ceras_ir.command.entry_point import start
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return start("ceras-retrain", "ceras_ir.driver.retrain.tool", argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
