@@ -1,11 +1,14 @@
 """
-S5's network as a circuit: cycles per frame in Verilator beside the model and the paper, and what
-the circuit takes of a chip.
+S5's tables, each figure beside the paper's: zeros of each layer, lanes, cycles per frame in
+Verilator and by the model, what the circuit takes of a chip, and the accuracy of trained networks.
 
     python benchmarks/sparse_fcn.py [--size 180 240] [--dsp 344] [--ram18 250] [--no-run] [--yosys]
+        [--models dense.onnx sparse.onnx ... --test DIR]
 
-Weights are random; as S5 prunes, every filter of a layer keeps the same number of them. Cycles
-depend on how many there are and not on what they are.
+For the circuit weights are random; as S5 prunes, every filter of a layer keeps the same number of
+them. Cycles depend on how many there are and not on what they are. Accuracy is of the models that
+are given, which `docs/retraining.md` says how to train, on a folder with `images` and `labels`;
+it needs torch.
 """
 
 import argparse
@@ -16,7 +19,7 @@ import numpy as np
 import onnx
 from networks import Builder
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.dataflow.board import load_board
@@ -43,8 +46,20 @@ LAYERS = (
     (128, 1, 1, 0, 0.805, False),
     (11, 1, 1, 0, 0.758, False),
 )
-PAPER_CYCLES, PAPER_RAM18 = 2_466_675, 1_807
+PAPER_CYCLES = 2_466_675
 """Of S5 at 180x240 on the ZCU102, at 99.9 MHz."""
+PAPER_ZEROS = (21_888, 96_320, 69_376, 138_624, 138_624, 13_184, 1_067)
+"""Of each layer, S5's Table 1; Table 3 has the lanes."""
+PAPER_LANES = (240, 29, 15, 15, 15, 15, 15)
+PAPER_RESOURCES = {
+    (90, 120): (211, 537, 48_204),
+    (135, 180): (301, 1_130, 65_243),
+    (180, 240): (338, 1_807, 79_445),
+}
+"""DSP, RAM18 and LUT by the image's size, S5's Table 5."""
+PAPER_ACCURACY = "45.04% dense, 44.90% at 93.6% zeros, 40.53% without soft targets, at 360x480"
+PAPER_SIZES = {(90, 120): 0.2923, (135, 180): 0.3591, (180, 240): 0.4079}
+"""Mean IoU of S5's sparse network by the image's size."""
 
 
 def prune_filters(weights: NDArray[np.float64], zeros: float) -> NDArray[np.float64]:
@@ -117,6 +132,40 @@ def measure(
     return run.ends[0], run.cycles_per_frame
 
 
+def print_zeros(network: onnx.ModelProto) -> None:
+    """S5's Table 1: zeros of each layer."""
+    print("| layer | weights | zeros | | paper |")
+    print(f"|{'---|' * 5}")
+    arrays = [numpy_helper.to_array(i) for i in network.graph.initializer]
+    layers = [array for array in arrays if array.ndim == 4]
+    sums = np.zeros(3, np.int64)
+    for n, (array, paper) in enumerate(zip(layers, PAPER_ZEROS, strict=True)):
+        found = np.array([array.size, np.count_nonzero(array == 0), paper])
+        sums += found
+        print_share(f"conv{n}", found)
+    print_share("all", sums)
+
+
+def print_share(name: str, found: NDArray[np.int64]) -> None:
+    """A row: weights, zeros here and zeros of the paper, with their shares."""
+    size, zeros, paper = (int(v) for v in found)
+    print(f"| {name} | {size:,} | {zeros:,} | {zeros / size:.1%} | {paper:,} {paper / size:.1%} |")
+
+
+def print_accuracy(models: list[str], folder: str) -> None:
+    """S5's Table 4 and the last row of its Table 5: mean IoU and pixels of trained networks."""
+    from trained_scores import score_of
+
+    print("| model | size | mean IoU | paper at this size | pixels right |")
+    print(f"|{'---|' * 5}")
+    for path in models:
+        height, width, overlap, pixels = score_of(path, folder)
+        paper = PAPER_SIZES.get((height, width))
+        beside = "" if paper is None else f"{paper:.2%}"
+        print(f"| {path} | {height}x{width} | {overlap:.2%} | {beside} | {pixels:.2%} |")
+    print(f"paper: {PAPER_ACCURACY}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, nargs=2, default=[180, 240])
@@ -126,10 +175,19 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=4)
     parser.add_argument("--no-run", action="store_true", help="model only, without Verilator")
     parser.add_argument("--yosys", action="store_true", help="count resources by yosys too")
+    parser.add_argument("--models", nargs="+", metavar="M.onnx", help="trained networks to judge")
+    parser.add_argument("--test", metavar="DIR", help="with images and labels, to judge them on")
     args = parser.parse_args()
+    if args.models:
+        if args.test is None:
+            parser.error("--models are judged on --test")
+        print_accuracy(args.models, args.test)
+        return
+    network = sparse_fcn(*args.size)
+    print_zeros(network)
     target = DataflowTarget(board=args.board, dsp=args.dsp, ram18=args.ram18)
     board = load_board(args.board)
-    circuit, module = compile_circuit(sparse_fcn(*args.size), target)
+    circuit, module = compile_circuit(network, target)
     parts = estimate(circuit.pipeline, circuit.plan)
     print("| layer | rows x filters | weights | products | cycles | DSP | RAM18 | LUT |")
     print(f"|{'---|' * 8}")
@@ -163,11 +221,11 @@ def main() -> None:
         f"lanes busy with non-zeros: {busy / products / per_frame:.1%}; "
         f"{board.clock_mhz * 1e6 / per_frame:,.0f} frames per second at {board.clock_mhz} MHz"
     )
+    print(f"paper, lanes of each convolution: {', '.join(map(str, PAPER_LANES))}")
+    if (paper := PAPER_RESOURCES.get((args.size[0], args.size[1]))) is not None:
+        print_resources("paper", Resources(*paper))
     if args.size == [180, 240]:
-        print(
-            f"paper: {PAPER_CYCLES:,} cycles, {PAPER_RAM18:,} RAM18; "
-            f"{PAPER_CYCLES / per_frame:.1f} times as many cycles"
-        )
+        print(f"paper: {PAPER_CYCLES:,} cycles, {PAPER_CYCLES / per_frame:.1f} times as many")
 
 
 def print_resources(title: str, found: Resources) -> None:
