@@ -33,7 +33,6 @@ from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.pipeline.build import build
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
-from ceras_ir.support.diagnostics import node_name
 
 
 def milliseconds(stream: Sequence[Instruction], board: VtaBoard, model: HlsModel) -> float:
@@ -77,11 +76,13 @@ def network(name: str) -> None:
     board = load_board(name)
     with tempfile.TemporaryDirectory(prefix="ceras-") as folder:
         resnet18(path := Path(folder) / "resnet18.onnx", 256)
-        built = build(read_network(str(path)), BuildOptions(VtaTarget(board=name)))
+        built = build(
+            read_network(str(path)), BuildOptions(VtaTarget(board=name, streams="layers"))
+        )
     launches = lower_launches(built.module, board)
     parts = {
         "all": launches,
-        "convolutions but the first": [o for o in launches if node_name(o.op).startswith("layer")],
+        "convolutions but the first": [o for o in launches if o.name.startswith("layer")],
     }
     for part, chosen in parts.items():
         times = [

@@ -44,6 +44,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     ),
     "ceras_ir.transforms.memory": (
         "allocate-blocks",
+        "merge-launches",
         "print-liveness",
         "reorder-for-memory",
     ),

@@ -109,6 +109,7 @@ RULES: Mapping[str, Rule] = {
     mem.ALIGNMENT: _integer(1, 1 << 20),
     mem.ARENA: _kind("#mem.arena", mem.ArenaAttr),
     mem.BLOCK: _kind("#mem.block", mem.BlockAttr),
+    mem.CONTINUES: _kind("unit", UnitAttr),
     mem.COPIED: _TEXT,
     mem.COST: _TEXT,
     mem.DEVICE: _kind("#mem.device", mem.DeviceAttr),

@@ -44,11 +44,12 @@ from ceras_ir.dialects.graph.traits import CopiesAtBorder
 
 DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
 REGIONS, ALIGNMENT = "mem.regions", "mem.alignment"
-COST, COPIED = "mem.cost", "mem.copied"
+COST, COPIED, CONTINUES = "mem.cost", "mem.copied", "mem.continues"
 """
 Names of the discardable attributes; `mem.reason` is the text why a device was chosen, `mem.cost`
 what each device would take, `mem.copied` why a concatenation copies operands. `mem.alignment` is
-at multiples of how many bytes the values of a function must begin at least.
+at multiples of how many bytes the values of a function must begin at least. A launch with the unit
+`mem.continues` is started together with the launch before it, as one program of the accelerator.
 """
 
 

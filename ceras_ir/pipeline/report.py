@@ -20,6 +20,7 @@ from ceras_ir.dialects.graph import (
     quantized_element,
 )
 from ceras_ir.dialects.mem import (
+    CONTINUES,
     COPIED,
     COST,
     REASON,
@@ -164,7 +165,7 @@ def memory_totals(module: ModuleOp) -> dict[str, object]:
             r.region.data: {"peak_bytes": r.size.data, "capacity_bytes": r.capacity.data}
             for r in regions
         }
-    if launches := sum(isinstance(op, LaunchOp) for op in ops):
+    if launches := sum(isinstance(op, LaunchOp) and CONTINUES not in op.attributes for op in ops):
         totals["launches"] = launches
     return totals
 

@@ -16,11 +16,12 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.vta.board import CACHE_LINE
-from ceras_ir.backends.vta.launches import arena_size, launches_of
+from ceras_ir.backends.vta.launches import arena_size
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
+from ceras_ir.transforms.memory.analysis.starts import starts_of
 
 Range = tuple[int, int]
 """Offset and size, in bytes."""
@@ -60,20 +61,29 @@ def _lines(place: Range) -> slice:
 
 
 class _Caches:
-    """Which lines the host wrote since they were clean, and which launch last wrote others."""
+    """Which lines the host wrote since they were clean, and which result of VTA is in others."""
 
     def __init__(self, module: ModuleOp):
         size = -(-arena_size(module) // CACHE_LINE)
-        self.numbers = {op: i for i, op in enumerate(launches_of(module))}
-        self.found = [Maintenance() for _ in self.numbers]
+        self.starts = starts_of(main_function(module))
+        self.numbers = {launches[0]: i for i, launches in enumerate(self.starts)}
+        self.found = [Maintenance() for _ in self.starts]
         self.dirty = np.zeros(size, np.bool_)
         self.writer: NDArray[np.int32] = np.full(size, -1, np.int32)
-        """The launch whose results the host may have an older copy of, or -1."""
-        self.results: dict[int, list[Range]] = {}
+        """The result that the host may have an older copy of, an index of `results`, or -1."""
+        self.results = [
+            (number, place)
+            for number, launches in enumerate(self.starts)
+            for op in launches
+            for place in map(_range, op.outputs)
+            if place is not None
+        ]
 
     def visit(self, op: Operation) -> None:
         if isinstance(op, mem.LaunchOp):
-            self.launch(self.numbers[op], op)
+            # Those that start with the one before have been visited with it.
+            if op in self.numbers:
+                self.launch(self.numbers[op])
             return
         if viewed(op) is not None and _range(op.operands[0]) == _range(op.results[0]):
             return
@@ -88,34 +98,34 @@ class _Caches:
         if place is None or isinstance(value.owner, graph.ConstantOp):
             return
         writers = self.writer[_lines(place)]
-        for number in map(int, np.unique(writers[writers >= 0])):
-            for result in self.results[number]:
-                if result not in self.found[number].invalidate and _overlap(result, place):
-                    self.found[number].invalidate.append(result)
+        for index in map(int, np.unique(writers[writers >= 0])):
+            number, result = self.results[index]
+            if result not in self.found[number].invalidate:
+                self.found[number].invalidate.append(result)
         self.writer[_lines(place)] = -1
 
     def host_writes(self, place: Range) -> None:
         self.dirty[_lines(place)] = True
         self.writer[_lines(place)] = -1
 
-    def launch(self, number: int, op: mem.LaunchOp) -> None:
+    def launch(self, number: int) -> None:
         found = self.found[number]
-        places = [_range(value) for value in (*op.inputs, *op.outputs)]
-        for place in places:
-            if place is not None and self.dirty[_lines(place)].any():
+        values = [v for op in self.starts[number] for v in (*op.inputs, *op.outputs)]
+        places = {place for place in map(_range, values) if place is not None}
+        # The largest first: results of one start may lie over each other.
+        for place in sorted(places, key=lambda p: (-p[1], p[0])):
+            if self.dirty[_lines(place)].any():
                 self.dirty[_lines(place)] = False
                 if place not in found.clean:
                     found.clean.append(place)
-        self.results[number] = [p for p in map(_range, op.outputs) if p is not None]
-        for result in self.results[number]:
-            self.writer[_lines(result)] = number
+        found.clean.sort()
+        # Where one result lies over another, the later one is what the host finds.
+        for index, (of, result) in enumerate(self.results):
+            if of == number:
+                self.writer[_lines(result)] = index
 
     def read_results(self, module: ModuleOp) -> None:
         last = main_function(module).body.block.last_op
         assert isinstance(last, ReturnOp)
         for value in last.operands:
             self.host_reads(value)
-
-
-def _overlap(a: Range, b: Range) -> bool:
-    return a[0] < b[0] + b[1] and b[0] < a[0] + a[1]

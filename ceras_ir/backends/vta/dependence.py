@@ -53,6 +53,10 @@ class DependenceInserter:
         self._floor: dict[tuple[Module, Module], int] = {}
         """Per taker and giver: what the next instruction of the taker must know."""
 
+    def __len__(self) -> int:
+        """Instructions so far."""
+        return len(self._stream)
+
     def add(self, instruction: Instruction, footprint: Footprint) -> None:
         """Append `instruction`, which touches `footprint`."""
         module = module_of(instruction)

@@ -9,12 +9,11 @@ from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.checker import check_stream
 from ceras_ir.backends.vta.coherence import cache_maintenance
 from ceras_ir.backends.vta.disassembler import disassemble_program
-from ceras_ir.backends.vta.driver_files import driver_files
+from ceras_ir.backends.vta.driver_files import DrivenLaunch, driver_files
 from ceras_ir.backends.vta.image import build_image
 from ceras_ir.backends.vta.performance import measure, totals
 from ceras_ir.network.artefacts import Artefact, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
-from ceras_ir.support.diagnostics import node_name
 
 DRAM_FILE, CONFIG_FILE = "dram.bin", "vta_config.json"
 
@@ -43,7 +42,7 @@ def emit(
     for index, launch in enumerate(image.launches):
         data = launch.program.instruction_bytes(board)
         found = check_stream(data, words, 0, board, image.size)
-        assert not found, f"launch {index} ({node_name(launch.op)}): {found[0]}"
+        assert not found, f"launch {index} ({launch.name}): {found[0]}"
 
     def write_dram(stream: BinaryIO) -> None:
         stream.write(image.dram().tobytes())
@@ -58,7 +57,7 @@ def emit(
     costs = measure(image.launches, board)
     caches = cache_maintenance(module)
     for index, (launch, cost) in enumerate(zip(image.launches, costs, strict=True)):
-        name, program = node_name(launch.op), launch.program
+        name, program = launch.name, launch.program
 
         def write_instructions(stream: BinaryIO, i: int = index) -> None:
             stream.write(image.launches[i].program.instruction_bytes(board))
@@ -77,19 +76,29 @@ def emit(
         entries.append(
             {
                 "name": name,
-                "kernel": launch.op.kernel.string_value(),
                 "instructions": file,
                 "count": len(program.instructions),
                 "uop_base": program.uop_base,
                 "clean": caches[index].clean,
                 "invalidate": caches[index].invalidate,
-                "performance": cost.to_json(),
+                "cycles": cost.run.cycles,
+                "layers": [
+                    {
+                        "name": part.name,
+                        "kernel": op.kernel.string_value(),
+                        "performance": part.to_json(),
+                    }
+                    for op, part in zip(launch.ops, cost.layers, strict=True)
+                ],
             }
         )
     if image.launches:
         main = main_function(module)
         table = [
-            (node_name(launch.op), instruction_file(i), len(launch.program.instructions), caches[i])
+            DrivenLaunch(
+                *(launch.name, instruction_file(i), len(launch.program.instructions)),
+                *(costs[i].run.cycles, caches[i]),
+            )
             for i, launch in enumerate(image.launches)
         ]
         ends = network_inputs(main), network_outputs(main)

@@ -137,6 +137,19 @@ class Shadow:
                     needs[other] = max(needs[other], int(last.max()))
         return needs
 
+    def latest(self, footprint: Footprint) -> int:
+        """
+        The last instruction that `footprint` must follow if nothing keeps two instructions of one
+        module in order; positions must be those of the whole stream.
+        """
+        touched = [(s, r, m) for s, r, m in self._conflicts(footprint)]
+        touched += [(space, region, WRITER[space]) for space, region in footprint.writes]
+        found = 0
+        for space, region, module in touched:
+            last = self._array(space, module, region)[region]
+            found = max(found, int(last.max()) if last.size else 0)
+        return found
+
     def record(self, module: Module, position: int, footprint: Footprint) -> None:
         """Instruction `position` of `module` has touched `footprint`."""
         for space, region in (*footprint.reads, *footprint.writes):

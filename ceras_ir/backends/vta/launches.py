@@ -5,24 +5,29 @@ One flat DRAM image serves all of them: first the arena, with activations and co
 `mem.block` says, then the micro-op tables of the programs, one after the other.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.interpreter import Interpreter
 from xdsl.interpreters.arith import ArithFunctions
 from xdsl.interpreters.func import FuncFunctions
 from xdsl.interpreters.scf import ScfFunctions
+from xdsl.traits import SymbolTable
 
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.lowering import DramBuffer, VtaFunctions
 from ceras_ir.backends.vta.program import VtaProgram
+from ceras_ir.backends.vta.scratchpads import Scratchpads
 from ceras_ir.backends.vta.stream import StreamBuilder
 from ceras_ir.dialects import mem
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.transforms.memory.analysis.regions import refuse_regions
 from ceras_ir.transforms.memory.analysis.slices import refuse_gaps
+from ceras_ir.transforms.memory.analysis.starts import starts_of
 
 TABLE_ALIGNMENT = 64
 """Bytes; tables begin at a cache line, so that a read of one touches no other data."""
@@ -30,17 +35,18 @@ TABLE_ALIGNMENT = 64
 
 @dataclass(frozen=True, eq=False)
 class LoweredLaunch:
-    """A launch and the program that it runs."""
+    """Launches that start together, a layer each, and the program that runs them."""
 
-    op: mem.LaunchOp
+    ops: Sequence[mem.LaunchOp]
     program: VtaProgram
     micro_op_address: int
     """Where the micro-op table must be in DRAM, in bytes."""
 
-
-def launches_of(module: ModuleOp) -> list[mem.LaunchOp]:
-    """The launches of the network in the order they run: the i-th is number i everywhere."""
-    return [op for op in main_function(module).body.block.ops if isinstance(op, mem.LaunchOp)]
+    @property
+    def name(self) -> str:
+        """The layers, from the first to the last."""
+        first, last = node_name(self.ops[0]), node_name(self.ops[-1])
+        return first if len(self.ops) == 1 else f"{first} to {last}"
 
 
 def arena_size(module: ModuleOp) -> int:
@@ -54,26 +60,42 @@ def arena_size(module: ModuleOp) -> int:
 
 
 def lower_launches(module: ModuleOp, board: VtaBoard) -> list[LoweredLaunch]:
-    """The program of every launch, with micro-op tables after the arena."""
+    """
+    The programs of all launches, with micro-op tables after the arena: one for those that start
+    together. The i-th is launch number i everywhere.
+    """
     table = arena_size(module)
     lowered: list[LoweredLaunch] = []
-    for op in launches_of(module):
+    for ops in starts_of(main_function(module)):
         table = -(-table // TABLE_ALIGNMENT) * TABLE_ALIGNMENT
-        builder = StreamBuilder(board)
-        interpreter = Interpreter(module)
-        for functions in (
-            FuncFunctions(),
-            ArithFunctions(),
-            ScfFunctions(),
-            VtaFunctions(builder),
-        ):
-            interpreter.register_implementations(functions)
-        interpreter.call_op(op.kernel.string_value(), _buffers(op))
+        builder, scratchpads = StreamBuilder(board), Scratchpads(board)
+        for op in ops:
+            builder.begin_kernel()
+            _run_kernel(module, op, builder, scratchpads)
         size = board.element_bytes(MemoryType.UOP)
         program = builder.finish(table // size)
-        lowered.append(LoweredLaunch(op, program, table))
+        lowered.append(LoweredLaunch(ops, program, table))
         table += len(program.micro_ops) * size
     return lowered
+
+
+def _run_kernel(
+    module: ModuleOp, op: mem.LaunchOp, builder: StreamBuilder, scratchpads: Scratchpads
+) -> None:
+    """Append the operations of a launch."""
+    name = op.kernel.string_value()
+    kernel = SymbolTable.lookup_symbol(module, name)
+    assert isinstance(kernel, FuncOp)
+    interpreter = Interpreter(module)
+    for functions in (
+        FuncFunctions(),
+        ArithFunctions(),
+        ScfFunctions(),
+        VtaFunctions(builder, scratchpads.places(kernel)),
+    ):
+        interpreter.register_implementations(functions)
+    interpreter.call_op(name, _buffers(op))
+    scratchpads.record(builder.kernel)
 
 
 def _buffers(op: mem.LaunchOp) -> tuple[DramBuffer, ...]:

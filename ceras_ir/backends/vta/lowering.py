@@ -6,7 +6,7 @@ affine factors: the two outermost loops of an operation are the hardware's, all 
 unrolled into micro-ops. Each class of values here stands for a `memref`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -24,11 +24,11 @@ from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.boxes import Clip, matrix_at, shift_steps, unrolled
 from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.micro_ops import MicroOps
+from ceras_ir.backends.vta.scratchpads import MEMORIES, Place
 from ceras_ir.backends.vta.stream import StreamBuilder
 from ceras_ir.dialects import tile
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
-MEMORIES = {"inp": MemoryType.INP, "wgt": MemoryType.WGT, "acc": MemoryType.ACC}
 OPCODES = {
     tile.Alu.ADD: AluOpcode.ADD,
     tile.Alu.MAX: AluOpcode.MAX,
@@ -65,9 +65,8 @@ class ChipBuffer:
 class VtaFunctions(InterpreterFunctions):
     """Emitting implementations of the tile dialect."""
 
-    def __init__(self, builder: StreamBuilder):
-        self.builder = builder
-        self._used = dict.fromkeys(MEMORIES.values(), 0)
+    def __init__(self, builder: StreamBuilder, places: Mapping[memref.AllocOp, Place]):
+        self.builder, self.places = builder, places
 
     @property
     def board(self) -> VtaBoard:
@@ -83,14 +82,8 @@ class VtaFunctions(InterpreterFunctions):
                 f"unsupported kernel: its vectors of {memory.name.lower()} are {vector}, the "
                 f"board's {expected}; convert the graph for this board"
             )
-        base = self._used[memory]
-        self._used[memory] += prod(shape)
-        if self._used[memory] > (size := self.board.elements(memory)):
-            raise UnsupportedError(
-                f"unsupported schedule: a kernel needs {self._used[memory]} vectors of "
-                f"{memory.name.lower()}, the board has {size}"
-            )
-        return (ChipBuffer(memory, base, shape),)
+        place = self.places[op]
+        return (ChipBuffer(memory, place.base, shape, place.stage),)
 
     @impl(tile.ViewOp)
     def view(self, interpreter: Interpreter, op: tile.ViewOp, args: PythonValues):

@@ -1,10 +1,12 @@
 """What the launches of a network cost in time and DRAM traffic, by the timed simulator."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES
+from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import Module
 from ceras_ir.backends.vta.launches import LoweredLaunch
 from ceras_ir.backends.vta.timed_simulator import TimedRun, simulate_time
@@ -13,8 +15,8 @@ from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
 
 @dataclass(frozen=True, eq=False)
-class LaunchCost:
-    """One launch."""
+class LayerCost:
+    """One layer of a launch."""
 
     name: str
     instructions: int
@@ -51,26 +53,61 @@ class LaunchCost:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class LaunchCost:
+    """One launch: its run, and what each of its layers has of it."""
+
+    run: TimedRun
+    layers: Sequence[LayerCost]
+
+
 def measure(launches: Sequence[LoweredLaunch], board: VtaBoard) -> list[LaunchCost]:
     """The cost of every launch, one after the other from an idle machine."""
-    return [
-        LaunchCost(
-            node_name(launch.op),
-            len(launch.program.instructions),
-            simulate_time(launch.program.instructions, board),
-            sum(byte_size(v) for v in {*launch.op.inputs, *launch.op.outputs}),
-        )
-        for launch in launches
-    ]
+    found: list[LaunchCost] = []
+    for launch in launches:
+        run = simulate_time(launch.program.instructions, board)
+        counts = Counter(launch.program.kernels)
+        layers = [
+            LayerCost(
+                node_name(op),
+                counts[number],
+                part,
+                sum(byte_size(v) for v in {*op.inputs, *op.outputs}),
+            )
+            for number, (op, part) in enumerate(
+                zip(launch.ops, by_layer(run, launch, board), strict=True)
+            )
+        ]
+        found.append(LaunchCost(run, layers))
+    return found
+
+
+def by_layer(run: TimedRun, launch: LoweredLaunch, board: VtaBoard) -> list[TimedRun]:
+    """
+    A run cut into layers. A layer ends with its last instruction, and has the cycles since the
+    one before ended; its instructions may have run before that.
+    """
+    parts = [TimedRun() for _ in launch.ops]
+    program, timing = launch.program, timing_of(board)
+    ends = [0] * len(parts)
+    for span in run.spans:
+        number = program.kernels[span.index]
+        parts[number].add(span, program.instructions[span.index], timing)
+        ends[number] = max(ends[number], span.end)
+    before = 0
+    for part, end in zip(parts, ends, strict=True):
+        part.cycles, before = max(0, end - before), max(before, end)
+    return parts
 
 
 def totals(costs: Sequence[LaunchCost]) -> dict[str, object]:
     """Of a whole network."""
-    instructions = sum(cost.instructions for cost in costs)
+    layers = [layer for cost in costs for layer in cost.layers]
+    instructions = sum(layer.instructions for layer in layers)
     return {
         "vta_cycles": sum(cost.run.cycles for cost in costs),
         "vta_instructions": instructions,
         "vta_stream_bytes": instructions * INSTRUCTION_BYTES,
-        "vta_dram_bytes": sum(cost.dram_bytes for cost in costs),
-        "vta_dram_lower_bound_bytes": sum(cost.dram_lower_bound for cost in costs),
+        "vta_dram_bytes": sum(layer.dram_bytes for layer in layers),
+        "vta_dram_lower_bound_bytes": sum(layer.dram_lower_bound for layer in layers),
     }

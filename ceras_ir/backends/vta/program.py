@@ -21,6 +21,8 @@ class VtaProgram:
     micro_ops: MicroOps
     uop_base: int = 0
     """Where the table is, in 4-byte elements."""
+    kernels: Sequence[int] = ()
+    """For every instruction, the number of the kernel that it is of; empty if there is one."""
 
     def instruction_bytes(self, board: VtaBoard = DEFAULT_BOARD) -> bytes:
         """The stream as VTA fetches it."""

@@ -34,8 +34,13 @@ def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None
     assert isa(launches, list[Entry])
     # A swish is in the launch of the layer before it.
     placed = [x for x in layers if x["device"] == VTA and x["op"] != "shift_swish"]
-    for layer, launch in zip(placed, launches, strict=True):
-        performance, macs = launch["performance"], layer["macs"]
+    parts: list[Entry] = []
+    for launch in launches:
+        of_launch = launch["layers"]
+        assert isa(of_launch, list[Entry])
+        parts += of_launch
+    for layer, part in zip(placed, parts, strict=True):
+        performance, macs = part["performance"], layer["macs"]
         assert isa(performance, Entry) and isinstance(macs, int)
         cycles = performance["cycles"]
         assert isinstance(cycles, int)
@@ -48,7 +53,7 @@ def pictures(module: ModuleOp, board_name: str) -> list[Artefact]:
     board = load_board(board_name)
     launches = lower_launches(module, board)
     traced = [
-        (cost.name, launch.program.instructions, cost.run)
+        (launch.name, launch.program.instructions, cost.run)
         for launch, cost in zip(launches, measure(launches, board), strict=True)
     ]
     texts = [disassemble_program(launch.program) for launch in launches]

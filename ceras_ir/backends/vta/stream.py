@@ -23,6 +23,7 @@ from ceras_ir.backends.vta.isa import (
     MemoryType,
     Store,
 )
+from ceras_ir.backends.vta.load_ahead import listed, load_ahead
 from ceras_ir.backends.vta.long_lists import with_long_lists
 from ceras_ir.backends.vta.micro_ops import MicroOps, encode_micro_ops, micro_ops
 from ceras_ir.backends.vta.portable import violations
@@ -41,7 +42,16 @@ class StreamBuilder:
 
     def __init__(self, board: VtaBoard = DEFAULT_BOARD):
         self.board = board
-        self._operations: list[tuple[Instruction, MicroOps | None]] = []
+        self._kernels: list[list[tuple[Instruction, MicroOps | None]]] = []
+
+    @property
+    def kernel(self) -> Sequence[tuple[Instruction, MicroOps | None]]:
+        """The operations of the kernel that was begun last."""
+        return self._kernels[-1]
+
+    def begin_kernel(self) -> None:
+        """What follows is another kernel, whose loads may overlap the end of the one before."""
+        self._kernels.append([])
 
     def load(
         self,
@@ -107,37 +117,43 @@ class StreamBuilder:
 
     def finish(self, uop_base: int = 0) -> VtaProgram:
         """The program, with its micro-op table from 4-byte element `uop_base` of DRAM on."""
-        operations = self._operations
+        kernels = self._kernels
         if self.board.is_hls:
-            operations = with_long_lists(operations, self.board)
-        residency = plan_residency([u for _, u in operations], self.board.portable_uops)
+            kernels = [with_long_lists(operations, self.board) for operations in kernels]
         footprints = Footprints(self.board)
+        operations = load_ahead(listed(kernels, footprints), self.board)
+        residency = plan_residency(
+            [o.uops for o in operations], self.board.portable_uops, [o.kernel for o in operations]
+        )
         inserter = DependenceInserter(Shadow(self.board))
+        owners: list[int] = []
         phases = iter(residency.phases)
         phase = next(phases, None)
-        for position, (i, uops) in enumerate(operations):
+        for position, o in enumerate(operations):
             if phase is not None and position == phase.start:
-                base = uop_base + phase.table_base
-                inserter.add(
-                    load := Load(MemoryType.UOP, 0, base, 1, phase.length, phase.length),
-                    footprints.of(load, None),
-                )
+                base, count = uop_base + phase.table_base, phase.length
+                load = Load(MemoryType.UOP, phase.place, base, 1, count, count)
+                inserter.add(load, footprints.of(load, None))
                 phase = next(phases, None)
-            footprint = footprints.of(i, uops)
+            i = o.instruction
             if isinstance(i, Gemm | Alu):
                 place = residency.places[position]
-                assert place is not None and uops is not None
-                i = replace(i, uop_bgn=place, uop_end=place + len(uops))
-            inserter.add(i, footprint)
+                assert place is not None and o.uops is not None
+                i = replace(i, uop_bgn=place, uop_end=place + len(o.uops))
+            inserter.add(i, o.footprint)
+            owners += [o.kernel] * (len(inserter) - len(owners))
         inserter.drain()
         inserter.add(Finish(), Footprint())
-        return VtaProgram(inserter.instructions(), residency.table, uop_base)
+        owners += [max(0, len(kernels) - 1)] * (len(inserter) - len(owners))
+        return VtaProgram(inserter.instructions(), residency.table, uop_base, owners)
 
     def _append(self, i: Instruction, uops: MicroOps | None = None) -> None:
         encode_instruction(i, self.board)
         for message in violations(i):
             raise ValueError(message)
-        self._operations.append((i, uops))
+        if not self._kernels:
+            self.begin_kernel()
+        self._kernels[-1].append((i, uops))
 
     def _loop(self, i: Gemm | Alu, uops: MicroOps) -> None:
         if not 0 < len(uops) <= self.board.portable_uops:

@@ -15,7 +15,7 @@ from ceras_ir.backends.vta.findings import StreamFinding
 from ceras_ir.backends.vta.hardware import INSTRUCTION_BYTES
 from ceras_ir.backends.vta.image import Dram
 from ceras_ir.backends.vta.isa import Instruction, MemoryType, Module, Store
-from ceras_ir.backends.vta.performance import LaunchCost
+from ceras_ir.backends.vta.performance import LayerCost
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.simulator import simulate
 from ceras_ir.backends.vta.timed_simulator import simulate_time
@@ -70,11 +70,11 @@ class StreamFile:
             raise UsageError("the addresses of a .vtas are those of its image")
         return replace(self, instructions=rebased(self.instructions, board, base, pointers))
 
-    def cost(self, board: VtaBoard) -> LaunchCost:
+    def cost(self, board: VtaBoard) -> LayerCost:
         """What the stream takes by itself; operands are not known, so all traffic is needed."""
         run = simulate_time(self.instructions, board)
         bound = run.loaded_bytes + run.stored_bytes
-        return LaunchCost(self.name, len(self.instructions), run, bound)
+        return LayerCost(self.name, len(self.instructions), run, bound)
 
     def check(
         self, dram: Dram | None, board: VtaBoard, most: int = MOST_FINDINGS
@@ -117,7 +117,7 @@ class StreamFile:
         simulate(dram, self.instructions, board, seed=None if zeroed else 0)
 
 
-def summary(cost: LaunchCost) -> str:
+def summary(cost: LayerCost) -> str:
     """A few lines for people."""
     run = cost.run
     lines = [

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ceras_ir.network.artefacts import Artefact
     from ceras_ir.targets.execution import Sample
 
+Streams: TypeAlias = Literal["merged", "layers"]
+
 Convolution: TypeAlias = Literal["auto", "direct", "im2col", "kn2row"]
 """How convolutions are computed; see the passes `im2col` and `schedule-tiles`."""
 
@@ -95,6 +97,11 @@ class VtaTarget(Target):
         "with a matrix that the host makes (im2col), or tap by tap (kn2row); auto: by modelled "
         "time",
     )
+    streams: Streams = option(
+        "merged",
+        "merged: one stream for all layers between which the CPU has nothing to do, with loads "
+        "of the next layer ahead; layers: one stream for each",
+    )
     jobs: int = option(
         1,
         "search for schedules in so many processes, -1 for one per core; the result is the same",
@@ -134,6 +141,7 @@ class VtaTarget(Target):
         from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
         from ceras_ir.backends.vta.passes.tile import TilePass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+        from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
         from ceras_ir.transforms.placement.place import PlacePass
 
         board = self.board
@@ -148,11 +156,12 @@ class VtaTarget(Target):
         placing = PlacePass(self.name, board, self.jobs)
         windows = "auto" if self.convolution == "im2col" else self.convolution
         tiling = TilePass(board=board, convolution=windows, jobs=self.jobs)
+        merging = (MergeLaunchesPass(),) if self.streams == "merged" else ()
         return [
             Stage(PLACED, (*reshaping, placing)),
             Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
             Stage("tile", (tiling,)),
-            Stage(MEMORY, (AllocateBlocksPass(),)),
+            Stage(MEMORY, (AllocateBlocksPass(), *merging)),
         ]
 
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:

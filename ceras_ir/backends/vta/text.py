@@ -11,7 +11,6 @@ from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.launches import lower_launches
-from ceras_ir.support.diagnostics import node_name
 
 
 @dataclass(frozen=True)
@@ -24,5 +23,5 @@ class VtaText(Target):
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
         for index, launch in enumerate(lower_launches(module, load_board(self.board))):
-            output.write(f"; launch {index} ({node_name(launch.op)})\n")
+            output.write(f"; launch {index} ({launch.name})\n")
             output.write(disassemble_program(launch.program))

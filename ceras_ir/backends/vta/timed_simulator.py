@@ -48,6 +48,10 @@ class Span:
     module: Module
     start: int
     end: int
+    waited: int
+    """Cycles in which the module did nothing before it."""
+    reason: Stall
+    """What it waited for last."""
 
 
 @dataclass
@@ -62,6 +66,25 @@ class TimedRun:
     alu_cycles: int = 0
     loaded_bytes: int = 0
     stored_bytes: int = 0
+
+    def add(self, span: Span, i: Instruction, timing: Timing) -> None:
+        """Count instruction `i`, which ran in `span`, but for the cycles of the whole run."""
+        self.spans.append(span)
+        self.busy[span.module] += span.end - span.start
+        if span.waited:
+            self.stalls[span.module, span.reason] += span.waited
+        match i:
+            case Load():
+                self.loaded_bytes += i.y_size * i.x_size * timing.board.element_bytes(i.memory)
+            case Store():
+                size = timing.board.element_bytes(MemoryType.OUT)
+                self.stored_bytes += i.elements * size if i.x_size else 0
+            case Gemm() if not i.reset:
+                self.gemm_iterations += i.iterations
+            case Alu():
+                self.alu_cycles += timing.compute_cycles(i)
+            case _:
+                pass
 
     @property
     def gemm_share(self) -> float:
@@ -159,6 +182,7 @@ class _Module:
         """When an instruction was last taken from the queue."""
         self.free = 0
         self.started = 0
+        self.waited, self.reason = 0, Stall.FETCH
         self.bursts: list[int] = []
         """Beats of the reads that the running instruction has still to ask for, the next last."""
         self.asked = 0
@@ -204,30 +228,18 @@ class _Module:
         i = self.machine.stream[index]
         for pair in self.waits(i):
             self.machine.tokens[pair].popleft()
-        result = self.machine.result
-        if start > self.free:
-            result.stalls[self.module, reason] += start - self.free
+        self.waited, self.reason = max(0, start - self.free), reason
         self.index, self.started = index, start
         timing = self.machine.timing
-        bytes_of = timing.board.element_bytes
         match i:
             case Load() if i.x_size and i.y_size:
-                result.loaded_bytes += i.y_size * i.x_size * bytes_of(i.memory)
                 self.bursts = timing.load_bursts(i)[::-1]
                 self.asked = start
                 self.arrivals.clear()
-                return
             case Store() if i.x_size:
-                result.stored_bytes += i.elements * bytes_of(MemoryType.OUT)
                 self.end(start + timing.store_cycles(i))
-                return
-            case Gemm() if not i.reset:
-                result.gemm_iterations += i.iterations
-            case Alu():
-                result.alu_cycles += timing.compute_cycles(i)
             case _:
-                pass
-        self.end(start + timing.compute_cycles(i))
+                self.end(start + timing.compute_cycles(i))
 
     def ask(self) -> None:
         """Ask for the next burst; with the last one, the instruction's end is known."""
@@ -245,10 +257,9 @@ class _Module:
     def end(self, time: int) -> None:
         """The running instruction is done at `time`."""
         self.free = time
-        result, m = self.machine.result, int(self.module)
-        result.busy[self.module] += time - self.started
-        result.spans.append(Span(self.index, self.module, self.started, time))
-        i = self.machine.stream[self.index]
+        m, i = int(self.module), self.machine.stream[self.index]
+        span = Span(self.index, self.module, self.started, time, self.waited, self.reason)
+        self.machine.result.add(span, i, self.machine.timing)
         for pushes, pair in ((i.push_prev, (m, m - 1)), (i.push_next, (m, m + 1))):
             if pushes:
                 self.machine.tokens[pair].append(time)

@@ -15,8 +15,8 @@ func.func @main(%x: tensor<1x16x!T>) -> tensor<1x16x!T>
     : (tensor<1x16x!T>) -> tensor<1x1x16x!T>
   %b = mem.launch @kernel(%a) {{mem.block = #mem.block<id = 1, offset = 64, size = 16>}}
     : (tensor<1x1x16x!T>) -> tensor<1x1x16x!T>
-  %c = mem.launch @kernel(%b) {{mem.block = #mem.block<id = 2, offset = {last}, size = 16>}}
-    : (tensor<1x1x16x!T>) -> tensor<1x1x16x!T>
+  %c = mem.launch @kernel(%b)
+    {{{continues}mem.block = #mem.block<id = 2, offset = {last}, size = 16>}} : (tensor<1x1x16x!T>) -> tensor<1x1x16x!T>
   %y = mem.unpack %c {{mem.block = #mem.block<id = 3, offset = 64, size = 16>}}
     : (tensor<1x1x16x!T>) -> tensor<1x16x!T>
   func.return %y : tensor<1x16x!T>
@@ -24,8 +24,10 @@ func.func @main(%x: tensor<1x16x!T>) -> tensor<1x16x!T>
 """
 
 
-def maintenance(last: int) -> list[Maintenance]:
-    text = NETWORK.format(last=last).replace("!T", "!quant.uniform<i8:f32, 0.5>")
+def maintenance(last: int, continues: str = "") -> list[Maintenance]:
+    text = NETWORK.format(last=last, continues=continues).replace(
+        "!T", "!quant.uniform<i8:f32, 0.5>"
+    )
     return cache_maintenance(Parser(load_context(), text).parse_module())
 
 
@@ -41,3 +43,13 @@ def test_a_result_over_what_was_cleaned():
     first, second = maintenance(0)
     assert first.clean == [(0, 16), (64, 16)]
     assert second == Maintenance([], [(0, 16)])
+
+
+def test_launches_that_start_together():
+    """The host never sees the first result, and the second lies over what it wrote."""
+    assert maintenance(128, "mem.continues, ") == [
+        Maintenance([(0, 16), (64, 16)], [(128, 16)]),
+    ]
+    assert maintenance(0, "mem.continues, ") == [
+        Maintenance([(0, 16), (64, 16)], [(0, 16)]),
+    ]

@@ -81,7 +81,9 @@ def test_network(network: Path, buffer: CachedBuffer, tmp_path: Path):
             found = loaded.run(inputs)
             np.testing.assert_array_equal(found["probabilities"], wanted["probabilities"])
         names = [name for name, _, _ in loaded.times()]
-        assert names[0] == "stem/conv/Conv" and all(us > 0 for _, us, _ in loaded.times())
+        assert names[0] == "stem/conv/Conv to wide/conv/Conv" and all(
+            us > 0 for _, us, _ in loaded.times()
+        )
         with pytest.raises(ValueError, match=r"input 'image' is missing; got picture"):
             loaded.run({"picture": images[0]["image"]})
         with pytest.raises(ValueError, match=r"is float32 \[1, 8, 8\], expected float32 \[1, 1"):

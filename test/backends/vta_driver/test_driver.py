@@ -20,6 +20,9 @@ from backends.vta_driver.board import (
 from backends.vta_driver.mock_device import make_folder
 from numpy.typing import NDArray
 
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.encoding import decode
+from ceras_ir.backends.vta.isa import Load, MemoryType, Store
 from ceras_ir.pipeline.build import open_folder
 
 pytestmark = pytest.mark.slow
@@ -61,6 +64,29 @@ def wanted_operations(network: Path) -> list[tuple[str, int, int]]:
     return found
 
 
+def read_again(network: Path) -> list[tuple[str, int, int]]:
+    """Operations that clean where a launch stores what it loads again."""
+    board = load_board(str(network / "vta_config.json"))
+    unit = board.element_bytes(MemoryType.OUT)
+    found: list[tuple[str, int, int]] = []
+    for launch in json.loads((network / "manifest.json").read_text())["vta"]["launches"]:
+        stored: set[int] = set()
+        again: set[int] = set()
+        for i in decode((network / launch["instructions"]).read_bytes(), board):
+            if not isinstance(i, Store | Load):
+                continue
+            rows = (i.dram_base + row * i.x_stride for row in range(i.y_size))
+            touched = {start + x for start in rows for x in range(i.x_size)}
+            if isinstance(i, Store):
+                stored |= touched
+            elif i.memory is MemoryType.INP:
+                again |= touched & stored
+        for offset, size in launch["clean"]:
+            if again & set(range(offset // unit, (offset + size) // unit)):
+                found.append(("clean", offset, size))
+    return found
+
+
 @pytest.mark.parametrize("board", BOARDS)
 def test_samples_are_exact_and_caches_see_the_manifest_alone(
     board: str,
@@ -81,12 +107,13 @@ def test_samples_are_exact_and_caches_see_the_manifest_alone(
     assert first[:2] == ("clean", 0)  # Constants and instructions, once.
     assert others == COUNT * wanted_operations(networks[board])
     lines = done.stdout.splitlines()
-    assert len(lines) == 4 and lines[0].startswith("launch 0 (stem/conv/Conv): ")
+    assert lines[0].startswith("launch 0 (stem/conv/Conv to ")
     # The counter of the Chisel design says what the compiler predicted.
     launches = json.loads((networks[board] / "manifest.json").read_text())["vta"]["launches"]
     cycles = [int(line.split()[-2]) for line in lines]
-    predicted = [launch["performance"]["cycles"] for launch in launches]
-    assert cycles == (predicted if board == "de10nano" else [0, 0, 0, 0])
+    predicted = [launch["cycles"] for launch in launches]
+    assert sum(len(launch["layers"]) for launch in launches) > len(launches)
+    assert cycles == (predicted if board == "de10nano" else [0] * len(launches))
 
 
 def differs(
@@ -104,10 +131,17 @@ def differs(
 def test_every_missing_flush_or_invalidation_shows(
     networks: dict[str, Path], caches: Path, expected: NDArray[np.float32], tmp_path: Path
 ):
-    """None of those in the manifest can be left out, whatever caches do in between."""
+    """
+    None of those in the manifest can be left out, whatever caches do in between; only what a launch
+    writes and reads again cannot show, as the mock runs a launch in one go.
+    """
     with served(tmp_path / "device", networks["de10nano"], caches, "de10nano") as mock:
-        count = len(wanted_operations(networks["de10nano"]))
+        wanted, inner = wanted_operations(networks["de10nano"]), read_again(networks["de10nano"])
+        count = len(wanted)
+        assert 0 < sum(operation in inner for operation in wanted) < count / 2
         for number in range(count + 2, 2 * count + 2):
+            if wanted[number - count - 2] in inner:
+                continue
             following = range(number + 1, 2 * count + 3)
             assert differs(mock, expected, number, [-1, *following]), f"operation {number}"
         # As they are, lines may be written back at any time.
@@ -150,8 +184,14 @@ def copied(network: Path, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("board", "message"),
     [
-        ("pynq", "stem/conv/Conv: not done within 50 ms (fetch 0x1, load 0x81, compute 0x81, "),
-        ("de10nano", "stem/conv/Conv: not finished within 50 ms (control 0x1, count 0x"),
+        (
+            "pynq",
+            "not done within 50 ms (fetch 0x1, load 0x81, compute 0x81, ",
+        ),
+        (
+            "de10nano",
+            "not finished within 50 ms (control 0x1, count 0x",
+        ),
     ],
 )
 def test_time_out(
@@ -160,7 +200,7 @@ def test_time_out(
     with served(tmp_path / "device", networks[board], caches, board, "--hang") as mock:
         done = mock.run(samples(1), "--timeout", "50")
     assert done.returncode == 1
-    assert done.stderr.startswith(f"vta_run: error: {message}")
+    assert done.stderr.startswith(f"vta_run: error: stem/conv/Conv to wide/conv/Conv: {message}")
     assert "load the bitstream again" in done.stderr
 
 

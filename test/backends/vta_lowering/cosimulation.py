@@ -15,7 +15,7 @@ from xdsl.interpreter import (
     impl,
     register_impls,
 )
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.runner import VtaRunner
@@ -32,15 +32,16 @@ class RunnerFunctions(InterpreterFunctions):
     def __init__(self, image: VtaImage, runner: VtaRunner, garbage: int | None):
         self.runner = runner
         self.dram = image.dram(garbage)
-        self.numbers = {launch.op: i for i, launch in enumerate(image.launches)}
+        self.numbers = {launch.ops[0]: i for i, launch in enumerate(image.launches)}
+        self.starts = [launch.ops for launch in image.launches]
 
     @impl(mem.LaunchOp)
     def launch(self, interpreter: Interpreter, op: mem.LaunchOp, args: PythonValues):
-        for value, array in zip(op.inputs, args, strict=True):
-            # Constants are in the image, which is what the accelerator shall read.
-            if not isinstance(value.owner, graph.ConstantOp):
+        if (number := self.numbers.get(op)) is not None:
+            values = [v for part in self.starts[number] for v in part.inputs if _is_there(v, op)]
+            for value, array in zip(values, interpreter.get_values(values), strict=True):
                 self._bytes(value)[...] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
-        self.runner.launch(self.numbers[op], self.dram)
+            self.runner.launch(number, self.dram)
         results: list[Array] = []
         for value in op.outputs:
             kind = graph.tensor_type(value)
@@ -54,6 +55,17 @@ class RunnerFunctions(InterpreterFunctions):
         kind = graph.tensor_type(value)
         size = int(np.prod(kind.get_shape())) * graph.numpy_dtype(kind.element_type).itemsize
         return self.dram[block.offset.data : block.offset.data + size]
+
+
+def _is_there(value: SSAValue, launch: mem.LaunchOp) -> bool:
+    """
+    Whether the host has `value` when it starts `launch`, and others with it. Constants are in the
+    image, which is what the accelerator shall read.
+    """
+    owner = value.owner
+    if isinstance(owner, graph.ConstantOp):
+        return False
+    return not isinstance(owner, Operation) or owner.is_before_in_block(launch)
 
 
 def run_on_vta(

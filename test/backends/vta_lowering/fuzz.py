@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from backends.vta_lowering.configurations import CONFIGURATIONS
 from backends.vta_lowering.cosimulation import run_on_vta
-from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, random_layer
+from backends.vta_lowering.layers import BOARD, Layer, check_all_levels, merged, random_layer
 from backends.vta_lowering.random_networks import random_board, random_chain
 from backends.vta_lowering.test_pooling import expected, pooled
 from xdsl.context import Context
@@ -103,8 +103,9 @@ def run_case(
         return f"{kind} refused", None
     if runner is not None and kind != "odd board":
         _, inputs, wanted = case
-        (found,) = run_on_vta(image, inputs, runner, garbage=seed).values()
-        np.testing.assert_array_equal(found, wanted)
+        for each in filter(None, (image, merged(image))):
+            (found,) = run_on_vta(each, inputs, runner, garbage=seed).values()
+            np.testing.assert_array_equal(found, wanted)
     return kind, image
 
 

@@ -28,6 +28,7 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 BOARD = "zcu102"
@@ -165,7 +166,8 @@ def check_all_levels(
 ) -> VtaImage:
     """
     Every level from graph to stream gives `expected` on the board of `tile`, whatever memory
-    held before, and the streams are without findings and survive as text.
+    held before, and the streams are without findings and survive as text; one for each layer, and
+    one for layers that start together. The image is that of the former.
     """
 
     def same(level: str, result: dict[str, Array]) -> None:
@@ -180,14 +182,29 @@ def check_all_levels(
     same("tiled kernels", run(module, inputs))
     apply(module, AllocateBlocksPass(alignment=256))
     image = build_image(module, load_board(tile.board))
+    check_streams(image)
+    same("streams", run_on_vta(image, inputs, garbage=7))
+    if (together := merged(image)) is not None:
+        check_streams(together)
+        same("streams of several layers", run_on_vta(together, inputs, garbage=8))
+    return image
+
+
+def merged(image: VtaImage) -> VtaImage | None:
+    """The same network with launches that start together, or None if there are none."""
+    MergeLaunchesPass().apply(Context(), image.module)
+    together = build_image(image.module, image.board)
+    return together if len(together.launches) < len(image.launches) else None
+
+
+def check_streams(image: VtaImage) -> None:
+    """All streams are without findings and survive as text."""
     for launch in image.launches:
         assert check_program(launch.program, image.board, image.size) == []
         text = disassemble_program(launch.program)
         again = assemble_program(text, board=image.board)
         raw = launch.program.instruction_bytes(image.board)
         assert again.instruction_bytes(image.board) == raw
-    same("streams", run_on_vta(image, inputs, garbage=7))
-    return image
 
 
 def random_array(

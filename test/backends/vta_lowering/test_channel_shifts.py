@@ -49,7 +49,7 @@ def check(layer: Layer, tile: TilePass | None = None) -> VtaImage:
     instructions = launch.program.instructions
     shifts = [i for i in instructions if isinstance(i, Alu) and i.opcode is AluOpcode.SHR]
     assert any(not i.use_imm for i in shifts)
-    amounts = graph.known_array(launch.op.inputs[-1])
+    amounts = graph.known_array(launch.ops[0].inputs[-1])
     assert amounts.dtype == np.int32 and 0 <= amounts.min() < amounts.max() <= 15
     return image
 

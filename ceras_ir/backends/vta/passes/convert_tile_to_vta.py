@@ -19,8 +19,9 @@ LOGS = ("log_uops", "log_inp", "log_wgt", "log_acc")
 @dataclass(frozen=True)
 class ConvertTileToVtaPass(ModulePass):
     """
-    Append `vta.program @launch_<i>` for the i-th `mem.launch`. It is the kernel with all loops
-    expanded, at the addresses that `mem.block` gives its operands.
+    Append `vta.program @launch_<i>` for the i-th `mem.launch`. It is the kernels of the launch, and
+    of those that start together with it (`mem.continues`), with all loops expanded, at the
+    addresses that `mem.block` gives their operands.
 
     Launches and kernels stay as the meaning that programs are held to. Values must have their
     places already. Boards with larger buffers than the published ones are refused, because indices

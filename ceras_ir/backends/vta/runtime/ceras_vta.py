@@ -88,14 +88,15 @@ def load(
     flow: str | None = None,
     registers: int | None = None,
     register_file: str = "/dev/mem",
-    timeout_ms: int = 1000,
+    timeout_ms: int | None = None,
     devices: str = "/dev",
     classes: str = "/sys/class",
 ) -> Network:
     """
     Load the compiled `folder`: into the u-dma-buf `udmabuf`, into a `buffer` of bytes from
     `pynq.allocate`, or, if neither is given, into one that is allocated here. `bitstream` is loaded
-    first, by PYNQ. `flow` and `registers` are the board's configuration's if they are not given.
+    first, by PYNQ. `flow` and `registers` are the board's configuration's if they are not given,
+    `timeout_ms` ten times what the longest launch takes by prediction, at least a second.
     """
     if bitstream is not None:
         importlib.import_module("pynq").Overlay(bitstream)
@@ -103,7 +104,8 @@ def load(
     library = _library(folder / "driver")
     settings: _Settings = library.vta_default_settings()
     settings.register_file = register_file.encode()
-    settings.timeout_ms = timeout_ms
+    if timeout_ms is not None:
+        settings.timeout_ms = timeout_ms
     if flow is not None:
         settings.flow = FLOWS[flow]
     if registers is not None:

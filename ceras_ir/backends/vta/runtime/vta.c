@@ -193,6 +193,7 @@ uint32_t vta_launch_cycles(unsigned launch)
 
 VtaSettings vta_default_settings(void)
 {
-  VtaSettings settings = {vta_network.flow, vta_network.registers, "/dev/mem", 1000};
+  VtaSettings settings = {vta_network.flow, vta_network.registers, "/dev/mem",
+                          vta_network.timeout_ms};
   return settings;
 }

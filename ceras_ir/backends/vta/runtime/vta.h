@@ -71,7 +71,7 @@ typedef struct {
 } VtaRange;
 
 typedef struct {
-  const char *name; /* of the layer */
+  const char *name; /* of the layer, or of the first and the last that it runs */
   const char *file; /* raw instructions, in the folder */
   uint32_t count;   /* of instructions */
   const VtaRange *clean; /* before: what the CPU wrote there must be in memory */
@@ -94,6 +94,7 @@ typedef struct {
   const VtaTensor *inputs, *outputs;
   VtaFlow flow;
   uint64_t registers, address_offset;
+  uint32_t timeout_ms; /* ten times what the longest launch takes by prediction, or a second */
   int (*run)(void *arena, const void *const *inputs, void *const *outputs);
 } VtaNetwork;
 

@@ -13,7 +13,7 @@ static const char usage[] =
     "  --flow hls|chisel     whose registers, if the board's configuration does not say\n"
     "  --registers ADDRESS   physical address of the registers, the same\n"
     "  --offset ADDRESS      what VTA adds to physical addresses, the same\n"
-    "  --timeout MS          for one launch (1000)\n"
+    "  --timeout MS          for one launch (ten times its prediction)\n"
     "  --register-file FILE  through which registers are mapped (/dev/mem)\n"
     "  --devices DIR         where devices are (/dev)\n"
     "  --classes DIR         where u-dma-buf's class is (/sys/class)\n"
