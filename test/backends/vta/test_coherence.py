@@ -16,7 +16,8 @@ func.func @main(%x: tensor<1x16x!T>) -> tensor<1x16x!T>
   %b = mem.launch @kernel(%a) {{mem.block = #mem.block<id = 1, offset = 64, size = 16>}}
     : (tensor<1x1x16x!T>) -> tensor<1x1x16x!T>
   %c = mem.launch @kernel(%b)
-    {{{continues}mem.block = #mem.block<id = 2, offset = {last}, size = 16>}} : (tensor<1x1x16x!T>) -> tensor<1x1x16x!T>
+    {{{continues}mem.block = #mem.block<id = 2, offset = {last}, size = 16>}}
+    : (tensor<1x1x16x!T>) -> tensor<1x1x16x!T>
   %y = mem.unpack %c {{mem.block = #mem.block<id = 3, offset = 64, size = 16>}}
     : (tensor<1x1x16x!T>) -> tensor<1x16x!T>
   func.return %y : tensor<1x16x!T>
