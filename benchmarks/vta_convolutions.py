@@ -2,7 +2,7 @@
 Ways to convolve on VTA: thousands of cycles with whole windows, after space-to-depth, tap by tap
 (kn2row), and as a product of the matrix of windows (im2col), which the host makes.
 
-    python benchmarks/vta_convolutions.py [--board pynq]
+    python benchmarks/vta_convolutions.py [--board de10nano]
 """
 
 import argparse
@@ -43,7 +43,7 @@ WAYS: tuple[tuple[ModulePass | None, Convolution], ...] = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="ways to convolve on VTA")
-    parser.add_argument("--board", default="pynq")
+    parser.add_argument("--board", default="de10nano")
     name = parser.parse_args().board
     board = load_board(name)
     print("| layer | direct | space-to-depth | kn2row | im2col | + host | chosen |")

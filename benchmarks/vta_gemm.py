@@ -24,7 +24,7 @@ from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.timed_simulator import TimedRun, simulate_time
 from ceras_ir.backends.vta.timeline import svg
 
-BOARD, BUS_BYTES, MACS_A_CYCLE = "pynq", 8, 256
+BOARD, BUS_BYTES, MACS_A_CYCLE = "de10nano", 8, 256
 REACHED = (14.7, 85.3, 597, 4469, 662, 629, 160, 612, 308, 604)
 """Thousands of cycles that a good hand-made schedule took on the RTL; from VTA's notes."""
 S3_MILLISECONDS = (0.6, 2.6, 10.6, 58.4, 19.1, 10.3, 4.7, 14.2, 14.4, 28.1)

@@ -2,7 +2,7 @@
 ResNet-18 on VTA layer by layer: cycles of the timed simulator on the 64-bit board, share of
 peak, and throughput at S3's 333 MHz beside what S3 measured (Figure 10, at 256 x 256).
 
-    python benchmarks/vta_networks.py [--size 224 256] [--board pynq] [--model M.onnx]
+    python benchmarks/vta_networks.py [--size 224 256] [--board de10nano] [--model M.onnx]
 """
 
 import argparse
@@ -83,7 +83,7 @@ def gops(macs: int, cycles: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="ResNet-18 on VTA, layer by layer")
     parser.add_argument("--size", type=int, nargs="+", default=[224, 256])
-    parser.add_argument("--board", default="pynq")
+    parser.add_argument("--board", default="de10nano")
     parser.add_argument("--model", help="another network, instead of ResNet-18")
     arguments = parser.parse_args()
     if arguments.model is not None:

@@ -33,7 +33,7 @@ from ceras_ir.backends.vta.reliance import MOST_COUNTED, reliance, trial
 from ceras_ir.backends.vta.stream_file import StreamFile, read_image, read_pieces
 
 HERE = Path(__file__).parent
-CONFIGURATION = "pynq"
+CONFIGURATION = "de10nano"
 FILES = {
     "INP": "input",
     "WGT": "weight",

@@ -10,16 +10,13 @@ from ceras_ir.backends.vta.checker import check_stream
 from ceras_ir.backends.vta.coherence import cache_maintenance
 from ceras_ir.backends.vta.disassembler import disassemble_program
 from ceras_ir.backends.vta.driver_files import DrivenLaunch, driver_files
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.image import build_image
 from ceras_ir.backends.vta.performance import measure, totals
 from ceras_ir.network.artefacts import Artefact, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 
 DRAM_FILE, CONFIG_FILE = "dram.bin", "vta_config.json"
-
-
-DEFAULT_BOARD_NAME = "zcu102"
-"""The board that S3 measured on."""
 
 
 def instruction_file(index: int) -> str:

@@ -5,6 +5,9 @@ Sources: functional simulator (`sim_driver.cc`), HLS design (`vta.cc`) and Chise
 apache/tvm-vta. Cycles are `timing`'s; sizes that a configuration says are `board`'s.
 """
 
+DEFAULT_BOARD_NAME = "tsim"
+"""The Chisel design in its cycle-accurate simulator, on which `timing` was measured."""
+
 INSTRUCTION_BYTES = 16
 
 PORTABLE_UOPS = 2048

@@ -13,7 +13,7 @@ def run_stream(arguments: argparse.Namespace) -> None:
     """
     from ceras_ir.backends.vta.addresses import parse_address, parse_pointers
     from ceras_ir.backends.vta.board import load_board
-    from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
+    from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
     from ceras_ir.backends.vta.reliance import MOST_COUNTED, reliance, trial
     from ceras_ir.backends.vta.stream_file import StreamFile, read_pieces, summary
     from ceras_ir.command.exit_status import Diagnostic, SourceError

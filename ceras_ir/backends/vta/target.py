@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
@@ -87,7 +88,7 @@ class VtaTarget(Target):
     }
 
     board: str = option(
-        "zcu102",
+        DEFAULT_BOARD_NAME,
         "compile for this configuration of VTA: a built-in name or VTA's .json file",
         metavar="NAME|FILE",
     )
@@ -99,8 +100,8 @@ class VtaTarget(Target):
     )
     streams: Streams = option(
         "merged",
-        "merged: one stream for all layers between which the CPU has nothing to do, with loads "
-        "of the next layer ahead; layers: one stream for each",
+        "make one stream for all layers between which the CPU has nothing to do, with loads of the "
+        "next layer ahead (merged), or one stream for each layer (layers)",
     )
     jobs: int = option(
         1,

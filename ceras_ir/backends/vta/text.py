@@ -9,7 +9,7 @@ from xdsl.utils.target import Target
 
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.disassembler import disassemble_program
-from ceras_ir.backends.vta.emit import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.launches import lower_launches
 
 

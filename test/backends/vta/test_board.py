@@ -15,7 +15,7 @@ SIM = VtaBoard().config()
 
 
 def test_every_board_of_ours():
-    assert board_names() == ["de10nano", "pynq", "ultra96", "zcu102", "zcu104"]
+    assert board_names() == ["de10nano", "pynq", "tsim", "ultra96", "zcu102", "zcu104"]
     for name in board_names():
         board = load_board(name)
         assert board.target == name
@@ -26,6 +26,9 @@ def test_every_board_of_ours():
     assert PYNQ.driver == DriverInterface("hls", 0x43C00000)
     de10nano = DriverInterface("chisel", 0xFF220000, address_offset=0x80000000)
     assert load_board("de10nano").driver == de10nano
+    hls = ("pynq", "ultra96", "zcu102", "zcu104")
+    assert [name for name in board_names() if load_board(name).is_hls] == list(hls)
+    assert all((flow := load_board(name).driver) and flow.flow == "hls" for name in hls)
     assert (load_board("zcu102").bus_bytes, load_board("zcu102").clock_mhz) == (16, 333)
 
 

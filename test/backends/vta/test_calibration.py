@@ -44,7 +44,7 @@ def parameters(board: VtaBoard, names: dict[str, int]) -> list[int]:
 
 
 def test_streams_are_good():
-    for name in ("zcu104", "pynq"):
+    for name in ("zcu104", "de10nano"):
         board = load_board(name)
         for probe in probes(board):
             assert check_program(probe.program, board, probe.size) == []
@@ -53,7 +53,7 @@ def test_streams_are_good():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "truth"), [*(("zcu104", t) for t in HLS), *(("pynq", t) for t in CHISEL)]
+    ("name", "truth"), [*(("zcu104", t) for t in HLS), *(("de10nano", t) for t in CHISEL)]
 )
 def test_parameters_come_back_from_noisy_times(name: str, truth: dict[str, int]):
     board = load_board(name)

@@ -97,7 +97,7 @@ def product(board: str) -> int:
 
 @pytest.mark.slow
 def test_streams_are_made_for_the_source():
-    assert product("zcu104") < 0.6 * product("pynq")
+    assert product("zcu104") < 0.6 * product("de10nano")
 
 
 SHAPE = Contraction(1, 16, 1, 256, 16, 1, 256, shifts=1, bias_cycles=0)

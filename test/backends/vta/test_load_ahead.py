@@ -11,7 +11,7 @@ from ceras_ir.backends.vta.simulator import simulate
 from ceras_ir.backends.vta.stream import StreamBuilder
 from ceras_ir.backends.vta.timed_simulator import simulate_time
 
-BOARD = load_board("pynq")
+BOARD = load_board("de10nano")
 BYTES, VECTORS, UOP_BASE = 1 << 16, 256, 12288
 WEIGHTS, KERNELS = 64, 3
 """Where the first tile is, in tiles; kernels of a stream, each from one half of INP and ACC."""

@@ -61,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 PIECES = f"input.bin@{INPUTS:#x},weight.bin@{WEIGHTS:#x},uop.bin@{UOPS:#x}"
-RUN = ["--vta-stream", "stream.bin", "--outputs", "after.bin", "--board", "pynq"]
+RUN = ["--vta-stream", "stream.bin", "--outputs", "after.bin", "--board", "de10nano"]
 
 
 def test_what_a_stream_relies_on(folder: Path, capsys: pytest.CaptureFixture[str]):

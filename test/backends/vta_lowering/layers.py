@@ -31,7 +31,7 @@ from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
-BOARD = "zcu102"
+BOARD = "tsim"
 
 Array = NDArray[np.generic]
 

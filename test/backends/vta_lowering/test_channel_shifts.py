@@ -169,12 +169,12 @@ def test_one_more_cycle_for_each_vector():
     """And, where nothing hides it, a load of the amounts; the model knows as much."""
     layer = replace(convolution(), points=(0, 0))
     alike = replace(layer, requant=RequantAttr(8))
-    whole = TilePass("serial", 120, 32, 48, "pynq")
+    whole = TilePass("serial", 120, 32, 48, "de10nano")
     vectors, load = 12 * 10 * 3, 50 + 5 + 3 * 64 // 8
     assert 0 <= cycles(layer, whole) - cycles(alike, whole) - vectors <= load
     for each in (layer, alike):
-        modelled = cycles_of(linear(each), load_board("pynq"))
-        assert modelled == pytest.approx(cycles(each, TilePass(board="pynq")), rel=0.02)
+        modelled = cycles_of(linear(each), load_board("de10nano"))
+        assert modelled == pytest.approx(cycles(each, TilePass(board="de10nano")), rel=0.02)
 
 
 def test_shapes_of_both_levels_agree():

@@ -26,7 +26,7 @@ WINDOWS = [seed for seed in range(40) if random_layer(seed).weights.shape[1:-1] 
 
 def cycles(image: VtaImage) -> int:
     (launch,) = image.launches
-    return simulate_time(launch.program.instructions, load_board("pynq")).cycles
+    return simulate_time(launch.program.instructions, load_board("de10nano")).cycles
 
 
 def convolution(layer: Layer) -> graph.Conv2dOp:
@@ -75,7 +75,7 @@ def test_the_cheaper_way_is_taken(layer: Layer, better: str):
                 layer.module(),
                 layer.inputs,
                 layer.expected(),
-                TilePass(board="pynq", convolution=way),
+                TilePass(board="de10nano", convolution=way),
             )
         )
         for way in ("auto", "direct", "kn2row")

@@ -15,7 +15,7 @@ def test_files():
     rng = np.random.default_rng(0)
     layer = Layer(random_array(rng, (5, 20)), random_array(rng, (18, 20)))
     image = check_all_levels(layer.module(), layer.inputs, layer.expected())
-    artefacts, extra = emit(image.module, "zcu102", text=True)
+    artefacts, extra = emit(image.module, "tsim", text=True)
     files: dict[str, bytes] = {}
     for artefact in artefacts:
         artefact.write(stream := io.BytesIO())

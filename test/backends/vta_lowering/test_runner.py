@@ -21,7 +21,7 @@ from ceras_ir.backends.vta.simulator import simulate
 config, dram, insns, out = sys.argv[1:]
 assert json.load(open(config))["LOG_BLOCK"] == 4
 image = np.fromfile(dram, np.uint8)
-simulate(image, open(insns, "rb").read(), load_board("zcu102"))
+simulate(image, open(insns, "rb").read(), load_board("tsim"))
 image.tofile(out)
 """
 

@@ -36,7 +36,7 @@ def stream(layer: Layer, schedule: TilePass) -> VtaImage:
 def cycles(image: VtaImage) -> int:
     """On the board with a bus of 64 bits."""
     (launch,) = image.launches
-    return simulate_time(launch.program.instructions, load_board("pynq")).cycles
+    return simulate_time(launch.program.instructions, load_board("de10nano")).cycles
 
 
 @pytest.mark.parametrize("schedule", ["alg1", "alg2", "alg3"])
@@ -119,14 +119,14 @@ def test_convolution(blocks: Blocks, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(("size", "most"), [((128, 128, 128), 14_000), ((256, 256, 256), 85_300)])
 def test_search_beats_s3(size: tuple[int, int, int], most: int):
     """At most what a good schedule took on the hardware; S3's takes 1.8 times as much."""
-    auto = cycles(stream(product(*size), TilePass(board="pynq")))
+    auto = cycles(stream(product(*size), TilePass(board="de10nano")))
     assert auto <= most
     m, k, n = size
     shape = Contraction(1, k // 16, 1, m, n // 16, 1, m, bias_cycles=0)
-    blocks = best_blocks(shape, board := load_board("pynq"))
+    blocks = best_blocks(shape, board := load_board("de10nano"))
     assert blocks is not None
     assert estimate(shape, blocks, board) == pytest.approx(auto, rel=0.03)
-    s3 = cycles(stream(product(*size), TilePass(schedule="alg3", board="pynq")))
+    s3 = cycles(stream(product(*size), TilePass(schedule="alg3", board="de10nano")))
     assert s3 > 1.8 * auto
 
 

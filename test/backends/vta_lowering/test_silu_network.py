@@ -53,7 +53,7 @@ def slow_host(folder: Path) -> str:
     from ceras_ir.backends.vta.board import load_board
 
     path = folder / "slow_host.json"
-    path.write_text(json.dumps(load_board("pynq").config() | SLOW_HOST))
+    path.write_text(json.dumps(load_board("de10nano").config() | SLOW_HOST))
     return str(path)
 
 
@@ -65,7 +65,7 @@ def arguments(model: Path, *more: str) -> list[str]:
 @pytest.mark.parametrize("silu", ["piecewise", "table"])
 def test_every_level(model: Path, silu: str):
     """On both boards: with the CPU's help, and almost without."""
-    for board in ("pynq", slow_host(model.parent)):
+    for board in ("de10nano", slow_host(model.parent)):
         options = ["--silu", silu, "--targets", "vta", "--board", board, "--samples", "1"]
         assert verify_main(arguments(model, *options)) == 0
 
@@ -73,7 +73,7 @@ def test_every_level(model: Path, silu: str):
 def test_the_model_chooses(model: Path):
     """The ALU where the host is slow, tables where it is fast; verify follows."""
     folder, slow = model.parent / "chosen", slow_host(model.parent)
-    for board, op in ((slow, "shift_swish"), ("pynq", "lookup")):
+    for board, op in ((slow, "shift_swish"), ("de10nano", "lookup")):
         options = ["--target", "vta", "-o", str(folder), "--board", board]
         assert compile_main(arguments(model, *options)) == 0
         layers = json.loads((folder / "report.json").read_text())["layers"]
@@ -96,7 +96,7 @@ def test_each_target_is_offered_its_own(model: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("way", ["im2col", "kn2row"])
 def test_convolutions_at_every_level(model: Path, way: str, capsys: pytest.CaptureFixture[str]):
-    options = ["--targets", "vta", "--board", "pynq", "--samples", "1", "--convolution", way]
+    options = ["--targets", "vta", "--board", "de10nano", "--samples", "1", "--convolution", way]
     assert verify_main(arguments(model, *options)) == 0
     assert "vta: machine                     exact" in capsys.readouterr().out
 

@@ -368,12 +368,12 @@ def test_borders_cost_little():
         padding=(1, 1, 1, 1),
         requant=RequantAttr(9),
     )
-    board, cycles = load_board("pynq"), list[int]()
+    board, cycles = load_board("de10nano"), list[int]()
     for point in (0, -128):
         module = replace(layer, points=(point, 0)).module()
         modelled = cycles_of(convolution(module), board)
         place(module, board)
-        apply(module, ConvertGraphToTilePass("pynq"), TilePass(board="pynq"))
+        apply(module, ConvertGraphToTilePass("de10nano"), TilePass(board="de10nano"))
         apply(module, AllocateBlocksPass(alignment=256))
         (launch,) = build_image(module, board).launches
         cycles.append(simulate_time(launch.program.instructions, board).cycles)

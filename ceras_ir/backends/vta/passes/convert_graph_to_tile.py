@@ -18,6 +18,7 @@ from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.channel_constants import folded_bias
 from ceras_ir.backends.vta.channel_groups import block_groups
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
 from ceras_ir.backends.vta.rescaling import common_shift, further_shifts, zero_point
 from ceras_ir.backends.vta.rewrites.kernel_launch import Kernels, Launch
@@ -66,7 +67,7 @@ class ConvertGraphToTilePass(ModulePass):
 
     name = "convert-graph-to-tile"
 
-    board: str = "zcu102"
+    board: str = DEFAULT_BOARD_NAME
     """The board whose intrinsic gives the length of vectors."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -9,6 +9,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.dialect import operations as vta
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.launches import lower_launches
 from ceras_ir.backends.vta.program import program_to_op
 from ceras_ir.support.diagnostics import UnsupportedError
@@ -30,7 +31,7 @@ class ConvertTileToVtaPass(ModulePass):
 
     name = "convert-tile-to-vta"
 
-    board: str = "zcu102"
+    board: str = DEFAULT_BOARD_NAME
     """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -15,6 +15,7 @@ from ceras_ir.backends.vta.analysis.contraction import Contraction, contraction_
 from ceras_ir.backends.vta.analysis.pooling_blocks import averaging_blocks, pooling_blocks
 from ceras_ir.backends.vta.analysis.s3 import s3_misfit
 from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.rewrites.border import Border
 from ceras_ir.backends.vta.rewrites.epilogue import Epilogue
 from ceras_ir.backends.vta.rewrites.expand_pool import AverageExpansion, MaxExpansion, pooling_of
@@ -39,7 +40,7 @@ class ExpandTilesPass(ModulePass):
 
     name = "expand-tiles"
 
-    board: str = "zcu102"
+    board: str = DEFAULT_BOARD_NAME
     """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.rescaling import zero_point
 from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
     inserting_before,
@@ -38,7 +39,7 @@ class Im2colPass(ModulePass):
     auto: where VTA's cost model for `board` says that it takes less, with the host's time to make
     and pack the matrix; im2col: all.
     """
-    board: str = "zcu102"
+    board: str = DEFAULT_BOARD_NAME
     """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -12,6 +12,7 @@ from ceras_ir.backends.vta.analysis.contraction import Contraction, contraction_
 from ceras_ir.backends.vta.analysis.s3 import S3Blocks, s3_misfit
 from ceras_ir.backends.vta.analysis.tiling import Convolution, Limits, best_blocks, search_all
 from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.dialects import tile
 from ceras_ir.support.diagnostics import UnsupportedError
 
@@ -38,7 +39,7 @@ class ScheduleTilesPass(ModulePass):
     """Input channels in a block."""
     nblock: int | None = None
     """Output channels in a block."""
-    board: str = "zcu102"
+    board: str = DEFAULT_BOARD_NAME
     """The board: a name or VTA's .json file."""
     convolution: Convolution = "auto"
     """

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
     inserting_before,
     replace_convolution,
@@ -34,7 +35,7 @@ class SpaceToDepthPass(ModulePass):
 
     name = "space-to-depth"
 
-    board: str = "zcu102"
+    board: str = DEFAULT_BOARD_NAME
     """The board: a name or VTA's .json file."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.analysis.tiling import Convolution
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.passes.expand_tiles import ExpandTilesPass
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule, ScheduleTilesPass
 from ceras_ir.transforms.pipeline import PipelinePass
@@ -24,7 +25,7 @@ class TilePass(PipelinePass):
     """See `schedule-tiles`."""
     nblock: int | None = None
     """See `schedule-tiles`."""
-    board: str = "zcu102"
+    board: str = DEFAULT_BOARD_NAME
     """See `schedule-tiles`."""
     convolution: Convolution = "auto"
     """See `schedule-tiles`."""

@@ -1,8 +1,8 @@
 // RUN: ceras-opt %s --convert-tile-to-vta | filecheck %s
-// RUN: ceras-opt %s --convert-tile-to-vta --convert-tile-to-vta="board=pynq" | filecheck %s
+// RUN: ceras-opt %s --convert-tile-to-vta --convert-tile-to-vta="board=de10nano" | filecheck %s
 // RUN: ceras-opt %s --convert-tile-to-vta | ceras-opt | filecheck %s
 // RUN: ceras-opt %s -t vta | filecheck %s --check-prefix=TEXT
-// RUN: ceras-opt %s -t 'vta{board=pynq}' | filecheck %s --check-prefix=TEXT
+// RUN: ceras-opt %s -t 'vta{board=de10nano}' | filecheck %s --check-prefix=TEXT
 // RUN: sed 's/mem.arena/unplaced/' %s | not ceras-opt --convert-tile-to-vta 2>&1 | filecheck %s --check-prefix=UNPLACED
 
 // TEXT:      ; launch 0

@@ -1,13 +1,13 @@
 // RUN: ceras-opt %s --schedule-tiles | filecheck %s --check-prefixes=CHECK,AUTO
 // RUN: ceras-opt %s --schedule-tiles --schedule-tiles="schedule=serial" | filecheck %s --check-prefixes=CHECK,AUTO
-// RUN: ceras-opt %s --schedule-tiles="schedule=serial mblock=60 kblock=40 nblock=16 board=pynq" | filecheck %s --check-prefixes=CHECK,FIXED
+// RUN: ceras-opt %s --schedule-tiles="schedule=serial mblock=60 kblock=40 nblock=16 board=de10nano" | filecheck %s --check-prefixes=CHECK,FIXED
 // RUN: ceras-opt %s --schedule-tiles="convolution=kn2row" | filecheck %s --check-prefixes=CHECK,KN2ROW
 // RUN: not ceras-opt %s --schedule-tiles="mblock=3136" 2>&1 | filecheck %s --check-prefix=LARGE
 // RUN: not ceras-opt %s --schedule-tiles="kblock=0" 2>&1 | filecheck %s --check-prefix=ZERO
 // RUN: not ceras-opt %s --schedule-tiles="schedule=alg3" 2>&1 | filecheck %s --check-prefix=ALG3
 
 // ALG3: error: unsupported schedule=alg3: S3's algorithms are for matrix products; use schedule=auto for convolutions
-// LARGE: error: unsupported block sizes: no schedule with mblock=3136 kblock=None nblock=None fits the buffers of 'zcu102'
+// LARGE: error: unsupported block sizes: no schedule with mblock=3136 kblock=None nblock=None fits the buffers of 'tsim'
 // ZERO: kblock must be at least 1, got 0
 
 // Weights stay on chip, so that one buffer of them is enough; blocks of at most 60 positions, 40 channels are 3 vectors.
