@@ -15,9 +15,10 @@ from ceras_ir.transforms.memory.analysis.starts import is_host_work
 @dataclass(frozen=True)
 class MergeLaunchesPass(ModulePass):
     """
-    Give `mem.continues` to every launch that follows another with no work of the host's between
-    them, and to no other, so that a target may make one program of them. Values have their places
-    already (`allocate-blocks`), as a view is work where it is a copy.
+    Give `mem.continues` to every launch that follows another with no work of the host's between.
+    No other launch has it then. A target may make one program of such launches.
+
+    Values have their places already (`allocate-blocks`), as a view is work where it is a copy.
 
     Exact: launches keep their order; it only says that the host does not look in between.
     """
