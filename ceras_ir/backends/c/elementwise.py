@@ -108,23 +108,47 @@ def lookup(layer: Layer, op: LookupOp) -> None:
     """`graph.lookup`."""
     rows, entries = op.tables.shape
     x, y = layer.read(op.input, "x"), layer.write(op.result)
-    name = layer.constant("table", "int8_t", rows * entries, 1, lambda: op.tables)
+    source, target = value_type(op.input), value_type(op.result)
+    if source == "int8_t" and target == "int16_t":
+        _lookup_halves(layer, op, x, y)
+        return
+    bytes_each = op.tables.itemsize
+    name = layer.constant("table", target, rows * entries, bytes_each, lambda: op.tables)
     size = prod(shape_of(op.result))
-    if op.channel_rows is None and value_type(op.input) == "int8_t":
+    if op.channel_rows is None and source == target == "int8_t":
         kernel = layer.kernels.use("lookup")
         layer.line(f"{kernel}({y}, {x}, {name}, {size});")
         return
-    # Tables as the index 0 sees them, so that a stored number is the index. One table for all is
-    # said of a whole vector of elements.
-    half = entries // 2
-    starts = np.array(op.channel_rows or [0] * LANES, np.int32) * entries + half
-    first = layer.array("first", starts, "int32_t")
-    if value_type(op.input) == "int8_t":
+    first, channels = _first_entries(layer, op)
+    if source == target == "int8_t":
         kernel = layer.kernels.use("lookup_channels")
-        layer.line(f"{kernel}({y}, {x}, {name}, {first}, {len(starts)}, {size});")
+        layer.line(f"{kernel}({y}, {x}, {name}, {first}, {channels}, {size});")
         return
-    kernel = layer.kernels.use("lookup_rows")
-    layer.line(f"{kernel}({y}, {x}, {name}, {first}, {half}, {len(starts)}, {size});")
+    kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
+    layer.line(f"{kernel}({y}, {x}, {name}, {first}, {entries // 2}, {channels}, {size});")
+
+
+def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
+    """
+    Where the tables of channels are as the index 0 sees them, so that a stored number is the index;
+    and of how many. One table for all is said of a whole vector of elements.
+    """
+    entries = op.tables.shape[1]
+    starts = np.array(op.channel_rows or [0] * LANES, np.int32) * entries + entries // 2
+    return layer.array("first", starts, "int32_t"), len(starts)
+
+
+def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
+    """Of bytes, to 16 bits: two tables of bytes, which vector instructions look up."""
+    low, high = (
+        layer.constant(
+            name, ctype, op.tables.size, 1, lambda n=shift: (op.tables >> n).astype(np.uint8)
+        )
+        for name, ctype, shift in (("low", "uint8_t", 0), ("high", "int8_t", 8))
+    )
+    first, channels = _first_entries(layer, op)
+    size, kernel = prod(shape_of(op.result)), layer.kernels.use("lookup_halves")
+    layer.line(f"{kernel}({y}, {x}, {low}, {high}, {first}, {channels}, {size});")
 
 
 @prints(ShiftSwishOp)

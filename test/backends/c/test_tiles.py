@@ -306,13 +306,15 @@ def test_lookup(flags: tuple[str, ...]):
 
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["loops"]), ids=("tiles", "loops"))
+@pytest.mark.parametrize("made", [8, 16])
 @pytest.mark.parametrize(("width", "entries"), [(8, 256), (16, 256), (16, 1024), (16, 2048)])
-def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int):
+def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int, made: int):
     """Few and many tables, channels that fill vectors and that do not, indices beyond a table."""
     rng = np.random.default_rng(width + entries)
     source = UniformType(0.5, storage=IntegerType(width))
-    tables = rng.integers(-128, 128, (9, entries), np.int8)
-    value = graph.ConstantOp.from_array(tables, i8).value
+    target, most = UniformType(0.25, storage=IntegerType(made)), 1 << made - 1
+    tables = rng.integers(-most, most, (9, entries)).astype(f"int{made}")
+    value = graph.ConstantOp.from_array(tables, IntegerType(made)).value
     assert isinstance(value, DenseIntOrFPElementsAttr)
     shapes = [((2, 13, 16), 3), ((5, 9, 64), 9), ((7, 11, 24), 5), ((40, 85), 6), ((70, 3), 2)]
     rows = [rng.integers(0, count, shape[-1]) for shape, count in shapes]
@@ -321,7 +323,7 @@ def test_lookup_by_channel(flags: tuple[str, ...], width: int, entries: int):
 
     def build(*xs: SSAValue) -> Values:
         pairs = zip(xs, rows, strict=True)
-        return [graph.LookupOp(x, value, OUT, r.tolist()).result for x, r in pairs]
+        return [graph.LookupOp(x, value, target, r.tolist()).result for x, r in pairs]
 
     module = make_network([(source, shape) for shape, _ in shapes], build)
     got = check(module, {f"input{i}": x for i, x in enumerate(numbers)}, flags=flags)

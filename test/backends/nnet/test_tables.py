@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from backends.nnet.networks import Network, agree
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i16
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i16
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
@@ -14,21 +14,23 @@ from ceras_ir.dialects.quant import RequantAttr, UniformType
 INT8, WIDE = UniformType(0.5), UniformType(0.125, storage=i16)
 
 
-def tables(rows: int, entries: int) -> DenseIntOrFPElementsAttr:
+def tables(rows: int, entries: int, made: UniformType) -> DenseIntOrFPElementsAttr:
     """Random tables, one a row, or one alone."""
-    data = np.random.default_rng(rows).integers(-128, 128, (rows, entries)).astype(np.int8)
+    data = np.random.default_rng(rows).integers(made.low, made.high + 1, (rows, entries))
+    stored = data.astype(np.int8 if made is INT8 else np.int16)
     shape = [rows, entries] if rows > 1 else [entries]
-    return DenseIntOrFPElementsAttr(TensorType(i8, shape), BytesAttr(data.tobytes()))
+    return DenseIntOrFPElementsAttr(TensorType(made.storage, shape), BytesAttr(stored.tobytes()))
 
 
+@pytest.mark.parametrize("made", [INT8, WIDE], ids=str)
 @pytest.mark.parametrize("element", [INT8, WIDE], ids=str)
-def test_tables(element: UniformType) -> None:
+def test_tables(element: UniformType, made: UniformType) -> None:
     net = Network([((700, 3), element)])
     x = net.inputs[0]
     ends: list[SSAValue] = []
     for entries in (256,) if element is INT8 else (256, 1024, 1 << 16):
-        ends.append(net.add(graph.LookupOp(x, tables(1, entries), INT8)))
-        ends.append(net.add(graph.LookupOp(x, tables(2, entries), INT8, rows=(1, 0, 1))))
+        ends.append(net.add(graph.LookupOp(x, tables(1, entries, made), made)))
+        ends.append(net.add(graph.LookupOp(x, tables(2, entries, made), made, rows=(1, 0, 1))))
     agree(net.module(*ends))
 
 

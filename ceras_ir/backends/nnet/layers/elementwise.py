@@ -26,13 +26,14 @@ def _check_lookup(case: Case) -> None:
     must = case.must
     entries, tables = (case.words[0], case.words[1:]) if case.words else (256, ())
     kinds = ("i16",) if entries > 256 else ("i8", "i16") if case.words else ("i8",)
-    case.stored_as(kinds, ("i8",), "int8 expected")
+    case.stored_as(kinds, ("i8", "i16") if case.words else ("i8",), "int8 expected")
     if not case.words:
         return
     must(entries.bit_count() == 1 and 256 <= entries <= 1 << 16, "entries of its tables")
     must(len(tables) in (1, case.result.channels), "one table, or one for each channel")
     stored = len(case.file.sections["tables"]) // 256
-    must(all(t + entries // 256 <= stored for t in tables), "no such lookup table")
+    blocks = entries * BYTES[case.result.storage] // 256
+    must(all(t + blocks <= stored for t in tables), "no such lookup table")
 
 
 def _check_softmax(case: Case) -> None:
@@ -86,8 +87,8 @@ def encode_lookup(op: graph.LookupOp, add_table: AddTable) -> LayerRecord:
     """A table of 256 for all channels is the record's own; else the attributes say which."""
     tables = [add_table(row.tobytes()) for row in op.tables]
     entries, rows = op.tables.shape[1], op.channel_rows
-    stored = graph.stored_element(op.input)
-    if rows is None and stored.storage.width.data == 8:
+    bits = [graph.stored_element(v).storage.width.data for v in (op.input, op.result)]
+    if rows is None and bits == [8, 8]:
         return LayerRecord(LOOKUP, table=tables[0])
     attributes = [entries, *(tables[row] for row in rows or (0,))]
     return LayerRecord(LOOKUP, attributes=attributes, table=tables[0])

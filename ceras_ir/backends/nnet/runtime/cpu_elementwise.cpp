@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 #include "checks.h"
 #include "float_functions.h"
@@ -31,18 +32,19 @@ void each_chunk(const Layer& layer, Body body) {
 }
 
 // Rows of channels, each with its table; or one table for all.
-template <class Stored>
+template <class Stored, class Made>
 void lookup_by_channel(const Layer& layer) {
   const int64_t half = layer.attributes[0] / 2;
   const int64_t channels = static_cast<int64_t>(layer.tables.size());
   const uint8_t* const* tables = layer.tables.data();
+  constexpr int64_t size = sizeof(Made);
   each_run(layer, [&](int64_t in, int64_t out, int64_t, int64_t count) {
     const Stored* from = reinterpret_cast<const Stored*>(layer.input().data) + in;
-    uint8_t* to = layer.output().target + out;
+    uint8_t* to = layer.output().target + out * size;
     for (int64_t row = 0; row < count; row += channels)
       for (int64_t c = 0; c < channels; ++c) {
-        const int64_t index = from[row + c];
-        to[row + c] = tables[c][std::clamp(index, -half, half - 1)];
+        const int64_t index = std::clamp<int64_t>(from[row + c], -half, half - 1);
+        std::memcpy(to + (row + c) * size, tables[c] + index * size, size);
       }
   });
 }
@@ -87,9 +89,14 @@ void unary(const Layer& layer, Scratch&) {
 }
 
 void lookup(const Layer& layer, Scratch&) {
-  if (!layer.tables.empty())
-    return layer.input().storage == Storage::I8 ? lookup_by_channel<int8_t>(layer)
-                                                : lookup_by_channel<int16_t>(layer);
+  if (!layer.tables.empty()) {
+    const bool narrow = layer.output().storage == Storage::I8;
+    if (layer.input().storage == Storage::I8)
+      return narrow ? lookup_by_channel<int8_t, int8_t>(layer)
+                    : lookup_by_channel<int8_t, int16_t>(layer);
+    return narrow ? lookup_by_channel<int16_t, int8_t>(layer)
+                  : lookup_by_channel<int16_t, int16_t>(layer);
+  }
   const Translation table(layer.table);
   each_run(layer, [&](int64_t in, int64_t out, int64_t, int64_t count) {
     table.run(layer.input().data + in, layer.output().target + out, count);
@@ -179,7 +186,9 @@ const char* check_unary(const Layer& layer) {
 const char* check_lookup(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const bool wide = in.storage == Storage::I16 && !layer.attributes.empty();
-  if (out.storage != Storage::I8 || (in.storage != Storage::I8 && !wide)) return "int8 is expected";
+  const bool made = out.storage == Storage::I16 && !layer.attributes.empty();
+  if ((out.storage != Storage::I8 && !made) || (in.storage != Storage::I8 && !wide))
+    return "int8 is expected";
   if (layer.attributes.empty()) return nullptr;
   if (layer.attributes[0] > (wide ? 1u << 16 : 256u)) return "its tables are too long";
   if (layer.tables.size() != 1 && static_cast<int64_t>(layer.tables.size()) != channels_of(out))

@@ -258,10 +258,11 @@ struct Loader {
     if (entries < TABLE_BYTES || entries > 1u << 16 || (entries & (entries - 1)) != 0)
       return "its tables have a wrong number of entries";
     if (layer.attributes.size() < 2) return "its tables are missing";
+    const uint64_t size = layer.result->storage == Storage::I16 ? 2 : 1;
     for (size_t i = 1; i < layer.attributes.size(); ++i) {
       const uint64_t start = uint64_t{layer.attributes[i]} * TABLE_BYTES;
-      if (start + entries > file[TABLES].size) return "its lookup table does not exist";
-      layer.tables.push_back(file[TABLES].data + start + entries / 2);
+      if (start + entries * size > file[TABLES].size) return "its lookup table does not exist";
+      layer.tables.push_back(file[TABLES].data + start + entries / 2 * size);
     }
     return nullptr;
   }

@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import (
     IntegerType,
     LocationAttr,
     TensorType,
-    i8,
 )
 
 from ceras_ir.dialects import graph
@@ -51,7 +50,7 @@ def lookup_table(
     the three operations `graph.dequantize`, `graph.unary` and `graph.quantize` would give.
     """
     table = _entries(function, source, target, entries)
-    return DenseIntOrFPElementsAttr(TensorType(i8, [entries]), BytesAttr(table.tobytes()))
+    return _constant_table(table, target)
 
 
 def lookup_tables(
@@ -66,15 +65,19 @@ def lookup_tables(
         _entries(function, source.rescaled(2.0**before), target.rescaled(2.0**after), entries)
         for before, after in exponents
     ]
-    data = BytesAttr(np.stack(rows).tobytes())
-    return DenseIntOrFPElementsAttr(TensorType(i8, [len(rows), entries]), data)
+    return _constant_table(np.stack(rows), target)
+
+
+def _constant_table(entries: NDArray[np.generic], target: UniformType) -> DenseIntOrFPElementsAttr:
+    type = TensorType(target.storage, entries.shape)
+    return DenseIntOrFPElementsAttr(type, BytesAttr(entries.tobytes()))
 
 
 def _entries(
     function: graph.FunctionAttr, source: UniformType, target: UniformType, entries: int
-) -> NDArray[np.int8]:
+) -> NDArray[np.generic]:
     stored = np.arange(-entries // 2, entries // 2).astype(np.int32)
     # A function may overflow far outside what the network computes; infinity saturates.
     with np.errstate(all="ignore"):
         values = apply_function(function, dequantize(stored, source))
-    return quantize(values.astype(np.float32), target).astype(np.int8)
+    return quantize(values.astype(np.float32), target).astype(f"int{target.storage.width.data}")

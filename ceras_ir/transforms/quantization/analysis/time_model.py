@@ -14,7 +14,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import WIDE
+from ceras_ir.network.precision import WIDE, width
 from ceras_ir.network.quantizable import computes, quantized_operations, uses_behind_moves
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
@@ -25,9 +25,9 @@ host of an accelerator."""
 FLOAT = 4
 """What a product of floats takes."""
 
-ELEMENT, FINER_TABLE, FUNCTION = 16, 45, 400
-"""What an element takes that is stored, one whose table is on 16 bits more, and one of a function
-that is computed in float."""
+ELEMENT, FINER_TABLE = 16, 45
+"""What an element takes that is stored or whose table has two bytes, and one more whose table reads
+16 bits."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ class TimeModel:
         more = self._host * ELEMENT * size / 2
         if any(is_table(use.operation) for use in value.uses):
             more = self._host * FINER_TABLE * size
-        if isinstance(value.owner, graph.UnaryOp) and is_table(value.owner):
-            more += self._host * FUNCTION * size  # No table has results of 16 bits.
+        table = value.owner
+        if isinstance(table, graph.UnaryOp) and is_table(table) and width(table.input) != WIDE:
+            more += self._host * ELEMENT * size  # Two tables of bytes instead of one.
         touched = list(_readers(value))
         if self.narrow and isinstance(value.owner, graph.LinearOperation):
             touched.append(value.owner)

@@ -106,8 +106,6 @@ def _function(op: graph.UnaryOp, input: SSAValue, target: UniformType) -> GraphO
     if op.function.clip_range is not None:
         return _rescaled(input, target, op.function)
     source, form = graph.stored_element(input), form_of(op)
-    if target.storage.width.data != NARROW:
-        return None
     if source.storage.width.data == NARROW:
         return table(op.function, input, target, 256, op.channel_exponents)
     if form is Form.TABLE16:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import IntAttr, i8
+from xdsl.dialects.builtin import IntAttr, i8, i16
 from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
@@ -119,7 +119,7 @@ def _table(op: GraphOperation, target: UniformType) -> graph.LookupOp | None:
             argument, before = _unscaled(value, activated=True)
         case _:
             return None
-    if function.clip_range is not None or target.storage != i8:
+    if function.clip_range is not None or target.storage not in (i8, i16):
         return None
     bounds = None
     clip = argument.owner

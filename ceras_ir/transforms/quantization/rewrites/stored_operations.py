@@ -100,9 +100,7 @@ def _argument(op: graph.UnaryOp, values: QuantizedValues) -> SSAValue:
     argument, form = values.storage(op.input), form_of(op)
     narrow = values.storage(op.result).bits == NARROW
     clips = op.function.clip_range is not None
-    if clips or argument.bits == NARROW or not narrow or form in (Form.SHIFTS, Form.FLOAT):
-        return values.get(op.input)
-    if form is Form.TABLE16:
+    if clips or argument.bits == NARROW or not narrow or form not in (None, Form.TABLE):
         return values.get(op.input)
     set_form(op, Form.TABLE16)
     return values.get(op.input, argument.exponent + FINER - finer_bits(Form.TABLE16))

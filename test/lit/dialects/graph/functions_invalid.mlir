@@ -1,7 +1,7 @@
 // RUN: ceras-opt %s --verify-diagnostics --split-input-file
 
 func.func @case0(%x: tensor<1x2x!quant.uniform<i16:f32, 0.125>>, %z: tensor<1x2xf32>) {
-  // expected-error@+1 {{int8 elements expected, got tensor<1x2x!quant.uniform<i16:f32, 0.125>>}}
+  // expected-error@+1 {{a table has entries of i16, got tensor<512xi8>}}
   %0 = graph.lookup %x, dense<0> : tensor<512xi8> : (tensor<1x2x!quant.uniform<i16:f32, 0.125>>) -> tensor<1x2x!quant.uniform<i16:f32, 0.125>>
   func.return
 }
@@ -17,7 +17,7 @@ func.func @case1(%x: tensor<1x2x!quant.uniform<i16:f32, 0.125>>, %z: tensor<1x2x
 // -----
 
 func.func @case2(%x: tensor<1x2x!quant.uniform<i16:f32, 0.125>>, %z: tensor<1x2xf32>) {
-  // expected-error@+1 {{a table has int8 entries, got tensor<256xi16>}}
+  // expected-error@+1 {{a table has entries of i8, got tensor<256xi16>}}
   %0 = graph.lookup %x, dense<0> : tensor<256xi16> : (tensor<1x2x!quant.uniform<i16:f32, 0.125>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
   func.return
 }

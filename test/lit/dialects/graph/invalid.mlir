@@ -210,7 +210,7 @@ func.func @case25(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
 // -----
 
 func.func @case26(%x: tensor<4xf32>) {
-  // expected-error@+1 {{int8 elements expected, got tensor<4xf32>}}
+  // expected-error@+1 {{int8 or int16 elements expected, got tensor<4xf32>}}
   %0 = graph.lookup %x, dense<0> : tensor<256xi8> : (tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
