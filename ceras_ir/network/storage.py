@@ -8,6 +8,9 @@ from xdsl.dialects.builtin import IntegerType
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.precision import NARROW, limits
 
+FAR = 64
+"""A zero point from which int8 holds at least half as much again on one side as without."""
+
 
 class Storage(NamedTuple):
     """`real = 2**exponent * (stored - zero_point)`, stored in so many signed bits."""
@@ -26,10 +29,10 @@ class Storage(NamedTuple):
     @property
     def symmetric_exponent(self) -> int:
         """
-        The exponent that holds as much without zero point: int8 reaches half as far from zero
-        then, so that steps are twice as long; see `choose-zero-points`.
+        The exponent that holds as much without zero point. Where that is far off, int8 reaches
+        half as far from zero without it, so that steps are twice as long; see `choose-zero-points`.
         """
-        return self.exponent + (self.zero_point != 0)
+        return self.exponent + (abs(self.zero_point) >= FAR)
 
 
 def zero_point_of(low: float, exponent: int) -> int:

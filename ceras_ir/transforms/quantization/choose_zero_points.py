@@ -28,7 +28,8 @@ class ChooseZeroPointsPass(ModulePass):
     Symmetric int8 spends half of its numbers below zero, where ReLU leaves nothing and SiLU little.
     If the observed range of a value fits 255 steps of half the length, it gets these steps and a
     `graph.zero_point`. The least stored number then stands for the least value seen. The same
-    happens if less than an eighth of the range above would be lost. Scales stay powers of two.
+    happens if less than an eighth of the range above would be lost. Other values keep their steps;
+    one that would be clipped on one side gets what is free on the other. Scales stay powers of two.
 
     These stay symmetric: values in 16 bits, and values that meet shift-only functions or averages
     whose ties a reciprocal would lose. Accelerators put the zero points of convolutions and
@@ -101,9 +102,18 @@ def _choose(value: SSAValue) -> None:
     low, high = min(seen[0], 0.0), max(seen[1], 0.0)
     point = zero_point_of(low, known - 1)
     least, most = limits(NARROW)
-    if not least <= point <= most:
-        return
     reach, kept = ldexp(most, known), ldexp(most - point, known - 1)
-    if high <= kept or -low <= LOST * reach:
+    if least <= point <= most and (high <= kept or -low <= LOST * reach):
         set_exponent(value, known - 1)
         set_zero_point(value, point)
+    else:
+        set_zero_point(value, _moved(ldexp(low, -known), ldexp(high, -known)))
+
+
+def _moved(low: float, high: float) -> int:
+    """The zero point, in steps, that clips less on one side by what is free on the other."""
+    least, most = limits(NARROW)
+    below, above = round(low) - least, most - round(high)
+    if above < 0 < below:
+        return max(above, -below)
+    return min(-below, above) if below < 0 < above else 0

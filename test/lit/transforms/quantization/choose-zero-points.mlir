@@ -58,3 +58,16 @@ func.func @main(%x: tensor<1x4x4x1xf32> {graph.range = array<f32: 0.0, 0.99>, gr
   %3 = graph.binary add %2, %2 {graph.range = array<f32: 0.0, 3.5>, graph.exponent = -5 : i64} : (tensor<1x4x4x1xf32>, tensor<1x4x4x1xf32>) -> tensor<1x4x4x1xf32>
   func.return
 }
+
+// -----
+
+// What is clipped on one side gets what is free on the other, up to all of it.
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME: graph.exponent = -5 : i64, graph.zero_point = -16 : i64
+func.func @main(%x: tensor<4xf32> {graph.range = array<f32: -2.0, 4.46875>, graph.exponent = -5 : i64}) {
+  // CHECK: %0 = {{.*}}graph.exponent = -5 : i64, graph.zero_point = 64 : i64
+  %0 = graph.unary <tanh> %x {graph.range = array<f32: -9.0, 1.96875>, graph.exponent = -5 : i64} : tensor<4xf32>
+  // CHECK: %1 = {{.*}}graph.exponent = -5 : i64}
+  %1 = graph.unary <tanh> %x {graph.range = array<f32: -9.0, 9.0>, graph.exponent = -5 : i64} : tensor<4xf32>
+  func.return
+}
