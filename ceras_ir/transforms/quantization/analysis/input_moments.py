@@ -8,6 +8,7 @@ by its weights. With groups every group has patches of its own: all arrays lead 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, prod, sqrt
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,13 @@ from ceras_ir.dialects import graph
 from ceras_ir.interpreters.windows import Window
 from ceras_ir.transforms.quantization.analysis.calibration import Array, watch
 
+Number = TypeVar("Number", bound=np.generic)
+
 POSITIONS = 512
 """About how many patches of one sample are taken for products."""
-MAX_PATCH = 4608
-"""Longest patch whose products are kept: 81 MiB."""
+MAX_PART = 1536
+"""Longest patch whose products of all pairs are kept, 9 MiB; of longer ones those within parts of
+this length at most."""
 
 
 def patch_length(op: graph.LinearOperation) -> int:
@@ -43,13 +47,32 @@ class InputMoments:
 
     def __post_init__(self) -> None:
         length = patch_length(self.op)
-        wanted = self.products and length <= MAX_PATCH
         self.total = np.zeros((self.groups, length))
-        self.pairs = np.zeros((self.groups, length, length), np.float32) if wanted else None
+        part = length // self.parts
+        shape = (self.groups * self.parts, part, part)
+        self.pairs = np.zeros(shape, np.float32) if self.products else None
 
     @property
     def groups(self) -> int:
         return self.op.group_count if isinstance(self.op, graph.Conv2dOp) else 1
+
+    @property
+    def parts(self) -> int:
+        """How many parts of one length a patch has for products of pairs."""
+        length = patch_length(self.op)
+        return next(n for n in range(1, length + 1) if length % n == 0 and length // n <= MAX_PART)
+
+    def by_part(self, rows: NDArray[Number]) -> NDArray[Number]:
+        """[groups, rows, K] as [groups * parts, rows, K / parts]."""
+        groups, count, length = rows.shape
+        split = rows.reshape(groups, count, self.parts, length // self.parts)
+        return split.transpose(0, 2, 1, 3).reshape(groups * self.parts, count, -1)
+
+    def joined(self, rows: NDArray[Number]) -> NDArray[Number]:
+        """What `by_part` has split."""
+        _, count, part = rows.shape
+        split = rows.reshape(self.groups, self.parts, count, part)
+        return split.transpose(0, 2, 1, 3).reshape(self.groups, count, self.parts * part)
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -82,7 +105,8 @@ class InputMoments:
 
     def _multiply(self, patches: NDArray[np.floating]) -> None:
         if self.pairs is not None:
-            self.pairs += np.matmul(patches.transpose(0, 2, 1), patches)
+            split = self.by_part(patches)
+            self.pairs += np.matmul(split.transpose(0, 2, 1), split)
             self.patches += patches.shape[1]
 
 

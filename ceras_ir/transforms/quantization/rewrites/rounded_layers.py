@@ -97,7 +97,8 @@ def round_weights(moments: InputMoments) -> None:
         rounded = nearest(weights, _steps(moments))
     else:
         pairs = moments.pairs.astype(np.float64) / max(moments.patches, 1)
-        rounded = compensated(weights, pairs, _steps(moments))
+        steps = np.repeat(_steps(moments), moments.parts, axis=0)
+        rounded = moments.joined(compensated(moments.by_part(weights), pairs, steps))
     shape = graph.shape_of(op.weights)
     replace_constant(op, op.weights, rounded.reshape(shape).astype(np.float32))
     if not _fits(op):
