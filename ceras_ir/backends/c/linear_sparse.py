@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i8
 
 from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.epilogue import Epilogue
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
@@ -73,6 +74,8 @@ class _Sparse:
     epilogue: Sequence[str]
     """Of the sum `sum` and output `o` at `at`."""
     is_float: bool
+    narrow: Epilogue | None = None
+    """What vectors do with sums, where it is no more than one shift to bytes."""
 
     def print(self, biases: tuple[str, str] | None, borders: tuple[str, str]) -> None:
         """Both bodies; biases and borders are of inputs moved by 128, and of those as they are."""
@@ -126,10 +129,12 @@ class _Sparse:
             words += mine
         table = np.array(words or [0], np.uint32)
         w = layer.constant("words", "uint32_t", table.size, 4, lambda: table, CONDITION)
-        layer.kernels.use("turn_sums")
+        element_name, moved = ("i8", "int8_t") if self.narrow else ("i32", "int32_t")
+        turn = layer.kernels.use("turn_sums", NAME=element_name, ELEMENT=moved)
+        turned = moved if self.narrow else ctype
         layer.scratch(element, "planes", p.elements, item)
         layer.scratch(ctype, "sums", VECTORS * padded * 16, 4)
-        layer.scratch(ctype, "turned", padded * 16, 4)
+        layer.scratch(turned, "turned", padded * 16, 4)
         self._open()
         stored = "float" if self.is_float else value_type(self.op.input)
         p.fill(layer, self.x, (stored, element), unit, border)
@@ -146,7 +151,11 @@ class _Sparse:
             scale = f"{unit} * (q + 16 * v)" if unit > 1 else "q + 16 * v"
             layer.line(f"{name}(planes + {scale}, {w}, sums + v * {padded * 16});", 3)
         layer.line("for (int32_t v = 0; v < vectors; ++v) {", 2)
-        layer.line(f"turn_sums(sums + v * {padded * 16}, turned, {padded});", 3)
+        sums = f"sums + v * {padded * 16}"
+        if e := self.narrow:
+            narrow = layer.kernels.use("narrow_planes")
+            layer.line(f"{narrow}({sums}, {bias}, {outputs}, {e.shift}, {e.low}, {e.high});", 3)
+        layer.line(f"{turn}({sums}, turned, {padded});", 3)
         layer.line("for (int32_t p = 0; p < 16; ++p) {", 3)
         layer.line(
             f"const int32_t place = q + 16 * v + p, r = place / {p.plane_columns}, "
@@ -155,8 +164,11 @@ class _Sparse:
         )
         layer.line(f"if (place >= end || c >= {p.columns}) continue;", 4)
         layer.line(f"const int32_t at = (({self._row}) * {p.columns} + c) * {outputs};", 4)
-        layer.line(f"const {ctype} *from = turned + p * {padded};", 4)
-        layer.loop("o", outputs, self._finished("from[o]", bias), 4)
+        if self.narrow:
+            layer.line(f"memcpy(y + at, turned + p * {padded}, {outputs});", 4)
+        else:
+            layer.line(f"const {ctype} *from = turned + p * {padded};", 4)
+            layer.loop("o", outputs, self._finished("from[o]", bias), 4)
         for depth in (3, 2, 1):
             layer.line("}", depth)
         layer.line("}")
@@ -269,6 +281,11 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     point = zero_point_of(sums.x)
     moved = sums.bias - (128 if is_signed else 0) * sums.per_output
     biases: list[str] = []
+    found = Epilogue.of(op, sums, of.rescale)
+    is_simple = found is not None and not found.scale_bits and op.residual is None
+    narrow = found if is_simple and found is not None and found.bits == 8 else None
+    if narrow is not None:
+        moved = moved + narrow.extra
     for condition, values in ((CONDITION, moved), (f"!({CONDITION})", sums.bias)):
         data = values.astype(np.int32)
         biases.append(layer.constant("bias", "int32_t", data.size, 4, lambda d=data: d, condition))
@@ -279,7 +296,7 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
         of = replace(of, rescale=narrowed(of))
     lines = of.epilogue("sum", "@BIAS@[o]")
     weights = np.ascontiguousarray(sums.centred()).astype(np.int8)
-    sparse = _Sparse(layer, op, planes, of.x, weights, lines, is_float=False)
+    sparse = _Sparse(layer, op, planes, of.x, weights, lines, is_float=False, narrow=narrow)
     sparse.print((biases[0], biases[1]), (str(point + (128 if is_signed else 0)), str(point)))
 
 

@@ -1,11 +1,11 @@
 /* to[p][o] = from[o][p] of 16 positions and a multiple of 16 outputs. */
 #if MODEL_LANES == 16
-static void turn_sums(const void *restrict from, void *restrict to, int32_t outputs)
+static void turn_sums_@NAME@(const void *restrict from, void *restrict to, int32_t outputs)
 {
-  typedef int32_t lanes __attribute__((vector_size(64)));
-  typedef int32_t loose __attribute__((vector_size(64), aligned(4), may_alias));
-  const int32_t *x = (const int32_t *)from;
-  int32_t *y = (int32_t *)to;
+  typedef @ELEMENT@ lanes __attribute__((vector_size(16 * sizeof(@ELEMENT@))));
+  typedef @ELEMENT@ loose __attribute__((vector_size(16 * sizeof(@ELEMENT@)), aligned(1), may_alias));
+  const @ELEMENT@ *x = (const @ELEMENT@ *)from;
+  @ELEMENT@ *y = (@ELEMENT@ *)to;
 #if defined(__clang__)
 #define TURN_LOW(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
