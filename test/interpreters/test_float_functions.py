@@ -62,6 +62,9 @@ FORMULAS: list[tuple[FunctionAttr, Callable[[Doubles], Doubles]]] = [
         FunctionAttr(Function.GELU_TANH),
         lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
     ),
+    (FunctionAttr(Function.SIN), np.sin),
+    (FunctionAttr(Function.COS), np.cos),
+    (FunctionAttr(Function.ATAN), np.arctan),
 ]
 
 
