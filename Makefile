@@ -7,6 +7,7 @@
 # make fuzz-ir    mutants of texts, models, folders and boards through the commands; COUNT, FIRST
 # make proofs  integer identities that passes and backends rely on, proven; NAMES="ties swish" says which
 # make docs    write the pages of docs/ that are printed from the code
+# make docs-site    build the documentation as a site that works offline, in build/site
 # make fuzz-nnet SECONDS=600    libFuzzer on the loader and executor of the nnet engine
 # make fuzz-vta COUNT=2000    random layers through every level down to VTA's streams;
 #              CONFIGURATION=all in turns on boards of other sizes, or on one: a name or a .json
@@ -53,6 +54,12 @@ fuzz: $(VENV)/.installed-test
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/tools/generate.py
+
+.PHONY: docs-site
+docs-site: $(VENV)/.installed
+	@$(BIN)/python -c "import material" 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python docs/tools/build_site.py
 
 compilers:
 	@tools/system_packages.sh install gcc g++

@@ -1,11 +1,16 @@
 """The tables that name files agree with the tree, and what is imported stays small."""
 
 import ast
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
+import pytest
+from package_page import absolute
 from xdsl.universe import Universe
 
 from ceras_ir import universe
@@ -86,3 +91,40 @@ def test_starting_up_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.endswith("\n[]\n"), done.stdout
+
+
+def test_links_of_the_description_survive_on_a_package_index():
+    page = ROOT / PROJECT["project"]["readme"]
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    assert targets and all(target.startswith("https://") for target in targets), targets
+    links = "![p](a.svg)\n[c](b.md#x), [b.md](b.md), [d](https://d)"
+    assert absolute(links, None) == "c (`b.md`), `b.md`, [d](https://d)"
+    assert "](https://e/blob/main/a.svg)" in absolute(links, "https://e/")
+
+
+@pytest.mark.slow
+def test_a_source_distribution_has_the_documentation(tmp_path: Path):
+    tree = tmp_path / "tree"
+    skipped = shutil.ignore_patterns(".*", "build", "dist", "__pycache__", "*.egg-info", "Output")
+    shutil.copytree(ROOT, tree, ignore=skipped)
+    code = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=tree, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs/images").iterdir()]
+    wanted += [ROOT / name for name in ("CITATION.cff", "README.md", "examples/digits/digits.onnx")]
+    assert not {path.relative_to(ROOT).as_posix() for path in wanted} - names
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_the_citation_has_the_version_of_the_package():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {PROJECT['project']['version']}\n" in citation
+
+
+def test_the_workflow_runs_what_ci_runs():
+    steps = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    for command in re.findall(r"run: (.+)", steps):
+        file, _, target = command.partition(" ")
+        made = file == "make" and f"\n{target}:" in (ROOT / "Makefile").read_text()
+        assert made or (ROOT / file).exists(), command

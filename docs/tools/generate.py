@@ -20,6 +20,7 @@ from cli_page import cli_page
 from dialects_page import dialects_page
 from levels_picture import levels_picture
 from operators_page import operators_page
+from package_page import package_page
 from passes_page import passes_page
 from run_examples import ExampleFailedError, refresh
 
@@ -31,6 +32,7 @@ PRINTED: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "dialects.md": dialects_page,
     "images/levels.svg": levels_picture,
+    "package-index.md": package_page,
     "passes.md": passes_page,
     "supported-operators.md": operators_page,
 }
@@ -38,7 +40,11 @@ PRINTED: dict[str, Callable[[], str]] = {
 
 WITH_EXAMPLES = (
     "../README.md",
-    *sorted(page.name for page in DOCS.glob("*.md") if "\n```console" in page.read_text("utf-8")),
+    *sorted(
+        page.name
+        for page in DOCS.glob("*.md")
+        if page.name not in PRINTED and "\n```console" in page.read_text("utf-8")
+    ),
 )
 """Pages written by hand whose examples are run."""
 

@@ -1,0 +1,173 @@
+"""
+Build the documentation as a site that works offline, in build/site: `make docs-site`.
+
+The pages are copied in the layout of the repository, with every file that they link to, so that
+links are the same in both. Any warning of MkDocs is an error.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = Path(__file__).with_name("site.yml")
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "examples/**/README.md")
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s#]+)[^)]*\)")
+LEFT_OUT = "docs/package-index.md"
+FENCE = re.compile(r"^ *```")
+INSIDE = re.compile(r" {2,3}\S")
+LIST_ITEM = re.compile(r" *(?:[-*]|\d+\.) ")
+
+
+Page = dict[str, str]
+Section = dict[str, list[Page]]
+
+NAVIGATION: list[Page | Section] = [
+    {"ceras_ir": "README.md"},
+    {
+        "Learn": [
+            {"Your first model": "docs/tutorial.md"},
+            {"Your first pass": "docs/new-pass.md"},
+            {"Your first dialect and operation": "docs/new-operation.md"},
+            {"Your first target": "docs/new-target.md"},
+            {"Your first board, a microcontroller": "docs/arduino.md"},
+            {"Your first board, an FPGA with VTA": "docs/vta-board.md"},
+        ]
+    },
+    {
+        "Use": [
+            {"Python API": "docs/python-api.md"},
+            {"Messages and exit statuses": "docs/diagnostics.md"},
+            {"Finding a wrong pass": "docs/debugging.md"},
+            {"What is guaranteed": "docs/trust.md"},
+        ]
+    },
+    {
+        "Understand": [
+            {"Architecture": "docs/architecture.md"},
+            {"Quantization": "docs/quantization.md"},
+            {"Functions": "docs/functions.md"},
+            {"Networks that come quantized": "docs/quantized-import.md"},
+            {"Memory": "docs/memory.md"},
+        ]
+    },
+    {
+        "Targets": [
+            {"C on hosts": "docs/c-backend.md"},
+            {"VTA": "docs/vta.md"},
+            {"nnet engine": "docs/nnet-engine.md"},
+            {"dataflow": "docs/dataflow.md"},
+            {"Export to ONNX": "docs/onnx-export.md"},
+        ]
+    },
+    {
+        "Reference": [
+            {"Commands": "docs/cli.md"},
+            {"Passes": "docs/passes.md"},
+            {"Dialects": "docs/dialects.md"},
+            {"ONNX operators": "docs/supported-operators.md"},
+            {"nnet format": "docs/nnet-format.md"},
+            {"ONNX conformance": "docs/conformance.md"},
+            {"Verified networks": "docs/networks.md"},
+            {"Compile time": "docs/compile-time.md"},
+        ]
+    },
+    {"Papers": "docs/papers.md"},
+    {
+        "Project": [
+            {"Changes": "CHANGELOG.md"},
+            {"Contributing": "CONTRIBUTING.md"},
+        ]
+    },
+]
+"""Titles and pages, in the order of the site. Pages that it lacks form a section of their own."""
+
+
+def page_names() -> list[str]:
+    """List the pages of the site, by their paths in the repository."""
+    found = {p.relative_to(ROOT).as_posix() for pattern in PAGES for p in ROOT.glob(pattern)}
+    return sorted(found - {LEFT_OUT})
+
+
+def stage(folder: Path) -> None:
+    """Copy pages, and the files that they link to, to `folder`."""
+    pages = [ROOT / name for name in page_names()]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        _write(folder / page.relative_to(ROOT), python_markdown(text))
+        for target in LINK.findall(text):
+            linked = (page.parent / target).resolve()
+            if "://" not in target and linked not in pages and linked.is_file():
+                _copy(linked, folder / linked.relative_to(ROOT))
+    _copy(SETTINGS.with_name("iframe-worker.js"), folder / "assets/iframe-worker.js")
+
+
+def python_markdown(text: str) -> str:
+    """
+    Adapt a page from CommonMark to Python-Markdown: a list needs an empty line before it, what is
+    inside of an item is indented by four, and a fence takes no attributes.
+    """
+    lines, is_code = list[str](), False
+    for line in text.splitlines():
+        if FENCE.match(line):
+            is_code = not is_code
+            line = line.partition(" exit=")[0]
+        previous = lines[-1] if lines else ""
+        starts_list = LIST_ITEM.match(line) and previous and not previous.startswith(" ")
+        if starts_list and not is_code and not LIST_ITEM.match(previous):
+            lines.append("")
+        if not is_code and INSIDE.match(line) and (LIST_ITEM.match(line) or not previous):
+            line = f"    {line.lstrip()}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _copy(source: Path, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, path)
+
+
+def navigation() -> list[object]:
+    """Return `NAVIGATION` and the pages that it lacks."""
+    known = re.findall(r'": "([^"]+)"', json.dumps(NAVIGATION))
+    rest = [page for page in page_names() if page not in known]
+    examples = [page for page in rest if page.startswith("examples/")]
+    more = [page for page in rest if page not in examples]
+    return [*NAVIGATION, {"Examples": examples}, *([{"More": more}] if more else [])]
+
+
+def build(output: Path) -> int:
+    """Build the site into `output`; return the exit status of MkDocs."""
+    source = output.with_name(f"{output.name}-source")
+    shutil.rmtree(source, ignore_errors=True)
+    stage(source)
+    added = {"docs_dir": str(source), "site_dir": str(output), "nav": navigation()}
+    settings = output.with_name(f"{output.name}.yml")
+    # JSON is YAML.
+    _write(settings, json.dumps({"INHERIT": str(SETTINGS), **added}, indent=1))
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(settings)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        print(done.stderr, file=sys.stderr)
+    else:
+        print(output)
+    return done.returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the documentation as a site.")
+    parser.add_argument("-o", dest="output", type=Path, default=ROOT / "build/site", metavar="DIR")
+    return build(parser.parse_args().output.resolve())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,35 @@
+"""docs/package-index.md: README.md for a package index, where relative links lead nowhere."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)\n*")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def package_page() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    source: str | None = project.get("urls", {}).get("Source")
+    return absolute((ROOT / "README.md").read_text(encoding="utf-8"), source)
+
+
+def absolute(text: str, source: str | None) -> str:
+    """
+    Make relative links absolute, below the tree of the repository `source`. Without one a link
+    becomes its text and the path of the file, which the source distribution has; images go.
+    """
+    if source is None:
+        text = IMAGE.sub(lambda m: m[0] if "://" in m[1] else "", text)
+
+    def link(match: re.Match[str]) -> str:
+        label, target = match.groups()
+        if "://" in target:
+            return match[0]
+        if source is not None:
+            return f"[{label}]({source.rstrip('/')}/blob/main/{target})"
+        path = target.partition("#")[0]
+        return f"`{path}`" if not path or label == path else f"{label} (`{path}`)"
+
+    return LINK.sub(link, text)

@@ -1,0 +1,61 @@
+"""The documentation as a site: no warning, no other server, and a search that works from files."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LOADED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*(?:src|href)=.(?:https?:)?//[^>]*>")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("material", reason="needs the extra 'docs'")
+    folder = tmp_path_factory.mktemp("site") / "site"
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs/tools/build_site.py", "-o", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_every_page_is_there_and_asks_no_other_server_for_anything(site: Path):
+    for page in (ROOT / "docs").glob("*.md"):
+        built = site / "docs" / f"{page.stem}.html"
+        assert built.exists() == (page.name != "package-index.md"), page.name
+    for page in site.rglob("*.html"):
+        assert not LOADED.search(page.read_text(encoding="utf-8")), page
+
+
+@pytest.mark.slow
+def test_the_search_works_without_a_server(site: Path, tmp_path: Path):
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs chromium")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    options += ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=8000"]
+    done = subprocess.run(
+        [browser, *options, "--dump-dom", f"{(site / 'index.html').as_uri()}?q=requantization"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert re.search(r"\d+ matching documents", done.stdout), done.stderr
+    assert "docs/quantized-import.html" in done.stdout
+
+
+def test_lists_and_fences_are_adapted_outside_of_code():
+    from build_site import python_markdown
+
+    text = "Text:\n- a\n  1. b\n\n  more\n```console exit=1\nx\n- y\n```\n"
+    adapted = "Text:\n\n- a\n    1. b\n\n    more\n```console\nx\n- y\n```\n"
+    assert python_markdown(text) == adapted
