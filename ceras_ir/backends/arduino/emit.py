@@ -19,7 +19,7 @@ from ceras_ir.backends.c.fitted_model import printed_model
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.network.artefacts import Artefact
 
-HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "model.cmake", "CMakeLists.txt"})
+HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "CMakeLists.txt", "toolchain.cmake"})
 """What the C backend writes for hosts."""
 
 

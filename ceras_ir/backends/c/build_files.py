@@ -1,6 +1,7 @@
-"""`Makefile` and `CMakeLists.txt`: how to compile the model and its two programs."""
+"""`Makefile`, `CMakeLists.txt` and `toolchain.cmake`: compile the model and its two programs."""
 
 from ceras_ir.backends.c.kernels import filled
+from ceras_ir.backends.c.machine import Machine
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.names import comment
 
@@ -37,9 +38,16 @@ CC = @CC@
 endif
 @LINK@"""
 
-CMAKE_NATIVE = 'option(MODEL_NATIVE "compile for this very processor" ON)\n'
+CMAKE_NATIVE = """\
+if(CMAKE_CROSSCOMPILING)
+  set(MODEL_IS_HERE OFF)
+else()
+  set(MODEL_IS_HERE ON)
+endif()
+option(MODEL_NATIVE "compile for this very processor" ${MODEL_IS_HERE})
+"""
 CMAKE_CROSS = """\
-# For @TITLE@; give CMAKE_C_COMPILER=@CC@, or MODEL_ARCH to compile for another machine.
+# For @TITLE@, with --toolchain toolchain.cmake; MODEL_ARCH compiles for another machine.
 set(MODEL_ARCH "@FLAGS@" CACHE STRING "flags that name the processor")
 """
 NATIVE_OPTIONS = """\
@@ -59,7 +67,8 @@ model_bench: $(OBJECTS) bench.o
 """
 
 CMAKE = """\
-# add_subdirectory(this folder) and link with `model`; tools: model_run and model_bench.
+# add_subdirectory(this folder), or install and find_package(model); link with model::model.
+# Programs: model_run and model_bench.
 cmake_minimum_required(VERSION 3.10)
 project(model C)
 
@@ -69,7 +78,9 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 add_library(model STATIC @SOURCES@)
-target_include_directories(model PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+add_library(model::model ALIAS model)
+target_include_directories(model PUBLIC
+  $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
 set_target_properties(model PROPERTIES C_STANDARD 99)
 if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
   target_compile_options(model PRIVATE -O3 -ffp-contract=off)
@@ -79,10 +90,34 @@ if(MODEL_THREADS)
   target_link_libraries(model PUBLIC OpenMP::OpenMP_C)
 endif()
 @INCLUDED@
-add_executable(model_run main.c)
-target_link_libraries(model_run model)
-add_executable(model_bench bench.c)
-target_link_libraries(model_bench model)
+install(TARGETS model EXPORT modelTargets ARCHIVE DESTINATION lib)
+install(FILES model.h DESTINATION include)
+install(EXPORT modelTargets NAMESPACE model:: DESTINATION lib/cmake/model)
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/modelConfig.cmake "\
+if(${MODEL_THREADS})
+  include(CMakeFindDependencyMacro)
+  find_dependency(OpenMP)
+endif()
+include(\\${CMAKE_CURRENT_LIST_DIR}/modelTargets.cmake)
+")
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modelConfig.cmake DESTINATION lib/cmake/model)
+
+# Without an operating system programs need a linker script, which is the user's.
+if(NOT CMAKE_SYSTEM_NAME STREQUAL "Generic")
+  add_executable(model_run main.c)
+  target_link_libraries(model_run model)
+  add_executable(model_bench bench.c)
+  target_link_libraries(model_bench model)
+endif()
+"""
+
+TOOLCHAIN = """\
+# cmake --toolchain toolchain.cmake: for @TITLE@.
+set(CMAKE_SYSTEM_NAME @SYSTEM@)
+set(CMAKE_SYSTEM_PROCESSOR @PROCESSOR@)
+set(CMAKE_C_COMPILER @CC@)
+set(CMAKE_C_FLAGS_INIT "@FLAGS@")
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 """
 
 
@@ -110,6 +145,18 @@ def cmake_lists(model: Model) -> str:
         "FLAGS": ";".join(machine.flags),
     }
     return filled(CMAKE, holes)
+
+
+def toolchain(machine: Machine) -> str:
+    """The text of `toolchain.cmake`, for a machine that is not the one at hand."""
+    holes = {
+        "TITLE": comment(machine.title),
+        "SYSTEM": "Generic" if "-none-" in machine.compiler else "Linux",
+        "PROCESSOR": machine.compiler.partition("-")[0],
+        "CC": machine.compiler,
+        "FLAGS": " ".join(machine.flags),
+    }
+    return filled(TOOLCHAIN, holes)
 
 
 def makefile(model: Model) -> str:

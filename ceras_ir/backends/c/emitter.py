@@ -10,7 +10,7 @@ from functools import partial
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c.build_files import cmake_lists, makefile
+from ceras_ir.backends.c.build_files import cmake_lists, makefile, toolchain
 from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.header import api_header
 from ceras_ir.backends.c.kernels import Kernels
@@ -73,6 +73,9 @@ def files_of(model: Model) -> list[Artefact]:
             Artefact.of_text("bench.c", "times the model", bench_source(model)),
             Artefact.of_text("CMakeLists.txt", "builds a library and both", cmake_lists(model)),
         ]
+        if not (machine := model.options.machine).is_native:
+            text = f"cmake --toolchain, for {machine.title}"
+            files.append(Artefact.of_text("toolchain.cmake", text, toolchain(machine)))
     files.append(Artefact.of_text("Makefile", "builds model_run and model_bench", makefile(model)))
     return files
 

@@ -17,7 +17,7 @@ from firmware import write_files
 
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.emitter import emit
-from ceras_ir.backends.c.machine import Machine, load_machine, machine_names
+from ceras_ir.backends.c.machine import Machine, bare_machine, load_machine, machine_names
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
@@ -103,6 +103,62 @@ def test_cmake_builds_what_make_builds(tmp_path: Path, board: str | None):
             array = np.frombuffer(data, info.dtype, info.size, at)
             got[info.name], at = array.reshape(info.shape), at + info.nbytes
     agree(got, run(module, sample))
+
+
+@pytest.mark.slow
+@needs_cmake
+def test_cmake_installs_a_package(tmp_path: Path):
+    """What a user's project finds by `find_package` computes what the interpreter does."""
+    module = place(small_network())
+    main = main_function(module)
+    write_files(emit(module), tmp_path / "net")
+    shell("cmake", "-S", tmp_path / "net", "-B", tmp_path / "built")
+    shell("cmake", "--build", tmp_path / "built")
+    shell("cmake", "--install", tmp_path / "built", "--prefix", tmp_path / "prefix")
+    user = tmp_path / "user"
+    user.mkdir()
+    shutil.copyfile(tmp_path / "net/main.c", user / "main.c")
+    (user / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.10)\nproject(user C)\n"
+        "find_package(model CONFIG REQUIRED)\n"
+        "add_executable(mine main.c)\ntarget_link_libraries(mine model::model)\n"
+    )
+    shell("cmake", "-S", user, "-B", user / "b", f"-DCMAKE_PREFIX_PATH={tmp_path / 'prefix'}")
+    shell("cmake", "--build", user / "b")
+    sample = random_inputs(module)
+    inputs, outputs = network_inputs(main), network_outputs(main)
+    (tmp_path / "in.bin").write_bytes(b"".join(sample[t.name].tobytes() for t in inputs))
+    shell(user / "b/mine", tmp_path / "in.bin", tmp_path / "out.bin")
+    got = np.frombuffer((tmp_path / "out.bin").read_bytes(), outputs[0].dtype, outputs[0].size)
+    first = {outputs[0].name: got.reshape(outputs[0].shape)}
+    agree(first, {outputs[0].name: run(module, sample)[outputs[0].name]})
+
+
+@pytest.mark.slow
+@needs_cmake
+@needs_arm
+@pytest.mark.parametrize("board", [None, "uno_r4_wifi"])
+def test_cmake_builds_for_an_arm_core(tmp_path: Path, board: str | None):
+    """With the user's toolchain, and with the one that stands in the folder of a board."""
+    options = COptions()
+    if board is not None:
+        found = load_machine(board)
+        assert isinstance(found, Board)
+        options = replace(options, machine=bare_machine(found))
+    write_files(emit(place(small_network()), options), tmp_path / "net")
+    toolchain = tmp_path / "net/toolchain.cmake"
+    assert toolchain.exists() == (board is not None)
+    if board is None:
+        toolchain = tmp_path / "mine.cmake"
+        toolchain.write_text(
+            "set(CMAKE_SYSTEM_NAME Generic)\nset(CMAKE_C_COMPILER arm-none-eabi-gcc)\n"
+            'set(CMAKE_C_FLAGS_INIT "-mcpu=cortex-m4 -mthumb")\n'
+            "set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)\n"
+        )
+    build = tmp_path / "build"
+    shell("cmake", "-S", tmp_path / "net", "-B", build, f"-DCMAKE_TOOLCHAIN_FILE={toolchain}")
+    shell("cmake", "--build", build)
+    shell("arm-none-eabi-objdump", "-a", build / "libmodel.a")
 
 
 def test_descriptions_are_checked(tmp_path: Path):
