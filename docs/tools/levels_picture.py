@@ -74,7 +74,7 @@ def lanes() -> list[str]:
     parts += arrow(middle, 416 + BOX, 492, "--tile")
     parts += box(x, 492, "tile", "tile, scf, memref: blocks, loop order", GRAPH)
     parts += arrow(middle, 492 + BOX, 568, "--allocate-blocks")
-    plans = {"C": "byte offsets", "nnet": "shared blocks", "VTA": "one flat DRAM image"}
+    plans = {"C": "byte offsets", "nnet": "byte offsets", "VTA": "one flat DRAM image"}
     machines = {
         "C": ("C99", "model.c, model.h, weights"),
         "nnet": ("nnet", "one file: layer table, blocks, weights"),
