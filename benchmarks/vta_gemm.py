@@ -7,7 +7,6 @@ simulator counts them on the 64-bit board, every stream checked and, unless --fa
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +17,11 @@ from backends.vta_lowering.cosimulation import run_on_vta
 from vta_layers import S3_GEMMS, gemm, lowered
 
 from ceras_ir.backends.vta.checker import check_program
-from ceras_ir.backends.vta.isa import Instruction
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
 from ceras_ir.backends.vta.passes.tile import TilePass
-from ceras_ir.backends.vta.timed_simulator import TimedRun, simulate_time
-from ceras_ir.backends.vta.timeline import svg
+from ceras_ir.backends.vta.timed_simulator import simulate_time
+from ceras_ir.backends.vta.timeline import svg, timeline
+from ceras_ir.support.timeline import Timeline
 
 BOARD, BUS_BYTES, MACS_A_CYCLE = "de10nano", 8, 256
 REACHED = (14.7, 85.3, 597, 4469, 662, 629, 160, 612, 308, 604)
@@ -46,13 +45,13 @@ def cycles(size: tuple[int, int, int], schedule: Schedule, *, exact: bool) -> in
 
 def picture(size: tuple[int, int, int]) -> str:
     """When load, compute and store run, with Algorithm 3 and with what is searched for."""
-    launches: list[tuple[str, Sequence[Instruction], TimedRun]] = []
+    launches: list[Timeline] = []
     for schedule in ("alg3", "auto"):
         image = lowered(gemm(*size)[0], TilePass(schedule=schedule, board=BOARD))
         (launch,) = image.launches
         stream = launch.program.instructions
         name = f"{'x'.join(map(str, size))}, {schedule}"
-        launches.append((name, stream, simulate_time(stream, image.board)))
+        launches.append(timeline(name, stream, simulate_time(stream, image.board)))
     return svg(launches)
 
 

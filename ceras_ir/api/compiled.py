@@ -21,7 +21,8 @@ from ceras_ir.data.samples import Array
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.pipeline.build import Build, read_manifest
 from ceras_ir.pipeline.build import open_folder as open_machine
-from ceras_ir.pipeline.report import Entry, table
+from ceras_ir.pipeline.report import Entry
+from ceras_ir.pipeline.report_table import table
 from ceras_ir.pipeline.running import run_all
 from ceras_ir.support.diagnostics import InputError
 

@@ -96,12 +96,14 @@ def _run(
     module: ModuleOp, options: BuildOptions, stages: list[Stage], after: Observer | None
 ) -> Build:
     layers: list[report.Layer] = []
+    ends: dict[str, int | str] = {}
     weights = 0
 
     def observe(stage: Stage, module: ModuleOp) -> None:
-        nonlocal weights
+        nonlocal weights, ends
         if stage.level == PLACED:
             layers[:] = report.layers(module)
+            ends = report.results(module)
             weights = report.weight_bytes(module)
         if after is not None:
             after(stage, module)
@@ -110,7 +112,7 @@ def _run(
     target, data = options.target, options.calibrate if options.io == "model" else None
     with phase(f"emission for target {target.name}"):
         emission = target.emit(module, options.title, lambda: first_sample(module, data))
-    content = report.report(module, layers, weights, emission, options)
+    content = report.report(module, layers, ends, weights, emission, options)
     return Build(options, module, emission, content)
 
 

@@ -1,59 +1,36 @@
 """
-What a compiled network costs: `report.json`, and the short table of it.
+What a compiled network costs: `report.json`.
 
 Layers are read off the placed graph, where every operation still is one of the network's;
 memory off the finished plan.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.graph import (
     ConstantOp,
     GraphOperation,
-    RequantizeOp,
     quantized_element,
+    shape_of,
 )
-from ceras_ir.dialects.mem import (
-    CONTINUES,
-    COPIED,
-    COST,
-    REASON,
-    LaunchOp,
-    arena_of,
-    block_of,
-    device_of,
-    regions_of,
-)
-from ceras_ir.network.function import main_function
+from ceras_ir.dialects.mem import COPIED, COST, REASON, device_of
+from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.network.precision import FLOAT_REASON
+from ceras_ir.pipeline.memory_report import memory_plan, memory_totals
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import quantize_pass
 from ceras_ir.support.diagnostics import node_name
-from ceras_ir.support.text_table import aligned
 from ceras_ir.targets.protocol import Emission
-from ceras_ir.transforms.memory.analysis.copies import (
-    bytes_copied_by,
-    copied_bytes,
-    fewest_copied_bytes,
-)
-from ceras_ir.transforms.memory.analysis.liveness import analyse, byte_size, steps
-from ceras_ir.transforms.memory.analysis.slices import slices_of_plan
-from ceras_ir.transforms.memory.analysis.spans import gap
+from ceras_ir.transforms.memory.analysis.copies import bytes_copied_by
+from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
 from ceras_ir.transforms.quantization.analysis.function_forms import quantized_form
 
 Entry = dict[str, object]
-
-MAX_NAMED = 3
-"""Up to so many layers share a line of the table's explanations by name."""
-
-NAME_WIDTH = 40
-"""Characters of a name in a line of the table; what is longer goes on in the next."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +52,10 @@ class Layer:
     """Of the stored result; None where it is float."""
     float_reason: str | None = None
     """Of a layer that calibration could have quantized: why it is float."""
+    shape: tuple[int, ...] = ()
+    """Of the result."""
+    inputs: tuple[int | str, ...] = ()
+    """What it reads: layers by number, inputs of the network by name."""
 
     def to_json(self) -> dict[str, object]:
         result: dict[str, object] = {
@@ -90,6 +71,8 @@ class Layer:
             "reason": self.reason,
             "float_reason": self.float_reason,
             "modelled": self.cost,
+            "shape": list(self.shape),
+            "inputs": list(self.inputs),
         }
         return result | {key: known for key, known in more.items() if known is not None}
 
@@ -101,8 +84,11 @@ def spelling(op: Operation) -> str:
 
 def layers(placed: ModuleOp) -> list[Layer]:
     """The layers of a placed graph, in the order they run."""
+    main = main_function(placed)
+    sources = _sources(placed)
     result: list[Layer] = []
-    for op in steps(main_function(placed)):
+    for op in steps(main):
+        read = dict.fromkeys(sources[value] for value in op.operands if value in sources)
         result.append(
             Layer(
                 node_name(op),
@@ -115,9 +101,38 @@ def layers(placed: ModuleOp) -> list[Layer]:
                 quantized_form(op),
                 _bits(op),
                 _text(op, FLOAT_REASON),
+                shape_of(op.results[0]) if op.results else (),
+                tuple(read),
             )
         )
     return result
+
+
+def entries_of(entries: Sequence[Entry], ops: Iterable[Operation]) -> Iterator[Entry | None]:
+    """The report's entry of each operation, by name and kind: later passes may have moved it."""
+    found: defaultdict[tuple[object, object], deque[Entry]] = defaultdict(deque)
+    for entry in entries:
+        found[entry["name"], entry["op"]].append(entry)
+    for op in ops:
+        waiting = found[node_name(op), spelling(op)]
+        yield waiting.popleft() if waiting else None
+
+
+def results(placed: ModuleOp) -> dict[str, int | str]:
+    """What each output of the network is: the number of a layer, or the name of an input."""
+    main, sources = main_function(placed), _sources(placed)
+    ends = zip(output_names(main), result_values(main), strict=True)
+    return {name: sources[value] for name, value in ends if value in sources}
+
+
+def _sources(module: ModuleOp) -> dict[SSAValue, int | str]:
+    """What makes each value: the number of a layer, or the name of an input."""
+    main = main_function(module)
+    found: dict[SSAValue, int | str] = {}
+    found |= zip(main.body.block.args, input_names(main), strict=True)
+    for number, op in enumerate(steps(main)):
+        found |= dict.fromkeys(op.results, number)
+    return found
 
 
 def _text(op: Operation, name: str) -> str | None:
@@ -136,43 +151,9 @@ def constants(module: ModuleOp) -> list[SSAValue]:
     return [op.result for op in ops if isinstance(op, ConstantOp) and op.result.first_use]
 
 
-def holds_io(main: FuncOp) -> bool:
-    """Whether the arena of a plan also has the network's arguments and results."""
-    return any(block_of(argument) is not None for argument in main.body.block.args)
-
-
-def memory_totals(module: ModuleOp) -> dict[str, object]:
-    """Bytes of a module whose values have been placed; without a plan only what is rescaled."""
-    main = main_function(module)
-    arena, ops = arena_of(main), steps(main)
-    requantizations = sum(isinstance(op, RequantizeOp) for op in ops)
-    if arena is None:
-        return {"requantizations": requantizations}
-    bound = analyse(main, include_io=holds_io(main), slicing=slices_of_plan(main)).lower_bound(
-        arena.alignment.data
-    )
-    totals: dict[str, object] = {
-        "peak_bytes": arena.size.data,
-        "lower_bound_bytes": bound,
-        "gap_percent": round(100 * gap(arena.size.data, bound), 2),
-        "blocks": len({block.id.data for op in ops for r in op.results if (block := block_of(r))}),
-        "copied_bytes": copied_bytes(main),
-        "copied_bytes_minimum": fewest_copied_bytes(main),
-        "requantizations": requantizations,
-    }
-    if regions := regions_of(main):
-        totals["regions"] = {
-            r.region.data: {"peak_bytes": r.size.data, "capacity_bytes": r.capacity.data}
-            for r in regions
-        }
-    if launches := sum(isinstance(op, LaunchOp) and CONTINUES not in op.attributes for op in ops):
-        totals["launches"] = launches
-    return totals
-
-
-def copies(module: ModuleOp) -> list[dict[str, object]]:
+def copies(module: ModuleOp) -> list[Entry]:
     """The operations that only move bytes in a placed module: how many, and why."""
-    found: list[dict[str, object]] = []
+    found: list[Entry] = []
     for op in steps(main_function(module)):
         if size := bytes_copied_by(op):
             reason = _text(op, COPIED) or "the target copies"
@@ -185,6 +166,7 @@ def copies(module: ModuleOp) -> list[dict[str, object]]:
 def report(
     module: ModuleOp,
     found: Sequence[Layer],
+    ends: dict[str, int | str],
     weight_bytes: int,
     emission: Emission,
     options: BuildOptions,
@@ -201,7 +183,11 @@ def report(
     layers = [layer.to_json() for layer in found]
     if emission.annotate is not None:
         emission.annotate(layers)
-    content: dict[str, object] = {"layers": layers, "totals": totals | emission.totals}
+    content: Entry = {"layers": layers, "totals": totals | emission.totals, "results": ends}
+    if emission.prediction is not None:
+        content["prediction"] = emission.prediction.to_json(layers)
+    if (plan := memory_plan(module)) is not None:
+        content["memory"] = plan
     if moved := copies(module):
         content["copies"] = moved
     if (chosen := quantization(module, options)) is not None:
@@ -233,64 +219,3 @@ def weight_bytes(module: ModuleOp) -> int:
 def _stored_bytes(value: SSAValue) -> int:
     encoded = value.owner.encoded if isinstance(value.owner, ConstantOp) else None
     return byte_size(value) if encoded is None else encoded.nbytes
-
-
-def explanations(entries: Sequence[Entry]) -> list[str]:
-    """Why layers are not on the accelerator, or float: a line per reason, most frequent first."""
-    groups: dict[tuple[str, object], list[str]] = {}
-    for entry in entries:
-        # What is float on purpose is on no accelerator for that reason alone.
-        key = "float_reason" if "float_reason" in entry else "reason"
-        if key in entry:
-            where = f"{'in float ' if key == 'float_reason' else ''}on the {entry['device']}"
-            groups.setdefault((where, entry[key]), []).append(str(entry["name"]))
-    return [
-        f"{_listed(names)} {where}: {reason}"
-        for (where, reason), names in sorted(groups.items(), key=lambda group: -len(group[1]))
-    ]
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Few layers by name, many by number; `report.json` has the reason of every layer."""
-    return ", ".join(names) if len(names) <= MAX_NAMED else f"{len(names)} layers"
-
-
-def table(content: Entry, target: str, emission: Emission | None) -> str:
-    """
-    The layers that matter and the totals, as `ceras-compile` prints them; without the `emission`
-    also without what only the target's table shows.
-    """
-    emission = emission or Emission([])
-    columns = emission.columns
-    entries, totals = content["layers"], content["totals"]
-    assert isa(entries, list[Entry]) and isa(totals, Entry)
-    shown = [key for key in columns if any(key in entry for entry in entries)]
-    rows = [["layer", "operation", "on", "MACs", "bytes", *(columns[key][0] for key in shown)]]
-    for entry in entries:
-        text = str(entry["name"])
-        name, *rest = (text[at : at + NAME_WIDTH] for at in range(0, len(text) or 1, NAME_WIDTH))
-        rows.append(
-            [
-                name,
-                f"{entry['op']} {entry.get('kernel', '')}".rstrip(),
-                str(entry["device"]),
-                f"{entry['macs']:,}" if entry["macs"] else "",
-                f"{entry['bytes']:,}",
-                *(columns[key][1].format(entry[key]) for key in shown if key in entry),
-            ]
-        )
-        rows += [[text] for text in rest]
-    lines = [f"compiled for {target}", *aligned(rows, right=range(3, len(rows[0])))]
-    lines += [*emission.notes, *explanations(entries)]
-    words = ", ".join(
-        f"{name.replace('_', ' ')} {value:,}"
-        for name, value in totals.items()
-        if isinstance(value, int | float)
-    )
-    if isa(chosen := content.get("quantization"), Entry):
-        lines.append(
-            f"quantized: {chosen['requantizations_before']} "
-            "requantizations at run time before scales were aligned, "
-            f"{chosen['requantizations_after']} after"
-        )
-    return "\n".join([*lines, f"total: {words}"])

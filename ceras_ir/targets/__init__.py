@@ -4,9 +4,11 @@ The protocol between the compiler and its targets; see `Target`.
 What stands in `__all__` is public: a target written against it alone keeps working.
 """
 
+from ceras_ir.support.timeline import Timeline
 from ceras_ir.targets.accelerator import Accelerator, Cost, GapRule, takes_runs_only
 from ceras_ir.targets.execution import Compiled, Executable, Manifest, Sample, Trace
 from ceras_ir.targets.options import option
+from ceras_ir.targets.prediction import MICROSECONDS, Ceiling, Prediction
 from ceras_ir.targets.protocol import (
     MEMORY,
     PLACED,
@@ -20,19 +22,23 @@ from ceras_ir.targets.protocol import (
 
 __all__ = [
     "MEMORY",
+    "MICROSECONDS",
     "PLACED",
     "Accelerator",
     "Arithmetic",
+    "Ceiling",
     "Compiled",
     "Cost",
     "Emission",
     "Executable",
     "GapRule",
     "Manifest",
+    "Prediction",
     "RunAction",
     "Sample",
     "Stage",
     "Target",
+    "Timeline",
     "Trace",
     "by_convention",
     "option",

@@ -20,6 +20,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.accelerator import Accelerator, GapRule, takes_runs_only
+from ceras_ir.targets.prediction import Prediction
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from ceras_ir.dialects.graph import LinearOperation, UnaryOp
     from ceras_ir.network.artefacts import Artefact
+    from ceras_ir.support.timeline import Timeline
     from ceras_ir.targets.execution import Compiled, Executable, Manifest, Sample
 
 PLACED = "placed graph"
@@ -90,6 +92,10 @@ class Emission:
     """Of those, what the table on stdout shows: entry -> head of its column, how it prints."""
     notes: list[str] = field(default_factory=list[str])
     """Lines for the user below the table of layers."""
+    prediction: Prediction | None = None
+    """How long the network takes, if there is a model of that; `annotate` has it per layer."""
+    timelines: Callable[[], list[Timeline]] | None = None
+    """When the parts of a device are busy, for the page of `--report`."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ceras_ir.backends.c import emitter
 from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.fit import check_fit, widest
 from ceras_ir.backends.c.fitted_model import printed_model
+from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.network.artefacts import Artefact
 
@@ -25,8 +26,11 @@ HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "CMakeLists.txt", "tool
 
 def emit(
     module: ModuleOp, board_name: str, title: str
-) -> tuple[list[Artefact], dict[str, object], Footprint]:
-    """Files, the target's part of the manifest, and the sizes; refuses what does not fit."""
+) -> tuple[list[Artefact], dict[str, object], Footprint, Model]:
+    """
+    Files, the target's part of the manifest, the sizes, and the printed model; refuses what does
+    not fit.
+    """
     board = load_board(board_name)
     model, options, footprint = printed_model(module, board, title)
     check_fit(model, footprint)
@@ -57,4 +61,4 @@ def emit(
         if a.path not in HOST_FILES
     ]
     extra: dict[str, object] = {"sketch": name, "board": board_name, "fqbn": board.fqbn}
-    return files, extra, footprint
+    return files, extra, footprint, model

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ceras_ir.backends.c.compiled import CompiledC
-    from ceras_ir.backends.c.sizes import Footprint
     from ceras_ir.targets.execution import Sample
 
 
@@ -61,15 +60,32 @@ class ArduinoTarget(Target):
 
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
         from ceras_ir.backends.arduino.emit import emit
+        from ceras_ir.backends.c.latency import annotate as note_times
+        from ceras_ir.backends.c.latency import latency_of
+        from ceras_ir.pipeline.report import entries_of
 
-        files, manifest, footprint = emit(module, self.board, title)
+        files, manifest, footprint, model = emit(module, self.board, title)
+        latency = latency_of(model, footprint.board)
+        assert latency is not None, "boards have a clock"
+
+        def annotate(layers: list[dict[str, object]]) -> None:
+            note_times(layers, model.layers, latency)
+            entries = entries_of(layers, (layer.op for layer in model.layers))
+            for entry, size in zip(entries, footprint.layers, strict=True):
+                if entry is None:
+                    continue
+                entry |= {"flash_bytes": size.flash, "sram_bytes": size.sram}
+                if size.kernel:
+                    entry["kernel"] = size.kernel
+
         return Emission(
             files,
             manifest,
             footprint.to_json(),
-            lambda layers: _note_sizes(layers, footprint),
+            annotate,
             {"flash_bytes": ("flash", "{:,}"), "sram_bytes": ("SRAM", "{:,}")},
             [text for text in (footprint.line(), footprint.width_line()) if text],
+            latency.prediction,
         )
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
@@ -92,11 +108,3 @@ def sketch_folder(folder: Path, manifest: Manifest) -> Path:
     if not (folder / sketch / "model.c").is_file():
         raise InputError("has no sketch with a model.c; compile again", str(folder))
     return folder / sketch
-
-
-def _note_sizes(layers: list[dict[str, object]], footprint: Footprint) -> None:
-    """Add what each layer takes, and by which kernel."""
-    for entry, size in zip(layers, footprint.layers, strict=True):
-        entry |= {"flash_bytes": size.flash, "sram_bytes": size.sram}
-        if size.kernel:
-            entry["kernel"] = size.kernel

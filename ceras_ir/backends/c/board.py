@@ -41,6 +41,11 @@ class Board:
         return self.known_core.has_dsp
 
     @property
+    def has_float_unit(self) -> bool:
+        """Whether the compiler is told to use one."""
+        return "-mfloat-abi=hard" in self.flags
+
+    @property
     def free_flash(self) -> int:
         """Flash that the model may take."""
         return self.flash_bytes - self.reserved_flash_bytes

@@ -3,7 +3,7 @@ A computer that the C of target c is built for, read from TOML: its compiler, an
 name its processor. The C is the same for all: compilers' own macros choose among its kernels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,8 +13,11 @@ from ceras_ir.backends.c.board import Board, board_names, described, load_board,
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
+from ceras_ir.transforms.quantization.analysis.time_model import ELEMENT, PRODUCTS_PER_US
 
 FIELDS = ("title", "compiler", "flags")
+RATES = ("products_per_us", "bytes_per_us")
+"""Those that may be left out: then nothing is predicted."""
 
 
 @dataclass(frozen=True)
@@ -25,21 +28,31 @@ class Machine:
     compiler: str
     flags: tuple[str, ...]
     link_flags: tuple[str, ...] = ()
+    products_per_us: float | None = None
+    """Of int8 in dense layers, as the kernels compute them on one core."""
+    bytes_per_us: float | None = None
+    """Of values that one core reads or writes."""
 
     @property
     def is_native(self) -> bool:
         return self == NATIVE
 
 
-NATIVE = Machine("this machine", "cc", ("-march=native",))
+NATIVE = Machine(
+    "this machine",
+    "cc",
+    ("-march=native",),
+    products_per_us=PRODUCTS_PER_US,
+    bytes_per_us=2 * PRODUCTS_PER_US / ELEMENT,
+)
 """The machine that the build files are run on."""
 
 
 def parse_machine(text: str, file: str) -> Machine:
     """The machine that the TOML `text` describes; `file` is named in messages."""
     content = parse_toml(text, file)
-    if unknown := sorted(set(content) - set(FIELDS)):
-        hint = did_you_mean(unknown[0], FIELDS)
+    if unknown := sorted(set(content) - {*FIELDS, *RATES}):
+        hint = did_you_mean(unknown[0], [*FIELDS, *RATES])
         raise InputError(f"a computer has no field '{unknown[0]}'{hint}", file)
     if missing := [name for name in FIELDS if name not in content]:
         raise InputError(f"description of a computer without '{missing[0]}'", file)
@@ -49,7 +62,13 @@ def parse_machine(text: str, file: str) -> Machine:
             raise InputError(f"{name} must be text, got {value!r}", file)
     if not isa(flags, list[str]):
         raise InputError(f"flags must be a list of texts, got {flags!r}", file)
-    return Machine(str(title), str(compiler), tuple(flags))
+    rates: dict[str, float] = {}
+    for name in (name for name in RATES if name in content):
+        value = content[name]
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e9:
+            raise InputError(f"{name} must be a number above 0, got {value!r}", file)
+        rates[name] = float(value)
+    return replace(Machine(str(title), str(compiler), tuple(flags)), **rates)
 
 
 def load_machine(name: str) -> Machine | Board:

@@ -116,15 +116,20 @@ class CTarget(Target):
 
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
         from ceras_ir.backends.c.emitter import files_of
+        from ceras_ir.backends.c.latency import annotate, latency_of
+        from ceras_ir.backends.c.machine import NATIVE, load_machine
 
         notes: list[str] = []
         model = self._printed(module, notes)
+        machine = NATIVE if self.board is None else load_machine(self.board)
         sizes: dict[str, object] = {"arena_bytes": model.arena_bytes}
+        latency = latency_of(model, machine)
         return Emission(
             files_of(model),
             totals=sizes | {"sram_bytes": model.arena_bytes},
             notes=notes,
-            annotate=lambda layers: _note_times(layers, model),
+            annotate=lambda layers: annotate(layers, model.layers, latency),
+            prediction=None if latency is None else latency.prediction,
         )
 
     def _printed(self, module: ModuleOp, notes: list[str]) -> Model:
@@ -157,14 +162,6 @@ class CTarget(Target):
         from ceras_ir.backends.c.compiled import CompiledC
 
         return CompiledC(folder, manifest.inputs, manifest.outputs)
-
-
-def _note_times(layers: list[dict[str, object]], model: Model) -> None:
-    """Add what sparse layers take, and would take with dense weights, as far as it is modelled."""
-    for entry, layer in zip(layers, model.layers, strict=True):
-        entry |= layer.modelled
-        if layer.kernel:
-            entry["kernel"] = layer.kernel
 
 
 def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:

@@ -25,6 +25,7 @@ from ceras_ir.dialects.mem import LaunchOp, block_of
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.targets import MICROSECONDS, Prediction
 
 FOLDER = "hdl"
 """Where the project is in the output folder."""
@@ -76,12 +77,24 @@ class Figures:
             **({} if self.counted is None else {"yosys": self.counted.to_json()}),
         }
 
-    def annotate(self, layers: list[dict[str, object]]) -> None:
+    def annotate(self, layers: list[dict[str, object]], board: Board) -> None:
         """Add to the report's entry of each layer what its block takes."""
         for layer in layers:
             name = layer["name"]
             if layer["device"] == ENTRY and isinstance(name, str) and name in self.layers:
                 layer |= self.layers[name]
+                if isinstance(cycles := layer.get("cycles"), int):
+                    layer[MICROSECONDS] = round(cycles / board.clock_mhz, 3)
+
+    def prediction(self, board: Board) -> Prediction:
+        """One frame; the blocks work at once."""
+        return Prediction(
+            f"{board.title} at {board.clock_mhz} MHz",
+            "Cycles of every block at full speed. All blocks work at once: one inference takes "
+            "the latency of the pipeline, and the next one follows sooner. The host is not "
+            "modelled.",
+            microseconds=self.timing.latency / board.clock_mhz,
+        )
 
 
 def library_files() -> dict[str, str]:

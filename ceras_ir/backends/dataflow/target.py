@@ -111,8 +111,9 @@ class DataflowTarget(Target):
             [*emit_host(module), *files],
             manifest,
             figures.totals(board),
-            figures.annotate,
+            lambda layers: figures.annotate(layers, board),
             COLUMNS,
+            prediction=figures.prediction(board),
         )
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:

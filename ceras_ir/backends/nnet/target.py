@@ -85,12 +85,20 @@ class NnetTarget(Target):
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
         from ceras_ir.backends.nnet import emit
 
-        files = emit(module)
+        files, board = emit(module), self.board
         if self.emit_hls:
             from ceras_ir.backends.nnet.hls_package import emit as emit_hls
 
             files += emit_hls(module, sample())
-        return Emission(files)
+        if board is None:
+            return Emission(files)
+        from ceras_ir.backends.nnet.prediction import annotate_times, prediction
+
+        return Emission(
+            files,
+            annotate=lambda layers: annotate_times(layers, module, board),
+            prediction=prediction(board),
+        )
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledNnet:
         from ceras_ir.backends.nnet.runner import CompiledNnet

@@ -1,15 +1,19 @@
-"""What a report says of VTA: cycles per launch and in total, streams as text, timelines."""
+"""What a report says of VTA: times per layer and launch, streams as text, timelines."""
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.disassembler import disassemble_program
-from ceras_ir.backends.vta.launches import lower_launches
+from ceras_ir.backends.vta.hls_timing import timing_of
+from ceras_ir.backends.vta.launches import LoweredLaunch, lower_launches
 from ceras_ir.backends.vta.performance import measure
 from ceras_ir.backends.vta.rules import VTA
-from ceras_ir.backends.vta.timeline import chrome_trace, html
+from ceras_ir.backends.vta.timeline import Traced, chrome_trace, timeline
+from ceras_ir.dialects.mem import CPU
 from ceras_ir.network.artefacts import Artefact
+from ceras_ir.support.timeline import Timeline
+from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
 
 Entry = dict[str, object]
 
@@ -27,10 +31,10 @@ def launch_totals(manifest: Entry) -> Entry:
 
 
 def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None:
-    """Add what the manifest says of each launch to the report's entry of its layer."""
+    """Add what the manifest says of each launch to its layer, and times to all layers."""
     vta = manifest["vta"]
     assert isa(vta, Entry)
-    launches, peak = vta["launches"], load_board(board_name).macs_per_cycle
+    launches, board = vta["launches"], load_board(board_name)
     assert isa(launches, list[Entry])
     # A swish is in the launch of the layer before it.
     placed = [x for x in layers if x["device"] == VTA and x["op"] != "shift_swish"]
@@ -44,22 +48,57 @@ def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None
         assert isa(performance, Entry) and isinstance(macs, int)
         cycles = performance["cycles"]
         assert isinstance(cycles, int)
-        share = macs / peak / cycles if cycles else 0.0
+        share = macs / board.macs_per_cycle / cycles if cycles else 0.0
         layer |= {**performance, "share_of_peak": round(share, 4)}
+        layer[MICROSECONDS] = round(cycles / board.clock, 3)
+    for layer in layers:
+        if layer["device"] != VTA:
+            macs, moved = layer["macs"], layer["bytes"]
+            assert isinstance(macs, int) and isinstance(moved, int)
+            host = macs / board.host_macs_per_us + moved / board.host_bytes_per_us
+            layer[MICROSECONDS] = round(host, 3)
+
+
+def prediction(module: ModuleOp, board_name: str) -> Prediction:
+    """Where the times come from, and what VTA and its host can do at most."""
+    board = load_board(board_name)
+    timing = timing_of(board)
+    bytes_per_us = board.clock * timing.bus_bytes
+    return Prediction(
+        f"VTA {board_name} at {board.clock} MHz",
+        "Launches: cycles of the timed simulator, each from an idle machine. Host: products and "
+        "bytes at the board's rates. Packing and unpacking between them is not counted.",
+        (
+            Ceiling(VTA, board.clock * board.macs_per_cycle, bytes_per_us),
+            Ceiling(CPU, board.host_macs_per_us, board.host_bytes_per_us),
+        ),
+    )
+
+
+def _traced(module: ModuleOp, board_name: str) -> tuple[list[LoweredLaunch], Traced]:
+    """The launches of a module, and what the timed simulator says of each."""
+    board = load_board(board_name)
+    launches = lower_launches(module, board)
+    costs = measure(launches, board)
+    return launches, [
+        (launch.name, launch.program.instructions, cost.run)
+        for launch, cost in zip(launches, costs, strict=True)
+    ]
+
+
+def timelines(module: ModuleOp, board_name: str) -> list[Timeline]:
+    """When load, compute and store of every launch run."""
+    return [timeline(*launch) for launch in _traced(module, board_name)[1]]
 
 
 def pictures(module: ModuleOp, board_name: str) -> list[Artefact]:
-    """The streams as text, and timelines of when they run as HTML and Chrome trace."""
-    board = load_board(board_name)
-    launches = lower_launches(module, board)
-    traced = [
-        (launch.name, launch.program.instructions, cost.run)
-        for launch, cost in zip(launches, measure(launches, board), strict=True)
-    ]
+    """The streams as text, and when every instruction runs as a Chrome trace."""
+    launches, traced = _traced(module, board_name)
     texts = [disassemble_program(launch.program) for launch in launches]
     return [
-        Artefact.of_text("timeline.html", "when the modules of VTA run", html(traced)),
-        Artefact.of_text("timeline.json", "the same for chrome://tracing", chrome_trace(traced)),
+        Artefact.of_text(
+            "timeline.json", "when each instruction runs, for Perfetto", chrome_trace(traced)
+        ),
         *(
             Artefact.of_text(f"launch_{i}.vtas", f"stream of launch {i}", text)
             for i, text in enumerate(texts)

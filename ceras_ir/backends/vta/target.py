@@ -168,7 +168,13 @@ class VtaTarget(Target):
     def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
         from ceras_ir.backends.c.emitter import emit as emit_host
         from ceras_ir.backends.vta.emit import emit
-        from ceras_ir.backends.vta.report import COLUMNS, launch_totals, note_launches
+        from ceras_ir.backends.vta.report import (
+            COLUMNS,
+            launch_totals,
+            note_launches,
+            prediction,
+            timelines,
+        )
 
         files, manifest = emit(module, self.board)
         return Emission(
@@ -177,6 +183,8 @@ class VtaTarget(Target):
             launch_totals(manifest),
             lambda layers: note_launches(layers, manifest, self.board),
             COLUMNS,
+            prediction=prediction(module, self.board),
+            timelines=lambda: timelines(module, self.board),
         )
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:

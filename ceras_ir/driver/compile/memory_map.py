@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 from ceras_ir.dialects.mem import CPU, RegionAttr, arena_of, block_of, device_of, regions_of
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import main_function
-from ceras_ir.pipeline.report import holds_io
+from ceras_ir.pipeline.memory_report import holds_io
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.memory.analysis.liveness import Buffer, analyse, steps
 from ceras_ir.transforms.memory.analysis.slices import slices_of_plan

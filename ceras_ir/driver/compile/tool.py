@@ -103,7 +103,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
     from ceras_ir.command.output_folder import open_folder, write_artefacts
     from ceras_ir.pipeline.build import build
     from ceras_ir.pipeline.reading import read_network
-    from ceras_ir.pipeline.report import table
+    from ceras_ir.pipeline.report_table import table
 
     with naming(arguments.model):
         module = read_network(arguments.model, **bindings_of(arguments))

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.precision import WIDE, width
 from ceras_ir.network.quantizable import computes, quantized_operations, uses_behind_moves
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
+
+PRODUCTS_PER_US = 100_000
+"""Of 8 bits, on a host."""
 
 ALONE, HOST = 8, 8
 """What a product takes that shares nothing, as in depthwise layers; and what anything takes on the
@@ -76,19 +79,22 @@ class TimeModel:
 
 def time_of(main: FuncOp) -> float:
     """What a quantized network takes on a machine that takes 16 bits, and floats."""
-    total = 0.0
-    for op in main.body.block.ops:
-        if not op.results or isinstance(op, graph.ConstantOp):
-            continue
-        total += ELEMENT * prod(graph.shape_of(op.results[0]))
-        if isinstance(op, graph.LinearOperation):
-            element = graph.quantized_element(op.input)
-            bits = FLOAT if element is None else element.storage.width.data // 8
-            total += op.macs * bits * (ALONE if _is_alone(op) else 1)
-        elif isinstance(op, graph.LookupOp):
-            element = graph.quantized_element(op.input)
-            if element is not None and element.storage.width.data == WIDE:
-                total += FINER_TABLE * prod(graph.shape_of(op.result))
+    return sum(map(time_of_operation, main.body.block.ops))
+
+
+def time_of_operation(op: Operation) -> float:
+    """What one operation of it takes."""
+    if not op.results or isinstance(op, graph.ConstantOp):
+        return 0.0
+    total = float(ELEMENT * prod(graph.shape_of(op.results[0])))
+    if isinstance(op, graph.LinearOperation):
+        element = graph.quantized_element(op.input)
+        bits = FLOAT if element is None else element.storage.width.data // 8
+        total += op.macs * bits * (ALONE if _is_alone(op) else 1)
+    elif isinstance(op, graph.LookupOp):
+        element = graph.quantized_element(op.input)
+        if element is not None and element.storage.width.data == WIDE:
+            total += FINER_TABLE * prod(graph.shape_of(op.result))
     return total
 
 
