@@ -15,9 +15,12 @@ from xdsl.utils.hints import isa
 from ceras_ir.api import html
 from ceras_ir.api.diagnosed import diagnosed
 from ceras_ir.api.samples import Data, read_samples
+from ceras_ir.command.output_file import open_output
 from ceras_ir.command.output_folder import REPORT, open_folder
 from ceras_ir.data.image_folder import ImageOptions
 from ceras_ir.data.samples import Array
+from ceras_ir.driver.report.content import Content, content_of
+from ceras_ir.driver.report.memory_map import memory_picture
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.pipeline.build import Build, read_manifest
 from ceras_ir.pipeline.build import open_folder as open_machine
@@ -102,6 +105,18 @@ class Compiled:
                 shutil.copyfile(path, copy)
         return Path(folder)
 
+    def save_page(self, path: str | PathLike[str]) -> None:
+        """Write the page of `ceras-report`: one file of HTML about all of it."""
+        from ceras_ir.driver.report.page import report_page
+
+        with diagnosed(fspath(path)), open_output(fspath(path)) as stream:
+            stream.write(report_page(self._content))
+
+    @property
+    def _content(self) -> Content:
+        title = self._folder.name if self._build is None else self._build.options.title
+        return content_of(self.report, title, self.target)
+
     def _paths(self) -> list[Path]:
         listed = self.manifest.content["files"]
         assert isa(listed, dict[str, object])
@@ -119,14 +134,11 @@ class Compiled:
 
     def _repr_html_(self) -> str:
         parts = [html.paragraph(repr(self)), html.totals(self.totals), html.layers(self.layers)]
+        if (plan := self._content.plan) is not None:
+            parts.append(html.folded("memory plan", memory_picture(plan)))
         if self._build is not None:
             # A compiled folder that was opened has files and no IR.
-            from ceras_ir.driver.compile.memory_map import memory_picture
-
-            parts += [
-                html.folded("memory plan", memory_picture(self._build.module)),
-                html.folded("IR, constants elided", html.ir(self._build.module)),
-            ]
+            parts.append(html.folded("IR, constants elided", html.ir(self._build.module)))
         return html.joined(parts)
 
 

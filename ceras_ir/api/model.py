@@ -14,11 +14,11 @@ from xdsl.passes import ModulePass
 from ceras_ir.api import html
 from ceras_ir.api.compiled import Compiled, compiled_of
 from ceras_ir.api.diagnosed import diagnosed
-from ceras_ir.api.graph_picture import graph_picture
 from ceras_ir.api.samples import Data, SampleFiles, read_samples
 from ceras_ir.command.output_file import open_output
 from ceras_ir.data.image_folder import ImageOptions
 from ceras_ir.data.samples import Array
+from ceras_ir.driver.report.graph_picture import module_picture
 from ceras_ir.driver.target_options import reference_target
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
@@ -228,7 +228,7 @@ class Model:
             [
                 html.paragraph(repr(self)),
                 html.layers(entries),
-                html.folded("graph", graph_picture(self._module)),
+                html.folded("graph", module_picture(self._module)),
                 html.folded("IR, constants elided", html.ir(self._module)),
             ]
         )

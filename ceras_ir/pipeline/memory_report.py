@@ -4,7 +4,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from ceras_ir.dialects.graph import RequantizeOp
+from ceras_ir.dialects.graph import ConstantOp, RequantizeOp
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp, arena_of, block_of, device_of, regions_of
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import node_name
@@ -63,10 +63,11 @@ def memory_plan(module: ModuleOp) -> Entry | None:
         if block is None:
             continue
         owners = [v.owner for v in buffer.values if isinstance(v.owner, Operation)]
+        is_constant = all(isinstance(owner, ConstantOp) for owner in owners)
         buffers.append(
             {
                 "name": " = ".join(map(node_name, owners)) or "input",
-                "device": device_of(owners[0]) if owners else "",
+                "device": "" if is_constant else device_of(owners[0]),
                 "region": block.region.data,
                 "offset": block.offset.data,
                 "size": buffer.size,

@@ -211,6 +211,16 @@ class Target(ABC):
         """What `--save-temps` adds to the IR of every level."""
         return []
 
+    # Viewers.
+
+    @classmethod
+    def viewer_model(cls, module: ModuleOp, title: str) -> tuple[str, bytes] | None:
+        """
+        The graph of a module as a file that viewers of networks open: how its name ends, and its
+        bytes; None where this target has no such format. What it cannot say it refuses.
+        """
+        return None
+
     # Running.
 
     def open(self, folder: Path, manifest: Manifest) -> Compiled:

@@ -13,6 +13,7 @@ from ceras_ir.driver.explore import tool as explore
 from ceras_ir.driver.opt import argv
 from ceras_ir.driver.plan import tool as plan
 from ceras_ir.driver.reduce import tool as reduce
+from ceras_ir.driver.report import tool as report
 from ceras_ir.driver.retrain import tool as retrain
 from ceras_ir.driver.run import tool as run
 from ceras_ir.driver.target_options import (
@@ -27,6 +28,7 @@ from ceras_ir.targets.options import options_of
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-opt": argv.make_parser,
     "ceras-compile": compile.make_parser,
+    "ceras-report": report.make_parser,
     "ceras-run": run.make_parser,
     "ceras-verify": verify.make_parser,
     "ceras-compare": compare_tool.make_parser,

@@ -146,8 +146,8 @@ def test_no_name() -> None:
 def test_ceras_compile_lists_all_that_it_writes(capsys: pytest.CaptureFixture[str]) -> None:
     Path("m.onnx").write_bytes(conv_model((1, 2, 6, 6), 3, (3, 3)).SerializeToString())
     command = ["m.onnx", "-o", "out", "--target", "c"]
-    assert compile_main([*command, "--save-temps", "--html"]) == 0
-    assert {"memory.html", "temps/0-graph.mlir"} < set(tree())
+    assert compile_main([*command, "--save-temps", "--report"]) == 0
+    assert {"report.html", "temps/0-graph.mlir"} < set(tree())
     listed: Tree = json.loads(tree()["manifest.json"])["files"]
     assert set(tree()) - set(listed) == {"manifest.json", "report.json"}
     fill(Path("out"), {"temps/notes": "mine"})

@@ -29,10 +29,13 @@ NAMED = 5
 """How many nodes a note names."""
 
 
-def export_model(module: ModuleOp, title: str, *, exact: bool = True) -> onnx.ModelProto:
+def export_model(
+    module: ModuleOp, title: str, *, exact: bool = True, silent: bool = False
+) -> onnx.ModelProto:
     """
     The network as a model called `title`; every operation that ONNX cannot say is refused by
-    name, all at once, and those whose ties a re-import rounds otherwise are named on stderr.
+    name, all at once, and those whose ties a re-import rounds otherwise are named on stderr unless
+    `silent`.
     With `exact`, a small constant before QuantizeLinear makes it round half up.
     """
     main = main_function(module)
@@ -54,7 +57,8 @@ def export_model(module: ModuleOp, title: str, *, exact: bool = True) -> onnx.Mo
         tensor = values.get(value, unchanged(value), side_of(value))
         _name_end(builder, tensor, name, value, ends)
         outputs.append(_info(name, value))
-    _note(ops)
+    if not silent:
+        _note(ops)
     return builder.model(inputs, outputs)
 
 

@@ -35,6 +35,12 @@ class OnnxTarget(Target):
 
         return Emission(emit(module, title))
 
+    @classmethod
+    def viewer_model(cls, module: ModuleOp, title: str) -> tuple[str, bytes]:
+        from ceras_ir.backends.onnx.export import export_model, serialized
+
+        return ".onnx", serialized(export_model(module, title, exact=False, silent=True))
+
     def open(self, folder: Path, manifest: Manifest) -> Reimported:
         from ceras_ir.backends.onnx.export import MODEL
         from ceras_ir.backends.onnx.reimported import Reimported

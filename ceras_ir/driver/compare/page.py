@@ -1,4 +1,4 @@
-"""The page that `ceras-compare --html` writes: one file, no scripts, nothing to load."""
+"""The page that `ceras-compare --html` writes: one file, nothing to load."""
 
 from collections.abc import Collection, Sequence
 from html import escape
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ceras_ir.driver.compare.plots import histogram, ratios
 from ceras_ir.driver.compare.remedies import CLIPPED, GOOD, remedies, worst_layers
+from ceras_ir.driver.pages.rendering import render
 from ceras_ir.metrics.figures import Measured
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
 
@@ -20,54 +21,13 @@ FULL = 60.0
 LONGEST = 44
 """Characters of a layer's name; converters join the names of all that they have fused."""
 
-STYLE = """
-:root { --ink: #1d2733; --soft: #5d6b7a; --line: #dde3ea; --paper: #fff; --panel: #f6f8fa;
-  --first: #2f6fb5; --second: #d9822b; --bad: #c43d3d; --fair: #c98a00; --good: #2e8b57 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6eaef; --soft: #9aa7b5; --line: #333d49;
-  --paper: #161b22; --panel: #1f262f; --first: #6aa9e9; --second: #f0a35e; --bad: #ef7575;
-  --fair: #e0b040; --good: #5fc08a } }
-* { box-sizing: border-box }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 2em 1.5em 4em;
-  max-width: 78em; color: var(--ink); background: var(--paper) }
-h1 { font-size: 1.7em; margin: 0 } h2 { font-size: 1.25em; margin: 2.2em 0 .6em }
-h3 { font-size: 1em; margin: 0 0 .4em; overflow-wrap: anywhere } .soft { color: var(--soft) }
-nav a { margin-right: 1.2em } a { color: var(--first); text-decoration: none }
-a:hover { text-decoration: underline }
-.cards { display: grid; gap: .8em; grid-template-columns: repeat(auto-fill, minmax(13em, 1fr)) }
-.card { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: 1em }
-.card b { font-size: 1.5em; font-variant-numeric: tabular-nums; display: block }
-.worst { grid-template-columns: repeat(auto-fit, minmax(21em, 1fr)) }
-.worst ul { padding-left: 1.2em; margin: .6em 0 0 } .worst li { margin: .25em 0;
-  overflow-wrap: anywhere }
-.scroll { overflow: auto; max-height: 46em; border: 1px solid var(--line); border-radius: 8px }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
-th { position: sticky; top: 0; background: var(--panel); font-weight: 600; z-index: 1 }
-td, th { padding: .3em .8em; text-align: right; border-bottom: 1px solid var(--line);
-  white-space: nowrap } td.name { text-align: left; min-width: 14em; max-width: 24em;
-  white-space: normal; overflow-wrap: anywhere } th.name { text-align: left }
-tr:hover td { background: var(--panel) }
-.bar { display: inline-block; width: 5em; height: .6em; background: var(--line);
-  border-radius: 3px; margin-left: .6em; overflow: hidden }
-.bar i { display: block; height: 100% } .bad { color: var(--bad) } .fair { color: var(--fair) }
-.bar .bad { background: var(--bad) } .bar .fair { background: var(--fair) }
-.bar .fine { background: var(--good) }
-figure { margin: 0 } svg { display: block; width: 100%; height: auto }
-svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
-.grid { stroke: var(--line) } .edge { stroke: var(--bad); stroke-dasharray: 4 3 }
-.count { fill: var(--first); opacity: .75 } .line { fill: none; stroke-width: 1.8 }
-.a { stroke: var(--first) } .b { stroke: var(--second) } .fa { fill: var(--first) }
-.fb { fill: var(--second) } .column { fill: transparent } g:hover > .column { fill: var(--line);
-  opacity: .6 } g .dot { opacity: 0 } g:hover > .dot { opacity: 1 }
-.key { display: inline-block; width: 1.2em; height: .25em; margin: 0 .4em 0 0;
-  vertical-align: middle } .share { fill: var(--bad); opacity: .35 }
-.key.c { background: var(--bad); opacity: .35 }
-.key.a { background: var(--first) } .key.b { background: var(--second) }
-details { margin-top: 1em } summary { cursor: pointer; color: var(--first) }
-.said { white-space: pre-line; overflow-wrap: anywhere }
-.small { grid-template-columns: repeat(auto-fill, minmax(17em, 1fr)); margin-top: 1em }
-.small .card { padding: .7em } :target { outline: 2px solid var(--second) }
-@media print { .scroll { max-height: none } details > * { display: block } }
-"""
+SECTIONS = {
+    "result": "Result",
+    "worst": "Worst layers",
+    "plot": "Plot",
+    "layers": "All layers",
+    "histograms": "Histograms",
+}
 
 
 def decimal(value: float) -> str:
@@ -107,37 +67,31 @@ def compare_page(title: str, variants: Sequence["Variant"], samples: int) -> str
     key_b = f"accumulated, {second.name}" if second else "each layer alone"
     worst = "".join(_worst(layer, first.recipe) for layer in worst_layers(first.layers))
     parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width">',
-        f"<title>{escape(title)}: where precision goes</title>",
-        f"<style>{STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
         f'<p class="soft">{escape(against)}; {samples} {many}, {len(first.layers)} layers</p>',
-        '<nav><a href="#result">Result</a><a href="#worst">Worst layers</a>'
-        '<a href="#plot">Plot</a><a href="#layers">All layers</a>'
-        '<a href="#histograms">Histograms</a></nav>',
-        f'<h2 id="result">Result</h2>{_results(first, second)}',
-        '<h2 id="worst">The layers that add most noise</h2>',
+        f'<h2 id="result" class="part">Result</h2>{_results(first, second)}',
+        '<h2 id="worst" class="part">The layers that add most noise</h2>',
         f'<div class="cards worst">{worst}</div>',
         *(f'<p class="said">{escape(text)}</p>' for text in first.remedies),
-        '<h2 id="plot">Signal to noise, layer by layer</h2>',
+        '<h2 id="plot" class="part">Signal to noise, layer by layer</h2>',
         f'<p class="soft"><span class="key a"></span>{escape(key_a)}: '
         "with the errors of all layers before"
         f'<br><span class="key b"></span>{escape(key_b)}<br>Higher is better; at the top a layer '
         f"is exact. {_columns(first)}Point at a layer for its numbers.</p>",
-        f"<figure>{ratios(first.layers, second.layers if second else None)}</figure>",
-        f'<h2 id="layers">All layers</h2>{_layers(first, second)}',
-        '<h2 id="histograms">Histograms</h2>',
+        f'<figure class="panel plot">{ratios(first.layers, second and second.layers)}</figure>',
+        f'<h2 id="layers" class="part">All layers</h2>{_layers(first, second)}',
+        '<h2 id="histograms" class="part">Histograms</h2>',
         '<p class="soft">Values of the reference; the dashed lines are what the stored integers '
         "reach. Heights are square roots of counts, so that tails show.</p>",
         f"<details{' open' if len(first.layers) <= 24 else ''}><summary>{len(first.layers)} "
         "layers</summary>",
         '<div class="cards small">',
         *(_small(i, layer) for i, layer in enumerate(first.layers)),
-        "</div></details></body></html>\n",
+        "</div></details>",
     ]
-    return "\n".join(parts)
+    nav = "".join(f'<a href="#{name}">{text}</a>' for name, text in SECTIONS.items())
+    named_page = f"{title}: where precision goes"
+    return render("base.html", {"title": named_page, "nav": nav, "main": "\n".join(parts)})
 
 
 def _results(first: "Variant", second: "Variant | None") -> str:

@@ -1,6 +1,7 @@
 """The pictures of the page of `ceras-compare`, drawn as SVG."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from math import isfinite
 
@@ -13,13 +14,39 @@ LABELS = 12
 """About how many layers have their number below the plot."""
 
 
+@dataclass(frozen=True)
+class Ratio:
+    """Decibels of one layer on two curves: infinite where it is exact, None for no point."""
+
+    name: str
+    operator: str
+    first: float | None
+    second: float | None
+    share: float | None = None
+    """Of the noise at the outputs."""
+
+
 def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) -> str:
     """Decibels of every layer: accumulated, and alone or those of a second variant."""
     others = {(v.name, v.operator): v.accumulated_ratio for v in second or ()}
-    pairs = [
-        (v.accumulated_ratio, others.get((v.name, v.operator)) if others else v.isolated_ratio)
-        for v in layers
-    ]
+    return ratio_plot(
+        [
+            Ratio(
+                v.name,
+                v.operator,
+                v.accumulated_ratio,
+                others.get((v.name, v.operator)) if others else v.isolated_ratio,
+                v.share,
+            )
+            for v in layers
+        ],
+        ("accumulated", "second variant" if others else "alone"),
+    )
+
+
+def ratio_plot(layers: Sequence[Ratio], words: tuple[str, str]) -> str:
+    """Two curves over the layers, and columns of what each adds to the noise at the outputs."""
+    pairs = [(layer.first, layer.second) for layer in layers]
     finite = [r for pair in pairs for r in pair if r is not None and isfinite(r)]
     top = max(LEAST_TOP, 10.0 * (int(max(finite, default=0.0)) // 10 + 1))
     bottom = min(0.0, 10.0 * (int(min(finite, default=0.0)) // 10))
@@ -45,7 +72,6 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
         points = [(i, r) for i, pair in enumerate(pairs) if (r := pair[side]) is not None]
         path = " ".join(f"{x(i):.1f},{y(r):.1f}" for i, r in points)
         lines.append(f'<polyline class="line {style}" points="{path}"/>')
-    words = ("accumulated", "second variant" if others else "alone")
     for i, (layer, pair) in enumerate(zip(layers, pairs, strict=True)):
         said = ", ".join(
             f"{word} {'exact' if not isfinite(r) else f'{r:.1f} dB'}"
@@ -65,7 +91,7 @@ def ratios(layers: Sequence[LayerNoise], second: Sequence[LayerNoise] | None) ->
     return "\n".join([*lines, "</svg>"])
 
 
-def _columns(layers: Sequence[LayerNoise], x: Callable[[int], float], slot: float) -> Iterator[str]:
+def _columns(layers: Sequence[Ratio], x: Callable[[int], float], slot: float) -> Iterator[str]:
     """What each layer adds to the noise at the outputs, the most as high as half of the plot."""
     largest = max((layer.share or 0.0 for layer in layers), default=0.0)
     for i, layer in enumerate(layers):

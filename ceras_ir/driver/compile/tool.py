@@ -1,8 +1,10 @@
 """`ceras-compile`: a model to a folder that its target can run."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -27,7 +29,11 @@ from ceras_ir.driver.target_options import (
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import UsageError
-from ceras_ir.targets.protocol import MEMORY, PLACED, Stage
+from ceras_ir.targets.protocol import PLACED, Stage
+
+if TYPE_CHECKING:
+    from ceras_ir.pipeline.build import Build
+    from ceras_ir.pipeline.options import BuildOptions
 
 TEMPORARY = "what the network was at one level"
 """Of files in `temps`, for the manifest."""
@@ -70,6 +76,12 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         help="keep the IR of every level, and other intermediate files of the target, in DIR/temps",
     )
     parser.add_argument(
+        "--emit-levels",
+        action="store_true",
+        help="write the graph of every level into DIR/levels as an ONNX model, for viewers such as "
+        "Netron",
+    )
+    parser.add_argument(
         "--why",
         action="append",
         default=[],
@@ -77,7 +89,10 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         help="print the device of a node, and the reason; may be repeated",
     )
     parser.add_argument(
-        "--html", action="store_true", help="draw the memory plan as a picture in DIR/memory.html"
+        "--report",
+        action="store_true",
+        help="write a page about it all, DIR/report.html: graph, devices and reasons, layers, "
+        "memory, predicted times, noise of quantization if there is --calibrate, provenance",
     )
     add_target_options(parser, [] if target is None else [target])
     return parser
@@ -89,18 +104,17 @@ def _compile(argv: Sequence[str]) -> int:
         arguments = make_parser(chosen).read(argv)
         assert chosen is not None, "the parser requires a target"
         with calibration_workers(arguments):
-            return _build(arguments, chosen)
+            return _build(arguments, chosen, argv)
 
 
-def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
+def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[str]) -> int:
     options = build_options(arguments, target_of(chosen, arguments))
     options.check()
     pruning(options)
-    if arguments.html and all(stage.level != MEMORY for stage in options.target.lower()):
-        raise UsageError(f"--html draws a memory plan, and target {chosen.name} has none")
 
     from ceras_ir.command.named_file import naming
     from ceras_ir.command.output_folder import open_folder, write_artefacts
+    from ceras_ir.driver.report.provenance import provenance
     from ceras_ir.pipeline.build import build
     from ceras_ir.pipeline.reading import read_network
     from ceras_ir.pipeline.report_table import table
@@ -108,26 +122,33 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
     with naming(arguments.model):
         module = read_network(arguments.model, **bindings_of(arguments))
         with open_folder(arguments.output, force=arguments.force) as folder:
-            saved = _Temporaries(folder / "temps") if arguments.save_temps else None
-            if saved is not None:
-                saved.save("graph", module)
+            saved: list[_Levels] = []
+            if arguments.save_temps:
+                saved.append(_Temporaries(folder / "temps"))
+            if arguments.emit_levels:
+                saved.append(_Graphs(folder / "levels"))
+            for each in saved:
+                each.save("graph", module)
             why = _Why(arguments.why)
+            page = _Page(options) if arguments.report else None
 
             def after(stage: Stage, module: ModuleOp) -> None:
-                if saved is not None:
-                    saved.save(stage.title, module)
+                for each in saved:
+                    each.save(stage.title, module)
                 if stage.level == PLACED:
                     why.ask(module)
+                if page is not None:
+                    page.noise.see(stage, module)
 
             compiled = build(module, options, after)
-            if saved is not None:
-                write_artefacts(saved.folder, options.target.temporaries(compiled.module))
+            if arguments.save_temps:
+                more = options.target.temporaries(compiled.module)
+                write_artefacts(folder / "temps", more)
             others = {path.relative_to(folder).as_posix(): TEMPORARY for path in _files(folder)}
-            if arguments.html:
-                from ceras_ir.driver.compile.memory_map import memory_map
-
-                title = f"{Path(arguments.model).name} for {chosen.name}"
-                compiled.emission.artefacts.append(memory_map(compiled.module, title))
+            made = provenance("ceras-compile", argv, arguments.model, options)
+            compiled.report["provenance"] = made
+            if page is not None:
+                page.add(compiled)
             write_artefacts(folder, compiled.files(others))
     print(table(compiled.report, chosen.name, compiled.emission))
     for line in why.answers:
@@ -137,6 +158,35 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass) -> int:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+class _Page:
+    """The page of a compile, and what only it shows."""
+
+    def __init__(self, options: "BuildOptions"):
+        from ceras_ir.driver.report.noise import NoiseObserver
+
+        self.options, self.noise = options, NoiseObserver()
+
+    def add(self, compiled: "Build") -> None:
+        """Measure what is missing, and add the page to the files."""
+        from ceras_ir.driver.report.content import content_of
+        from ceras_ir.driver.report.page import report_page
+        from ceras_ir.driver.report.tool import PAGE
+        from ceras_ir.network.artefacts import Artefact
+
+        data, report, timelines = (
+            self.options.calibrate,
+            compiled.report,
+            compiled.emission.timelines,
+        )
+        if data is not None and (noise := self.noise.measured(data)) is not None:
+            report["noise"] = noise
+        if timelines is not None:
+            report["timelines"] = [timeline.to_json() for timeline in timelines()]
+        content = content_of(report, self.options.title, self.options.target.name)
+        text = report_page(content)
+        compiled.emission.artefacts.append(Artefact.of_text(PAGE, "a page about it all", text))
 
 
 class _Why:
@@ -157,19 +207,47 @@ class _Why:
             self.answers += lines
 
 
-class _Temporaries:
-    """Numbered files with the IR of each level."""
+class _Levels:
+    """Numbered files of each level."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.count = 0
 
     def save(self, level: str, module: ModuleOp) -> None:
-        from ceras_ir.pipeline.printing import print_module
-
+        """Write the next level."""
         self.folder.mkdir(parents=True, exist_ok=True)
         words = "".join(char if char.isalnum() or char in "-_" else " " for char in level)
-        path = self.folder / f"{self.count}-{'-'.join(words.split())}.mlir"
-        with open(path, "w", encoding="utf-8") as stream:
-            print_module(module, stream)
+        self.write(self.folder / f"{self.count}-{'-'.join(words.split())}", module)
         self.count += 1
+
+    def write(self, path: Path, module: ModuleOp) -> None:
+        raise NotImplementedError
+
+
+class _Temporaries(_Levels):
+    """The IR, with the names of layers."""
+
+    def write(self, path: Path, module: ModuleOp) -> None:
+        from ceras_ir.pipeline.printing import print_module
+
+        with open(f"{path}.mlir", "w", encoding="utf-8") as stream:
+            print_module(module, stream)
+
+
+class _Graphs(_Levels):
+    """The graph for viewers, as far as there is one that their formats can say."""
+
+    def write(self, path: Path, module: ModuleOp) -> None:
+        from ceras_ir.support.diagnostics import UnsupportedError
+
+        for target in compiling_targets():
+            try:
+                found = target.viewer_model(module, path.name)
+            except UnsupportedError as error:
+                first = error.lines(str(path.name))[0]
+                print(f"ceras-compile: note: no graph of this level: {first}", file=sys.stderr)
+                continue
+            if found is not None:
+                ending, data = found
+                Path(f"{path}{ending}").write_bytes(data)

@@ -48,12 +48,12 @@ def test_no_room_to_work_in():
 @pytest.mark.slow
 def test_a_compiled_network_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     data = str(DIGITS / "digits_calibration.npz")
-    command = [str(DIGITS / "digits.onnx"), "--target", "c", "--calibrate", data, "--html"]
+    command = [str(DIGITS / "digits.onnx"), "--target", "c", "--calibrate", data, "--report"]
     command += ["--regions", "sram:1200,psram:8388608", "-o", str(tmp_path)]
     assert main(command) == 0
     totals = json.loads((tmp_path / "report.json").read_text())["totals"]["regions"]
     assert 0 < totals["sram"]["peak_bytes"] <= totals["sram"]["capacity_bytes"] == 1200
-    picture = (tmp_path / "memory.html").read_text()
+    picture = (tmp_path / "report.html").read_text()
     assert "sram: " in picture and " of psram [" in picture
     section = '-DMODEL_SECTION_SRAM=__attribute__((section(".fast")))'
     subprocess.run(

@@ -18,9 +18,6 @@ from ceras_ir.network.precision import WIDE, width
 from ceras_ir.network.quantizable import computes, quantized_operations, uses_behind_moves
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
-PRODUCTS_PER_US = 100_000
-"""Of 8 bits, on a host."""
-
 ALONE, HOST = 8, 8
 """What a product takes that shares nothing, as in depthwise layers; and what anything takes on the
 host of an accelerator."""

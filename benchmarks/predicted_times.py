@@ -1,0 +1,190 @@
+"""
+The times that reports predict, beside instructions counted under qemu and times measured here.
+
+    python benchmarks/predicted_times.py [MODEL.onnx ...] [--layers]
+
+The ratio is predicted over counted or measured: 1 is exact. Without models: the example network,
+ResNet-8, and MobileNetV2 on the host. Needs arm-none-eabi-gcc and qemu-system-arm for Cortex-M.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from networks import mobilenet_v2, resnet8
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.arduino.target import ArduinoTarget
+from ceras_ir.backends.c.board import load_board
+from ceras_ir.backends.c.emitter import emit
+from ceras_ir.backends.c.emulator import (
+    INSTRUCTIONS_PER_TICK,
+    EmulatedModel,
+    available,
+    run_elf,
+)
+from ceras_ir.backends.c.fitted_model import printed_model
+from ceras_ir.backends.c.instruction_model import instructions
+from ceras_ir.backends.c.machine import bare_machine
+from ceras_ir.backends.c.target import CTarget
+from ceras_ir.command.output_folder import write_artefacts
+from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.build import build
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.report import spelling
+from ceras_ir.pipeline.stages import all_stages, run_stages
+from ceras_ir.support.diagnostics import node_name
+
+HERE = Path(__file__).parent
+DIGITS = HERE.parent / "examples" / "digits" / "digits.onnx"
+BOARDS = ("uno_r4_wifi", "due")
+"""With SMLAD and a floating-point unit, and without both."""
+
+TRACE = """\
+#include <stdint.h>
+#include "semihosting.h"
+#define SYSTICK ((volatile uint32_t *)0xe000e010)
+void model_trace(int layer, const void *data, unsigned long bytes);
+static uint32_t taken[LAST + 1], before;
+void model_trace(int layer, const void *data, unsigned long bytes)
+{
+  const uint32_t now = SYSTICK[2];
+  (void)data, (void)bytes;
+  taken[layer] = (before - now) & 0xffffff;
+  if (layer == LAST) {
+    for (int i = 0; i <= LAST; ++i) {
+      char text[12];
+      int at = 11;
+      text[at] = 0;
+      text[--at] = '\\n';
+      for (uint32_t rest = taken[i]; rest || at == 10; rest /= 10) text[--at] = '0' + rest % 10;
+      semihosting(0x04 /* SYS_WRITE0 */, text + at);
+    }
+  }
+  before = SYSTICK[2];
+}
+"""
+"""Ticks between the ends of layers; of the first layer nothing is known."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One layer: predicted, and counted or measured."""
+
+    name: str
+    predicted: float
+    actual: float
+
+
+def on_board(path: Path, quantize: str, board_name: str) -> Iterator[Figure]:
+    """Instructions of every layer but the first, on a board with room for everything."""
+    board = replace(load_board(board_name), flash_bytes=4 << 20, sram_bytes=3 << 20)
+    target = ArduinoTarget(board=board_name)
+    options = BuildOptions(target, quantize=quantize, recipe=_recipe(quantize))
+    module = read_network(str(path))
+    run_stages(load_context(), module, all_stages(options.resolved(module)))
+    main = main_function(module)
+    model, chosen, _ = printed_model(module, board, "m", bare_machine(board))
+    with tempfile.TemporaryDirectory(prefix="ceras-times-") as name:
+        work = Path(name)
+        sources = work / "model"
+        write_artefacts(sources, [a for a in emit(module, chosen) if a.path.startswith("model")])
+        (sources / "trace.c").write_text(TRACE)
+        ends = network_inputs(main), network_outputs(main)
+        flags = ("-Os", "-DMODEL_TRACE", f"-DLAST={len(model.layers) - 1}", f"-I{work}")
+        emulated = EmulatedModel(sorted(sources.glob("*.c")), *ends, board, work, flags=flags)
+        rng = np.random.default_rng(0)
+        with open(work / "in.bin", "wb") as stream:
+            for tensor in ends[0]:
+                stream.write(rng.standard_normal(tensor.shape).astype(tensor.dtype).tobytes())
+        ticks = run_elf(emulated.build(), work).split()
+    for layer, count in list(zip(model.layers, ticks, strict=True))[1:]:
+        counted = int(count) * INSTRUCTIONS_PER_TICK
+        yield Figure(_name(layer.op), instructions(layer, board), counted)
+
+
+def on_host(path: Path, quantize: str) -> Iterator[Figure]:
+    """Microseconds of every layer here."""
+    options = BuildOptions(CTarget(), quantize=quantize, recipe=_recipe(quantize))
+    made = build(read_network(str(path)), options)
+    layers = made.report["layers"]
+    assert isa(layers, list[dict[str, object]])
+    with tempfile.TemporaryDirectory(prefix="ceras-times-") as name:
+        work = Path(name)
+        made.write(work)
+        flags = ("-O3", "-march=native", "-std=c99", "-ffp-contract=off")
+        bench, program = work / "bench.o", work / "layers"
+        _cc(*flags, "-Dmain=bench_main", "-c", work / "bench.c", "-o", bench)
+        files = (bench, HERE / "c_host_layers.c", work / "model.c", work / "model_weights.c")
+        _cc(*flags, "-DMODEL_TRACE", *files, "-lm", "-o", program)
+        done = subprocess.run([program, "20"], capture_output=True, text=True, check=True)
+        measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    for number, layer in enumerate(layers):
+        predicted = layer["microseconds"]
+        assert isinstance(predicted, float)
+        if str(number) in measured:
+            yield Figure(f"{layer['name']} ({layer['op']})", predicted, measured[str(number)])
+
+
+def _cc(*arguments: str | Path) -> None:
+    subprocess.run(["cc", *arguments], check=True)
+
+
+def _name(op: object) -> str:
+    from xdsl.ir import Operation
+
+    assert isinstance(op, Operation)
+    return f"{node_name(op)} ({spelling(op)})"
+
+
+def _recipe(quantize: str) -> tuple[str, ...]:
+    """Time depends on shapes, not on numbers: the quickest."""
+    return ("none",) if quantize == "int8" else ()
+
+
+def show(title: str, unit: str, figures: Sequence[Figure], *, layers: bool) -> None:
+    predicted, actual = sum(f.predicted for f in figures), sum(f.actual for f in figures)
+    print(f"{title}: {predicted:,.0f} {unit} predicted, {actual:,.0f}; {predicted / actual:.2f}")
+    for f in figures if layers else ():
+        if f.actual:
+            print(
+                f"    {f.name}: {f.predicted:,.0f}, {f.actual:,.0f}; {f.predicted / f.actual:.2f}"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="predicted times against counted ones")
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL.onnx")
+    parser.add_argument("--layers", action="store_true", help="also every layer")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ceras-times-") as name:
+        models: list[Path] = arguments.models
+        if not models:
+            models = [DIGITS, Path(name) / "resnet8.onnx", Path(name) / "mobilenet_v2.onnx"]
+            resnet8(models[1])
+            mobilenet_v2(models[2])
+        for path in models:
+            for kind in ("int8", "none"):
+                title = f"{path.stem} {'float' if kind == 'none' else kind}"
+                if available() and "mobilenet" not in path.stem:
+                    for board in BOARDS:
+                        figures = list(on_board(path, kind, board))
+                        show(
+                            f"{title} on {board}", "instructions", figures, layers=arguments.layers
+                        )
+                figures = list(on_host(path, kind))
+                show(f"{title} here", "us", figures, layers=arguments.layers)
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

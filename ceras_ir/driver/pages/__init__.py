@@ -1,0 +1,1 @@
+"""Pages of HTML that commands write: one file each, nothing to load, one style for all."""

@@ -1,0 +1,337 @@
+"""
+What a compiled folder says of itself, typed: the content of its report and manifest.
+
+Both are read from files that may come from anywhere: what is not as it should be is refused.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from pathlib import Path
+
+from xdsl.utils.hints import isa
+
+from ceras_ir.command.output_folder import REPORT
+from ceras_ir.pipeline.build import read_manifest
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.timeline import Lane, Timeline, parse_bars
+from ceras_ir.targets.execution import Manifest
+from ceras_ir.targets.prediction import MICROSECONDS
+
+Entry = dict[str, object]
+
+DECIBELS = ("alone_db", "accumulated_db")
+
+KNOWN = ("name", "op", "device", "macs", "bytes", "inputs", "shape", MICROSECONDS)
+"""Entries of a layer that have a field of their own."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer."""
+
+    number: int
+    name: str
+    op: str
+    device: str
+    macs: int
+    bytes: int
+    shape: tuple[int, ...]
+    inputs: tuple[int | str, ...]
+    """Layers by number, inputs of the network by name."""
+    microseconds: float | None
+    facts: Mapping[str, object]
+    """Whatever else the report says of it."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not on the accelerator, or in float."""
+        found = self.facts.get("float_reason", self.facts.get("reason"))
+        return found if isinstance(found, str) else None
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Bytes that are taken during steps [first_step, end_step)."""
+
+    name: str
+    device: str
+    region: str
+    offset: int
+    size: int
+    first_step: int
+    end_step: int
+
+
+@dataclass(frozen=True)
+class Region:
+    """One of several memories."""
+
+    name: str
+    size: int
+    capacity: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where every value lies, and when."""
+
+    steps: int
+    size: int
+    lower_bound: int
+    buffers: tuple[Buffer, ...]
+    regions: tuple[Region, ...] = ()
+
+    def alive(self, step: int) -> int:
+        """Bytes that are taken at a step."""
+        return sum(b.size for b in self.buffers if b.first_step <= step < b.end_step)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What quantization did to one layer, in decibels of signal to noise."""
+
+    name: str
+    op: str
+    alone: float
+    accumulated: float
+    """Infinite where nothing is lost."""
+    share: float | None
+    clipped: float
+
+
+@dataclass(frozen=True)
+class Device:
+    """The ceilings of a device."""
+
+    device: str
+    macs_per_us: float
+    bytes_per_us: float
+
+
+@dataclass(frozen=True)
+class Content:
+    """A compiled network, as the page shows it."""
+
+    title: str
+    target: str
+    board: str | None
+    entries: Entry
+    """`report.json` as it is."""
+    manifest: Manifest | None
+    layers: tuple[Row, ...]
+    totals: Entry
+    results: Mapping[str, int | str]
+    plan: Plan | None
+    devices: tuple[Device, ...]
+    machine: str
+    model: str
+    microseconds: float | None
+    timelines: tuple[Timeline, ...]
+    noise: tuple[Noise, ...]
+    noise_total: Entry
+    provenance: Entry
+
+    @cached_property
+    def input_names(self) -> list[str]:
+        """Those that some layer reads, or that are an output."""
+        read = [s for row in self.layers for s in row.inputs if isinstance(s, str)]
+        return list(
+            dict.fromkeys([*read, *(s for s in self.results.values() if isinstance(s, str))])
+        )
+
+    def total(self, name: str) -> int | float | None:
+        """A number among the totals."""
+        value = self.totals.get(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+class _Reader:
+    """Typed fields of JSON; an `InputError` names what is wrong."""
+
+    def __init__(self, where: str):
+        self.where = where
+
+    def wrong(self, what: str) -> InputError:
+        return InputError(f"not a report of this version: {what}; compile again", self.where)
+
+    def text(self, entry: Entry, key: str) -> str:
+        value = entry.get(key)
+        if not isinstance(value, str):
+            raise self.wrong(f"'{key}' is no text")
+        return value
+
+    def count(self, entry: Entry, key: str) -> int:
+        value = entry.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise self.wrong(f"'{key}' is no count")
+        return value
+
+    def number(self, entry: Entry, key: str) -> float | None:
+        value = entry.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self.wrong(f"'{key}' is no number")
+        return float(value)
+
+    def entries(self, entry: Entry, key: str) -> list[Entry]:
+        value = entry.get(key, [])
+        if not isa(value, list[Entry]):
+            raise self.wrong(f"'{key}' is no list")
+        return value
+
+    def entry(self, entry: Entry, key: str) -> Entry:
+        value = entry.get(key, {})
+        if not isa(value, Entry):
+            raise self.wrong(f"'{key}' is no object")
+        return value
+
+
+def content_of(entries: Entry, title: str, target: str, where: str = REPORT) -> Content:
+    """The content of a report that is called `title`."""
+    return _content(entries, title, target, None, where)
+
+
+def read_folder(path: str) -> Content:
+    """The content of a folder that `ceras-compile` wrote."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise InputError("no such folder", path)
+    manifest = read_manifest(folder)
+    file = folder / REPORT
+    try:
+        entries: object = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"not a readable report: {error}", str(file)) from None
+    if not isa(entries, Entry):
+        raise InputError("not a report", str(file))
+    name = folder.resolve().name
+    return _content(entries, name, manifest.target, manifest, str(file))
+
+
+def _content(
+    entries: Entry, title: str, target: str, manifest: Manifest | None, where: str
+) -> Content:
+    read = _Reader(where)
+    prediction, provenance = read.entry(entries, "prediction"), read.entry(entries, "provenance")
+    noise = read.entry(entries, "noise")
+    board = provenance.get("board")
+    model = read.entry(provenance, "model").get("file")
+    if isinstance(model, str):
+        title = Path(model).name
+    results = entries.get("results", {})
+    if not isa(results, dict[str, int | str]):
+        raise read.wrong("'results' is no object of layers")
+    rows = tuple(_row(read, i, entry) for i, entry in enumerate(read.entries(entries, "layers")))
+    sources = [s for row in rows for s in row.inputs] + list(results.values())
+    if any(isinstance(s, int) and not 0 <= s < len(rows) for s in sources):
+        raise read.wrong("a layer reads one that is not there")
+    return Content(
+        title,
+        target,
+        board if isinstance(board, str) else None,
+        entries,
+        manifest,
+        rows,
+        read.entry(entries, "totals"),
+        results,
+        _plan(read, entries),
+        tuple(_device(read, entry) for entry in read.entries(prediction, "ceilings")),
+        str(prediction.get("machine", "")),
+        str(prediction.get("model", "")),
+        read.number(prediction, MICROSECONDS),
+        tuple(_timeline(read, entry) for entry in read.entries(entries, "timelines")),
+        tuple(_noise(read, entry) for entry in read.entries(noise, "layers")),
+        noise,
+        provenance,
+    )
+
+
+def _row(read: _Reader, number: int, entry: Entry) -> Row:
+    inputs, shape = entry.get("inputs", []), entry.get("shape", [])
+    if not isa(inputs, list[int | str]) or not isa(shape, list[int]):
+        raise read.wrong("a layer's 'inputs' or 'shape' is no list")
+    return Row(
+        number,
+        read.text(entry, "name"),
+        read.text(entry, "op"),
+        read.text(entry, "device"),
+        read.count(entry, "macs"),
+        read.count(entry, "bytes"),
+        tuple(shape),
+        tuple(inputs),
+        read.number(entry, MICROSECONDS),
+        {key: value for key, value in entry.items() if key not in KNOWN},
+    )
+
+
+def _plan(read: _Reader, entries: Entry) -> Plan | None:
+    entry = read.entry(entries, "memory")
+    if not entry:
+        return None
+    buffers = [
+        Buffer(
+            read.text(b, "name"),
+            read.text(b, "device"),
+            read.text(b, "region"),
+            read.count(b, "offset"),
+            read.count(b, "size"),
+            read.count(b, "first_step"),
+            read.count(b, "end_step"),
+        )
+        for b in read.entries(entry, "buffers")
+    ]
+    regions = [
+        Region(read.text(r, "name"), read.count(r, "size"), read.count(r, "capacity"))
+        for r in read.entries(entry, "regions")
+    ]
+    steps, size = read.count(entry, "steps"), read.count(entry, "size")
+    bound = read.count(entry, "lower_bound")
+    return Plan(steps, size, bound, tuple(buffers), tuple(regions))
+
+
+def _device(read: _Reader, entry: Entry) -> Device:
+    macs, moved = (read.number(entry, key) or 0.0 for key in ("macs_per_us", "bytes_per_us"))
+    if macs <= 0 or moved <= 0:
+        raise read.wrong("a rate must be above 0")
+    return Device(read.text(entry, "device"), macs, moved)
+
+
+def _timeline(read: _Reader, entry: Entry) -> Timeline:
+    kinds = entry.get("kinds")
+    if not isa(kinds, list[str]):
+        raise read.wrong("'kinds' of a timeline is no list")
+    try:
+        lanes = [
+            Lane(
+                read.text(lane, "name"),
+                read.number(lane, "busy") or 0.0,
+                parse_bars(read.text(lane, "bars"), kinds),
+            )
+            for lane in read.entries(entry, "lanes")
+        ]
+    except ValueError as error:
+        raise read.wrong(str(error)) from None
+    cycles = read.count(entry, "cycles")
+    name, note = read.text(entry, "name"), read.text(entry, "note")
+    return Timeline(name, cycles, note, tuple(kinds), tuple(lanes))
+
+
+def _noise(read: _Reader, entry: Entry) -> Noise:
+    alone, accumulated = (read.number(entry, key) for key in DECIBELS)
+    return Noise(
+        read.text(entry, "name"),
+        read.text(entry, "op"),
+        inf if alone is None else alone,
+        inf if accumulated is None else accumulated,
+        read.number(entry, "share"),
+        read.number(entry, "clipped") or 0.0,
+    )
+
+
+def numbers(content: Content) -> Sequence[tuple[str, int | float]]:
+    """The totals that are numbers."""
+    return [(key, value) for key in content.totals if (value := content.total(key)) is not None]

@@ -1,0 +1,77 @@
+"""
+What quantization did to each layer: the quantized graph beside the float one, on a few samples of
+the data that calibrated it.
+"""
+
+from math import isfinite
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.command.exit_status import phase
+from ceras_ir.data.sample_stream import open_samples
+from ceras_ir.driver.compare.variants import beside_another
+from ceras_ir.network.artefacts import network_inputs
+from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.report import spelling
+from ceras_ir.pipeline.stages import FUSED, QUANTIZED
+from ceras_ir.targets.protocol import Stage
+from ceras_ir.transforms.quantization.analysis.layer_noise import layer_of
+from ceras_ir.transforms.quantization.analysis.output_noise import OutputNoise
+
+SAMPLES = 4
+"""How many of the calibration's."""
+
+
+class NoiseObserver:
+    """Keeps the float and the quantized graph while a network is compiled."""
+
+    def __init__(self) -> None:
+        self.reference: ModuleOp | None = None
+        self.quantized: ModuleOp | None = None
+
+    def see(self, stage: Stage, module: ModuleOp) -> None:
+        """Take a copy of the two levels that are compared."""
+        if stage.level == FUSED:
+            self.reference = module.clone()
+        elif stage.level == QUANTIZED:
+            self.quantized = module.clone()
+
+    def measured(self, data: str) -> dict[str, object] | None:
+        """The entry `noise` of a report; None where nothing was quantized."""
+        if self.reference is None or self.quantized is None:
+            return None
+        with phase("measuring quantization noise"):
+            return measure(self.reference, self.quantized, data)
+
+
+def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, object]:
+    """Signal to noise of each layer alone, accumulated, and of the outputs."""
+    samples = open_samples(data, network_inputs(main_function(reference))).first(SAMPLES)
+    meter, outputs = beside_another(reference, quantized), OutputNoise()
+    for pair in meter.measure(samples):
+        outputs.add(*pair)
+    spelled = {
+        number: spelling(op)
+        for op in main_function(quantized).body.block.ops
+        if (number := layer_of(op)) is not None
+    }
+    layers = [
+        {
+            "name": layer.name,
+            "op": spelled[number],
+            "alone_db": decibels_of(layer.isolated_ratio),
+            "accumulated_db": decibels_of(layer.accumulated_ratio),
+            "clipped": round(layer.clipped_share, 6),
+        }
+        for number, layer in meter.layers.items()
+    ]
+    return {
+        "samples": len(samples),
+        "output_db": decibels_of(outputs.ratio()),
+        "layers": layers,
+    }
+
+
+def decibels_of(ratio: float) -> float | None:
+    """For JSON, which has no infinity: None where nothing is lost."""
+    return round(ratio, 2) if isfinite(ratio) else None

@@ -1,0 +1,13 @@
+"""The command `ceras-report`: show what was compiled as a page, or how two compiles differ."""
+
+from collections.abc import Sequence
+
+from ceras_ir.command.entry_point import start
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return start("ceras-report", "ceras_ir.driver.report.tool", argv)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
