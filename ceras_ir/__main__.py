@@ -7,21 +7,14 @@ Without a command they are listed. Useful where the folder of scripts is not on 
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import EntryPoint, distribution
 
-PREFIX = "ceras-"
-
-
-def commands() -> dict[str, EntryPoint]:
-    """The installed commands by their names without prefix."""
-    points = distribution("ceras-ir").entry_points.select(group="console_scripts")
-    return {point.name.removeprefix(PREFIX): point for point in sorted(points)}
+from ceras_ir.command.installed import PREFIX, commands
 
 
 def listing() -> str:
     """Every command with what it does."""
     rows = [(name, (import_module(p.module).__doc__ or "")) for name, p in commands().items()]
-    lines = [f"  {name:9}{text.partition(': ')[2].strip()}" for name, text in rows]
+    lines = [f"  {name:11}{text.partition(': ')[2].strip()}" for name, text in rows]
     return "\n".join(["usage: python -m ceras_ir COMMAND ...", "", "commands:", *lines])
 
 

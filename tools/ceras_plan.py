@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from ceras_ir.command.entry_point import start
 
+MODULE = "ceras_ir.driver.plan.tool"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return start("ceras-plan", "ceras_ir.driver.plan.tool", argv)
+    return start("ceras-plan", MODULE, argv)
 
 
 if __name__ == "__main__":

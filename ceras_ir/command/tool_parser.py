@@ -35,6 +35,16 @@ class UsageParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
+    @property
+    def listed_actions(self) -> list[argparse.Action]:
+        """All arguments, in order."""
+        return self._actions
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """All options."""
+        return frozenset(self._option_string_actions)
+
 
 def early_value(argv: Sequence[str], flag: str) -> str | None:
     """What `argv` gives for one option, which must be known before the others can be."""

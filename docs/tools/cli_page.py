@@ -10,6 +10,8 @@ from ceras_ir.backends.vta.calibration import tool as vta
 from ceras_ir.driver.compare import tool as compare_tool
 from ceras_ir.driver.compile import tool as compile
 from ceras_ir.driver.explore import tool as explore
+from ceras_ir.driver.completion import tool as completion
+from ceras_ir.driver.lsp import tool as lsp
 from ceras_ir.driver.opt import argv
 from ceras_ir.driver.plan import tool as plan
 from ceras_ir.driver.reduce import tool as reduce
@@ -39,6 +41,8 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-plan": plan.make_parser,
     "ceras-reduce": reduce.make_parser,
     "ceras-retrain": retrain.make_parser,
+    "ceras-lsp": lsp.make_parser,
+    "ceras-completion": completion.make_parser,
 }
 
 WIDTH = 100

@@ -5,7 +5,6 @@ The steps are here in order; each is a module of its own. Parts of a split input
 independent: all of them are processed, and the worst exit status counts.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO
@@ -33,6 +32,7 @@ from ceras_ir.pipeline.parsing import (
 from ceras_ir.pipeline.pipeline_text import build_pipeline, find_pass
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.pipeline.printing import print_module
+from ceras_ir.pipeline.split_input import parts_of
 from ceras_ir.pipeline.statistics import Statistics
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.suggestions import did_you_mean
@@ -41,8 +41,6 @@ Emitter = Callable[[Context, ModuleOp, IO[str]], None]
 
 SAMPLES = 2
 """On how many inputs outputs are compared behind every pass."""
-
-SPLIT_MARKER = re.compile(r"^// -----[ \t\r]*$", re.MULTILINE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -201,12 +199,7 @@ class _Session:
         if not self.arguments.split_input_file:
             yield text
             return
-        start = 0
-        for marker in [*SPLIT_MARKER.finditer(text), None]:
-            end = marker.start() if marker else len(text)
-            # The lines before a part are left empty, so that its line numbers are the file's.
-            yield "\n" * text.count("\n", 0, start) + text[start:end]
-            start = marker.end() if marker else end
+        yield from parts_of(text)
 
     def _process(self, text: str | None, stream: IO[str]) -> tuple[int, list[str]]:
         """Run the passes over one part and print it; the exit status, and what is wrong."""

@@ -1,0 +1,1 @@
+"""Completion of command lines in shells: `ceras-completion` prints the script."""

@@ -1,0 +1,1 @@
+"""A language server for IR text: `ceras-lsp` speaks the protocol of editors."""
