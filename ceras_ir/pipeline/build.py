@@ -23,6 +23,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.digests import SHA256, Digests, check_digests
+from ceras_ir.pipeline.instrumentation import Watch
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import InputError
@@ -81,10 +82,15 @@ Observer: TypeAlias = Callable[[Stage, ModuleOp], None]
 """Sees the module at the end of each stage."""
 
 
-def build(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
-    """Compile `module`, which is consumed."""
+def build(
+    module: ModuleOp,
+    options: BuildOptions,
+    after: Observer | None = None,
+    watching: Callable[[ModuleOp], Watch] | None = None,
+) -> Build:
+    """Compile `module`, which is consumed; `watching` is that of `run_stages`."""
     options = options.resolved(module)
-    return _run(module, options, all_stages(options), after)
+    return _run(module, options, all_stages(options), after, watching)
 
 
 def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
@@ -93,7 +99,11 @@ def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None
 
 
 def _run(
-    module: ModuleOp, options: BuildOptions, stages: list[Stage], after: Observer | None
+    module: ModuleOp,
+    options: BuildOptions,
+    stages: list[Stage],
+    after: Observer | None,
+    watching: Callable[[ModuleOp], Watch] | None = None,
 ) -> Build:
     layers: list[report.Layer] = []
     ends: dict[str, int | str] = {}
@@ -108,7 +118,7 @@ def _run(
         if after is not None:
             after(stage, module)
 
-    run_stages(load_context(), module, stages, observe)
+    run_stages(load_context(), module, stages, observe, watching)
     target, data = options.target, options.calibrate if options.io == "model" else None
     with phase(f"emission for target {target.name}"):
         emission = target.emit(module, options.title, lambda: first_sample(module, data))

@@ -18,14 +18,18 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     TensorType,
 )
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
 from ceras_ir.dialects.sparse import Encoded
+from ceras_ir.support.diagnostics import node_names
 
 MAX_LISTED = 16
 """Constants of up to this many elements are printed element by element."""
+
+CONSTANT = "graph.constant"
+"""Whose locations are no layers'; its dialect is not imported for that."""
 
 ELIDED = "__elided__"
 """The resource that stands for a constant left out, as in mlir-opt."""
@@ -36,6 +40,15 @@ class FastPrinter(Printer):
     """xDSL's printer with large constants in hex, or left out."""
 
     elide_constants: bool = False
+    layer_names: bool = False
+    """Whether operations that compute something keep the names that users refer to them by."""
+
+    def print_op(self, op: Operation) -> None:
+        super().print_op(op)
+        named = self.layer_names and not self.print_debuginfo and op.name != CONSTANT
+        if named and op.results and node_names(op):
+            self.print_string(" ")
+            self.print_attribute(op.location)
 
     def print_attribute(self, attribute: Attribute) -> None:
         if isa(attribute, DenseIntOrFPElementsAttr) and _is_large(attribute):
@@ -76,15 +89,20 @@ def print_module(
     stream: IO[str],
     *,
     elide: bool = False,
+    names: bool = False,
     debuginfo: bool = False,
     generic: bool = False,
 ) -> None:
-    """Write `module` to `stream`, with a newline at the end."""
+    """
+    Write `module` to `stream`, with a newline at the end; with `names` those of layers, with
+    `debuginfo` all locations.
+    """
     printer = FastPrinter(
         stream,
         print_generic_format=generic,
         print_debuginfo=debuginfo,
         elide_constants=elide,
+        layer_names=names,
     )
     printer.print_op(module)
     printer.print_metadata([Builtin])

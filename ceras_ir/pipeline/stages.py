@@ -14,7 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.pipeline.instrumentation import PassRunner
+from ceras_ir.pipeline.instrumentation import PassRunner, Watch
 from ceras_ir.pipeline.options import BuildOptions, Insertion
 from ceras_ir.pipeline.pass_options import build
 from ceras_ir.targets.protocol import Stage
@@ -130,10 +130,16 @@ def run_stages(
     module: ModuleOp,
     stages: list[Stage],
     after: Callable[[Stage, ModuleOp], None] | None = None,
+    watching: Callable[[ModuleOp], Watch] | None = None,
 ) -> None:
-    """Run `stages` in place; `after` sees the module at the end of each."""
-    runner = PassRunner()
+    """
+    Run `stages` in place; `after` sees the module at the end of each. What `watching` makes of it
+    at the beginning of a stage that changes no value looks at it behind every pass.
+    """
+    plain = PassRunner()
     for stage in stages:
+        watched = watching is not None and not stage.changes_values
+        runner = replace(plain, watch=watching(module)) if watching and watched else plain
         runner.run(ctx, module, stage.passes, stage.title)
         if after is not None:
             after(stage, module)

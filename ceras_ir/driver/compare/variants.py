@@ -191,8 +191,8 @@ def beside_another(first: ModuleOp, second: ModuleOp) -> NoiseMeter:
     pairs = list(_pairs(list(_named(first)), list(_named(second))))
     if not pairs:
         raise InputError(
-            "no layer of one model has the name, operator and shape of one of the other; text has "
-            "names if it was printed with --print-debuginfo"
+            "no layer of one model has the name, operator and shape of one of the other; was text "
+            "printed with --strip-names?"
         )
     for number, pair in enumerate(pairs):
         for op in pair:

@@ -82,6 +82,12 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         "Netron",
     )
     parser.add_argument(
+        "--bisect-passes",
+        action="store_true",
+        help="run the network behind every pass that must change no value, on made-up inputs, and "
+        "stop at the first one that does, with a reproducer",
+    )
+    parser.add_argument(
         "--why",
         action="append",
         default=[],
@@ -114,6 +120,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
     from ceras_ir.command.named_file import naming
     from ceras_ir.command.output_folder import open_folder, write_artefacts
+    from ceras_ir.driver.opt.bisect import by_outputs
     from ceras_ir.driver.report.provenance import provenance
     from ceras_ir.pipeline.build import build
     from ceras_ir.pipeline.reading import read_network
@@ -140,7 +147,9 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
                 if page is not None:
                     page.noise.see(stage, module)
 
-            compiled = build(module, options, after)
+            compiled = build(
+                module, options, after, by_outputs if arguments.bisect_passes else None
+            )
             if arguments.save_temps:
                 more = options.target.temporaries(compiled.module)
                 write_artefacts(folder / "temps", more)
@@ -232,7 +241,7 @@ class _Temporaries(_Levels):
         from ceras_ir.pipeline.printing import print_module
 
         with open(f"{path}.mlir", "w", encoding="utf-8") as stream:
-            print_module(module, stream)
+            print_module(module, stream, names=True)
 
 
 class _Graphs(_Levels):

@@ -49,6 +49,7 @@ class OptArguments(argparse.Namespace):
     time_passes: bool
     elide_constants: bool
     print_debuginfo: bool
+    strip_names: bool
     print_op_generic: bool
     list_passes: bool
     help: bool
@@ -167,7 +168,9 @@ def make_parser() -> _OptParser:
         ("--pass-statistics", "--mlir-pass-statistics"): "print statistics of each pass to "
         "stderr: operations made, erased and changed, time, and growth of peak memory",
         ("--elide-constants",): "print large constants as dense_resource<__elided__>",
-        ("--print-debuginfo", "--mlir-print-debuginfo"): "print locations",
+        ("--print-debuginfo", "--mlir-print-debuginfo"): "print all locations; without it, the "
+        "names of layers that the model or the text gives",
+        ("--strip-names",): "do not print names of layers",
     }
     for flags, text in shown.items():
         group.add_argument(*flags, action="store_true", help=text)

@@ -24,11 +24,19 @@ from ceras_ir.pipeline.printing import print_module
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import InputError
 
+SAMPLES = 2
+"""On how many inputs outputs are compared behind every pass."""
+
 SECONDS = 600.0
 """That a command may take."""
 
 
-def by_outputs(module: ModuleOp, inputs: str | None, count: int, tolerance: float | None) -> Watch:
+def by_outputs(
+    module: ModuleOp,
+    inputs: str | None = None,
+    count: int = SAMPLES,
+    tolerance: float | None = None,
+) -> Watch:
     """
     Compare the outputs behind a pass with those before it, on the first `count` of `inputs` or on
     made-up ones: to the bit once integers are computed, by decibels with a `tolerance`.

@@ -39,9 +39,6 @@ from ceras_ir.support.suggestions import did_you_mean
 
 Emitter = Callable[[Context, ModuleOp, IO[str]], None]
 
-SAMPLES = 2
-"""On how many inputs outputs are compared behind every pass."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
@@ -114,6 +111,7 @@ def _emitter(arguments: OptArguments, universe: Universe) -> Emitter:
                 module,
                 stream,
                 elide=arguments.elide_constants,
+                names=not arguments.strip_names,
                 debuginfo=arguments.print_debuginfo,
                 generic=arguments.print_op_generic,
             )
@@ -142,7 +140,7 @@ def _check_bisection(arguments: OptArguments) -> None:
 def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
     """What looks for the first wrong pass, if that is asked for."""
     if arguments.bisect_passes:
-        from ceras_ir.driver.opt.bisect import by_outputs
+        from ceras_ir.driver.opt.bisect import SAMPLES, by_outputs
 
         count, tolerance = arguments.bisect_samples or SAMPLES, arguments.bisect_tolerance
         return by_outputs(module, arguments.bisect_inputs, count, tolerance)

@@ -105,10 +105,7 @@ def _matching(names: dict[Thing, list[str]], patterns: Iterable[str], option: st
         if not matched:
             from ceras_ir.support.suggestions import did_you_mean
 
-            hint = (
-                did_you_mean(pattern, chain(*names.values()))
-                or "; ceras-opt --fuse --print-debuginfo shows names"
-            )
+            hint = did_you_mean(pattern, chain(*names.values())) or "; ceras-opt --fuse shows names"
             raise UsageError(f"{option}: no layer is named '{pattern}'{hint}")
         found |= dict.fromkeys(matched)
     return list(found)

@@ -2,11 +2,16 @@
 // RUN: ceras-opt %s --print-debuginfo | filecheck %s
 // RUN: ceras-opt %s --print-debuginfo | ceras-opt --print-debuginfo | filecheck %s
 
+// RUN: ceras-opt %s --strip-names | filecheck %s --check-prefix=STRIPPED
+
+// Names are kept, places in files are not.
+// PLAIN: arith.constant 1 : i32 loc("conv 1")
 // PLAIN-NOT: loc(
+// STRIPPED-NOT: loc(
 func.func @f() {
   // CHECK: arith.constant 1 : i32 loc("conv 1")
   %0 = arith.constant 1 : i32 loc("conv 1")
-  // CHECK: arith.constant 2 : i32 loc("{{.*}}locations.mlir":10:3)
+  // CHECK: arith.constant 2 : i32 loc("{{.*}}locations.mlir":15:3)
   %1 = arith.constant 2 : i32
   func.return
 }

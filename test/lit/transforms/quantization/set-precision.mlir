@@ -6,7 +6,7 @@
 // RUN: not ceras-opt %s --set-precision=int16=odds 2>&1 | filecheck %s --check-prefix=STAYS
 
 // UNKNOWN: error: int16: no layer is named 'stam'; did you mean 'stem'?
-// NONE: error: float: no layer is named 'zzz'; ceras-opt --fuse --print-debuginfo shows names
+// NONE: error: float: no layer is named 'zzz'; ceras-opt --fuse shows names
 // BOTH: graph.exponent = -8 : i64, graph.precision = "f32,i16", {{.*}}padding{{.*}} loc("stone")
 // STAYS: error: layer 'odds' has no quantized form: it stays float
 // SAME-NOT: graph.precision
