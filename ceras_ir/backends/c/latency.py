@@ -31,9 +31,7 @@ class Latency:
     prediction: Prediction
 
 
-def annotate(
-    entries: list[Entry], layers: Sequence[Layer], latency: Latency | None
-) -> None:
+def annotate(entries: list[Entry], layers: Sequence[Layer], latency: Latency | None) -> None:
     """Add kernels and times to the report's entries, which may be in another order."""
     for entry, layer in zip(entries_of(entries, (x.op for x in layers)), layers, strict=True):
         if entry is None:

@@ -16,7 +16,7 @@ from ceras_ir.pipeline.report import spelling
 from ceras_ir.pipeline.stages import FUSED, QUANTIZED
 from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.quantization.analysis.layer_noise import layer_of
-from ceras_ir.transforms.quantization.analysis.output_noise import OutputNoise
+from ceras_ir.transforms.quantization.analysis.output_noise import ratio_of
 
 SAMPLES = 4
 """How many of the calibration's."""
@@ -47,9 +47,8 @@ class NoiseObserver:
 def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, object]:
     """Signal to noise of each layer alone, accumulated, and of the outputs."""
     samples = open_samples(data, network_inputs(main_function(reference))).first(SAMPLES)
-    meter, outputs = beside_another(reference, quantized), OutputNoise()
-    for pair in meter.measure(samples):
-        outputs.add(*pair)
+    meter = beside_another(reference, quantized)
+    expected, actual = zip(*meter.measure(samples), strict=True)
     spelled = {
         number: spelling(op)
         for op in main_function(quantized).body.block.ops
@@ -67,7 +66,7 @@ def measure(reference: ModuleOp, quantized: ModuleOp, data: str) -> dict[str, ob
     ]
     return {
         "samples": len(samples),
-        "output_db": decibels_of(outputs.ratio()),
+        "output_db": decibels_of(ratio_of(expected, actual)),
         "layers": layers,
     }
 
