@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from ceras_ir.command.entry_point import start
 
+MODULE = "ceras_ir.driver.explore.tool"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return start("ceras-explore", "ceras_ir.driver.explore.tool", argv)
+    return start("ceras-explore", MODULE, argv)
 
 
 if __name__ == "__main__":

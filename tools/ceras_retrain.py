@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from ceras_ir.command.entry_point import start
 
+MODULE = "ceras_ir.driver.retrain.tool"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return start("ceras-retrain", "ceras_ir.driver.retrain.tool", argv)
+    return start("ceras-retrain", MODULE, argv)
 
 
 if __name__ == "__main__":

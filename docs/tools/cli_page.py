@@ -9,8 +9,8 @@ from ceras_ir.backends.nnet import tool as nnet
 from ceras_ir.backends.vta.calibration import tool as vta
 from ceras_ir.driver.compare import tool as compare_tool
 from ceras_ir.driver.compile import tool as compile
-from ceras_ir.driver.explore import tool as explore
 from ceras_ir.driver.completion import tool as completion
+from ceras_ir.driver.explore import tool as explore
 from ceras_ir.driver.lsp import tool as lsp
 from ceras_ir.driver.opt import argv
 from ceras_ir.driver.plan import tool as plan

@@ -4,6 +4,7 @@ devices, and below them what the parts of an accelerator do.
 """
 
 import json
+from collections import deque
 from collections.abc import Iterator
 
 from ceras_ir.driver.report.content import Content
@@ -27,7 +28,7 @@ def _events(content: Content) -> Iterator[Event]:
     yield _name("process_name", 0, 0, f"{content.title}, predicted for {content.machine}")
     for thread, device in enumerate(devices):
         yield _name("thread_name", 0, thread, device)
-    launches = {timeline.name: timeline for timeline in content.timelines}
+    waiting = deque(content.timelines)
     lanes = [lane.name for timeline in content.timelines[:1] for lane in timeline.lanes]
     if lanes:
         yield _name("process_name", 1, 0, "accelerator")
@@ -43,10 +44,16 @@ def _events(content: Content) -> Iterator[Event]:
         if row.reason:
             facts["reason"] = row.reason
         yield _span(row.name, 0, thread, now, time, facts)
-        # A launch has the name of its first layer; what runs in the same launch has none.
-        if "cycles" in row.facts and (timeline := launches.pop(row.name, None)) is not None:
-            yield from _parts(timeline, now, time)
+        # A launch begins with its first layer; its layers follow each other.
+        cycles = row.facts.get("cycles")
+        if isinstance(cycles, int) and cycles and waiting and _begins(waiting[0], row.name):
+            timeline = waiting.popleft()
+            yield from _parts(timeline, now, timeline.cycles * time / cycles)
         now += time
+
+
+def _begins(timeline: Timeline, layer: str) -> bool:
+    return timeline.name == layer or timeline.name.startswith(f"{layer} to ")
 
 
 def _parts(timeline: Timeline, start: float, time: float) -> Iterator[Event]:
