@@ -29,7 +29,7 @@ from ceras_ir.driver.target_options import native_target, target_of
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.options import BuildOptions
-from ceras_ir.pipeline.report import table
+from ceras_ir.pipeline.report_table import table
 from ceras_ir.pipeline.stage_cache import CachedModule, StageCache, digest_of, spelled
 from ceras_ir.pipeline.stages import all_stages, front_stages
 from ceras_ir.support.content_cache import CacheError, key_of
