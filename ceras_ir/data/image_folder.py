@@ -227,11 +227,11 @@ class ImageFolder(ImageReader):
     """The images below a folder, in the order of their names."""
 
     def __init__(self, path: str, inputs: Sequence[TensorInfo]):
-        folder = path.partition("?")[0]
-        self.files = sorted(p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES)
-        if not self.files:
-            raise InputError(f"no images in it ({', '.join(sorted(SUFFIXES))})", folder)
         super().__init__(path, inputs)
+        found = Path(self.folder).rglob("*")
+        self.files = sorted(p for p in found if p.suffix.lower() in SUFFIXES)
+        if not self.files:
+            raise InputError(f"no images in it ({', '.join(sorted(SUFFIXES))})", self.folder)
 
     def __len__(self) -> int:
         return len(self.files)

@@ -81,7 +81,9 @@ def _run(command: str, expected: int, folder: Path) -> list[str]:
         raise ExampleFailedError(
             f"$ {command}\n{done.stdout}ended with status {done.returncode}, not {expected}"
         )
-    return [line.rstrip() for line in done.stdout.splitlines()]
+    # The scratch folder has another name each time.
+    printed = done.stdout.replace(f"{folder}{os.sep}", "")
+    return [line.rstrip() for line in printed.splitlines()]
 
 
 def _shorten(output: list[str], shown: list[str]) -> list[str]:

@@ -174,12 +174,15 @@ def test_files_are_those_of_the_command(tmp_path: Path, capfd: pytest.CaptureFix
         assert np.array_equal(each.run(images)["probabilities"], expected)
 
 
-def test_quantization_is_that_of_the_command(tmp_path: Path, model: ceras.Model) -> None:
+def test_quantization_is_that_of_the_command(
+    tmp_path: Path, model: ceras.Model, capfd: pytest.CaptureFixture[str]
+) -> None:
     np.savez(tmp_path / "a.npz", image=SAMPLES)
     model.save(tmp_path / "n.mlir")
     option = f"--quantize=calibration={tmp_path / 'a.npz'} target=c silu=table"
     out = tmp_path / "q.mlir"
     assert opt_tool.main([str(tmp_path / "n.mlir"), "--fuse", option, "-o", str(out)]) == 0
+    assert "choose-precision: note" in capfd.readouterr().err
     quantized = model.quantize(SAMPLES, target="c", silu="table")
     assert str(ceras.load(out)) == str(quantized)
 

@@ -103,7 +103,12 @@ def run(connection: socket.socket) -> int:
 def serve(folder: Path) -> None:
     package = walk_packages(ceras_ir.__path__, "ceras_ir.")
     for name in (*PRELOADED, *COMMANDS.values(), *(module.name for module in package)):
-        import_module(name)
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            # What an extra would bring; the commands that need it say so.
+            if (error.name or "").startswith("ceras_ir"):
+                raise
     gc.freeze()
     address = str(folder / "socket")
     with socket.socket(socket.AF_UNIX) as server:

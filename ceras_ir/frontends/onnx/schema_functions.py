@@ -14,6 +14,9 @@ from ceras_ir.frontends.onnx.emitter import dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.values import Value
 
+RANDOM = frozenset({"Bernoulli"})
+"""Bodies that draw numbers: no network that is run twice has them."""
+
 
 @runtime_checkable
 class FunctionSchema(Protocol):
@@ -104,6 +107,8 @@ def _bind(
 
 def _schema(node: Node) -> FunctionSchema | None:
     domain, _, name = node.operator.rpartition("::")
+    if name in RANDOM:
+        return None
     try:
         schema: object = onnx.defs.get_schema(name, node.opset if not domain else 1, domain)
     except onnx.defs.SchemaError:
