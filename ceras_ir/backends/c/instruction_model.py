@@ -3,7 +3,7 @@ How many instructions a layer takes on a Cortex-M, by the kernel that was printe
 
 Coefficients were counted under qemu with -Os, layer by layer, over the networks of
 `benchmarks/predicted_times.py`, which prints this model beside such counts. Windows and transforms
-for SMLAD are `dsp_costs`', encoded weights `encoding_costs`'.
+for SMLAD are `dsp_costs`', encoded weights `encoding_costs`' and `sparse_costs`'.
 """
 
 from math import prod
@@ -19,6 +19,7 @@ from ceras_ir.backends.c.encoding_costs import (
 )
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.sparse_costs import SPARSE, core_cost
 from ceras_ir.backends.c.sums import analyse
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.traits import viewed
@@ -80,6 +81,8 @@ def instructions(layer: Layer, board: Board) -> float:
     if isinstance(cycles := layer.modelled.get("cycles"), int):
         return float(cycles)
     match op:
+        case graph.LinearOperation() if layer.kernel == SPARSE:
+            return _sparse(layer, op)
         case graph.LinearOperation() if op.is_quantized:
             return _integer_linear(layer, op)
         case graph.LinearOperation():
@@ -96,6 +99,18 @@ def instructions(layer: Layer, board: Board) -> float:
         case _:
             each = ELEMENTS.get(op.name.removeprefix("graph."), OTHER)
             return each[soft] * _size(op.results[0])
+
+
+def _sparse(layer: Layer, op: graph.LinearOperation) -> float:
+    weights = graph.constant_array(op.weights)
+    assert weights is not None
+    cost = core_cost(op, weights, has_pairs=layer.options.dsp, dense=0.0)
+    if cost is None:
+        # The workspace that was asked for holds planes that the default one does not.
+        weights_of = op.weights.owner
+        assert isinstance(weights_of, graph.ConstantOp)
+        return _encoded(op, weights_of, soft=False)
+    return cost.sparse
 
 
 def _integer_linear(layer: Layer, op: graph.LinearOperation) -> float:

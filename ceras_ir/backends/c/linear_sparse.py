@@ -29,7 +29,7 @@ from ceras_ir.backends.c.sparse_code import (
     product_count,
     products,
 )
-from ceras_ir.backends.c.sparse_costs import host_cost
+from ceras_ir.backends.c.sparse_costs import SPARSE, host_cost
 from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.types import value_type, zero_point_of
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_element, shape_of
@@ -81,7 +81,7 @@ class _Sparse:
         """Both bodies; biases and borders are of inputs moved by 128, and of those as they are."""
         layer = self.layer
         has_code = layer.options.vectors and not layer.options.dsp
-        layer.kernel = "sparse"
+        layer.kernel = SPARSE
         if layer.options.vectors and (cost := host_cost(self.op, self.weights)):
             layer.modelled |= {"cycles": round(cost.sparse), "dense_cycles": round(cost.dense)}
         if has_code and product_count(self.weights, self.planes) <= MOST_PRODUCTS:

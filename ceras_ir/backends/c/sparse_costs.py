@@ -14,6 +14,9 @@ from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sparse_code import MOST_PRODUCTS, product_count
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
+SPARSE = "sparse"
+"""What reports call the kernel."""
+
 HOST_WORKSPACE, CORE_WORKSPACE = 256 * 1024, 24 * 1024
 """Bytes of scratch memory that planes may take where the target does not say."""
 

@@ -20,6 +20,7 @@ from xdsl.traits import SymbolTable
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.operation import Tensor
+from ceras_ir.dialects.sparse import MASK
 
 Body = Callable[[Builder, Sequence[SSAValue]], None]
 """Adds the operations of a kernel, on its arguments: the inputs, then the output."""
@@ -97,6 +98,8 @@ class Launch:
         name = kernels.get(stem, types, properties, body)
         launch = mem.LaunchOp(name, self.inputs, [packed])
         launch.attributes.update(op.attributes)
+        # The weights are packed from here on; a mask of weights as they were is of no launch.
+        launch.attributes.pop(MASK, None)
         launch.location = op.location
         self._builder.insert(launch)
         function = launch.parent_op()
