@@ -165,6 +165,7 @@ def test_files_are_those_of_the_command(tmp_path: Path, capfd: pytest.CaptureFix
         if name not in ("report.json", "manifest.json"):
             assert compiled.read(name) == (tmp_path / "command" / name).read_bytes(), name
     command = json.loads((tmp_path / "command/report.json").read_text())
+    assert "ceras-compile" in command.pop("provenance")["command"]
     assert compiled.report == command and compiled.totals == command["totals"]
     assert f"{compiled}\n" == printed
     again = ceras.open_compiled(tmp_path / "api")

@@ -40,7 +40,7 @@ def test_layers_metrics_and_page(tool: Tool, files: Path) -> None:
     assert "equalize-channels,cor" in done.stdout
     page = (files / "o.html").read_text()
     # Two layers and one plot; the layers are drawn among the worst as well.
-    assert page.count("<svg") == 5 and "http" not in page and "<script" not in page
+    assert page.count("<svg") == 5 and not re.search(r'(src|href)="(?!#)', page)
     assert CHANNELS in page and 'id="layer1"' in page
     assert "of the noise at the outputs" in done.stdout and 'class="share"' in page
 
@@ -200,6 +200,7 @@ def test_mistakes_are_said_before_the_work(tool: Tool, files: Path) -> None:
     assert not list(files.glob("*.html*"))
 
 
+NOTE = "choose-precision: note: "
 REFUSED = {
     "count": (("--labels", "short.npz"), 1, "3 labels for 8 samples"),
     "type": (("--labels", "b.npz"), 1, "labels must be integers"),
@@ -224,9 +225,8 @@ def test_refusals(tool: Tool, files: Path, case: str) -> None:
     options, status, message = REFUSED[case]
     done = tool(*COMMON, *options, "--html", "o.html")
     assert (done.status, done.stdout) == (status, "")
-    assert (
-        message in done.stderr and done.stderr.count("\n") == status
-    )  # Wrong usage: and where help is.
+    told = [line for line in done.stderr.splitlines() if NOTE not in line]
+    assert message in done.stderr and len(told) == status  # Wrong usage: and where help is.
     assert not (files / "o.html").exists()
 
 
@@ -266,7 +266,7 @@ def test_detection(tool: Tool, tmp_path: Path) -> None:
     }
     (tmp_path / "l.json").write_text(json.dumps(content))
     done = tool(*COMMON, "--metric", "detection", "--labels", "l.json", "--propose")
-    assert (done.status, done.stderr) == (0, "")
+    assert done.status == 0 and all(NOTE in line for line in done.stderr.splitlines())
     assert "AP +0 ± 0" in done.stdout
     (row,) = (line.split() for line in done.stdout.splitlines() if re.match(r"AP +[01]", line))
     assert [float(v) for v in row[1:3]] == pytest.approx([1, 1])
