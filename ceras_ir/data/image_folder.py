@@ -227,11 +227,12 @@ class ImageFolder(ImageReader):
     """The images below a folder, in the order of their names."""
 
     def __init__(self, path: str, inputs: Sequence[TensorInfo]):
-        super().__init__(path, inputs)
-        found = Path(self.folder).rglob("*")
-        self.files = sorted(p for p in found if p.suffix.lower() in SUFFIXES)
+        folder, _, options = path.partition("?")
+        ImageOptions.parse(options)  # What is mistyped is told before what is not there.
+        self.files = sorted(p for p in Path(folder).rglob("*") if p.suffix.lower() in SUFFIXES)
         if not self.files:
-            raise InputError(f"no images in it ({', '.join(sorted(SUFFIXES))})", self.folder)
+            raise InputError(f"no images in it ({', '.join(sorted(SUFFIXES))})", folder)
+        super().__init__(path, inputs)
 
     def __len__(self) -> int:
         return len(self.files)
