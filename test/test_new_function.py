@@ -107,7 +107,7 @@ from ceras_ir.frontends.onnx.registry import operator
 from ceras_ir.frontends.onnx.values import Value
 
 
-@operator("Asinh")
+@operator("com.microsoft::Asinh")
 def asinh(node: Node, emitter: Emitter) -> Value:
     c, x = Composer(emitter), emitter.value(0)
     root = c.unary(Function.SQRT, c.add(c.mul(x, x), c.number(1.0)))
@@ -123,9 +123,11 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 
 x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [9]) for n in "xy")
-graph = helper.make_graph([helper.make_node("Asinh", ["x"], ["y"])], "made", [x], [y])
+graph = helper.make_graph([helper.make_node("Asinh", ["x"], ["y"], domain="com.microsoft")], "made", [x], [y])
 inputs = {"x": np.linspace(0, 4, 9, dtype=np.float32)}
-got = run(import_model(helper.make_model(graph)), inputs)["y"]
+opsets = [helper.make_opsetid(name, version) for name, version in (("", 17), ("com.microsoft", 1))]
+model = helper.make_model(graph, opset_imports=opsets)
+got = run(import_model(model), inputs)["y"]
 np.testing.assert_allclose(got, np.arcsinh(inputs["x"]), rtol=1e-5)
 """
 
