@@ -123,7 +123,8 @@ from ceras_ir.frontends.onnx import import_model
 from ceras_ir.interpreters.network import run
 
 x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [9]) for n in "xy")
-graph = helper.make_graph([helper.make_node("Asinh", ["x"], ["y"], domain="com.microsoft")], "made", [x], [y])
+node = helper.make_node("Asinh", ["x"], ["y"], domain="com.microsoft")
+graph = helper.make_graph([node], "made", [x], [y])
 inputs = {"x": np.linspace(0, 4, 9, dtype=np.float32)}
 opsets = [helper.make_opsetid(name, version) for name, version in (("", 17), ("com.microsoft", 1))]
 model = helper.make_model(graph, opset_imports=opsets)
