@@ -38,11 +38,10 @@ test: system $(VENV)/.installed-test
 	@tools/system_packages.sh report
 
 check: $(VENV)/.installed-test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-logo --no-cache
 	@# pyright is one process, and would leave the other processors idle.
 	$(BIN)/pyright & types=$$!; \
+	  $(BIN)/ruff check . && $(BIN)/ruff format --check . && \
+	  $(BIN)/lint-imports --no-logo --no-cache && \
 	  $(LIT) -Dforked=1 test/lit && \
 	  $(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --forked test; tests=$$?; \
 	  wait $$types && exit $$tests

@@ -49,6 +49,7 @@ def model() -> ceras.Model:
     return ceras.Model.parse(TEXT, "mix")
 
 
+@pytest.mark.slow
 def test_importing_is_cheap_and_lists_the_names() -> None:
     code = (
         "import sys, ceras_ir; assert set(ceras_ir.__all__) <= set(dir(ceras_ir)); "

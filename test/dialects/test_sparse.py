@@ -51,6 +51,7 @@ def encodings(array: Array, element: Attribute) -> list[Encoded]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(weights())
 def test_every_encoding_gives_back_every_bit(drawn: tuple[Array, Attribute]):

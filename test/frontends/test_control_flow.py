@@ -105,6 +105,7 @@ def test_weights_of_a_body_are_one_constant() -> None:
     assert text.count("graph.matmul") == 6 and text.count("tensor<3x3xf32>}") <= 1
 
 
+@pytest.mark.slow
 def test_steps_without_end_are_refused() -> None:
     proto = loop("true", 5000)
     with pytest.raises(UnsupportedError, match="more than 1024 steps"):

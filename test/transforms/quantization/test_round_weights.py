@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from c_harness import make_network
 from xdsl.dialects.builtin import IntegerAttr, f32, i64
 from xdsl.ir import SSAValue
@@ -18,6 +19,7 @@ from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
 LENGTH, STEP = 2 * MAX_PART, 2.0**-4
 
 
+@pytest.mark.slow
 def test_parts_of_long_patches(tmp_path: Path) -> None:
     """Rounding by parts makes less noise than to the nearest; weights stay in their places."""
     rng = np.random.default_rng(0)
