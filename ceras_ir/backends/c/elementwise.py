@@ -1,6 +1,6 @@
 """Elementwise operations: unary, binary with broadcasting, table lookup, softmax."""
 
-from math import gcd, prod
+from math import gcd, lcm, prod
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ceras_ir.dialects.graph import (
     UnaryOp,
     shape_of,
 )
+
+MOST_PARTS = 24
+"""Instructions that look up 64 elements before gathering each by itself is as fast."""
 
 LEAST_PERIOD = 16
 """Numbers of a vector, of which loops over channels are multiples where they can be."""
@@ -125,7 +128,22 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         layer.line(f"{kernel}({y}, {x}, {name}, {first}, {channels}, {size});")
         return
     kernel = layer.kernels.use("lookup_rows", NAME=f"{source}_{target}", X=source, Y=target)
-    layer.line(f"{kernel}({y}, {x}, {name}, {first}, {entries // 2}, {channels}, {size});")
+    tables = f"{name}, {first}, {entries // 2}, {channels}"
+    if target == "int16_t" or _most_parts(op) > MOST_PARTS:
+        layer.line(f"{kernel}({y}, {x}, {tables}, {size});")
+        return
+    layer.line(
+        f"const int32_t done = {layer.kernels.use('lookup_finer')}({y}, {x}, {tables}, {size});"
+    )
+    layer.line(f"{kernel}({y} + done, {x} + done, {tables}, {size} - done);")
+
+
+def _most_parts(op: LookupOp) -> int:
+    """The most that 64 elements in a row look up in, in parts of 128 entries."""
+    entries = op.tables.shape[1]
+    rows = np.array(op.channel_rows or [0])
+    lanes = np.resize(rows, (lcm(len(rows), 64) // 64, 64))
+    return max(len(set(group)) for group in lanes.tolist()) * max(entries // 128, 1)
 
 
 def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from ceras_ir.backends.c.board import Board, board_names, described, load_board,
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
-from ceras_ir.transforms.quantization.analysis.time_model import ELEMENT
+from ceras_ir.transforms.quantization.analysis.time_model import HOST
 
 FIELDS = ("title", "compiler", "flags")
 RATES = ("products_per_us", "bytes_per_us")
@@ -46,7 +46,7 @@ NATIVE = Machine(
     "cc",
     ("-march=native",),
     products_per_us=MEASURED_PRODUCTS_PER_US,
-    bytes_per_us=2 * MEASURED_PRODUCTS_PER_US / ELEMENT,
+    bytes_per_us=2 * MEASURED_PRODUCTS_PER_US / HOST.element,
 )
 """The machine that the build files are run on."""
 

@@ -38,6 +38,9 @@ GOAL = 30.0
 NOTABLE = 0.01
 """Share of the noise that is left below which a value is not worth 16 bits."""
 
+UNSAID = 0.01
+"""Share of the network's time up to which no note is worth printing; reports list all layers."""
+
 NAMED = 8
 """How many values the note names, and with how many letters."""
 
@@ -71,7 +74,8 @@ class ChoosePrecisionPass(CalibratedPass):
     4. What only floats read, as scores before a sigmoid, is taken first where 16 bits are stored:
        it costs next to nothing, and steps of int8 are ties between scores.
 
-    stderr names the values, their share of the noise and their time. Changes no value.
+    If they take more than 1% of the time, stderr names the values, their share of the noise and
+    their time. Changes no value.
     """
 
     name = "choose-precision"
@@ -117,8 +121,8 @@ class ChoosePrecisionPass(CalibratedPass):
         spread(main)
         before, after = (round(decibels(1.0, noise), 1) for noise in (total, left))
         note(main, NOISE, before, after)
-        if chosen:
-            share = sum(c.extra for c in chosen) / work
+        share = sum(c.extra for c in chosen) / work
+        if share > UNSAID:
             self._say(chosen, total, f"{before:.1f} -> {after:.1f} dB for {share:.1%}")
 
     def _measure(self, op: ModuleOp, candidates: list[_Candidate]) -> None:
@@ -164,8 +168,9 @@ class ChoosePrecisionPass(CalibratedPass):
         names = [f"{shortened(c.name)} ({c.noise / total:.0%} of the noise)" for c in named[:NAMED]]
         if len(named) > NAMED:
             names.append(f"{len(named) - NAMED} more")
+        count = "1 value" if len(chosen) == 1 else f"{len(chosen)} values"
         print(
-            f"{self.name}: note: 16 bits for {len(chosen)} values: noise of stored values "
+            f"{self.name}: note: 16 bits for {count}: noise of stored values "
             f"{change} of the modelled time: {', '.join(names)}",
             file=sys.stderr,
         )

@@ -182,7 +182,7 @@ def test_sums_that_matter_have_16_bits(tmp_path: Path, capfd: pytest.CaptureFixt
     recipe = ("choose-precision",)
     quantize = QuantizePass(str(tmp_path / "c.npz"), recipe=recipe, observer="minmax", budget=0.5)
     quantize.apply(load_context(), module)
-    assert "16 bits for 2 values: noise" in capfd.readouterr().err
+    assert "16 bits for 3 values: noise" in capfd.readouterr().err
     forms = [quantized_form(op) for op in main_function(module).body.block.ops]
     assert [form for form in forms if form] == [Form.TABLE16, Form.TABLE]
     check(place(module), {"input0": data()[:1]})

@@ -1,9 +1,9 @@
 """
 What layers take, roughly, in products of 8 bits that share what they read.
 
-Enough to weigh one precision against another before anything is placed or scheduled. Hosts compute
-about 100 such products in a nanosecond by vector instructions; the other numbers are ratios to
-that, measured there (`benchmarks/c_host.py`).
+Enough to weigh one precision against another before anything is placed or scheduled. The rates of a
+host are of measured layers; `benchmarks/predicted_times.py` says how far the sums are off. Those of
+an accelerator's host are guesses that agree with the boards' files within a factor of two.
 """
 
 from collections.abc import Iterator
@@ -18,16 +18,29 @@ from ceras_ir.network.precision import WIDE, width
 from ceras_ir.network.quantizable import computes, quantized_operations, uses_behind_moves
 from ceras_ir.transforms.quantization.analysis.function_forms import is_table
 
-ALONE, HOST = 8, 8
-"""What a product takes that shares nothing, as in depthwise layers; and what anything takes on the
-host of an accelerator."""
 
-FLOAT = 4
-"""What a product of floats takes."""
+@dataclass(frozen=True)
+class Rates:
+    """Times in units of one product of 8 bits, of those that share what they read."""
 
-ELEMENT, FINER_TABLE = 16, 45
-"""What an element takes that is stored or whose table has two bytes, and one more whose table reads
-16 bits."""
+    alone: float
+    """A product that shares nothing, as in depthwise layers."""
+    element: float
+    """An element of 8 bits that is stored, or two bytes more of one."""
+    finer_table: float
+    """An element, more, whose table reads 16 bits."""
+    moved: float = 1.0
+    """A product of 16 bits, for which an accelerator of 8 bits leaves the layer to its host."""
+
+
+HOST = Rates(alone=2.5, element=10.0, finer_table=30.0)
+"""Of C with vector instructions: 232 products a nanosecond."""
+
+BESIDE = Rates(alone=64.0, element=128.0, finer_table=360.0, moved=8.0)
+"""Of the host beside an accelerator, in products of the accelerator."""
+
+FLOAT, FLOAT_ALONE = 4, 32
+"""What a product of floats takes on a host, with others and alone."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +50,8 @@ class TimeModel:
     narrow: bool = False
 
     @property
-    def _host(self) -> int:
-        """What anything takes that is no product of many channels."""
-        return HOST if self.narrow else 1
+    def _rates(self) -> Rates:
+        return BESIDE if self.narrow else HOST
 
     def network(self, main: FuncOp) -> float:
         """A float network that will be quantized."""
@@ -47,31 +59,31 @@ class TimeModel:
         for op in quantized_operations(main):
             size = prod(graph.shape_of(op.results[0]))
             if isinstance(op, graph.LinearOperation):
-                total += self._layer(op) + ELEMENT * size
+                total += self._layer(op) + HOST.element * size
             elif computes(op):
-                total += self._host * ELEMENT * size
+                total += self._rates.element * size
         return total
 
     def widening(self, value: SSAValue) -> float:
         """16 bits instead of 8 for a value: more for those who read it, and for who writes it."""
         size = prod(graph.shape_of(value))
-        more = self._host * ELEMENT * size / 2
+        more = self._rates.element * size / 2
         if any(is_table(use.operation) for use in value.uses):
-            more = self._host * FINER_TABLE * size
+            more = self._rates.finer_table * size
         table = value.owner
         if isinstance(table, graph.UnaryOp) and is_table(table) and width(table.input) != WIDE:
-            more += self._host * ELEMENT * size  # Two tables of bytes instead of one.
+            more += self._rates.element * size  # Two tables of bytes instead of one.
         touched = list(_readers(value))
         if self.narrow and isinstance(value.owner, graph.LinearOperation):
             touched.append(value.owner)
         for op in touched:
             # On the host already it takes twice as long, elsewhere it comes to the host.
-            more += self._layer(op) if _is_alone(op) or not self.narrow else HOST * op.macs
+            more += self._layer(op) if _is_alone(op) else self._rates.moved * op.macs
         return more
 
-    def _layer(self, op: graph.LinearOperation) -> int:
+    def _layer(self, op: graph.LinearOperation) -> float:
         """The products of a layer; accelerators leave those that share nothing to the host."""
-        return op.macs * ALONE * self._host if _is_alone(op) else op.macs
+        return op.macs * self._rates.alone if _is_alone(op) else op.macs
 
 
 def time_of(main: FuncOp) -> float:
@@ -83,15 +95,18 @@ def time_of_operation(op: Operation) -> float:
     """What one operation of it takes."""
     if not op.results or isinstance(op, graph.ConstantOp):
         return 0.0
-    total = float(ELEMENT * prod(graph.shape_of(op.results[0])))
+    total = HOST.element * prod(graph.shape_of(op.results[0]))
     if isinstance(op, graph.LinearOperation):
         element = graph.quantized_element(op.input)
-        bits = FLOAT if element is None else element.storage.width.data // 8
-        total += op.macs * bits * (ALONE if _is_alone(op) else 1)
+        if element is None:
+            total += op.macs * (FLOAT_ALONE if _is_alone(op) else FLOAT)
+        else:
+            stored = element.storage.width.data // 8
+            total += op.macs * stored * (HOST.alone if _is_alone(op) else 1)
     elif isinstance(op, graph.LookupOp):
         element = graph.quantized_element(op.input)
         if element is not None and element.storage.width.data == WIDE:
-            total += FINER_TABLE * prod(graph.shape_of(op.result))
+            total += HOST.finer_table * prod(graph.shape_of(op.result))
     return total
 
 
