@@ -71,6 +71,13 @@ def _ordered_products(
     return convolve_in_order(x[:, None, None], weights[:, None, None], one, 1, taken)[:, 0, 0]
 
 
+def _looked_up(stored: Array, tables: Array, rows: tuple[int, ...] | None) -> Array:
+    """The entry of each stored integer, in the table of its channel."""
+    half = tables.shape[1] // 2
+    index = np.clip(stored.astype(np.int64), -half, half - 1) + half
+    return tables[0 if rows is None else np.array(rows), index]
+
+
 @register_impls
 class GraphFunctions(InterpreterFunctions):
     """One method per operation; arrays have the stored type of their elements."""
@@ -118,7 +125,10 @@ class GraphFunctions(InterpreterFunctions):
             assert op.residual is not None
             acc += _centred(residual, graph.stored_element(op.residual)) << op.residual_left_shift
         assert op.requant is not None
-        return (integer.requantize(acc, op.requant, graph.stored_element(op.result)),)
+        if (tables := op.tables) is None:
+            return (integer.requantize(acc, op.requant, graph.stored_element(op.result)),)
+        stored = integer.requantize(acc, op.requant, UniformType(1.0))
+        return (_looked_up(stored, tables, op.channel_rows),)
 
     @impl(graph.Pool2dOp)
     def pool2d(self, interpreter: Interpreter, op: graph.Pool2dOp, args: PythonValues):
@@ -176,10 +186,7 @@ class GraphFunctions(InterpreterFunctions):
 
     @impl(graph.LookupOp)
     def lookup(self, interpreter: Interpreter, op: graph.LookupOp, args: PythonValues):
-        tables, rows = op.tables, op.channel_rows
-        half = tables.shape[1] // 2
-        index = np.clip(args[0].astype(np.int64), -half, half - 1) + half
-        return (tables[0 if rows is None else np.array(rows), index],)
+        return (_looked_up(args[0], op.tables, op.channel_rows),)
 
     @impl(graph.ShiftSwishOp)
     def shift_swish(self, interpreter: Interpreter, op: graph.ShiftSwishOp, args: PythonValues):

@@ -69,6 +69,8 @@ def why_not_requant(requant: RequantAttr | None) -> str | None:
 
 def why_not_linear(op: graph.LinearOperation) -> str | None:
     """Convolutions and matrix products have constant int8 weights without zero points."""
+    if op.table is not None:
+        return "a table is a block of its own: leave fuse-lookup out"
     if any(v is not None and graph.constant_array(v) is None for v in (op.weights, op.bias)):
         return "weights and bias are memories of the circuit: fold what computes them"
     weights = graph.quantized_element(op.weights)

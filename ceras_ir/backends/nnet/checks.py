@@ -5,7 +5,7 @@ What holds for every layer is here, by the fields of its `Kind`; the rest is the
 Where the values are in memory is `memory_checks.py`'s.
 """
 
-from ceras_ir.backends.nnet.file import Case, NnetFile
+from ceras_ir.backends.nnet.file import BYTES, Case, NnetFile
 from ceras_ir.backends.nnet.memory_checks import check_memory
 
 
@@ -26,9 +26,14 @@ def check_layer(case: Case) -> None:
     extra = layer.bias or layer.residual or layer.multipliers
     must(kind.epilogue or not extra, "it takes no bias, residual or multipliers")
     must(layer.residual or layer.residual_shift == 0, "it has no residual to shift")
-    must(kind.words in (None, len(case.words)), f"{kind.words} attributes expected")
+    counted = kind.words is None or layer.fused
+    must(counted or kind.words == len(case.words), f"{kind.words} attributes expected")
     must(result.location == "arena", "its result is a constant")
-    must((layer.table is not None) == kind.table, "only a lookup has a table")
+    must(kind.epilogue or not layer.fused, "it takes no table behind a requantization")
+    tabulated = kind.table or layer.fused
+    must((layer.table is not None) == tabulated, "a wrong lookup table")
+    if layer.fused:
+        check_fused_tables(case)
     must(kind.function or layer.function == "none", "it takes no function")
     _check_requant(case)
     must(not kind.same_shape or case.operands[0].shape == result.shape, "its shapes differ")
@@ -40,17 +45,32 @@ def check_layer(case: Case) -> None:
 def _check_requant(case: Case) -> None:
     layer, result, must = case.layer, case.result, case.must
     needed = layer.kind.requant(layer)
-    must((layer.requant is not None) == (needed and result.is_quantized), "a wrong requantization")
+    must((layer.requant is not None) == (needed and case.is_quantized), "a wrong requantization")
     if needed:
-        same = all(t.is_quantized == result.is_quantized for t in case.operands)
+        same = all(t.is_quantized == case.is_quantized for t in case.operands)
         must(same, "it mixes float and quantized tensors")
-        must(
-            not result.is_quantized or layer.function == "none", "a quantized layer has no function"
-        )
+        # Of a table it says what function that is of.
+        plain = layer.fused or not result.is_quantized or layer.function == "none"
+        must(plain, "a quantized layer has no function")
     if (requant := layer.requant) is not None:
         must(1 <= requant.multiplier < 1 << 31 and requant.shift <= 62, "its rescaling")
-        low, high = result.limits
+        low, high = (-128, 127) if layer.fused else result.limits
         must(low <= requant.low <= requant.high <= high, "its clamp range")
+
+
+def check_fused_tables(case: Case) -> None:
+    """One table, or one for each channel, of 256 entries of the result's storage."""
+    layer, result, must = case.layer, case.result, case.must
+    must(result.storage in ("i8", "f32"), "a table makes int8 or floats")
+    must(layer.kind.words is not None, "no attributes of its own")
+    first = layer.table
+    assert first is not None
+    own = case.words[layer.kind.words or 0 :]
+    must(len(case.words) >= (layer.kind.words or 0), "attributes are missing")
+    must(len(own) in (0, result.channels), "one table, or one for each channel")
+    must(not own or own[0] == first, "its table is not that of its first channel")
+    stored, pieces = len(case.file.sections["tables"]) // 256, BYTES[result.storage]
+    must(all(t + pieces <= stored for t in (first, *own)), "no such lookup table")
 
 
 def check_window(case: Case, words: tuple[int, ...], kernel: tuple[int, ...]) -> None:

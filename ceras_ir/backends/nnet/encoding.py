@@ -21,7 +21,7 @@ from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 MAGIC = b"NNET\r\n\x1a\n"
-VERSION = 2
+VERSION = 3
 ALIGNMENT = 64
 NONE = 0xFFFFFFFF
 MAX_RANK = 8
@@ -105,6 +105,8 @@ class LayerRecord:
     requant: RequantAttr | None = None
     residual_shift: int = 0
     table: int = NONE
+    fused: bool = False
+    """Whether the table is behind a requantization."""
     name: int = field(default=0, kw_only=True)
     device: int = field(default=0, kw_only=True)
     result: int = field(default=0, kw_only=True)
@@ -113,6 +115,7 @@ class LayerRecord:
         requant = self.requant
         per_channel = requant is not None and requant.is_per_channel
         flags = (requant is not None) | self.bias << 1 | self.residual << 2 | per_channel << 3
+        flags |= self.fused << 4
         p0, p1 = (*self.parameters, 0.0, 0.0)[:2]
         head = struct.pack(
             "<HBBIIIIIIBBBBff",
@@ -159,6 +162,12 @@ def words_of(*fields: DenseArrayBase[IntegerType]) -> list[int]:
 def float_word(value: float) -> int:
     """The bits of an f32."""
     return struct.unpack("<I", struct.pack("<f", value))[0]
+
+
+def table_words(tables: Sequence[int], rows: Sequence[int] | None) -> tuple[int, list[int]]:
+    """The first table, and of several that of each channel."""
+    first = tables[0 if rows is None else rows[0]]
+    return first, [] if rows is None else [tables[row] for row in rows]
 
 
 AddTable = Callable[[bytes], int]

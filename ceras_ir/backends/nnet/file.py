@@ -111,6 +111,8 @@ class Layer:
     requant: Requant | None
     residual_shift: int
     table: int | None
+    fused: bool
+    """Whether the table is behind a requantization."""
 
     @property
     def opcode(self) -> str:
@@ -160,6 +162,11 @@ class Case:
     @property
     def words(self) -> tuple[int, ...]:
         return self.layer.attributes
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether it computes on integers, of which a fused table may make floats."""
+        return self.layer.fused or self.result.is_quantized
 
     def must(self, condition: bool, message: str) -> None:
         """Refuse the file with `message` unless `condition` holds."""

@@ -1,5 +1,7 @@
 """What the FPGA of nnet takes, and how long on a board: rules, circuits, rates of CPU and bus."""
 
+from math import prod
+
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
@@ -7,10 +9,13 @@ from ceras_ir.backends.nnet.rules import (
     FPGA,
     why_not,
 )
-from ceras_ir.dialects.graph import GraphOperation, LinearOperation, shape_of
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import GraphOperation, shape_of
 from ceras_ir.dialects.graph.traits import viewed
+from ceras_ir.dialects.mem import block_of
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.memory.analysis.slices import operand_in_place, slices
 
 
 class FpgaCircuits(Accelerator):
@@ -37,6 +42,8 @@ class FpgaCircuits(Accelerator):
 
 def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
     """Why the circuits of `board` do not take `op`, or None."""
+    if isinstance(op, graph.ReshapeOp):
+        return None
     circuit = circuit_of(op, board)
     if circuit is None:
         return f"{board.title} has no circuit for {op.name}"
@@ -55,20 +62,52 @@ def circuit_of(op: Operation, board: FpgaBoard) -> Circuit | None:
 
 def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
     """What the board's model says that `op` takes; a reshape is on whichever side is best."""
-    if viewed(op) is not None:
+    moved = moved_bytes(op)
+    if moved == 0:
         return Cost(0.0, 0.0, FPGA)
-    moved = sum(byte_size(value) for value in {*op.operands, *op.results})
     macs = op.macs if isinstance(op, GraphOperation) else 0
     cpu = macs / board.cpu_macs_per_us + moved / board.cpu_bytes_per_us
     circuit = circuit_of(op, board)
     if not admitted or circuit is None:
         return Cost(cpu, None, FPGA)
     cycles = moved / circuit.bytes_per_cycle
-    if isinstance(op, LinearOperation) and circuit.macs_per_cycle:
+    if isinstance(op, graph.SliceOp | graph.TransposeOp):
+        # Elements side by side are one burst, which takes a cycle at least.
+        cycles = max(cycles, prod(shape_of(op.result)) / _run_length(op))
+    if isinstance(op, graph.LinearOperation) and circuit.macs_per_cycle:
         outputs, inputs = shape_of(op.weights)[0], shape_of(op.weights)[-1]
         padded = _rounded(outputs, circuit.lanes) * _rounded(inputs, circuit.lanes)
         cycles = max(cycles, macs * padded / (outputs * inputs) / circuit.macs_per_cycle)
     return Cost(cpu, circuit.launch_us + cycles / board.clock_mhz, FPGA)
+
+
+def moved_bytes(op: Operation) -> int:
+    """
+    Bytes that `op` reads and writes: none for another shape of the same bytes, and none for what a
+    concatenation has in its place. Before there is a plan, it has all that can be there.
+    """
+    if viewed(op) is not None:
+        return 0
+    if not isinstance(op, graph.ConcatOp):
+        return sum(byte_size(value) for value in {*op.operands, *op.results})
+    is_planned = block_of(op.result) is not None
+    there = [part.operand for part in slices(op) if not is_planned or operand_in_place(op, part)]
+    return 2 * sum(byte_size(value) for value in op.operands if value not in there)
+
+
+def _run_length(op: graph.SliceOp | graph.TransposeOp) -> int:
+    """Elements that lie side by side in operand and result."""
+    source = shape_of(op.input)
+    if isinstance(op, graph.TransposeOp):
+        order = op.permutation.get_values()
+        run = 1
+        for d in reversed(range(len(order))):
+            if order[d] != d:
+                break
+            run *= source[d]
+        return run
+    strides = [int(v) for v in op.strides.get_values()]
+    return shape_of(op.result)[-1] if strides[-1:] == [1] else 1
 
 
 def _rounded(size: int, lanes: int) -> int:

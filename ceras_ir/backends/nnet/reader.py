@@ -33,7 +33,9 @@ def read_sections(data: bytes) -> dict[str, bytes]:
     expect(data[:8] == MAGIC, "it does not start as one")
     expect(len(data) >= 32, "the header is truncated")
     version, flags, size, count, crc = struct.unpack_from("<IIQII", data, 8)
-    expect(version == 2, f"unknown version {version}")
+    older = f"version {version} is of an older compiler; compile the model again for version 3"
+    expect(version not in (1, 2), older)
+    expect(version == 3, f"unknown version {version}")
     expect(flags == 0, f"unknown flags {flags:#x}")
     expect(size == len(data), f"the header says {size} bytes, the file has {len(data)}")
     expect(count == len(SECTIONS), f"{len(SECTIONS)} sections expected, got {count}")
@@ -174,7 +176,7 @@ class _Reader:
 
         must(opcode in KINDS, f"unknown opcode {opcode}")
         must(device < len(DEVICES), f"unknown device {device}")
-        must(flags < 16, f"unknown flags {flags:#x}")
+        must(flags < 32, f"unknown flags {flags:#x}")
         must(function < len(FUNCTIONS), f"unknown function {function}")
         must(rounding < len(ROUNDINGS), f"unknown rounding {rounding}")
         must(zero == 0, "reserved bytes are not zero")
@@ -192,7 +194,7 @@ class _Reader:
             KINDS[opcode], DEVICES[device], self.string(name), ids, bool(flags & 2),
             bool(flags & 4), bool(flags & 8), result, self.words("attributes", word, words),
             FUNCTIONS[function], (p0, p1), requant if flags & 1 else None, residual_shift,
-            None if table == NONE else table,
+            None if table == NONE else table, bool(flags & 16),
         )  # fmt: skip
 
 

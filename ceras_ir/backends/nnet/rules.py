@@ -15,6 +15,7 @@ from ceras_ir.backends.nnet.limits import limit
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Pool, element_of, quantized_element, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.interpreters.resampling import nearest_indices
 
 FPGA = "fpga"
 """What `#mem.device` calls the accelerator."""
@@ -25,15 +26,25 @@ MAX_SHIFT = limit(CIRCUITS, "FPGA_MAX_SHIFT")
 MAX_LEFT_SHIFT = limit(CIRCUITS, "FPGA_MAX_LEFT_SHIFT")
 MAX_EXTENT = limit(CIRCUITS, "FPGA_MAX_EXTENT")
 MAX_TAPS = limit(CIRCUITS, "FPGA_MAX_TAPS")
+MAX_TABLES = limit(CIRCUITS, "FPGA_MAX_TABLES")
+MAX_RANK = limit(CIRCUITS, "FPGA_MAX_RANK")
 LINE_BYTES = limit(CIRCUITS, "FPGA_LINE_BYTES")
 """What the circuits are built for."""
 
 Rule = Callable[[Operation], str | None]
 
 
+MOVERS = graph.ConcatOp | graph.SliceOp | graph.TransposeOp | graph.ResizeOp | graph.ReshapeOp
+"""What one circuit moves, or where a result lies in place of its operands, nobody."""
+
+
 def has_a_circuit(op: Operation) -> str | None:
-    """There are circuits for conv2d, matmul, pool2d and binary; all else runs on the CPU."""
-    if isinstance(op, graph.Conv2dOp | graph.MatmulOp | graph.Pool2dOp | graph.BinaryOp):
+    """
+    There are circuits for conv2d, matmul, pool2d, binary, lookup, concat, slice, transpose, resize
+    and reshape; all else runs on the CPU.
+    """
+    computes = graph.LinearOperation | graph.Pool2dOp | graph.BinaryOp | graph.LookupOp
+    if isinstance(op, computes | MOVERS):
         return None
     return f"the FPGA has no circuit for {op.name}"
 
@@ -41,19 +52,75 @@ def has_a_circuit(op: Operation) -> str | None:
 def numbers_are_int8(op: Operation) -> str | None:
     """
     Every operand but the bias, and the result, is stored as int8 with one scale; weights may have
-    one for each output channel.
+    one for each output channel. Tables also make floats, and floats that a circuit made are moved.
     """
     linear = op if isinstance(op, graph.LinearOperation) else None
+    tabulated = isinstance(op, graph.LookupOp) or (linear is not None and linear.table is not None)
     for value in (*op.operands, *op.results):
         if linear is not None and value is linear.bias:
             continue
         element = element_of(value)
         if not isinstance(element, UniformType):
+            if tabulated and value in op.results:
+                continue
+            if isinstance(op, MOVERS) and all(map(_is_made_by_a_circuit, op.operands)):
+                continue
             return "the FPGA computes on int8, got float"
         by_axis = element.is_per_axis and (linear is None or value is not linear.weights)
         if element.storage.width.data != 8 or not element.is_signed or by_axis:
             return f"the FPGA computes on int8 with one scale, got {element}"
     return None
+
+
+def _is_made_by_a_circuit(value: SSAValue) -> bool:
+    return isinstance(value.owner, Operation) and why_not(value.owner) is None
+
+
+def is_int8(value: SSAValue) -> bool:
+    """Whether a value is stored as int8 with one scale."""
+    element = quantized_element(value)
+    if element is None or element.is_per_axis:
+        return False
+    return element.is_signed and element.storage.width.data == 8
+
+
+def tables_fit(op: Operation) -> str | None:
+    """A layer has at most 16 tables of 256 entries."""
+    if not isinstance(op, graph.LinearOperation | graph.LookupOp) or (tables := op.tables) is None:
+        return None
+    if len(tables) > MAX_TABLES:
+        return f"the FPGA has {MAX_TABLES} tables in a layer, got {len(tables)}"
+    return None
+
+
+def moves_boxes(op: Operation) -> str | None:
+    """
+    What is moved has at most 5 dimensions; a resize takes the nearest element of a whole factor.
+    """
+    if not isinstance(op, MOVERS) or isinstance(op, graph.ReshapeOp):
+        return None
+    if (rank := len(shape_of(op.result))) > MAX_RANK:
+        return f"the FPGA moves tensors of at most {MAX_RANK} dimensions, got {rank}"
+    if isinstance(op, graph.ResizeOp) and repetitions(op) is None:
+        return "the FPGA repeats rows and columns a whole number of times"
+    return None
+
+
+def repetitions(op: graph.ResizeOp) -> tuple[int, int] | None:
+    """How often a resize repeats each row and column; None where it does anything else."""
+    if op.function is not graph.Resize.NEAREST:
+        return None
+    factors: list[int] = []
+    source, target = shape_of(op.input), shape_of(op.result)
+    for axis, scale in zip((1, 2), op.factors, strict=True):
+        factor, rest = divmod(target[axis], source[axis])
+        found = nearest_indices(
+            source[axis], target[axis], scale, op.coordinates.data, op.rounding.data
+        )
+        if rest or [int(i) for i in found] != [i // factor for i in range(target[axis])]:
+            return None
+        factors.append(factor)
+    return factors[0], factors[1]
 
 
 def weights_have_no_zero_point(op: Operation) -> str | None:
@@ -182,6 +249,8 @@ def adds_equal_shapes(op: Operation) -> str | None:
 RULES: tuple[Rule, ...] = (
     has_a_circuit,
     numbers_are_int8,
+    tables_fit,
+    moves_boxes,
     weights_have_no_zero_point,
     extents_fit,
     rounds_to_nearest,

@@ -18,6 +18,7 @@ from ceras_ir.targets import (
     Manifest,
     Stage,
     Target,
+    by_convention,
     option,
 )
 
@@ -38,6 +39,7 @@ class NnetTarget(Target):
     name = "nnet"
     arithmetic = Arithmetic(floats=False, widths=(8,))
     verified_by_default = True
+    passes = by_convention("ceras_ir.backends.nnet.passes", "fuse-lookup", "tabulate")
     text = "ceras_ir.backends.nnet.text:NnetText"
 
     board: str | None = option(
@@ -70,6 +72,8 @@ class NnetTarget(Target):
         return why_without_gaps
 
     def lower(self) -> list[Stage]:
+        from ceras_ir.backends.nnet.passes.fuse_lookup import FuseLookupPass
+        from ceras_ir.backends.nnet.passes.tabulate import TabulatePass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
         from ceras_ir.transforms.placement.place import PlacePass
@@ -78,7 +82,7 @@ class NnetTarget(Target):
             io=True, alignment=ALIGNMENT, in_slices=True, target=self.name
         )
         return [
-            Stage(PLACED, (PlacePass(self.name, self.board),)),
+            Stage(PLACED, (TabulatePass(), FuseLookupPass(), PlacePass(self.name, self.board))),
             Stage(MEMORY, (ReorderForMemoryPass(io=True, alignment=ALIGNMENT), allocate)),
         ]
 

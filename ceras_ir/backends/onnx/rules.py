@@ -42,6 +42,8 @@ def why_not(op: Operation) -> str | None:
     match op:
         case graph.LinearOperation() if op.weight_scale is not None:
             return "ONNX multiplies no floats by int8 weights; leave encode-weights out"
+        case graph.LinearOperation() if op.table is not None:
+            return "ONNX has no table behind a sum of products; leave fuse-lookup out"
         case graph.ShiftSwishOp():
             return "swish made of shifts is no function of ONNX; quantize with a table for it"
         case graph.LookupOp():

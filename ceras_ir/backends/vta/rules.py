@@ -48,6 +48,8 @@ def why_not(op: Operation, board: VtaBoard = DEFAULT_BOARD) -> str | None:
         return (
             "VTA runs convolutions, matrix products, pooling and additions; others run on the CPU"
         )
+    if op.table is not None:
+        return "VTA has no tables behind a sum of products; leave fuse-lookup out"
     return next((reason for rule in RULES if (reason := rule(op, board))), None)
 
 

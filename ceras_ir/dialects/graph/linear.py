@@ -12,6 +12,9 @@ stored integers and `acc` the exact sum of products of `x - zero_point(x)` and
 
 `requant(acc + bias + ((residual - zero_point(residual)) << residual_shift))`
 
+With a `table` of 256 int8 or float32 entries the requantization makes int8, and the result is
+`table[q + 128]` of it; with `rows`, channel `c` looks up in row `rows[c]`, as in `graph.lookup`.
+
 `bias` is stored in 32 bits at scale(input) * scale(weights). Weights may have a scale and a
 zero point per output channel; then so has the bias, and `requant` a multiplier for each, by
 which the channel's sums are multiplied. The sum must be proven to fit
@@ -22,12 +25,16 @@ it lists, else all. Only an infinity, or no number, times a zero that is not sto
 apart.
 """
 
+from __future__ import annotations
+
 from abc import ABC
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
+    DenseIntOrFPElementsAttr,
     IntegerAttr,
     IntegerType,
     TensorType,
@@ -51,6 +58,7 @@ from ceras_ir.dialects.graph.constant import ConstantOp
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     Tensor,
+    element_of,
     expect_length,
     expect_rank,
     expect_rescaling,
@@ -60,8 +68,19 @@ from ceras_ir.dialects.graph.operation import (
     shape_of,
     window_output,
 )
+from ceras_ir.dialects.graph.tables import (
+    BYTE_ENTRIES,
+    expect_tables,
+    rows_of_channels,
+    table_arrays,
+    table_shape,
+)
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import Encoded
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_RESIDUAL_SHIFT = 23
 """A residual of 8 bits shifted further would not fit the 32-bit accumulator."""
@@ -81,6 +100,8 @@ class LinearOperation(GraphOperation, ABC):
     requant = opt_prop_def(RequantAttr)
     residual_shift = opt_prop_def(IntegerAttr[IntegerType])
     ordered = opt_prop_def(UnitAttr)
+    table = opt_prop_def(DenseIntOrFPElementsAttr)
+    rows = opt_prop_def(DenseArrayBase.constr(i64))
 
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
     assembly_format = (
@@ -88,6 +109,21 @@ class LinearOperation(GraphOperation, ABC):
         "(`residual` $residual^ `:` type($residual))? "
         "attr-dict `:` `(` type($input) `,` type($weights) `)` `->` type($result)"
     )
+
+    @property
+    def is_quantized(self) -> bool:
+        # A table may make floats of the integers.
+        return self.table is not None or super().is_quantized
+
+    @property
+    def tables(self) -> NDArray[np.int8 | np.int16 | np.float32] | None:
+        """The tables of the epilogue, one a row."""
+        return None if self.table is None else table_arrays(self.table)
+
+    @property
+    def channel_rows(self) -> tuple[int, ...] | None:
+        """Which table each output channel uses, if they differ."""
+        return rows_of_channels(self.rows)
 
     @property
     def residual_left_shift(self) -> int:
@@ -132,6 +168,10 @@ class LinearOperation(GraphOperation, ABC):
     def spelling(self) -> str:
         encoded = self.encoded_weights
         words = [super().spelling, *([] if encoded is None else [encoded.spelling])]
+        if self.table is not None:
+            tabulated = self.attributes.get("graph.function")
+            known = isinstance(tabulated, FunctionAttr)
+            words += [tabulated.kind.value if known else "table"]
         return " ".join([*words, *([] if self.weight_scale is None else ["int8"])])
 
     def _verify_mixed(self, element: UniformType) -> None:
@@ -177,7 +217,31 @@ class LinearOperation(GraphOperation, ABC):
             raise VerifyException(
                 "a quantized operation clamps in 'requant'; other functions are 'graph.lookup'"
             )
+        if self.table is not None:
+            self._verify_table(channels)
+            return
+        if self.rows is not None:
+            raise VerifyException("'rows' needs a 'table'")
         expect_rescaling(self, self.requant, channels)
+
+    def _verify_table(self, channels: int) -> None:
+        """A table of bytes behind a requantization to int8."""
+        assert self.table is not None
+        target = quantized_element(self.result)
+        storage = element_of(self.result) if target is None else target.storage
+        if target is not None and not (target.is_signed and target.storage.width.data == 8):
+            raise VerifyException(f"a table makes int8 or f32, got {self.result.type}")
+        expect_tables(self.table, self.rows, storage, channels)
+        if (entries := table_shape(self.table)[1]) != BYTE_ENTRIES:
+            raise VerifyException(f"a table for int8 has {BYTE_ENTRIES} entries, got {entries}")
+        if any(quantized_element(v) is None for v in self.operands) or self.requant is None:
+            raise VerifyException("a 'table' needs quantized operands and 'requant'")
+        if self.requant.is_per_channel and len(self.requant.channels) != channels:
+            raise VerifyException(
+                f"'requant' has {len(self.requant.channels)} multipliers, expected {channels}"
+            )
+        if not -128 <= self.requant.low.data <= self.requant.high.data <= 127:
+            raise VerifyException("the clamp range in front of a table must be that of int8")
 
 
 def _is_plain_int8(element: UniformType) -> bool:

@@ -5,19 +5,41 @@ from dataclasses import dataclass
 
 import numpy as np
 from backends.nnet.networks import Network, random_array
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    Float32Type,
+    ModuleOp,
+    TensorType,
+    f32,
+    i8,
+    i32,
+)
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet import rules
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, GraphOperation, Pool, window_output
+from ceras_ir.dialects.graph import Binary, GraphOperation, Pool, integers, window_output
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.transforms.rebuilding import rebuild_linear
 
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 POINTS = (-128, 127, 0, -1, 77)
 Window = tuple[tuple[int, int], tuple[int, int, int, int], tuple[int, int]]
 """Strides, padding, dilations."""
+
+
+def function_tables(
+    rng: np.random.Generator, rows: int | None, made: Float32Type | None
+) -> DenseIntOrFPElementsAttr:
+    """One random table of 256 entries, or as many as `rows`, of int8 or floats."""
+    shape = (256,) if rows is None else (rows, 256)
+    if made is not None:
+        entries = rng.normal(0, 4, shape).astype(np.float32)
+        return DenseIntOrFPElementsAttr(TensorType(made, shape), BytesAttr(entries.tobytes()))
+    stored = rng.integers(-128, 128, shape).astype(np.int8)
+    return DenseIntOrFPElementsAttr(TensorType(i8, shape), BytesAttr(stored.tobytes()))
 
 
 @dataclass
@@ -120,11 +142,12 @@ class Drawn:
             for i in range(2)
         )
         residual, shift = self.residual((self.shape[0], rows, columns, outputs))
-        return graph.Conv2dOp(
+        op = graph.Conv2dOp(
             self.input(), weights, bias, residual, result_element=element,
             requant=self.rescaling(element, outputs), residual_shift=shift, strides=s,
             padding=p, dilations=d,
         )  # fmt: skip
+        return self.with_table(op, outputs)
 
     def product(self) -> GraphOperation:
         element, rows = self.result(), self.shape[0] * self.shape[1] * self.shape[2]
@@ -132,10 +155,24 @@ class Drawn:
         outputs = self.pick(3, 40)
         weights, bias = self.weights((outputs, self.shape[3]))
         residual, shift = self.residual((rows, outputs))
-        return graph.MatmulOp(
+        op = graph.MatmulOp(
             flat, weights, bias, residual, result_element=element,
             requant=self.rescaling(element, outputs), residual_shift=shift,
         )  # fmt: skip
+        return self.with_table(op, outputs)
+
+    def with_table(self, op: graph.LinearOperation, outputs: int) -> graph.LinearOperation:
+        """The same, or with a table of all channels or several, of bytes or floats."""
+        if self.rng.random() < 0.5:
+            return op
+        made = f32 if self.rng.random() < 0.3 else None
+        rows = self.rng.integers(0, count := self.pick(2, 16), outputs)
+        by_channel = self.rng.random() < 0.5
+        table = function_tables(self.rng, count if by_channel else None, made)
+        listed = integers(rows.tolist()) if by_channel else None
+        new = rebuild_linear(op, {"table": table, "rows": listed}, element=made)
+        op.drop_all_references()
+        return new
 
     def average(self) -> GraphOperation:
         element, kernel = self.result(), (self.pick(2, 3), self.pick(2, 4))

@@ -2,6 +2,7 @@
 
 from ceras_ir.backends.nnet.encoding import AddTable, LayerRecord, encodes, record_as
 from ceras_ir.backends.nnet.file import BYTES, Case, Kind, always
+from ceras_ir.backends.nnet.rules import is_int8
 from ceras_ir.dialects import graph
 
 FLOAT = ("f32",)
@@ -26,7 +27,7 @@ def _check_lookup(case: Case) -> None:
     must = case.must
     entries, tables = (case.words[0], case.words[1:]) if case.words else (256, ())
     kinds = ("i16",) if entries > 256 else ("i8", "i16") if case.words else ("i8",)
-    case.stored_as(kinds, ("i8", "i16") if case.words else ("i8",), "int8 expected")
+    case.stored_as(kinds, ("i8", "i16", "f32") if case.words else ("i8",), "int8 expected")
     if not case.words:
         return
     must(entries.bit_count() == 1 and 256 <= entries <= 1 << 16, "entries of its tables")
@@ -87,8 +88,8 @@ def encode_lookup(op: graph.LookupOp, add_table: AddTable) -> LayerRecord:
     """A table of 256 for all channels is the record's own; else the attributes say which."""
     tables = [add_table(row.tobytes()) for row in op.tables]
     entries, rows = op.tables.shape[1], op.channel_rows
-    bits = [graph.stored_element(v).storage.width.data for v in (op.input, op.result)]
-    if rows is None and bits == [8, 8]:
+    are_bytes = [is_int8(v) for v in (op.input, op.result)]
+    if rows is None and all(are_bytes):
         return LayerRecord(LOOKUP, table=tables[0])
     attributes = [entries, *(tables[row] for row in rows or (0,))]
     return LayerRecord(LOOKUP, attributes=attributes, table=tables[0])

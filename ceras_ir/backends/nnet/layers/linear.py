@@ -1,12 +1,12 @@
 """Convolutions and matrix products, with bias, multipliers and residual behind their operands."""
 
 import struct
-from collections.abc import Sequence
 
 from ceras_ir.backends.nnet.checks import check_window
-from ceras_ir.backends.nnet.encoding import AddTable, LayerRecord, encodes, words_of
+from ceras_ir.backends.nnet.encoding import AddTable, LayerRecord, encodes, table_words, words_of
 from ceras_ir.backends.nnet.file import Case, Kind, always
 from ceras_ir.dialects import graph
+from ceras_ir.transforms.quantization.rewrites.tables import FUNCTION
 
 
 def _check_conv2d(case: Case) -> None:
@@ -33,7 +33,7 @@ def _check_epilogue(case: Case) -> None:
     layer, operands, must = case.layer, case.operands, case.must
     weights = operands[1]
     must(weights.pitch == 0, "weights have no gaps between rows")
-    if case.result.is_quantized:
+    if case.is_quantized:
         must(weights.storage in ("i8", "u8"), "weights of 8 bits expected")
         must(not layer.bias or operands[2].storage == "i32", "a bias of 32 bits expected")
     must(not layer.bias or operands[2].shape == weights.shape[:1], "bias has the wrong shape")
@@ -56,15 +56,18 @@ MATMUL = Kind(2, "matmul", _check_matmul, operands=2, epilogue=True, function=Tr
 
 @encodes(graph.Conv2dOp)
 def encode_conv2d(op: graph.Conv2dOp, add_table: AddTable) -> LayerRecord:
-    return _record(op, CONV2D, [*words_of(op.strides, op.padding, op.dilations), op.group_count])
+    words = [*words_of(op.strides, op.padding, op.dilations), op.group_count]
+    return _record(op, CONV2D, words, add_table)
 
 
 @encodes(graph.MatmulOp)
 def encode_matmul(op: graph.MatmulOp, add_table: AddTable) -> LayerRecord:
-    return _record(op, MATMUL, ())
+    return _record(op, MATMUL, [], add_table)
 
 
-def _record(op: graph.LinearOperation, kind: Kind, attributes: Sequence[int]) -> LayerRecord:
+def _record(
+    op: graph.LinearOperation, kind: Kind, attributes: list[int], add_table: AddTable
+) -> LayerRecord:
     record = LayerRecord(
         kind,
         attributes=attributes,
@@ -73,4 +76,11 @@ def _record(op: graph.LinearOperation, kind: Kind, attributes: Sequence[int]) ->
         requant=op.requant,
         residual_shift=op.residual_left_shift,
     )
-    return record.with_function(op.activation)
+    if (tables := op.tables) is None:
+        return record.with_function(op.activation)
+    stored = [add_table(row.tobytes()) for row in tables]
+    record.table, words = table_words(stored, op.channel_rows)
+    record.attributes, record.fused = [*attributes, *words], True
+    # What the table is of, for people.
+    tabulated = op.attributes.get(FUNCTION)
+    return record.with_function(tabulated if isinstance(tabulated, graph.FunctionAttr) else None)

@@ -28,17 +28,21 @@ const char* check_requant(const Layer& layer) {
   if (!layer.has_requant) return "a quantized result needs a requantization";
   if (r.multiplier < 1 || r.multiplier > INT32_MAX) return "its multiplier is out of range";
   if (r.shift > 62) return "its shift is above 62";
-  if (r.low > r.high || r.low < low_of(out.storage) || r.high > high_of(out.storage))
+  // A table is of what int8 holds, and makes what the result holds.
+  const Storage storage = layer.table != nullptr ? Storage::I8 : out.storage;
+  if (r.low > r.high || r.low < low_of(storage) || r.high > high_of(storage))
     return "its clamp range is empty or does not fit the result";
   return nullptr;
 }
 
 const char* check_rescaling(const Layer& layer) {
-  const bool quantized = layer.output().quantized();
+  const bool quantized = layer.quantized();
   for (const Tensor* operand : layer.operands)
     if (operand->quantized() != quantized) return "it mixes float and quantized tensors";
   if (!quantized) return layer.has_requant ? "a float layer has no requantization" : nullptr;
-  if (layer.function != Function::None) return "a quantized layer has no function";
+  // Of a table it says what function that is of, and changes nothing.
+  if (layer.function != Function::None && layer.table == nullptr)
+    return "a quantized layer has no function";
   return check_requant(layer);
 }
 
@@ -67,7 +71,8 @@ const char* check_layer(const Layer& layer) {
   const Tensor& out = layer.output();
   if (!operation.takes(FUNCTION) && layer.function != Function::None) return "it takes no function";
   if (layer.residual == nullptr && layer.residual_shift != 0) return "it has no residual to shift";
-  if ((layer.table != nullptr) != operation.takes(LOOKUP)) return "a wrong lookup table";
+  if (!operation.takes(EPILOGUE) && (layer.table != nullptr) != operation.takes(LOOKUP))
+    return "a wrong lookup table";
   if (layer.has_requant && !operation.takes(REQUANT)) return "a wrong requantization";
   for (float parameter : layer.parameters)
     if (std::isnan(parameter)) return "a parameter is not a number";

@@ -91,7 +91,11 @@ void unary(const Layer& layer, Scratch&) {
 void lookup(const Layer& layer, Scratch&) {
   if (!layer.tables.empty()) {
     const bool narrow = layer.output().storage == Storage::I8;
-    if (layer.input().storage == Storage::I8)
+    const bool bytes = layer.input().storage == Storage::I8;
+    if (!layer.output().quantized())
+      return bytes ? lookup_by_channel<int8_t, float>(layer)
+                   : lookup_by_channel<int16_t, float>(layer);
+    if (bytes)
       return narrow ? lookup_by_channel<int8_t, int8_t>(layer)
                     : lookup_by_channel<int8_t, int16_t>(layer);
     return narrow ? lookup_by_channel<int16_t, int8_t>(layer)
@@ -186,7 +190,7 @@ const char* check_unary(const Layer& layer) {
 const char* check_lookup(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const bool wide = in.storage == Storage::I16 && !layer.attributes.empty();
-  const bool made = out.storage == Storage::I16 && !layer.attributes.empty();
+  const bool made = (out.storage == Storage::I16 || !out.quantized()) && !layer.attributes.empty();
   if ((out.storage != Storage::I8 && !made) || (in.storage != Storage::I8 && !wide))
     return "int8 is expected";
   if (layer.attributes.empty()) return nullptr;
@@ -231,7 +235,8 @@ const char* check_requantize(const Layer& layer) {
 
 const Operation OPERATIONS[] = {
     {4, 1, ANY, SAME_SHAPE | FUNCTION, check_unary, always<unary>, in_place},
-    {6, 1, ANY, SAME_SHAPE | LOOKUP, check_lookup, always<lookup>, in_place},
+    {6, 1, ANY, SAME_SHAPE | LOOKUP, check_lookup, always<lookup>, in_place,
+     accept_as_it_is, operand_fits, no_scratch, Circuit::Table},
     {7, 1, 1, SAME_SHAPE, check_softmax, always<softmax>, in_place},
     {12, 1, 0, SAME_SHAPE, check_quantize, always<quantize>, in_place},
     {13, 1, 0, SAME_SHAPE, check_dequantize, always<dequantize>},

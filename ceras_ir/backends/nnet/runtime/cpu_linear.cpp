@@ -115,6 +115,18 @@ void dot_4x2(const int16_t* a, const int16_t* w, int64_t length, int32_t sums[2]
   std::memcpy(sums, all, sizeof all);
 }
 
+// The entries of `count` stored numbers, from `channel`, to element `to` of the result.
+void look_up(const Layer& layer, int64_t channel, int64_t count, const int64_t* stored,
+             int64_t to) {
+  const int64_t size = bytes_of(layer.output().storage);
+  const bool shared = layer.tables.size() == 1;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint8_t* table = layer.tables[shared ? 0 : static_cast<size_t>(channel + i)];
+    std::memcpy(layer.output().target + (to + i) * size, table + stored[i] * size,
+                static_cast<size_t>(size));
+  }
+}
+
 // bias + residual + requantization of `count` accumulators of one pixel, from `channel`.
 void finish(const Layer& layer, const int32_t* sums, int64_t pixel, int64_t channel,
             int64_t count) {
@@ -142,7 +154,10 @@ void finish(const Layer& layer, const int32_t* sums, int64_t pixel, int64_t chan
     } else {
       requantize(acc, part, layer.requant);
     }
-    write_integers(layer.output(), start + at, part, acc);
+    if (layer.table != nullptr)
+      look_up(layer, channel + at, part, acc, start + at);
+    else
+      write_integers(layer.output(), start + at, part, acc);
   }
 }
 
@@ -166,7 +181,7 @@ bool is_depthwise(const Layer& layer) {
 
 int64_t scratch_of(const Layer& layer) {
   const Shape s(layer);
-  if (!layer.output().quantized()) return FLOAT_PIXELS * s.length * 4;
+  if (!layer.quantized()) return FLOAT_PIXELS * s.length * 4;
   if (is_depthwise(layer)) return s.channels * (s.length * 2 + 8);
   return (PIXELS + 2) * whole_lanes(s.length) * 2 + PIXELS * s.group_outputs * 4;
 }
@@ -259,7 +274,7 @@ void conv2d_float(const Layer& layer, Scratch& scratch) {
 // One multiplier per output channel, the greatest of which is that of the requantization.
 const char* check_multipliers(const Layer& layer, int64_t channels) {
   const Tensor& all = *layer.multipliers;
-  if (!layer.output().quantized()) return "a float layer has no multipliers";
+  if (!layer.quantized()) return "a float layer has no multipliers";
   if (!all.constant() || all.storage != Storage::I32 || all.rank != 1 || all.dims[0] != channels)
     return "its multipliers must be one constant of 32 bits per channel";
   int64_t greatest = 0;
@@ -285,7 +300,11 @@ const char* check_epilogue(const Layer& layer) {
   if (const char* reason = check_rescaling(layer)) return reason;
   if (layer.multipliers != nullptr)
     if (const char* reason = check_multipliers(layer, channels)) return reason;
-  if (!out.quantized()) return nullptr;
+  if (!layer.quantized()) return nullptr;
+  if (layer.table != nullptr && out.storage != Storage::I8 && out.storage != Storage::F32)
+    return "a table makes int8 or floats";
+  if (layer.tables.size() > 1 && static_cast<int64_t>(layer.tables.size()) != channels)
+    return "one table for each channel is expected";
   const bool wide_input = in.storage == Storage::I16 && in.zero_point == 0;
   if (!is_byte(weights) || !(is_byte(in) || wide_input))
     return "weights of 8 bits and an input of 8, or of 16 bits without zero point, are expected";
@@ -362,7 +381,7 @@ bool over_residual(const Layer& layer, size_t operand) {
 }
 
 Run operator_of_linear(const Layer& layer) {
-  if (!layer.output().quantized()) return conv2d_float;
+  if (!layer.quantized()) return conv2d_float;
   return is_depthwise(layer) ? conv2d_depthwise : conv2d_integer;
 }
 

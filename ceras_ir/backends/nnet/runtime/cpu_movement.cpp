@@ -4,6 +4,7 @@
 
 #include "checks.h"
 #include "float_functions.h"
+#include "fpga_host.h"
 
 namespace ceras {
 namespace {
@@ -113,20 +114,6 @@ void pad(const Layer& layer, Scratch&) {
   const int64_t width = out.has_gaps() ? out.row : out.elements;
   for (int64_t row = 0; row < out.elements / width; ++row) fill(out, row * out.pitch, width, value);
   copy_box(in, 0, from, out, start, to, in.dims);
-}
-
-// Whether an operand of a concatenation is already where the result has it.
-bool is_in_its_slice(const Layer& layer, size_t index) {
-  const Tensor &operand = *layer.operands[index], &out = layer.output();
-  const uint32_t axis = layer.attributes[0];
-  int64_t own[MAX_RANK] = {}, whole[MAX_RANK] = {}, start = 0;
-  strides_of(operand, own);
-  strides_of(out, whole);
-  for (size_t i = 0; i < index; ++i) start += layer.operands[i]->dims[axis] * whole[axis];
-  if (operand.data != out.data + start * bytes_of(out.storage)) return false;
-  for (uint32_t d = 0; d < out.rank; ++d)
-    if (operand.dims[d] > 1 && own[d] != whole[d]) return false;
-  return true;
 }
 
 void concat(const Layer& layer, Scratch&) {
@@ -268,17 +255,38 @@ Run operator_of_resize(const Layer& layer) {
   return layer.attributes[0] == RESIZE_LINEAR ? resize_linear : resize_nearest;
 }
 
+// The FPGA moves too.
+constexpr Operation mover(uint16_t opcode, int operands, int words, Check check, Choose run,
+                          Overlap may_overwrite = never) {
+  return {opcode, operands, words, SAME_TYPE, check, run, may_overwrite,
+          accept_as_it_is, operand_fits, no_scratch, Circuit::Mover};
+}
+
 const Operation OPERATIONS[] = {
-    {8, 1, 0, SAME_TYPE, check_reshape, always<reshape>, in_place},
-    {9, 1, ANY, SAME_TYPE, check_transpose, always<transpose>},
-    {10, ANY, 1, SAME_TYPE, check_concat, always<concat>, is_in_its_slice},
-    {11, 1, ANY, SAME_TYPE, check_resize, operator_of_resize},
-    {15, 1, ANY, SAME_TYPE, check_slice, always<slice>},
+    mover(8, 1, 0, check_reshape, always<reshape>, in_place),
+    mover(9, 1, ANY, check_transpose, always<transpose>),
+    mover(10, ANY, 1, check_concat, always<concat>, is_in_its_slice),
+    mover(11, 1, ANY, check_resize, operator_of_resize),
+    mover(15, 1, ANY, check_slice, always<slice>),
     {16, 1, ANY, SAME_TYPE, check_pad, always<pad>},
 };
 
 }  // namespace
 
 const Family MOVEMENT(OPERATIONS);
+
+// Whether an operand of a concatenation is already where the result has it.
+bool is_in_its_slice(const Layer& layer, size_t index) {
+  const Tensor &operand = *layer.operands[index], &out = layer.output();
+  const uint32_t axis = layer.attributes[0];
+  int64_t own[MAX_RANK] = {}, whole[MAX_RANK] = {}, start = 0;
+  strides_of(operand, own);
+  strides_of(out, whole);
+  for (size_t i = 0; i < index; ++i) start += layer.operands[i]->dims[axis] * whole[axis];
+  if (operand.data != out.data + start * bytes_of(out.storage)) return false;
+  for (uint32_t d = 0; d < out.rank; ++d)
+    if (operand.dims[d] > 1 && own[d] != whole[d]) return false;
+  return true;
+}
 
 }  // namespace ceras

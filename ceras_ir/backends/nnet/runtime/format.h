@@ -1,4 +1,4 @@
-// The numbers of the nnet format, version 2; docs/nnet-format.md says what they mean.
+// The numbers of the nnet format, version 3; docs/nnet-format.md says what they mean.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace ceras {
 
 constexpr uint8_t MAGIC[8] = {'N', 'N', 'E', 'T', '\r', '\n', 0x1a, '\n'};
-constexpr uint32_t VERSION = 2;
+constexpr uint32_t VERSION = 3;
 constexpr uint64_t HEADER_BYTES = 32;
 constexpr uint64_t SECTION_ENTRY_BYTES = 24;
 constexpr uint64_t SECTION_ALIGNMENT = 64;
@@ -60,7 +60,8 @@ enum LayerFlag : uint8_t {
   HAS_BIAS = 2,
   HAS_RESIDUAL = 4,
   HAS_MULTIPLIERS = 8,
-  ALL_FLAGS = 15
+  HAS_TABLE = 16,
+  ALL_FLAGS = 31
 };
 constexpr uint32_t MAX_FACTOR = 1u << 22;  // of an operand of `binary`
 

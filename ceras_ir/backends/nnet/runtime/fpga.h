@@ -22,6 +22,9 @@ constexpr int FPGA_MAX_SHIFT = 47;
 constexpr int FPGA_MAX_LEFT_SHIFT = 8;
 constexpr int FPGA_MAX_TAPS = 65536;    // of a pooling window
 constexpr int FPGA_MAX_EXTENT = 32768;  // of each dimension of a feature map
+constexpr int FPGA_MAX_TABLES = 16;     // of one layer
+constexpr int FPGA_MAX_RANK = 5;        // of what is moved
+constexpr int FPGA_BOX = 6;  // dimensions of a box: a resize has rows and columns twice
 
 // clamp((acc << left) + zero_point) or clamp((acc >> right) + zero_point), of whose shifts one is
 // zero; rounding half up, or `to_even`.
@@ -90,6 +93,30 @@ struct FpgaAdd {
   int64_t result_pitch;
 };
 
+// Tables of 256 entries, one after the other: entry `stored + 128` is the result. Every lane has a
+// copy of them.
+struct FpgaTables {
+  const uint8_t* entries;  // null where there are none
+  const uint8_t* rows;     // which table each channel has; null where all have the first
+  int entry_bytes;         // 1, or 4 for floats
+};
+
+// A box of elements from and to anywhere, in bytes from one to the next of each dimension: slices
+// and transposed tensors, operands of a concatenation, and rows that are read several times.
+struct FpgaMove {
+  int dims[FPGA_BOX];
+  int64_t from[FPGA_BOX];
+  int64_t to[FPGA_BOX];
+  int unit;  // bytes of an element
+};
+
+struct FpgaLookup {
+  int64_t rows;
+  int channels;
+  int64_t input_pitch;
+  int64_t result_pitch;
+};
+
 // Block RAM of the linear circuit.
 struct FpgaBuffers {
   alignas(64) int8_t lines[FPGA_LINE_BYTES];
@@ -130,13 +157,18 @@ inline void fpga_channel_constants(const int8_t* weights, int64_t outputs, int64
 // `weights` in the order of the array, `constants` of each output channel. `shifts` may be null;
 // otherwise they are what each output channel is shifted by to the right, to the left where less
 // than zero, and not what the rescaling says. `residual` may be null; it and `result` may be the
-// same bytes.
+// same bytes. What the rescaling makes is looked up in `tables`, if there are any.
 void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
-                         const int32_t* constants, const int8_t* shifts, const int8_t* residual,
-                         int8_t* result, FpgaBuffers& buffers);
+                         const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                         const int8_t* residual, int8_t* result, FpgaBuffers& buffers);
 void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* result);
 // `result` may be the bytes of `lhs` or `rhs`.
 void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result);
+// The first element of the box is at `input`, and goes to `result`; the two do not overlap.
+void fpga_move_circuit(const FpgaMove& move, const int8_t* input, int8_t* result);
+// `result` may be the bytes of `input` where entries are bytes.
+void fpga_lookup_circuit(const FpgaLookup& layer, const FpgaTables& tables, const int8_t* input,
+                         int8_t* result);
 
 // What is beyond 15 bits ends at the clamp whatever the shift, to the right by one bit at most.
 constexpr int32_t FPGA_WIDE = 1 << 15;

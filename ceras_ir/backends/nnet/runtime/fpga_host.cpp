@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "operation.h"
+#include "fpga_host.h"
 
 namespace ceras {
 namespace {
@@ -91,7 +91,7 @@ FpgaLinear registers_of(const Layer& layer) {
   r.pixels = layer.output().elements / r.outputs;
   r.input_pitch = layer.input().pitch;
   r.residual_pitch = layer.residual != nullptr ? layer.residual->pitch : 0;
-  r.result_pitch = layer.output().pitch;
+  r.result_pitch = layer.output().pitch * bytes_of(layer.output().storage);
   if (r.product) {
     r.window.channels = static_cast<int>(products_of(layer));
   } else {
@@ -102,17 +102,22 @@ FpgaLinear registers_of(const Layer& layer) {
   return r;
 }
 
+const char* check_extents(const Layer& layer) {
+  for (const Tensor* tensor : {&layer.input(), &layer.output()})
+    if (std::any_of(tensor->dims, tensor->dims + MAX_RANK,
+                    [](int64_t extent) { return extent > FPGA_MAX_EXTENT; }))
+      return "a dimension exceeds the FPGA's counters";
+  return nullptr;
+}
+
+// Numbers that circuits compute on; what is moved is of any storage.
 const char* check_numbers(const Layer& layer) {
   for (const Tensor* operand : layer.operands) {
     if (operand == layer.bias || operand == layer.multipliers) continue;
     if (operand->storage != Storage::I8) return "the FPGA takes int8";
   }
   const Tensor& out = layer.output();
-  if (out.storage != Storage::I8) return "the FPGA gives int8";
-  for (const Tensor* tensor : {&layer.input(), &out})
-    if (std::any_of(tensor->dims, tensor->dims + MAX_RANK,
-                    [](int64_t extent) { return extent > FPGA_MAX_EXTENT; }))
-      return "a dimension exceeds the FPGA's counters";
+  if (out.storage != Storage::I8 && layer.table == nullptr) return "the FPGA gives int8";
   if (!layer.has_requant) return nullptr;
   const Requant& r = layer.requant;
   if ((r.rounding != Rounding::HalfUp && r.rounding != Rounding::HalfEven) ||
@@ -130,10 +135,15 @@ const char* check_numbers(const Layer& layer) {
   return nullptr;
 }
 
+FpgaTables tables_of(const Layer& layer) {
+  return {layer.table_entries, layer.table_rows,
+          static_cast<int>(bytes_of(layer.output().storage))};
+}
+
 void run_array(const Layer& layer, Scratch& scratch) {
   fpga_linear_circuit(
       registers_of(layer), bytes_at(layer.input()), layer.packed, layer.constants, layer.shifts,
-      layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
+      tables_of(layer), layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
       *scratch.fpga);
 }
 
@@ -171,11 +181,38 @@ void run_adder(const Layer& layer, Scratch&) {
   fpga_add_circuit(registers, bytes_at(lhs), bytes_at(rhs), result_of(layer));
 }
 
+void run_lookup(const Layer& layer, Scratch&) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const FpgaLookup registers{out.elements / out.row, static_cast<int>(out.row), in.pitch,
+                             out.pitch * bytes_of(out.storage)};
+  fpga_lookup_circuit(registers, tables_of(layer), bytes_at(in), result_of(layer));
+}
+
+// The different tables of a layer.
+std::vector<const uint8_t*> distinct_tables(const Layer& layer) {
+  std::vector<const uint8_t*> found;
+  for (const uint8_t* table : layer.tables)
+    if (std::find(found.begin(), found.end(), table) == found.end()) {
+      found.push_back(table);
+      if (found.size() > static_cast<size_t>(FPGA_MAX_TABLES)) break;
+    }
+  return found;
+}
+
+const char* check_tables(const Layer& layer) {
+  return distinct_tables(layer).size() > static_cast<size_t>(FPGA_MAX_TABLES)
+             ? "it has more tables than the FPGA's lanes"
+             : nullptr;
+}
+
 }  // namespace
 
 const char* check_fpga_layer(const Layer& layer) {
   const Window& w = layer.window;
+  if (const char* reason = check_extents(layer)) return reason;
+  if (layer.operation->circuit == Circuit::Mover) return check_fpga_move(layer);
   if (const char* reason = check_numbers(layer)) return reason;
+  if (const char* reason = check_tables(layer)) return reason;
   switch (layer.operation->circuit) {
     case Circuit::Array:
       if (layer.groups != 1) return "the FPGA has no grouped convolution";
@@ -202,12 +239,47 @@ const char* check_fpga_layer(const Layer& layer) {
           layer.operands[1]->elements != layer.output().elements)
         return "the FPGA adds tensors of one shape";
       return nullptr;
+    case Circuit::Table:
+      return nullptr;
     default:
       return "the FPGA has no circuit for it";
   }
 }
 
+void fpga_pack_tables(Model& model) {
+  const auto looks_up = [](const Layer& layer) {
+    return layer.device == Device::Fpga && layer.table != nullptr;
+  };
+  // As many bytes as all will take, so that none moves.
+  size_t entries = 0, rows = 0;
+  for (const Layer& layer : model.layers) {
+    if (!looks_up(layer)) continue;
+    entries += std::max<size_t>(distinct_tables(layer).size(), 1) * TABLE_BYTES *
+               static_cast<size_t>(bytes_of(layer.output().storage));
+    rows += layer.tables.size();
+  }
+  model.tables.reserve(entries);
+  model.table_rows.reserve(rows);
+  for (Layer& layer : model.layers) {
+    if (!looks_up(layer)) continue;
+    const size_t bytes =
+        TABLE_BYTES * static_cast<size_t>(bytes_of(layer.output().storage));
+    layer.table_entries = model.tables.data() + model.tables.size();
+    const std::vector<const uint8_t*> found = distinct_tables(layer);
+    // A lookup of bytes without attributes has the one table of its record.
+    if (found.empty()) model.tables.insert(model.tables.end(), layer.table, layer.table + bytes);
+    for (const uint8_t* table : found)
+      model.tables.insert(model.tables.end(), table - bytes / 2, table + bytes / 2);
+    if (found.size() < 2) continue;
+    layer.table_rows = model.table_rows.data() + model.table_rows.size();
+    for (const uint8_t* table : layer.tables)
+      model.table_rows.push_back(static_cast<uint8_t>(
+          std::find(found.begin(), found.end(), table) - found.begin()));
+  }
+}
+
 bool fpga_pack(Model& model) {
+  fpga_pack_tables(model);
   constexpr int64_t CHANNEL_BYTES = sizeof(int32_t) + sizeof(int8_t);
   std::map<const Tensor*, int64_t> places;
   int64_t bytes = 0, channels = 0;
@@ -252,6 +324,10 @@ Run fpga_operator_of(const Layer& layer) {
       return run_pool;
     case Circuit::Adder:
       return run_adder;
+    case Circuit::Mover:
+      return fpga_mover_of(layer);
+    case Circuit::Table:
+      return run_lookup;
     default:
       return run_array;
   }

@@ -3,7 +3,7 @@
 // An M-block of pixels meets a K-block of products and up to 256 output channels before the next
 // K-block is read. Convolutions read each row of the input once into the line buffer, and
 // take their patches from there; products take rows from memory.
-#include "fpga.h"
+#include "fpga_epilogue.h"
 
 namespace ceras {
 namespace {
@@ -84,59 +84,6 @@ void load_weights(const int8_t* weights, int groups, Weight* tile) {
   }
 }
 
-// Shift 16 sums of each pixel, each lane by its own, so far that all have `rest` bits left to go.
-// Of two bits the last stands for all below, which is what rounding to even needs to know of them.
-void shift_lanes(int32_t* sums, int pixels, int outputs, const int8_t* shifts, int rest) {
-  int32_t right[LANES] = {}, below[LANES] = {}, most[LANES], factor[LANES];
-  bool left = false;
-  for (int lane = 0; lane < LANES; ++lane) {
-    const int shift = (lane < outputs ? shifts[lane] : rest) - rest;
-    right[lane] = shift < 0 ? 0 : shift < 31 ? shift : 31;
-    below[lane] = static_cast<int32_t>((uint32_t{1} << right[lane]) - 1);
-    factor[lane] = shift < 0 ? 1 << -shift : 1;
-    most[lane] = shift < 0 ? FPGA_WIDE : INT32_MAX;
-    left = left || shift < 0;
-  }
-  if (left)
-    for (int p = 0; p < pixels; ++p) {
-      CERAS_HLS(HLS PIPELINE II = 1)
-      for (int lane = 0; lane < LANES; ++lane) {
-        const int32_t sum = sums[p * LANES + lane], end = most[lane];
-        sums[p * LANES + lane] = (sum < -end ? -end : sum > end ? end : sum) * factor[lane];
-      }
-    }
-  if (rest == 1)
-    shift_rows<false>(sums, pixels, right, below);
-  else
-    shift_rows<true>(sums, pixels, right, below);
-}
-
-// Constants, residual and rescaling of up to 16 output channels of all pixels of a block.
-void finish(const FpgaLinear& layer, int pixels, int outputs, const int32_t* constants,
-            const int8_t* shifts, const int8_t* residual, int8_t* result, int32_t* sums) {
-  // Of its own: bytes that are written through `result` might be the registers'.
-  const int64_t from = layer.residual_pitch, to = layer.result_pitch;
-  const int32_t residual_constant = layer.residual_zero * (1 << layer.residual_shift);
-  int32_t offsets[LANES] = {};
-  for (int lane = 0; lane < outputs; ++lane) offsets[lane] = constants[lane] - residual_constant;
-  for (int p = 0; p < pixels; ++p)
-    for (int lane = 0; lane < LANES; ++lane) sums[p * LANES + lane] += offsets[lane];
-  if (residual != nullptr)
-    for (int p = 0; p < pixels; ++p)
-      for (int lane = 0; lane < outputs; ++lane)
-        sums[p * LANES + lane] += residual[p * from + lane] * (1 << layer.residual_shift);
-  FpgaRescale rescale = layer.rescale;
-  if (shifts != nullptr) {
-    rescale.left = 0;
-    rescale.right = rescale.to_even ? 2 : 1;
-    shift_lanes(sums, pixels, outputs, shifts, rescale.right);
-  }
-  fpga_rescale_all(sums, pixels * LANES, rescale);
-  for (int p = 0; p < pixels; ++p)
-    for (int lane = 0; lane < outputs; ++lane)
-      result[p * to + lane] = static_cast<int8_t>(sums[p * LANES + lane]);
-}
-
 // All products of the block with output channels [first, first + channels).
 void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
                     const int8_t* image, const int8_t* weights, int first, int channels,
@@ -166,35 +113,45 @@ void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& bl
   }
 }
 
+// What a layer reads and writes beside its input.
+struct Ends {
+  const int8_t* weights;
+  const int32_t* constants;
+  const int8_t* shifts;
+  const FpgaTables& tables;
+  const int8_t* residual;
+  int8_t* result;
+};
+
 // One block for all output channels.
 void run_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
-               const int8_t* image, const int8_t* weights, const int32_t* constants,
-               const int8_t* shifts, const int8_t* residual, int8_t* result, FpgaBuffers& b) {
+               const int8_t* image, const Ends& ends, FpgaBuffers& b) {
+  const FpgaEnd end{layer.rescale, layer.residual_zero, layer.residual_shift, layer.residual_pitch,
+                    layer.result_pitch};
+  const int8_t* residual =
+      ends.residual != nullptr ? ends.residual + block.first * layer.residual_pitch : nullptr;
   for (int first = 0; first < layer.outputs; first += FPGA_NBLOCK) {
     const int channels = at_most(layer.outputs - first, FPGA_NBLOCK);
-    multiply_block(layer, lines, block, image, weights, first, channels, b);
-    for (int o = 0; o < channels; o += LANES) {
-      const int channel = first + o;
-      finish(layer, block.pixels, at_most(channels - o, LANES),
-             constants + channel, shifts != nullptr ? shifts + channel : nullptr,
-             residual != nullptr ? residual + block.first * layer.residual_pitch + channel : nullptr,
-             result + block.first * layer.result_pitch + channel, b.sums[o / LANES]);
-    }
+    multiply_block(layer, lines, block, image, ends.weights, first, channels, b);
+    for (int o = 0; o < channels; o += LANES)
+      fpga_finish(end, block.pixels, first + o, at_most(channels - o, LANES), ends.constants,
+                  ends.shifts, ends.tables, residual,
+                  ends.result + block.first * layer.result_pitch, b.sums[o / LANES]);
   }
 }
 
 }  // namespace
 
 void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
-                         const int32_t* constants, const int8_t* shifts, const int8_t* residual,
-                         int8_t* result, FpgaBuffers& b) {
+                         const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                         const int8_t* residual, int8_t* result, FpgaBuffers& b) {
   const FpgaWindow& w = layer.window;
+  const Ends ends{weights, constants, shifts, tables, residual, result};
   if (layer.product) {
     for (int64_t pixel = 0; pixel < layer.pixels; pixel += FPGA_MBLOCK) {
       const int64_t left = layer.pixels - pixel;
       const int pixels = left < FPGA_MBLOCK ? static_cast<int>(left) : FPGA_MBLOCK;
-      run_block(layer, {1, 0, 0}, {0, 0, pixels, pixel, pixels}, input, weights, constants,
-                shifts, residual, result, b);
+      run_block(layer, {1, 0, 0}, {0, 0, pixels, pixel, pixels}, input, ends, b);
     }
     return;
   }
@@ -216,8 +173,7 @@ void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int
         const int columns = at_most(w.columns - column, FPGA_MBLOCK);
         const int64_t first =
             (static_cast<int64_t>(image) * w.rows + row) * w.columns + column;
-        run_block(layer, lines, {row, column, columns, first, whole * columns}, at, weights,
-                  constants, shifts, residual, result, b);
+        run_block(layer, lines, {row, column, columns, first, whole * columns}, at, ends, b);
       }
     }
   }

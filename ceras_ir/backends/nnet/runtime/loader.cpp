@@ -246,25 +246,51 @@ struct Loader {
     if (lookup != NONE) {
       if (lookup >= file[TABLES].size / TABLE_BYTES) return "its lookup table does not exist";
       layer.table = file[TABLES].data + lookup * TABLE_BYTES;
-      if (const char* reason = tables(layer)) return reason;
     }
-    return counts(flags, layer);
+    const bool fused = (flags & HAS_TABLE) != 0;
+    if (fused && !layer.operation->takes(EPILOGUE)) return "only convolutions and products fuse a table";
+    if (layer.operation->takes(EPILOGUE) && fused != (lookup != NONE))
+      return "its flags do not say whether it has a table";
+    const char* reason = fused ? fused_tables(lookup, layer) : tables(layer);
+    return reason != nullptr ? reason : counts(flags, layer);
   }
 
   // Of a lookup that has attributes: the number of entries, then where each table begins.
   const char* tables(Layer& layer) {
-    if (!layer.operation->takes(LOOKUP) || layer.attributes.empty()) return nullptr;
+    if (layer.table == nullptr || !layer.operation->takes(LOOKUP) || layer.attributes.empty())
+      return nullptr;
     const uint64_t entries = layer.attributes[0];
     if (entries < TABLE_BYTES || entries > 1u << 16 || (entries & (entries - 1)) != 0)
       return "its tables have a wrong number of entries";
     if (layer.attributes.size() < 2) return "its tables are missing";
-    const uint64_t size = layer.result->storage == Storage::I16 ? 2 : 1;
-    for (size_t i = 1; i < layer.attributes.size(); ++i) {
-      const uint64_t start = uint64_t{layer.attributes[i]} * TABLE_BYTES;
-      if (start + entries * size > file[TABLES].size) return "its lookup table does not exist";
-      layer.tables.push_back(file[TABLES].data + start + entries / 2 * size);
-    }
+    for (size_t i = 1; i < layer.attributes.size(); ++i)
+      if (!add_table(layer, layer.attributes[i], entries)) return "its lookup table does not exist";
     return nullptr;
+  }
+
+  // Of a convolution or product: behind its attributes where the table of each channel begins, or
+  // nothing where all have the one of the record.
+  const char* fused_tables(uint32_t first, Layer& layer) {
+    auto& words = layer.attributes;
+    const size_t own = static_cast<size_t>(layer.operation->words);
+    if (words.size() <= own) {
+      if (!add_table(layer, first, TABLE_BYTES)) return "its lookup table does not exist";
+      return nullptr;
+    }
+    if (words[own] != first) return "its table is not that of its first channel";
+    for (size_t i = own; i < words.size(); ++i)
+      if (!add_table(layer, words[i], TABLE_BYTES)) return "its lookup table does not exist";
+    words.resize(own);
+    return nullptr;
+  }
+
+  // Note where index 0 of a table is; false if it does not lie in its section.
+  bool add_table(Layer& layer, uint64_t piece, uint64_t entries) {
+    const Storage made = layer.result->storage;
+    const uint64_t size = made == Storage::F32 ? 4 : made == Storage::I16 ? 2 : 1;
+    if (!file[TABLES].holds(piece * TABLE_BYTES, entries * size)) return false;
+    layer.tables.push_back(file[TABLES].data + piece * TABLE_BYTES + entries / 2 * size);
+    return true;
   }
 
   // Operands and attributes are as many as the operation has. Bias, multipliers and residual are

@@ -139,12 +139,16 @@ struct Layer {
   const int8_t* packed = nullptr;  // weights in the order of the FPGA's array
   const int32_t* constants = nullptr;  // of each output channel on the FPGA
   const int8_t* shifts = nullptr;      // the same, where they differ
-  std::vector<const uint8_t*> tables;  // of a lookup's channels: where index 0 is
+  std::vector<const uint8_t*> tables;  // of all channels or of each: where index 0 is
+  const uint8_t* table_entries = nullptr;  // the different tables, as the FPGA's circuits take them
+  const uint8_t* table_rows = nullptr;     // which of them each channel has, where they differ
   Run run = nullptr;
 
   const Tensor& input() const { return *operands[0]; }
   const Tensor& weights() const { return *operands[1]; }
   const Tensor& output() const { return *result; }
+  // Whether its sums are of integers; a table makes floats of them.
+  bool quantized() const { return table != nullptr || output().quantized(); }
 };
 
 // An input or output of the network, under the name that the user's model gave it.
@@ -163,6 +167,8 @@ struct Model {
   std::unique_ptr<int8_t[]> packed;  // the weights of all layers on the FPGA
   std::unique_ptr<int32_t[]> constants;
   std::unique_ptr<int8_t[]> shifts;
+  std::vector<uint8_t> tables;
+  std::vector<uint8_t> table_rows;
   Scratch scratch;
 };
 

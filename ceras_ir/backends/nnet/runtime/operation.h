@@ -13,7 +13,7 @@ constexpr int ANY = -1;
 // What a layer of the operation may have, and what of its operand its result keeps.
 enum Rule : unsigned {
   PLAIN = 0,
-  EPILOGUE = 1,     // bias, multipliers and residual behind its operands
+  EPILOGUE = 1,     // bias, multipliers and residual behind its operands, and a table
   FUNCTION = 2,     // a function and its parameters
   LOOKUP = 4,       // lookup tables; it must have them
   REQUANT = 8,      // a requantization
@@ -21,7 +21,7 @@ enum Rule : unsigned {
   SAME_TYPE = 32    // and storage, scale and zero point of each
 };
 
-enum class Circuit : uint8_t { None, Array, Pool, Adder };
+enum class Circuit : uint8_t { None, Array, Pool, Adder, Mover, Table };
 
 using Check = const char* (*)(const Layer&);
 using Choose = Run (*)(const Layer&);

@@ -77,3 +77,59 @@ func.func @case9(%x: tensor<1x2x!quant.uniform<i16:f32, 0.125>>, %z: tensor<1x2x
   %0 = graph.unary <swish> %z {input_exponents = array<i64: 1, 2>, result_exponents = array<i64: 65, 1>} : tensor<1x2xf32>
   func.return
 }
+
+// -----
+
+func.func @fused1(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{'rows' needs a 'table'}}
+  %0 = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, rows = array<i64: 0, 0>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @fused2(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{a table for int8 has 256 entries, got 512}}
+  %0 = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, table = dense<3> : tensor<512xi8>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @fused3(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{a table has entries of i8, got tensor<256xi16>}}
+  %0 = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, table = dense<3> : tensor<256xi16>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @fused4(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{one table, or 'rows' and a list of tables expected: tensor<256xi8>}}
+  %0 = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, table = dense<3> : tensor<256xi8>, rows = array<i64: 0, 0>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @fused5(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{a 'table' needs quantized operands and 'requant'}}
+  %0 = graph.matmul %x, %w {table = dense<3> : tensor<256xi8>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @fused6(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{the clamp range in front of a table must be that of int8}}
+  %0 = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -200, high = 127>, table = dense<3> : tensor<256xi8>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @fused7(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{a table makes int8 or f32, got tensor<3x2x!quant.uniform<i16:f32, 0.5>>}}
+  %0 = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, table = dense<3> : tensor<256xi16>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2x!quant.uniform<i16:f32, 0.5>>
+  func.return
+}

@@ -1,0 +1,1 @@
+"""The passes of target nnet, one a file."""

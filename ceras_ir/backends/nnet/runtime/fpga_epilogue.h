@@ -1,0 +1,109 @@
+// The end of every circuit that multiplies: constants, residual, rescaling and function tables.
+#pragma once
+
+#include "fpga.h"
+#include "translate.h"
+
+namespace ceras {
+
+// Shift 16 sums of each pixel, each lane by its own, so far that all have `rest` bits left to go.
+// Of two bits the last stands for all below, which is what rounding to even needs to know of them.
+inline void fpga_shift_lanes(int32_t* sums, int pixels, int outputs, const int8_t* shifts,
+                             int rest) {
+  int32_t right[LANES] = {}, below[LANES] = {}, most[LANES], factor[LANES];
+  bool left = false;
+  for (int lane = 0; lane < LANES; ++lane) {
+    const int shift = (lane < outputs ? shifts[lane] : rest) - rest;
+    right[lane] = shift < 0 ? 0 : shift < 31 ? shift : 31;
+    below[lane] = static_cast<int32_t>((uint32_t{1} << right[lane]) - 1);
+    factor[lane] = shift < 0 ? 1 << -shift : 1;
+    most[lane] = shift < 0 ? FPGA_WIDE : INT32_MAX;
+    left = left || shift < 0;
+  }
+  if (left)
+    for (int p = 0; p < pixels; ++p) {
+      CERAS_HLS(HLS PIPELINE II = 1)
+      for (int lane = 0; lane < LANES; ++lane) {
+        const int32_t sum = sums[p * LANES + lane], end = most[lane];
+        sums[p * LANES + lane] = (sum < -end ? -end : sum > end ? end : sum) * factor[lane];
+      }
+    }
+  if (rest == 1)
+    shift_rows<false>(sums, pixels, right, below);
+  else
+    shift_rows<true>(sums, pixels, right, below);
+}
+
+// Entries of up to 16 channels, of stored numbers that are 16 a pixel; `rows` are those channels'.
+inline void fpga_look_up(const FpgaTables& tables, const uint8_t* rows, const int32_t* stored,
+                         int pixels, int outputs, int8_t* result, int64_t pitch) {
+  if (rows == nullptr && tables.entry_bytes == 1) {
+    // One table for all lanes: bytes side by side, as many at a time as a processor can.
+    uint8_t bytes[FPGA_MBLOCK * LANES];
+    for (int i = 0; i < pixels * LANES; ++i) bytes[i] = static_cast<uint8_t>(stored[i]);
+    Translation(tables.entries).run(bytes, bytes, pixels * LANES);
+    for (int p = 0; p < pixels; ++p)
+      for (int lane = 0; lane < outputs; ++lane)
+        result[p * pitch + lane] = static_cast<int8_t>(bytes[p * LANES + lane]);
+    return;
+  }
+  const int size = tables.entry_bytes;
+  for (int p = 0; p < pixels; ++p) {
+    CERAS_HLS(HLS PIPELINE II = 1)
+    for (int lane = 0; lane < outputs; ++lane) {
+      const int entry = (rows != nullptr ? rows[lane] : 0) * 256 + stored[p * LANES + lane] + 128;
+      const uint8_t* from = tables.entries + entry * size;
+      int8_t* to = result + p * pitch + lane * size;
+      for (int i = 0; i < size; ++i) to[i] = static_cast<int8_t>(from[i]);
+    }
+  }
+}
+
+// What is added to the sums of one layer's channels, and how they become results.
+struct FpgaEnd {
+  FpgaRescale rescale;
+  int residual_zero;
+  int residual_shift;
+  int64_t residual_pitch;
+  int64_t result_pitch;
+};
+
+// Constants, residual, rescaling and table of up to 16 channels of `pixels` pixels, the first of
+// which is `channel`; all pointers but that to the sums are to the first channel of the first pixel.
+inline void fpga_finish(const FpgaEnd& end, int pixels, int channel, int outputs,
+                        const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                        const int8_t* residual, int8_t* result, int32_t* sums) {
+  // Of its own: bytes that are written through `result` might be the registers'.
+  const int64_t from = end.residual_pitch, to = end.result_pitch;
+  const int32_t residual_constant = end.residual_zero * (1 << end.residual_shift);
+  const int residual_shift = end.residual_shift;
+  int32_t offsets[LANES] = {};
+  for (int lane = 0; lane < outputs; ++lane)
+    offsets[lane] = constants[channel + lane] - residual_constant;
+  for (int p = 0; p < pixels; ++p)
+    for (int lane = 0; lane < LANES; ++lane) sums[p * LANES + lane] += offsets[lane];
+  if (residual != nullptr) {
+    residual += channel;
+    for (int p = 0; p < pixels; ++p)
+      for (int lane = 0; lane < outputs; ++lane)
+        sums[p * LANES + lane] += residual[p * from + lane] * (1 << residual_shift);
+  }
+  FpgaRescale rescale = end.rescale;
+  if (shifts != nullptr) {
+    rescale.left = 0;
+    rescale.right = rescale.to_even ? 2 : 1;
+    fpga_shift_lanes(sums, pixels, outputs, shifts + channel, rescale.right);
+  }
+  fpga_rescale_all(sums, pixels * LANES, rescale);
+  if (tables.entries != nullptr) {
+    const uint8_t* rows = tables.rows != nullptr ? tables.rows + channel : nullptr;
+    fpga_look_up(tables, rows, sums, pixels, outputs, result + channel * tables.entry_bytes, to);
+    return;
+  }
+  result += channel;
+  for (int p = 0; p < pixels; ++p)
+    for (int lane = 0; lane < outputs; ++lane)
+      result[p * to + lane] = static_cast<int8_t>(sums[p * LANES + lane]);
+}
+
+}  // namespace ceras

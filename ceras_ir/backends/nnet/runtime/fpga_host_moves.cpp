@@ -1,0 +1,136 @@
+// The host's side of the mover: boxes of slices, transposed tensors, concatenations and resizes.
+//
+// A box has six dimensions; what has fewer begins with ones.
+#include "fpga.h"
+#include "fpga_host.h"
+
+namespace ceras {
+namespace {
+
+// `count` dimensions of a box, in elements.
+void run_box(const Tensor& in, int64_t from_start, const int64_t* from, const Tensor& out,
+             int64_t to_start, const int64_t* to, const int64_t* dims, uint32_t count) {
+  const int64_t unit = bytes_of(out.storage);
+  FpgaMove move{};
+  for (int i = 0; i < FPGA_BOX; ++i) move.dims[i] = 1;
+  // Of one element, or of none at all, the next would be behind it.
+  move.from[FPGA_BOX - 1] = move.to[FPGA_BOX - 1] = unit;
+  move.unit = static_cast<int>(unit);
+  const int first = FPGA_BOX - static_cast<int>(count);
+  for (uint32_t d = 0; d < count; ++d) {
+    const int i = first + static_cast<int>(d);
+    move.dims[i] = static_cast<int>(dims[d]);
+    move.from[i] = from[d] * unit;
+    move.to[i] = to[d] * unit;
+  }
+  fpga_move_circuit(move, reinterpret_cast<const int8_t*>(in.data) + from_start * unit,
+                    reinterpret_cast<int8_t*>(out.target) + to_start * unit);
+}
+
+void move_reshaped(const Layer& layer, Scratch&) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (in.data == out.data) return;
+  // Rows are as wide in both where one has gaps; else each is one run. A run of more elements
+  // than a counter holds goes in parts.
+  const bool gaps = in.has_gaps() || out.has_gaps();
+  const int64_t row = gaps ? out.row : out.elements;
+  for (int64_t i = 0; i < out.elements / row; ++i)
+    for (int64_t at = 0; at < row; at += FPGA_MAX_EXTENT) {
+      const int64_t rest = row - at, count = rest < FPGA_MAX_EXTENT ? rest : FPGA_MAX_EXTENT;
+      const int64_t step = 1;
+      run_box(in, i * in.pitch + at, &step, out, i * out.pitch + at, &step, &count, 1);
+    }
+}
+
+void move_transposed(const Layer& layer, Scratch&) {
+  const Tensor& out = layer.output();
+  int64_t own[MAX_RANK] = {}, from[MAX_RANK] = {}, to[MAX_RANK] = {};
+  strides_of(layer.input(), own);
+  strides_of(out, to);
+  for (uint32_t d = 0; d < out.rank; ++d) from[d] = own[layer.attributes[d]];
+  run_box(layer.input(), 0, from, out, 0, to, out.dims, out.rank);
+}
+
+void move_slice(const Layer& layer, Scratch&) {
+  const Tensor& out = layer.output();
+  int64_t from[MAX_RANK] = {}, to[MAX_RANK] = {}, start = 0;
+  strides_of(layer.input(), from);
+  strides_of(out, to);
+  for (uint32_t d = 0; d < out.rank; ++d) {
+    start += from[d] * layer.attributes[d];
+    from[d] *= static_cast<int32_t>(layer.attributes[out.rank + d]);
+  }
+  run_box(layer.input(), start, from, out, 0, to, out.dims, out.rank);
+}
+
+void move_joined(const Layer& layer, Scratch&) {
+  const Tensor& out = layer.output();
+  const uint32_t axis = layer.attributes[0];
+  int64_t to[MAX_RANK] = {}, start = 0;
+  strides_of(out, to);
+  for (size_t i = 0; i < layer.operands.size(); ++i) {
+    const Tensor& operand = *layer.operands[i];
+    int64_t from[MAX_RANK] = {};
+    strides_of(operand, from);
+    if (!is_in_its_slice(layer, i))
+      run_box(operand, 0, from, out, start, to, operand.dims, out.rank);
+    start += operand.dims[axis] * to[axis];
+  }
+}
+
+// Rows and columns of an input are read as often as the result repeats them.
+void move_repeated(const Layer& layer, Scratch&) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const int64_t rows = out.dims[1] / in.dims[1], columns = out.dims[2] / in.dims[2];
+  int64_t own[MAX_RANK] = {}, whole[MAX_RANK] = {};
+  strides_of(in, own);
+  strides_of(out, whole);
+  const int64_t dims[] = {in.dims[0], in.dims[1], rows, in.dims[2], columns, in.dims[3]};
+  const int64_t from[] = {own[0], own[1], 0, own[2], 0, own[3]};
+  const int64_t to[] = {whole[0], whole[1] * rows, whole[1], whole[2] * columns, whole[2],
+                        whole[3]};
+  run_box(in, 0, from, out, 0, to, dims, FPGA_BOX);
+}
+
+bool repeats_all(const uint32_t* indices, int64_t from, int64_t to) {
+  if (to % from != 0) return false;
+  for (int64_t i = 0; i < to; ++i)
+    if (indices[i] != i / (to / from)) return false;
+  return true;
+}
+
+constexpr uint16_t RESHAPE = 8, TRANSPOSE = 9, CONCAT = 10, RESIZE = 11;
+
+}  // namespace
+
+const char* check_fpga_move(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const uint16_t opcode = layer.operation->opcode;
+  for (const Tensor* operand : layer.operands)
+    if (operand->constant()) return "the FPGA moves what is in the arena";
+  if (opcode != RESHAPE && out.rank > static_cast<uint32_t>(FPGA_MAX_RANK))
+    return "the FPGA moves tensors of at most 5 dimensions";
+  if (opcode != RESIZE) return nullptr;
+  const uint32_t* rows = layer.attributes.data() + 1;
+  if (layer.attributes[0] != RESIZE_NEAREST || !repeats_all(rows, in.dims[1], out.dims[1]) ||
+      !repeats_all(rows + out.dims[1], in.dims[2], out.dims[2]))
+    return "the FPGA repeats rows and columns a whole number of times";
+  return nullptr;
+}
+
+Run fpga_mover_of(const Layer& layer) {
+  switch (layer.operation->opcode) {
+    case RESHAPE:
+      return move_reshaped;
+    case TRANSPOSE:
+      return move_transposed;
+    case CONCAT:
+      return move_joined;
+    case RESIZE:
+      return move_repeated;
+    default:
+      return move_slice;
+  }
+}
+
+}  // namespace ceras
