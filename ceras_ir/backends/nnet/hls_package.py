@@ -10,17 +10,20 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
+from itertools import accumulate
 from typing import BinaryIO
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.hls_registers import step
-from ceras_ir.backends.nnet.rules import FPGA
+from ceras_ir.backends.nnet.hls_boxes import boxes
+from ceras_ir.backends.nnet.hls_registers import box_registers, step
+from ceras_ir.backends.nnet.rules import FPGA, MOVERS
 from ceras_ir.dialects.graph import (
     ConstantOp,
     LinearOperation,
+    LookupOp,
     constant_array,
     known_array,
     shape_of,
@@ -34,7 +37,10 @@ from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.memory.analysis.slices import row_count
 
 FOLDER = "hls"
-CIRCUITS = ("fpga.h", "lanes.h", "fpga_linear.cpp", "fpga_circuits.cpp")
+CIRCUITS = (
+    "fpga.h", "fpga_epilogue.h", "lanes.h", "translate.h", "fpga_linear.cpp", "fpga_circuits.cpp",
+    "fpga_movement.cpp",
+)  # fmt: skip
 PROJECT = ("README.md", "Makefile", "run_hls.tcl", "steps.h", "top.cpp", "testbench.cpp")
 RECORD = "<IIQQQQ"
 """
@@ -63,6 +69,7 @@ def emit(module: ModuleOp, sample: Mapping[str, Array]) -> list[Artefact]:
         ("weights.bin", "int8 weights", partial(_write_weights, linear)),
         ("biases.bin", "int32 biases", partial(_write_biases, linear)),
         ("shifts.bin", "int8 shifts", partial(_write_shifts, linear)),
+        ("tables.bin", "function tables", partial(_write_tables, order)),
         ("golden.bin", "writes and results in shared memory", partial(_golden, module, sample)),
     ]
     network = Artefact.of_text(
@@ -75,7 +82,15 @@ def emit(module: ModuleOp, sample: Mapping[str, Array]) -> list[Artefact]:
 def _network(module: ModuleOp, order: Sequence[Operation]) -> str:
     arena = arena_of(main_function(module))
     assert arena is not None
-    registers = "".join(f"    {step(op)},\n" for op in order)
+    moved = [boxes(op) if isinstance(op, MOVERS) else [] for op in order]
+    starts = accumulate(map(len, moved), initial=0)
+    registers = "".join(
+        f"    {step(op, start, len(parts))},\n"
+        for op, start, parts in zip(order, starts, moved, strict=False)
+    )
+    # A C++ array has one element at least.
+    parts = [box_registers(box) for found in moved for box in found] or ["{}"]
+    lines = "".join(f"    {part},\n" for part in parts)
     names = "".join(f"    {_quoted(node_name(op))},\n" for op in order)
     return (
         "// The launches of this network's FPGA side, in the order in which they run.\n"
@@ -84,6 +99,7 @@ def _network(module: ModuleOp, order: Sequence[Operation]) -> str:
         f"const int STEP_COUNT = {len(order)};\n"
         f"const int64_t MEMORY_BYTES = {arena.size.data};\n\n"
         f"const Step STEPS[] = {{\n{registers}}};\n\n"
+        f"const Box BOXES[] = {{\n{lines}}};\n\n"
         f"const char* const STEP_NAMES[] = {{\n{names}}};\n\n"
         "}  // namespace ceras\n"
     )
@@ -117,6 +133,15 @@ def _write_shifts(layers: Sequence[LinearOperation], stream: BinaryIO) -> None:
     for op in layers:
         assert op.requant is not None
         stream.write(np.array(op.requant.channel_shifts, np.int8).tobytes())
+
+
+def _write_tables(order: Sequence[Operation], stream: BinaryIO) -> None:
+    """Those of each step, then which of them each channel has."""
+    for op in order:
+        if not isinstance(op, LinearOperation | LookupOp) or (tables := op.tables) is None:
+            continue
+        stream.write(tables.astype(tables.dtype.newbyteorder("<")).tobytes())
+        stream.write(bytes(op.channel_rows or ()))
 
 
 def _golden(module: ModuleOp, sample: Mapping[str, Array], stream: BinaryIO) -> None:

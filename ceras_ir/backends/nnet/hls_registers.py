@@ -10,45 +10,64 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.rules import is_product
+from ceras_ir.backends.nnet.hls_boxes import Box
+from ceras_ir.backends.nnet.rules import MOVERS, is_product
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element, shape_of
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.transforms.memory.analysis.slices import row_bytes
 
 
-def step(op: Operation) -> str:
-    """The initializer of a placed operation that the FPGA runs."""
+def step(op: Operation, first_box: int, boxes: int) -> str:
+    """The initializer of a placed operation that the FPGA runs; the mover's has `boxes`."""
+    linear, pool, add, lookup = "{}", "{}", "{}", "{}"
+    other: SSAValue | None = None
+    products, by_channel = 0, False
     match op:
         case graph.LinearOperation():
             assert op.requant is not None
-            products = prod(shape_of(op.weights)[1:])
-            by_channel = bool(op.requant.channel_shifts)
-            fields = [
-                "Circuit::Linear", _linear(op), "{}", "{}", _offset(op.input),
-                _offset(op.residual), _offset(op.result), products, by_channel,
-            ]  # fmt: skip
+            circuit, linear, other = "Linear", _linear(op), op.residual
+            products, by_channel = prod(shape_of(op.weights)[1:]), bool(op.requant.channel_shifts)
         case graph.Pool2dOp():
-            fields = [
-                "Circuit::Pool", "{}", _pool(op), "{}", _offset(op.input), -1,
-                _offset(op.result), 0, False,
-            ]  # fmt: skip
+            circuit, pool = "Pool", _pool(op)
         case graph.BinaryOp():
-            assert op.requant is not None
-            operands = [op.lhs, op.rhs, op.result]
-            length = shape_of(op.result)[-1] if any(map(_has_gaps, operands)) else None
-            length = length or byte_size(op.result)
-            rows = [byte_size(op.result) // length, length, *map(_pitch, operands)]
-            zeros = map(_zero_point, operands[:2])
-            registers = [*zeros, *op.shifts, _rescale(op.requant), *rows]
-            fields = [
-                "Circuit::Add", "{}", "{}", _list(registers), _offset(op.lhs),
-                _offset(op.rhs), _offset(op.result), 0, False,
-            ]  # fmt: skip
+            circuit, add, other = "Add", _add(op), op.rhs
+        case graph.LookupOp():
+            channels = (1, *shape_of(op.result))[-1]
+            rows = prod(shape_of(op.result)) // channels
+            pitches = [_pitch(op.input), _pitch(op.result)]
+            circuit, lookup = "Lookup", _list([rows, channels, *pitches])
         case _:
-            raise AssertionError(f"no circuit for {op.name}")
-    return _list(fields)
+            assert isinstance(op, MOVERS), f"no circuit for {op.name}"
+            circuit = "Move"
+    ends = [_offset(op.operands[0]), _offset(other), _offset(op.results[0])]
+    fields = [f"Circuit::{circuit}", linear, pool, add, *ends, products, by_channel, lookup]
+    return _list([*fields, *_tables(op), first_box, boxes])
+
+
+def box_registers(box: Box) -> str:
+    """The initializer of a `Box`."""
+    dims, source, target, unit = box.registers
+    return _list([_list([*map(_list, (dims, source, target)), unit]), box.start, box.end])
+
+
+def _tables(op: Operation) -> list[object]:
+    """How many, bytes of an entry, and channels that name theirs."""
+    if not isinstance(op, graph.LinearOperation | graph.LookupOp) or op.tables is None:
+        return [0, 0, 0]
+    return [len(op.tables), op.tables.itemsize, len(op.channel_rows or ())]
+
+
+def _add(op: graph.BinaryOp) -> str:
+    assert op.requant is not None
+    operands = [op.lhs, op.rhs, op.result]
+    length = shape_of(op.result)[-1] if any(map(_has_gaps, operands)) else None
+    length = length or byte_size(op.result)
+    rows = [byte_size(op.result) // length, length, *map(_pitch, operands)]
+    zeros = map(_zero_point, operands[:2])
+    return _list([*zeros, *op.shifts, _rescale(op.requant), *rows])
 
 
 def _linear(op: graph.LinearOperation) -> str:
@@ -115,12 +134,12 @@ def _has_gaps(value: SSAValue) -> bool:
 
 
 def _pitch(value: SSAValue | None) -> int:
-    """Bytes from row to row, which of int8 are as many as numbers."""
+    """Bytes from row to row."""
     if value is None:
         return 0
     block = block_of(value)
     assert block is not None
-    return block.pitch.data or (1, *shape_of(value))[-1]
+    return block.pitch.data or row_bytes(value)
 
 
 def _list(fields: Sequence[object]) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from backends.nnet.drawn import function_tables
 from backends.nnet.networks import SANITIZERS, Network, random_array
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
@@ -17,18 +18,38 @@ from ceras_ir.backends.nnet.hls_package import FOLDER, RECORD, emit
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Pool, element_of, shape_of
+from ceras_ir.dialects.graph import Binary, Pool, Resize, element_of, integers, shape_of
 from ceras_ir.dialects.mem import block_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.transforms.rebuilding import rebuild_linear
 
 pytestmark = pytest.mark.slow
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
-SOURCES = ("fpga_linear.cpp", "fpga_circuits.cpp", "network.cpp", "top.cpp", "testbench.cpp")
+SOURCES = (
+    "fpga_linear.cpp", "fpga_circuits.cpp", "fpga_movement.cpp", "network.cpp", "top.cpp",
+    "testbench.cpp",
+)  # fmt: skip
 WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror")
+
+
+def tables_and_boxes(net: Network, x: SSAValue) -> list[SSAValue]:
+    """Function tables, alone and behind a convolution, and each box of the mover."""
+    rng, rows = np.random.default_rng(1), tuple(i % 3 for i in range(20))
+    floats = graph.LookupOp(x, function_tables(rng, 3, f32), f32, rows)
+    weights = net.constant(random_array((20, 1, 1, 20), INT8, 8), INT8)
+    plain = graph.Conv2dOp(x, weights, result_element=INT8, requant=RequantAttr(8))
+    epilogue = {"table": function_tables(rng, 3, None), "rows": integers(rows)}
+    a, b = net.add(floats, FPGA), net.add(rebuild_linear(plain, epilogue), FPGA)
+    plain.drop_all_references()
+    c = net.add(graph.SliceOp(a, (0, 8, 1, 0), (2, 4, 3, 20), (1, -2, 3, 1)), FPGA)
+    d = net.add(graph.TransposeOp(b, (0, 3, 2, 1)), FPGA)
+    e = net.add(graph.ResizeOp(Resize.NEAREST, b, (18, 33), (2.0, 3.0)), FPGA)
+    f = net.add(graph.ConcatOp([a, a], 1), FPGA)
+    return [net.add(graph.ReshapeOp(c, (24, 20)), FPGA), d, e, f]
 
 
 def every_circuit(folder: Path) -> Path:
@@ -70,8 +91,8 @@ def every_circuit(folder: Path) -> Path:
     shifted = RequantAttr(8, multiplier=[1 << i % 17 for i in range(33)])
     g = graph.MatmulOp(flat, weights, result_element=INT8, requant=shifted)
     # Both lie in the columns of this one.
-    joined = net.add(graph.ConcatOp([b, c], 3))
-    module = net.module(net.add(g, FPGA), joined, strategy="slices")
+    joined = net.add(graph.ConcatOp([b, c], 3), FPGA)
+    module = net.module(net.add(g, FPGA), joined, *tables_and_boxes(net, x), strategy="slices")
     assert all((block := block_of(v)) is not None and block.pitch.data == 40 for v in (b, c))
     function = module.body.block.first_op
     assert isinstance(function, FuncOp)
@@ -97,7 +118,7 @@ def run_bench(project: Path, flags: Sequence[str] = ()) -> subprocess.CompletedP
 def test_every_circuit_gives_the_bytes_of_the_interpreter(tmp_path: Path, flags: Sequence[str]):
     done = run_bench(every_circuit(tmp_path), flags)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("7 steps equal, ")
+    assert done.stdout.startswith("15 steps equal, ")
 
 
 def test_a_wrong_byte_is_found(tmp_path: Path):
@@ -127,7 +148,7 @@ def test_a_compiled_network_makes_its_project(tmp_path: Path):
         cwd=tmp_path / FOLDER, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "6 steps equal, " in done.stdout
+    assert "8 steps equal, " in done.stdout
 
 
 def test_other_targets_and_networks_without_a_circuit(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from backends.nnet.drawn import function_tables
 from backends.nnet.networks import SANITIZERS, Network, random_array, resealed, written
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32
 from xdsl.ir import SSAValue
@@ -17,6 +18,7 @@ from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pad, Pool, R
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.transforms.rebuilding import rebuild_linear
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +40,26 @@ def every_operator() -> bytes:
         )  # fmt: skip
         return net.add(op, device)
 
+    def tabulated(x: SSAValue, device: str) -> SSAValue:
+        """A product with a table by channel, and floats of a lookup, moved in every way."""
+        rows = graph.integers((0, 2, 1, 1, 0, 2))
+        flat = net.add(graph.ReshapeOp(x, (16, 6)), device)
+        weights = net.constant(random_array((6, 6), INT8, 4), INT8)
+        plain = graph.MatmulOp(flat, weights, result_element=INT8, requant=RequantAttr(5))
+        table = function_tables(np.random.default_rng(2), 3, None)
+        m = net.add(rebuild_linear(plain, {"table": table, "rows": rows}), device)
+        plain.drop_all_references()
+        table = function_tables(np.random.default_rng(2), None, f32)
+        m = net.add(
+            graph.LookupOp(net.add(graph.ReshapeOp(m, (1, 4, 4, 6)), device), table, f32), device
+        )
+        m = net.add(graph.ResizeOp(Resize.NEAREST, m, (8, 4), (2.0, 1.0)), device)
+        m = net.add(graph.SliceOp(m, (0, 7, 0, 1), (1, 4, 4, 5), (1, -2, 1, 1)), device)
+        m = net.add(graph.TransposeOp(m, (0, 2, 1, 3)), device)
+        return net.add(graph.ConcatOp([m, m], 2), device)
+
     q = net.add(graph.QuantizeOp(x, SHIFTED))
+    ends = [tabulated(q, device) for device in (CPU, FPGA)]
     a = convolve(convolve(convolve(q, 1, FPGA), 2, CPU), 6, CPU)
     requant = RequantAttr(2, zero_point=-7)
     for device in (CPU, FPGA):
@@ -70,7 +91,7 @@ def every_operator() -> bytes:
     flat = net.add(graph.ReshapeOp(c, (1, 20)))
     matrix = net.constant(random_array((7, 20), f32, 3))
     d = net.add(graph.SoftmaxOp(net.add(graph.MatmulOp(flat, matrix, result_element=f32)), 1))
-    return written(net.module(d, strategy="slices"))
+    return written(net.module(d, *ends, strategy="slices"))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 // Run the FPGA side of the network on golden data, in one memory image that both sides share.
 //
-//   testbench FOLDER    with weights.bin, biases.bin, shifts.bin and golden.bin
+//   testbench FOLDER    with weights.bin, biases.bin, shifts.bin, tables.bin and golden.bin
 //
 // golden.bin is what happens to that memory, in order: `write` is what the CPU puts there for
 // the FPGA; `step` runs a step, whose result must be these bytes. Status 1 if one differs.
@@ -45,16 +45,23 @@ struct Constants {
   std::vector<int8_t> weights;
   std::vector<int32_t> channels;
   std::vector<int8_t> shifts;
+  std::vector<uint8_t> tables;
+  std::vector<uint8_t> rows;
 };
 
 bool read_constants(const std::string& folder, std::vector<Constants>& all) {
   const File weights(std::fopen((folder + "/weights.bin").c_str(), "rb"));
   const File biases(std::fopen((folder + "/biases.bin").c_str(), "rb"));
   const File shifts(std::fopen((folder + "/shifts.bin").c_str(), "rb"));
-  if (!weights || !biases || !shifts) return false;
+  const File tables(std::fopen((folder + "/tables.bin").c_str(), "rb"));
+  if (!weights || !biases || !shifts || !tables) return false;
   for (int i = 0; i < ceras::STEP_COUNT; ++i) {
     const ceras::Step& step = ceras::STEPS[i];
     Constants& own = all[static_cast<size_t>(i)];
+    if (!read_values(tables.get(), static_cast<size_t>(step.tables * 256 * step.entry_bytes),
+                     own.tables) ||
+        !read_values(tables.get(), static_cast<size_t>(step.table_rows), own.rows))
+      return false;
     if (step.circuit != ceras::Circuit::Linear) continue;
     const int64_t outputs = step.linear.outputs;
     std::vector<int8_t> plain;
@@ -70,7 +77,7 @@ bool read_constants(const std::string& folder, std::vector<Constants>& all) {
                                   step.linear.input_zero, own.channels.data());
   }
   return std::fgetc(weights.get()) == EOF && std::fgetc(biases.get()) == EOF &&
-         std::fgetc(shifts.get()) == EOF;
+         std::fgetc(shifts.get()) == EOF && std::fgetc(tables.get()) == EOF;
 }
 
 }  // namespace
@@ -107,7 +114,7 @@ int main(int argc, char** argv) {
       return fail("golden.bin has its steps out of order");
     const Constants& own = constants[record.step];
     ceras_fpga(done, memory.data(), own.weights.data(), own.channels.data(),
-               own.shifts.data());
+               own.shifts.data(), own.tables.data(), own.rows.data());
     for (size_t i = 0; i < bytes.size(); ++i)
       if (at[place(i)] != bytes[i])
         return fail("step " + std::to_string(done) + " '" + ceras::STEP_NAMES[done] +
