@@ -39,7 +39,7 @@ from ceras_ir.transforms.memory.analysis.slices import row_count
 FOLDER = "hls"
 CIRCUITS = (
     "fpga.h", "fpga_epilogue.h", "lanes.h", "translate.h", "fpga_linear.cpp", "fpga_circuits.cpp",
-    "fpga_movement.cpp",
+    "fpga_depthwise.cpp", "fpga_movement.cpp",
 )  # fmt: skip
 PROJECT = ("README.md", "Makefile", "run_hls.tcl", "steps.h", "top.cpp", "testbench.cpp")
 RECORD = "<IIQQQQ"

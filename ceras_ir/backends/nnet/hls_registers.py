@@ -11,7 +11,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.hls_boxes import Box
-from ceras_ir.backends.nnet.rules import MOVERS, is_product
+from ceras_ir.backends.nnet.rules import MOVERS, is_depthwise, is_product
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import quantized_element, shape_of
 from ceras_ir.dialects.mem import block_of
@@ -28,7 +28,8 @@ def step(op: Operation, first_box: int, boxes: int) -> str:
     match op:
         case graph.LinearOperation():
             assert op.requant is not None
-            circuit, linear, other = "Linear", _linear(op), op.residual
+            circuit = "Depthwise" if is_depthwise(op) else "Linear"
+            linear, other = _linear(op), op.residual
             products, by_channel = prod(shape_of(op.weights)[1:]), bool(op.requant.channel_shifts)
         case graph.Pool2dOp():
             circuit, pool = "Pool", _pool(op)
@@ -74,7 +75,7 @@ def _linear(op: graph.LinearOperation) -> str:
     assert op.requant is not None
     outputs = shape_of(op.weights)[0]
     pixels = prod(shape_of(op.result)) // outputs
-    if isinstance(op, graph.Conv2dOp) and not is_product(op):
+    if isinstance(op, graph.Conv2dOp) and (is_depthwise(op) or not is_product(op)):
         images = shape_of(op.input)[0]
         window = _window(op, shape_of(op.weights)[1:3])
         fields: list[object] = [window, images, pixels // images, False]

@@ -7,6 +7,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
 from ceras_ir.backends.nnet.rules import (
     FPGA,
+    is_depthwise,
     why_not,
 )
 from ceras_ir.dialects import graph
@@ -46,7 +47,8 @@ def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
         return None
     circuit = circuit_of(op, board)
     if circuit is None:
-        return f"{board.title} has no circuit for {op.name}"
+        kind = "a depthwise convolution" if is_depthwise(op) else op.name
+        return f"{board.title} has no circuit for {kind}"
     kernel = op.window if isinstance(op, GraphOperation) else ()
     if circuit.max_kernel is not None and max(kernel, default=1) > circuit.max_kernel:
         return f"a window of {max(kernel)} exceeds the {circuit.max_kernel} of the board's circuit"
@@ -57,7 +59,8 @@ def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
 
 
 def circuit_of(op: Operation, board: FpgaBoard) -> Circuit | None:
-    return board.circuits.get(op.name.removeprefix("graph."))
+    name = "depthwise" if is_depthwise(op) else op.name.removeprefix("graph.")
+    return board.circuits.get(name)
 
 
 def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
@@ -76,7 +79,8 @@ def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
         cycles = max(cycles, prod(shape_of(op.result)) / _run_length(op))
     if isinstance(op, graph.LinearOperation) and circuit.macs_per_cycle:
         outputs, inputs = shape_of(op.weights)[0], shape_of(op.weights)[-1]
-        padded = _rounded(outputs, circuit.lanes) * _rounded(inputs, circuit.lanes)
+        padded = _rounded(outputs, circuit.lanes)
+        padded *= inputs if is_depthwise(op) else _rounded(inputs, circuit.lanes)
         cycles = max(cycles, macs * padded / (outputs * inputs) / circuit.macs_per_cycle)
     return Cost(cpu, circuit.launch_us + cycles / board.clock_mhz, FPGA)
 

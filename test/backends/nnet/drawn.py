@@ -133,8 +133,9 @@ class Drawn:
         return strides, (top, left, bottom, right), (self.pick(1, 1, 2), self.pick(1, 2))
 
     def convolution(self) -> GraphOperation:
-        element, outputs = self.result(), self.pick(1, 5, 16, 21)
-        kernel = (outputs, self.pick(1, 2, 3), self.pick(1, 2, 3), self.shape[3])
+        element, outputs = self.result(), self.pick(1, 5, 16, 21, self.shape[3])
+        groups = outputs if outputs == self.shape[3] else 1
+        kernel = (outputs, self.pick(1, 2, 3), self.pick(1, 2, 3), self.shape[3] // groups)
         weights, bias = self.weights(kernel)
         s, p, d = self.window(0, 1) if self.rng.random() < 0.6 else self.window(0, 3, 4, 9)
         rows, columns = (
@@ -145,7 +146,7 @@ class Drawn:
         op = graph.Conv2dOp(
             self.input(), weights, bias, residual, result_element=element,
             requant=self.rescaling(element, outputs), residual_shift=shift, strides=s,
-            padding=p, dilations=d,
+            padding=p, dilations=d, groups=groups,
         )  # fmt: skip
         return self.with_table(op, outputs)
 

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.slow
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 INT8, INT32 = UniformType(0.5), UniformType(0.25, storage=i32)
 SOURCES = (
-    "fpga_linear.cpp", "fpga_circuits.cpp", "fpga_movement.cpp", "network.cpp", "top.cpp",
-    "testbench.cpp",
+    "fpga_linear.cpp", "fpga_circuits.cpp", "fpga_depthwise.cpp", "fpga_movement.cpp",
+    "network.cpp", "top.cpp", "testbench.cpp",
 )  # fmt: skip
 WARNINGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror")
 
@@ -49,7 +49,11 @@ def tables_and_boxes(net: Network, x: SSAValue) -> list[SSAValue]:
     d = net.add(graph.TransposeOp(b, (0, 3, 2, 1)), FPGA)
     e = net.add(graph.ResizeOp(Resize.NEAREST, b, (18, 33), (2.0, 3.0)), FPGA)
     f = net.add(graph.ConcatOp([a, a], 1), FPGA)
-    return [net.add(graph.ReshapeOp(c, (24, 20)), FPGA), d, e, f]
+    taps = net.constant(random_array((20, 3, 3, 1), INT8, 9), INT8)
+    g = graph.Conv2dOp(
+        b, taps, result_element=INT8, padding=(1,) * 4, groups=20, requant=RequantAttr(7)
+    )
+    return [net.add(graph.ReshapeOp(c, (24, 20)), FPGA), d, e, f, net.add(g, FPGA)]
 
 
 def every_circuit(folder: Path) -> Path:
@@ -118,7 +122,7 @@ def run_bench(project: Path, flags: Sequence[str] = ()) -> subprocess.CompletedP
 def test_every_circuit_gives_the_bytes_of_the_interpreter(tmp_path: Path, flags: Sequence[str]):
     done = run_bench(every_circuit(tmp_path), flags)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("15 steps equal, ")
+    assert done.stdout.startswith("16 steps equal, ")
 
 
 def test_a_wrong_byte_is_found(tmp_path: Path):

@@ -60,7 +60,7 @@ def every_operator() -> bytes:
 
     q = net.add(graph.QuantizeOp(x, SHIFTED))
     ends = [tabulated(q, device) for device in (CPU, FPGA)]
-    a = convolve(convolve(convolve(q, 1, FPGA), 2, CPU), 6, CPU)
+    a = convolve(convolve(convolve(convolve(q, 1, FPGA), 2, CPU), 6, CPU), 6, FPGA)
     requant = RequantAttr(2, zero_point=-7)
     for device in (CPU, FPGA):
         a = net.add(graph.Pool2dOp(Pool.MAX, a, (2, 2), result_element=SHIFTED), device)

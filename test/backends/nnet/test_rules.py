@@ -3,14 +3,16 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from backends.nnet.drawn import function_tables
 from backends.nnet.networks import Network, random_array
 from xdsl.dialects.builtin import f32, i16
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.backends.nnet import rules
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Pool
+from ceras_ir.dialects.graph import Binary, Coordinates, Nearest, Pool, Resize
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 INT8 = UniformType(0.5)
@@ -53,6 +55,26 @@ def binary(kind: Binary, shape: tuple[int, ...] = (2, 3), requant: RequantAttr =
     return owner(net.add(graph.BinaryOp(kind, *net.inputs, result_element=INT8, requant=requant)))
 
 
+def lookup(tables: int) -> Operation:
+    net = Network([((2, tables), INT8)])
+    listed = function_tables(np.random.default_rng(0), tables, None)
+    return owner(net.add(graph.LookupOp(net.inputs[0], listed, INT8, range(tables))))
+
+
+def transpose(rank: int, element: Attribute = INT8) -> Operation:
+    net = Network([((2,) * rank, element)])
+    return owner(net.add(graph.TransposeOp(net.inputs[0], range(rank))))
+
+
+def resize(scale: float, rounding: Nearest = Nearest.FLOOR) -> Operation:
+    net = Network([((1, 2, 2, 3), INT8)])
+    size, kind = int(2 * scale), Coordinates.ASYMMETRIC
+    op = graph.ResizeOp(
+        Resize.NEAREST, net.inputs[0], (size, 2), (scale, 1.0), kind, rounding
+    )  # fmt: skip
+    return owner(net.add(op))
+
+
 def variable_weights() -> Operation:
     net = Network([((2, 3), INT8), ((4, 3), INT8)])
     op = graph.MatmulOp(*net.inputs, result_element=INT8, requant=SHIFT)
@@ -82,6 +104,10 @@ def float_add() -> Operation:
         pool(Pool.MAX, SHIFTED, padding=1),
         pool(Pool.AVERAGE, SHIFTED, requant=TO_EVEN),
         binary(Binary.ADD, requant=RequantAttr(4, rounding=Rounding.HALF_EVEN, zero_point=-128)),
+        convolution(groups=4),
+        lookup(16),
+        transpose(5),
+        resize(2.0),
     ],
 )
 def test_what_the_circuits_take(op: Operation):
@@ -102,7 +128,12 @@ def test_what_the_circuits_take(op: Operation):
         (convolution(requant=RequantAttr(0, multiplier=512)), "left by at most 8, got 9"),
         (convolution(requant=RequantAttr(9, multiplier=[1, 2, 6, 4])), "got the multiplier 6"),
         (convolution(requant=RequantAttr(7, multiplier=[1, 1 << 16, 1, 1])), "most 8, got 9"),
-        (convolution(groups=2), "no grouped convolution, got 2 groups"),
+        (lookup(17), "has 16 tables in a layer, got 17"),
+        (transpose(6), "at most 5 dimensions, got 6"),
+        (transpose(4, f32), "computes on int8, got float"),
+        (resize(1.5), "a whole number of times"),
+        (resize(2.0, Nearest.CEIL), "a whole number of times"),
+        (convolution(groups=2), "all channels or each by itself, got 4 channels in 2 groups to 4"),
         (convolution(channels=8192), "73728 products per output exceed the 65536"),
         (convolution(width=100, channels=1024), "rows of 307200 bytes exceed the 262144"),
         (variable_weights(), "takes constant weights"),

@@ -7,7 +7,7 @@
 
 namespace ceras {
 
-enum class Circuit : uint8_t { Linear, Pool, Add, Lookup, Move };
+enum class Circuit : uint8_t { Linear, Depthwise, Pool, Add, Lookup, Move };
 
 // One box of a step of the mover, and where its first element lies and goes.
 struct Box {

@@ -62,7 +62,8 @@ bool read_constants(const std::string& folder, std::vector<Constants>& all) {
                      own.tables) ||
         !read_values(tables.get(), static_cast<size_t>(step.table_rows), own.rows))
       return false;
-    if (step.circuit != ceras::Circuit::Linear) continue;
+    const bool depthwise = step.circuit == ceras::Circuit::Depthwise;
+    if (step.circuit != ceras::Circuit::Linear && !depthwise) continue;
     const int64_t outputs = step.linear.outputs;
     std::vector<int8_t> plain;
     std::vector<int32_t> bias;
@@ -71,7 +72,8 @@ bool read_constants(const std::string& folder, std::vector<Constants>& all) {
         !read_values(shifts.get(), step.has_shifts ? static_cast<size_t>(outputs) : 0, own.shifts))
       return false;
     own.weights.assign(static_cast<size_t>(ceras::fpga_weight_bytes(outputs, step.products)), 0);
-    ceras::fpga_pack_weights(plain.data(), outputs, step.products, own.weights.data());
+    (depthwise ? ceras::fpga_pack_depthwise : ceras::fpga_pack_weights)(
+        plain.data(), outputs, step.products, own.weights.data());
     own.channels.assign(bias.size(), 0);
     ceras::fpga_channel_constants(plain.data(), outputs, step.products, bias.data(),
                                   step.linear.input_zero, own.channels.data());

@@ -23,6 +23,10 @@ extern "C" void ceras_fpga(int step, int8_t* memory, const int8_t* weights,
       ceras::fpga_linear_circuit(s.linear, memory + s.input, weights, constants,
                                  s.has_shifts ? shifts : nullptr, functions, other, result, buffers);
       break;
+    case ceras::Circuit::Depthwise:
+      ceras::fpga_depthwise_circuit(s.linear, memory + s.input, weights, constants,
+                                    s.has_shifts ? shifts : nullptr, functions, other, result);
+      break;
     case ceras::Circuit::Pool:
       ceras::fpga_pool_circuit(s.pool, memory + s.input, result);
       break;

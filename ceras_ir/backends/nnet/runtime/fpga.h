@@ -141,6 +141,13 @@ inline void fpga_pack_weights(const int8_t* weights, int64_t outputs, int64_t pr
   }
 }
 
+// Weights [channels][taps] so that those of a tap lie side by side.
+inline void fpga_pack_depthwise(const int8_t* weights, int64_t channels, int64_t taps,
+                                int8_t* packed) {
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t k = 0; k < taps; ++k) packed[k * channels + c] = weights[c * taps + k];
+}
+
 // What the circuit adds to the sum of each output channel: the bias, or 0 where that is null, less
 // the input's zero point in all products, padding's too. It has 32 bits where sums of numbers less
 // their zero points have, and so have they all on the way: a zero point, and a number, is never
@@ -161,6 +168,11 @@ inline void fpga_channel_constants(const int8_t* weights, int64_t outputs, int64
 void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
                          const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
                          const int8_t* residual, int8_t* result, FpgaBuffers& buffers);
+// The same of one channel each: no product, as many channels as outputs, and `weights` in the order
+// of `fpga_pack_depthwise`.
+void fpga_depthwise_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
+                            const int32_t* constants, const int8_t* shifts,
+                            const FpgaTables& tables, const int8_t* residual, int8_t* result);
 void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* result);
 // `result` may be the bytes of `lhs` or `rhs`.
 void fpga_add_circuit(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "fpga_host.h"
 
@@ -79,6 +80,17 @@ bool is_product(const Layer& layer) {
   return all_are(w.kernel, 2, 1) && all_are(w.strides, 2, 1) && all_are(w.padding, 4, 0);
 }
 
+// As many groups as channels, each of which makes one.
+bool is_depthwise(const Layer& layer) {
+  return layer.groups > 1 && layer.groups == layer.weights().dims[0] &&
+         layer.weights().dims[3] == 1;
+}
+
+int64_t packed_bytes(const Layer& layer) {
+  if (is_depthwise(layer)) return layer.weights().elements;
+  return fpga_weight_bytes(layer.weights().dims[0], products_of(layer));
+}
+
 FpgaLinear registers_of(const Layer& layer) {
   FpgaLinear r{};
   r.outputs = static_cast<int>(layer.weights().dims[0]);
@@ -86,7 +98,7 @@ FpgaLinear registers_of(const Layer& layer) {
   r.residual_zero = layer.residual != nullptr ? zero_of(*layer.residual) : 0;
   r.residual_shift = layer.residual_shift;
   r.rescale = rescale_of(layer.requant);
-  r.product = is_product(layer);
+  r.product = !is_depthwise(layer) && is_product(layer);
   r.images = 1;
   r.pixels = layer.output().elements / r.outputs;
   r.input_pitch = layer.input().pitch;
@@ -145,6 +157,13 @@ void run_array(const Layer& layer, Scratch& scratch) {
       registers_of(layer), bytes_at(layer.input()), layer.packed, layer.constants, layer.shifts,
       tables_of(layer), layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
       *scratch.fpga);
+}
+
+void run_depthwise(const Layer& layer, Scratch&) {
+  fpga_depthwise_circuit(registers_of(layer), bytes_at(layer.input()), layer.packed,
+                         layer.constants, layer.shifts, tables_of(layer),
+                         layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr,
+                         result_of(layer));
 }
 
 void run_pool(const Layer& layer, Scratch&) {
@@ -215,12 +234,13 @@ const char* check_fpga_layer(const Layer& layer) {
   if (const char* reason = check_tables(layer)) return reason;
   switch (layer.operation->circuit) {
     case Circuit::Array:
-      if (layer.groups != 1) return "the FPGA has no grouped convolution";
+      if (layer.groups != 1 && !is_depthwise(layer))
+        return "the FPGA convolves all channels or each by itself";
       if (!layer.weights().constant()) return "the FPGA takes constant weights";
       if (layer.weights().zero_point != 0) return "the FPGA takes weights without zero point";
       if (layer.weights().dims[0] > FPGA_MAX_EXTENT || products_of(layer) > FPGA_MAX_PATCH)
         return "its weights exceed the FPGA's counters";
-      if (!is_product(layer) && ((w.kernel[0] - 1) * w.dilations[0] + 1) * layer.input().dims[2] *
+      if (layer.groups == 1 && !is_product(layer) && ((w.kernel[0] - 1) * w.dilations[0] + 1) * layer.input().dims[2] *
                                         layer.input().dims[3] > FPGA_LINE_BYTES)
         return "its rows exceed the FPGA's line buffer";
       return nullptr;
@@ -281,14 +301,15 @@ void fpga_pack_tables(Model& model) {
 bool fpga_pack(Model& model) {
   fpga_pack_tables(model);
   constexpr int64_t CHANNEL_BYTES = sizeof(int32_t) + sizeof(int8_t);
-  std::map<const Tensor*, int64_t> places;
+  // Weights in each of the two orders.
+  std::map<std::pair<const Tensor*, bool>, int64_t> places;
   int64_t bytes = 0, channels = 0;
   for (const Layer& layer : model.layers) {
     if (!takes_weights(layer)) continue;
     const Tensor& weights = layer.weights();
     channels += weights.dims[0];
-    if (places.emplace(&weights, bytes).second)
-      bytes += fpga_weight_bytes(weights.dims[0], products_of(layer));
+    if (places.emplace(std::pair(&weights, is_depthwise(layer)), bytes).second)
+      bytes += packed_bytes(layer);
     if (bytes + channels * CHANNEL_BYTES > MAX_PACKED_BYTES) return false;
   }
   model.packed.reset(new int8_t[static_cast<size_t>(bytes)]());
@@ -300,10 +321,11 @@ bool fpga_pack(Model& model) {
     const int64_t outputs = layer.weights().dims[0], products = products_of(layer);
     const int8_t* weights = bytes_at(layer.weights());
     const uint8_t* bias = layer.bias != nullptr ? layer.bias->data : nullptr;
-    int8_t* packed = model.packed.get() + places.at(&layer.weights());
+    const bool depthwise = is_depthwise(layer);
+    int8_t* packed = model.packed.get() + places.at(std::pair(&layer.weights(), depthwise));
     int32_t* constants = model.constants.get() + at;
     int8_t* shifts = model.shifts.get() + at;
-    fpga_pack_weights(weights, outputs, products, packed);
+    (depthwise ? fpga_pack_depthwise : fpga_pack_weights)(weights, outputs, products, packed);
     fpga_channel_constants(weights, outputs, products, reinterpret_cast<const int32_t*>(bias),
                            zero_of(layer.input()), constants);
     for (int64_t o = 0; o < outputs; ++o)
@@ -329,7 +351,7 @@ Run fpga_operator_of(const Layer& layer) {
     case Circuit::Table:
       return run_lookup;
     default:
-      return run_array;
+      return is_depthwise(layer) ? run_depthwise : run_array;
   }
 }
 
