@@ -7,6 +7,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
 from ceras_ir.backends.nnet.rules import (
     FPGA,
+    MOVERS,
     is_depthwise,
     why_not,
 )
@@ -29,8 +30,13 @@ class FpgaCircuits(Accelerator):
         self.has_costs = self.board is not None
 
     def why_not(self, op: Operation) -> str | None:
-        reason = why_not(op)
-        return reason if reason or self.board is None else circuit_limit(op, self.board)
+        if reason := why_not(op):
+            return reason
+        if self.board is not None:
+            return circuit_limit(op, self.board)
+        if isinstance(op, FOLLOWERS) and not is_beside_a_circuit(op):
+            return "nothing on the FPGA makes or reads its operands or its result"
+        return None
 
     def cost(self, op: Operation, *, admitted: bool) -> Cost:
         assert self.board is not None
@@ -39,6 +45,27 @@ class FpgaCircuits(Accelerator):
     def transfer(self, value: SSAValue) -> float:
         assert self.board is not None
         return transfer(value, self.board)
+
+
+FOLLOWERS = MOVERS | graph.LookupOp
+"""What goes where its operands come from or its result goes to; costs of a board weigh that."""
+
+
+def is_beside_a_circuit(op: Operation) -> bool:
+    """Whether the FPGA computes what `op` reads, or reads what it makes, other followers aside."""
+    seen, waiting = {op}, [op]
+    while waiting:
+        near = waiting.pop()
+        owners = [v.owner for v in near.operands if isinstance(v.owner, Operation)]
+        users = [use.operation for result in near.results for use in result.uses]
+        for other in (*owners, *users):
+            if other in seen or why_not(other) is not None:
+                continue
+            if not isinstance(other, FOLLOWERS):
+                return True
+            seen.add(other)
+            waiting.append(other)
+    return False
 
 
 def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
