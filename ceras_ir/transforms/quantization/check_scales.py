@@ -63,6 +63,9 @@ def _contradictions(op: Operation) -> Iterator[str]:
                 aligned = scale_of(op.residual) / 2**op.residual_left_shift
                 for accumulator in accumulators:
                     yield from _differ("shifted residual", aligned, "the accumulator", accumulator)
+            if op.table is not None:
+                # No type says the scale of what a table is asked for.
+                return
         case graph.BinaryOp(requant=RequantAttr() as requant):
             if op.function is not graph.Binary.MUL and op.multipliers != (1, 1):
                 yield from _misaligned(op, requant)

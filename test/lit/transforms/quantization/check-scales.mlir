@@ -108,3 +108,12 @@ func.func @channels(%x: tensor<2x2x!c2>, %y: tensor<2x2x!q1>, %w: tensor<2x2x!c2
   %1 = graph.requantize %y {requant = #graph.requant<shift = 0, rounding = half_up, low = -128, high = 127>} : (tensor<2x2x!q1>) -> tensor<2x2x!c2>
   func.return
 }
+
+// -----
+
+// A table makes what it likes, floats too; bias and residual in front of it still have to agree.
+func.func @table(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2xf32> {
+  %w = graph.constant dense<1> : tensor<2x4xi8> : tensor<2x4x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.matmul %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = -128, high = 127>, table = dense<2.0> : tensor<256xf32>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x2xf32>
+  func.return %y : tensor<3x2xf32>
+}
