@@ -155,6 +155,8 @@ class TileFunctions(InterpreterFunctions):
             bends = -_of_channels(rest[2 * (op.residual is not None)][:5], 2)
             acc = shift_swish(acc, bends.T.tolist())
             acc = np.clip(round_shift(acc, shift, Rounding.HALF_UP), low, high)
+        if (maximum := op.window_maximum) is not None:
+            acc = _window_maxima(acc, maximum)
         rest[-1][...] = pack(acc.astype(np.int8), rest[-1].shape)
         return ()
 
@@ -177,6 +179,16 @@ class TileFunctions(InterpreterFunctions):
         result = np.clip(acc, op.low.value.data, op.high.value.data).astype(np.int8)
         output[...] = result.reshape(output.shape)
         return ()
+
+
+def _window_maxima(results: NDArray[np.int64], maximum: tile.WindowMaximum) -> NDArray[np.int64]:
+    """Of [N, H, W, C]; what is outside counts as nothing."""
+    (kh, kw), (top, left) = maximum.kernel, maximum.before
+    padding = (0, 0), (top, kh), (left, kw), (0, 0)
+    padded = np.pad(results, padding, constant_values=np.iinfo(np.int8).min)
+    window = Window(maximum.kernel, maximum.strides, (0, 0, 0, 0), (1, 1))
+    rows, columns = maximum.results(*results.shape[1:3])
+    return np.maximum.reduce([tap[:, :rows, :columns] for _, _, tap in window.taps(padded)])
 
 
 def _pooled_taps(

@@ -13,6 +13,7 @@ from ceras_ir.backends.vta.driver_files import DrivenLaunch, driver_files
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.image import build_image
 from ceras_ir.backends.vta.performance import measure, totals
+from ceras_ir.backends.vta.rewrites.kernel_launch import replaced_by
 from ceras_ir.network.artefacts import Artefact, network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 
@@ -83,6 +84,7 @@ def emit(
                     {
                         "name": part.name,
                         "kernel": op.kernel.string_value(),
+                        "operations": replaced_by(op),
                         "performance": part.to_json(),
                     }
                     for op, part in zip(launch.ops, cost.layers, strict=True)

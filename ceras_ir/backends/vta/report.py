@@ -1,5 +1,7 @@
 """What a report says of VTA: times per layer and launch, streams as text, timelines."""
 
+from itertools import islice
+
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
@@ -36,14 +38,17 @@ def note_launches(layers: list[Entry], manifest: Entry, board_name: str) -> None
     assert isa(vta, Entry)
     launches, board = vta["launches"], load_board(board_name)
     assert isa(launches, list[Entry])
-    # A swish is in the launch of the layer before it.
-    placed = [x for x in layers if x["device"] == VTA and x["op"] != "shift_swish"]
+    placed = iter([x for x in layers if x["device"] == VTA])
     parts: list[Entry] = []
     for launch in launches:
         of_launch = launch["layers"]
         assert isa(of_launch, list[Entry])
         parts += of_launch
-    for layer, part in zip(placed, parts, strict=True):
+    for part in parts:
+        count = part["operations"]
+        assert isinstance(count, int)
+        # What goes with a layer, a swish or a maximum, is in its cycles.
+        layer, *_ = islice(placed, count)
         performance, macs = part["performance"], layer["macs"]
         assert isa(performance, Entry) and isinstance(macs, int)
         cycles = performance["cycles"]

@@ -12,6 +12,7 @@ from xdsl.ir import Dialect
 
 from ceras_ir.dialects.tile.compute import Alu, AluAttr, AluOp, ClearOp, GemmOp
 from ceras_ir.dialects.tile.convolution import Conv2dOp
+from ceras_ir.dialects.tile.maximum import WindowMaximum
 from ceras_ir.dialects.tile.memory import (
     LoadOp,
     RotateOp,
@@ -46,6 +47,7 @@ __all__ = [
     "StoreOp",
     "Tile",
     "ViewOp",
+    "WindowMaximum",
     "memref_type",
     "space_of",
     "vector_of",

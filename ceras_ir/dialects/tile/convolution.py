@@ -27,6 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.dialects.graph.attributes import integers
 from ceras_ir.dialects.graph.operation import window_output
+from ceras_ir.dialects.tile.maximum import WindowMaximum
 from ceras_ir.dialects.tile.memory import DRAM, memref_type, packed_vector, space_of
 from ceras_ir.dialects.tile.schedule import ScheduleAttr
 
@@ -61,6 +62,9 @@ class Conv2dOp(IRDLOperation):
     added is the sum over t of `radix . transpose(digits[.., t])`, with `radix` [B], or [R, B] of
     equal rows.
     With `never_below` or `never_above`, no sum is below `low` or above `high` once it is shifted.
+    With `maximum = [kh, kw, sh, sw, top, left]`, `output` has the greatest `q` of each window of kh
+    x kw results instead, sh and sw apart and the first top and left before the first result. What
+    is outside counts as nothing; see `WindowMaximum` for what windows there can be.
     Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers.
     """
 
@@ -90,6 +94,7 @@ class Conv2dOp(IRDLOperation):
     uniform_bias = opt_prop_def(IntegerAttr[IntegerType])
     swish = opt_prop_def(DenseArrayBase.constr(i64))
     uniform_bends = opt_prop_def(DenseArrayBase.constr(i64))
+    maximum = opt_prop_def(DenseArrayBase.constr(i64))
     schedule = opt_prop_def(ScheduleAttr)
 
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
@@ -127,6 +132,7 @@ class Conv2dOp(IRDLOperation):
         bends: SSAValue | None = None,
         swish: Sequence[int] | None = None,
         uniform_bends: Sequence[int] | None = None,
+        maximum: Sequence[int] | None = None,
     ):
         properties: dict[str, Attribute | None] = {
             "strides": integers(strides),
@@ -143,6 +149,7 @@ class Conv2dOp(IRDLOperation):
             "uniform_bias": None if uniform_bias is None else IntegerAttr(uniform_bias, i64),
             "swish": None if swish is None else integers(swish),
             "uniform_bends": None if uniform_bends is None else integers(uniform_bends),
+            "maximum": None if maximum is None else integers(maximum),
         }
         super().__init__(
             operands=[
@@ -161,6 +168,21 @@ class Conv2dOp(IRDLOperation):
     def border_tiles(self) -> int:
         """Likewise of each constant of the border."""
         return 0 if self.border is None else _tiles_of(self.border)
+
+    @property
+    def window_maximum(self) -> WindowMaximum | None:
+        """The maximum over windows of results, if there is one."""
+        return None if self.maximum is None else WindowMaximum.of(self.maximum.get_values())
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Rows and columns of results, before a maximum over windows of them."""
+        _, _, h, w, *_ = memref_type(self.input).get_shape()
+        _, _, kh, kw, *_ = memref_type(self.weights).get_shape()
+        (sh, sw), (dh, dw) = self.strides.get_values(), self.dilations.get_values()
+        top, left, bottom, right = self.padding.get_values()
+        rows = window_output(h, top, bottom, kh, sh, dh)
+        return rows, window_output(w, left, right, kw, sw, dw)
 
     def verify_(self) -> None:
         constants = (self.bends, self.shifts)
@@ -182,17 +204,26 @@ class Conv2dOp(IRDLOperation):
             raise VerifyException(
                 f"weights must be [O/B, C/B, KH, KW, B, B], got {self.weights.type}"
             )
-        n, c, h, w, *_ = memref_type(self.input).get_shape()
+        n, c, *_ = memref_type(self.input).get_shape()
         o, _, kh, kw, _, _ = memref_type(self.weights).get_shape()
         groups = self.groups.value.data
         if groups < 1 or c % groups or o % groups:
             raise VerifyException(
                 f"groups must divide {c} input and {o} output blocks, got {groups}"
             )
-        (sh, sw), (dh, dw) = self.strides.get_values(), self.dilations.get_values()
-        top, left, bottom, right = self.padding.get_values()
-        oh = window_output(h, top, bottom, kh, sh, dh)
-        ow = window_output(w, left, right, kw, sw, dw)
+        oh, ow = rows, columns = self.plane
+        if self.maximum is not None:
+            if len(self.maximum) != 6:
+                raise VerifyException(
+                    f"maximum must be kernel, strides and padding before, got {self.maximum}"
+                )
+            maximum = WindowMaximum.of(self.maximum.get_values())
+            if not maximum.fits(rows, columns) or self.residual or self.swish or groups > 1:
+                raise VerifyException(
+                    f"a maximum {list(maximum.values)} cannot be taken of {rows} x {columns} "
+                    "results in place; there can be no residual, swish or groups"
+                )
+            oh, ow = maximum.results(rows, columns)
         lanes = vector[-1]
         bias, border = (
             (tiles, lanes, lanes) if tiles else tuple(vector)

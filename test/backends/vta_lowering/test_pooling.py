@@ -130,7 +130,7 @@ def test_refused(kernel: tuple[int, int], strides: tuple[int, int], padding: Pad
 def test_zeros_pad_what_relu_made():
     """Only then the border needs no minima; the convolution has become a launch by then."""
     for relu in (True, False):
-        module, _ = pooled((1, 12, 12, 16), (3, 3), (2, 2), (1, 1, 1, 1), relu=relu)
+        module, _ = pooled((1, 13, 13, 16), (3, 3), (2, 2), (1, 1, 1, 1), relu=relu)
         place(module, load_board(BOARD))
         apply(module, ConvertGraphToTilePass(BOARD))
         (pool,) = (op for op in module.walk() if isinstance(op, tile.MaxPoolOp))

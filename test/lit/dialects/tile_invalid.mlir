@@ -486,3 +486,19 @@ func.func @narrow_shifts(%x: memref<1x1x5x5x16xi8, "dram">, %w: memref<1x1x3x3x1
   tile.conv2d %x, %w, %b shifts %s : memref<1x16xi8, "dram"> to %y {strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 0, low = 0, high = 127} : memref<1x1x5x5x16xi8, "dram">, memref<1x1x3x3x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x3x3x16xi8, "dram">
   func.return
 }
+
+// -----
+
+func.func @maximum_fields(%x: memref<1x1x4x4x16xi8, "dram">, %w: memref<1x1x1x1x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x2x2x16xi8, "dram">) {
+  // expected-error@+1 {{maximum must be kernel, strides and padding before, got}}
+  tile.conv2d %x, %w, %b to %y {maximum = array<i64: 3, 3>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 0, low = 0, high = 127} : memref<1x1x4x4x16xi8, "dram">, memref<1x1x1x1x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x2x2x16xi8, "dram">
+  func.return
+}
+
+// -----
+
+func.func @maximum_past_the_next_window(%x: memref<1x1x4x4x16xi8, "dram">, %w: memref<1x1x1x1x16x16xi8, "dram">, %b: memref<1x16xi32, "dram">, %y: memref<1x1x2x2x16xi8, "dram">) {
+  // expected-error@+1 {{a maximum [3, 3, 2, 2, 0, 0] cannot be taken of 4 x 4 results in place}}
+  tile.conv2d %x, %w, %b to %y {maximum = array<i64: 3, 3, 2, 2, 0, 0>, strides = array<i64: 1, 1>, padding = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, shift = 0, low = 0, high = 127} : memref<1x1x4x4x16xi8, "dram">, memref<1x1x1x1x16x16xi8, "dram">, memref<1x16xi32, "dram"> to memref<1x1x2x2x16xi8, "dram">
+  func.return
+}

@@ -142,6 +142,8 @@ class Schedules:
         """Vectors of each scratchpad, and micro-ops of the longest GEMM."""
         c = self.shape
         merged = self.nblock >= MERGE_FROM
+        # Positions whose maximum is taken lie in planes, with a micro-op for each.
+        planes = c.merged
         ih, iw = self.window
         residual = self.nblock * self.positions * c.residual
         # Of an operand that stays, all K-blocks are on chip.
@@ -156,7 +158,9 @@ class Schedules:
             "inp": self.inp_stages * inp_blocks * ih * iw + residual + c.has_products,
             "wgt": self.wgt_stages * self.nblock * wgt_blocks * c.taps + c.residual + tiles,
             "acc": (self.acc_stages * self.nblock + c.temporaries) * self.positions + constants,
-            "uop": self.nblock * np.where(merged & (not c.is_flat), self.kblock * c.taps, 1),
+            "uop": planes
+            * self.nblock
+            * np.where(merged & (not c.is_flat), self.kblock * c.taps, 1),
         }
 
     @property
@@ -169,7 +173,7 @@ class Schedules:
         stays = self.resident | (k_tiles == 1)
         places = np.where(stays, kept * np.lcm(k_tiles, moving), np.lcm(kept, moving))
         reductions = 1 if c.is_flat else self.kblock * c.taps
-        return self.acc_stages * places * self.nblock * reductions
+        return self.acc_stages * places * self.nblock * reductions * c.merged
 
     def pads(self) -> dict[str, Counts]:
         """Widest padding of any load: of the first block, and of the last, which may overhang."""
@@ -197,7 +201,14 @@ class Schedules:
             fits &= need <= sizes[name]
         for pad in self.pads().values():
             fits &= pad <= most
-        return fits
+        return fits & self.takes_maximum()
+
+    def takes_maximum(self) -> NDArray[np.bool_]:
+        """Whether a maximum over windows can be taken: of whole rows, beside the block before."""
+        if (maximum := self.shape.maximum) is None:
+            return np.ones(len(self.rows), np.bool_)
+        whole = (self.columns == self.shape.columns) & (self.rows % maximum.strides[0] == 0)
+        return whole & (self.nblock == 1) & (self.acc_stages == 2) & ~self.inputs_stay
 
 
 def tap_pads(c: Contraction, axis: int, blocks: Counts) -> tuple[Counts, Counts]:
@@ -249,6 +260,8 @@ def misfit(shape: Contraction, blocks: Blocks, board: VtaBoard) -> str | None:
     for name, need in schedule.needs().items():
         if (count := int(need[0])) > (size := capacities(board)[name]):
             return f"its blocks need {count} elements of {name}, the board has {size}"
+    if not schedule.takes_maximum()[0]:
+        return "a maximum needs blocks of whole rows, nblock 1, two buffers of acc and order nmk"
     for side, pad in schedule.pads().items():
         if (count := int(pad[0])) > (most := widest_pad(board)):
             if count == ONLY_PADDING:

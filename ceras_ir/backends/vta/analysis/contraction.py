@@ -60,6 +60,22 @@ class Contraction:
     """Tiles with digits of the bias for each output vector, if it is added as a product."""
     border_tiles: int = 0
     """Likewise of each constant for what is around the input."""
+    maximum: tile.WindowMaximum | None = None
+    """What is taken over windows of the sums before they are rescaled."""
+
+    @property
+    def merged(self) -> int:
+        """Output positions for each vector that is rescaled and stored."""
+        return 1 if self.maximum is None else self.maximum.merged
+
+    def maxima(self, positions: int) -> list[int]:
+        """Vectors of each ALU operation that takes the maximum over windows of `positions`."""
+        if self.maximum is None:
+            return []
+        across = positions // self.maximum.strides[1]
+        return [across for _ in self.maximum.offsets(1)] + [
+            across // self.maximum.strides[0] for _ in self.maximum.offsets(0)
+        ]
 
     @property
     def constants(self) -> int:
@@ -157,7 +173,7 @@ class Contraction:
         The same with positions in one row where that changes nothing: a pointwise contraction
         whose planes are at most `longest` vectors.
         """
-        if not self.is_pointwise or self.height * self.width > longest:
+        if self.maximum or not self.is_pointwise or self.height * self.width > longest:
             return self
         positions = self.rows * self.columns
         return replace(self, height=1, width=positions, rows=1, columns=positions)
@@ -179,7 +195,7 @@ def contraction_of(op: tile.Conv2dOp) -> Contraction:
     n, _, h, w, *_ = tile.memref_type(op.input).get_shape()
     o, kblocks, kh, kw, _, _ = tile.memref_type(op.weights).get_shape()
     groups = op.groups.value.data
-    _, _, rows, columns, *_ = tile.memref_type(op.output).get_shape()
+    rows, columns = op.plane
     sh, sw = op.strides.get_values()
     top, left, bottom, right = op.padding.get_values()
     dh, dw = op.dilations.get_values()
@@ -199,6 +215,7 @@ def contraction_of(op: tile.Conv2dOp) -> Contraction:
         bias_cycles=_bias_cycles(op),
         bias_tiles=op.bias_tiles,
         border_tiles=op.border_tiles,
+        maximum=op.window_maximum,
     )
 
 

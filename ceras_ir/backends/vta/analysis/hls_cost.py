@@ -28,10 +28,12 @@ def hls_cost(s: Schedules, board: VtaBoard, model: HlsModel) -> NDArray[np.float
     iterations = 1.0 * vectors * c.kblocks * c.taps
     instructions = tiles * np.where(s.nblock >= MERGE_FROM, k_tiles, c.kblocks * c.taps)
     compute = iterations * (1 + refill / products) + instructions * each
-    added = vectors * (1 + c.residual + c.bias_tiles)
+    added = vectors * (1 + c.residual + c.bias_tiles / c.merged)
     compute += added * (1 + refill / alu)
-    passes = alu_passes(c) + borders_of(c).additions(c.rows, c.columns) / (c.rows * c.columns)
-    compute += vectors * passes * (ALU_INTERVAL + refill / alu)
+    edges = borders_of(c).additions(c.rows, c.columns) / (c.rows * c.columns)
+    work = alu_passes(c) / c.merged + edges + sum(c.maxima(c.merged)) / c.merged
+    passes = alu_passes(c) + edges + len(c.maxima(1))
+    compute += vectors * work * (ALU_INTERVAL + refill / alu)
     compute += tiles * each * (2 + passes + s.nblock * (c.residual + SWISH_PASSES * (c.swish > 0)))
 
     def transfer(memory: MemoryType, count: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -56,11 +58,11 @@ def hls_cost(s: Schedules, board: VtaBoard, model: HlsModel) -> NDArray[np.float
         inp = inp + transfer(MemoryType.INP, 1.0 * vectors)
         inp += tiles * s.nblock * (each + np.where(whole, 1, s.rows) * model.latency)
     store_rows = np.where(s.columns == c.columns, 1, s.rows)
-    store_bytes = transfer(MemoryType.OUT, 1.0 * vectors)
+    store_bytes = transfer(MemoryType.OUT, 1.0 * vectors / c.merged)
     store = store_bytes + tiles * s.nblock * (each + store_rows * model.latency)
 
-    work = ModuleWork(compute, inp, wgt, store, inp_blocks, wgt_blocks, tiles)
-    return overlapped(s, work, last_store=store / tiles)
+    modules = ModuleWork(compute, inp, wgt, store, inp_blocks, wgt_blocks, tiles)
+    return overlapped(s, modules, last_store=store / tiles)
 
 
 def alu_passes(c: Contraction) -> int:

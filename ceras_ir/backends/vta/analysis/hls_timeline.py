@@ -35,10 +35,12 @@ class HlsWalk(Walk):
         return count + entries * model.refill + instructions * model.instruction
 
     def epilogue(self, count: int) -> float:
-        model, vectors = self.model.model, count * self.b.positions
-        entries = -(-vectors // min(self.alu_list, vectors))
-        one = ALU_INTERVAL * vectors + entries * model.refill + model.instruction
-        return alu_passes(self.c) * one
+        return alu_passes(self.c) * self.combined(count * self.b.positions // self.c.merged)
+
+    def combined(self, count: int) -> float:
+        model = self.model.model
+        entries = -(-count // min(self.alu_list, count))
+        return ALU_INTERVAL * count + entries * model.refill + model.instruction
 
     def weights(self, nblock: int, kblock: int) -> float:
         model, loads = self.model.model, self.weight_loads
@@ -59,7 +61,7 @@ class HlsWalk(Walk):
     def stored(self, count: int) -> float:
         b, model = self.b, self.model.model
         rows = 1 if b.columns == self.c.columns else b.rows
-        beats = count * b.positions * self.inp_beats
+        beats = count * b.positions // self.c.merged * self.inp_beats
         if self.c.is_flat:
             rows = 1 if rows == 1 else count
             return model.instruction + rows * model.latency + beats

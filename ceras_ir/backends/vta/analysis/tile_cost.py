@@ -38,18 +38,20 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
         * (
             c.kblocks * c.taps
             + 1
-            + c.bias_cycles
-            + c.shift_cycles
-            + c.clamps
             + c.residual
-            + c.swish_cycles
+            + (c.bias_cycles + c.shift_cycles + c.clamps + c.swish_cycles) / c.merged
         )
     )
+    compute += 2 * vectors * sum(c.maxima(c.merged)) / c.merged
     passes = s.nblock * (c.residual + SWISH_PASSES * (c.swish > 0))
     compute += (
         1.0 * c.border_cycles * c.batch * c.nblocks * borders_of(c).additions(c.rows, c.columns)
     )
-    compute += tiles * timing.pipeline * (steps + 2 + c.shift_passes + c.clamps + passes)
+    compute += (
+        tiles
+        * timing.pipeline
+        * (steps + 2 + c.shift_passes + c.clamps + passes + len(c.maxima(1)))
+    )
     overflow = s.micro_ops > board.portable_uops
     reload = start + s.nblock * s.kblock * c.taps * timing.beats_of(MemoryType.UOP)
     compute += overflow * tiles * k_tiles * reload
@@ -63,7 +65,7 @@ def cost(s: Schedules, board: VtaBoard) -> NDArray[np.float64]:
     inp = m_tiles * inp_repeats * c.kblocks * ih * iw * inp_beats + inp_loads * start
     inp += c.residual * (vectors * inp_beats + tiles * s.nblock * start)
     wgt = c.nblocks * wgt_repeats * c.kblocks * c.taps * wgt_beats + wgt_blocks * start
-    store = vectors * timing.store_element
+    store = vectors * timing.store_element / c.merged
     store += tiles * s.nblock * (timing.write_latency + timing.burst)
 
     work = ModuleWork(compute, inp, wgt, store, inp_blocks, wgt_blocks, tiles)

@@ -96,8 +96,9 @@ class Walk:
         for k, kblock in enumerate(self.k_sizes):
             self._step(k, kblock, nblock, first)
         drain = b.drain or nblock
+        self.compute += sum(map(self.combined, c.maxima(vectors)))
         if c.bias_tiles:
-            self.compute += self.products(c.bias_tiles * vectors, c.bias_tiles)
+            self.compute += self.products(c.bias_tiles * vectors // c.merged, c.bias_tiles)
         for i in range(0, nblock, drain):
             count = min(drain, nblock - i)
             self.compute += self.epilogue(count)
@@ -160,8 +161,12 @@ class Walk:
             + c.shift_passes
             + SWISH_PASSES * count * (c.swish > 0)
         )
-        vectors = count * b.positions
+        vectors = count * b.positions // c.merged
         return passes * pipeline + vectors * (c.clamps + bias + c.shift_cycles + c.swish_cycles)
+
+    def combined(self, count: int) -> float:
+        """Of an ALU operation with other vectors."""
+        return 2 * count + self.timing.pipeline
 
     def weights(self, nblock: int, kblock: int) -> float:
         """Of loading a K-block of weights."""
@@ -180,10 +185,10 @@ class Walk:
     def stored(self, count: int) -> float:
         """Of storing `count` output vectors."""
         c, b, timing = self.c, self.b, self.timing
-        whole = b.columns == c.columns
-        runs, row = (1, b.positions) if whole else (b.rows, b.columns)
+        whole, positions = b.columns == c.columns, b.positions // c.merged
+        runs, row = (1, positions) if whole else (b.rows, b.columns)
         bursts = count * runs * -(-row // timing.store_burst)
-        return count * b.positions * timing.store_element + bursts * (
+        return count * positions * timing.store_element + bursts * (
             timing.write_latency + timing.burst
         )
 

@@ -91,7 +91,7 @@ def _sorted(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> lis
 
 def _views(shape: Contraction, convolution: Convolution) -> list[Contraction]:
     """What is scheduled: the contraction as it is, its taps one by one, or either."""
-    if shape.taps == 1 or convolution == "direct":
+    if shape.taps == 1 or convolution == "direct" or shape.maximum:
         return [shape]
     return [shape.by_taps()] if convolution == "kn2row" else [shape, shape.by_taps()]
 
@@ -123,14 +123,14 @@ def candidates(shape: Contraction, board: VtaBoard, limits: Limits) -> Schedules
     kblocks = _fixed(limits.kblock, shape.kblocks)
     if shape.is_by_taps:
         kblocks = _divisors(limits.kblock, shape.input_blocks)
-    nblocks = _fixed(limits.nblock, shape.nblocks)
+    nblocks = [1] if shape.maximum else _fixed(limits.nblock, shape.nblocks)
     stages = ((1, 1),) if limits.serial else STAGES
     axes = (
         positions,
         np.array(kblocks)[:, None],
         np.array(nblocks)[:, None],
         np.array(stages),
-        np.array((1,) if limits.serial else (2, 1))[:, None],
+        np.array((2,) if shape.maximum else (1,) if limits.serial else (2, 1))[:, None],
         np.array((0, 1))[:, None],
         np.array((0,) if limits.serial else (0, 1))[:, None],
     )
@@ -153,6 +153,9 @@ def _divisors(most: int | None, extent: int) -> Sequence[int]:
 
 def _position_blocks(c: Contraction, limit: int | None) -> list[tuple[int, int]]:
     """Rows and columns of M-blocks; with a limit, those that use more than half of it."""
+    if c.maximum is not None:
+        rows, step = c.rows // c.maximum.strides[0], c.maximum.strides[0]
+        return [(step * r, c.columns) for r in even_blocks(rows)]
     sizes = [(r, s) for r in even_blocks(c.rows) for s in even_blocks(c.columns)]
     if limit is None:
         return sizes

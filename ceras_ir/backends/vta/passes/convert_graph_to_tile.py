@@ -18,6 +18,7 @@ from ceras_ir.backends.vta.averaging import averaging_of
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.channel_constants import folded_bias
 from ceras_ir.backends.vta.channel_groups import block_groups
+from ceras_ir.backends.vta.fused_pooling import maximum_after, window_maximum
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
 from ceras_ir.backends.vta.rescaling import common_shift, further_shifts, zero_point
@@ -62,7 +63,9 @@ class ConvertGraphToTilePass(ModulePass):
     5. Rounding half up is a floor after adding half. The half is in the bias and proven not to
        overflow.
     6. A clamp is left out where no input leads beyond it.
-    7. The multiplier of an average is one for which every possible sum was tried.
+    7. A maximum over windows goes with the convolution before it: rescaling never turns the
+       greater of two sums into the lesser result.
+    8. The multiplier of an average is one for which every possible sum was tried.
     """
 
     name = "convert-graph-to-tile"
@@ -86,12 +89,17 @@ class ConvertGraphToTilePass(ModulePass):
         pools = [o for o in work if isinstance(o, graph.Pool2dOp)]
         least = {pool: padding_of_maxima(pool) for pool in pools}
         proven = {o: proven_clamps(o) for o in work}
+        linear = [o for o in work if isinstance(o, graph.LinearOperation)]
+        fused = {o: maximum_after(o, board) for o in linear}
+        taken = {pool for pool in fused.values() if pool is not None}
         for operation in work:
             match operation:
                 case graph.LinearOperation():
-                    _launch_linear(
-                        operation, swish_after(operation), proven[operation], kernels, board
-                    )
+                    ending = swish_after(operation) or fused[operation]
+                    _launch_linear(operation, ending, proven[operation], kernels, board)
+                case graph.Pool2dOp() if operation in taken:
+                    # Went with the layer before it, too.
+                    pass
                 case graph.ShiftSwishOp():
                     # Went with the layer before it.
                     pass
@@ -129,9 +137,10 @@ class _Geometry(TypedDict, total=False):
     dilations: tuple[int, ...]
 
 
-class _Swish(TypedDict, total=False):
-    """What follows the clamp, if there is a swish."""
+class _Ending(TypedDict, total=False):
+    """A swish or a maximum."""
 
+    maximum: tuple[int, ...]
     swish: tuple[int, ...]
     uniform_bends: tuple[int, ...]
 
@@ -148,13 +157,13 @@ def _rescaling(requant: RequantAttr) -> _Rescaling:
 
 def _launch_linear(
     op: graph.LinearOperation,
-    swish: graph.ShiftSwishOp | None,
+    after: graph.ShiftSwishOp | graph.Pool2dOp | None,
     proven: tuple[bool, bool],
     kernels: Kernels,
     board: VtaBoard,
 ) -> None:
     assert op.requant is not None
-    launch = Launch(board, op) if swish is None else Launch(board, op, swish)
+    launch = Launch(board, op) if after is None else Launch(board, op, after)
     launch.pack(op.input)
     launch.constant(packed_weights(op, board))
     shape = graph_contraction(op, board)
@@ -164,12 +173,14 @@ def _launch_linear(
     if op.residual is not None:
         launch.pack(op.residual)
         launch.constant(residual_weights(op, board))
-    ending: _Swish = {}
-    if swish is not None:
-        launch.constant(constants := swish_constants(swish, board))
-        last = swish.requant
+    ending: _Ending = {}
+    if isinstance(after, graph.Pool2dOp):
+        ending["maximum"] = window_maximum(after).values
+    elif after is not None:
+        launch.constant(constants := swish_constants(after, board))
+        last = after.requant
         ending["swish"] = (last.shift.data, last.low.data, last.high.data)
-        if len(swish.channel_bends) == 1:
+        if len(after.channel_bends) == 1:
             rows = constants.array().reshape(SWISH_ROWS, -1)
             ending["uniform_bends"] = tuple(rows[:, 0].tolist())
     outside = 0
@@ -202,7 +213,7 @@ def _launch_linear(
         radix = rest.pop(0) if shape.has_products else None
         shifts = rest.pop() if by_channel else None
         border = rest.pop() if outside else None
-        bends = rest.pop() if ending else None
+        bends = rest.pop() if "swish" in ending else None
         x = _as_image(builder, x)
         pair = (_as_image(builder, rest[0]), rest[1]) if rest else None
         y = _as_image(builder, y)

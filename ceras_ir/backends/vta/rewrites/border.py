@@ -11,6 +11,7 @@ from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.rewrites.channel_products import ChannelProducts
 from ceras_ir.backends.vta.rewrites.index_builder import Index
 from ceras_ir.backends.vta.rewrites.kernel_builder import KernelBuilder
+from ceras_ir.backends.vta.rewrites.positions import Planes, RowMajor
 from ceras_ir.dialects import tile
 from ceras_ir.dialects.tile.memory import ACC
 from ceras_ir.support.diagnostics import InputError
@@ -40,6 +41,7 @@ class Border:
         at: KernelBuilder,
         shape: Contraction,
         blocks: Blocks,
+        positions: RowMajor | Planes,
         products: ChannelProducts | None,
     ):
         assert op.border is not None
@@ -50,7 +52,7 @@ class Border:
                 f"'tile.conv2d' looks over the edge of its input in {self.all.constants} ways, but "
                 f"its border has constants for {kinds}"
             )
-        self.at, self.source, self.blocks = at, op.border, blocks
+        self.at, self.source, self.blocks, self.positions = at, op.border, blocks, positions
         self.box = (self.all.constants, shape.nblocks * shape.groups)
         self.products = products if shape.border_tiles else None
         self.constants = None if shape.border_tiles else at.alloc(ACC, *self.box)
@@ -90,22 +92,16 @@ class Border:
         columns: tuple[int, int] | None,
     ) -> None:
         """A constant to a box of positions: first and number of rows and columns, None for all."""
-        at, b = self.at, self.blocks
-        (row, height), (column, width) = rows or (0, b.rows), columns or (0, b.columns)
-        vectors = (count, b.positions, 1)
-        # Two loops are the hardware's.
-        if columns is None:
-            box = [(height * width, 1, 0)]
-        else:
-            box = [(height, b.columns, 0), (width, 1, 0)]
-            box = [loop for loop in box if loop[0] > 1] or box[:1]
-        target = (acc, at.values(0, row, column))
-        if self.products is not None and self.products.border is not None:
-            self.products.add(target, self.products.border, (constant, n), [vectors, *box])
-            return
-        assert self.constants is not None
-        source = (self.constants, at.values(constant, n))
-        at.add(tile.AluOp(tile.Alu.ADD, target, [vectors, *box], source=source))
+        at, vectors = self.at, (count, self.blocks.positions, 1)
+        for start, loops in self.positions.boxes(rows, columns):
+            box = [vectors, *((extent, step, 0) for extent, step in loops)]
+            target = (acc, at.values(0, *start))
+            if self.products is not None and self.products.border is not None:
+                self.products.add(target, self.products.border, (constant, n), box)
+                continue
+            assert self.constants is not None
+            source = (self.constants, at.values(constant, n))
+            at.add(tile.AluOp(tile.Alu.ADD, target, box, source=source))
 
 
 def _parts(runs: Sequence[Run], block: int, constant: int) -> Iterator[_Part]:

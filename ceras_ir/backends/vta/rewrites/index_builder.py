@@ -101,24 +101,30 @@ class IndexBuilder:
         total: Index = computed[0]
         for index in computed[1:]:
             total = self.sum(total, index)
-        with self._when_equal(total, 0):
+        with self._when(total, "eq", 0):
+            yield
+
+    @contextmanager
+    def unless_zero(self, index: Index) -> Generator[None]:
+        """Build what runs only where `index`, which is computed, is not zero."""
+        with self._when(index, "ne", 0):
             yield
 
     def where(self, index: Index, value: int) -> Iterator[None]:
         """Build what runs only where `index` is `value`; nothing if that cannot be."""
         if isinstance(index, SSAValue):
-            with self._when_equal(index, value):
+            with self._when(index, "eq", value):
                 yield
         elif index == value:
             yield
 
     @contextmanager
-    def _when_equal(self, index: Index, value: int) -> Generator[None]:
-        equal = arith.CmpiOp(self.value(index), self.value(value), "eq")
-        self._builder.insert(equal)
+    def _when(self, index: Index, predicate: str, value: int) -> Generator[None]:
+        holds = arith.CmpiOp(self.value(index), self.value(value), predicate)
+        self._builder.insert(holds)
         body = Block()
         otherwise = Region(Block([scf.YieldOp()]))
-        self._builder.insert(scf.IfOp(equal.result, [], Region(body), otherwise))
+        self._builder.insert(scf.IfOp(holds.result, [], Region(body), otherwise))
         outer = self._builder
         self._builder = Builder(InsertPoint.at_end(body))
         yield

@@ -16,14 +16,24 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, SSAValue
 from xdsl.rewriter import InsertPoint
 from xdsl.traits import SymbolTable
+from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.graph.operation import Tensor
 from ceras_ir.dialects.sparse import MASK
 
+LAYERS = "vta.layers"
+"""Of a launch: how many operations of the placed graph it replaces, one after the other."""
+
 Body = Callable[[Builder, Sequence[SSAValue]], None]
 """Adds the operations of a kernel, on its arguments: the inputs, then the output."""
+
+
+def replaced_by(launch: mem.LaunchOp) -> int:
+    """How many operations of the placed graph `launch` replaces; one if it does not say."""
+    count = launch.attributes.get(LAYERS)
+    return count.value.data if isa(count, IntegerAttr) else 1
 
 
 class Kernels:
@@ -72,6 +82,7 @@ class Launch:
 
     def __init__(self, board: VtaBoard, *replaced: graph.GraphOperation):
         self.board, self.replaced, self.op = board, replaced, replaced[-1]
+        self.location = replaced[0].location
         self._builder = Builder(InsertPoint.before(replaced[0]))
         self.inputs: list[SSAValue] = []
 
@@ -82,7 +93,7 @@ class Launch:
         self.inputs.append(self._insert(mem.PackOp(value, self.board.vector)))
 
     def _insert(self, new: graph.GraphOperation) -> SSAValue:
-        new.location = self.op.location
+        new.location = self.location
         self._builder.insert(new)
         return new.output
 
@@ -100,7 +111,9 @@ class Launch:
         launch.attributes.update(op.attributes)
         # The weights are packed from here on; a mask of weights as they were is of no launch.
         launch.attributes.pop(MASK, None)
-        launch.location = op.location
+        launch.location = self.location
+        if len(self.replaced) > 1:
+            launch.attributes[LAYERS] = IntegerAttr(len(self.replaced), i64)
         self._builder.insert(launch)
         function = launch.parent_op()
         assert isinstance(function, FuncOp)

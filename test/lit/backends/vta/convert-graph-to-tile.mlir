@@ -186,3 +186,17 @@ func.func @alike(%x: tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x3x!qua
   %y = graph.matmul %x, %w {requant = #graph.requant<multiplier = [4, 4, 4], shift = 5, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<3x4x!quant.uniform<i8:f32, 0.5>>, tensor<3x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<3x3x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<3x3x!quant.uniform<i8:f32, 0.5>>
 }
+
+// -----
+
+// A maximum over windows goes with the convolution before it.
+// CHECK-LABEL: func.func @maximum(
+// CHECK:         mem.launch @conv2d_0({{.*}}) {mem.device = #mem.device<vta>, vta.layers = 2 : i64} : {{.*}} -> tensor<1x1x8x8x16x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NOT:     mem.launch
+// CHECK:         tile.conv2d {{.*}}maximum = array<i64: 3, 3, 2, 2, 1, 1>{{.*}}"dram"> to memref<1x1x8x8x16xi8, "dram">
+func.func @maximum(%x: tensor<1x16x16x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x8x8x2x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<1> : tensor<2x1x1x3xi8> : tensor<2x1x1x3x!quant.uniform<i8:f32, 0.5>>
+  %c = graph.conv2d %x, %w {requant = #graph.requant<shift = 9, rounding = half_up, low = -128, high = 127>, mem.device = #mem.device<vta>} : (tensor<1x16x16x3x!quant.uniform<i8:f32, 0.5>>, tensor<2x1x1x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x16x16x2x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.pool2d max %c {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 1, 1>, mem.device = #mem.device<vta>} : (tensor<1x16x16x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x8x8x2x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x8x8x2x!quant.uniform<i8:f32, 0.5>>
+}
