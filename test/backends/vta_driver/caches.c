@@ -2,7 +2,9 @@
  * and sync_for_device and sync_for_cpu move bytes between copy and memory, as u-dma-buf's do.
  *
  * MOCK_IGNORE=n leaves out the n-th of them. MOCK_EVICT=n writes all dirty lines back before the
- * n-th, as caches may at any time. MOCK_LOG is a file to which each is written. */
+ * n-th, as caches may at any time. MOCK_DIRTY is a file that has, after each, the lines that are
+ * dirty then: an address of 8 bytes and the line, for the device to put over its own results.
+ * MOCK_LOG is a file to which each is written. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -76,16 +78,22 @@ static void evict(void)
     if (memcmp(copy + at, clean_copy + at, LINE) != 0) write_back(at, LINE);
 }
 
-static void synchronize(int for_device)
+static void tell(const char *path)
 {
-  const char *path = getenv("MOCK_LOG");
-  number++;
-  if (path != NULL) {
-    FILE *log = fopen(path, "a");
-    fprintf(log, "%s %lu %lu\n", for_device ? "clean" : "invalidate", offset, length);
-    fclose(log);
-  }
-  if (setting("MOCK_EVICT") == number) evict();
+  char other[PATH_MAX];
+  snprintf(other, sizeof other, "%s.new", path);
+  FILE *file = fopen(other, "wb");
+  for (unsigned long at = 0; at + LINE <= size; at += LINE)
+    if (memcmp(copy + at, clean_copy + at, LINE) != 0) {
+      fwrite(&at, sizeof at, 1, file);
+      fwrite(copy + at, 1, LINE, file);
+    }
+  fclose(file);
+  rename(other, path);
+}
+
+static void move(int for_device)
+{
   if (setting("MOCK_IGNORE") == number) return;
   unsigned long at = offset / LINE * LINE, end = (offset + length + LINE - 1) / LINE * LINE;
   if (for_device && direction != 2) write_back(at, end - at);
@@ -93,6 +101,20 @@ static void synchronize(int for_device)
     memcpy(copy + at, memory + at, end - at);
     memcpy(clean_copy + at, memory + at, end - at);
   }
+}
+
+static void synchronize(int for_device)
+{
+  const char *path = getenv("MOCK_LOG"), *dirty = getenv("MOCK_DIRTY");
+  number++;
+  if (path != NULL) {
+    FILE *log = fopen(path, "a");
+    fprintf(log, "%s %lu %lu\n", for_device ? "clean" : "invalidate", offset, length);
+    fclose(log);
+  }
+  if (setting("MOCK_EVICT") == number) evict();
+  move(for_device);
+  if (dirty != NULL) tell(dirty);
 }
 
 static ssize_t put(int file, const void *data, size_t bytes, off64_t at)

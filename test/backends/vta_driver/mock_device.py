@@ -15,9 +15,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
+from ceras_ir.backends.vta import simulator
 from ceras_ir.backends.vta.addresses import rebased
 from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.encoding import decode
@@ -27,9 +29,10 @@ from ceras_ir.backends.vta.isa import (
     Instruction,
     MemoryType,
     Module,
+    Store,
     module_of,
 )
-from ceras_ir.backends.vta.simulator import simulate
+from ceras_ir.backends.vta.simulator import Machine, simulate
 from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.support.diagnostics import InputError
 
@@ -37,6 +40,8 @@ REGISTERS = {"hls": 0x43C00000, "chisel": 0xFF220000}
 NAME = "udmabuf0"
 ATTRIBUTES = ("sync_offset", "sync_size", "sync_direction", "sync_for_cpu", "sync_for_device")
 IDLE, START, RESTARTING = 4, 1, 0x81
+DIRTY, LINE = "dirty", 64
+"""A file that `caches.c` writes, and the bytes of a cache line."""
 STALE_SECONDS = 0.02
 """How long `done` of the HLS design keeps what it was when a stream starts."""
 
@@ -59,11 +64,27 @@ def make_folder(folder: Path, base: int, size: int) -> None:
             file.truncate(length)
 
 
+class Overwritten(Machine):
+    """Behind whose stores caches write back lines that are still dirty there."""
+
+    lines: ClassVar[dict[int, bytes]] = {}
+    """By address, what caches hold."""
+
+    def store(self, i: Store) -> None:
+        super().store(i)
+        size = self.board.element_bytes(MemoryType.OUT)
+        for row in range(i.y_size):
+            first = (i.dram_base + row * i.x_stride) * size
+            for at in range(first // LINE * LINE, first + i.x_size * size, LINE):
+                if at in self.lines:
+                    self.dram[at : at + LINE] = np.frombuffer(self.lines[at], np.uint8)
+
+
 class Device:
     """Registers, memory and what happens between them."""
 
     def __init__(self, folder: Path, flow: str, board: VtaBoard, base: int):
-        self.flow, self.board, self.base = flow, board, base
+        self.folder, self.flow, self.board, self.base = folder, flow, board, base
         self.memory: Dram = np.memmap(folder / "dev" / NAME, np.uint8, "r+")
         with open(folder / "mem", "r+b") as file:
             self.registers = mmap.mmap(file.fileno(), 0x4000, offset=REGISTERS[flow])
@@ -133,11 +154,20 @@ class Device:
     def execute(self, stream: Sequence[Instruction]) -> None:
         """A stream without an end, the driver's no-op, leaves nothing behind."""
         if any(isinstance(i, Finish) for i in stream):
+            Overwritten.lines = self.dirty()
             simulate(self.memory, stream, self.board)
+
+    def dirty(self) -> dict[int, bytes]:
+        """Lines that are dirty when a stream starts, if the caches tell; see `caches.c`."""
+        found = self.folder / DIRTY
+        data = found.read_bytes() if found.exists() else b""
+        entries = (data[at : at + 8 + LINE] for at in range(0, len(data), 8 + LINE))
+        return {struct.unpack_from("<Q", entry)[0]: entry[8:] for entry in entries}
 
 
 def main() -> None:
     folder, flow, config, base = sys.argv[1:5]
+    simulator.Machine = Overwritten
     device = Device(Path(folder), flow, load_board(config), int(base, 0))
     print("ready", flush=True)
     if "--hang" in sys.argv:

@@ -17,7 +17,7 @@ from backends.vta_driver.board import (
     samples,
     served,
 )
-from backends.vta_driver.mock_device import make_folder
+from backends.vta_driver.mock_device import DIRTY, make_folder
 from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.board import load_board
@@ -132,8 +132,8 @@ def test_every_missing_flush_or_invalidation_shows(
     networks: dict[str, Path], caches: Path, expected: NDArray[np.float32], tmp_path: Path
 ):
     """
-    None of those in the manifest can be left out, whatever caches do in between; only what a launch
-    writes and reads again cannot show, as the mock runs a launch in one go.
+    None of those in the manifest can be left out, whatever caches do in between; what a launch
+    writes and reads again shows where lines are written back while it runs.
     """
     with served(tmp_path / "device", networks["de10nano"], caches, "de10nano") as mock:
         wanted, inner = wanted_operations(networks["de10nano"]), read_again(networks["de10nano"])
@@ -141,11 +141,16 @@ def test_every_missing_flush_or_invalidation_shows(
         assert 0 < sum(operation in inner for operation in wanted) < count / 2
         for number in range(count + 2, 2 * count + 2):
             if wanted[number - count - 2] in inner:
+                mock.run(samples(COUNT), MOCK_IGNORE=str(number), MOCK_DIRTY=DIRTY)
+                assert not np.array_equal(mock.outputs(), expected), f"operation {number}"
+                (mock.folder / DIRTY).unlink()
                 continue
             following = range(number + 1, 2 * count + 3)
             assert differs(mock, expected, number, [-1, *following]), f"operation {number}"
         # As they are, lines may be written back at any time.
         assert not differs(mock, expected, -1, range(1, 2 * count + 2))
+        mock.run(samples(COUNT), MOCK_DIRTY=DIRTY)
+        np.testing.assert_array_equal(mock.outputs(), expected)
 
 
 def test_a_flush_that_the_driver_leaves_out_fails(
