@@ -1,13 +1,16 @@
 """
 Run the stages that lead to the quantized graph once for all who need them.
 
-The key of a stage is the key of the one before, the text of its passes with files replaced by
-their digests, and the digest of the compiler. Pipelines are spelled as the passes in them, so that
-targets with the same passes share a stage whatever they are called.
+A step is some passes. Its key is the digest of the network before it and the text of its passes
+with files replaced by their digests; what it keeps is the digest of the network behind it. So steps
+that differ and come to the same network share all that follows. Steps end behind passes that have
+options, because those are where two pipelines part and may come together again.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from dataclasses import replace
+from functools import cache, cached_property
 from hashlib import file_digest, sha256
 from pathlib import Path
 
@@ -40,38 +43,70 @@ class StageCache:
         def make() -> ModuleOp:
             return read_network(path, batch=batch, shapes=shapes)
 
-        return CachedModule(self, key, make)
+        return CachedModule(self, lambda: key, make)
 
     def behind(self, source: "CachedModule", stages: Sequence[Stage]) -> "CachedModule":
-        """`source` after `stages`; nothing runs before the module is asked for."""
+        """`source` after `stages`; nothing runs before the network is asked for."""
         for stage in stages:
-            source = self._behind(source, stage)
+            for step in _steps(stage):
+                source = self._behind(source, step)
         return source
 
-    def _behind(self, before: "CachedModule", stage: Stage) -> "CachedModule":
-        passes = [inner for each in stage.passes for inner in flatten(each)]
-        key = key_of(before.key, spell_pipeline(passes, lambda _, value: with_digests(value)))
+    def _behind(self, before: "CachedModule", step: Stage) -> "CachedModule":
+        passes = spell_pipeline(step.passes, lambda _, value: with_digests(value))
 
         def make() -> ModuleOp:
             module = before.module()
-            run_stages(load_context(), module, [stage])
+            run_stages(load_context(), module, [step])
             return module
 
-        return CachedModule(self, key, make)
+        return CachedModule(self, lambda: key_of(compiler_digest(), before.digest, passes), make)
+
+
+def _steps(stage: Stage) -> Iterator[Stage]:
+    """The passes of a stage, cut behind those that have options."""
+    passes = [inner for each in stage.passes for inner in flatten(each)]
+    start = 0
+    for end, each in enumerate(passes, start=1):
+        if end == len(passes) or "{" in spell_pipeline([each]):
+            yield replace(stage, passes=tuple(passes[start:end]))
+            start = end
 
 
 class CachedModule:
     """A network that is read from the cache, or made and kept there, when it is asked for."""
 
-    def __init__(self, stages: StageCache, key: str, make: Callable[[], ModuleOp]):
-        self._stages, self.key, self._make = stages, key, make
+    def __init__(self, stages: StageCache, key: Callable[[], str], make: Callable[[], ModuleOp]):
+        self._cache, self._key, self._make = stages.cache, key, make
+
+    @cached_property
+    def digest(self) -> str:
+        """What the network is, however it came to be."""
+        return self._cache.computed(self._key(), self._made).decode()
 
     def module(self) -> ModuleOp:
         """A module of the caller's own."""
-        carrier = TextCarrier()
-        text = self._stages.cache.computed(self.key, lambda: carrier.pack(self._make()))
-        # Even the one who made it goes on from the text: all see the same.
-        return carrier.unpack(text)
+        if self.digest not in _PARSED:
+            # The text may have been removed to make room, and its digest not.
+            text = self._cache.computed(self.digest, lambda: TextCarrier().pack(self._make()))
+            # Even the one who made it goes on from the text: all see the same.
+            _PARSED[self.digest] = TextCarrier().unpack(text)
+        _PARSED.move_to_end(self.digest)
+        while len(_PARSED) > KEPT:
+            _PARSED.popitem(last=False)
+        return _PARSED[self.digest].clone()
+
+    def _made(self) -> bytes:
+        text = TextCarrier().pack(self._make())
+        digest = key_of(text)
+        self._cache.put(digest, text)
+        return digest.encode()
+
+
+KEPT = 8
+"""Networks that a process has parsed and keeps: parsing takes far longer than a copy."""
+
+_PARSED: OrderedDict[str, ModuleOp] = OrderedDict()
 
 
 @cache

@@ -38,6 +38,14 @@ def front_stages(options: BuildOptions) -> list[Stage]:
     return list(_with_insertions(_front(options), options.insertions))
 
 
+def computing_stages(options: BuildOptions) -> list[Stage]:
+    """Of the front, what decides the answers; encodings behind it only store weights otherwise."""
+    found, last = front_stages(options), graph_stages(options)[-1].level
+    while found[-1].level != last and not found[-1].added:
+        del found[-1]
+    return found
+
+
 def target_stages(options: BuildOptions) -> list[Stage]:
     """What the target adds to the graph: devices, tiles and memory."""
     return list(_with_insertions(options.target.lower(), options.insertions))

@@ -31,7 +31,12 @@ from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.report_table import table
 from ceras_ir.pipeline.stage_cache import CachedModule, StageCache, digest_of, spelled
-from ceras_ir.pipeline.stages import all_stages, front_stages
+from ceras_ir.pipeline.stages import (
+    all_stages,
+    computing_stages,
+    front_stages,
+    quantize_pass,
+)
 from ceras_ir.support.content_cache import CacheError, key_of
 from ceras_ir.support.dask_workers import shipped
 from ceras_ir.support.diagnostics import InputError
@@ -158,7 +163,7 @@ class _Trial:
         self._add_own(figures, partial=True)
         if (broken := self._broken(figures, partial=True)) is None:
             if self.model.inputs is not None:
-                figures |= self._judged(front, self.model.inputs)
+                figures |= self._judged(self.model.inputs)
             self._add_own(figures, partial=False)
             broken = self._broken(figures, partial=False)
             self._expect_objectives(figures)
@@ -174,7 +179,7 @@ class _Trial:
         def make() -> bytes:
             return options.resolved(self.source.module()).quantize.encode()
 
-        chosen = self.cache.computed(key_of("resolved", self.source.key), make).decode()
+        chosen = self.cache.computed(key_of("resolved", self.source.digest), make).decode()
         return replace(options, quantize=chosen)
 
     def _compiled(self, front: CachedModule) -> dict[str, object]:
@@ -183,7 +188,9 @@ class _Trial:
         passes = [f"{s.level}: {s.passes}" for s in target.lower()]
         own = spelled(target.board_name), repr(target)
         io = self.options.io, self.options.title, spelled(self.options.calibrate)
-        key = key_of("compiled", front.key, target.name, *own, *io, *passes)
+        # Reports name the optional passes of a recipe, also of those that changed nothing.
+        named = quantize_pass(self.options).optional if self.options.is_quantized else ()
+        key = key_of("compiled", front.digest, target.name, repr(named), *own, *io, *passes)
 
         def make() -> bytes:
             all_stages(self.options)  # Refuses what no level is called.
@@ -198,8 +205,8 @@ class _Trial:
         assert isa(content, dict[str, object])
         return content
 
-    def _judged(self, front: CachedModule, inputs: str) -> Figures:
-        """Figures of the network's answers."""
+    def _judged(self, inputs: str) -> Figures:
+        """Figures of the network's answers, which are the same on all targets and boards."""
         model = self.model
         data = Data(inputs, model.labels, model.metric, model.samples)
         parts = (spelled(inputs), spelled(model.labels), spelled(model.metric), str(model.samples))
@@ -207,10 +214,11 @@ class _Trial:
         native = native_target()().for_host()
         plain = BuildOptions(native, quantize="none", title=self.options.title)
         real = self.stages.behind(self.source, front_stages(plain))
-        key = key_of("judged", front.key, real.key, data_key)
+        network = self.stages.behind(self.source, computing_stages(self.options))
+        key = key_of("judged", network.digest, real.digest, data_key)
 
         def make() -> bytes:
-            networks = self._network(real, plain), self._network(front, self.options)
+            networks = self._network(real, plain), self._network(network, self.options)
             tasks, bad = tasks_of(data, *networks, self.at, data_key)
             if bad:
                 raise InputError(bad[0].reason, bad[0].shard.path)
@@ -228,7 +236,7 @@ class _Trial:
 
     def _network(self, module: CachedModule, options: BuildOptions) -> NativeNetwork:
         """As a program; what the float network becomes is asked at every point."""
-        key = key_of("native", module.key, options.title)
+        key = key_of("native", module.digest, options.title)
 
         def make() -> bytes:
             made = native_network(module.module(), options)
