@@ -28,7 +28,7 @@ def sleep(task: tuple[int, float]) -> int:
 def scheduled(trials: int, seconds: float, threads: int) -> float:
     """Wall-clock seconds of the trials, beside the fewest that they can take."""
     make: Any = import_module("distributed").LocalCluster
-    cluster = make(n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None)
+    cluster = make(n_workers=1, threads_per_worker=threads, processes=True, dashboard_address=None)
     workers = DaskWorkers(cluster.scheduler_address)
     started = time.perf_counter()
     found = [number for number, _ in workers.run(sleep, ((n, seconds) for n in range(trials)))]
@@ -52,6 +52,7 @@ def stored(trials: int) -> tuple[float, float]:
             point = {"model": "m", "target": "t"}
             point |= {f"axis{i}": str(n // 10**i % 10) for i in range(3)}
             kept.add(Record(str(n), DONE, point, {"figure": float(n)}))
+        kept.flush()
         elapsed, used = time.perf_counter() - started, time.process_time() - used
         return trials / elapsed, used / trials * 1e3
 

@@ -54,9 +54,12 @@ class Exploration:
             points = self.missing()
             outcomes = workers.run(run_trial, (replace(self.work, point=p) for p in points))
             count = 0
-            for number, outcome in progress(outcomes, "exploring", len(points)):
-                self.trials.add(self._kept(points[number], outcome))
-                count += 1
+            try:
+                for number, outcome in progress(outcomes, "exploring", len(points)):
+                    self.trials.add(self._kept(points[number], outcome))
+                    count += 1
+            finally:
+                self.trials.flush()
             return count
         return self._run_asked(workers)
 

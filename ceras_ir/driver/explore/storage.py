@@ -1,10 +1,11 @@
 """
 Trials in an Optuna storage: SQLite in the study's folder, or any database that Optuna takes.
 
-A trial is added when it has ended, in one transaction, so that a process that is killed leaves
-whole trials and nothing else. The samplers of Optuna also keep trials that are running; those that
-a killed process left are run again. Names, choices and directions are in the name of the study,
-because Optuna's distributions do not change; `optuna-dashboard` reads it as it is.
+Trials are added when they have ended, all that are there in one transaction, so that a process
+that is killed leaves whole trials and nothing else. The samplers of Optuna also keep trials that
+are running; those that a killed process left are run again. Names, choices and directions are in
+the name of the study, because Optuna's distributions do not change; `optuna-dashboard` reads it as
+it is.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from warnings import catch_warnings, simplefilter
 
 from xdsl.utils.hints import isa
 
+from ceras_ir.driver.explore.bulk_insert import BulkInsert
 from ceras_ir.driver.explore.expressions import resolved
 from ceras_ir.driver.explore.points import Point
 from ceras_ir.driver.explore.study_file import MODEL, TARGET, Axis, Study
 from ceras_ir.driver.explore.trial import DONE, FAILED, RULED_OUT, Outcome
+from ceras_ir.support.batches import Batches
 from ceras_ir.support.content_cache import key_of
 from ceras_ir.support.diagnostics import InputError, UsageError
 
@@ -77,8 +80,9 @@ class Trials:
             [{n: d.choices for n, d in self._distributions.items()}, goals, directions]
         )
         try:
+            storage = self._storage(url)
             self._optuna_study: Any = self._optuna.create_study(
-                storage=self._storage(url),
+                storage=storage,
                 study_name=f"{study.name}-{key_of(space)[:8]}",
                 directions=directions,
                 sampler=self._sampler(),
@@ -87,10 +91,12 @@ class Trials:
             with catch_warnings():
                 simplefilter("ignore")  # That metrics have names is new to Optuna.
                 self._optuna_study.set_metric_names(goals)
+            self._bulk = BulkInsert(storage.engine, self._optuna_study._study_id)
         except Exception as error:
             # SQLAlchemy's, the driver's or Optuna's own; all that counts is which storage.
             raise self._unusable(url, error) from None
         self._url = url
+        self._batches = Batches[Record](self._add_all)
 
     def _unusable(self, url: str, error: Exception) -> InputError:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -103,7 +109,7 @@ class Trials:
 
     def _storage(self, url: str) -> Any:
         if not url.startswith("sqlite"):
-            return url
+            return self._optuna.storages.RDBStorage(url)
         storage: Any = self._optuna.storages.RDBStorage(
             url, engine_kwargs={"connect_args": {"timeout": 120}}
         )
@@ -138,16 +144,28 @@ class Trials:
 
     def add(self, record: Record) -> None:
         """Keep a trial that has ended, of a point that no sampler of Optuna's chose."""
-        point = record.point
-        trial: Any = self._optuna.trial.create_trial(
-            state=self._state(record),
-            values=self._values(record),
-            params=point,
-            distributions={name: self._distributions[name] for name in point},
-            user_attrs=self._attributes(record),
-        )
+        self._batches.add(record)
+
+    def flush(self) -> None:
+        """Wait until all that was added is kept."""
+        self._batches.close()
+
+    def _add_all(self, records: Sequence[Record]) -> None:
+        trials = [
+            self._optuna.trial.create_trial(
+                state=self._state(record),
+                values=self._values(record),
+                params=record.point,
+                distributions={name: self._distributions[name] for name in record.point},
+                user_attrs=self._attributes(record),
+            )
+            for record in records
+        ]
         try:
-            self._optuna_study.add_trial(trial)
+            if self._bulk.is_known:
+                self._bulk.add(trials)
+            else:
+                self._optuna_study.add_trials(trials)
         except Exception as error:
             raise self._unusable(self._url, error) from None
 
