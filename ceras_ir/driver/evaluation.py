@@ -21,6 +21,7 @@ from ceras_ir.metrics.choose import Judge, Judgement, judgement_of
 from ceras_ir.metrics.figures import Measured, measured
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.content_cache import ContentCache, key_of
+from ceras_ir.support.dask_workers import shipped_paths
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import WorkerLost, Workers, in_order
 
@@ -33,6 +34,14 @@ class Data:
     labels: str | None = None
     metric: str | None = None
     samples: int | None = None
+    files: tuple[tuple[str, str], ...] = ()
+    """Paths and digests of those that a cluster has elsewhere."""
+
+    def here(self) -> "Data":
+        """The same with the files as they lie on this machine."""
+        files = dict(self.files)
+        labels = None if self.labels is None else shipped_paths(self.labels, files)
+        return replace(self, inputs=shipped_paths(self.inputs, files), labels=labels, files=())
 
 
 @dataclass(frozen=True)
@@ -75,13 +84,15 @@ class Judged:
 def judge_shard(task: Task) -> "Judge | BadShard":
     """Run both networks on one shard."""
     real, quantized = task.real.opened(), task.quantized.opened()
+    data = task.data.here()
+    place = shipped_paths(task.shard.path, dict(task.data.files))
     try:
-        samples = list(read_shard(task.shard, real.inputs))
+        samples = list(read_shard(replace(task.shard, path=place), real.inputs))
         for number, each in enumerate(samples):
             require_finite(each.sample, task.shard.first + number, task.shard.path)
     except InputError as error:
         return BadShard(task.shard, str(error))
-    judgement = _judgement(task.data, task.total, tuple(real.inputs))
+    judgement = _judgement(data, task.total, tuple(real.inputs))
     judgement = judgement.part(task.shard.start, task.shard.count)
     labels = [each.label for each in samples]
     if task.data.labels is None and None not in labels and task.data.metric != "detection":

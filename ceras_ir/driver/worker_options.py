@@ -13,10 +13,12 @@ from ceras_ir.support.workers import LocalProcesses, ThisProcess, Workers, cores
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
-def add_workers(group: ArgumentContainer, *, default: str = "one per core") -> None:
-    """`--jobs` and `--scheduler`."""
+def add_workers(
+    group: ArgumentContainer, *, jobs: str = "--jobs", default: str = "one per core"
+) -> None:
+    """`--jobs`, where no target has an option of that name, and `--scheduler`."""
     group.add_argument(
-        "--jobs",
+        jobs,
         type=_jobs,
         metavar="N",
         help=f"processes on this machine; 1 is this process alone, -1 one per core (default: "
@@ -56,14 +58,27 @@ def cache_folder_of(arguments: argparse.Namespace) -> Path:
     return cache_folder() / "stages"
 
 
+def digests_of(*texts: str | None) -> dict[str, str]:
+    """Digest -> path, of the files in lists of paths: a cluster is sent these, but no folders."""
+    from ceras_ir.pipeline.stage_cache import digest_of
+
+    paths = [part.partition("?")[0] for text in texts if text for part in text.split(",")]
+    return {digest_of(path): path for path in paths if Path(path).is_file()}
+
+
 @contextmanager
 def workers_of(
-    arguments: argparse.Namespace, files: Mapping[str, str] | None = None, *, default: int | None
+    arguments: argparse.Namespace,
+    files: Mapping[str, str] | None = None,
+    *,
+    jobs: str = "--jobs",
+    default: int | None,
 ) -> Generator[Workers]:
     """The workers that the options ask for, also for passes; `files` are sent to a cluster."""
+    given: int | None = getattr(arguments, jobs.removeprefix("--"))
     if arguments.scheduler is not None:
-        if arguments.jobs is not None:
-            raise UsageError("--jobs is for this machine: leave it out, or --scheduler")
+        if given is not None:
+            raise UsageError(f"{jobs} is for this machine: leave it out, or --scheduler")
         from ceras_ir.support.dask_workers import DaskWorkers
 
         cluster = DaskWorkers(arguments.scheduler, files)
@@ -73,7 +88,7 @@ def workers_of(
         finally:
             cluster.close()
         return
-    count = arguments.jobs or default or cores()
+    count = given or default or cores()
     count = cores() if count < 0 else count
     if count == 1:
         yield ThisProcess()

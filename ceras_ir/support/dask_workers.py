@@ -106,6 +106,16 @@ def shipped(digest: str, path: str) -> str:
     return _SHIPPED.get(digest, path)
 
 
+def shipped_paths(text: str, files: Mapping[str, str]) -> str:
+    """Paths, commas between them and options behind `?`; of `files`, path -> digest, those here."""
+
+    def place(part: str) -> str:
+        path, mark, options = part.partition("?")
+        return f"{shipped(files[path], path) if path in files else path}{mark}{options}"
+
+    return ",".join(map(place, text.split(",")))
+
+
 def _shipping(dask: Any, contents: Mapping[str, tuple[str, bytes]]) -> Any:
     class ShipFiles(dask.WorkerPlugin):
         """Writes files where a worker keeps its own, when it starts."""

@@ -18,7 +18,7 @@ from ceras_ir.driver.options import (
     scheme_of,
     title_of,
 )
-from ceras_ir.driver.worker_options import add_workers, workers_of
+from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.support.diagnostics import UsageError
 
@@ -185,8 +185,10 @@ def _compare_on_workers(arguments: argparse.Namespace, module: "ModuleOp", input
 
     options = _scheme(arguments)
     recipes = [options.recipe, *([arguments.against] if arguments.against else [])]
-    data = Data(inputs, arguments.labels, arguments.metric, arguments.samples)
-    with workers_of(arguments, default=None) as workers, naming(arguments.model):
+    digests = digests_of(inputs, arguments.labels)
+    files = tuple((path, digest) for digest, path in digests.items())
+    data = Data(inputs, arguments.labels, arguments.metric, arguments.samples, files)
+    with workers_of(arguments, digests, default=None) as workers, naming(arguments.model):
         scale = Scale(workers, arguments.bad_shards == "stop")
         variants, count = compare_at_scale(module, options, recipes, data, scale)
     if arguments.html is not None:

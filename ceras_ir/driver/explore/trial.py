@@ -38,7 +38,7 @@ from ceras_ir.pipeline.stages import (
     quantize_pass,
 )
 from ceras_ir.support.content_cache import CacheError, key_of
-from ceras_ir.support.dask_workers import shipped
+from ceras_ir.support.dask_workers import shipped, shipped_paths
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.workers import ThisProcess
 from ceras_ir.targets.registry import find_target
@@ -69,12 +69,11 @@ class Work:
         if all(path == place for path, place in moved.items()):
             return self
 
-        def there(text: str | None) -> str | None:
-            return None if text is None else ",".join(map(place, text.split(",")))
+        def place(text: str) -> str:
+            return shipped_paths(text, self.files)
 
-        def place(part: str) -> str:
-            path, mark, options = part.partition("?")
-            return f"{moved.get(path, path)}{mark}{options}"
+        def there(text: str | None) -> str | None:
+            return None if text is None else place(text)
 
         def argument(text: str) -> str:
             flag, equals, value = text.partition("=")

@@ -28,6 +28,7 @@ from ceras_ir.driver.verify.differences import (
     relative_difference,
     signal_to_noise,
 )
+from ceras_ir.driver.verify.sharing import SharedSamples, interpreted
 from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import Tracer, run
 from ceras_ir.network.function import main_function
@@ -65,7 +66,7 @@ class Verification:
         """On the first `limit` of `samples`, or of made-up ones without any."""
         if samples is None:
             samples = synthetic_samples(main_function(module), limit or SYNTHETIC, seed=1)
-        self.samples = samples[:limit]
+        self.samples = samples if isinstance(samples, SharedSamples) else samples[:limit]
         self.options = options
         self.module = module
         self.expected = self.interpret(module)
@@ -73,8 +74,9 @@ class Verification:
 
     def interpret(self, module: ModuleOp, level: str = "float graph") -> list[Outputs]:
         """All samples through the interpreter of whatever level `module` is at."""
-        runner = run_in_arena if arena_of(main_function(module)) is not None else run
-        return [runner(module, sample) for sample in progress(self.samples, level)]
+        if isinstance(self.samples, SharedSamples):
+            return self.samples.interpret(module, level)
+        return interpreted(module, progress(self.samples, level))
 
     def run(self, targets: Sequence[Target]) -> Iterator[Verdict]:
         """One verdict per level, as it is reached."""
@@ -161,7 +163,7 @@ class Verification:
             folder = Path(work)
             manifest = compiled.write(folder)
             machine = target.open(folder, manifest)
-            actual = self.execute(machine, f"{name}: machine")
+            actual = self.execute(machine, f"{name}: machine", target, folder)
             wrong = self.differs(actual, exact=exact)
             if wrong is not None:
                 traced: dict[int, bytes] = {}
@@ -171,12 +173,21 @@ class Verification:
                     wrong += self.blame_machine(module, traced, number)
             yield Verdict(f"{name}: machine", wrong is None, wrong or self.agrees(actual))
             for label, other in target.other_machines(folder, manifest):
-                actual = self.execute(other, label)
+                actual = self.execute(other, label, target, folder, label)
                 wrong = self.differs(actual, exact=exact)
                 yield Verdict(f"{name}: {label}", wrong is None, wrong or self.agrees(actual))
 
-    def execute(self, machine: Executable, label: str) -> list[Outputs]:
-        """All samples on a machine."""
+    def execute(
+        self,
+        machine: Executable,
+        label: str,
+        target: Target,
+        folder: Path,
+        other: str | None = None,
+    ) -> list[Outputs]:
+        """All samples on a machine, which `target` opens `folder` for."""
+        if isinstance(self.samples, SharedSamples):
+            return self.samples.execute(target, folder, label, other)
         return list(progress(machine.run(self.samples), label, len(self.samples)))
 
     def agrees(self, actual: Sequence[Outputs]) -> str:

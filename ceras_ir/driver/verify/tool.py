@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ceras_ir.command.exit_status import report, run_tool
@@ -20,12 +21,18 @@ from ceras_ir.driver.target_options import (
     described_targets,
     targets_of,
 )
-from ceras_ir.pipeline.plugins import plugins
+from ceras_ir.driver.worker_options import add_workers, digests_of, workers_of
+from ceras_ir.pipeline.plugins import PluginFiles, plugins
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.registry import find_target
 
 if TYPE_CHECKING:
     from ceras_ir.driver.verify.differences import Verdict
+    from ceras_ir.support.workers import Workers
+
+
+WORKERS = "--workers"
+"""`--jobs` of other commands: here that is an option of targets."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,6 +70,12 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
         metavar="N",
         help="compare on the first N samples only (default: all of --inputs)",
     )
+    group = parser.add_argument_group(
+        "many inputs",
+        "With one of these --inputs are cut into shards, which workers read and run; they may be "
+        "tar archives and folders of images too, several with commas between them.",
+    )
+    add_workers(group, jobs=WORKERS, default="this process alone")
     add_build_options(parser)
     add_target_options(parser, default_targets() if targets is None else targets)
     return parser
@@ -82,14 +95,28 @@ def _verify(argv: Sequence[str]) -> int:
     with plugins(argv):
         classes = _named_targets(argv)
         arguments = make_parser(classes).read(argv)
-        with calibration_workers(arguments):
-            return _compare(arguments, classes)
+        at_scale = arguments.workers is not None or arguments.scheduler is not None
+        if at_scale and arguments.inputs is None:
+            raise UsageError(f"{WORKERS} and --scheduler share out --inputs: give some")
+        if at_scale and (given := PluginFiles.of(argv).options()):
+            raise UsageError(f"{WORKERS} and --scheduler: workers do not have {given[0]}")
+        with calibration_workers(arguments), ExitStack() as stack:
+            workers = None
+            if at_scale:
+                digests = digests_of(arguments.inputs)
+                workers = stack.enter_context(
+                    workers_of(arguments, digests, jobs=WORKERS, default=1)
+                )
+            return _compare(arguments, classes, workers)
 
 
-def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> int:
+def _compare(
+    arguments: argparse.Namespace, classes: Sequence[TargetClass], workers: "Workers | None"
+) -> int:
     from ceras_ir.command.named_file import naming
     from ceras_ir.data.samples import load_samples
     from ceras_ir.driver.verify.levels import check_request, verifications
+    from ceras_ir.driver.verify.sharing import Sample, SharedSamples
     from ceras_ir.pipeline.reading import read_network
 
     check_request(arguments.quantize, classes, arguments.samples)
@@ -97,7 +124,11 @@ def _compare(arguments: argparse.Namespace, classes: Sequence[TargetClass]) -> i
         module = read_network(arguments.model, **bindings_of(arguments))
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])
-        samples = None if arguments.inputs is None else list(load_samples(arguments.inputs, module))
+        samples: Sequence[Sample] | None = None
+        if workers is not None:
+            samples = SharedSamples(workers, arguments.inputs, module, arguments.samples)
+        elif arguments.inputs is not None:
+            samples = list(load_samples(arguments.inputs, module))
         status, started = 0, False
         for found, group in verifications(module, options, targets, samples, arguments.samples):
             if not started:

@@ -1,0 +1,158 @@
+"""
+Samples of files that workers run, a shard at a time.
+
+Inputs are read where they are used and never all at once; outputs come back in the order of
+samples, so that what differs first does not depend on the number of workers. A network is sent as
+its text, a machine as the files that were compiled for it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import overload
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.data.samples import Array
+from ceras_ir.data.shards import Shard, read_shard, samples_at, shards_of
+from ceras_ir.dialects.mem import arena_of
+from ceras_ir.interpreters.arena import run_in_arena
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.artefacts import TensorInfo, network_inputs
+from ceras_ir.network.function import main_function
+from ceras_ir.pipeline.build import read_manifest
+from ceras_ir.pipeline.carrier import TextCarrier
+from ceras_ir.pipeline.stage_cache import digest_of
+from ceras_ir.support.content_cache import key_of
+from ceras_ir.support.dask_workers import shipped
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.progress import progress
+from ceras_ir.support.workers import WorkerLost, Workers, in_order
+from ceras_ir.targets.execution import Executable
+from ceras_ir.targets.protocol import Target
+
+Sample = Mapping[str, Array]
+Outputs = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A compiled folder, and what opens it."""
+
+    target: Target
+    files: tuple[tuple[str, bytes], ...]
+    other: str | None = None
+    """Which of the target's other machines it is, if any."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A shard, and the text of a network or the machine that runs it."""
+
+    runs: bytes | Machine
+    shard: Shard
+    inputs: tuple[TensorInfo, ...]
+    digest: str
+    """Of the shard's file, which a cluster has elsewhere; empty of a folder."""
+
+
+def run_task(task: Task) -> list[Outputs] | str:
+    """The outputs of a shard; why it cannot be read."""
+    try:
+        shard = replace(task.shard, path=shipped(task.digest, task.shard.path))
+        samples = [each.sample for each in read_shard(shard, task.inputs)]
+    except InputError as error:
+        return str(error)
+    if isinstance(task.runs, Machine):
+        return list(_opened(task.runs)[1].run(samples))
+    return interpreted(_parsed(task.runs), samples)
+
+
+def interpreted(module: ModuleOp, samples: Iterable[Sample]) -> list[Outputs]:
+    """Samples through the interpreter of whatever level `module` is at."""
+    runner = run_in_arena if arena_of(main_function(module)) is not None else run
+    return [runner(module, sample) for sample in samples]
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: bytes) -> ModuleOp:
+    return TextCarrier().unpack(text)
+
+
+_OPEN: dict[str, tuple[TemporaryDirectory[str], Executable]] = {}
+
+
+def _opened(machine: Machine) -> tuple[TemporaryDirectory[str], Executable]:
+    """The last machine that was asked for stays open, in a folder that goes with it."""
+    parts = (part for name, content in machine.files for part in (name, content))
+    key = key_of(repr(machine.target), machine.other or "", *parts)
+    if key not in _OPEN:
+        _OPEN.clear()
+        folder = TemporaryDirectory(prefix="ceras-verify-")
+        place = Path(folder.name)
+        for name, content in machine.files:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(content)
+        manifest = read_manifest(place)
+        opened: Executable
+        if machine.other is None:
+            opened = machine.target.open(place, manifest)
+        else:
+            opened = dict(machine.target.other_machines(place, manifest))[machine.other]
+        _OPEN[key] = folder, opened
+    return _OPEN[key]
+
+
+class SharedSamples(Sequence[Sample]):
+    """The first `limit` samples of files and folders, which `workers` run."""
+
+    def __init__(self, workers: Workers, paths: str, module: ModuleOp, limit: int | None):
+        self.inputs = tuple(network_inputs(main_function(module)))
+        self.paths, self.workers = paths, workers
+        self.shards = shards_of(paths, self.inputs, limit)
+        files = {shard.path for shard in self.shards}
+        self._digests = {path: digest_of(path) for path in files if Path(path).is_file()}
+
+    def __len__(self) -> int:
+        return sum(shard.count for shard in self.shards)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
+
+    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+        if isinstance(index, slice):
+            return list(samples_at(self.paths, self.inputs, range(len(self))[index]))
+        return next(samples_at(self.paths, self.inputs, [index]))
+
+    def interpret(self, module: ModuleOp, level: str) -> list[Outputs]:
+        """All samples through the interpreter."""
+        return self._run(TextCarrier().pack(module), level)
+
+    def execute(self, target: Target, folder: Path, label: str, other: str | None) -> list[Outputs]:
+        """All samples on the machine that `target` opens `folder` for, or on another of its."""
+        found = sorted(path for path in folder.rglob("*") if path.is_file())
+        files = tuple((str(path.relative_to(folder)), path.read_bytes()) for path in found)
+        return self._run(Machine(target, files, other), label)
+
+    def _run(self, runs: bytes | Machine, label: str) -> list[Outputs]:
+        tasks = [
+            Task(runs, shard, self.inputs, self._digests.get(shard.path, ""))
+            for shard in self.shards
+        ]
+        return list(progress(self._outputs(tasks), label, len(self)))
+
+    def _outputs(self, tasks: Sequence[Task]) -> Iterator[Outputs]:
+        results = in_order(self.workers.run(run_task, tasks))
+        for task, found in zip(tasks, results, strict=True):
+            match found:
+                case WorkerLost(reason):
+                    raise InputError(reason, str(task.shard))
+                case str():
+                    raise InputError(found, str(task.shard))
+                case list():
+                    yield from found
