@@ -49,6 +49,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "reorder-for-memory",
     ),
     "ceras_ir.transforms.placement": (
+        "check-operations",
         "explain",
         "place",
     ),

@@ -107,7 +107,7 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
     if pruned := pruning(options):
         stages.append(Stage("pruned graph", pruned, changes_values=True))
     if options.is_quantized:
-        passes = (*_snapping(options), quantize_pass(options))
+        passes = (*_checking(options), *_snapping(options), quantize_pass(options))
         stages.append(Stage(QUANTIZED, passes, changes_values=True))
         if options.io == "int8":
             from ceras_ir.transforms.quantization.strip_border_quantization import (
@@ -121,6 +121,15 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
 
 def _front(options: BuildOptions) -> list[Stage]:
     return [*graph_stages(options), *options.target.encode()]
+
+
+def _checking(options: BuildOptions) -> tuple[ModulePass, ...]:
+    """What the target cannot run is said before calibration takes its time."""
+    if (name := getattr(options.target, "name", None)) is None:
+        return ()
+    from ceras_ir.transforms.placement.check_operations import CheckOperationsPass
+
+    return (CheckOperationsPass(name),)
 
 
 def _snapping(options: BuildOptions) -> tuple[ModulePass, ...]:

@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ceras_ir.support.diagnostics import InputError
@@ -183,6 +184,14 @@ class Target(ABC):
         return []
 
     # Placement and memory.
+
+    @classmethod
+    def why_not(cls, op: Operation) -> str | None:
+        """
+        Why no device of it runs an operation of the float graph that stays as it is, in one
+        sentence; None where one does, or where its own levels find out.
+        """
+        return None
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice
 from ceras_ir.command.output_folder import is_inside
@@ -41,6 +42,12 @@ class ArduinoTarget(Target):
         from ceras_ir.backends.c.target import CTarget
 
         return {name: file for name, file in CTarget.boards().items() if name in board_names()}
+
+    @classmethod
+    def why_not(cls, op: Operation) -> str | None:
+        from ceras_ir.backends.c.target import why_not_printed
+
+        return why_not_printed(op)
 
     @classmethod
     def check_board(cls, name: str) -> None:

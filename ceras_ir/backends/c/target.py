@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice, Weights
 from ceras_ir.support.diagnostics import UsageError
@@ -102,6 +103,10 @@ class CTarget(Target):
         if self.tune_runner is None:
             raise UsageError("--tune for another machine needs --tune-runner 'CMD {binary}'")
 
+    @classmethod
+    def why_not(cls, op: Operation) -> str | None:
+        return why_not_printed(op)
+
     def for_host(self) -> Self:
         # C compilers are slow on text.
         return replace(self, weights="file")
@@ -162,6 +167,13 @@ class CTarget(Target):
         from ceras_ir.backends.c.compiled import CompiledC
 
         return CompiledC(folder, manifest.inputs, manifest.outputs)
+
+
+def why_not_printed(op: Operation) -> str | None:
+    """Why there is no C for an operation, or None."""
+    from ceras_ir.backends.c.printers import printer_of
+
+    return None if printer_of(op) else f"there is no C for '{op.name}'"
 
 
 def encoding_stage(encoding: EncodingChoice, board: str | None = None) -> Stage:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from ceras_ir.targets import (
     MEMORY,
@@ -64,6 +65,12 @@ class NnetTarget(Target):
         from ceras_ir.backends.nnet.placement import FpgaCircuits
 
         return FpgaCircuits(board)
+
+    @classmethod
+    def why_not(cls, op: Operation) -> str | None:
+        from ceras_ir.backends.nnet.writer import why_not_written
+
+        return why_not_written(op)
 
     @classmethod
     def gap_rule(cls) -> GapRule:

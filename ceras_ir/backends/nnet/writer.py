@@ -91,16 +91,10 @@ class _Writer:
         unsupported: list[Finding] = []
         wrong: list[Finding] = []
         for op in order:
-            if reason := why_refused(op):
+            if reason := why_not_written(op):
                 unsupported.append(Finding(node_name(op), op.name, f"unsupported: {reason}"))
                 continue
-            if encode(op, lambda _: 0) is None:
-                reason = "unsupported: the nnet format has no such operation"
-                unsupported.append(Finding(node_name(op), op.name, reason))
-                continue
             for value in (*op.operands, *op.results):
-                if reason := unsupported_tensor(value):
-                    unsupported.append(Finding(node_name(op), op.name, f"unsupported: {reason}"))
                 if not isinstance(value.owner, ConstantOp) and block_of(value) is None:
                     reason = "a value has no 'mem.block': run allocate-blocks with io=true first"
                     wrong.append(Finding(node_name(op), op.name, reason))
@@ -199,6 +193,16 @@ def _section_of(dtype: np.dtype[np.generic]) -> Section:
     if dtype == np.float32:
         return Section.FLOATS
     return Section.WEIGHTS if dtype.itemsize == 1 else Section.BIASES
+
+
+def why_not_written(op: Operation) -> str | None:
+    """Why the format or the engine cannot hold an operation, or None."""
+    if reason := why_refused(op):
+        return reason
+    if encode(op, lambda _: 0) is None:
+        return "the nnet format has no such operation"
+    reasons = (unsupported_tensor(value) for value in (*op.operands, *op.results))
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def unsupported_tensor(value: SSAValue) -> str | None:

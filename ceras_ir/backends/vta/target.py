@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
@@ -128,6 +129,12 @@ class VtaTarget(Target):
         from ceras_ir.backends.vta.placement import form_for_alu
 
         return form_for_alu(load_board(self.board))
+
+    @classmethod
+    def why_not(cls, op: Operation) -> str | None:
+        from ceras_ir.backends.c.target import why_not_printed
+
+        return why_not_printed(op)
 
     @classmethod
     def accelerator(cls, board: str | None, jobs: int = 1) -> Accelerator:

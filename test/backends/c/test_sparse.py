@@ -15,7 +15,15 @@ from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.options import COptions
-from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, Function, FunctionAttr, MatmulOp
+from ceras_ir.dialects.graph import (
+    Cell,
+    ConstantOp,
+    Conv2dOp,
+    Function,
+    FunctionAttr,
+    MatmulOp,
+    RecurrenceOp,
+)
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import BitmapAttr, BlockAttr, CooAttr, CsrAttr, Encoded
 from ceras_ir.network.artefacts import network_inputs, network_outputs
@@ -178,3 +186,17 @@ def test_cores_with_pairs_compute_the_same(tmp_path: Path, zeros: float):
     model = EmulatedModel(sources, *ends, load_board("nano_33_ble"), tmp_path, flags=("-Os",))
     (got,) = model.run([inputs])
     np.testing.assert_array_equal(got["output0"], expected["output0"])
+
+
+def test_listed_weights_where_no_kernel_is_sparse():
+    """A recurrent layer reads what the list stands for."""
+    rng = np.random.default_rng(0)
+    weights = sparse_weights(rng, (4 * 3, 3), 0.5).astype(np.float32) / 64
+    functions = [FunctionAttr(f) for f in (Function.SIGMOID, Function.TANH, Function.TANH)]
+
+    def build(x: SSAValue, h: SSAValue):
+        w = stored(CooAttr.of(weights, f32))
+        cell = RecurrenceOp(Cell.LSTM, x, w, h, functions, cell=h)
+        return [cell.result]
+
+    check(make_network([(f32, (4, 2, 12)), (f32, (2, 3))], build))

@@ -167,6 +167,8 @@ OPERATORS: list[tuple[str, Attribute, Operator]] = [
     ("nearest", WIDE, simple(lambda x: graph.ResizeOp(Resize.NEAREST, x, (7, 11), (1.4, 1.9)))),
     ("linear", f32, simple(lambda x: graph.ResizeOp(Resize.LINEAR, x, (7, 11), (1.4, 1.9)))),
     ("softmax", f32, simple(lambda x: graph.SoftmaxOp(x, 3))),
+    ("reduce", f32, simple(lambda x: graph.ReduceOp(graph.Reduce.SUM, x, (1,)))),
+    ("reduce bytes", INT8, simple(lambda x: graph.ReduceOp(graph.Reduce.MAX, x, (0, 2)))),
     ("softmax over rows", f32, simple(lambda x: graph.SoftmaxOp(x, 1))),
     ("reshape", WIDE, simple(lambda x: graph.ReshapeOp(x, (60, 4)))),
 ]

@@ -89,6 +89,7 @@ def every_operator() -> bytes:
         c = net.add(graph.BinaryOp(kind, c, c, result_element=f32))
     c = net.add(graph.UnaryOp(c, FunctionAttr(Function.SWISH)))
     flat = net.add(graph.ReshapeOp(c, (1, 20)))
+    flat = net.add(graph.ReduceOp(graph.Reduce.SUM, flat, (0,)))
     matrix = net.constant(random_array((7, 20), f32, 3))
     d = net.add(graph.SoftmaxOp(net.add(graph.MatmulOp(flat, matrix, result_element=f32)), 1))
     return written(net.module(d, *ends, strategy="slices"))

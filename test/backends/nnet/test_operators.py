@@ -342,6 +342,15 @@ def test_softmax(axis: int):
     agree(net.module(net.add(graph.SoftmaxOp(net.inputs[0], axis))))
 
 
+@pytest.mark.parametrize("kind", list(graph.Reduce))
+@pytest.mark.parametrize("axes", [(2,), (0,), (0, 2), (0, 1, 2), ()], ids=str)
+def test_reduce(kind: graph.Reduce, axes: tuple[int, ...]):
+    net = Network([((3, 40, 5), f32), ((3, 40, 5), INT8), ((3, 40, 5), WIDE)])
+    floats, *integers = net.inputs
+    values = [floats, *(integers if kind in (graph.Reduce.MAX, graph.Reduce.MIN) else ())]
+    agree(net.module(*[net.add(graph.ReduceOp(kind, x, axes)) for x in values]))
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("element", [INT8, UINT8, SHIFTED, WIDE, INT32], ids=str)
 def test_quantize_and_back(element: UniformType):

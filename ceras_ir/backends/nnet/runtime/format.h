@@ -75,6 +75,7 @@ enum BinaryKind : uint32_t {
   BINARY_MIN = 4,
   BINARY_MAX = 5
 };
+enum ReduceKind : uint32_t { REDUCE_SUM = 0, REDUCE_PRODUCT = 1, REDUCE_MAX = 2, REDUCE_MIN = 3 };
 enum ResizeKind : uint32_t { RESIZE_NEAREST = 0, RESIZE_LINEAR = 1 };
 
 }  // namespace ceras

@@ -63,7 +63,7 @@ struct Family {
   constexpr Family(const Operation (&all)[n]) : first(all), count(n) {}
 };
 
-extern const Family BINARY, ELEMENTWISE, LINEAR, MOVEMENT, POOLING;
+extern const Family BINARY, ELEMENTWISE, LINEAR, MOVEMENT, POOLING, REDUCTION;
 
 // The operation of a number; null if there is none.
 const Operation* operation_of(uint32_t opcode);

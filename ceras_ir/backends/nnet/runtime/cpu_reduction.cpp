@@ -1,0 +1,125 @@
+// Operators of the CPU that make one element of many.
+#include "checks.h"
+#include "float_functions.h"
+
+namespace ceras {
+namespace {
+
+// Dimensions of one side of a reduction, and how far apart their elements are.
+struct Dimensions {
+  int64_t extents[MAX_RANK], steps[MAX_RANK];
+  uint32_t rank = 0;
+
+  void add(int64_t extent, int64_t step) {
+    extents[rank] = extent;
+    steps[rank++] = step;
+  }
+
+  // Calls `body(offset)` for each index, in row-major order.
+  template <class Body>
+  void each(Body body) const {
+    int64_t index[MAX_RANK] = {}, at = 0;
+    for (;;) {
+      body(at);
+      uint32_t d = rank;
+      for (;;) {
+        if (d-- == 0) return;
+        at += steps[d];
+        if (++index[d] < extents[d]) break;
+        at -= extents[d] * steps[d];
+        index[d] = 0;
+      }
+    }
+  }
+};
+
+bool is_axis(const Layer& layer, uint32_t d) {
+  for (size_t i = 1; i < layer.attributes.size(); ++i)
+    if (layer.attributes[i] == d) return true;
+  return false;
+}
+
+// From the first element on, one after the other. Of equal extremes the second wins, of NaNs the
+// first, as in `binary`.
+template <class Element, class Combine>
+void reduce_by(const Layer& layer, Combine combine) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  int64_t from[MAX_RANK] = {};
+  strides_of(in, from);
+  Dimensions kept, reduced;
+  for (uint32_t d = 0; d < in.rank; ++d)
+    (is_axis(layer, d) ? reduced : kept).add(in.dims[d], from[d]);
+  const Element* x = reinterpret_cast<const Element*>(in.data);
+  Element* y = reinterpret_cast<Element*>(out.target);
+  int64_t element = 0;  // of the result
+  kept.each([&](int64_t start) {
+    Element total = x[start];
+    bool first = true;
+    reduced.each([&](int64_t at) {
+      if (!first) total = combine(total, x[start + at]);
+      first = false;
+    });
+    y[element / out.row * out.pitch + element % out.row] = total;
+    ++element;
+  });
+}
+
+template <class Integer>
+void reduce_integers(const Layer& layer) {
+  if (layer.attributes[0] == REDUCE_MAX)
+    return reduce_by<Integer>(layer, [](Integer a, Integer b) { return a < b ? b : a; });
+  reduce_by<Integer>(layer, [](Integer a, Integer b) { return b < a ? b : a; });
+}
+
+void reduce(const Layer& layer, Scratch&) {
+  switch (layer.output().storage) {
+    case Storage::I8:
+      return reduce_integers<int8_t>(layer);
+    case Storage::U8:
+      return reduce_integers<uint8_t>(layer);
+    case Storage::I16:
+      return reduce_integers<int16_t>(layer);
+    case Storage::U16:
+      return reduce_integers<uint16_t>(layer);
+    case Storage::I32:
+      return reduce_integers<int32_t>(layer);
+    case Storage::F32:
+      break;
+  }
+  switch (layer.attributes[0]) {
+    case REDUCE_SUM:
+      return reduce_by<float>(layer, [](float a, float b) { return a + b; });
+    case REDUCE_PRODUCT:
+      return reduce_by<float>(layer, [](float a, float b) { return a * b; });
+    case REDUCE_MAX:
+      return reduce_by<float>(layer, [](float a, float b) { return a > b || a != a ? a : b; });
+    default:
+      return reduce_by<float>(layer, [](float a, float b) { return a < b || a != a ? a : b; });
+  }
+}
+
+// The kind, then the axes in ascending order, whose extents become 1.
+const char* check_reduce(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const auto& words = layer.attributes;
+  if (words.empty() || words[0] > REDUCE_MIN) return "unknown attribute";
+  if (out.quantized() && words[0] < REDUCE_MAX) return "a sum of floats is expected";
+  for (size_t i = 1; i < words.size(); ++i)
+    if (words[i] >= in.rank || (i > 1 && words[i] <= words[i - 1]))
+      return "its axis does not exist, or they do not ascend";
+  if (in.rank != out.rank) return "wrong rank";
+  for (uint32_t d = 0; d < in.rank; ++d)
+    if (out.dims[d] != (is_axis(layer, d) ? 1 : in.dims[d]))
+      return "its result has the wrong shape";
+  return nullptr;
+}
+
+const Operation OPERATIONS[] = {
+    {18, 1, ANY, SAME_TYPE, check_reduce, always<reduce>},
+};
+
+}  // namespace
+
+const Family REDUCTION(OPERATIONS);
+
+}  // namespace ceras
