@@ -8,6 +8,10 @@ import pytest
 from conftest import Tool
 from onnx_models import model, node
 
+import ceras_ir as ceras
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+
 WEIGHTS = np.random.default_rng(0).uniform(-1, 1, (3, 8, 8)).astype(np.float32)
 
 
@@ -37,11 +41,65 @@ def first_constant() -> bytes:
     return model(nodes, {"x": (8, 8)}, ["y"], tensors).SerializeToString()
 
 
+def transformer() -> bytes:
+    """A block as exporters write it: normalization, attention, residual, GELU."""
+    random = np.random.default_rng(3)
+    nodes = [
+        node("LayerNormalization", "x g b", "n"),
+        node("MatMul", "n wq", "q"),
+        node("MatMul", "n wk", "k"),
+        node("Transpose", "k", "kt", perm=[0, 2, 1]),
+        node("MatMul", "q kt", "s"),
+        node("Softmax", "s", "p", axis=-1),
+        node("MatMul", "p k", "o"),
+        node("Add", "x o", "r"),
+        node("MatMul", "r w1", "f"),
+        node("Div", "f root", "d"),
+        node("Erf", "d", "e"),
+        node("Add", "e one", "c"),
+        node("Mul", "f c", "m"),
+        node("Mul", "m half", "a"),
+        node("MatMul", "a wo", "y"),
+    ]
+    tensors = {
+        "g": random.uniform(0.5, 2, 8).astype(np.float32),
+        "b": random.uniform(-1, 1, 8).astype(np.float32),
+        "wq": WEIGHTS[0],
+        "wk": WEIGHTS[1],
+        "w1": WEIGHTS[2],
+        "wo": WEIGHTS[0].T.copy(),
+        "root": np.float32(2) ** np.float32(0.5) * np.ones((), np.float32),
+        "one": np.ones((), np.float32),
+        "half": np.full((), 0.5, np.float32),
+    }
+    return model(nodes, {"x": (1, 19, 8)}, ["y"], tensors, opset=17).SerializeToString()
+
+
+def test_transformers_are_whole_in_integers(tmp_path: Path):
+    (tmp_path / "m.onnx").write_bytes(transformer())
+    data = np.random.default_rng(2).uniform(-1, 1, (40, 19, 8)).astype(np.float32)
+    network = ceras.load(tmp_path / "m.onnx")
+    quantized = network.quantize(data, target="c")
+    operations = list(main_function(quantized.module).body.block.ops)
+    floats = [op.name for op in operations if isinstance(op, graph.QuantizeOp | graph.DequantizeOp)]
+    assert floats == ["graph.quantize", "graph.dequantize"]
+    kinds = {op.name for op in operations}
+    assert {"graph.integer_normalize", "graph.integer_softmax", "graph.lookup"} <= kinds
+    in_float = network.quantize(data, target="c", rows="float")
+    assert any(op.name == "graph.normalize" for op in main_function(in_float.module).walk())
+    samples = np.random.default_rng(5).uniform(-1, 1, (8, 1, 19, 8)).astype(np.float32)
+    for sample in samples:
+        real = network.run(sample)["y"]
+        for stored in (quantized, in_float):
+            error = stored.run(sample)["y"] - real
+            assert np.square(error).sum() < 10**-2 * np.square(real).sum()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [attention, first_constant])
+@pytest.mark.parametrize("build", [attention, first_constant, transformer])
 def test_exact_everywhere(build: Callable[[], bytes], tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(build())
-    shape = (40, 19, 8) if build is attention else (40, 8, 8)
+    shape = (40, 8, 8) if build is first_constant else (40, 19, 8)
     data = np.random.default_rng(2).uniform(-1, 1, shape).astype(np.float32)
     np.savez(tmp_path / "c.npz", x=data)
     done = tool("ceras-verify", "m.onnx", "--calibrate", "c.npz", "--targets", "c,nnet,vta")

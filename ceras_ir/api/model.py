@@ -41,6 +41,7 @@ from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, check_recipe
+from ceras_ir.transforms.quantization.set_rows import Rows
 from ceras_ir.transforms.quantization.set_silu import Silu
 
 Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]
@@ -129,6 +130,7 @@ class Model:
         images: ImageOptions | None = None,
         recipe: Sequence[str] = (),
         silu: Silu = "auto",
+        rows: Rows = "auto",
         observer: ObserverName = DEFAULT_OBSERVER,
         int16: Sequence[str] = (),
         in_float: Sequence[str] = (),
@@ -154,6 +156,7 @@ class Model:
                 observer=observer,
                 recipe=tuple(recipe),
                 silu=silu,
+                rows=rows,
                 precision=PrecisionOptions(tuple(int16), tuple(in_float), budget),
                 io=io,
             )

@@ -96,6 +96,13 @@ def add_scheme(group: ArgumentContainer) -> None:
         "warning states the cost), in float, or by MIN, MAX, ADD and shifts (piecewise); auto, "
         "the default: by tables, on 16 bits where it matters, or as the target prefers",
     )
+    group.add_argument(
+        "--rows",
+        choices=("auto", "integer", "float"),
+        default="auto",
+        help="compute softmax and normalizations in integers, or in float between them; auto, the "
+        "default: in integers where the target has them",
+    )
     add_precision(group)
 
 
@@ -227,6 +234,7 @@ def scheme_of(arguments: argparse.Namespace, target: Target | None = None) -> Bu
         recipe=tuple(arguments.recipe),
         precision=precision_options(arguments),
         silu=arguments.silu,
+        rows=arguments.rows,
         insertions=insertions_of(arguments),
     )
 

@@ -26,6 +26,7 @@ _MEANINGS: dict[str, list[Meaning]] = {
     "func": ["xdsl.interpreters.func:FuncFunctions"],
     "graph": [
         "ceras_ir.interpreters.graph:GraphFunctions",
+        "ceras_ir.interpreters.normalization:NormalizationFunctions",
         "ceras_ir.interpreters.recurrence:RecurrenceFunctions",
         "ceras_ir.interpreters.selection:SelectionFunctions",
     ],

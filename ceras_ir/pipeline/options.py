@@ -19,6 +19,7 @@ from ceras_ir.transforms.quantization.analysis.observer_names import (
 from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
+    from ceras_ir.transforms.quantization.set_rows import Rows
     from ceras_ir.transforms.quantization.set_silu import Silu
 
 
@@ -66,6 +67,8 @@ class BuildOptions:
     """What the network is called, in comments and as a sketch."""
     recipe: tuple[str, ...] = ()
     """The optional passes that run; by default what the targets need. See the pass `quantize`."""
+    rows: Rows = "auto"
+    """How softmax and normalization are computed; see the pass `set-rows`."""
     silu: Silu = "auto"
     """How SiLU is computed; see the pass `set-silu`."""
     observer: ObserverName = DEFAULT_OBSERVER

@@ -64,6 +64,7 @@ def quantize_pass(options: BuildOptions) -> "QuantizePass":
         board=options.target.board_name,
         recipe=options.recipe,
         silu=options.silu,
+        rows=options.rows,
         observer=options.observer,
         budget=kept.budget,
         int16=kept.int16,

@@ -51,6 +51,8 @@ class Arithmetic:
     """Every output channel of a layer may have its own shift; else a layer has one."""
     half_even: bool = True
     """Sums of few values and averages round half to even where a zero point takes part."""
+    rows: bool = True
+    """Softmax and normalization of rows are computed in integers."""
     widths: tuple[int, ...] = (8, 16)
     """Bits of stored activations that its fastest device takes; others are for its host."""
 

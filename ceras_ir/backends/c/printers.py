@@ -28,6 +28,7 @@ FAMILIES = (
     "linear",
     "logic",
     "movement",
+    "normalization",
     "pooling",
     "recurrence",
     "reduction",

@@ -82,6 +82,8 @@ class Operations(Movement):
                 self._node(op.result, "Cast", [x], order, attributes={"to": self.kind(op)})
             case graph.SoftmaxOp():
                 self._along(op, op.input, "Softmax", op.axis.value.data)
+            case graph.NormalizeOp():
+                self._normalize(op)
             case graph.ArgOp():
                 kind = "ArgMax" if op.function is Reduce.MAX else "ArgMin"
                 last = int(op.takes_last)
@@ -90,6 +92,37 @@ class Operations(Movement):
                 self._reduce(op)
             case _:
                 self.move(op)
+
+    def _normalize(self, op: graph.NormalizeOp) -> None:
+        """One node where the mean is taken off; its parts, in the same order, elsewhere."""
+        order, name = unchanged(op.result), node_name(op)
+        inputs = [self.values.get(v, unchanged(v)) for v in op.operands]
+        epsilon = op.epsilon.value.data
+        if op.is_centred:
+            attributes: dict[str, Attribute] = {"axis": -1, "epsilon": epsilon}
+            self._node(
+                op.result, "LayerNormalization", inputs, order, attributes=attributes, since=17
+            )
+            return
+        shape = self.values.shape(op.result, order)
+        one = (*shape[:-1], 1)
+
+        def node(operator: str, operands: list[str], made: Sequence[int]) -> str:
+            return self.builder.node(operator, operands, f"{name}/{operator}", FLOAT, made)
+
+        def constant(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], of: str) -> str:
+            return self.builder.constant(array, f"{name}/{of}")
+
+        axes = constant(np.array([-1], np.int64), "axes")
+        total = node("ReduceSum", [node("Mul", [inputs[0]] * 2, shape), axes], one)
+        extent = constant(np.array(shape[-1], np.float32), "extent")
+        mean = node("Div", [total, extent], one)
+        least = constant(np.array(epsilon, np.float32), "epsilon")
+        deviation = node("Sqrt", [node("Add", [mean, least], one)], one)
+        inputs[0] = node("Div", [inputs[0], deviation], shape)
+        if op.bias is not None:
+            inputs = [node("Mul", inputs[:2], shape), inputs[2]]
+        self._node(op.result, "Mul" if op.bias is None else "Add", inputs, order)
 
     def _lookup(self, op: graph.LookupOp) -> None:
         """The function that the table was made from; of 16 bits, what the table holds."""

@@ -52,6 +52,10 @@ def why_not(op: Operation) -> str | None:
             pass
         case graph.RequantizeOp() | graph.UnaryOp() | graph.SoftmaxOp() | graph.ReshapeOp():
             pass
+        case graph.NormalizeOp():
+            pass
+        case graph.IntegerSoftmaxOp() | graph.IntegerNormalizeOp():
+            return "ONNX has no softmax or normalization of integers; quantize with --rows float"
         case graph.TransposeOp() | graph.ConcatOp() | graph.ResizeOp() | graph.SliceOp():
             pass
         case graph.GatherOp() | graph.PadOp() | graph.ReduceOp() | graph.ArgOp():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.targets import PLACED, Emission, Manifest, Stage, Target
+from ceras_ir.targets import PLACED, Arithmetic, Emission, Manifest, Stage, Target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,7 @@ class OnnxTarget(Target):
     """An ONNX model, quantized as the network is; whoever reads it decides where it runs."""
 
     name = "onnx"
+    arithmetic = Arithmetic(rows=False)
     writes_models = True
     text = "ceras_ir.backends.onnx.text:OnnxText"
 

@@ -15,6 +15,7 @@ from ceras_ir.dialects.graph import (
     linear,
     logic,
     lookup,
+    normalization,
     pooling,
     quantization,
     recurrence,
@@ -47,6 +48,11 @@ from ceras_ir.dialects.graph.layout import (
 from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
 from ceras_ir.dialects.graph.lookup import LookupOp
+from ceras_ir.dialects.graph.normalization import (
+    IntegerNormalizeOp,
+    IntegerSoftmaxOp,
+    NormalizeOp,
+)
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
@@ -82,6 +88,7 @@ _FAMILIES = (
     elementwise,
     lookup,
     swish,
+    normalization,
     layout,
     selection,
     reduction,
@@ -124,10 +131,13 @@ __all__ = [
     "GatherOp",
     "Graph",
     "GraphOperation",
+    "IntegerNormalizeOp",
+    "IntegerSoftmaxOp",
     "LinearOperation",
     "LookupOp",
     "MatmulOp",
     "Nearest",
+    "NormalizeOp",
     "Pad",
     "PadOp",
     "Pool",

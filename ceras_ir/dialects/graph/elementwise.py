@@ -284,9 +284,13 @@ class SoftmaxOp(InputOperation):
     def __init__(self, input: SSAValue, axis: int):
         super().__init__(input, {"axis": IntegerAttr(axis, i64)})
 
+    @property
+    def rescales(self) -> bool:
+        return True
+
     def verify_semantics(self) -> None:
         rank = len(tensor_type(self.input).get_shape())
         if not 0 <= self.axis.value.data < rank:
             raise VerifyException(f"axis must be in [0, {rank}), got {self.axis.value.data}")
         if self.is_quantized:
-            raise VerifyException("softmax is float; dequantize its input")
+            raise VerifyException("softmax is float; of integers there is integer_softmax")

@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import scale_of
+from ceras_ir.dialects.graph.normalization import FRACTION, RECIPROCAL
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
@@ -80,6 +81,11 @@ def _contradictions(op: Operation) -> Iterator[str]:
             accumulators = [scale_of(op.input) / prod(op.kernel.get_values())]
         case graph.RequantizeOp(requant=requant) | graph.ShiftSwishOp(requant=requant):
             accumulators = [scale_of(op.input)]
+        case graph.IntegerSoftmaxOp(requant=requant):
+            accumulators = [2.0**-RECIPROCAL]
+        case graph.IntegerNormalizeOp(requant=requant):
+            accumulators = [scale_of(op.scale) * 2.0**-FRACTION]
+            yield from _differ("bias", scale_of(op.bias), "the accumulator", accumulators[0])
         case _:
             return
     coarse = 0.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import input_names, main_function
@@ -160,6 +160,9 @@ class ChoosePrecisionPass(CalibratedPass):
                 yield from self._candidate(op.results[0], node_name(op))
 
     def _candidate(self, value: SSAValue, name: str) -> Iterator[_Candidate]:
+        readers = [use.operation for use in uses_behind_moves(value, joined=True)]
+        if readers and all(map(_reads_bytes, readers)):
+            return
         if width(value) == NARROW and exponent(value) is not None:
             yield _Candidate(value, name, self._times.widening(value))
 
@@ -174,6 +177,13 @@ class ChoosePrecisionPass(CalibratedPass):
             f"{change} of the modelled time: {', '.join(names)}",
             file=sys.stderr,
         )
+
+
+def _reads_bytes(op: Operation) -> bool:
+    """Whether an operation reads 8 bits whatever is stored: a product of two activations."""
+    return isinstance(op, graph.LinearOperation) and not isinstance(
+        op.weights.owner, graph.ConstantOp
+    )
 
 
 def _only_read_in_float(value: SSAValue) -> bool:

@@ -8,6 +8,8 @@ from xdsl.passes import ModulePass
 from ceras_ir.network.precision import WIDE
 from ceras_ir.targets.protocol import Arithmetic
 from ceras_ir.targets.registry import configured, find_target
+from ceras_ir.transforms.graph.fuse_gelu import FuseGeluPass
+from ceras_ir.transforms.graph.fuse_normalization import FuseNormalizationPass
 from ceras_ir.transforms.graph.fuse_pad import FusePadPass
 from ceras_ir.transforms.graph.split_activation import SplitActivationPass
 from ceras_ir.transforms.pipeline import PipelinePass
@@ -42,6 +44,7 @@ from ceras_ir.transforms.quantization.recipe import (
 )
 from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
 from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
+from ceras_ir.transforms.quantization.set_rows import Rows, SetRowsPass
 from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
 from ceras_ir.transforms.quantization.sink_dequantize import SinkDequantizePass
 from ceras_ir.transforms.quantization.split_residual import SplitResidualPass
@@ -91,6 +94,8 @@ class QuantizePass(PipelinePass):
     """
     silu: Silu = "auto"
     """How SiLU is computed, see `set-silu`."""
+    rows: Rows = "auto"
+    """How softmax and normalization are computed, see `set-rows`."""
     observer: ObserverName = DEFAULT_OBSERVER
     """How exponents are chosen, see `observe-ranges`."""
     budget: float = DEFAULT_BUDGET
@@ -128,6 +133,9 @@ class QuantizePass(PipelinePass):
             FusePadPass(),
             FoldDequantizedConstantsPass(),
             # What is computed in integers, and by which operations.
+            FuseNormalizationPass(),
+            FuseGeluPass(),
+            SetRowsPass(self.rows, self.target),
             SplitActivationPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),

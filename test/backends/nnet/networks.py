@@ -10,15 +10,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i16, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ceras_ir.backends.nnet import emit
 from ceras_ir.backends.nnet.runner import NnetModel
-from ceras_ir.dialects.graph import ConstantOp, GraphOperation, element_of, shape_of
+from ceras_ir.dialects.graph import (
+    ConstantOp,
+    GraphOperation,
+    IntegerNormalizeOp,
+    IntegerSoftmaxOp,
+    element_of,
+    shape_of,
+)
 from ceras_ir.dialects.mem import CPU, DEVICE, DeviceAttr
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
@@ -61,6 +68,38 @@ class Network:
             plan = AllocateBlocksPass(strategy=strategy, io=True)
         plan.apply(Context(), module)
         return module
+
+
+def integer_softmax(net: Network, x: SSAValue, axis: int) -> SSAValue:
+    """Probabilities in bytes."""
+    table = np.rint(2.0**15 * np.exp(-np.arange(1000) / 64)).astype(np.int32)
+    exponentials = net.constant(table, UniformType(2.0**-15, storage=i32))
+    requant = RequantAttr(23, zero_point=-128)
+    op = IntegerSoftmaxOp(x, exponentials, axis, UniformType(2.0**-8, -128), requant)
+    return net.add(op)
+
+
+def integer_normalize(
+    net: Network, x: SSAValue, epsilon: int = 1 << 10, *, centred: bool
+) -> SSAValue:
+    """Rows of 16 bits."""
+    n, rng = shape_of(x)[-1], np.random.default_rng(0)
+    scale = net.constant(
+        rng.integers(-32767, 32768, n).astype(np.int16), UniformType(2.0**-14, storage=i16)
+    )
+    bias = net.constant(
+        rng.integers(-(2**26), 2**26, n).astype(np.int32), UniformType(2.0**-26, storage=i32)
+    )
+    op = IntegerNormalizeOp(
+        x,
+        scale,
+        bias,
+        epsilon=epsilon,
+        centred=centred,
+        element=UniformType(2.0**-9, storage=i16),
+        requant=RequantAttr(17, low=-32768, high=32767),
+    )
+    return net.add(op)
 
 
 def random_array(shape: Sequence[int], element: Attribute, seed: int = 0) -> Array:

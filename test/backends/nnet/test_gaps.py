@@ -4,7 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from backends.nnet.networks import Network, agree, random_array, written
+from backends.nnet.networks import (
+    Network,
+    agree,
+    integer_normalize,
+    integer_softmax,
+    random_array,
+    written,
+)
 from backends.nnet.test_operators import Convolution, convolve, multiply
 from xdsl.dialects.builtin import (
     BytesAttr,
@@ -108,6 +115,11 @@ def float_conv(net: Network, x: SSAValue) -> SSAValue:
     return net.add(op)
 
 
+def normalize(net: Network, x: SSAValue) -> SSAValue:
+    scale = net.constant(random_array(shape_of(x)[-1:], f32, 8))
+    return net.add(graph.NormalizeOp(x, scale, None, epsilon=1e-5, centred=True))
+
+
 def simple(build: Callable[[SSAValue], graph.GraphOperation]) -> Operator:
     return lambda net, x: net.add(build(x))
 
@@ -167,6 +179,10 @@ OPERATORS: list[tuple[str, Attribute, Operator]] = [
     ("nearest", WIDE, simple(lambda x: graph.ResizeOp(Resize.NEAREST, x, (7, 11), (1.4, 1.9)))),
     ("linear", f32, simple(lambda x: graph.ResizeOp(Resize.LINEAR, x, (7, 11), (1.4, 1.9)))),
     ("softmax", f32, simple(lambda x: graph.SoftmaxOp(x, 3))),
+    ("normalize", f32, normalize),
+    ("integer normalize", WIDE, lambda net, x: integer_normalize(net, x, centred=True)),
+    ("integer softmax", INT8, lambda net, x: integer_softmax(net, x, 3)),
+    ("integer softmax over rows", WIDE, lambda net, x: integer_softmax(net, x, 1)),
     ("reduce", f32, simple(lambda x: graph.ReduceOp(graph.Reduce.SUM, x, (1,)))),
     ("reduce bytes", INT8, simple(lambda x: graph.ReduceOp(graph.Reduce.MAX, x, (0, 2)))),
     ("softmax over rows", f32, simple(lambda x: graph.SoftmaxOp(x, 1))),

@@ -6,7 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.nnet.drawn import function_tables
-from backends.nnet.networks import SANITIZERS, Network, random_array, resealed, written
+from backends.nnet.networks import (
+    SANITIZERS,
+    Network,
+    integer_normalize,
+    integer_softmax,
+    random_array,
+    resealed,
+    written,
+)
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32
 from xdsl.ir import SSAValue
 
@@ -92,6 +100,10 @@ def every_operator() -> bytes:
     flat = net.add(graph.ReduceOp(graph.Reduce.SUM, flat, (0,)))
     matrix = net.constant(random_array((7, 20), f32, 3))
     d = net.add(graph.SoftmaxOp(net.add(graph.MatmulOp(flat, matrix, result_element=f32)), 1))
+    scale = net.constant(random_array((7,), f32, 5))
+    d = net.add(graph.NormalizeOp(d, scale, scale, epsilon=1e-5, centred=True))
+    d = integer_softmax(net, net.add(graph.QuantizeOp(d, INT8)), 1)
+    d = integer_normalize(net, d, centred=True)
     return written(net.module(d, *ends, strategy="slices"))
 
 

@@ -4,7 +4,13 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 import pytest
-from backends.nnet.networks import Network, agree, random_array
+from backends.nnet.networks import (
+    Network,
+    agree,
+    integer_normalize,
+    integer_softmax,
+    random_array,
+)
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
@@ -340,6 +346,27 @@ def test_functions(function: FunctionAttr):
 def test_softmax(axis: int):
     net = Network([((3, 40, 5), f32)])
     agree(net.module(net.add(graph.SoftmaxOp(net.inputs[0], axis))))
+
+
+@pytest.mark.parametrize("element", [INT8, SHIFTED, WIDE], ids=str)
+@pytest.mark.parametrize("n", [1, 33, 700])
+def test_rows_of_integers(element: UniformType, n: int):
+    net = Network([((5, 3, n), element)])
+    (x,) = net.inputs
+    outputs = [integer_softmax(net, x, axis) for axis in (1, 2)]
+    outputs += [integer_normalize(net, x, e, centred=e < 1 << 20) for e in (1 << 10, 1 << 40)]
+    agree(net.module(*outputs))
+
+
+def test_normalize():
+    net = Network([((5, 3, 33), f32)])
+    scale, bias = (net.constant(random_array((33,), f32, seed)) for seed in (1, 2))
+    outputs = [
+        net.add(graph.NormalizeOp(net.inputs[0], scale, b, epsilon=1e-5, centred=c))
+        for c in (True, False)
+        for b in (None, bias)
+    ]
+    agree(net.module(*outputs))
 
 
 @pytest.mark.parametrize("kind", list(graph.Reduce))

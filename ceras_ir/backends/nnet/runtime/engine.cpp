@@ -65,7 +65,7 @@ void show_crossing(const Model& model, const Tensor* tensor, Device side, size_t
 int64_t no_scratch(const Layer&) { return 0; }
 
 const Operation* operation_of(uint32_t opcode) {
-  for (const Family* family : {&BINARY, &ELEMENTWISE, &LINEAR, &MOVEMENT, &POOLING, &REDUCTION})
+  for (const Family* family : {&BINARY, &ELEMENTWISE, &LINEAR, &MOVEMENT, &POOLING, &REDUCTION, &ROWS})
     for (size_t i = 0; i < family->count; ++i)
       if (family->first[i].opcode == opcode) return family->first + i;
   return nullptr;

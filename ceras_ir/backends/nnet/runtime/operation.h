@@ -63,7 +63,7 @@ struct Family {
   constexpr Family(const Operation (&all)[n]) : first(all), count(n) {}
 };
 
-extern const Family BINARY, ELEMENTWISE, LINEAR, MOVEMENT, POOLING, REDUCTION;
+extern const Family BINARY, ELEMENTWISE, LINEAR, MOVEMENT, POOLING, REDUCTION, ROWS;
 
 // The operation of a number; null if there is none.
 const Operation* operation_of(uint32_t opcode);

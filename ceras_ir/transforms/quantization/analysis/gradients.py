@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
+from ceras_ir.interpreters.normalization import normalize
 from ceras_ir.interpreters.windows import Window, counts
 from ceras_ir.network.quantizable import keeps_scale
 
@@ -71,6 +72,12 @@ def _pulled_back(
                 yield value, _unbroadcast(gradient * slope, arrays[i].shape)
         case graph.UnaryOp():
             yield op.input, gradient * _slope(lambda x: run(op, [x]), arrays[0])
+        case graph.SoftmaxOp():
+            p, axis = result.astype(np.float32), op.axis.value.data
+            yield op.input, p * (gradient - (gradient * p).sum(axis=axis, keepdims=True))
+        case graph.NormalizeOp():
+            x, scale = (array.astype(np.float32) for array in arrays[:2])
+            yield op.input, _normalized(op, x, gradient * scale)
         case _ if keeps_scale(op):
             yield from zip(op.operands, _moved(op, arrays, gradient, run), strict=True)
         case _:
@@ -78,6 +85,14 @@ def _pulled_back(
             for value, array in zip(op.operands, arrays, strict=True):
                 size = (power / max(array.size, 1)) ** 0.5
                 yield value, (random.choice((-size, size), array.shape)).astype(np.float32)
+
+
+def _normalized(op: graph.NormalizeOp, x: Real, gradient: Real) -> Real:
+    """By rows: what changes mean or deviation changes all of them."""
+    y, deviation = normalize(x, op.epsilon.value.data, centred=op.is_centred)
+    along = y * (gradient * y).mean(axis=-1, keepdims=True)
+    mean = gradient.mean(axis=-1, keepdims=True) if op.is_centred else np.float32(0)
+    return ((gradient - mean - along) / deviation).astype(np.float32)
 
 
 def _through_activation(function: graph.FunctionAttr | None, result: Array, gradient: Real) -> Real:

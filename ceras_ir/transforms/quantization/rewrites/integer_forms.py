@@ -39,6 +39,7 @@ from ceras_ir.transforms.quantization.analysis.rescaling import (
     rescaling_by,
     rounding_of,
 )
+from ceras_ir.transforms.quantization.rewrites.row_forms import row_form
 from ceras_ir.transforms.quantization.rewrites.tables import table
 from ceras_ir.transforms.rebuilding import rebuild_linear, with_operands
 
@@ -83,6 +84,8 @@ def _made(
             new = _function(op, operands[0], target)
         case graph.LinearOperation():
             return _linear(op, operands, target)
+        case graph.SoftmaxOp() | graph.NormalizeOp():
+            return row_form(op, operands[0], target)
         case graph.BinaryOp():
             new = _binary(op, operands[0], operands[1], target)
         case graph.Pool2dOp() if op.function is graph.Pool.AVERAGE:

@@ -19,6 +19,7 @@ from ceras_ir.network.precision import FINER, NARROW, WIDE, factor_exponents, wi
 from ceras_ir.network.ranges import (
     ROW_EXPONENTS,
     WEIGHT_EXPONENT,
+    drop_statistics,
     row_exponents,
     weight_exponent,
 )
@@ -39,12 +40,16 @@ MAX_WIDE_WINDOW = 1 << 15
 """Elements from which the sum of a window in 16 bits could leave 32; it is read in 8 bits."""
 
 
+FINEST_SCORES = -8
+"""The exponent of the finest steps that a softmax reads: a table of exponentials has so many."""
+
+
 def stored_operation(op: GraphOperation, values: QuantizedValues) -> list[GraphOperation]:
     """The operations that replace `op`, which is quantizable; the last has its result."""
     target = values.storage(op.output).element
     operands = _operands(op, values)
     new = integer_form(op, operands, target)
-    if new is None and isinstance(op, graph.UnaryOp):
+    if new is None and isinstance(op, graph.UnaryOp | graph.SoftmaxOp | graph.NormalizeOp):
         return _in_float(op, operands[0], target)
     if new is None:
         how = "run --align-scales, then --unfuse-residual, first"
@@ -64,6 +69,10 @@ def _operands(op: GraphOperation, values: QuantizedValues) -> Sequence[SSAValue]
             return _of_linear(op, values)
         case graph.UnaryOp():
             return [_argument(op, values)]
+        case graph.SoftmaxOp():
+            return [values.get(op.input, max(values.exponent(op.input), FINEST_SCORES))]
+        case graph.NormalizeOp():
+            return [values.get(op.input)]
         case graph.BinaryOp():
             exponents = _of_binary(op, values)
             return [values.get(v, e) for v, e in zip(op.operands, exponents, strict=True)]
@@ -120,11 +129,11 @@ def _of_binary(op: graph.BinaryOp, values: QuantizedValues) -> tuple[int, int]:
     return max(lhs, least), max(rhs, least)
 
 
-def _in_float(op: graph.UnaryOp, input: SSAValue, target: UniformType) -> list[GraphOperation]:
+def _in_float(op: GraphOperation, input: SSAValue, target: UniformType) -> list[GraphOperation]:
     """The function itself, on the real numbers that its argument stands for."""
     real = graph.DequantizeOp(input)
-    function = graph.UnaryOp(real.result, op.function)
-    function.input_exponents, function.result_exponents = op.input_exponents, op.result_exponents
+    function = op.rebuilt([real.result, *op.operands[1:]])
+    drop_statistics(function)
     stored = graph.QuantizeOp(function.result, target)
     for new in (real, function, stored):
         new.location = op.location

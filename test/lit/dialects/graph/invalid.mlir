@@ -234,7 +234,7 @@ func.func @case28(%x: tensor<4xf32>) {
 // -----
 
 func.func @case29(%x: tensor<4x!quant.uniform<i8:f32, 0.5>>) {
-  // expected-error@+1 {{softmax is float; dequantize its input}}
+  // expected-error@+1 {{softmax is float; of integers there is integer_softmax}}
   %0 = graph.softmax %x {axis = 0 : i64} : tensor<4x!quant.uniform<i8:f32, 0.5>>
   func.return
 }

@@ -1,0 +1,169 @@
+"""Recognize layer and root-mean-square normalization, which exporters spell as a dozen nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.context import Context
+from xdsl.dialects.builtin import Float32Type, ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.ranges import copy_statistics
+from ceras_ir.support.diagnostics import fused_location
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class FuseNormalizationPass(ModulePass):
+    """
+    Fuse mean, deviation, quotient, scale and offset of rows along the last dimension into
+    `graph.normalize`.
+
+    `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon)`, or without the means of `x`, with
+    constant factors and addends for the channels behind it. Exact where squares are products and
+    the quotient is a division; a power in their place differs in the last bit. A quantized network
+    stays as it is.
+    """
+
+    name = "fuse-normalization"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        block = main.body.block
+        for inner in list(block.ops):
+            if inner.parent is not None and isinstance(inner, graph.BinaryOp):
+                _fuse(inner)
+        for inner in reversed(list(block.ops)):
+            if isinstance(inner, graph.GraphOperation) and inner.results[0].first_use is None:
+                Rewriter.erase_op(inner)
+
+
+def _fuse(quotient: graph.BinaryOp) -> None:
+    found = _normalized(quotient)
+    if found is None:
+        return
+    source, epsilon, centred = found
+    n = graph.shape_of(source)[-1]
+    last: graph.BinaryOp = quotient
+    scale, bias = np.ones(n, np.float32), None
+    if (following := _channelwise(last, graph.Binary.MUL)) is not None:
+        last, scale = following
+    if (following := _channelwise(last, graph.Binary.ADD)) is not None:
+        last, bias = following
+    constants = [graph.ConstantOp.from_array(v) for v in (scale, bias) if v is not None]
+    new = graph.NormalizeOp(
+        source,
+        constants[0].result,
+        constants[1].result if bias is not None else None,
+        epsilon=epsilon,
+        centred=centred,
+    )
+    new.location = fused_location(last, quotient) if last is not quotient else last.location
+    for constant in constants:
+        constant.location = new.location
+    copy_statistics(last, new)
+    Rewriter.insert_op([*constants, new], InsertPoint.before(last))
+    new.result.name_hint = last.result.name_hint
+    last.result.replace_all_uses_with(new.result)
+
+
+def _normalized(op: graph.BinaryOp) -> tuple[SSAValue, float, bool] | None:
+    """What a quotient normalizes, with which epsilon, and whether its mean is taken off."""
+    if not _is_plain(op, graph.Binary.DIV):
+        return None
+    top, deviation = op.lhs, op.rhs
+    if (variance := _root_of_sum(deviation)) is None:
+        return None
+    squares = _mean_of(variance[0])
+    if squares is None or (rooted := _square_of(squares)) is None:
+        return None
+    if rooted is not top or graph.shape_of(top) != graph.shape_of(op.result):
+        return None
+    centre = top.owner
+    if not isinstance(centre, graph.BinaryOp) or not _is_plain(centre, graph.Binary.SUB):
+        return top, variance[1], False
+    if _mean_of(centre.rhs) is centre.lhs:
+        return centre.lhs, variance[1], True
+    return top, variance[1], False
+
+
+def _root_of_sum(value: SSAValue) -> tuple[SSAValue, float] | None:
+    """`v` and the number where a value is `sqrt(v + number)`."""
+    owner = value.owner
+    if isinstance(owner, graph.UnaryOp) and owner.function.kind is graph.Function.SQRT:
+        addition, function = owner.input.owner, None
+    else:
+        addition, function = owner, graph.Function.SQRT
+    if not isinstance(addition, graph.BinaryOp) or addition.function is not graph.Binary.ADD:
+        return None
+    if (None if addition.activation is None else addition.activation.kind) is not function:
+        return None
+    for value, other in (addition.operands, reversed(addition.operands)):
+        if (number := _number(other)) is not None:
+            return value, number
+    return None
+
+
+def _mean_of(value: SSAValue) -> SSAValue | None:
+    """What a value is the mean of, along the last dimension."""
+    owner = value.owner
+    if not isinstance(owner, graph.BinaryOp) or not _is_plain(owner, graph.Binary.DIV):
+        return None
+    total = owner.lhs.owner
+    if not isinstance(total, graph.ReduceOp) or total.function is not graph.Reduce.SUM:
+        return None
+    shape = graph.shape_of(total.input)
+    is_last = list(total.axes.get_values()) == [len(shape) - 1]
+    return total.input if is_last and _number(owner.rhs) == shape[-1] else None
+
+
+def _square_of(value: SSAValue) -> SSAValue | None:
+    owner = value.owner
+    if not isinstance(owner, graph.BinaryOp) or owner.activation is not None:
+        return None
+    if owner.function is graph.Binary.MUL and owner.lhs is owner.rhs:
+        return owner.lhs
+    is_square = owner.function is graph.Binary.POW and _number(owner.rhs) == 2.0
+    return owner.lhs if is_square else None
+
+
+def _channelwise(
+    op: graph.BinaryOp, function: graph.Binary
+) -> tuple[graph.BinaryOp, Vector] | None:
+    """The only reader, if it combines with a constant for each channel, and that constant."""
+    if not op.result.has_one_use():
+        return None
+    reader: Operation = next(iter(op.result.uses)).operation
+    if not isinstance(reader, graph.BinaryOp) or not _is_plain(reader, function):
+        return None
+    others: Sequence[SSAValue] = [v for v in reader.operands if v is not op.result]
+    shape = graph.shape_of(op.result)
+    if len(others) != 1 or graph.shape_of(reader.result) != shape:
+        return None
+    array = graph.constant_array(others[0])
+    if array is None or array.size not in (1, shape[-1]):
+        return None
+    if array.size > 1 and array.shape[-1] != array.size:
+        return None
+    flat = array.reshape(-1).astype(np.float32)
+    return reader, np.ascontiguousarray(np.broadcast_to(flat, shape[-1:]))
+
+
+def _number(value: SSAValue) -> float | None:
+    """The number that a constant is, or holds everywhere."""
+    array = graph.constant_array(value)
+    return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
+
+
+def _is_plain(op: graph.BinaryOp, function: graph.Binary) -> bool:
+    is_float = isinstance(graph.element_of(op.result), Float32Type)
+    return op.function is function and op.activation is None and is_float

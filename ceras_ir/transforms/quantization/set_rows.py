@@ -1,0 +1,50 @@
+"""Choose how functions of whole rows, softmax and normalization, are computed."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import keep_in_float
+from ceras_ir.network.quantizable import is_quantized
+
+Rows = Literal["auto", "integer", "float"]
+
+
+@dataclass(frozen=True)
+class SetRowsPass(ModulePass):
+    """
+    Choose whether softmax and normalizations of a network that will be quantized are computed in
+    integers or in float between them. Those that stay float get `graph.precision = "f32"`.
+
+    In integers they read and make int8 or int16: `graph.integer_softmax` by a table of
+    exponentials, `graph.integer_normalize` by a root. Changes no value.
+    """
+
+    name = "set-rows"
+
+    rows: Rows = "auto"
+    """integer, float, or auto: integer where `target` has them."""
+    target: str | None = None
+    """The target that is asked by `auto`."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main) or self._takes_integers():
+            return
+        for inner in main.body.block.ops:
+            if isinstance(inner, graph.SoftmaxOp | graph.NormalizeOp):
+                keep_in_float(inner, "functions of rows are computed in float")
+
+    def _takes_integers(self) -> bool:
+        if self.rows != "auto":
+            return self.rows == "integer"
+        if self.target is None:
+            return True
+        from ceras_ir.targets.registry import find_target
+
+        return find_target(self.target).arithmetic.rows

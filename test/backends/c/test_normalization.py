@@ -1,0 +1,105 @@
+"""Functions of whole rows in C against the interpreter, and integers against real numbers."""
+
+import numpy as np
+import pytest
+from c_harness import Array, check, constant, make_network
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import f32, i16, i32
+from xdsl.ir import SSAValue
+
+from ceras_ir.dialects.graph.normalization import (
+    LEAST_POWER,
+    IntegerNormalizeOp,
+    IntegerSoftmaxOp,
+    NormalizeOp,
+)
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+
+I8, SHIFTED, I16 = UniformType(0.125), UniformType(0.0625, -77), UniformType(2.0**-9, storage=i16)
+
+
+def exponentials(element: UniformType) -> NDArray[np.int32]:
+    entries = min(4096, int(11.1 / element.scale) + 2)
+    return np.rint(2.0**15 * np.exp(-np.arange(entries) * element.scale)).astype(np.int32)
+
+
+def softmax_of(v: SSAValue, element: UniformType, axis: int) -> SSAValue:
+    table = constant(exponentials(element), UniformType(2.0**-15, storage=i32))
+    requant = RequantAttr(23, zero_point=-128)
+    return IntegerSoftmaxOp(v, table, axis, UniformType(2.0**-8, -128), requant).result
+
+
+def normalized(
+    v: SSAValue, element: UniformType, channels: int, *, centred: bool, epsilon: int = LEAST_POWER
+) -> SSAValue:
+    rng = np.random.default_rng(channels)
+    scale = rng.integers(-32767, 32768, channels).astype(np.int16)
+    bias = rng.integers(-(2**26), 2**26, channels).astype(np.int32)
+    return IntegerNormalizeOp(
+        v,
+        constant(scale, UniformType(2.0**-14, storage=i16)),
+        constant(bias, UniformType(2.0**-26, storage=i32)),
+        epsilon=epsilon,
+        centred=centred,
+        element=I16,
+        requant=RequantAttr(17, low=-32768, high=32767),
+    ).result
+
+
+def rows(element: UniformType, shape: tuple[int, ...]) -> Array:
+    """Rows of all sizes: constant ones, extremes, and small differences."""
+    rng = np.random.default_rng(len(shape))
+    spread = 2.0 ** rng.uniform(0, 15, (*shape[:-1], 1))
+    drawn = rng.normal(size=shape) * spread
+    drawn[0] = 5
+    drawn[-1] = np.where(rng.random(shape[1:]) < 0.5, -1e9, 1e9)
+    dtype = np.int8 if element.storage.width.data == 8 else np.int16
+    return np.clip(drawn, element.low, element.high).astype(dtype)
+
+
+@pytest.mark.parametrize("element", [I8, SHIFTED, I16], ids=str)
+def test_integers(element: UniformType):
+    shape = (6, 7, 33)
+    module = make_network(
+        [(element, shape)],
+        lambda v: [
+            *(softmax_of(v, element, axis) for axis in (1, 2)),
+            *(normalized(v, element, 33, centred=c) for c in (True, False)),
+            normalized(v, element, 33, centred=True, epsilon=1 << 62),
+        ],
+    )
+    check(module, {"input0": rows(element, shape)})
+
+
+@pytest.mark.parametrize("n", [1, 2, 700, 4096])
+def test_long_and_short_rows(n: int):
+    module = make_network(
+        [(I16, (5, n))],
+        lambda v: [softmax_of(v, I16, 1), normalized(v, I16, n, centred=True)],
+    )
+    check(module, {"input0": rows(I16, (5, n))})
+
+
+def test_floats():
+    x = np.random.default_rng(0).normal(3, 2, (4, 5, 31)).astype(np.float32)
+
+    def build(v: SSAValue):
+        scale, bias = (
+            constant(np.random.default_rng(s).normal(size=31).astype(np.float32)) for s in (1, 2)
+        )
+        return [
+            NormalizeOp(v, scale, b, epsilon=1e-5, centred=c).result
+            for c in (True, False)
+            for b in (None, bias)
+        ]
+
+    check(make_network([(f32, x.shape)], build), {"input0": x})
+
+
+def test_two_types_of_rows_in_one_model():
+    """The root that both need is there once."""
+    module = make_network(
+        [(I16, (3, 8)), (SHIFTED, (3, 8))],
+        lambda a, b: [normalized(a, I16, 8, centred=True), normalized(b, SHIFTED, 8, centred=True)],
+    )
+    check(module)

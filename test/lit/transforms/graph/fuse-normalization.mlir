@@ -1,0 +1,64 @@
+// RUN: ceras-opt %s --fuse-normalization --split-input-file | filecheck %s
+
+// Layer normalization with scale and offset, as ONNX's is imported.
+// CHECK-LABEL: func.func @main
+// CHECK:      [[S:%.+]] = graph.constant dense<[2.000000e+00, 3.000000e+00]>
+// CHECK-NEXT: [[B:%.+]] = graph.constant dense<[4.000000e+00, 5.000000e+00]>
+// CHECK-NEXT: graph.normalize %x scale [[S]] : tensor<2xf32> bias [[B]] : tensor<2xf32> {epsilon = 1.000000e-05 : f32, centred = true} : tensor<3x2xf32> -> tensor<3x2xf32>
+// CHECK-NEXT: func.return
+func.func @main(%x: tensor<3x2xf32> {graph.name = "x"}) -> (tensor<3x2xf32> {graph.name = "y"}) {
+  %n = graph.constant dense<2.0> : tensor<1xf32> : tensor<1xf32>
+  %e = graph.constant dense<1.0e-5> : tensor<1xf32> : tensor<1xf32>
+  %s = graph.constant dense<[2.0, 3.0]> : tensor<2xf32> : tensor<2xf32>
+  %b = graph.constant dense<[4.0, 5.0]> : tensor<2xf32> : tensor<2xf32>
+  %0 = graph.reduce sum %x {axes = array<i64: 1>} : (tensor<3x2xf32>) -> tensor<3x1xf32>
+  %1 = graph.binary div %0, %n : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32>
+  %2 = graph.binary sub %x, %1 : (tensor<3x2xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
+  %3 = graph.binary mul %2, %2 : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %4 = graph.reduce sum %3 {axes = array<i64: 1>} : (tensor<3x2xf32>) -> tensor<3x1xf32>
+  %5 = graph.binary div %4, %n : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32>
+  %6 = graph.binary add %5, %e {activation = #graph.function<sqrt>} : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32>
+  %7 = graph.binary div %2, %6 : (tensor<3x2xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
+  %8 = graph.binary mul %7, %s : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+  %9 = graph.binary add %8, %b : (tensor<3x2xf32>, tensor<2xf32>) -> tensor<3x2xf32>
+  func.return %9 : tensor<3x2xf32>
+}
+
+// -----
+
+// Root mean square with a power, and no scale: the factors are 1.
+// CHECK-LABEL: func.func @main
+// CHECK:      [[S:%.+]] = graph.constant dense<1.000000e+00> : tensor<2xf32>
+// CHECK-NEXT: graph.normalize %x scale [[S]] : tensor<2xf32> {epsilon = 1.000000e-05 : f32, centred = false}
+// CHECK-NEXT: func.return
+func.func @main(%x: tensor<3x2xf32> {graph.name = "x"}) -> (tensor<3x2xf32> {graph.name = "y"}) {
+  %n = graph.constant dense<2.0> : tensor<1xf32> : tensor<1xf32>
+  %e = graph.constant dense<1.0e-5> : tensor<1xf32> : tensor<1xf32>
+  %3 = graph.binary pow %x, %n : (tensor<3x2xf32>, tensor<1xf32>) -> tensor<3x2xf32>
+  %4 = graph.reduce sum %3 {axes = array<i64: 1>} : (tensor<3x2xf32>) -> tensor<3x1xf32>
+  %5 = graph.binary div %4, %n : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32>
+  %6 = graph.binary add %e, %5 : (tensor<1xf32>, tensor<3x1xf32>) -> tensor<3x1xf32>
+  %7 = graph.unary <sqrt> %6 : tensor<3x1xf32>
+  %8 = graph.binary div %x, %7 : (tensor<3x2xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
+  func.return %8 : tensor<3x2xf32>
+}
+
+// -----
+
+// Along another dimension, or by another count, it stays.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: graph.normalize
+func.func @main(%x: tensor<3x2xf32> {graph.name = "x"}) -> (tensor<3x2xf32> {graph.name = "y"}, tensor<3x2xf32> {graph.name = "z"}) {
+  %n = graph.constant dense<3.0> : tensor<1xf32> : tensor<1xf32>
+  %e = graph.constant dense<1.0e-5> : tensor<1xf32> : tensor<1xf32>
+  %3 = graph.binary mul %x, %x : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %4 = graph.reduce sum %3 {axes = array<i64: 0>} : (tensor<3x2xf32>) -> tensor<1x2xf32>
+  %5 = graph.binary div %4, %n : (tensor<1x2xf32>, tensor<1xf32>) -> tensor<1x2xf32>
+  %6 = graph.binary add %5, %e {activation = #graph.function<sqrt>} : (tensor<1x2xf32>, tensor<1xf32>) -> tensor<1x2xf32>
+  %7 = graph.binary div %x, %6 : (tensor<3x2xf32>, tensor<1x2xf32>) -> tensor<3x2xf32>
+  %8 = graph.reduce sum %3 {axes = array<i64: 1>} : (tensor<3x2xf32>) -> tensor<3x1xf32>
+  %9 = graph.binary div %8, %n : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32>
+  %10 = graph.binary add %9, %e {activation = #graph.function<sqrt>} : (tensor<3x1xf32>, tensor<1xf32>) -> tensor<3x1xf32>
+  %11 = graph.binary div %x, %10 : (tensor<3x2xf32>, tensor<3x1xf32>) -> tensor<3x2xf32>
+  func.return %7, %11 : tensor<3x2xf32>, tensor<3x2xf32>
+}
