@@ -101,6 +101,19 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
             stored = min(max(int(values[op.input][index].item()), -half), half - 1)
             total = Fraction(apply(op, float((stored - zero_point(op.input)) * scale(op.input))))
             slack = Fraction(1, 1 << 12)
+        case graph.IntegerSoftmaxOp():
+            axis, n = op.axis.value.data, graph.shape_of(op.input)[op.axis.value.data]
+            row = [float(at(op.input, (*index[:axis], k, *index[axis + 1 :]))) for k in range(n)]
+            powers = [exp(max(v - max(row), -700)) for v in row]
+            total = Fraction(powers[index[axis]] / sum(powers))
+            # Half a unit of the table for each element, and one of the reciprocal.
+            slack = Fraction(n + 2, 1 << 16) / scale(op.result)
+        case graph.IntegerNormalizeOp():
+            total = normalized(op, [at(op.input, (*index[:-1], k)) for k in row_of(op)], index)
+            factor = at(op.scale, index[-1:])
+            total *= factor
+            slack = (abs(total) / (1 << 13) + abs(factor) / (1 << 12)) / scale(op.result)
+            total += at(op.bias, index[-1:])
         case _:
             raise AssertionError(op.name)
     quotient = total / scale(op.results[0])
@@ -113,6 +126,19 @@ def bounds(op: Operation, values: Mapping[SSAValue, Stored], index: Index) -> tu
     rounded = (round(end) if even else floor(end + Fraction(1, 2)) for end in ends)
     least, most = (min(max(end + points[-1], low), high) for end in rounded)
     return least, most
+
+
+def row_of(op: graph.IntegerNormalizeOp) -> range:
+    return range(graph.shape_of(op.input)[-1])
+
+
+def normalized(op: graph.IntegerNormalizeOp, row: Sequence[Fraction], index: Index) -> Fraction:
+    """An element less the mean over the deviation, in double precision."""
+    n, mean = len(row), sum(row, Fraction(0)) / len(row) if op.is_centred else Fraction(0)
+    unit = (n if op.is_centred else 1) * Fraction(2) ** op.shift / scale(op.input)
+    epsilon = op.epsilon.value.data / (n * unit * unit)
+    variance = sum(((v - mean) ** 2 for v in row), Fraction(0)) / n
+    return Fraction(float(row[index[-1]] - mean) / float(variance + epsilon) ** 0.5)
 
 
 def taps(op: graph.LinearOperation, index: Index) -> Iterator[tuple[Index, Index]]:

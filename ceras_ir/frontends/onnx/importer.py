@@ -27,8 +27,8 @@ from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
 from ceras_ir.frontends.onnx.signature import contradiction, end_attributes, read_inputs
 from ceras_ir.frontends.onnx.tensors import (
-    DTYPES,
     Array,
+    element_type,
     tensor_array,
     tensor_shape,
     text,
@@ -173,11 +173,12 @@ class Importer:
                 message = f"cannot read external data: {e.strerror or e}"
                 raise InputError([Finding(name, "initializer", message)]) from None
 
-        if tensor.data_type not in DTYPES:
+        dtype = element_type(tensor.data_type)
+        if dtype is None:
             message = f"unsupported element type {type_name(tensor.data_type)}; {NUMBERS}"
             raise UnsupportedError([Finding(name, "initializer", message)])
         try:
-            shape, dtype = tensor_shape(tensor), DTYPES[tensor.data_type]
+            shape = tensor_shape(tensor)
         except ValueError as e:
             raise InputError([Finding(name, "initializer", str(e))]) from None
         return Constant(name, shape, dtype, load, (*scope, name))

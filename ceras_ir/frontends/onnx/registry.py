@@ -25,7 +25,7 @@ RULES: dict[str, list[Rule]] = {}
 
 _REMEDIES = {
     "end the model before it and do the rest in the application, since data decide the size or "
-    "order of its result": "NonMaxSuppression NonZero TopK Unique Compress RoiAlign MaxRoiPool",
+    "order of its result": "NonMaxSuppression NonZero Unique Compress RoiAlign MaxRoiPool",
     "export the model without it, in eval mode": "Bernoulli Multinomial RandomNormal "
     "RandomNormalLike RandomUniform RandomUniformLike",
     "keep it out of the model: only tensors of numbers are taken": "ConcatFromSequence SequenceAt "

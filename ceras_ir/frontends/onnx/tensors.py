@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import TypeAlias
 
+import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -41,6 +42,12 @@ DTYPES: dict[int, np.dtype[np.generic]] = {
 }
 """Element types that constants may have, and how they are held; bfloat16 as float32 at once."""
 
+PACKED: dict[int, np.dtype[np.generic]] = {
+    onnx.TensorProto.INT4: np.dtype(ml_dtypes.int4),
+    onnx.TensorProto.UINT4: np.dtype(ml_dtypes.uint4),
+}
+"""Types of initializers alone, two to a byte: weights that `DequantizeLinear` makes real."""
+
 
 def text(value: object) -> str:
     """A string of the model; protobuf hands out bytes where they are not UTF-8."""
@@ -67,9 +74,12 @@ def tensor_shape(tensor: onnx.TensorProto) -> tuple[int, ...]:
 
 def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> Array:
     """The elements of one of the types in `DTYPES`, read-only."""
-    shape, dtype = tensor_shape(tensor), DTYPES[tensor.data_type]
-    is_halved = tensor.data_type == onnx.TensorProto.BFLOAT16
+    shape, dtype = tensor_shape(tensor), element_type(tensor.data_type)
+    assert dtype is not None
+    is_halved, is_packed = tensor.data_type == onnx.TensorProto.BFLOAT16, tensor.data_type in PACKED
     size = prod(shape) * (2 if is_halved else dtype.itemsize)
+    if is_packed:
+        size = -(-size // 2)
     is_external = tensor.data_location == onnx.TensorProto.EXTERNAL
     listed = [name for name in LISTS if len(getattr(tensor, name))]
     if len(listed) + bool(tensor.raw_data) + is_external > 1:
@@ -78,16 +88,31 @@ def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> Array:
         raw = read_external(tensor, folder, size)
     elif tensor.HasField("raw_data"):
         raw = tensor.raw_data
+    elif is_packed:
+        raw = np.array(tensor.int32_data, np.int64).astype(np.uint8).tobytes()
     else:
         return _listed_array(tensor, shape, dtype)
     if len(raw) != size:
         raise ValueError(
             f"{len(raw)} bytes of data, expected {size} for shape {list(shape)} of {dtype}"
         )
+    if is_packed:
+        return unpacked(np.frombuffer(raw, np.uint8), prod(shape)).astype(dtype).reshape(shape)
     if is_halved:  # The upper half of a float32.
         upper = np.frombuffer(raw, "<u2").astype(np.uint32)
         return (upper << np.uint32(16)).view(np.float32).reshape(shape)
     return np.frombuffer(raw, dtype).reshape(shape)
+
+
+def element_type(data_type: int) -> np.dtype[np.generic] | None:
+    """How the elements of an initializer are held; None for types that are not taken."""
+    return DTYPES.get(data_type, PACKED.get(data_type))
+
+
+def unpacked(data: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
+    """`count` numbers of four bits, the lower half of a byte first."""
+    halves = np.stack([data & 15, data >> 4], axis=-1)
+    return halves.reshape(-1)[:count].astype(np.uint8)
 
 
 def _listed_array(

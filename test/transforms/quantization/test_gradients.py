@@ -236,7 +236,7 @@ def test_differences(case: str) -> None:
 
 
 def test_without_a_rule_power_is_spread() -> None:
-    """A product along rows has none: as much power goes in as comes out, by all elements alike but for signs."""
+    """A product along rows has none: power goes in as it comes out, alike but for signs."""
     network = Network(0)
     end = network.add(graph.ReduceOp(graph.Reduce.PRODUCT, network.rows, (1,)))
     module = network.module(end)

@@ -24,7 +24,7 @@ from ceras_ir.frontends.onnx.quantization import (
     uniform_type,
 )
 from ceras_ir.frontends.onnx.registry import operator
-from ceras_ir.frontends.onnx.tensors import Array, type_name
+from ceras_ir.frontends.onnx.tensors import PACKED, Array, type_name
 from ceras_ir.frontends.onnx.values import Constant, Value
 
 MICROSOFT = "com.microsoft::"
@@ -43,6 +43,8 @@ def dequantize_linear(node: Node, emitter: Emitter) -> Value:
     value, scale = emitter.value(0), emitter.array(1)
     point = emitter.array(2) if node.has_input(2) else None
     axis, block = node.integer("axis", 1), node.integer("block_size", 0)
+    if isinstance(value, Constant) and value.dtype in PACKED.values():
+        return _dequantized_halves(node, value, _Blocks(scale, point, axis, block))
     storage = stored_type(emitter, value)
     if block:
         return _dequantized_blocks(node, emitter, storage, _Blocks(scale, point, axis, block))
@@ -105,6 +107,25 @@ class _Blocks:
             np.take(scale, indices, axis),
             np.take(point.astype(np.float32), indices, axis),
         )
+
+
+def _dequantized_halves(node: Node, value: Constant, blocks: _Blocks) -> Constant:
+    """The same of constants of four bits, which become weights in float."""
+    shape, scale = value.shape, blocks.scale
+    if not blocks.size and scale.size > 1:
+        axis = node.axis(blocks.axis, len(shape))
+        column = [-1 if i == axis else 1 for i in range(len(shape))]
+        if scale.ndim != 1 or scale.size != shape[axis]:
+            raise node.wrong(f"scales of shape {list(scale.shape)}, expected [{shape[axis]}]")
+        point = np.zeros(1) if blocks.point is None else blocks.point.astype(np.float32)
+        real, offset = scale.astype(np.float32).reshape(column), point.reshape(column)
+    elif blocks.size:
+        real, offset = blocks.spread(node, shape)
+    else:
+        point = np.zeros(1) if blocks.point is None else blocks.point.astype(np.float32)
+        real, offset = scale.astype(np.float32).reshape(()), point.reshape(())
+    numbers = value.load().astype(np.float32)
+    return Constant.of(node.outputs[0], ((numbers - offset) * real).astype(np.float32))
 
 
 def _dequantized_blocks(node: Node, emitter: Emitter, storage: str, blocks: _Blocks) -> Value:

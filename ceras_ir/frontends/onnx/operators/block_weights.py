@@ -1,0 +1,72 @@
+"""Products with weights of four bits in blocks, as ONNX Runtime's quantizer writes them."""
+
+from math import prod
+
+import numpy as np
+
+from ceras_ir.frontends.onnx.emitter import Emitter
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.operators.matrix import product_of
+from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
+from ceras_ir.frontends.onnx.registry import constant_operands, operator, rule
+from ceras_ir.frontends.onnx.tensors import unpacked
+from ceras_ir.frontends.onnx.values import Constant, Value
+
+NAME = f"{MICROSOFT}MatMulNBits"
+
+constant_operands(
+    {NAME: range(1, 6)},
+    "weights, scales, zero points and bias must be constants",
+    "make it an initializer",
+)
+
+
+@rule(NAME)
+def four_bits(node: Node) -> str | None:
+    """bits must be 4, and there is no index of groups"""
+    if (bits := node.integer("bits", 4)) != 4:
+        return f"bits is {bits}; quantize with 4"
+    return "g_idx is given; quantize without reordering" if node.has_input(4) else None
+
+
+@operator(NAME)
+def matmul_n_bits(node: Node, emitter: Emitter) -> Value:
+    """`graph.matmul` with weights `(q - zero point) * scale` in float, where 8 is the default."""
+    node.ignore("accuracy_level", "weight_prepacked")
+    k, n, size = (node.integer(name, 0) for name in ("K", "N", "block_size"))
+    shape = emitter.shape(0)
+    if min(k, n, size) < 1 or size % 2 or shape[-1:] != (k,):
+        raise node.wrong(f"K = {k}, N = {n}, block_size = {size} and rows of {list(shape)}")
+    blocks = -(-k // size)
+    packed, scales = emitter.array(1), emitter.array(2)
+    if packed.dtype != np.uint8 or packed.size != n * blocks * size // 2:
+        raise node.wrong(f"weights of shape {list(packed.shape)} and {packed.dtype}")
+    if scales.size != n * blocks:
+        raise node.wrong(f"scales of shape {list(scales.shape)}, expected {[n, blocks]}")
+    numbers = unpacked(packed.reshape(-1).astype(np.uint8), n * blocks * size)
+    real = numbers.reshape(n, blocks, size).astype(np.float32)
+    real = (real - _points(node, emitter, n, blocks)) * scales.astype(np.float32).reshape(
+        n, blocks, 1
+    )
+    weights = Constant.of(node.inputs[1], np.ascontiguousarray(real.reshape(n, -1)[:, :k]))
+    bias = emitter.value(5) if node.has_input(5) else None
+    rows = emitter.reshaped(emitter.value(0), (prod(shape[:-1]), k))
+    return emitter.reshaped(product_of(emitter, rows, weights, bias), (*shape[:-1], n))
+
+
+def _points(
+    node: Node, emitter: Emitter, n: int, blocks: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """The zero point of each block: floats, or four bits in rows of whole bytes."""
+    if not node.has_input(3):
+        return np.full((n, blocks, 1), 8, np.float32)
+    points = emitter.array(3)
+    if points.dtype != np.uint8:
+        if points.size != n * blocks:
+            raise node.wrong(f"zero points of shape {list(points.shape)}, expected {[n, blocks]}")
+        return points.astype(np.float32).reshape(n, blocks, 1)
+    row = -(-blocks // 2)
+    if points.size != n * row:
+        raise node.wrong(f"zero points of shape {list(points.shape)}, expected {[n, row]} bytes")
+    halves = unpacked(points.reshape(-1).astype(np.uint8), n * row * 2).reshape(n, 2 * row)
+    return halves[:, :blocks].astype(np.float32).reshape(n, blocks, 1)
