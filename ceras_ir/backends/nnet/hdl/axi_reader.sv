@@ -1,0 +1,110 @@
+// Read bursts of three clients over one AXI4 port, the first before the second before the third.
+// A client asks only for what it has room for, so that data is always taken.
+module axi_reader #(
+    parameter ADDRESS_BITS = 40,
+    parameter PLACE_BITS = 18,
+    parameter BUS_BYTES = 16,
+    parameter BURST_BYTES = 256,
+    parameter SIZE_BITS = $clog2(BURST_BYTES) + 1
+) (
+    input logic clk,
+    input logic rst,
+    input logic [2:0] burst_valid,
+    output logic [2:0] burst_ready,
+    input logic [3*ADDRESS_BITS-1:0] burst_address,
+    input logic [3*SIZE_BITS-1:0] burst_bytes,
+    input logic [3*PLACE_BITS-1:0] burst_place,
+    input logic [2:0] burst_last,
+    output logic arvalid,
+    input logic arready,
+    output logic [ADDRESS_BITS-1:0] araddr,
+    output logic [7:0] arlen,
+    input logic rvalid,
+    output logic rready,
+    input logic [8*BUS_BYTES-1:0] rdata,
+    input logic rlast,
+    output logic [2:0] beat_valid,  // for which client
+    output logic [PLACE_BITS-1:0] beat_place,  // of the first byte, which may not be its own
+    output logic [BUS_BYTES-1:0] beat_mask,
+    output logic [8*BUS_BYTES-1:0] beat_data,
+    output logic beat_last
+);
+  localparam LANE = $clog2(BUS_BYTES);
+  localparam OUTSTANDING = 16;
+  localparam TAG = 5;
+  localparam TAG_BITS = 3 + PLACE_BITS + LANE + SIZE_BITS + 1 + 1;
+
+  logic [TAG_BITS-1:0] tags[0:OUTSTANDING-1];
+  logic [TAG-1:0] asked, answered;
+  logic free;
+
+  logic [ADDRESS_BITS-1:0] address;
+  logic [SIZE_BITS-1:0] bytes;
+  logic [SIZE_BITS:0] end_byte;
+  logic [PLACE_BITS-1:0] place;
+  logic last;
+
+  assign free = (!arvalid || arready) && TAG'(asked - answered) != TAG'(OUTSTANDING);
+  assign burst_ready = !free ? 3'b000 : burst_valid[0] ? 3'b001 : burst_valid[1] ? 3'b010
+      : burst_valid[2] ? 3'b100 : 3'b000;
+
+  always_comb begin
+    address = '0;
+    bytes = '0;
+    place = '0;
+    last = 0;
+    for (int i = 0; i < 3; i++)
+      if (burst_ready[i]) begin
+        address = burst_address[i*ADDRESS_BITS+:ADDRESS_BITS];
+        bytes = burst_bytes[i*SIZE_BITS+:SIZE_BITS];
+        place = burst_place[i*PLACE_BITS+:PLACE_BITS];
+        last = burst_last[i];
+      end
+  end
+
+  assign end_byte = (SIZE_BITS + 1)'(bytes) + (SIZE_BITS + 1)'(address[LANE-1:0]);
+
+  always_ff @(posedge clk) begin
+    if (arready) arvalid <= 0;
+    if (|burst_ready) begin
+      arvalid <= 1;
+      araddr <= {address[ADDRESS_BITS-1:LANE], LANE'(0)};
+      arlen <= 8'((end_byte - 1) >> LANE);
+      tags[asked[TAG-2:0]] <= {
+        burst_ready, place - PLACE_BITS'(address[LANE-1:0]), address[LANE-1:0], end_byte, last
+      };
+      asked <= asked + 1;
+    end
+    if (rst) begin
+      arvalid <= 0;
+      asked <= 0;
+    end
+  end
+
+  logic [2:0] client;
+  logic [PLACE_BITS-1:0] to;
+  logic [LANE-1:0] skip;
+  logic [SIZE_BITS:0] stop, position;
+  logic ends;
+
+  assign rready = 1;
+  assign {client, to, skip, stop, ends} = tags[answered[TAG-2:0]];
+
+  always_ff @(posedge clk) begin
+    beat_valid <= rvalid ? client : 3'b000;
+    beat_data <= rdata;
+    beat_place <= to + PLACE_BITS'(position);
+    beat_last <= rlast && ends;
+    for (int j = 0; j < BUS_BYTES; j++)
+    beat_mask[j] <= position + (SIZE_BITS + 1)'(j) < stop && (position != 0 || LANE'(j) >= skip);
+    if (rvalid) begin
+      position <= rlast ? '0 : position + (SIZE_BITS + 1)'(BUS_BYTES);
+      answered <= answered + TAG'(rlast);
+    end
+    if (rst) begin
+      beat_valid <= 0;
+      position <= 0;
+      answered <= 0;
+    end
+  end
+endmodule

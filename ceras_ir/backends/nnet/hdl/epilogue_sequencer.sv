@@ -1,0 +1,216 @@
+// Send the sums of a half through the epilogue, a pixel a cycle, and their results into one half
+// of the output buffer: group after group of outputs.
+module epilogue_sequencer #(
+    parameter LANES = 16,
+    parameter PLACE_BITS = 16,
+    parameter LATENCY = 8  // from reading the residual to the results
+) (
+    input logic clk,
+    input logic rst,
+    input logic start,
+    output logic idle,
+    input layer_registers::layer_t layer,
+    input logic [1:0] full,
+    input logic [1:0][9:0] pixels,
+    input logic [1:0][31:0] first_pixel,
+    input logic [1:0][31:0] group,
+    input logic [1:0][31:0] group_place,
+    input logic [1:0][31:0] group_bytes,
+    input logic [1:0] group_ends,
+    output logic [1:0] half_free,
+    input logic [1:0] header_ready,
+    output logic [1:0] header_taken,
+    output logic header_bank,  // with the sums
+    input logic [1:0] residual_there,
+    output logic [1:0] residual_taken,
+    output logic [PLACE_BITS-1:0] residual_address,
+    output logic [7:0] sum_address,  // two cycles later
+    output logic sum_half,
+    output logic [LANES-1:0] write,  // LATENCY cycles later
+    output logic [PLACE_BITS-1:0] write_address,
+    // Results that wait to be written.
+    output logic [1:0] result_full,
+    input logic [1:0] result_written,
+    output logic [1:0][9:0] result_pixels,
+    output logic [1:0][31:0] result_first,
+    output logic [1:0][31:0] result_group,
+    output logic [1:0][31:0] result_bytes
+);
+  localparam DEPTH = LATENCY + 2;
+
+  logic running, half, bank, residual_half, result_half, ends, group_end, go;
+  logic [1:0] claimed;
+  logic [9:0] pixel, count;
+  logic [PLACE_BITS-2:0] place, step;
+  logic [LANES-1:0] mask;
+  logic [31:0] outputs_left;
+
+  // What happened so many cycles before.
+  logic [DEPTH:0] ended, ended_group, halves, banks, residual_halves, result_halves, issued;
+  logic [(PLACE_BITS-1)*(LATENCY+1)-1:0] places;
+  logic [LANES*(LATENCY+1)-1:0] masks;
+  logic [8*3-1:0] addresses;
+
+  assign go = !running && full[half] && !(|(half_free & (2'b01 << half))) && header_ready[bank]
+      && (!layer.mode[layer_registers::HAS_RESIDUAL] || residual_there[residual_half])
+      && (group_place[half] != 0 || !claimed[result_half]);
+  assign ends = running && pixel + 1 == count;
+  assign outputs_left = group_bytes[half] - group_place[half];
+  assign residual_address = {residual_half, place};
+
+  delay_line #(
+      .WIDTH(1),
+      .STAGES(DEPTH),
+      .RESET(1)
+  ) issued_line (
+      .clk(clk),
+      .rst(rst),
+      .now(running),
+      .taps(issued)
+  );
+  delay_line #(
+      .WIDTH(1),
+      .STAGES(DEPTH),
+      .RESET(1)
+  ) ended_line (
+      .clk(clk),
+      .rst(rst),
+      .now(ends),
+      .taps(ended)
+  );
+  delay_line #(
+      .WIDTH(1),
+      .STAGES(DEPTH),
+      .RESET(1)
+  ) ended_group_line (
+      .clk(clk),
+      .rst(rst),
+      .now(ends && group_end),
+      .taps(ended_group)
+  );
+  delay_line #(
+      .WIDTH(1),
+      .STAGES(DEPTH),
+      .RESET(0)
+  ) halves_line (
+      .clk(clk),
+      .rst(rst),
+      .now(half),
+      .taps(halves)
+  );
+  delay_line #(
+      .WIDTH(1),
+      .STAGES(DEPTH),
+      .RESET(0)
+  ) banks_line (
+      .clk(clk),
+      .rst(rst),
+      .now(bank),
+      .taps(banks)
+  );
+  delay_line #(
+      .WIDTH(1),
+      .STAGES(DEPTH),
+      .RESET(0)
+  ) residual_halves_line (
+      .clk(clk),
+      .rst(rst),
+      .now(residual_half),
+      .taps(residual_halves)
+  );
+  delay_line #(
+      .WIDTH(1),
+      .STAGES(DEPTH),
+      .RESET(0)
+  ) result_halves_line (
+      .clk(clk),
+      .rst(rst),
+      .now(result_half),
+      .taps(result_halves)
+  );
+  delay_line #(
+      .WIDTH(PLACE_BITS - 1),
+      .STAGES(LATENCY),
+      .RESET(0)
+  ) places_line (
+      .clk(clk),
+      .rst(rst),
+      .now(place),
+      .taps(places)
+  );
+  delay_line #(
+      .WIDTH(LANES),
+      .STAGES(LATENCY),
+      .RESET(0)
+  ) masks_line (
+      .clk(clk),
+      .rst(rst),
+      .now(mask),
+      .taps(masks)
+  );
+  delay_line #(
+      .WIDTH(8),
+      .STAGES(2),
+      .RESET(0)
+  ) addresses_line (
+      .clk(clk),
+      .rst(rst),
+      .now(pixel[7:0]),
+      .taps(addresses)
+  );
+
+  assign sum_address = addresses[16+:8];
+  assign sum_half = halves[2];
+  assign header_bank = banks[3];
+  assign write = masks[LANES*LATENCY+:LANES] & {LANES{issued[LATENCY]}};
+  assign write_address = {result_halves[LATENCY], places[(PLACE_BITS-1)*LATENCY+:PLACE_BITS-1]};
+  assign half_free = ended[4] ? 2'b01 << halves[4] : 2'b00;
+  assign header_taken = ended[DEPTH] ? 2'b01 << banks[DEPTH] : 2'b00;
+  assign residual_taken = ended_group[4] ? 2'b01 << residual_halves[4] : 2'b00;
+  assign idle = !running && issued[DEPTH:1] == 0 && claimed == 0;
+
+  always_ff @(posedge clk) begin
+    claimed <= claimed & ~result_written;
+    result_full <= result_full & ~result_written;
+    if (ended_group[DEPTH]) result_full[result_halves[DEPTH]] <= 1;
+
+    if (running) begin
+      pixel <= pixel + 1;
+      place <= place + step;
+      if (ends) begin
+        running <= 0;
+        half <= !half;
+        bank <= !bank;
+        if (group_end) begin
+          residual_half <= !residual_half;
+          result_half <= !result_half;
+        end
+      end
+    end
+    if (go) begin
+      running <= 1;
+      pixel <= 0;
+      count <= pixels[half];
+      group_end <= group_ends[half];
+      place <= (PLACE_BITS - 1)'(group_place[half]);
+      step <= (PLACE_BITS - 1)'(group_bytes[half]);
+      for (int i = 0; i < LANES; i++) mask[i] <= 32'(i) < outputs_left;
+      claimed[result_half] <= 1;
+      result_pixels[result_half] <= pixels[half];
+      result_first[result_half] <= first_pixel[half];
+      result_group[result_half] <= group[half];
+      result_bytes[result_half] <= group_bytes[half];
+    end
+    if (start) begin
+      half <= 0;
+      bank <= 0;
+      residual_half <= 0;
+      result_half <= 0;
+    end
+    if (rst) begin
+      running <= 0;
+      claimed <= 0;
+      result_full <= 0;
+    end
+  end
+endmodule

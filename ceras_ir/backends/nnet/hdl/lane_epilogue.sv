@@ -1,0 +1,44 @@
+// What a sum of one output channel becomes: its constant and the residual added, shifted, rounded
+// half up or to even, moved to the zero point and clamped. Four cycles.
+module lane_epilogue (
+    input logic clk,
+    input logic [31:0] sum,
+    input logic [31:0] constant,
+    input logic [7:0] residual,  // 0 without one
+    input logic [4:0] residual_shift,
+    input logic signed [7:0] shift,  // to the left where negative, by 8 at most
+    input logic to_even,
+    input logic [7:0] zero_point,
+    input logic [7:0] low,
+    input logic [7:0] high,
+    output logic [7:0] result
+);
+  logic signed [31:0] all, near;
+  logic signed [32:0] halves, left, shifted;
+  logic [5:0] right;
+  logic sticky, up;
+  logic signed [33:0] rounded;
+
+  // What is beyond 16 bits ends at the clamp, wherever it is shifted to the left.
+  assign near = all < -32'sd32768 ? -32'sd32768 : all > 32'sd32768 ? 32'sd32768 : all;
+  assign left = 33'(near) <<< 4'(-shift);
+  assign right = shift > 8'sd33 ? 6'd33 : 6'(shift);
+  assign halves = {all, 1'b0};
+
+  always_ff @(posedge clk) begin
+    all <= sum + constant + (32'($signed(residual)) <<< residual_shift);
+    // Of what is shifted to the right, one bit more stays; `sticky` says whether there is more.
+    shifted <= halves >>> right;
+    sticky <= |(halves & ~({33{1'b1}} << right));
+    if (shift < 0) begin
+      shifted <= left <<< 1;
+      sticky <= 0;
+    end
+    rounded <= 34'(shifted >>> 1) + 34'(up) + 34'($signed(zero_point));
+    if (rounded < 34'($signed(low))) result <= low;
+    else if (rounded > 34'($signed(high))) result <= high;
+    else result <= rounded[7:0];
+  end
+
+  assign up = shifted[0] && (!to_even || sticky || shifted[1]);
+endmodule

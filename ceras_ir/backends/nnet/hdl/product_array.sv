@@ -1,0 +1,102 @@
+// LANES values times a tile of LANES x LANES weights that stays: LANES sums a cycle. The next tile
+// is loaded meanwhile. Columns of up to eight products add up on the way down; each row works one
+// cycle after the row above, and so it changes its weights. Sums come CHAIN + 2 cycles after the values.
+module product_array #(
+    parameter LANES = 16,
+    parameter BUS_BYTES = 16,
+    parameter PAIRED = 1
+) (
+    input logic clk,
+    input logic load,
+    input logic [15:0] load_beat,
+    input logic [8*BUS_BYTES-1:0] load_data,
+    input logic swap,  // a cycle before the first values of the tile
+    input logic [8*LANES-1:0] values,
+    output logic [32*LANES-1:0] sums
+);
+  localparam CHAIN = LANES < 8 ? LANES : 8;
+  localparam CHAINS = LANES / CHAIN;
+  localparam TILE = LANES * LANES;
+  localparam BEATS = TILE / BUS_BYTES;
+  localparam PAIRS = LANES / 2;
+
+  logic [8*TILE-1:0] waiting, weights;
+  logic [CHAIN-1:0] swaps;
+  logic [48*PAIRS*LANES-1:0] partial;
+
+  delay_line #(
+      .STAGES(CHAIN - 1)
+  ) swap_line (
+      .clk(clk),
+      .rst(1'b0),
+      .now(swap),
+      .taps(swaps)
+  );
+
+  generate
+    for (genvar b = 0; b < BEATS; b++) begin : beats
+      always_ff @(posedge clk)
+        if (load && load_beat == 16'(b)) waiting[8*BUS_BYTES*b+:8*BUS_BYTES] <= load_data;
+    end
+    for (genvar k = 0; k < LANES; k++) begin : row
+      localparam STEP = k % CHAIN;
+      logic [8*(STEP+1)-1:0] delayed;
+      if (STEP == 0) begin : at_once
+        assign delayed = values[8*k+:8];
+      end else begin : later
+        delay_line #(
+            .WIDTH(8),
+            .STAGES(STEP)
+        ) value_line (
+            .clk(clk),
+            .rst(1'b0),
+            .now(values[8*k+:8]),
+            .taps(delayed)
+        );
+      end
+      always_ff @(posedge clk)
+        if (swaps[STEP]) weights[8*LANES*k+:8*LANES] <= waiting[8*LANES*k+:8*LANES];
+      for (genvar q = 0; q < PAIRS; q++) begin : column
+        logic [47:0] above;
+        if (STEP == 0) begin : top
+          assign above = '0;
+        end else begin : below
+          assign above = partial[48*(PAIRS*(k-1)+q)+:48];
+        end
+        pair_product #(
+            .PAIRED(PAIRED)
+        ) multiply (
+            .clk(clk),
+            .value(delayed[8*STEP+:8]),
+            .low(weights[8*(LANES*k+2*q)+:8]),
+            .high(weights[8*(LANES*k+2*q+1)+:8]),
+            .above(above),
+            .sum(partial[48*(PAIRS*k+q)+:48])
+        );
+      end
+    end
+    for (genvar q = 0; q < PAIRS; q++) begin : ends
+      logic signed [31:0] low, high;
+      logic [47:0] both;
+      logic negative;
+      always_comb begin
+        low = '0;
+        high = '0;
+        for (int h = 0; h < CHAINS; h++) begin
+          both = partial[48*(PAIRS*(CHAIN*h+CHAIN-1)+q)+:48];
+          if (PAIRED) begin
+            // The least number of 18 bits is eight times (-128)^2, which no negative sum reaches.
+            negative = both[17] && both[16:0] != 0;
+            low = low + 32'($signed({negative, both[17:0]}));
+            high = high + 32'($signed(both[38:18])) + 32'(negative);
+          end else begin
+            negative = 0;
+            low = low + 32'($signed(both[23:0]));
+            high = high + 32'($signed(both[47:24]));
+          end
+        end
+      end
+      always_ff @(posedge clk) sums[64*q+:64] <= {high, low};
+    end
+  endgenerate
+endmodule

@@ -1,0 +1,154 @@
+// What comes of the stream of constants, once for each block of pixels: the table, if there is
+// one; of each tile of outputs eight bytes for each (constant, shift), then its tiles of weights.
+module stream_loader #(
+    parameter LANES = 16,
+    parameter BUS_BYTES = 16,
+    parameter ADDRESS_BITS = 40,
+    parameter BURST_BYTES = 256,
+    parameter SIZE_BITS = $clog2(BURST_BYTES) + 1
+) (
+    input logic clk,
+    input logic rst,
+    input logic start,
+    input layer_registers::layer_t layer,
+    output logic burst_valid,
+    input logic burst_ready,
+    output logic [ADDRESS_BITS-1:0] burst_address,
+    output logic [SIZE_BITS-1:0] burst_bytes,
+    input logic beat_valid,
+    input logic [8*BUS_BYTES-1:0] beat_data,
+    output logic [15:0] beat,
+    output logic [8*BUS_BYTES-1:0] data,
+    output logic load_table,
+    output logic load_header,
+    output logic header_bank,
+    output logic load_tile,
+    output logic tile_ready,
+    input logic tile_taken,
+    output logic [1:0] header_ready,
+    input logic [1:0] header_taken
+);
+  localparam DEPTH = 128;
+  localparam FIFO_BITS = $clog2(DEPTH);
+  localparam LANE = $clog2(BUS_BYTES);
+  // Rows of the array take their weights one after the other; wide beats must not come before.
+  localparam WAIT = BUS_BYTES > LANES ? 8 : 0;
+  localparam TABLE_BEATS = 256 / BUS_BYTES;
+  localparam HEADER_BEATS = 8 * LANES / BUS_BYTES;
+  localparam TILE_BEATS = LANES * LANES / BUS_BYTES;
+
+  logic walker_valid, room, pop, valid, last_beat;
+  logic [FIFO_BITS:0] reserved;
+
+  run_walker #(
+      .ADDRESS_BITS(ADDRESS_BITS),
+      .PLACE_BITS(1),
+      .BURST_BYTES(BURST_BYTES)
+  ) walker (
+      .clk(clk),
+      .rst(rst),
+      .start(start),
+      .ready(),
+      .address(ADDRESS_BITS'(layer.stream_address)),
+      .runs(layer.blocks),
+      .length(layer.stream_bytes),
+      .pitch(32'b0),
+      .place(1'b0),
+      .burst_valid(walker_valid),
+      .burst_ready(burst_ready),
+      .burst_address(burst_address),
+      .burst_bytes(burst_bytes),
+      .burst_place(),
+      .burst_last()
+  );
+
+  assign room = reserved <= (FIFO_BITS + 1)'(DEPTH - BURST_BYTES / BUS_BYTES);
+  assign burst_valid = walker_valid && room;
+
+  stream_fifo #(
+      .COLUMNS(BUS_BYTES),
+      .DEPTH(DEPTH),
+      .ADDRESS_BITS(FIFO_BITS)
+  ) beats (
+      .clk(clk),
+      .rst(rst),
+      .in_valid(beat_valid),
+      .in_ready(),
+      .in_data(beat_data),
+      .in_row(16'b0),
+      .in_channel(16'b0),
+      .out_valid(valid),
+      .out_ready(pop),
+      .out_data(data),
+      .out_row(),
+      .out_channel()
+  );
+
+  typedef enum logic [1:0] {
+    IDLE,
+    TABLE,
+    HEADER,
+    TILE
+  } state_t;
+  state_t state;
+  logic [15:0] outputs_left, tiles_left;
+  logic [31:0] blocks_left;
+  logic [3:0] wait_left;
+  logic outputs_end;
+
+  assign load_table = valid && state == TABLE;
+  assign load_header = valid && state == HEADER && !header_ready[header_bank];
+  assign load_tile = valid && state == TILE && !tile_ready && wait_left == 0;
+  assign pop = load_table || load_header || load_tile;
+  assign last_beat = beat == (state == TABLE ? 16'(TABLE_BEATS - 1)
+      : state == HEADER ? 16'(HEADER_BEATS - 1) : 16'(TILE_BEATS - 1));
+  // The last beat of all that belongs to a tile of outputs.
+  assign outputs_end = last_beat && (load_header ? layer.tiles == 0 : load_tile && tiles_left == 1);
+
+  always_ff @(posedge clk) begin
+    reserved <= reserved - (FIFO_BITS + 1)'(pop)
+        + (burst_valid && burst_ready ? (FIFO_BITS + 1)'(burst_bytes >> LANE) : '0);
+    if (wait_left != 0) wait_left <= wait_left - 1;
+    if (tile_taken) begin
+      tile_ready <= 0;
+      wait_left <= 4'(WAIT);
+    end
+    header_ready <= header_ready & ~header_taken;
+    if (pop) beat <= last_beat ? '0 : beat + 1;
+    if (load_table && last_beat) state <= HEADER;
+    if (load_header && last_beat) begin
+      header_ready[header_bank] <= 1;
+      header_bank <= !header_bank;
+      tiles_left <= 16'(layer.tiles);
+      state <= TILE;
+    end
+    if (load_tile && last_beat) begin
+      tile_ready <= 1;
+      tiles_left <= tiles_left - 1;
+    end
+    if (outputs_end) begin
+      state <= HEADER;
+      outputs_left <= outputs_left - 1;
+      if (outputs_left == 1) begin
+        outputs_left <= 16'(layer.output_tiles);
+        blocks_left <= blocks_left - 1;
+        state <= blocks_left == 1 ? IDLE : layer.mode[layer_registers::HAS_TABLE] ? TABLE : HEADER;
+      end
+    end
+    if (start) begin
+      state <= layer.mode[layer_registers::HAS_TABLE] ? TABLE : HEADER;
+      outputs_left <= 16'(layer.output_tiles);
+      blocks_left <= layer.blocks;
+      header_bank <= 0;
+      beat <= 0;
+    end
+    if (rst) begin
+      state <= IDLE;
+      tile_ready <= 0;
+      header_ready <= 0;
+      reserved <= 0;
+      wait_left <= 0;
+      beat <= 0;
+    end
+  end
+endmodule

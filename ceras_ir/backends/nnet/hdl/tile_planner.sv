@@ -1,0 +1,205 @@
+// The next tile for the array: of each block of pixels all outputs, of each tile of outputs all
+// products. A block waits for its rows, and a tile of outputs for a half of the sums.
+module tile_planner #(
+    parameter LANES = 16,
+    parameter PLACE_BITS = 18
+) (
+    input logic clk,
+    input logic rst,
+    input logic start,
+    output logic idle,
+    input layer_registers::layer_t layer,
+    input logic [31:0] rows_there,
+    // The tile.
+    output logic tile_valid,
+    input logic tile_taken,
+    output logic [PLACE_BITS-1:0] ring,  // of the first row
+    output logic signed [23:0] y,
+    output logic signed [23:0] position,  // of the first value in its row
+    output logic [8:0] block_rows,
+    output logic [8:0] block_columns,
+    output logic first,
+    output logic last,
+    output logic half,
+    output logic [31:0] rows_free,  // once the tile has been read
+    // What a half of the sums will hold.
+    input logic [1:0] half_free,
+    output logic [1:0] claimed,
+    output logic [1:0][9:0] pixels,
+    output logic [1:0][31:0] first_pixel,
+    output logic [1:0][31:0] group,  // first output of the group
+    output logic [1:0][31:0] group_place,  // in the group, of the tile
+    output logic [1:0][31:0] group_bytes,
+    output logic [1:0] group_ends
+);
+  typedef enum logic [2:0] {
+    IDLE,
+    SETUP,
+    NEEDED,
+    ROWS,
+    TILES,
+    ADVANCE
+  } state_t;
+  state_t state;
+
+  logic values, present, step, last_columns, last_rows, last_block, next_half;
+  logic last_run, last_tap, last_row, last_output;
+  logic [8:0] rows_here, columns_here;
+  logic [9:0] pixels_here;
+  logic [31:0] block_pixel, needed, image_row, group_first, group_at, output_left;
+  logic signed [31:0] window_end;
+  logic signed [23:0] y_block, y_tap, at_block, at_output, at_tap, at;
+  logic [15:0] run_tile, tap, kernel_row, output_tile;
+  logic [PLACE_BITS:0] ring_image, ring_block, ring_tap;
+
+  function automatic logic [PLACE_BITS:0] around(input logic [PLACE_BITS:0] place,
+                                                 input logic [31:0] distance);
+    logic [PLACE_BITS:0] sum, less;
+    sum = place + (PLACE_BITS + 1)'(distance);
+    less = sum - (PLACE_BITS + 1)'(layer.ring_bytes);
+    around = sum >= (PLACE_BITS + 1)'(layer.ring_bytes) ? less : sum;
+  endfunction
+
+  block_walker blocks (
+      .clk(clk),
+      .start(start),
+      .step(step),
+      .layer(layer),
+      .block_rows(rows_here),
+      .block_columns(columns_here),
+      .pixels(pixels_here),
+      .first_pixel(block_pixel),
+      .last_columns(last_columns),
+      .last_rows(last_rows),
+      .last(last_block)
+  );
+
+  assign idle = state == IDLE && !tile_valid;
+  assign values = layer.mode[layer_registers::TAKES_VALUES];
+  assign last_run = run_tile + 1 == 16'(layer.run_tiles);
+  assign last_tap = last_run && tap + 1 == 16'(layer.row_taps);
+  assign last_row = last_tap && kernel_row + 1 == 16'(layer.kernel_rows);
+  assign last_output = last_row && output_tile + 1 == 16'(layer.output_tiles);
+  assign present = state == TILES && (!tile_valid || tile_taken)
+      && (run_tile != 0 || tap != 0 || kernel_row != 0 || !claimed[next_half]);
+  assign step = state == ADVANCE && !last_block;
+  assign output_left = layer.outputs - group_first;
+
+  always_ff @(posedge clk) begin
+    claimed <= claimed & ~half_free;
+    if (tile_taken) tile_valid <= 0;
+    window_end <= 32'(y_block) + 32'(rows_here) * layer.stride_y - layer.stride_y + layer.extent;
+    needed <= image_row
+        + (window_end > $signed(layer.height) ? layer.height : 32'(window_end));
+    case (state)
+      SETUP: state <= NEEDED;
+      NEEDED: state <= ROWS;
+      // `needed` may be below the first row where a window is outside.
+      ROWS: if ($signed(rows_there - needed) >= 0) state <= TILES;
+      ADVANCE: begin
+        state <= last_block ? IDLE : SETUP;
+        at_block <= last_columns ? 24'(layer.first_position)
+            : at_block + 24'(layer.block_position_step);
+        if (last_rows) begin
+          ring_image <= around(ring_image, layer.ring_image_step);
+          ring_block <= around(ring_image, layer.ring_image_step);
+          y_block <= 24'(layer.first_y);
+          image_row <= image_row + layer.height;
+        end else if (last_columns) begin
+          ring_block <= around(ring_block, layer.ring_block_step);
+          y_block <= y_block + 24'(layer.block_y_step);
+        end
+      end
+      default: ;
+    endcase
+    if (state == ROWS) begin
+      at_output <= at_block;
+      at_tap <= at_block;
+      at <= at_block;
+      ring_tap <= ring_block;
+      y_tap <= y_block;
+      output_tile <= 0;
+      group_first <= 0;
+      group_at <= 0;
+    end
+    if (present) begin
+      tile_valid <= 1;
+      ring <= PLACE_BITS'(ring_tap);
+      y <= y_tap;
+      position <= at;
+      block_rows <= rows_here;
+      block_columns <= columns_here;
+      first <= run_tile == 0 && tap == 0 && kernel_row == 0;
+      last <= last_row;
+      half <= next_half;
+      if (run_tile == 0 && tap == 0 && kernel_row == 0) begin
+        claimed[next_half] <= 1;
+        pixels[next_half] <= pixels_here;
+        first_pixel[next_half] <= block_pixel;
+        group[next_half] <= group_first;
+        group_place[next_half] <= group_at;
+        group_bytes[next_half] <=
+            output_left < layer.group_tiles * LANES ? output_left : layer.group_tiles * LANES;
+        group_ends[next_half] <= output_tile + 1 == 16'(layer.output_tiles)
+            || group_at + LANES == layer.group_tiles * LANES;
+      end
+      if (last_output) begin
+        if (last_rows) rows_free <= image_row + layer.height;
+        else if (last_columns && y_block + $signed(24'(layer.block_y_step)) > 0)
+          rows_free <= image_row + 32'(y_block) + layer.block_y_step;
+      end
+      run_tile <= run_tile + 1;
+      at <= at + 24'(LANES);
+      if (last_run) begin
+        run_tile <= 0;
+        tap <= tap + 1;
+        at_tap <= at_tap + 24'(layer.tap_step);
+        at <= at_tap + 24'(layer.tap_step);
+      end
+      if (last_tap) begin
+        tap <= 0;
+        kernel_row <= kernel_row + 1;
+        at_tap <= at_output;
+        at <= at_output;
+        ring_tap <= around(ring_tap, layer.ring_tap_step);
+        y_tap <= y_tap + 24'(layer.dilation_y);
+      end
+      if (last_row) begin
+        kernel_row <= 0;
+        output_tile <= output_tile + 1;
+        next_half <= !next_half;
+        ring_tap <= ring_block;
+        y_tap <= y_block;
+        if (values) begin
+          at_output <= at_output + 24'(LANES);
+          at_tap <= at_output + 24'(LANES);
+          at <= at_output + 24'(LANES);
+        end
+        group_at <= group_at + LANES;
+        if (group_at + LANES == layer.group_tiles * LANES) begin
+          group_at <= 0;
+          group_first <= group_first + layer.group_tiles * LANES;
+        end
+      end
+      if (last_output) state <= ADVANCE;
+    end
+    if (start) begin
+      state <= SETUP;
+      y_block <= 24'(layer.first_y);
+      at_block <= 24'(layer.first_position);
+      ring_image <= (PLACE_BITS + 1)'(layer.ring_start);
+      ring_block <= (PLACE_BITS + 1)'(layer.ring_start);
+      image_row <= 0;
+      run_tile <= 0;
+      tap <= 0;
+      kernel_row <= 0;
+      next_half <= 0;
+      claimed <= 0;
+      rows_free <= 0;
+    end
+    if (rst) begin
+      state <= IDLE;
+      tile_valid <= 0;
+    end
+  end
+endmodule

@@ -1,0 +1,96 @@
+// Read the values of a tile for one pixel of the block after the other, a pixel a cycle, tile
+// after tile without a pause where the next one is ready.
+module tile_runner #(
+    parameter LANES = 16,
+    parameter PLACE_BITS = 18,
+    parameter LEAST = 6  // cycles of a tile: its sums must be there before they are added to
+) (
+    input logic clk,
+    input logic rst,
+    input logic start,
+    input layer_registers::layer_t layer,
+    output logic idle,
+    input logic tile_valid,
+    input logic weights_ready,
+    output logic tile_taken,
+    input logic [PLACE_BITS-1:0] ring,
+    input logic signed [23:0] y,
+    input logic signed [23:0] position,
+    input logic [8:0] block_rows,
+    input logic [8:0] block_columns,
+    input logic first,
+    input logic last,
+    input logic half,
+    input logic [31:0] rows_free,
+    output logic [31:0] rows_freed,
+    // Of each value that is read.
+    output logic read,
+    output logic read_begins,  // with the first of a tile
+    output logic [PLACE_BITS-1:0] read_address,
+    output logic signed [23:0] read_position,
+    output logic read_outside,  // the row is not in the image
+    output logic [7:0] read_pixel,
+    output logic read_half,
+    output logic read_first,
+    output logic read_ends  // with the last of the last tile
+);
+  logic [PLACE_BITS:0] row_ring, next_ring;
+  logic signed [23:0] row_y, row_start;
+  logic [8:0] rows_left, columns_left, columns_all;
+  logic [31:0] frees;
+  logic is_last, row_ends, tile_ends;
+  logic [3:0] age;
+
+  assign next_ring = row_ring + (PLACE_BITS + 1)'(layer.ring_row_step);
+  assign row_ends = columns_left == 1;
+  assign tile_ends = row_ends && rows_left == 1;
+  assign tile_taken = tile_valid && weights_ready && (!read || tile_ends) && age >= 4'(LEAST);
+  assign read_address = PLACE_BITS'(row_ring) + PLACE_BITS'(read_position);
+  assign read_outside = row_y < 0 || row_y >= $signed(24'(layer.height));
+  assign read_ends = tile_ends && is_last;
+  assign idle = !read;
+
+  always_ff @(posedge clk) begin
+    if (age != 15) age <= age + 1;
+    read_begins <= 0;
+    if (read) begin
+      read_pixel <= read_pixel + 1;
+      columns_left <= columns_left - 1;
+      read_position <= read_position + 24'(layer.column_step);
+      if (row_ends) begin
+        columns_left <= columns_all;
+        read_position <= row_start;
+        rows_left <= rows_left - 1;
+        row_y <= row_y + 24'(layer.stride_y);
+        row_ring <= next_ring >= (PLACE_BITS + 1)'(layer.ring_bytes)
+            ? next_ring - (PLACE_BITS + 1)'(layer.ring_bytes) : next_ring;
+      end
+      if (tile_ends) begin
+        read <= 0;
+        rows_freed <= frees;
+      end
+    end
+    if (tile_taken) begin
+      read <= 1;
+      read_begins <= 1;
+      age <= 1;
+      read_pixel <= 0;
+      read_position <= position;
+      read_half <= half;
+      read_first <= first;
+      row_start <= position;
+      row_y <= y;
+      row_ring <= (PLACE_BITS + 1)'(ring);
+      rows_left <= block_rows;
+      columns_left <= block_columns;
+      columns_all <= block_columns;
+      is_last <= last;
+      frees <= rows_free;
+    end
+    if (start) rows_freed <= 0;
+    if (rst) begin
+      read <= 0;
+      age <= 15;
+    end
+  end
+endmodule

@@ -1,0 +1,213 @@
+// The simulated core and its memory. A wrong address, or a core that stands still, ends the
+// program: both are faults of the circuit and no input's.
+#include "core.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "Vnnet_core.h"
+#include "verilated.h"
+
+namespace ceras {
+namespace {
+
+constexpr uint64_t PATIENCE = 200000;  // cycles without a transfer
+constexpr uint64_t PAGE = 1 << 16;
+constexpr int ARGUMENTS = 0x10;
+
+struct Region {
+  uint64_t address;
+  uint8_t* data;
+  int64_t bytes;
+  bool writable;
+};
+
+struct Burst {
+  uint64_t address;
+  int beats;
+  uint64_t ready;  // the cycle from which data may come
+};
+
+[[noreturn]] void fail(const char* what, uint64_t number) {
+  std::fprintf(stderr, "the circuit in Verilog %s %#llx\n", what,
+               static_cast<unsigned long long>(number));
+  std::exit(3);
+}
+
+}  // namespace
+
+struct RtlCore::State {
+  VerilatedContext context;
+  Vnnet_core top{&context};
+  std::vector<Region> regions;
+  uint64_t next = PAGE, cycle = 0, quiet = 0, random = 1;
+  std::deque<Burst> reads, writes;
+  std::deque<uint64_t> answers;
+  bool arready = false, awready = false, wready = false, rvalid = false, bvalid = false;
+
+  bool waits(int percent) {
+    if (percent == 0) return false;
+    random ^= random >> 12;
+    random ^= random << 25;
+    random ^= random >> 27;
+    return static_cast<int>((random * 2685821657736338717ULL) >> 33) % 100 < percent;
+  }
+
+  uint8_t* at(uint64_t address, bool writable) {
+    for (const Region& r : regions)
+      if (address >= r.address && address < r.address + static_cast<uint64_t>(r.bytes) &&
+          (r.writable || !writable))
+        return r.data + (address - r.address);
+    return nullptr;
+  }
+
+  void read_beat(uint64_t address) {
+    uint8_t beat[RTL_BUS_BYTES];
+    bool any = false;
+    for (int i = 0; i < RTL_BUS_BYTES; ++i) {
+      const uint8_t* from = at(address + static_cast<uint64_t>(i), false);
+      beat[i] = from != nullptr ? *from : static_cast<uint8_t>(cycle * 73 + 41);
+      any = any || from != nullptr;
+    }
+    if (!any) fail("reads at", address);
+    std::memcpy(&top.m_rdata, beat, RTL_BUS_BYTES);
+  }
+
+  void write_beat(uint64_t address) {
+    uint8_t beat[RTL_BUS_BYTES];
+    std::memcpy(beat, &top.m_wdata, RTL_BUS_BYTES);
+    for (int i = 0; i < RTL_BUS_BYTES; ++i) {
+      if ((top.m_wstrb >> i & 1) == 0) continue;
+      uint8_t* to = at(address + static_cast<uint64_t>(i), true);
+      if (to == nullptr) fail("writes at", address + static_cast<uint64_t>(i));
+      *to = beat[i];
+    }
+  }
+
+  // One cycle. Nothing that the core says to memory depends on what memory says in that cycle.
+  void tick(const RtlMemory& m) {
+    arready = !waits(m.stall) && reads.size() < 64;
+    awready = !waits(m.stall) && writes.size() < 64;
+    wready = !waits(m.stall);
+    if (!rvalid)
+      rvalid = !reads.empty() && reads.front().ready <= cycle && !waits(m.stall);
+    if (!bvalid) bvalid = !answers.empty() && answers.front() <= cycle && !waits(m.stall);
+    top.m_arready = arready;
+    top.m_awready = awready;
+    top.m_wready = wready;
+    top.m_rvalid = rvalid;
+    top.m_bvalid = bvalid;
+    bool moved = rvalid;
+    if (rvalid) {
+      Burst& burst = reads.front();
+      read_beat(burst.address);
+      burst.address += RTL_BUS_BYTES;
+      top.m_rlast = --burst.beats == 0;
+      if (burst.beats == 0) reads.pop_front();
+      rvalid = false;
+    }
+    if (bvalid) {
+      answers.pop_front();
+      bvalid = false;
+    }
+    if (top.m_arvalid && arready) {
+      if ((top.m_araddr & 4095) + (top.m_arlen + 1) * RTL_BUS_BYTES > 4096)
+        fail("crosses 4 KiB at", top.m_araddr);
+      reads.push_back({top.m_araddr, top.m_arlen + 1, cycle + static_cast<uint64_t>(m.latency)});
+    }
+    if (top.m_awvalid && awready) {
+      if ((top.m_awaddr & 4095) + (top.m_awlen + 1) * RTL_BUS_BYTES > 4096)
+        fail("crosses 4 KiB at", top.m_awaddr);
+      writes.push_back({top.m_awaddr, top.m_awlen + 1, 0});
+    }
+    // Data may come before its address; then it waits.
+    if (writes.empty()) top.m_wready = wready = false;
+    if (top.m_wvalid && wready) {
+      moved = true;
+      Burst& burst = writes.front();
+      write_beat(burst.address);
+      burst.address += RTL_BUS_BYTES;
+      if (top.m_wlast != (--burst.beats == 0)) fail("ends a burst at", burst.address);
+      if (burst.beats == 0) {
+        writes.pop_front();
+        answers.push_back(cycle + static_cast<uint64_t>(m.latency));
+      }
+    }
+    top.clk = 1;
+    top.eval();
+    top.clk = 0;
+    top.eval();
+    ++cycle;
+    quiet = moved ? 0 : quiet + 1;
+    if (quiet > PATIENCE) fail("stands still since cycle", cycle - quiet);
+  }
+
+  void put(int address, uint32_t value, const RtlMemory& m) {
+    top.s_awvalid = top.s_wvalid = 1;
+    top.s_awaddr = static_cast<uint16_t>(address);
+    top.s_wdata = value;
+    tick(m);
+    top.s_awvalid = top.s_wvalid = 0;
+    tick(m);
+  }
+
+  uint32_t get(int address, const RtlMemory& m) {
+    top.s_arvalid = 1;
+    top.s_araddr = static_cast<uint16_t>(address);
+    top.s_rready = 0;
+    tick(m);
+    top.s_arvalid = 0;
+    tick(m);
+    if (!top.s_rvalid) fail("does not answer at", static_cast<uint64_t>(address));
+    const uint32_t value = top.s_rdata;
+    top.s_rready = 1;
+    tick(m);
+    return value;
+  }
+};
+
+RtlCore::RtlCore() : state_(new State) {
+  State& s = *state_;
+  s.top.clk = 0;
+  s.top.s_bready = 1;
+  s.top.s_rready = 1;
+  s.top.rst = 1;
+  for (int i = 0; i < 8; ++i) s.tick(memory);
+  s.top.rst = 0;
+  s.put(4, 1, memory);
+  s.put(8, 1, memory);
+}
+
+RtlCore::~RtlCore() { state_->top.final(); }
+
+uint64_t RtlCore::show(const void* data, int64_t bytes, bool writable) {
+  State& s = *state_;
+  const auto low = reinterpret_cast<uintptr_t>(data) % 64;
+  const uint64_t address = s.next + low;
+  s.next = (address + static_cast<uint64_t>(bytes) + 2 * PAGE) / PAGE * PAGE;
+  s.regions.push_back(
+      {address, const_cast<uint8_t*>(static_cast<const uint8_t*>(data)), bytes, writable});
+  return address;
+}
+
+void RtlCore::forget() {
+  state_->regions.clear();
+  state_->next = PAGE;
+}
+
+uint32_t RtlCore::launch(const uint32_t (&words)[RTL_WORDS]) {
+  State& s = *state_;
+  s.random = memory.seed * 2 + 0x9e3779b97f4a7c15ULL;
+  for (int i = 0; i < RTL_WORDS; ++i) s.put(ARGUMENTS + 4 * i, words[i], memory);
+  s.quiet = 0;
+  s.put(0, 1, memory);
+  while (!s.top.irq) s.tick(memory);
+  s.put(12, 1, memory);
+  if ((s.get(0, memory) & 6) != 6) fail("is not done after its interrupt in cycle", s.cycle);
+  return s.get(ARGUMENTS + 4 * RTL_WORDS, memory);
+}
+
+}  // namespace ceras

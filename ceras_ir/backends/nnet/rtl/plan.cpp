@@ -1,0 +1,302 @@
+// From the registers that the engine has for a layer to those of the circuits in Verilog: how the
+// result is cut into blocks of pixels, where the ring of rows turns, and the order of constants.
+#include "plan.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ceras {
+namespace {
+
+constexpr int L = RTL_LANES;
+constexpr int64_t MOST = int64_t{1} << 22;  // of positions in a row
+constexpr int64_t COUNT = 65535;            // of rows, columns and tiles
+
+// In the order of hdl/layer_registers.sv.
+enum Word {
+  INPUT = 0, STREAM = 2, RESIDUAL = 4, RESULT = 6, MODE = 8,
+  INPUT_ROWS, HEIGHT, SLOTS, RING_BYTES, ROW_RUNS, RUN_BYTES, INPUT_PITCH, ROW_BYTES, ROW_PITCH,
+  ROWS, COLUMNS, BLOCK_ROWS, BLOCK_COLUMNS, IMAGES, STRIDE_Y, FIRST_Y, EXTENT,
+  KERNEL_ROWS, DILATION_Y, ROW_TAPS, RUN_TILES, COLUMN_STEP, FIRST_POSITION, TAP_STEP,
+  RING_START, RING_ROW_STEP, RING_TAP_STEP, RING_BLOCK_STEP, RING_IMAGE_STEP,
+  BLOCK_POSITION_STEP, BLOCK_Y_STEP,
+  OUTPUTS, OUTPUT_TILES, GROUP_TILES, TILES, RESIDUAL_PITCH, RESULT_PITCH, STREAM_BYTES, BLOCKS,
+  NUMBERS, SHIFTS
+};
+static_assert(SHIFTS + 1 == RTL_WORDS, "the registers are those of the circuit");
+
+enum Mode : uint32_t {
+  TAKES_VALUES = 1, TAKES_GREATEST = 2, HAS_RESIDUAL = 4, TO_EVEN = 8, HAS_TABLE = 16,
+  DENSE_RESIDUAL = 32, DENSE_RESULT = 64
+};
+
+int64_t ceiling(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
+
+// What pixels are read and written, whatever is made of them.
+struct Geometry {
+  int64_t images, height, width, channels, rows, columns;
+  int64_t kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y, dilation_x;
+  int64_t outputs;
+  int64_t input_pitch, residual_pitch, result_pitch;
+  bool values, residual;
+};
+
+struct Numbers {
+  uint32_t mode;
+  int outside, zero_point, low, high, residual_shift, input_shift;
+};
+
+uint32_t byte(int value) { return static_cast<uint8_t>(value); }
+
+// Pixels in a row, as rows of an image: of the widths that divide them, the one that fills blocks
+// best, and of those the least, for rows are what the circuit waits for.
+bool as_image(int64_t pixels, Geometry& g) {
+  int64_t width = 0, most = 0;
+  for (int64_t w = 1; w <= RTL_PIXELS && w <= pixels; ++w) {
+    if (pixels % w != 0 || pixels / w > COUNT || w * g.channels * 2 > RTL_LINE_BYTES) continue;
+    const int64_t rows =
+        std::min({RTL_PIXELS / w, std::max<int64_t>(RTL_LINE_BYTES / (w * g.channels) / 2, 1),
+                  pixels / w});
+    if (w * rows > most) {
+      most = w * rows;
+      width = w;
+    }
+  }
+  if (width == 0 && pixels <= COUNT && g.channels <= RTL_LINE_BYTES) width = 1;
+  if (width == 0) return false;
+  g.images = g.kernel_y = g.kernel_x = g.stride_y = g.stride_x = g.dilation_y = g.dilation_x = 1;
+  g.top = g.left = 0;
+  g.width = g.columns = width;
+  g.height = g.rows = pixels / width;
+  return true;
+}
+
+bool set_geometry(const Geometry& g, RtlPlan& plan) {
+  uint32_t* r = plan.words;
+  const auto set = [r](Word word, int64_t value) { r[word] = static_cast<uint32_t>(value); };
+  const int64_t row_bytes = g.width * g.channels, slots = RTL_LINE_BYTES / std::max<int64_t>(row_bytes, 1);
+  const int64_t extent = (g.kernel_y - 1) * g.dilation_y + 1;
+  if (slots < extent || g.rows > COUNT || g.columns > COUNT || g.images > COUNT) return false;
+  const int64_t furthest =
+      std::max((g.columns * g.stride_x + g.kernel_x * g.dilation_x) * g.channels,
+               g.left * g.channels) + 4 * L;
+  if (furthest > MOST || (g.rows * g.stride_y + extent + g.top) > MOST) return false;
+
+  // Blocks as large as the sums, while the next block's rows have room beside.
+  const int64_t column_blocks = ceiling(g.columns, RTL_PIXELS);
+  const int64_t block_columns = ceiling(g.columns, column_blocks);
+  const int64_t single = (slots - extent) / g.stride_y + 1;
+  int64_t block_rows = column_blocks > 1 ? 1 : RTL_PIXELS / g.columns;
+  const int64_t twice = (single + 1) / 2;
+  block_rows = std::min({block_rows, twice * g.columns >= 64 ? twice : single, g.rows});
+  block_rows = ceiling(g.rows, ceiling(g.rows, block_rows));
+
+  const bool dense_taps = !g.values && g.dilation_x == 1;
+  const int64_t run = dense_taps ? g.kernel_x * g.channels : g.channels;
+  const int64_t row_taps = dense_taps ? 1 : g.kernel_x, run_tiles = g.values ? 1 : ceiling(run, L);
+  const int64_t tiles = g.values ? 0 : g.kernel_y * row_taps * run_tiles;
+  const int64_t output_tiles = ceiling(g.outputs, L), pixels = block_rows * block_columns;
+  if (tiles > COUNT || output_tiles > COUNT) return false;
+  const int64_t group = std::min(output_tiles, std::max<int64_t>(RTL_RESULT_BYTES / 2 / (pixels * L), 1));
+  const bool whole = group == output_tiles;
+  if (g.residual && whole && g.residual_pitch == g.outputs) r[MODE] |= DENSE_RESIDUAL;
+  if (whole && g.result_pitch == g.outputs) r[MODE] |= DENSE_RESULT;
+
+  const bool dense = g.input_pitch == g.channels;
+  const auto ring = [&](int64_t rows) { return (rows % slots + slots) % slots * row_bytes; };
+  const int64_t last_row = (g.rows - 1) * g.stride_y - g.top + extent;
+  set(INPUT_ROWS, (g.images - 1) * g.height + std::clamp<int64_t>(last_row, 1, g.height));
+  set(HEIGHT, g.height);
+  set(SLOTS, slots);
+  set(RING_BYTES, slots * row_bytes);
+  set(ROW_RUNS, dense ? 1 : g.width);
+  set(RUN_BYTES, dense ? row_bytes : g.channels);
+  set(INPUT_PITCH, g.input_pitch);
+  set(ROW_BYTES, row_bytes);
+  set(ROW_PITCH, g.width * g.input_pitch);
+  set(ROWS, g.rows);
+  set(COLUMNS, g.columns);
+  set(BLOCK_ROWS, block_rows);
+  set(BLOCK_COLUMNS, block_columns);
+  set(IMAGES, g.images);
+  set(STRIDE_Y, g.stride_y);
+  set(FIRST_Y, -g.top);
+  set(EXTENT, extent);
+  set(KERNEL_ROWS, g.kernel_y);
+  set(DILATION_Y, g.dilation_y);
+  set(ROW_TAPS, row_taps);
+  set(RUN_TILES, run_tiles);
+  set(COLUMN_STEP, g.stride_x * g.channels);
+  set(FIRST_POSITION, -g.left * g.channels);
+  set(TAP_STEP, g.dilation_x * g.channels);
+  set(RING_START, ring(-g.top));
+  set(RING_ROW_STEP, ring(g.stride_y));
+  set(RING_TAP_STEP, ring(g.dilation_y));
+  set(RING_BLOCK_STEP, ring(block_rows * g.stride_y));
+  set(RING_IMAGE_STEP, ring(g.height));
+  set(BLOCK_POSITION_STEP, block_columns * g.stride_x * g.channels);
+  set(BLOCK_Y_STEP, block_rows * g.stride_y);
+  set(OUTPUTS, g.outputs);
+  set(OUTPUT_TILES, output_tiles);
+  set(GROUP_TILES, group);
+  set(TILES, tiles);
+  set(RESIDUAL_PITCH, g.residual_pitch);
+  set(RESULT_PITCH, g.result_pitch);
+  set(BLOCKS, g.images * ceiling(g.rows, block_rows) * column_blocks);
+
+  const int64_t in = g.images * g.height * g.width, out = g.images * g.rows * g.columns;
+  plan.input_bytes = (in - 1) * g.input_pitch + g.channels;
+  plan.residual_bytes = g.residual ? (out - 1) * g.residual_pitch + g.outputs : 0;
+  plan.result_bytes = (out - 1) * g.result_pitch + g.outputs;
+  return true;
+}
+
+void set_numbers(const Numbers& n, RtlPlan& plan) {
+  plan.words[MODE] |= n.mode;
+  plan.words[NUMBERS] =
+      byte(n.high) << 24 | byte(n.low) << 16 | byte(n.zero_point) << 8 | byte(n.outside);
+  plan.words[SHIFTS] = byte(n.residual_shift) << 8 | byte(n.input_shift);
+}
+
+// Constant and shift of each lane of a tile of outputs.
+void put_header(std::vector<uint8_t>& stream, int64_t first, int64_t outputs,
+                const int32_t* constants, int32_t constant, const int8_t* shifts, int shift) {
+  const size_t at = stream.size();
+  stream.resize(at + 8 * L);
+  for (int64_t lane = 0; lane < L && first + lane < outputs; ++lane) {
+    const uint32_t sum =
+        static_cast<uint32_t>(constant) +
+        (constants != nullptr ? static_cast<uint32_t>(constants[first + lane]) : 0);
+    uint8_t* to = stream.data() + at + 8 * lane;
+    std::memcpy(to, &sum, sizeof sum);
+    to[4] = static_cast<uint8_t>(shifts != nullptr ? shifts[first + lane] : shift);
+  }
+}
+
+void put_headers(int64_t outputs, int32_t constant, int shift, RtlPlan& plan) {
+  for (int64_t o = 0; o < outputs; o += L)
+    put_header(plan.stream, o, outputs, nullptr, constant, nullptr, shift);
+  plan.words[STREAM_BYTES] = static_cast<uint32_t>(plan.stream.size());
+}
+
+int net_shift(const FpgaRescale& r) { return r.right - r.left; }
+
+Geometry of_window(const FpgaWindow& w) {
+  Geometry g{};
+  g.height = w.height, g.width = w.width, g.channels = w.channels;
+  g.rows = w.rows, g.columns = w.columns;
+  g.kernel_y = w.kernel_height, g.kernel_x = w.kernel_width;
+  g.stride_y = w.stride_y, g.stride_x = w.stride_x;
+  g.top = w.top, g.left = w.left;
+  g.dilation_y = w.dilation_y, g.dilation_x = w.dilation_x;
+  return g;
+}
+
+}  // namespace
+
+bool rtl_plan_linear(const FpgaLinear& layer, const int8_t* weights, const int32_t* constants,
+                     const int8_t* shifts, bool residual, RtlPlan& plan) {
+  Geometry g = of_window(layer.window);
+  g.images = layer.images;
+  g.residual = residual;
+  g.outputs = layer.outputs;
+  g.input_pitch = layer.input_pitch;
+  g.residual_pitch = layer.residual_pitch;
+  g.result_pitch = layer.result_pitch;
+  if (layer.product && !as_image(layer.pixels, g)) return false;
+  if (!set_geometry(g, plan)) return false;
+  const FpgaRescale& r = layer.rescale;
+  const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0);
+  set_numbers({mode, layer.input_zero, r.zero_point, r.low, r.high, layer.residual_shift, 0}, plan);
+
+  const int64_t products = g.kernel_y * g.kernel_x * g.channels;
+  const int64_t groups = ceiling(products, GROUP);
+  const bool dense_taps = g.dilation_x == 1;
+  const int64_t run = dense_taps ? g.kernel_x * g.channels : g.channels;
+  const int64_t runs = products / run;
+  const int32_t constant = residual ? -(layer.residual_zero * (1 << layer.residual_shift)) : 0;
+  std::vector<uint8_t>& stream = plan.stream;
+  for (int64_t first = 0; first < g.outputs; first += L) {
+    put_header(stream, first, g.outputs, constants, constant, shifts, net_shift(r));
+    for (int64_t i = 0; i < runs; ++i)
+      for (int64_t k = 0; k < run; k += L) {
+        const size_t at = stream.size();
+        stream.resize(at + L * L);
+        for (int64_t j = 0; j < L && k + j < run; ++j)
+          for (int64_t lane = 0; lane < L && first + lane < g.outputs; ++lane) {
+            const int64_t o = first + lane, p = i * run + k + j;
+            stream[at + static_cast<size_t>(j * L + lane)] = static_cast<uint8_t>(
+                weights[((o / LANES * groups + p / GROUP) * LANES + o % LANES) * GROUP + p % GROUP]);
+          }
+      }
+  }
+  plan.words[STREAM_BYTES] = static_cast<uint32_t>(stream.size());
+  return true;
+}
+
+bool rtl_plan_pool(const FpgaPool& layer, RtlPlan& plan) {
+  Geometry g = of_window(layer.window);
+  g.images = layer.images;
+  g.outputs = g.channels;
+  g.values = true;
+  g.input_pitch = layer.input_pitch;
+  g.result_pitch = layer.result_pitch;
+  int shift = 0, constant = 0;
+  Numbers n{TAKES_VALUES | TAKES_GREATEST, -128, 0, -128, 127, 0, 0};
+  if (layer.average) {
+    // A multiplier would be one more for each lane; means by a power of two need none.
+    if (layer.multiplier <= 0 || (layer.multiplier & (layer.multiplier - 1)) != 0) return false;
+    shift = layer.shift;
+    for (int m = layer.multiplier; m > 1; m /= 2) --shift;
+    if (shift < -FPGA_MAX_LEFT_SHIFT) return false;
+    constant = -layer.input_zero * layer.window.kernel_height * layer.window.kernel_width;
+    n = {TAKES_VALUES | (layer.to_even ? TO_EVEN : 0u), layer.input_zero, layer.zero_point,
+         layer.low, layer.high, 0, 0};
+  }
+  if (!set_geometry(g, plan)) return false;
+  set_numbers(n, plan);
+  put_headers(g.outputs, constant, shift, plan);
+  return true;
+}
+
+bool rtl_plan_add(const FpgaAdd& layer, RtlPlan& plan) {
+  Geometry g{};
+  int64_t pixels = layer.rows;
+  g.channels = layer.length;
+  if (layer.rows == 1) {
+    // Without gaps any length of a pixel will do that divides them all: whole words, if there are.
+    int64_t best = 1;
+    for (int64_t c = 1; c <= 8 * L && c <= layer.length; ++c)
+      if (layer.length % c == 0 && (c % L == 0 || best % L != 0)) best = c;
+    g.channels = best;
+    pixels = layer.length / best;
+  }
+  g.outputs = g.channels;
+  g.values = g.residual = true;
+  g.input_pitch = layer.rows == 1 ? g.channels : layer.lhs_pitch;
+  g.residual_pitch = layer.rows == 1 ? g.channels : layer.rhs_pitch;
+  g.result_pitch = layer.rows == 1 ? g.channels : layer.result_pitch;
+  if (!as_image(pixels, g) || !set_geometry(g, plan)) return false;
+  const FpgaRescale& r = layer.rescale;
+  set_numbers({TAKES_VALUES | HAS_RESIDUAL | (r.to_even ? TO_EVEN : 0u), 0, r.zero_point, r.low,
+               r.high, layer.rhs_shift, layer.lhs_shift},
+              plan);
+  const int32_t zero =
+      layer.lhs_zero * (1 << layer.lhs_shift) + layer.rhs_zero * (1 << layer.rhs_shift);
+  put_headers(g.outputs, -zero, net_shift(r), plan);
+  return true;
+}
+
+void rtl_set_addresses(RtlPlan& plan, uint64_t input, uint64_t stream, uint64_t residual,
+                       uint64_t result) {
+  const auto set = [&plan](Word word, uint64_t address) {
+    plan.words[word] = static_cast<uint32_t>(address);
+    plan.words[word + 1] = static_cast<uint32_t>(address >> 32);
+  };
+  set(INPUT, input);
+  set(STREAM, stream);
+  set(RESIDUAL, residual);
+  set(RESULT, result);
+}
+
+}  // namespace ceras

@@ -1,0 +1,230 @@
+// Random layers through the circuits in Verilog and in C++: every byte of memory must agree.
+//
+//   rtl_layers FIRST LAYERS STALL LATENCY
+//
+// Layer number n is drawn from seed FIRST + n. STALL is of 100; with -1 it is drawn too.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "circuits.h"
+
+namespace {
+
+using namespace ceras;
+
+struct Draw {
+  std::mt19937_64 random;
+  int operator()(int low, int high) {
+    return low + static_cast<int>(random() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool one_in(int n) { return (*this)(1, n) == 1; }
+};
+
+// Numbers of all kinds, and often those at the ends of the range.
+void fill(Draw& draw, std::vector<int8_t>& bytes) {
+  const int kind = draw(0, 3);
+  for (int8_t& b : bytes)
+    b = static_cast<int8_t>(kind == 0 ? -128 : kind == 1 && draw.one_in(2) ? draw(0, 1) * 255 - 128
+                                                                      : draw(-128, 127));
+}
+
+FpgaRescale rescale(Draw& draw, int sum_bits) {
+  FpgaRescale r{};
+  const int shift = draw.one_in(4) ? draw(-FPGA_MAX_LEFT_SHIFT, FPGA_MAX_SHIFT)
+                                   : draw(0, sum_bits > 6 ? sum_bits - 6 : 1);
+  r.left = shift < 0 ? -shift : 0;
+  r.right = shift > 0 ? shift : 0;
+  r.to_even = draw.one_in(2);
+  r.zero_point = draw.one_in(2) ? 0 : draw(-128, 127);
+  r.low = draw.one_in(2) ? -128 : draw(-128, 0);
+  r.high = draw.one_in(2) ? 127 : draw(1, 127);
+  return r;
+}
+
+// A window whose input is at least as large as it needs to be for one pixel of the result.
+FpgaWindow window(Draw& draw, int channels, int most_pixels) {
+  FpgaWindow w{};
+  w.channels = channels;
+  w.kernel_height = draw.one_in(3) ? 1 : draw(1, 5);
+  w.kernel_width = draw.one_in(3) ? w.kernel_height : draw(1, 5);
+  w.stride_y = draw.one_in(2) ? 1 : draw(1, 4);
+  w.stride_x = draw.one_in(2) ? 1 : draw(1, 4);
+  w.dilation_y = draw.one_in(4) ? draw(2, 3) : 1;
+  w.dilation_x = draw.one_in(4) ? draw(2, 3) : 1;
+  w.top = draw(0, w.kernel_height);
+  w.left = draw(0, w.kernel_width);
+  w.rows = draw(1, 20);
+  w.columns = draw.one_in(8) ? draw(200, 600) : draw(1, 40);
+  while (w.rows * w.columns > most_pixels && w.rows > 1) w.rows = (w.rows + 1) / 2;
+  // The last window may leave the input, as padding below and to the right does.
+  const int height = (w.rows - 1) * w.stride_y + (w.kernel_height - 1) * w.dilation_y + 1 - w.top;
+  const int width = (w.columns - 1) * w.stride_x + (w.kernel_width - 1) * w.dilation_x + 1 - w.left;
+  w.height = std::max(1, height - draw(0, 2));
+  w.width = std::max(1, width - draw(0, 2));
+  return w;
+}
+
+bool same(const std::vector<int8_t>& expected, const std::vector<int8_t>& got, const char* what,
+          unsigned long seed) {
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (expected[i] != got[i]) {
+      std::printf("%s of seed %lu: byte %zu of %zu is %d, expected %d\n", what, seed, i,
+                  expected.size(), got[i], expected[i]);
+      return false;
+    }
+  return true;
+}
+
+struct Cycles {
+  uint32_t got;
+  int64_t products;
+};
+
+int64_t bytes_of(int64_t pixels, int64_t pitch) { return pixels * pitch; }
+
+bool linear(Draw& draw, RtlCore& core, FpgaBuffers& buffers, unsigned long seed, Cycles& cycles) {
+  FpgaLinear layer{};
+  const int channels = draw.one_in(4) ? draw(60, 300) : draw(1, 40);
+  layer.outputs = draw.one_in(6) ? draw(100, 300) : draw(1, 48);
+  layer.product = draw.one_in(3);
+  layer.images = 1;
+  if (layer.product) {
+    layer.window.channels = draw.one_in(10) ? draw(1000, 3000) : channels;
+    layer.pixels = draw.one_in(3) ? draw(1, 4) : draw(1, 700);
+  } else {
+    layer.window = window(draw, channels, 1200);
+    layer.images = draw(1, 3);
+    layer.pixels = layer.window.rows * layer.window.columns;
+  }
+  const FpgaWindow& w = layer.window;
+  const int taps = layer.product ? 1 : w.kernel_height * w.kernel_width;
+  const int64_t products = static_cast<int64_t>(taps) * w.channels;
+  if (products > 20000) return true;
+  int bits = 14;
+  while ((int64_t{1} << (bits - 14)) < products) ++bits;
+  layer.input_zero = draw.one_in(2) ? 0 : draw(-128, 127);
+  const bool has_residual = draw.one_in(3);
+  layer.residual_zero = has_residual && draw.one_in(2) ? draw(-128, 127) : 0;
+  layer.residual_shift = has_residual ? draw(0, 16) : 0;
+  layer.rescale = rescale(draw, bits);
+  const auto gap = [&draw] { return draw.one_in(3) ? draw(1, 37) : 0; };
+  layer.input_pitch = w.channels + gap();
+  layer.residual_pitch = layer.outputs + gap();
+  layer.result_pitch = layer.outputs + gap();
+  const int64_t in = layer.product ? layer.pixels : int64_t{layer.images} * w.height * w.width;
+  const int64_t out = layer.images * layer.pixels;
+  const int before = draw(0, 70);  // places that are not words
+
+  std::vector<int8_t> input(static_cast<size_t>(bytes_of(in, layer.input_pitch) + before));
+  std::vector<int8_t> weights(static_cast<size_t>(layer.outputs * products));
+  std::vector<int8_t> residual(static_cast<size_t>(bytes_of(out, layer.residual_pitch)));
+  fill(draw, input);
+  fill(draw, weights);
+  fill(draw, residual);
+  std::vector<int32_t> bias(static_cast<size_t>(layer.outputs)), constants(bias.size());
+  for (int32_t& b : bias) b = draw(-(1 << (bits - 1)), 1 << (bits - 1));
+  std::vector<int8_t> packed(static_cast<size_t>(fpga_weight_bytes(layer.outputs, products)));
+  fpga_pack_weights(weights.data(), layer.outputs, products, packed.data());
+  fpga_channel_constants(weights.data(), layer.outputs, products, bias.data(), layer.input_zero,
+                         constants.data());
+  std::vector<int8_t> shifts(bias.size());
+  for (int8_t& s : shifts)
+    s = static_cast<int8_t>(draw.one_in(4) ? draw(-8, 47) : draw(0, bits > 6 ? bits - 6 : 1));
+  const bool by_channel = draw.one_in(2);
+
+  std::vector<int8_t> expected(static_cast<size_t>(bytes_of(out, layer.result_pitch) + before), 77);
+  std::vector<int8_t> got = expected;
+  fpga_linear_circuit(layer, input.data() + before, packed.data(), constants.data(),
+                      by_channel ? shifts.data() : nullptr,
+                      has_residual ? residual.data() : nullptr, expected.data() + before, buffers);
+  cycles.got = rtl_linear(core, layer, input.data() + before, packed.data(), constants.data(),
+                          by_channel ? shifts.data() : nullptr,
+                          has_residual ? residual.data() : nullptr, got.data() + before);
+  cycles.products = out * products * layer.outputs;
+  return cycles.got == 0 || same(expected, got, "convolution", seed);
+}
+
+bool pool(Draw& draw, RtlCore& core, unsigned long seed, Cycles& cycles) {
+  FpgaPool layer{};
+  layer.window = window(draw, draw(1, 80), 600);
+  const FpgaWindow& w = layer.window;
+  layer.images = draw(1, 3);
+  layer.average = draw.one_in(2);
+  layer.input_zero = draw(-128, 127);
+  layer.multiplier = 1 << draw(0, 6);
+  layer.shift = draw(0, 20);
+  layer.to_even = draw.one_in(2);
+  layer.zero_point = draw(-128, 127);
+  layer.low = draw(-128, 0);
+  layer.high = draw(1, 127);
+  layer.input_pitch = w.channels + (draw.one_in(3) ? draw(1, 20) : 0);
+  layer.result_pitch = w.channels + (draw.one_in(3) ? draw(1, 20) : 0);
+  std::vector<int8_t> input(
+      static_cast<size_t>(bytes_of(int64_t{layer.images} * w.height * w.width, layer.input_pitch)));
+  fill(draw, input);
+  std::vector<int8_t> expected(
+      static_cast<size_t>(bytes_of(int64_t{layer.images} * w.rows * w.columns, layer.result_pitch)),
+      55);
+  std::vector<int8_t> got = expected;
+  fpga_pool_circuit(layer, input.data(), expected.data());
+  cycles.got = rtl_pool(core, layer, input.data(), got.data());
+  return cycles.got == 0 || same(expected, got, layer.average ? "average" : "maximum", seed);
+}
+
+bool add(Draw& draw, RtlCore& core, unsigned long seed, Cycles& cycles) {
+  FpgaAdd layer{};
+  layer.lhs_zero = draw(-128, 127);
+  layer.rhs_zero = draw(-128, 127);
+  layer.lhs_shift = draw(0, 20);
+  layer.rhs_shift = draw(0, 20);
+  layer.rescale = rescale(draw, 8 + std::max(layer.lhs_shift, layer.rhs_shift));
+  const bool gaps = draw.one_in(2);
+  layer.rows = gaps ? draw(1, 300) : 1;
+  layer.length = gaps ? draw(1, 200) : draw(1, 9000);
+  layer.lhs_pitch = layer.length + (gaps ? draw(0, 20) : 0);
+  layer.rhs_pitch = layer.length + (gaps ? draw(0, 20) : 0);
+  layer.result_pitch = layer.length + (gaps ? draw(0, 20) : 0);
+  std::vector<int8_t> lhs(static_cast<size_t>(bytes_of(layer.rows, layer.lhs_pitch)));
+  std::vector<int8_t> rhs(static_cast<size_t>(bytes_of(layer.rows, layer.rhs_pitch)));
+  fill(draw, lhs);
+  fill(draw, rhs);
+  // In one of two the sum lies where its first operand does.
+  const bool over = layer.result_pitch == layer.lhs_pitch && draw.one_in(2);
+  std::vector<int8_t> expected(static_cast<size_t>(bytes_of(layer.rows, layer.result_pitch)), 33);
+  if (over) expected = lhs;
+  std::vector<int8_t> got = expected;
+  fpga_add_circuit(layer, over ? expected.data() : lhs.data(), rhs.data(), expected.data());
+  cycles.got = rtl_add(core, layer, over ? got.data() : lhs.data(), rhs.data(), got.data());
+  return cycles.got == 0 || same(expected, got, "sum", seed);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  const unsigned long first = std::strtoul(argv[1], nullptr, 10);
+  const unsigned long count = std::strtoul(argv[2], nullptr, 10);
+  const int stall = std::atoi(argv[3]);
+  const auto buffers = std::make_unique<FpgaBuffers>();
+  RtlCore core;
+  unsigned long ran = 0, wrong = 0;
+  uint64_t cycles = 0;
+  for (unsigned long seed = first; seed < first + count; ++seed) {
+    Draw draw{std::mt19937_64(seed)};
+    core.memory = {std::atoi(argv[4]), stall < 0 ? draw(0, 1) * draw(0, 70) : stall, seed};
+    Cycles each{};
+    const int kind = draw(0, 5);
+    const bool good = kind == 0   ? pool(draw, core, seed, each)
+                      : kind == 1 ? add(draw, core, seed, each)
+                                  : linear(draw, core, *buffers, seed, each);
+    if (!good) ++wrong;
+    ran += each.got != 0;
+    cycles += each.got;
+  }
+  std::printf("%lu layers ran, %lu not taken, %lu wrong, %llu cycles\n", ran, count - ran, wrong,
+              static_cast<unsigned long long>(cycles));
+  return wrong == 0 ? 0 : 1;
+}
