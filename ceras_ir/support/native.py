@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -78,10 +78,12 @@ def build_program(
     headers: Sequence[Path],
     flags: Sequence[str],
     made: Mapping[str, str] | None = None,
+    generate: Callable[[Path], Sequence[Path]] | None = None,
 ) -> Path:
     """
     The program `name` made of `sources`, built if it is not in the cache; `made` are the texts of
-    further headers.
+    further headers. `generate` writes further sources to a folder; what it makes them of must be
+    among `headers`.
     """
     made = made or {}
     command = [*compiler(purpose), *flags]
@@ -96,7 +98,8 @@ def build_program(
         built = Path(folder) / name
         for header, text in made.items():
             (Path(folder) / header).write_text(text, encoding="utf-8")
-        command += [f"-I{folder}", *map(str, sources), "-o", str(built)]
+        further = [] if generate is None else generate(Path(folder))
+        command += [f"-I{folder}", *map(str, (*sources, *further)), "-o", str(built)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             last = "\n".join((done.stderr or "no message").strip().splitlines()[-5:])

@@ -4,12 +4,14 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.nnet.circuit_size import CircuitSize
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.file import NnetFile
 from ceras_ir.backends.nnet.reader import read
@@ -20,10 +22,21 @@ Array: TypeAlias = NDArray[np.generic]
 DTYPES = {"f32": "<f4", "i8": "i1", "u8": "u1", "i16": "<i2", "u16": "<u2", "i32": "<i4"}
 
 
+@dataclass(frozen=True)
+class Rtl:
+    """The FPGA's layers run in the circuits in Verilog, simulated with this memory around them."""
+
+    size: CircuitSize = CircuitSize()
+    stall: int = 0
+    """Of 100 cycles, those in which a channel of the bus waits."""
+    latency: int = 32
+    """Cycles from a request to its first data."""
+
+
 class NnetModel:
     """`model.nnet` of a folder, or a file, and an engine that runs it."""
 
-    def __init__(self, path: Path, engine_flags: Sequence[str] = ()):
+    def __init__(self, path: Path, engine_flags: Sequence[str] = (), rtl: Rtl | None = None):
         self.path = path / "model.nnet" if path.is_dir() else path
         try:
             self.file: NnetFile = read(self.path.read_bytes())
@@ -31,7 +44,15 @@ class NnetModel:
             raise InputError(f"cannot be read: {error.strerror}", str(self.path)) from None
         except InputError as error:
             raise InputError(error.message, str(self.path)) from None
-        self.engine = build(engine_flags)
+        self.rtl = rtl
+        self.cycles: list[list[int]] = []
+        """Of each sample of the last run, the cycles of each layer on simulated circuits."""
+        if rtl is None:
+            self.engine = build(engine_flags)
+        else:
+            from ceras_ir.backends.nnet.rtl_engine import build_engine
+
+            self.engine = build_engine(rtl.size)
 
     def run(
         self, inputs: Mapping[str, Array], trace: Callable[[int, bytes], None] | None = None
@@ -61,12 +82,20 @@ class NnetModel:
             command = [str(self.engine), str(self.path), str(source), str(target)]
             command += ["--samples", str(count)]
             command += ["--trace", str(log)] if trace is not None else []
+            cycles = Path(folder) / "cycles.txt"
+            if self.rtl is not None:
+                command += ["--rtl", str(cycles), "--stall", str(self.rtl.stall)]
+                command += ["--latency", str(self.rtl.latency)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 message = done.stderr.strip() or f"the nnet engine ended with {done.returncode}"
                 raise InputError(message.removeprefix(f"{self.path}: error: "), str(self.path))
             if trace is not None:
                 replay(log, trace)
+            if self.rtl is not None:
+                numbers = [int(line) for line in cycles.read_text().split()]
+                each = len(numbers) // count
+                self.cycles = [numbers[i : i + each] for i in range(0, len(numbers), each or 1)]
             return self._results(target.read_bytes(), count)
 
     def _bytes(self, id: int, name: str, array: Array, count: int) -> list[bytes]:
@@ -107,8 +136,8 @@ class CompiledNnet:
     CHUNK = 16
     """Samples that the engine runs in one process; between two of them progress shows."""
 
-    def __init__(self, folder: Path):
-        self.model = NnetModel(folder)
+    def __init__(self, folder: Path, rtl: Rtl | None = None):
+        self.model = NnetModel(folder, rtl=rtl)
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
         for start in range(0, len(samples), self.CHUNK):

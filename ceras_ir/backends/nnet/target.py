@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -52,6 +52,12 @@ class NnetTarget(Target):
         False,
         "also write the FPGA side as a C++ project with test bench and golden data in DIR/hls",
         tools=("ceras-compile",),
+    )
+    fpga: Literal["cpp", "rtl"] = option(
+        "cpp",
+        "run the FPGA's layers in its circuits in C++, or in those in Verilog, simulated cycle by "
+        "cycle with Verilator",
+        tools=("ceras-run",),
     )
 
     @classmethod
@@ -112,6 +118,6 @@ class NnetTarget(Target):
         )
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledNnet:
-        from ceras_ir.backends.nnet.runner import CompiledNnet
+        from ceras_ir.backends.nnet.runner import CompiledNnet, Rtl
 
-        return CompiledNnet(folder)
+        return CompiledNnet(folder, Rtl() if self.fpga == "rtl" else None)

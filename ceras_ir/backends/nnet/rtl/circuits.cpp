@@ -1,6 +1,7 @@
 // A launch: what the circuit may see of memory, then its registers.
 #include "circuits.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -27,7 +28,48 @@ uint32_t launch(RtlCore& core, RtlPlan& plan, const int8_t* input, const int8_t*
   return core.launch(plan.words);
 }
 
+// The core of this process, and where its cycles go.
+struct Machine {
+  RtlCore core;
+  std::FILE* log;
+
+  ~Machine() { std::fclose(log); }
+  bool ran(uint32_t cycles) {
+    ++core.memory.seed;
+    std::fprintf(log, "%u\n", cycles);
+    return cycles != 0;
+  }
+};
+std::unique_ptr<Machine> machine;
+
+void run_linear(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
+                const int32_t* constants, const int8_t* shifts, const int8_t* residual,
+                int8_t* result, FpgaBuffers& buffers) {
+  if (!machine->ran(rtl_linear(machine->core, layer, input, weights, constants, shifts, residual,
+                               result)))
+    fpga_linear_circuit(layer, input, weights, constants, shifts, residual, result, buffers);
+}
+
+void run_pool(const FpgaPool& layer, const int8_t* input, int8_t* result) {
+  if (!machine->ran(rtl_pool(machine->core, layer, input, result)))
+    fpga_pool_circuit(layer, input, result);
+}
+
+void run_add(const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs, int8_t* result) {
+  if (!machine->ran(rtl_add(machine->core, layer, lhs, rhs, result)))
+    fpga_add_circuit(layer, lhs, rhs, result);
+}
+
 }  // namespace
+
+bool rtl_take_over(const char* path, int stall, int latency) {
+  std::FILE* log = std::fopen(path, "w");
+  if (log == nullptr) return false;
+  machine.reset(new Machine{{}, log});
+  machine->core.memory = {latency, stall, 1};
+  fpga_circuits = {run_linear, run_pool, run_add};
+  return true;
+}
 
 uint32_t rtl_linear(RtlCore& core, const FpgaLinear& layer, const int8_t* input,
                     const int8_t* weights, const int32_t* constants, const int8_t* shifts,

@@ -14,4 +14,9 @@ uint32_t rtl_pool(RtlCore& core, const FpgaPool& layer, const int8_t* input, int
 uint32_t rtl_add(RtlCore& core, const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs,
                  int8_t* result);
 
+// From now on all layers of the FPGA's side run on one core whose memory stalls in `stall` of 100
+// cycles; `path` gets a line with the cycles of each. What the core does not take runs in C++.
+// False where the file cannot be written.
+bool rtl_take_over(const char* path, int stall, int latency);
+
 }  // namespace ceras

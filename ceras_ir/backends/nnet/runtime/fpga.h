@@ -182,6 +182,15 @@ void fpga_move_circuit(const FpgaMove& move, const int8_t* input, int8_t* result
 void fpga_lookup_circuit(const FpgaLookup& layer, const FpgaTables& tables, const int8_t* input,
                          int8_t* result);
 
+// What runs the layers of the FPGA's side on a PC: the circuits above, unless a simulation of
+// hardware takes their place.
+struct FpgaCircuits {
+  decltype(&fpga_linear_circuit) linear;
+  decltype(&fpga_pool_circuit) pool;
+  decltype(&fpga_add_circuit) add;
+};
+extern FpgaCircuits fpga_circuits;
+
 // What is beyond 15 bits ends at the clamp whatever the shift, to the right by one bit at most.
 constexpr int32_t FPGA_WIDE = 1 << 15;
 

@@ -153,7 +153,7 @@ FpgaTables tables_of(const Layer& layer) {
 }
 
 void run_array(const Layer& layer, Scratch& scratch) {
-  fpga_linear_circuit(
+  fpga_circuits.linear(
       registers_of(layer), bytes_at(layer.input()), layer.packed, layer.constants, layer.shifts,
       tables_of(layer), layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
       *scratch.fpga);
@@ -180,7 +180,7 @@ void run_pool(const Layer& layer, Scratch&) {
                            static_cast<int>(r.high),
                            layer.input().pitch,
                            layer.output().pitch};
-  fpga_pool_circuit(registers, bytes_at(layer.input()), result_of(layer));
+  fpga_circuits.pool(registers, bytes_at(layer.input()), result_of(layer));
 }
 
 void run_adder(const Layer& layer, Scratch&) {
@@ -197,7 +197,7 @@ void run_adder(const Layer& layer, Scratch&) {
                           lhs.pitch,
                           rhs.pitch,
                           out.pitch};
-  fpga_add_circuit(registers, bytes_at(lhs), bytes_at(rhs), result_of(layer));
+  fpga_circuits.add(registers, bytes_at(lhs), bytes_at(rhs), result_of(layer));
 }
 
 void run_lookup(const Layer& layer, Scratch&) {

@@ -1,8 +1,11 @@
 // ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] [--transfers]
+//              [--rtl FILE [--stall PERCENT] [--latency CYCLES]]
 //
 // IN.bin holds N samples (1 unless said), each the raw inputs in table order; OUT.bin gets the
 // outputs likewise. The trace has one record per layer and sample: u32 layer, u32 bytes, data.
 // --transfers prints a line for each value that changes sides: who reads it, and its bytes.
+// --rtl runs the FPGA's layers in the simulated circuits, where those are built in, and writes a
+// line with the cycles of each to FILE; 0 are of a layer that they do not take.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +15,9 @@
 #include <vector>
 
 #include "ceras.h"
+#if defined(CERAS_RTL)
+#include "circuits.h"
+#endif
 
 namespace {
 
@@ -65,6 +71,19 @@ void print_transfer(void*, const ceras_crossing* crossing) {
   std::printf("\n");
 }
 
+// Put the simulated circuits in the place of those in C++.
+bool use_rtl(const char* path, int stall, int latency) {
+#if defined(CERAS_RTL)
+  if (ceras::rtl_take_over(path, stall, latency)) return true;
+  fail(path, "cannot be written");
+#else
+  (void)stall;
+  (void)latency;
+  fail(path, "--rtl needs an engine that is built with the circuits in Verilog");
+#endif
+  return false;
+}
+
 struct Unload {
   void operator()(ceras_model* model) const { ceras_unload(model); }
 };
@@ -111,7 +130,8 @@ int run(const std::vector<const char*>& paths, unsigned long samples, const char
 int main(int argc, char** argv) {
   std::vector<const char*> paths;
   unsigned long samples = 1;
-  const char* trace = nullptr;
+  const char *trace = nullptr, *rtl = nullptr;
+  int stall = 0, latency = 32;
   bool usage = false, transfers = false;
   for (int i = 1; i < argc && !usage; ++i) {
     const bool value = i + 1 < argc;
@@ -121,6 +141,12 @@ int main(int argc, char** argv) {
       usage = *end != 0 || end == argv[i];
     } else if (std::strcmp(argv[i], "--trace") == 0 && value) {
       trace = argv[++i];
+    } else if (std::strcmp(argv[i], "--rtl") == 0 && value) {
+      rtl = argv[++i];
+    } else if (std::strcmp(argv[i], "--stall") == 0 && value) {
+      stall = std::atoi(argv[++i]);
+    } else if (std::strcmp(argv[i], "--latency") == 0 && value) {
+      latency = std::atoi(argv[++i]);
     } else if (std::strcmp(argv[i], "--transfers") == 0) {
       transfers = true;
     } else {
@@ -128,11 +154,13 @@ int main(int argc, char** argv) {
       paths.push_back(argv[i]);
     }
   }
-  if (usage || paths.size() != 3) {
+  if (usage || paths.size() != 3 || stall < 0 || stall > 95 || latency < 0) {
     std::fprintf(stderr,
                  "usage: ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] "
-                 "[--transfers]\n");
+                 "[--transfers]\n                    [--rtl FILE [--stall PERCENT] "
+                 "[--latency CYCLES]]\n");
     return 2;
   }
+  if (rtl != nullptr && !use_rtl(rtl, stall, latency)) return 1;
   return run(paths, samples, trace, transfers);
 }

@@ -1,0 +1,76 @@
+"""Build programs that hold the circuits in SystemVerilog, simulated by Verilator."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from ceras_ir.backends.nnet.circuit_size import TOP, CircuitSize, circuit_sources
+from ceras_ir.backends.nnet.engine import FLAGS, SOURCES
+from ceras_ir.backends.nnet.functions import HEADER, functions_header
+from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.native import build_program, host_flags
+
+HARNESS = Path(__file__).parent / "rtl"
+COMMAND = "verilator"
+PURPOSE = "the nnet engine with its circuits in Verilog"
+WARNINGS = ("-Wno-fatal", "-Wno-lint", "-Wno-style")
+
+
+def has_verilator() -> bool:
+    """Whether circuits can be simulated."""
+    return shutil.which(COMMAND) is not None
+
+
+def build_engine(size: CircuitSize = CircuitSize()) -> Path:
+    """`ceras_engine` that has the option --rtl."""
+    files = sorted(SOURCES.iterdir())
+    sources = [path for path in files if path.suffix == ".cpp"]
+    return build_simulation("ceras_engine_rtl", sources, size)
+
+
+def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> Path:
+    """The program `name` of `sources`, the circuits and the memory around them."""
+    if not has_verilator():
+        raise InputError(
+            f"cannot run '{COMMAND}', which simulates the circuits: install it (apt-get install "
+            "verilator)"
+        )
+    modules = circuit_sources()
+    harness = sorted(HARNESS.glob("*.cpp"))
+    headers = [path for path in (*SOURCES.iterdir(), *HARNESS.iterdir()) if path.suffix == ".h"]
+    root = verilator_root()
+    # What Verilator makes is not ours to warn about.
+    flags = [flag for flag in FLAGS if not flag.startswith("-W")]
+    flags += ["-DCERAS_RTL", *(f"-DCERAS_RTL_{k}={v}" for k, v in size.parameters().items())]
+    flags += [f"-I{SOURCES}", f"-I{HARNESS}", f"-I{root / 'include'}", "-pthread"]
+    flags += [*host_flags(PURPOSE)]
+
+    def verilate(folder: Path) -> list[Path]:
+        command = [COMMAND, "--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast"]
+        command += ["--noassert", *WARNINGS, "--top-module", TOP, "--Mdir", str(folder)]
+        command += [f"-G{k}={v}" for k, v in size.parameters().items()]
+        done = subprocess.run([*command, *map(str, modules)], capture_output=True, text=True)
+        if done.returncode:
+            last = "\n".join(done.stderr.strip().splitlines()[-5:])
+            raise InputError(f"{COMMAND} cannot read the circuits:\n{last}")
+        runtime = [root / "include" / name for name in ("verilated.cpp", "verilated_threads.cpp")]
+        return [*sorted(folder.glob(f"V{TOP}*.cpp")), *runtime]
+
+    return build_program(
+        name,
+        PURPOSE,
+        [*sources, *harness],
+        [*headers, *modules],
+        flags,
+        {HEADER: functions_header()},
+        verilate,
+    )
+
+
+def verilator_root() -> Path:
+    """Where Verilator has the sources that every simulation needs."""
+    done = subprocess.run(
+        [COMMAND, "--getenv", "VERILATOR_ROOT"], capture_output=True, text=True, check=True
+    )
+    return Path(done.stdout.strip())

@@ -1,0 +1,86 @@
+"""The circuits in Verilog against those in C++, which the interpreter is compared with elsewhere."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.nnet.drawn import Drawn
+from backends.nnet.networks import random_array, written
+
+from ceras_ir.backends.nnet.circuit_size import CircuitSize
+from ceras_ir.backends.nnet.engine import SOURCES
+from ceras_ir.backends.nnet.rtl_engine import build_simulation, has_verilator
+from ceras_ir.backends.nnet.runner import NnetModel, Rtl
+from ceras_ir.dialects.graph import element_of, shape_of
+from ceras_ir.driver.compile.tool import main
+from ceras_ir.driver.run.tool import main as run_tool
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not has_verilator(), reason="verilator is not installed"),
+]
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+LAYERS = Path(__file__).parent / "rtl_layers.cpp"
+CIRCUITS = [SOURCES / name for name in ("fpga_linear.cpp", "fpga_circuits.cpp")]
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        CircuitSize(),
+        CircuitSize(lanes=4, bus_bytes=8, line_bytes=32768, result_bytes=8192, paired=False),
+        CircuitSize(lanes=8, line_bytes=65536, result_bytes=16384),
+        CircuitSize(lanes=32, bus_bytes=8),
+    ],
+    ids=["16x16", "4x4", "8x8", "32x32"],
+)
+def test_random_layers_under_random_stalls(size: CircuitSize):
+    program = build_simulation("rtl_layers", [LAYERS, *CIRCUITS], size)
+    done = subprocess.run(
+        [program, "0", "60", "-1", "24"], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    ran = int(done.stdout.split()[0])
+    assert ran >= 40, done.stdout
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_networks(seed: int, tmp_path: Path):
+    """Every layer of the FPGA, with the pitches and places that the compiler gives."""
+    module = Drawn(seed, by_channel=0.5).module(30)
+    path = tmp_path / "model.nnet"
+    path.write_bytes(written(module))
+    function = next(iter(module.body.block.ops))
+    arguments = function.regions[0].block.args
+    inputs = {
+        f"input{i}": random_array(shape_of(value), element_of(value), i)
+        for i, value in enumerate(arguments)
+    }
+    expected: list[bytes] = []
+    got: list[bytes] = []
+    NnetModel(path).run(inputs, lambda _, data: expected.append(data))
+    model = NnetModel(path, rtl=Rtl(stall=20))
+    model.run(inputs, lambda _, data: got.append(data))
+    assert got == expected
+    assert any(model.cycles[0])
+
+
+def test_a_network_on_the_command_line(tmp_path: Path):
+    """`ceras-run --fpga rtl` gives what the engine gives."""
+    folder = tmp_path / "digits"
+    model, data = str(DIGITS / "digits.onnx"), str(DIGITS / "digits_calibration.npz")
+    options = ["--target", "nnet", "--quantize", "int8", "--calibrate", data]
+    assert main([model, *options, "-o", str(folder)]) == 0
+    images = np.load(DIGITS / "digits_test.npz")
+    inputs = tmp_path / "in.npz"
+    np.savez(inputs, allow_pickle=False, **{name: images[name][:2] for name in images.files})
+    for fpga in ("cpp", "rtl"):
+        outputs = str(tmp_path / f"{fpga}.npz")
+        words = [str(folder), "--fpga", fpga, "--inputs", str(inputs), "--outputs", outputs]
+        assert run_tool(words) == 0
+    expected, got = np.load(tmp_path / "cpp.npz"), np.load(tmp_path / "rtl.npz")
+    assert sorted(got.files) == sorted(expected.files)
+    for name in got.files:
+        np.testing.assert_array_equal(got[name], expected[name])
