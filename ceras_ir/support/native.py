@@ -98,7 +98,7 @@ def build_program(
         built = Path(folder) / name
         for header, text in made.items():
             (Path(folder) / header).write_text(text, encoding="utf-8")
-        further = [] if generate is None else generate(Path(folder))
+        further: Sequence[Path] = () if generate is None else generate(Path(folder))
         command += [f"-I{folder}", *map(str, (*sources, *further)), "-o", str(built)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

@@ -1,21 +1,26 @@
 """
 A board for nnet, read from TOML: its FPGA circuits, its CPU and the bus between them.
 
-The model is simple and stated here: a circuit takes `launch_us`, then the longer of its products
-and its bytes; the CPU takes its products and then its bytes; a value that one side makes and
-the other reads costs `latency_us` and its bytes once.
+The model is simple and stated here: a circuit takes `launch_us`, then its cycles on the array in
+Verilog (`array_cycles`) where the board has one, otherwise the longer of its products and its
+bytes; the CPU takes its products and then its bytes; a value that one side makes and the other
+reads costs `latency_us` and its bytes once.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.toml_text import parse_toml
 
 Table = dict[str, object]
+FIELDS = ("title", "clock_mhz", "cpu", "bus")
+PRODUCTS = ("conv2d", "matmul")
+"""Circuits that multiply."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class Circuit:
     """One kind of operation on the FPGA."""
 
     bytes_per_cycle: float
+    """At most, like the products."""
     launch_us: float
     macs_per_cycle: float = 0.0
     lanes: int = 1
@@ -43,6 +49,8 @@ class FpgaBoard:
     bus_latency_us: float
     circuits: dict[str, Circuit] = field(default_factory=dict[str, Circuit])
     """By the name of the operation without `graph.`."""
+    array: CircuitSize | None = None
+    """What the circuits in Verilog are built for, if those are the board's."""
 
 
 def load_board(name: str) -> FpgaBoard:
@@ -68,21 +76,29 @@ def parse_board(text: str, file: str) -> FpgaBoard:
     """The board that the TOML `text` describes; `file` is named in messages."""
     content = parse_toml(text, file)
     reader = _Reader(file)
-    reader.only(content, "the board", {"title", "clock_mhz", "cpu", "bus", "circuits", "memory"})
+    reader.only(content, "the board", {*FIELDS, "circuits", "memory", "array"})
     cpu, bus = reader.table(content, "cpu"), reader.table(content, "bus")
     reader.only(cpu, "cpu", {"macs_per_us", "bytes_per_us"})
     reader.only(bus, "bus", {"bytes_per_us", "latency_us"})
+    array = reader.array(content) if "array" in content else None
     circuits: dict[str, Circuit] = {}
     entries = reader.table(content, "circuits")
     for name in entries:
         entry = reader.table(entries, name)
         fields = set(Circuit.__dataclass_fields__)
+        if array is not None:
+            # The array says these.
+            fields -= {"macs_per_cycle", "bytes_per_cycle", "lanes"}
         reader.only(entry, f"circuits.{name}", fields)
         circuits[name] = Circuit(
-            reader.number(entry, "bytes_per_cycle"),
+            float(array.bus_bytes) if array else reader.number(entry, "bytes_per_cycle"),
             reader.number(entry, "launch_us", zero=True),
-            reader.number(entry, "macs_per_cycle") if "macs_per_cycle" in entry else 0.0,
-            reader.integer(entry, "lanes") or 1,
+            float(array.lanes**2)
+            if array and name in PRODUCTS
+            else reader.number(entry, "macs_per_cycle")
+            if "macs_per_cycle" in entry
+            else 0.0,
+            array.lanes if array else reader.integer(entry, "lanes") or 1,
             reader.integer(entry, "max_kernel"),
             reader.integer(entry, "max_channels"),
         )
@@ -97,6 +113,7 @@ def parse_board(text: str, file: str) -> FpgaBoard:
         reader.number(bus, "bytes_per_us"),
         reader.number(bus, "latency_us", zero=True),
         circuits,
+        array,
     )
 
 
@@ -125,6 +142,16 @@ class _Reader:
             return float(number)
         least = "of at least 0" if zero else "above 0"
         raise InputError(f"{name} must be a number {least}, got {value!r}", self.file)
+
+    def array(self, content: Table) -> CircuitSize:
+        entry = self.table(content, "array")
+        known = ("lanes", "bus_bytes", "line_bytes", "result_bytes")
+        self.only(entry, "array", set(known))
+        given = {name: value for name in known if (value := self.integer(entry, name)) is not None}
+        for name, value in given.items():
+            if value & (value - 1):
+                raise InputError(f"{name} must be a power of two, got {value}", self.file)
+        return replace(DEFAULT, **given)
 
     def integer(self, content: Table, name: str) -> int | None:
         value = content.get(name)

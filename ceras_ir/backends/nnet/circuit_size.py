@@ -36,6 +36,9 @@ class CircuitSize:
         }
 
 
+DEFAULT = CircuitSize()
+
+
 def circuit_sources() -> list[Path]:
     """The modules, the package of registers first."""
     backends = Path(str(files("ceras_ir"))) / "backends"

@@ -3,7 +3,7 @@
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.board import load_board
-from ceras_ir.backends.nnet.placement import cost_of
+from ceras_ir.backends.nnet.placement import array_cycles_of, cost_of
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.mem import CPU, device_of
 from ceras_ir.network.function import main_function
@@ -20,6 +20,8 @@ def annotate_times(layers: list[dict[str, object]], module: ModuleOp, board_name
             continue
         on_fpga = device_of(op) == FPGA
         cost = cost_of(op, board, admitted=on_fpga)
+        if on_fpga and (cycles := array_cycles_of(op, board)) is not None:
+            entry["cycles"] = cycles
         entry[MICROSECONDS] = round((cost.accelerator if on_fpga else cost.cpu) or 0.0, 3)
 
 
@@ -34,7 +36,12 @@ def prediction(board_name: str) -> Prediction:
         ceilings.insert(0, Ceiling(FPGA, macs * board.clock_mhz, moved * board.clock_mhz))
     return Prediction(
         f"{board.title} at {board.clock_mhz:g} MHz",
-        "A circuit takes its launch and the longer of its products and bytes, the CPU its products "
-        "and its bytes, at the board's rates. Moves between them are not counted.",
+        (
+            "A circuit takes its launch and the cycles of the array in Verilog"
+            if board.array is not None
+            else "A circuit takes its launch and the longer of its products and bytes"
+        )
+        + ", the CPU its products and its bytes, at the board's rates. Moves between them are not "
+        "counted.",
         tuple(ceilings),
     )

@@ -22,7 +22,7 @@ def has_verilator() -> bool:
     return shutil.which(COMMAND) is not None
 
 
-def build_engine(size: CircuitSize = CircuitSize()) -> Path:
+def build_engine(size: CircuitSize) -> Path:
     """`ceras_engine` that has the option --rtl."""
     files = sorted(SOURCES.iterdir())
     sources = [path for path in files if path.suffix == ".cpp"]

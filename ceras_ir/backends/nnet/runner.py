@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.backends.nnet.circuit_size import CircuitSize
+from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
 from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.file import NnetFile
 from ceras_ir.backends.nnet.reader import read
@@ -26,7 +26,7 @@ DTYPES = {"f32": "<f4", "i8": "i1", "u8": "u1", "i16": "<i2", "u16": "<u2", "i32
 class Rtl:
     """The FPGA's layers run in the circuits in Verilog, simulated with this memory around them."""
 
-    size: CircuitSize = CircuitSize()
+    size: CircuitSize = DEFAULT
     stall: int = 0
     """Of 100 cycles, those in which a channel of the bus waits."""
     latency: int = 32

@@ -1,4 +1,4 @@
-"""The circuits in Verilog against those in C++, which the interpreter is compared with elsewhere."""
+"""The circuits in Verilog against those in C++, which are held to the interpreter elsewhere."""
 
 import subprocess
 from pathlib import Path

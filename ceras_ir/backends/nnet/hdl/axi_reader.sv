@@ -1,5 +1,5 @@
-// Read bursts of three clients over one AXI4 port, the first before the second before the third.
-// A client asks only for what it has room for, so that data is always taken.
+// Read bursts of three clients over one AXI4 port: the first before the others, which take
+// turns. A client asks only for what it has room for, so that data is always taken.
 module axi_reader #(
     parameter ADDRESS_BITS = 40,
     parameter PLACE_BITS = 18,
@@ -36,7 +36,7 @@ module axi_reader #(
 
   logic [TAG_BITS-1:0] tags[0:OUTSTANDING-1];
   logic [TAG-1:0] asked, answered;
-  logic free;
+  logic free, turn;
 
   logic [ADDRESS_BITS-1:0] address;
   logic [SIZE_BITS-1:0] bytes;
@@ -45,8 +45,8 @@ module axi_reader #(
   logic last;
 
   assign free = (!arvalid || arready) && TAG'(asked - answered) != TAG'(OUTSTANDING);
-  assign burst_ready = !free ? 3'b000 : burst_valid[0] ? 3'b001 : burst_valid[1] ? 3'b010
-      : burst_valid[2] ? 3'b100 : 3'b000;
+  assign burst_ready = !free ? 3'b000 : burst_valid[0] ? 3'b001
+      : burst_valid[1] && !(burst_valid[2] && turn) ? 3'b010 : burst_valid[2] ? 3'b100 : 3'b000;
 
   always_comb begin
     address = '0;
@@ -66,6 +66,7 @@ module axi_reader #(
 
   always_ff @(posedge clk) begin
     if (arready) arvalid <= 0;
+    if (burst_ready[1] || burst_ready[2]) turn <= burst_ready[1];
     if (|burst_ready) begin
       arvalid <= 1;
       araddr <= {address[ADDRESS_BITS-1:LANE], LANE'(0)};
@@ -78,6 +79,7 @@ module axi_reader #(
     if (rst) begin
       arvalid <= 0;
       asked <= 0;
+      turn <= 0;
     end
   end
 

@@ -14,7 +14,7 @@
 namespace ceras {
 namespace {
 
-constexpr uint64_t PATIENCE = 200000;  // cycles without a transfer
+constexpr uint64_t PATIENCE = 10000000;  // cycles without a transfer
 constexpr uint64_t PAGE = 1 << 16;
 constexpr int ARGUMENTS = 0x10;
 

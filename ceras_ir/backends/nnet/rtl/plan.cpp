@@ -10,6 +10,7 @@ namespace {
 
 constexpr int L = RTL_LANES;
 constexpr int64_t MOST = int64_t{1} << 22;  // of positions in a row
+constexpr int64_t SUM_PIXELS = 64;  // of a block of sums of two tensors, which is written early
 constexpr int64_t COUNT = 65535;            // of rows, columns and tiles
 
 // In the order of hdl/layer_registers.sv.
@@ -39,6 +40,7 @@ struct Geometry {
   int64_t outputs;
   int64_t input_pitch, residual_pitch, result_pitch;
   bool values, residual;
+  int64_t most_pixels = RTL_PIXELS;  // of a block
 };
 
 struct Numbers {
@@ -52,10 +54,10 @@ uint32_t byte(int value) { return static_cast<uint8_t>(value); }
 // best, and of those the least, for rows are what the circuit waits for.
 bool as_image(int64_t pixels, Geometry& g) {
   int64_t width = 0, most = 0;
-  for (int64_t w = 1; w <= RTL_PIXELS && w <= pixels; ++w) {
+  for (int64_t w = 1; w <= g.most_pixels && w <= pixels; ++w) {
     if (pixels % w != 0 || pixels / w > COUNT || w * g.channels * 2 > RTL_LINE_BYTES) continue;
     const int64_t rows =
-        std::min({RTL_PIXELS / w, std::max<int64_t>(RTL_LINE_BYTES / (w * g.channels) / 2, 1),
+        std::min({g.most_pixels / w, std::max<int64_t>(RTL_LINE_BYTES / (w * g.channels) / 2, 1),
                   pixels / w});
     if (w * rows > most) {
       most = w * rows;
@@ -83,10 +85,10 @@ bool set_geometry(const Geometry& g, RtlPlan& plan) {
   if (furthest > MOST || (g.rows * g.stride_y + extent + g.top) > MOST) return false;
 
   // Blocks as large as the sums, while the next block's rows have room beside.
-  const int64_t column_blocks = ceiling(g.columns, RTL_PIXELS);
+  const int64_t column_blocks = ceiling(g.columns, g.most_pixels);
   const int64_t block_columns = ceiling(g.columns, column_blocks);
   const int64_t single = (slots - extent) / g.stride_y + 1;
-  int64_t block_rows = column_blocks > 1 ? 1 : RTL_PIXELS / g.columns;
+  int64_t block_rows = column_blocks > 1 ? 1 : g.most_pixels / g.columns;
   const int64_t twice = (single + 1) / 2;
   block_rows = std::min({block_rows, twice * g.columns >= 64 ? twice : single, g.rows});
   block_rows = ceiling(g.rows, ceiling(g.rows, block_rows));
@@ -273,6 +275,7 @@ bool rtl_plan_add(const FpgaAdd& layer, RtlPlan& plan) {
   }
   g.outputs = g.channels;
   g.values = g.residual = true;
+  g.most_pixels = SUM_PIXELS;
   g.input_pitch = layer.rows == 1 ? g.channels : layer.lhs_pitch;
   g.residual_pitch = layer.rows == 1 ? g.channels : layer.rhs_pitch;
   g.result_pitch = layer.rows == 1 ? g.channels : layer.result_pitch;

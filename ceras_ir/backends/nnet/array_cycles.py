@@ -1,0 +1,231 @@
+"""
+How long the circuits in Verilog take for a layer, tile of outputs by tile of outputs.
+
+Three things run beside each other: the array, one pixel a cycle; the bus, which brings constants
+first and then residual and rows in turn; and the epilogue with the writer behind it. Whatever is
+waited for decides. Small constants are those of the pipelines in `hdl/`; a test holds the sum to
+the simulation.
+"""
+
+from dataclasses import dataclass, field
+
+from ceras_ir.backends.nnet.array_geometry import Blocks, Layer, ceiling, cut
+from ceras_ir.backends.nnet.circuit_size import CircuitSize
+
+LATENCY = 32
+"""Of memory, in cycles."""
+BURST_BYTES = 256
+OUTSTANDING = 16
+"""Bursts that are on their way at a time."""
+RUN_START = 2
+"""From the last burst of a row to the first of the next."""
+QUEUE = 128
+"""Beats of constants that are fetched ahead."""
+FIRST_BEAT = 6
+"""From the start to the first data, besides the latency."""
+BLOCK_START = 8
+"""From the last row that a block needs to its first value."""
+SWAP = 5
+"""From a tile's first value until the next weights may come."""
+LEAST = 6
+"""Of a tile."""
+ARRAY_DEPTH = 9
+"""From a value to its sum, besides the rows of a column of the array."""
+EPILOGUE_DEPTH = 12
+"""From a sum to the write command."""
+WRITE_START = 9
+"""From a full half of the results to its first beat."""
+
+
+@dataclass
+class _Bus:
+    """Rows and residual, which share what constants leave of the bus."""
+
+    row_cycles: float
+    group_cycles: float
+    rows_allowed: int
+    groups_allowed: int
+    rows: float = 0.0
+    """Cycles spent on rows."""
+    groups: float = 0.0
+
+    def advance(self, cycles: float) -> None:
+        """Move what may be moved."""
+        while cycles > 1e-9:
+            rows = self.rows_allowed * self.row_cycles - self.rows
+            groups = self.groups_allowed * self.group_cycles - self.groups
+            if rows > 1e-9 and groups > 1e-9:
+                each = min(cycles / 2, rows, groups)
+                self.rows += each
+                self.groups += each
+                cycles -= 2 * each
+            elif rows > 1e-9:
+                self.rows += min(cycles, rows)
+                return
+            elif groups > 1e-9:
+                self.groups += min(cycles, groups)
+                return
+            else:
+                return
+
+    def wait_for_rows(self, count: int) -> float:
+        """Cycles until so many rows are there; they pass."""
+        left = count * self.row_cycles - self.rows
+        if left <= 1e-9:
+            return 0.0
+        groups = max(self.groups_allowed * self.group_cycles - self.groups, 0.0)
+        cycles = left + min(left, groups)
+        self.advance(cycles)
+        return cycles
+
+    def until_group(self, number: int) -> float:
+        """Cycles until the residual of a group is there, if nothing else changes."""
+        left = (number + 1) * self.group_cycles - self.groups
+        if left <= 1e-9:
+            return 0.0
+        rows = max(self.rows_allowed * self.row_cycles - self.rows, 0.0)
+        return left + min(left, rows)
+
+
+@dataclass
+class _Results:
+    """Epilogue and writer: two halves of sums, and two of results."""
+
+    write_cycles: float
+    free: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """When the halves of the sums that were filled last are free."""
+    written: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    end: float = 0.0
+
+
+def cycles_of(layer: Layer, size: CircuitSize) -> int | None:
+    """Cycles of a launch; None where the circuits do not take the layer."""
+    blocks = cut(layer, size)
+    return None if blocks is None else round(_Run(blocks, size).cycles())
+
+
+@dataclass
+class _Run:
+    blocks: Blocks
+    size: CircuitSize
+
+    def cycles(self) -> float:
+        blocks, layer, size = self.blocks, self.blocks.layer, self.size
+        header = ceiling(8 * size.lanes, size.bus_bytes)
+        tile = ceiling(size.lanes**2, size.bus_bytes) if layer.multiplies else 0
+        beats = header + tile * blocks.tiles
+        chain = min(size.lanes, 8)
+        load = tile + SWAP + (8 if size.bus_bytes > size.lanes else 0) if layer.multiplies else 0
+        stream = beats * blocks.output_tiles * self._count()
+        bus = self._bus()
+        results = _Results(self._write_cycles())
+
+        now = FIRST_BEAT + LATENCY + float(min(stream, QUEUE))
+        ready = FIRST_BEAT + LATENCY + header + tile
+        freed = group = 0
+        for image in range(layer.images):
+            for row in range(0, layer.rows, blocks.rows):
+                rows = min(blocks.rows, layer.rows - row)
+                top = row * layer.down.stride - layer.down.before
+                bottom = top + (rows - 1) * layer.down.stride + layer.down.extent
+                needed = image * layer.height + min(max(bottom, 0), layer.height)
+                for column in range(0, layer.columns, blocks.columns):
+                    pixels = rows * min(blocks.columns, layer.columns - column)
+                    waited = bus.wait_for_rows(needed)
+                    now = max(now + waited + (BLOCK_START if waited else 0), ready)
+                    for output in range(blocks.output_tiles):
+                        begin = max(now, results.free[0] + 2)
+                        each = max(pixels, load, LEAST)
+                        length = max(each * blocks.tiles, beats)
+                        bus.advance(begin - now + max(length - beats, 0))
+                        now = begin + length
+                        sums = now - each + pixels + ARRAY_DEPTH + chain
+                        place = output % blocks.group
+                        ends = place == blocks.group - 1 or output == blocks.output_tiles - 1
+                        group = self._finish(results, bus, sums, pixels, place, ends, group)
+                last = row + blocks.rows >= layer.rows
+                next_top = top + blocks.rows * layer.down.stride
+                freed = image * layer.height + (layer.height if last else max(next_top, 0))
+                bus.rows_allowed = min(freed + blocks.slots, self._rows())
+        return results.end + LATENCY + 6
+
+    def _finish(
+        self,
+        results: _Results,
+        bus: _Bus,
+        sums: float,
+        pixels: int,
+        place: int,
+        ends: bool,
+        group: int,
+    ) -> int:
+        """One tile of outputs behind the array; the number of the group after it."""
+        begin = max(sums + 2, results.free[1] - 3)
+        if place == 0:
+            begin = max(begin, results.written[0])
+            if self.blocks.layer.residual_pitch:
+                begin = max(begin, sums + bus.until_group(group))
+        end = begin + pixels
+        results.free = [results.free[1], end + 5]
+        results.end = max(results.end, end + EPILOGUE_DEPTH)
+        if not ends:
+            return group
+        share = pixels / self.blocks.pixels
+        start = max(end + EPILOGUE_DEPTH, results.end)
+        results.end = start + WRITE_START + results.write_cycles * share
+        results.written = [results.written[1], results.end]
+        bus.groups_allowed += 1
+        return group + 1
+
+    def _rows(self) -> int:
+        """Of all images, up to the last that is needed."""
+        layer = self.blocks.layer
+        last = (layer.rows - 1) * layer.down.stride - layer.down.before + layer.down.extent
+        return (layer.images - 1) * layer.height + min(max(last, 1), layer.height)
+
+    def _count(self) -> int:
+        layer, blocks = self.blocks.layer, self.blocks
+        rows, columns = ceiling(layer.rows, blocks.rows), ceiling(layer.columns, blocks.columns)
+        return layer.images * rows * columns
+
+    def _bus(self) -> _Bus:
+        layer, blocks, size = self.blocks.layer, self.blocks, self.size
+        dense = layer.input_pitch == layer.channels
+        runs, length = (1, layer.width * layer.channels) if dense else (layer.width, layer.channels)
+        row = _read_cycles(runs, length, layer.input_pitch, layer.width * layer.input_pitch, size)
+        residual = 0.0
+        if layer.residual_pitch:
+            width = min(blocks.group * size.lanes, layer.outputs)
+            dense = layer.residual_pitch == layer.outputs == width
+            runs, length = (1, blocks.pixels * width) if dense else (blocks.pixels, width)
+            step = blocks.pixels * layer.residual_pitch
+            residual = _read_cycles(runs, length, layer.residual_pitch, step, size)
+        allowed = min(blocks.slots, self._rows())
+        return _Bus(row, residual, allowed, 2 if layer.residual_pitch else 0)
+
+    def _write_cycles(self) -> float:
+        """Of a group of a whole block."""
+        layer, blocks, size = self.blocks.layer, self.blocks, self.size
+        groups = ceiling(blocks.output_tiles, blocks.group)
+        width = layer.outputs / groups
+        dense = groups == 1 and layer.result_pitch == layer.outputs
+        runs, length = (1, blocks.pixels * layer.outputs) if dense else (blocks.pixels, width)
+        total = sum(_bursts(round(length), layer.result_pitch * i, size)[1] for i in range(16)) / 16
+        return runs * total
+
+
+def _read_cycles(runs: int, length: int, pitch: int, step: int, size: CircuitSize) -> float:
+    """Of the bus for so many runs, on average over what begins every `step` bytes."""
+    each = (LATENCY + 6) / OUTSTANDING
+    total = 0.0
+    for i in range(16):
+        count, beats = _bursts(length, i * (pitch if runs > 1 else step), size)
+        total += max(beats, count * each, count + RUN_START if runs == 1 else 0)
+    return runs * total / 16
+
+
+def _bursts(length: int, start: int, size: CircuitSize) -> tuple[int, int]:
+    """How many bursts and beats a run is that begins at byte `start`."""
+    first, last = start % BURST_BYTES, start % BURST_BYTES + length - 1
+    bursts = last // BURST_BYTES + 1
+    return bursts, last // size.bus_bytes - first // size.bus_bytes + 1

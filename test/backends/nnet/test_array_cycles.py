@@ -1,0 +1,136 @@
+"""The modelled cycles of the array in Verilog, against those that a simulation counts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.nnet.drawn import INT8, INT32
+from backends.nnet.networks import Network, random_array, written
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.nnet.array_cycles import cycles_of
+from ceras_ir.backends.nnet.array_geometry import Layer, Window, cut, layer_of
+from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
+from ceras_ir.backends.nnet.rtl_engine import has_verilator
+from ceras_ir.backends.nnet.rules import FPGA, why_not
+from ceras_ir.backends.nnet.runner import NnetModel, Rtl
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import Binary, Pool
+from ceras_ir.dialects.mem import device_of
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.memory.analysis.liveness import steps
+
+WITHIN = 0.02
+"""Of the simulation's cycles."""
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A square convolution."""
+
+    side: int
+    channels: int
+    outputs: int
+    kernel: int = 3
+    stride: int = 1
+    residual: bool = False
+
+
+LAYERS = (
+    Conv(40, 12, 32),
+    Conv(40, 32, 48, stride=2),
+    Conv(26, 64, 64, kernel=1),
+    Conv(26, 64, 64, residual=True),
+    Conv(13, 128, 96, kernel=1),
+    Conv(13, 64, 40),
+    Conv(28, 3, 64, kernel=7, stride=2),
+    Conv(28, 64, 128, kernel=1, stride=2),
+    Conv(7, 256, 64),
+    Conv(300, 4, 16),
+)
+
+
+def network() -> ModuleOp:
+    """Each layer from an input of its own; sums, a maximum and a product beside them."""
+    shapes = [(1, c.side, c.side, c.channels) for c in LAYERS]
+    net = Network([*((shape, INT8) for shape in shapes), ((1, 26, 26, 64), INT8)])
+    requant = RequantAttr(9)
+    results = [convolution(net, i, layer, requant) for i, layer in enumerate(LAYERS)]
+    pooled = graph.Pool2dOp(
+        Pool.MAX, net.inputs[2], (5, 5), result_element=INT8, padding=(2, 2, 2, 2)
+    )
+    results.append(net.add(pooled, FPGA))
+    total = graph.BinaryOp(
+        Binary.ADD, net.inputs[2], net.inputs[-1], result_element=INT8, requant=RequantAttr(1),
+        shifts=(1, 0),
+    )  # fmt: skip
+    results.append(net.add(total, FPGA))
+    flat = net.add(graph.ReshapeOp(net.inputs[-3], (1, 7 * 7 * 256)))
+    weights = np.random.default_rng(0).integers(-9, 9, (64, 7 * 7 * 256)).astype(np.int8)
+    product = graph.MatmulOp(
+        flat, net.constant(weights, INT8), None, result_element=INT8, requant=requant
+    )
+    results.append(net.add(product, FPGA))
+    return net.module(*results)
+
+
+def convolution(net: Network, index: int, layer: Conv, requant: RequantAttr):
+    rng = np.random.default_rng(index)
+    shape = (layer.outputs, layer.kernel, layer.kernel, layer.channels)
+    weights = net.constant(rng.integers(-128, 128, shape).astype(np.int8), INT8)
+    bias = net.constant(rng.integers(-900, 900, layer.outputs).astype(np.int32), INT32)
+    pad = layer.kernel // 2
+    op = graph.Conv2dOp(
+        net.inputs[index], weights, bias, net.inputs[-1] if layer.residual else None,
+        result_element=INT8, requant=requant, strides=(layer.stride, layer.stride),
+        padding=(pad, pad, pad, pad),
+    )  # fmt: skip
+    assert why_not(op) is None
+    return net.add(op, FPGA)
+
+
+def modelled(module: ModuleOp, size: CircuitSize) -> list[int]:
+    """Of the layers on the FPGA, in order."""
+    found: list[int] = []
+    for op in steps(main_function(module)):
+        if device_of(op) == FPGA:
+            layer = layer_of(op, size)
+            assert layer is not None
+            cycles = cycles_of(layer, size)
+            assert cycles is not None
+            found.append(cycles)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_verilator(), reason="verilator is not installed")
+def test_the_model_is_within_two_percent_of_the_simulation(tmp_path: Path):
+    module = network()
+    path = tmp_path / "model.nnet"
+    path.write_bytes(written(module))
+    function = main_function(module)
+    inputs = {
+        f"input{i}": random_array(graph.shape_of(value), INT8, i)
+        for i, value in enumerate(function.body.block.args)
+    }
+    model = NnetModel(path, rtl=Rtl())
+    model.run(inputs)
+    counted, expected = model.cycles[0], modelled(module, DEFAULT)
+    off = [abs(e - c) / c for e, c in zip(expected, counted, strict=True)]
+    table = [f"{e} {c} {x:.1%}" for e, c, x in zip(expected, counted, off, strict=True)]
+    assert max(off) <= WITHIN, "\n".join(table)
+
+
+def test_a_layer_without_waiting_takes_its_products():
+    """13x13 of 512 channels: 3x3 products, one pixel a cycle, and little else."""
+    layer = Layer(1, 13, 13, 512, 13, 13, 512, 512, 512, 0, Window(3, 1, 1), Window(3, 1, 1))
+    ideal = 13 * 13 * 512 * 512 * 9 // 256
+    cycles = cycles_of(layer, DEFAULT)
+    assert cycles is not None and ideal < cycles < 1.05 * ideal
+
+
+def test_rows_that_do_not_fit_are_not_taken():
+    layer = Layer(1, 8, 4096, 64, 8, 4096, 16, 64, 16, 0, Window(3, 1, 1), Window(3, 1, 1))
+    assert cut(layer, DEFAULT) is None and cycles_of(layer, DEFAULT) is None
