@@ -60,6 +60,7 @@ NAVIGATION: list[Page | Section] = [
             {"C on hosts": "docs/c-backend.md"},
             {"VTA": "docs/vta.md"},
             {"nnet engine": "docs/nnet-engine.md"},
+            {"nnet circuits": "docs/nnet-circuits.md"},
             {"dataflow": "docs/dataflow.md"},
             {"Export to ONNX": "docs/onnx-export.md"},
         ]

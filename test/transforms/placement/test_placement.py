@@ -95,6 +95,8 @@ def test_no_placement_is_cheaper(tmp_path: Path, seed: int):
         (("clock_mhz = 200", "clock_mhz = true"), "clock_mhz must be a number above 0, got True"),
         (("[bus]", "[buss]"), "the board has no field 'buss'"),
         (("lanes = 16", "lanes = 0"), "lanes must be an integer of at least 1, got 0"),
+        (("lanes = 16", "lanes = 12"), "lanes must be a power of two, got 12"),
+        (("launch_us = 10", "macs_per_cycle = 256"), "has no field 'macs_per_cycle'"),
         (("launch_us", "launch"), "has no field 'launch'"),
         (("[cpu]", "[cpu"), "not TOML"),
     ],
