@@ -88,7 +88,7 @@ module axi_writer #(
   assign read_done = releases[2];
   assign bready = 1;
   assign pop = wvalid && wready;
-  assign quiet = ready && !active && !awvalid && in_flight == 0 && unanswered == 0;
+  assign quiet = ready && !burst_valid && !active && !awvalid && in_flight == 0 && unanswered == 0;
 
   always_ff @(posedge clk) begin
     if (awready) awvalid <= 0;

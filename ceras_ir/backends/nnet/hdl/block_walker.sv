@@ -1,5 +1,5 @@
 // The blocks of a result: whole rows, or parts of one; row after row, image after image. Pixels of
-// a block follow one another.
+// a block follow one another. After a step or the start the numbers take three cycles to settle.
 module block_walker (
     input logic clk,
     input logic start,
@@ -8,25 +8,26 @@ module block_walker (
     output logic [8:0] block_rows,
     output logic [8:0] block_columns,
     output logic [9:0] pixels,
-    output logic [31:0] first_pixel,
     output logic last_columns,  // its rows end with it
     output logic last_rows,  // and its image
     output logic last
 );
   logic [15:0] row, column, image, rows_left, columns_left;
+  logic rows_end, columns_end;
 
-  assign rows_left = 16'(layer.rows) - row;
-  assign columns_left = 16'(layer.columns) - column;
-  assign last_columns = columns_left <= 16'(layer.block_columns);
-  assign last_rows = last_columns && rows_left <= 16'(layer.block_rows);
-  assign last = last_rows && image + 1 == 16'(layer.images);
-  assign block_rows = rows_left < 16'(layer.block_rows) ? 9'(rows_left) : 9'(layer.block_rows);
-  assign block_columns = last_columns ? 9'(columns_left) : 9'(layer.block_columns);
-  assign pixels = 10'(block_rows * 18'(block_columns));
+  assign rows_end = rows_left <= 16'(layer.block_rows);
+  assign columns_end = columns_left <= 16'(layer.block_columns);
 
   always_ff @(posedge clk) begin
+    rows_left <= 16'(layer.rows) - row;
+    columns_left <= 16'(layer.columns) - column;
+    last_columns <= columns_end;
+    last_rows <= columns_end && rows_end;
+    last <= columns_end && rows_end && image + 1 == 16'(layer.images);
+    block_rows <= rows_end ? 9'(rows_left) : 9'(layer.block_rows);
+    block_columns <= columns_end ? 9'(columns_left) : 9'(layer.block_columns);
+    pixels <= 10'(block_rows * 18'(block_columns));
     if (step) begin
-      first_pixel <= first_pixel + 32'(pixels);
       column <= last_columns ? '0 : column + 16'(layer.block_columns);
       if (last_columns) row <= last_rows ? '0 : row + 16'(layer.block_rows);
       if (last_rows) image <= image + 1;
@@ -35,7 +36,6 @@ module block_walker (
       row <= 0;
       column <= 0;
       image <= 0;
-      first_pixel <= 0;
     end
   end
 endmodule

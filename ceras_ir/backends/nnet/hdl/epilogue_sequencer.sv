@@ -12,7 +12,6 @@ module epilogue_sequencer #(
     input layer_registers::layer_t layer,
     input logic [1:0] full,
     input logic [1:0][9:0] pixels,
-    input logic [1:0][31:0] first_pixel,
     input logic [1:0][31:0] group,
     input logic [1:0][31:0] group_place,
     input logic [1:0][31:0] group_bytes,
@@ -32,7 +31,6 @@ module epilogue_sequencer #(
     output logic [1:0] result_full,
     input logic [1:0] result_written,
     output logic [1:0][9:0] result_pixels,
-    output logic [1:0][31:0] result_first,
     output logic [1:0][31:0] result_group,
     output logic [1:0][31:0] result_bytes
 );
@@ -197,7 +195,6 @@ module epilogue_sequencer #(
       for (int i = 0; i < LANES; i++) mask[i] <= 32'(i) < outputs_left;
       claimed[result_half] <= 1;
       result_pixels[result_half] <= pixels[half];
-      result_first[result_half] <= first_pixel[half];
       result_group[result_half] <= group[half];
       result_bytes[result_half] <= group_bytes[half];
     end

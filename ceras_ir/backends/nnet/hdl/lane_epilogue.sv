@@ -1,5 +1,5 @@
 // What a sum of one output channel becomes: its constant and the residual added, shifted, rounded
-// half up or to even, moved to the zero point and clamped. Four cycles.
+// half up or to even, moved to the zero point and clamped. Five cycles; the shift comes two later.
 module lane_epilogue (
     input logic clk,
     input logic [31:0] sum,
@@ -13,7 +13,7 @@ module lane_epilogue (
     input logic [7:0] high,
     output logic [7:0] result
 );
-  logic signed [31:0] all, near;
+  logic signed [31:0] own, other, all, near;
   logic signed [32:0] halves, left, shifted;
   logic [5:0] right;
   logic sticky, up;
@@ -26,7 +26,9 @@ module lane_epilogue (
   assign halves = {all, 1'b0};
 
   always_ff @(posedge clk) begin
-    all <= sum + constant + (32'($signed(residual)) <<< residual_shift);
+    own <= sum + constant;
+    other <= 32'($signed(residual)) <<< residual_shift;
+    all <= own + other;
     // Of what is shifted to the right, one bit more stays; `sticky` says whether there is more.
     shifted <= halves >>> right;
     sticky <= |(halves & ~({33{1'b1}} << right));

@@ -57,7 +57,7 @@ module nnet_core #(
   // From the reading of a value: its memory, the border, the array, the sums.
   localparam VALUE = 4;
   localparam TERM = VALUE + CHAIN + 2;
-  localparam EPILOGUE = 8;
+  localparam EPILOGUE = 9;
 
   layer_registers::layer_t layer;
   logic start, done, launched;
@@ -218,7 +218,7 @@ module nnet_core #(
   logic [31:0] rows_free;
   logic [1:0] claimed, half_free, group_ends, full;
   logic [1:0][9:0] pixels;
-  logic [1:0][31:0] first_pixel, group, group_place, group_bytes;
+  logic [1:0][31:0] group, group_place, group_bytes;
   logic read, read_begins, read_outside, read_half, read_first, read_ends;
   logic [7:0] read_pixel;
   logic values, swapping;
@@ -247,7 +247,6 @@ module nnet_core #(
       .half_free(half_free),
       .claimed(claimed),
       .pixels(pixels),
-      .first_pixel(first_pixel),
       .group(group),
       .group_place(group_place),
       .group_bytes(group_bytes),
@@ -489,7 +488,7 @@ module nnet_core #(
   logic [LANES-1:0] write_result;
   logic [1:0] result_full, result_written;
   logic [1:0][9:0] result_pixels;
-  logic [1:0][31:0] result_first, result_group, result_bytes;
+  logic [1:0][31:0] result_group, result_bytes;
 
   localparam HEADER_BEATS = 8 * LANES / BUS_BYTES;
 
@@ -512,7 +511,6 @@ module nnet_core #(
       .layer(layer),
       .full(full),
       .pixels(pixels),
-      .first_pixel(first_pixel),
       .group(group),
       .group_place(group_place),
       .group_bytes(group_bytes),
@@ -531,7 +529,6 @@ module nnet_core #(
       .result_full(result_full),
       .result_written(result_written),
       .result_pixels(result_pixels),
-      .result_first(result_first),
       .result_group(result_group),
       .result_bytes(result_bytes)
   );
@@ -552,11 +549,11 @@ module nnet_core #(
   generate
     for (genvar j = 0; j < LANES; j++) begin : lane
       logic [39:0] constant;
-      // The shift is needed a cycle later than the constant; both stay for the whole tile, and
+      // The shift is needed two cycles later than the constant; both stay for the whole tile, and
       // the next one begins two cycles later at least.
       assign constant = header_bank ? header1[64*j+:40] : header0[64*j+:40];
-      logic [7:0] shift;
-      always_ff @(posedge clk) shift <= constant[39:32];
+      logic [7:0] next_shift, shift;
+      always_ff @(posedge clk) {shift, next_shift} <= {next_shift, constant[39:32]};
       lane_epilogue finish (
           .clk(clk),
           .sum(finished[32*j+:32]),
@@ -620,7 +617,6 @@ module nnet_core #(
       .full(result_full),
       .written(result_written),
       .pixels(result_pixels),
-      .first_pixel(result_first),
       .group(result_group),
       .bytes(result_bytes),
       .writer_start(writer_start),

@@ -20,17 +20,19 @@ module residual_loader #(
     output logic [PLACE_BITS-1:0] burst_place,
     output logic burst_last
 );
+  localparam SETTLED = 5;
+
   typedef enum logic [1:0] {
     IDLE,
-    MULTIPLY,
-    WAIT,
+    SETTLE,
     ASK
   } state_t;
   state_t state;
   logic ready, step, dense, last_group, last, half, arriving;
   logic [1:0] claimed;
   logic [9:0] pixels;
-  logic [31:0] first_pixel, distance, all_bytes, group, left, length;
+  logic [2:0] settled;
+  logic [31:0] block_distance, distance, all_bytes, group, left, length;
 
   block_walker blocks (
       .clk(clk),
@@ -40,7 +42,6 @@ module residual_loader #(
       .block_rows(),
       .block_columns(),
       .pixels(pixels),
-      .first_pixel(first_pixel),
       .last_columns(),
       .last_rows(),
       .last(last)
@@ -75,8 +76,9 @@ module residual_loader #(
   );
 
   always_ff @(posedge clk) begin
-    distance <= first_pixel * layer.residual_pitch;
-    all_bytes <= 32'(pixels) * layer.outputs;
+    block_distance <= 34'(pixels) * 24'(layer.residual_pitch);
+    all_bytes <= 32'(pixels) * 16'(layer.outputs);
+    if (step) distance <= distance + block_distance;
     claimed <= claimed & ~taken;
     there <= there & ~taken;
     if (arrives) begin
@@ -84,19 +86,24 @@ module residual_loader #(
       arriving <= !arriving;
     end
     case (state)
-      MULTIPLY: state <= WAIT;
-      WAIT: state <= ASK;
+      SETTLE: begin
+        settled <= settled + 1;
+        if (settled == 3'(SETTLED)) state <= ASK;
+      end
       ASK:
       if (ready && !claimed[half]) begin
         claimed[half] <= 1;
         half <= !half;
         group <= last_group ? '0 : group + length;
-        state <= !last_group ? ASK : last ? IDLE : MULTIPLY;
+        settled <= 0;
+        state <= !last_group ? ASK : last ? IDLE : SETTLE;
       end
       default: state <= IDLE;
     endcase
-    if (start && layer.mode[layer_registers::HAS_RESIDUAL]) state <= MULTIPLY;
+    if (start && layer.mode[layer_registers::HAS_RESIDUAL]) state <= SETTLE;
     if (start) begin
+      settled <= 0;
+      distance <= 0;
       group <= 0;
       half <= 0;
       arriving <= 0;

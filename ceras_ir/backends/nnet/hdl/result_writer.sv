@@ -11,7 +11,6 @@ module result_writer #(
     input logic [1:0] full,
     output logic [1:0] written,
     input logic [1:0][9:0] pixels,
-    input logic [1:0][31:0] first_pixel,
     input logic [1:0][31:0] group,
     input logic [1:0][31:0] bytes,
     output logic writer_start,
@@ -32,7 +31,7 @@ module result_writer #(
   } state_t;
   state_t state;
   logic half, dense;
-  logic [31:0] distance, all_bytes;
+  logic [31:0] distance, block_distance, all_bytes;
 
   assign idle = state == IDLE;
   assign dense = layer.mode[layer_registers::DENSE_RESULT];
@@ -44,13 +43,20 @@ module result_writer #(
   assign written = state == READ && read_done ? 2'b01 << half : 2'b00;
 
   always_ff @(posedge clk) begin
-    distance <= first_pixel[half] * layer.result_pitch;
-    all_bytes <= 32'(pixels[half]) * bytes[half];
+    all_bytes <= 32'(pixels[half]) * 16'(bytes[half]);
     address <= ADDRESS_BITS'(layer.result_address) + ADDRESS_BITS'(distance)
         + ADDRESS_BITS'(group[half]);
     case (state)
-      IDLE: if (full[half]) state <= MULTIPLY;
-      MULTIPLY: state <= ADD;
+      IDLE:
+      if (full[half]) begin
+        // A block begins with its first group, where the one before ended.
+        if (group[half] == 0) distance <= distance + block_distance;
+        state <= MULTIPLY;
+      end
+      MULTIPLY: begin
+        block_distance <= 34'(pixels[half]) * 24'(layer.result_pitch);
+        state <= ADD;
+      end
       ADD: state <= ASK;
       ASK: if (writer_ready) state <= READ;
       READ:
@@ -60,7 +66,11 @@ module result_writer #(
       end
       default: state <= IDLE;
     endcase
-    if (start) half <= 0;
+    if (start) begin
+      half <= 0;
+      distance <= 0;
+      block_distance <= 0;
+    end
     if (rst) state <= IDLE;
   end
 endmodule

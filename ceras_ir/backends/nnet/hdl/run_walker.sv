@@ -22,39 +22,50 @@ module run_walker #(
     output logic [PLACE_BITS-1:0] burst_place,
     output logic burst_last
 );
-  logic [ADDRESS_BITS-1:0] next_run;
+  logic [ADDRESS_BITS-1:0] at, next_run;
+  logic [PLACE_BITS-1:0] to;
   logic [31:0] runs_left, left, whole, step;
-  logic [SIZE_BITS-1:0] room;
-  logic ends;
+  logic [SIZE_BITS-1:0] room, bytes;
+  logic active, ends, last;
 
-  assign ready = !burst_valid;
-  assign room = SIZE_BITS'(BURST_BYTES) - SIZE_BITS'(burst_address[SIZE_BITS-2:0]);
+  // The next burst is made while one waits.
+  assign ready = !active;
+  assign room = SIZE_BITS'(BURST_BYTES) - SIZE_BITS'(at[SIZE_BITS-2:0]);
   assign ends = left <= 32'(room);
-  assign burst_bytes = ends ? SIZE_BITS'(left) : room;
-  assign burst_last = ends && runs_left == 1;
+  assign bytes = ends ? SIZE_BITS'(left) : room;
+  assign last = ends && runs_left == 1;
 
   always_ff @(posedge clk) begin
+    if (burst_ready) burst_valid <= 0;
     if (start && ready) begin
-      burst_valid <= 1;
-      burst_address <= address;
-      burst_place <= place;
+      active <= 1;
+      at <= address;
+      to <= place;
       next_run <= address + ADDRESS_BITS'(pitch);
       runs_left <= runs;
       left <= length;
       whole <= length;
       step <= pitch;
-    end else if (burst_valid && burst_ready) begin
-      burst_valid <= !burst_last;
-      burst_place <= burst_place + PLACE_BITS'(burst_bytes);
-      burst_address <= burst_address + ADDRESS_BITS'(burst_bytes);
-      left <= left - 32'(burst_bytes);
+    end else if (active && (!burst_valid || burst_ready)) begin
+      burst_valid <= 1;
+      burst_address <= at;
+      burst_bytes <= bytes;
+      burst_place <= to;
+      burst_last <= last;
+      active <= !last;
+      to <= to + PLACE_BITS'(bytes);
+      at <= at + ADDRESS_BITS'(bytes);
+      left <= left - 32'(bytes);
       if (ends) begin
-        burst_address <= next_run;
+        at <= next_run;
         next_run <= next_run + ADDRESS_BITS'(step);
         runs_left <= runs_left - 1;
         left <= whole;
       end
     end
-    if (rst) burst_valid <= 0;
+    if (rst) begin
+      active <= 0;
+      burst_valid <= 0;
+    end
   end
 endmodule

@@ -26,16 +26,16 @@ module tile_planner #(
     input logic [1:0] half_free,
     output logic [1:0] claimed,
     output logic [1:0][9:0] pixels,
-    output logic [1:0][31:0] first_pixel,
     output logic [1:0][31:0] group,  // first output of the group
     output logic [1:0][31:0] group_place,  // in the group, of the tile
     output logic [1:0][31:0] group_bytes,
     output logic [1:0] group_ends
 );
+  localparam SETTLED = 6;
+
   typedef enum logic [2:0] {
     IDLE,
     SETUP,
-    NEEDED,
     ROWS,
     TILES,
     ADVANCE
@@ -46,8 +46,9 @@ module tile_planner #(
   logic last_run, last_tap, last_row, last_output;
   logic [8:0] rows_here, columns_here;
   logic [9:0] pixels_here;
-  logic [31:0] block_pixel, needed, image_row, group_first, group_at, output_left;
-  logic signed [31:0] window_end;
+  logic [2:0] settled;
+  logic [31:0] needed, image_row, group_first, group_at, output_left;
+  logic signed [31:0] windows, window_end, reach;
   logic signed [23:0] y_block, y_tap, at_block, at_output, at_tap, at;
   logic [15:0] run_tile, tap, kernel_row, output_tile;
   logic [PLACE_BITS:0] ring_image, ring_block, ring_tap;
@@ -68,7 +69,6 @@ module tile_planner #(
       .block_rows(rows_here),
       .block_columns(columns_here),
       .pixels(pixels_here),
-      .first_pixel(block_pixel),
       .last_columns(last_columns),
       .last_rows(last_rows),
       .last(last_block)
@@ -88,16 +88,22 @@ module tile_planner #(
   always_ff @(posedge clk) begin
     claimed <= claimed & ~half_free;
     if (tile_taken) tile_valid <= 0;
-    window_end <= 32'(y_block) + 32'(rows_here) * layer.stride_y - layer.stride_y + layer.extent;
+    // One after the other, while the block's numbers settle.
+    reach <= 32'(y_block) + layer.extent - layer.stride_y;
+    windows <= 32'(rows_here) * 16'(layer.stride_y);
+    window_end <= reach + windows;
     needed <= image_row
         + (window_end > $signed(layer.height) ? layer.height : 32'(window_end));
     case (state)
-      SETUP: state <= NEEDED;
-      NEEDED: state <= ROWS;
+      SETUP: begin
+        settled <= settled + 1;
+        if (settled == 3'(SETTLED)) state <= ROWS;
+      end
       // `needed` may be below the first row where a window is outside.
       ROWS: if ($signed(rows_there - needed) >= 0) state <= TILES;
       ADVANCE: begin
         state <= last_block ? IDLE : SETUP;
+        settled <= 0;
         at_block <= last_columns ? 24'(layer.first_position)
             : at_block + 24'(layer.block_position_step);
         if (last_rows) begin
@@ -135,7 +141,6 @@ module tile_planner #(
       if (run_tile == 0 && tap == 0 && kernel_row == 0) begin
         claimed[next_half] <= 1;
         pixels[next_half] <= pixels_here;
-        first_pixel[next_half] <= block_pixel;
         group[next_half] <= group_first;
         group_place[next_half] <= group_at;
         group_bytes[next_half] <=
@@ -185,6 +190,7 @@ module tile_planner #(
     end
     if (start) begin
       state <= SETUP;
+      settled <= 0;
       y_block <= 24'(layer.first_y);
       at_block <= 24'(layer.first_position);
       ring_image <= (PLACE_BITS + 1)'(layer.ring_start);

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int L = RTL_LANES;
 constexpr int64_t MOST = int64_t{1} << 22;  // of positions in a row
+constexpr int64_t MOST_PITCH = (int64_t{1} << 24) - 1;
 constexpr int64_t SUM_PIXELS = 64;  // of a block of sums of two tensors, which is written early
 constexpr int64_t COUNT = 65535;            // of rows, columns and tiles
 
@@ -78,6 +79,7 @@ bool set_geometry(const Geometry& g, RtlPlan& plan) {
   const auto set = [r](Word word, int64_t value) { r[word] = static_cast<uint32_t>(value); };
   const int64_t row_bytes = g.width * g.channels, slots = RTL_LINE_BYTES / std::max<int64_t>(row_bytes, 1);
   const int64_t extent = (g.kernel_y - 1) * g.dilation_y + 1;
+  if (std::max(g.residual_pitch, g.result_pitch) > MOST_PITCH) return false;
   if (slots < extent || g.rows > COUNT || g.columns > COUNT || g.images > COUNT) return false;
   const int64_t furthest =
       std::max((g.columns * g.stride_x + g.kernel_x * g.dilation_x) * g.channels,
