@@ -158,9 +158,10 @@ def _first_entries(layer: Layer, op: LookupOp) -> tuple[str, int]:
 
 def _lookup_halves(layer: Layer, op: LookupOp, x: str, y: str) -> None:
     """Of bytes, to 16 bits: two tables of bytes, which vector instructions look up."""
+    entries = op.tables.astype(np.int16)
     low, high = (
         layer.constant(
-            name, ctype, op.tables.size, 1, lambda n=shift: (op.tables >> n).astype(np.uint8)
+            name, ctype, entries.size, 1, lambda n=shift: (entries >> n).astype(np.uint8)
         )
         for name, ctype, shift in (("low", "uint8_t", 0), ("high", "int8_t", 8))
     )
