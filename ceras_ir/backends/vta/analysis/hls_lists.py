@@ -14,11 +14,11 @@ def list_lengths(s: Schedules, board: VtaBoard) -> tuple[Counts, Counts]:
     """Micro-ops of an entry of a block's GEMM, and of its ALU operations."""
     c, merged = s.shape, s.nblock >= MERGE_FROM
     reductions = s.kblock * c.taps
-    own = s.nblock * np.where(merged & (not c.is_flat), reductions, 1)
-    sequences = s.micro_ops // (s.nblock * (1 if c.is_flat else reductions))
+    own = c.merged * s.nblock * np.where(merged & (not c.is_flat), reductions, 1)
+    sequences = s.micro_ops // (c.merged * s.nblock * (1 if c.is_flat else reductions))
     sequences = sequences * np.where(merged, 1, reductions)
     vectors = s.acc_stages * (2 + s.nblock * c.by_channel)
     room = np.maximum(1, board.portable_uops // np.maximum(1, sequences + vectors))
     longest = np.minimum(LENGTHS[0], 1 << np.log2(room).astype(np.int64))
-    products = own * np.clip(longest // own, 1, s.positions)
-    return products, np.minimum(longest, s.nblock * s.positions)
+    products = own * np.clip(longest // own, 1, s.positions // c.merged)
+    return products, np.minimum(longest, s.nblock * s.positions // c.merged)
