@@ -2,7 +2,8 @@
 Compile what `emit` wrote with the host's C compiler and run it, through ctypes.
 
 The compiler is `$CERAS_CC`, else `$CC`, else `cc`. The library is made in a temporary
-directory of its own, so that the directory of the artefacts stays as it is.
+directory of its own, so that the directory of the artefacts stays as it is. It is kept in the
+user's cache: several workers that judge one network compile it once.
 """
 
 import ctypes
@@ -21,7 +22,9 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.model import declarations
 from ceras_ir.backends.c.names import identifiers
 from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.support.content_cache import CacheError, ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.native import cache_folder
 
 Array: TypeAlias = NDArray[np.generic]
 Trace: TypeAlias = Callable[[int, bytes], None]
@@ -33,6 +36,12 @@ FLAGS = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffp-contract=
 
 DEFAULT = ("-O2",)
 """Optimization that is worth its compile time for a few runs."""
+
+LIBRARIES = 256 << 20
+"""Bytes of libraries that are kept."""
+
+READ = (".c", ".h", ".weights")
+"""Endings of what compiling reads; the assembler may include weights."""
 
 CALLBACKS = """\
 #include "model.h"
@@ -73,7 +82,10 @@ def compiler() -> list[str]:
 def build_library(
     source: Path, library: Path, *, trace: bool = False, flags: Sequence[str] = DEFAULT
 ) -> None:
-    """Compile the C of the directory `source`; an `InputError` without a working compiler."""
+    """
+    Compile the C of the directory `source`, or take what was compiled of the same text; an
+    `InputError` without a working compiler.
+    """
     callbacks = library.with_name("callbacks.c")
     callbacks.write_text(CALLBACKS)
     files = [source / "model.c", callbacks]
@@ -84,6 +96,26 @@ def build_library(
     directories = [f"-I{source}", f"-Wa,-I,{source}"]
     command = [*compiler(), *FLAGS, *flags, *defines, *directories, "-shared"]
     command += [*map(str, files), "-o", str(library)]
+
+    def make() -> bytes:
+        _call(command)
+        return library.read_bytes()
+
+    # Sources have another place each time: what they say counts.
+    known = *compiler(), *FLAGS, *flags, *defines
+    read = sorted(path for path in {callbacks, *source.iterdir()} if path.suffix in READ)
+    parts = [part for path in read for part in (path.name, path.read_bytes())]
+    cache = ContentCache(cache_folder() / "libraries", LIBRARIES)
+    try:
+        content = cache.computed(key_of(*known, "", *parts), make)
+    except CacheError:
+        # What cannot be kept can still be used.
+        content = make()
+    library.write_bytes(content)
+
+
+def _call(command: Sequence[str]) -> None:
+    """Run the C compiler."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
