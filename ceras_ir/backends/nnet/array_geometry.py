@@ -114,6 +114,8 @@ def cut(layer: Layer, size: CircuitSize) -> Blocks | None:
 def layer_of(op: Operation, size: CircuitSize) -> Layer | None:
     """What the array does for an operation that the FPGA takes; None where it has no way."""
     match op:
+        case graph.Conv2dOp() if is_depthwise(op):
+            return None
         case graph.LinearOperation():
             if is_depthwise(op):
                 return None

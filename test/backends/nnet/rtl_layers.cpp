@@ -138,7 +138,7 @@ bool linear(Draw& draw, RtlCore& core, FpgaBuffers& buffers, unsigned long seed,
   std::vector<int8_t> expected(static_cast<size_t>(bytes_of(out, layer.result_pitch) + before), 77);
   std::vector<int8_t> got = expected;
   fpga_linear_circuit(layer, input.data() + before, packed.data(), constants.data(),
-                      by_channel ? shifts.data() : nullptr,
+                      by_channel ? shifts.data() : nullptr, {nullptr, nullptr, 1},
                       has_residual ? residual.data() : nullptr, expected.data() + before, buffers);
   cycles.got = rtl_linear(core, layer, input.data() + before, packed.data(), constants.data(),
                           by_channel ? shifts.data() : nullptr,

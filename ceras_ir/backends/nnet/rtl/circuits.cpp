@@ -43,11 +43,16 @@ struct Machine {
 std::unique_ptr<Machine> machine;
 
 void run_linear(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
-                const int32_t* constants, const int8_t* shifts, const int8_t* residual,
-                int8_t* result, FpgaBuffers& buffers) {
-  if (!machine->ran(rtl_linear(machine->core, layer, input, weights, constants, shifts, residual,
-                               result)))
-    fpga_linear_circuit(layer, input, weights, constants, shifts, residual, result, buffers);
+                const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                const int8_t* residual, int8_t* result, FpgaBuffers& buffers) {
+  // The plan loads no tables into the lanes yet.
+  const uint32_t cycles =
+      tables.entries != nullptr
+          ? 0
+          : rtl_linear(machine->core, layer, input, weights, constants, shifts, residual, result);
+  if (!machine->ran(cycles))
+    fpga_linear_circuit(layer, input, weights, constants, shifts, tables, residual, result,
+                        buffers);
 }
 
 void run_pool(const FpgaPool& layer, const int8_t* input, int8_t* result) {
