@@ -10,7 +10,7 @@ from math import prod
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
-from ceras_ir.backends.nnet.rules import is_depthwise, is_product
+from ceras_ir.backends.nnet.rules import is_product
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.mem import block_of
@@ -114,11 +114,9 @@ def cut(layer: Layer, size: CircuitSize) -> Blocks | None:
 def layer_of(op: Operation, size: CircuitSize) -> Layer | None:
     """What the array does for an operation that the FPGA takes; None where it has no way."""
     match op:
-        case graph.Conv2dOp() if is_depthwise(op):
+        case graph.Conv2dOp() if op.group_count != 1:
             return None
         case graph.LinearOperation():
-            if is_depthwise(op):
-                return None
             residual = 0 if op.residual is None else _pitch(op.residual)
             outputs = shape_of(op.weights)[0]
             pitches = (_pitch(op.input), _pitch(op.result), residual)

@@ -134,14 +134,17 @@ bool linear(Draw& draw, RtlCore& core, FpgaBuffers& buffers, unsigned long seed,
   for (int8_t& s : shifts)
     s = static_cast<int8_t>(draw.one_in(4) ? draw(-8, 47) : draw(0, bits > 6 ? bits - 6 : 1));
   const bool by_channel = draw.one_in(2);
+  std::vector<uint8_t> entries(256);
+  for (uint8_t& entry : entries) entry = static_cast<uint8_t>(draw(0, 255));
+  const FpgaTables tables{draw.one_in(3) ? entries.data() : nullptr, nullptr, 1};
 
   std::vector<int8_t> expected(static_cast<size_t>(bytes_of(out, layer.result_pitch) + before), 77);
   std::vector<int8_t> got = expected;
   fpga_linear_circuit(layer, input.data() + before, packed.data(), constants.data(),
-                      by_channel ? shifts.data() : nullptr, {nullptr, nullptr, 1},
+                      by_channel ? shifts.data() : nullptr, tables,
                       has_residual ? residual.data() : nullptr, expected.data() + before, buffers);
   cycles.got = rtl_linear(core, layer, input.data() + before, packed.data(), constants.data(),
-                          by_channel ? shifts.data() : nullptr,
+                          by_channel ? shifts.data() : nullptr, tables,
                           has_residual ? residual.data() : nullptr, got.data() + before);
   cycles.products = out * products * layer.outputs;
   return cycles.got == 0 || same(expected, got, "convolution", seed);

@@ -45,12 +45,8 @@ std::unique_ptr<Machine> machine;
 void run_linear(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
                 const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
                 const int8_t* residual, int8_t* result, FpgaBuffers& buffers) {
-  // The plan loads no tables into the lanes yet.
-  const uint32_t cycles =
-      tables.entries != nullptr
-          ? 0
-          : rtl_linear(machine->core, layer, input, weights, constants, shifts, residual, result);
-  if (!machine->ran(cycles))
+  if (!machine->ran(rtl_linear(machine->core, layer, input, weights, constants, shifts, tables,
+                               residual, result)))
     fpga_linear_circuit(layer, input, weights, constants, shifts, tables, residual, result,
                         buffers);
 }
@@ -78,9 +74,10 @@ bool rtl_take_over(const char* path, int stall, int latency) {
 
 uint32_t rtl_linear(RtlCore& core, const FpgaLinear& layer, const int8_t* input,
                     const int8_t* weights, const int32_t* constants, const int8_t* shifts,
-                    const int8_t* residual, int8_t* result) {
+                    const FpgaTables& tables, const int8_t* residual, int8_t* result) {
   RtlPlan plan;
-  if (!rtl_plan_linear(layer, weights, constants, shifts, residual != nullptr, plan)) return 0;
+  if (!rtl_plan_linear(layer, weights, constants, shifts, tables, residual != nullptr, plan))
+    return 0;
   return launch(core, plan, input, residual, result);
 }
 

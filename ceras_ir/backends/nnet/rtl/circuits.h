@@ -9,7 +9,7 @@ namespace ceras {
 // Each runs its layer on `core` and gives its cycles; 0 where the circuit does not take it.
 uint32_t rtl_linear(RtlCore& core, const FpgaLinear& layer, const int8_t* input,
                     const int8_t* weights, const int32_t* constants, const int8_t* shifts,
-                    const int8_t* residual, int8_t* result);
+                    const FpgaTables& tables, const int8_t* residual, int8_t* result);
 uint32_t rtl_pool(RtlCore& core, const FpgaPool& layer, const int8_t* input, int8_t* result);
 uint32_t rtl_add(RtlCore& core, const FpgaAdd& layer, const int8_t* lhs, const int8_t* rhs,
                  int8_t* result);

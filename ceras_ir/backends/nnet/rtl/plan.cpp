@@ -199,7 +199,10 @@ Geometry of_window(const FpgaWindow& w) {
 }  // namespace
 
 bool rtl_plan_linear(const FpgaLinear& layer, const int8_t* weights, const int32_t* constants,
-                     const int8_t* shifts, bool residual, RtlPlan& plan) {
+                     const int8_t* shifts, const FpgaTables& tables, bool residual, RtlPlan& plan) {
+  // One table for all channels, of bytes.
+  const bool looks_up = tables.entries != nullptr;
+  if (looks_up && (tables.rows != nullptr || tables.entry_bytes != 1)) return false;
   Geometry g = of_window(layer.window);
   g.images = layer.images;
   g.residual = residual;
@@ -210,7 +213,8 @@ bool rtl_plan_linear(const FpgaLinear& layer, const int8_t* weights, const int32
   if (layer.product && !as_image(layer.pixels, g)) return false;
   if (!set_geometry(g, plan)) return false;
   const FpgaRescale& r = layer.rescale;
-  const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0);
+  const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0) |
+                        (looks_up ? HAS_TABLE : 0);
   set_numbers({mode, layer.input_zero, r.zero_point, r.low, r.high, layer.residual_shift, 0}, plan);
 
   const int64_t products = g.kernel_y * g.kernel_x * g.channels;
@@ -220,6 +224,8 @@ bool rtl_plan_linear(const FpgaLinear& layer, const int8_t* weights, const int32
   const int64_t runs = products / run;
   const int32_t constant = residual ? -(layer.residual_zero * (1 << layer.residual_shift)) : 0;
   std::vector<uint8_t>& stream = plan.stream;
+  // The circuit looks up the byte, the engine the number from -128 on.
+  for (int i = 0; looks_up && i < 256; ++i) stream.push_back(tables.entries[i ^ 128]);
   for (int64_t first = 0; first < g.outputs; first += L) {
     put_header(stream, first, g.outputs, constants, constant, shifts, net_shift(r));
     for (int64_t i = 0; i < runs; ++i)

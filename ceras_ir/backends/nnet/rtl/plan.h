@@ -18,7 +18,7 @@ struct RtlPlan {
 // False where the layer exceeds what the circuit was built for; the plan has no meaning then.
 // Constants and shifts as fpga_linear_circuit takes them; `weights` in the order of its array.
 bool rtl_plan_linear(const FpgaLinear& layer, const int8_t* weights, const int32_t* constants,
-                     const int8_t* shifts, bool residual, RtlPlan& plan);
+                     const int8_t* shifts, const FpgaTables& tables, bool residual, RtlPlan& plan);
 bool rtl_plan_pool(const FpgaPool& layer, RtlPlan& plan);
 bool rtl_plan_add(const FpgaAdd& layer, RtlPlan& plan);
 void rtl_set_addresses(RtlPlan& plan, uint64_t input, uint64_t stream, uint64_t residual,
