@@ -76,6 +76,24 @@ def transformer() -> bytes:
     return model(nodes, {"x": (1, 19, 8)}, ["y"], tensors, opset=17).SerializeToString()
 
 
+def root_mean_square() -> bytes:
+    nodes = [
+        node("Mul", "x x", "s"),
+        node("ReduceMean", "s", "m", axes=[-1]),
+        node("Add", "m e", "v"),
+        node("Sqrt", "v", "d"),
+        node("Div", "x d", "n"),
+        node("Mul", "n g", "o"),
+        node("MatMul", "o w", "y"),
+    ]
+    tensors = {
+        "e": np.full((), 1e-5, np.float32),
+        "g": np.linspace(0.5, 2, 8).astype(np.float32),
+        "w": WEIGHTS[0],
+    }
+    return model(nodes, {"x": (1, 19, 8)}, ["y"], tensors).SerializeToString()
+
+
 def test_transformers_are_whole_in_integers(tmp_path: Path):
     (tmp_path / "m.onnx").write_bytes(transformer())
     data = np.random.default_rng(2).uniform(-1, 1, (40, 19, 8)).astype(np.float32)
@@ -101,7 +119,7 @@ def test_transformers_are_whole_in_integers(tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [attention, first_constant, transformer])
+@pytest.mark.parametrize("build", [attention, first_constant, transformer, root_mean_square])
 def test_exact_everywhere(build: Callable[[], bytes], tool: Tool, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(build())
     shape = (40, 8, 8) if build is first_constant else (40, 19, 8)
@@ -110,3 +128,16 @@ def test_exact_everywhere(build: Callable[[], bytes], tool: Tool, tmp_path: Path
     done = tool("ceras-verify", "m.onnx", "--calibrate", "c.npz", "--targets", "c,nnet,vta")
     assert done.status == 0, done.stderr
     assert "differs" not in done.stdout and done.stdout.count("machine") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [transformer, root_mean_square])
+def test_rows_in_float_are_the_same_in_onnx(
+    build: Callable[[], bytes], tool: Tool, tmp_path: Path
+) -> None:
+    (tmp_path / "m.onnx").write_bytes(build())
+    data = np.random.default_rng(2).uniform(-1, 1, (40, 19, 8)).astype(np.float32)
+    np.savez(tmp_path / "c.npz", x=data)
+    done = tool("ceras-verify", "m.onnx", "--calibrate", "c.npz", "--targets", "onnx")
+    assert done.status == 0, done.stderr
+    assert "differs" not in done.stdout and done.stdout.count("machine") == 1
