@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.func import FuncOp
 
-from ceras_ir.dialects.graph import numpy_dtype, quantized_element, shape_of
+from ceras_ir.dialects.graph import (
+    element_of,
+    is_plain,
+    numpy_dtype,
+    quantized_element,
+    shape_of,
+)
 from ceras_ir.network.function import input_names
 from ceras_ir.network.ranges import INPUT_RANGE, interval
 
@@ -35,6 +41,11 @@ def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDA
                 sample[name] = numbers.astype(numpy_dtype(element))
                 continue
             low, high = interval(argument, INPUT_RANGE) or DEFAULT_RANGE
+            if is_plain(argument):
+                # Indices, lengths and masks: 0 and 1 are in every range.
+                whole = np.floor(low + (high - low + 1) * unit)
+                sample[name] = whole.astype(numpy_dtype(element_of(argument)))
+                continue
             sample[name] = (low + (high - low) * unit).astype(np.float32)
         samples.append(sample)
     return samples
