@@ -13,7 +13,7 @@ C_REQUANT = "ceras_ir/backends/c/requant.py"
 ENGINE = "ceras_ir/backends/nnet/runtime/integers.h"
 FPGA = "ceras_ir/backends/nnet/runtime/fpga.h"
 POOL = "ceras_ir/backends/nnet/runtime/fpga_circuits.cpp"
-LINEAR = "ceras_ir/backends/nnet/runtime/fpga_linear.cpp"
+LINEAR = "ceras_ir/backends/nnet/runtime/fpga_epilogue.h"
 LANES = "ceras_ir/backends/nnet/runtime/lanes.h"
 RULES = "ceras_ir/backends/nnet/rules.py"
 
