@@ -20,6 +20,7 @@ from ceras_ir.support.toml_text import parse_toml
 Table = dict[str, object]
 FIELDS = ("title", "clock_mhz", "cpu", "bus")
 PRODUCTS = ("conv2d", "matmul")
+ON_THE_ARRAY = (*PRODUCTS, "pool2d", "binary")
 """Circuits that multiply."""
 
 
@@ -86,19 +87,20 @@ def parse_board(text: str, file: str) -> FpgaBoard:
     for name in entries:
         entry = reader.table(entries, name)
         fields = set(Circuit.__dataclass_fields__)
-        if array is not None:
-            # The array says these.
+        own = array if name in ON_THE_ARRAY else None
+        if own is not None:
+            # The array says these; other circuits are beside it.
             fields -= {"macs_per_cycle", "bytes_per_cycle", "lanes"}
         reader.only(entry, f"circuits.{name}", fields)
         circuits[name] = Circuit(
-            float(array.bus_bytes) if array else reader.number(entry, "bytes_per_cycle"),
+            float(own.bus_bytes) if own else reader.number(entry, "bytes_per_cycle"),
             reader.number(entry, "launch_us", zero=True),
-            float(array.lanes**2)
-            if array and name in PRODUCTS
+            float(own.lanes**2)
+            if own and name in PRODUCTS
             else reader.number(entry, "macs_per_cycle")
             if "macs_per_cycle" in entry
             else 0.0,
-            array.lanes if array else reader.integer(entry, "lanes") or 1,
+            own.lanes if own else reader.integer(entry, "lanes") or 1,
             reader.integer(entry, "max_kernel"),
             reader.integer(entry, "max_channels"),
         )
