@@ -98,7 +98,9 @@ def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
     if moved == 0:
         return Cost(0.0, 0.0, FPGA)
     macs = op.macs if isinstance(op, GraphOperation) else 0
-    cpu = macs / board.cpu_macs_per_us + moved / board.cpu_bytes_per_us
+    # A maximum or a sum takes the CPU what a product does.
+    taps = prod(op.window) * prod(shape_of(op.result)) if isinstance(op, graph.Pool2dOp) else 0
+    cpu = (macs + taps) / board.cpu_macs_per_us + moved / board.cpu_bytes_per_us
     circuit = circuit_of(op, board)
     if not admitted or circuit is None:
         return Cost(cpu, None, FPGA)
