@@ -20,8 +20,9 @@ from ceras_ir.support.toml_text import parse_toml
 Table = dict[str, object]
 FIELDS = ("title", "clock_mhz", "cpu", "bus")
 PRODUCTS = ("conv2d", "matmul")
-ON_THE_ARRAY = (*PRODUCTS, "pool2d", "binary")
 """Circuits that multiply."""
+ON_ARRAY = (*PRODUCTS, "pool2d", "binary")
+"""Circuits that the array in Verilog is."""
 
 
 @dataclass(frozen=True)
@@ -86,24 +87,13 @@ def parse_board(text: str, file: str) -> FpgaBoard:
     entries = reader.table(content, "circuits")
     for name in entries:
         entry = reader.table(entries, name)
+        on_array = array if name in ON_ARRAY else None
         fields = set(Circuit.__dataclass_fields__)
-        own = array if name in ON_THE_ARRAY else None
-        if own is not None:
-            # The array says these; other circuits are beside it.
+        if on_array is not None:
+            # The array says these.
             fields -= {"macs_per_cycle", "bytes_per_cycle", "lanes"}
         reader.only(entry, f"circuits.{name}", fields)
-        circuits[name] = Circuit(
-            float(own.bus_bytes) if own else reader.number(entry, "bytes_per_cycle"),
-            reader.number(entry, "launch_us", zero=True),
-            float(own.lanes**2)
-            if own and name in PRODUCTS
-            else reader.number(entry, "macs_per_cycle")
-            if "macs_per_cycle" in entry
-            else 0.0,
-            own.lanes if own else reader.integer(entry, "lanes") or 1,
-            reader.integer(entry, "max_kernel"),
-            reader.integer(entry, "max_channels"),
-        )
+        circuits[name] = reader.circuit(entry, on_array, multiplies=name in PRODUCTS)
     title = content.get("title")
     if not isinstance(title, str):
         raise InputError("title must be text", file)
@@ -144,6 +134,17 @@ class _Reader:
             return float(number)
         least = "of at least 0" if zero else "above 0"
         raise InputError(f"{name} must be a number {least}, got {value!r}", self.file)
+
+    def circuit(self, entry: Table, array: CircuitSize | None, *, multiplies: bool) -> Circuit:
+        launch = self.number(entry, "launch_us", zero=True)
+        kernel, channels = self.integer(entry, "max_kernel"), self.integer(entry, "max_channels")
+        if array is not None:
+            macs = float(array.lanes**2) if multiplies else 0.0
+            return Circuit(float(array.bus_bytes), launch, macs, array.lanes, kernel, channels)
+        moved = self.number(entry, "bytes_per_cycle")
+        macs = self.number(entry, "macs_per_cycle") if "macs_per_cycle" in entry else 0.0
+        lanes = self.integer(entry, "lanes") or 1
+        return Circuit(moved, launch, macs, lanes, kernel, channels)
 
     def array(self, content: Table) -> CircuitSize:
         entry = self.table(content, "array")
