@@ -99,7 +99,8 @@ def test_transformers_are_whole_in_integers(tmp_path: Path):
     data = np.random.default_rng(2).uniform(-1, 1, (40, 19, 8)).astype(np.float32)
     network = ceras.load(tmp_path / "m.onnx")
     quantized = network.quantize(data, target="c")
-    operations = list(main_function(quantized.module).body.block.ops)
+    module = quantized.module
+    operations = list(main_function(module).body.block.ops)
     floats = [op.name for op in operations if isinstance(op, graph.QuantizeOp | graph.DequantizeOp)]
     assert floats == ["graph.quantize", "graph.dequantize"]
     kinds = {op.name for op in operations}
@@ -109,7 +110,7 @@ def test_transformers_are_whole_in_integers(tmp_path: Path):
     samples = np.random.default_rng(5).uniform(-1, 1, (8, 1, 19, 8)).astype(np.float32)
     for sample in samples:
         real = network.run(sample)["y"]
-        values = trace(quantized.module, {"x": sample})
+        values = trace(module, {"x": sample})
         rows = (graph.IntegerNormalizeOp, graph.IntegerSoftmaxOp)
         for op in operations:
             assert not isinstance(op, rows) or not list(wrong_elements(op, values, 20))

@@ -68,20 +68,20 @@ func.func @main(%x: tensor<1x3x3x1xf32> {graph.exponent = -3 : i64}) -> (tensor<
 // CHECK-NEXT:    %[[X:.*]] = graph.quantize
 // CHECK-NEXT:    %[[A:.*]] = graph.binary add %[[X]], %[[X]]
 // CHECK-NEXT:    %[[D:.*]] = graph.dequantize %[[A]]
-// CHECK-NEXT:    %[[S:.*]] = graph.softmax %[[D]]
+// CHECK-NEXT:    %[[S:.*]] = graph.reduce sum %[[D]]
 // CHECK-NEXT:    %[[Q:.*]] = graph.quantize %[[S]]
-// CHECK-NEXT:    %[[R:.*]] = graph.reshape %[[S]] : (tensor<1x4xf32>) -> tensor<4xf32>
+// CHECK-NEXT:    %[[R:.*]] = graph.reshape %[[S]] : (tensor<1x1xf32>) -> tensor<1xf32>
 // CHECK-NEXT:    %[[M:.*]] = graph.binary mul %[[Q]], %[[Q]]
 // CHECK-NEXT:    %[[T:.*]] = graph.unary <tanh> %[[D]] {graph.precision = "f32"} : tensor<1x4xf32>
 // CHECK-NEXT:    %[[E:.*]] = graph.dequantize %[[M]]
 // CHECK-NEXT:    func.return %[[R]], %[[E]], %[[T]]
-func.func @main(%x: tensor<1x4xf32> {graph.exponent = -3 : i64}) -> (tensor<4xf32>, tensor<1x4xf32>, tensor<1x4xf32>) {
+func.func @main(%x: tensor<1x4xf32> {graph.exponent = -3 : i64}) -> (tensor<1xf32>, tensor<1x1xf32>, tensor<1x4xf32>) {
   %a = graph.binary add %x, %x {graph.exponent = -2 : i64} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
-  %s = graph.softmax %a {axis = 1 : i64, graph.exponent = -7 : i64} : tensor<1x4xf32>
-  %r = graph.reshape %s : (tensor<1x4xf32>) -> tensor<4xf32>
-  %m = graph.binary mul %s, %s {graph.exponent = -7 : i64} : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  %s = graph.reduce sum %a {axes = array<i64: 1>, graph.exponent = -7 : i64} : (tensor<1x4xf32>) -> tensor<1x1xf32>
+  %r = graph.reshape %s : (tensor<1x1xf32>) -> tensor<1xf32>
+  %m = graph.binary mul %s, %s {graph.exponent = -7 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   %t = graph.unary <tanh> %a {graph.precision = "f32"} : tensor<1x4xf32>
-  func.return %r, %m, %t : tensor<4xf32>, tensor<1x4xf32>, tensor<1x4xf32>
+  func.return %r, %m, %t : tensor<1xf32>, tensor<1x1xf32>, tensor<1x4xf32>
 }
 
 // -----
