@@ -44,6 +44,7 @@ from ceras_ir.targets.protocol import Stage, Target
 from ceras_ir.targets.registry import all_targets
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.pipeline import flatten
+from ceras_ir.transforms.placement.check_operations import CheckOperationsPass
 
 Outputs = dict[str, Array]
 Trace = list[tuple[str, Array]]
@@ -287,7 +288,9 @@ def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Targe
     groups: dict[Hashable, list[Target]] = {}
     for target in targets:
         stages = front_stages(replace(options, target=target))
-        key = tuple(inner for stage in stages for each in stage.passes for inner in flatten(each))
+        passes = (inner for stage in stages for each in stage.passes for inner in flatten(each))
+        # What only refuses makes no other graph.
+        key = tuple(each for each in passes if not isinstance(each, CheckOperationsPass))
         groups.setdefault(key, []).append(target)
     return list(groups.values())
 

@@ -120,6 +120,12 @@ class QuantizePass(PipelinePass):
     def _arithmetic(self) -> Arithmetic:
         return Arithmetic() if self.target is None else find_target(self.target).arithmetic
 
+    @property
+    def _rows(self) -> Literal["integer", "float"]:
+        if self.rows != "auto":
+            return self.rows
+        return "integer" if self._arithmetic.rows else "float"
+
     def passes(self) -> tuple[ModulePass, ...]:
         data, optional = (self.calibration, self.samples, self.draw), self.optional
         rows, narrow = ROWS in optional, WIDE not in self._arithmetic.widths
@@ -135,7 +141,7 @@ class QuantizePass(PipelinePass):
             # What is computed in integers, and by which operations.
             FuseNormalizationPass(),
             FuseGeluPass(),
-            SetRowsPass(self.rows, self.target),
+            SetRowsPass(self._rows),
             SplitActivationPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),

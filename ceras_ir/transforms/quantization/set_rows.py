@@ -13,6 +13,7 @@ from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import is_quantized
 
 Rows = Literal["auto", "integer", "float"]
+"""As a user asks for it; auto is what the target's arithmetic has."""
 
 
 @dataclass(frozen=True)
@@ -27,24 +28,12 @@ class SetRowsPass(ModulePass):
 
     name = "set-rows"
 
-    rows: Rows = "auto"
-    """integer, float, or auto: integer where `target` has them."""
-    target: str | None = None
-    """The target that is asked by `auto`."""
+    rows: Literal["integer", "float"] = "integer"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        if is_quantized(main) or self._takes_integers():
+        if is_quantized(main) or self.rows == "integer":
             return
         for inner in main.body.block.ops:
             if isinstance(inner, graph.SoftmaxOp | graph.NormalizeOp):
                 keep_in_float(inner, "functions of rows are computed in float")
-
-    def _takes_integers(self) -> bool:
-        if self.rows != "auto":
-            return self.rows == "integer"
-        if self.target is None:
-            return True
-        from ceras_ir.targets.registry import find_target
-
-        return find_target(self.target).arithmetic.rows

@@ -89,7 +89,7 @@ def quantized(path: Path, options: BuildOptions) -> ModuleOp:
 
 def check(path: Path, tmp_path: Path, options: BuildOptions, count: int = 3, apart: int = 0) -> int:
     """How many output elements ONNX Runtime makes otherwise; `apart` is the most, in units."""
-    module = quantized(path, options)
+    module = quantized(path, replace(options, rows="float"))
     model = export_model(module, "network")
     onnx.checker.check_model(model, full_check=True)  # pyright: ignore[reportUnknownMemberType]
     (tmp_path / "again.onnx").write_bytes(serialized(model))

@@ -119,6 +119,6 @@ func.func @main(%x: !map {graph.input_range = array<f32: -2.0, 2.0>},
 @pytest.mark.parametrize("seed", range(3))
 def test_every_operation(seed: int, recipe: tuple[str, ...]) -> None:
     module = quantized(parse_text(load_context(), EVERYTHING, "everything.mlir"), recipe)
-    assert check(module, seed, 40) == 3 * 14
+    assert check(module, seed, 40) == 3 * 15
     names = {op.name for op in main_function(module).body.block.ops}
-    assert {"graph.requantize", "graph.lookup", "graph.softmax"} <= names
+    assert {"graph.requantize", "graph.lookup", "graph.integer_softmax"} <= names

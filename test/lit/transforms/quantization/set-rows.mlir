@@ -1,11 +1,13 @@
 // RUN: ceras-opt %s --set-rows="rows=float" | filecheck %s --check-prefix=FLOAT
-// RUN: ceras-opt %s --set-rows="target=onnx" | filecheck %s --check-prefix=FLOAT
-// RUN: ceras-opt %s --set-rows="target=c" | filecheck %s --check-prefix=INTEGER
+// RUN: ceras-opt %s --set-rows | filecheck %s --check-prefix=INTEGER
+// RUN: ceras-opt %s --quantize="target=onnx tail=int8 recipe=none" 2>/dev/null | filecheck %s --check-prefix=ONNX
 // RUN: ceras-opt %s --quantize="tail=int8 recipe=none" 2>/dev/null | filecheck %s --check-prefix=FORMS
 
 // FLOAT: graph.softmax {{.*}}graph.precision = "f32"
 // FLOAT: graph.normalize {{.*}}graph.precision = "f32"
 // INTEGER-NOT: graph.precision
+// ONNX: graph.softmax
+// ONNX: graph.normalize
 
 // The table of a softmax ends where exponentials vanish; a scale has 16 bits.
 // FORMS:     graph.quantize
