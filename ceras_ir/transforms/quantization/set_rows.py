@@ -29,6 +29,7 @@ class SetRowsPass(ModulePass):
     name = "set-rows"
 
     rows: Literal["integer", "float"] = "integer"
+    """How both are computed."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
