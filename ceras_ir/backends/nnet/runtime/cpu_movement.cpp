@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "boxes.h"
 #include "checks.h"
 #include "float_functions.h"
-#include "fpga_host.h"
 
 namespace ceras {
 namespace {
@@ -38,11 +38,11 @@ void copy_words(const Word* in, const int64_t* from, Word* out, const int64_t* t
 }
 
 void copy_box(const Tensor& in, int64_t in_start, const int64_t* from, const Tensor& out,
-              int64_t out_start, const int64_t* to, const int64_t* dims) {
+              int64_t out_start, const int64_t* to, const int64_t* dims, uint32_t rank) {
   const auto copy = [&](auto word) {
     using Word = decltype(word);
     copy_words(reinterpret_cast<const Word*>(in.data) + in_start, from,
-               reinterpret_cast<Word*>(out.target) + out_start, to, dims, out.rank);
+               reinterpret_cast<Word*>(out.target) + out_start, to, dims, rank);
   };
   switch (bytes_of(out.storage)) {
     case 1:
@@ -80,26 +80,9 @@ void reshape(const Layer& layer, Scratch&) {
                  static_cast<size_t>(width * unit));
 }
 
-void transpose(const Layer& layer, Scratch&) {
-  const Tensor& out = layer.output();
-  int64_t own[MAX_RANK] = {}, from[MAX_RANK] = {}, to[MAX_RANK] = {};
-  strides_of(layer.input(), own);
-  strides_of(out, to);
-  for (uint32_t d = 0; d < out.rank; ++d) from[d] = own[layer.attributes[d]];
-  copy_box(layer.input(), 0, from, out, 0, to, out.dims);
-}
+void transpose(const Layer& layer, Scratch&) { transpose_boxes(layer, copy_box); }
 
-void slice(const Layer& layer, Scratch&) {
-  const Tensor& out = layer.output();
-  int64_t from[MAX_RANK] = {}, to[MAX_RANK] = {}, start = 0;
-  strides_of(layer.input(), from);
-  strides_of(out, to);
-  for (uint32_t d = 0; d < out.rank; ++d) {
-    start += from[d] * layer.attributes[d];
-    from[d] *= static_cast<int32_t>(layer.attributes[out.rank + d]);
-  }
-  copy_box(layer.input(), start, from, out, 0, to, out.dims);
-}
+void slice(const Layer& layer, Scratch&) { slice_boxes(layer, copy_box); }
 
 void pad(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
@@ -113,23 +96,10 @@ void pad(const Layer& layer, Scratch&) {
   const uint32_t value = layer.attributes[2 * out.rank];
   const int64_t width = out.has_gaps() ? out.row : out.elements;
   for (int64_t row = 0; row < out.elements / width; ++row) fill(out, row * out.pitch, width, value);
-  copy_box(in, 0, from, out, start, to, in.dims);
+  copy_box(in, 0, from, out, start, to, in.dims, out.rank);
 }
 
-void concat(const Layer& layer, Scratch&) {
-  const Tensor& out = layer.output();
-  const uint32_t axis = layer.attributes[0];
-  int64_t to[MAX_RANK] = {}, start = 0;
-  strides_of(out, to);
-  for (size_t i = 0; i < layer.operands.size(); ++i) {
-    const Tensor& operand = *layer.operands[i];
-    int64_t from[MAX_RANK] = {};
-    strides_of(operand, from);
-    // An operand that was written to its place has nothing to move.
-    if (!is_in_its_slice(layer, i)) copy_box(operand, 0, from, out, start, to, operand.dims);
-    start += operand.dims[axis] * to[axis];
-  }
-}
+void concat(const Layer& layer, Scratch&) { concat_boxes(layer, copy_box); }
 
 void resize_nearest(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();

@@ -1,8 +1,8 @@
 // The host's side of the mover: boxes of slices, transposed tensors, concatenations and resizes.
 //
 // A box has six dimensions; what has fewer begins with ones.
+#include "boxes.h"
 #include "fpga.h"
-#include "fpga_host.h"
 
 namespace ceras {
 namespace {
@@ -42,41 +42,11 @@ void move_reshaped(const Layer& layer, Scratch&) {
     }
 }
 
-void move_transposed(const Layer& layer, Scratch&) {
-  const Tensor& out = layer.output();
-  int64_t own[MAX_RANK] = {}, from[MAX_RANK] = {}, to[MAX_RANK] = {};
-  strides_of(layer.input(), own);
-  strides_of(out, to);
-  for (uint32_t d = 0; d < out.rank; ++d) from[d] = own[layer.attributes[d]];
-  run_box(layer.input(), 0, from, out, 0, to, out.dims, out.rank);
-}
+void move_transposed(const Layer& layer, Scratch&) { transpose_boxes(layer, run_box); }
 
-void move_slice(const Layer& layer, Scratch&) {
-  const Tensor& out = layer.output();
-  int64_t from[MAX_RANK] = {}, to[MAX_RANK] = {}, start = 0;
-  strides_of(layer.input(), from);
-  strides_of(out, to);
-  for (uint32_t d = 0; d < out.rank; ++d) {
-    start += from[d] * layer.attributes[d];
-    from[d] *= static_cast<int32_t>(layer.attributes[out.rank + d]);
-  }
-  run_box(layer.input(), start, from, out, 0, to, out.dims, out.rank);
-}
+void move_slice(const Layer& layer, Scratch&) { slice_boxes(layer, run_box); }
 
-void move_joined(const Layer& layer, Scratch&) {
-  const Tensor& out = layer.output();
-  const uint32_t axis = layer.attributes[0];
-  int64_t to[MAX_RANK] = {}, start = 0;
-  strides_of(out, to);
-  for (size_t i = 0; i < layer.operands.size(); ++i) {
-    const Tensor& operand = *layer.operands[i];
-    int64_t from[MAX_RANK] = {};
-    strides_of(operand, from);
-    if (!is_in_its_slice(layer, i))
-      run_box(operand, 0, from, out, start, to, operand.dims, out.rank);
-    start += operand.dims[axis] * to[axis];
-  }
-}
+void move_joined(const Layer& layer, Scratch&) { concat_boxes(layer, run_box); }
 
 // Rows and columns of an input are read as often as the result repeats them.
 void move_repeated(const Layer& layer, Scratch&) {
