@@ -121,8 +121,7 @@ class ChoosePrecisionPass(CalibratedPass):
         spread(main)
         before, after = (round(decibels(1.0, noise), 1) for noise in (total, left))
         note(main, NOISE, before, after)
-        share = sum(c.extra for c in chosen) / work
-        if share > UNSAID:
+        if chosen and (share := sum(c.extra for c in chosen) / work) > UNSAID:
             self._say(chosen, total, f"{before:.1f} -> {after:.1f} dB for {share:.1%}")
 
     def _measure(self, op: ModuleOp, candidates: list[_Candidate]) -> None:
