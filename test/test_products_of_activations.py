@@ -94,6 +94,7 @@ def root_mean_square() -> bytes:
     return model(nodes, {"x": (1, 19, 8)}, ["y"], tensors).SerializeToString()
 
 
+@pytest.mark.slow
 def test_transformers_are_whole_in_integers(tmp_path: Path):
     (tmp_path / "m.onnx").write_bytes(transformer())
     data = np.random.default_rng(2).uniform(-1, 1, (40, 19, 8)).astype(np.float32)

@@ -46,6 +46,7 @@ def test_an_int8_network_beside_another_target(capsys: pytest.CaptureFixture[str
     assert verdicts["c: machine"] == verdicts["arduino: machine"] == "exact"
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_unsupported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

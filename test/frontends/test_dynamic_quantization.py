@@ -124,7 +124,7 @@ def check(proto: onnx.ModelProto, inputs: dict[str, Array], folder: Path | None)
 
 
 @pytest.mark.parametrize("per_channel", first_fast(1, (True, False)))
-@pytest.mark.parametrize("signed", (False, True))
+@pytest.mark.parametrize("signed", first_fast(1, (False, True)))
 @pytest.mark.parametrize("name", first_fast(1, NETWORKS))
 def test_network(name: str, signed: bool, per_channel: bool, tmp_path: Path):
     types: Any = import_module("onnxruntime.quantization")

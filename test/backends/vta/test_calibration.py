@@ -43,6 +43,7 @@ def parameters(board: VtaBoard, names: dict[str, int]) -> list[int]:
     return [getattr(source, name) for name in names]
 
 
+@pytest.mark.slow
 def test_streams_are_good():
     for name in ("zcu104", "de10nano"):
         board = load_board(name)

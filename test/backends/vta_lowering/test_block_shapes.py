@@ -19,7 +19,7 @@ from backends.vta_lowering.layers import (
     stored,
 )
 from backends.vta_lowering.random_networks import Chain, Int8, random_chain
-from slow_cases import slow
+from slow_cases import first_fast, slow
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
@@ -121,7 +121,7 @@ def test_every_level(kind: str, batch: int, block: int, tmp_path: Path):
     assert len(image.launches) == 1
 
 
-@pytest.mark.parametrize("schedule", ["serial", "alg1", "alg2", "alg3"])
+@pytest.mark.parametrize("schedule", first_fast(1, ["serial", "alg1", "alg2", "alg3"]))
 @pytest.mark.parametrize(("batch", "block"), [(0, 3), (1, 4)])
 def test_schedules(schedule: Schedule, batch: int, block: int, tmp_path: Path):
     """S3's algorithms go by as many positions as a tile has outputs."""
@@ -129,6 +129,7 @@ def test_schedules(schedule: Schedule, batch: int, block: int, tmp_path: Path):
     check_all_levels(*case, TilePass(schedule, board=board))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "images"), [(0, 2), (1, 1)])
 def test_rows_are_images(batch: int, images: int, tmp_path: Path):
     """Two images in the rows of vectors take as long as one alone, half of two in turn."""

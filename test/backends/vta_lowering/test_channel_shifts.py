@@ -18,6 +18,7 @@ from backends.vta_lowering.layers import (
 )
 from backends.vta_lowering.test_swish import expected as swish_of
 from backends.vta_lowering.test_swish import swished
+from slow_cases import first_fast
 
 from ceras_ir.backends.vta.analysis.contraction import contraction_of
 from ceras_ir.backends.vta.board import load_board
@@ -68,6 +69,7 @@ def drawn(seed: int) -> Layer:
             return layer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_random_layers(seed: int):
     check(drawn(seed))
@@ -86,7 +88,7 @@ def sums(requant: RequantAttr, bias: list[int]) -> Layer:
     return Layer(random_array(rng, (3, 5)), weights, numbers, requant=requant)
 
 
-@pytest.mark.parametrize("further", [0, 9, -3])
+@pytest.mark.parametrize("further", first_fast(1, [0, 9, -3]))
 @pytest.mark.parametrize("mode", [Rounding.HALF_UP, Rounding.FLOOR])
 def test_ties_and_their_neighbours(mode: Rounding, further: int):
     """Around halves of every shift; amounts that need another shift of all channels first."""

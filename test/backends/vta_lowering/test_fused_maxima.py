@@ -17,6 +17,7 @@ from backends.vta_lowering.layers import (
     stored,
 )
 from backends.vta_lowering.test_pooling import expected
+from slow_cases import slow
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block
 
@@ -78,7 +79,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("first, windows", CASES)
+@pytest.mark.parametrize("first, windows", [CASES[0], *(slow(*case) for case in CASES[1:])])
 def test_every_level(first: Layer, windows: Windows):
     assert maxima(with_maximum(first, windows)[0]) == 1
     module, pool = with_maximum(first, windows)

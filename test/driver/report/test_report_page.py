@@ -86,6 +86,7 @@ def test_layers_have_times_that_sum_up(model: Path):
     assert report["layers"][1]["instructions"] == pytest.approx(48 * times[1], rel=0.01)
 
 
+@pytest.mark.slow
 def test_calibrated_networks_have_noise(model: Path):
     data = model.parent / "data.npz"
     samples = np.random.default_rng(0).standard_normal((4, 8, 8, 4)).astype(np.float32)
@@ -98,6 +99,7 @@ def test_calibrated_networks_have_noise(model: Path):
     assert 'id="noise"' in page_of(folder)
 
 
+@pytest.mark.slow
 def test_two_folders_side_by_side(model: Path):
     before = compiled(model, "before")
     after = compiled(model, "after", "--quantize", "int8")
@@ -117,6 +119,7 @@ def test_a_trace_has_one_span_a_layer(model: Path):
     assert spans[1]["ts"] == pytest.approx(spans[0]["ts"] + spans[0]["dur"], abs=0.01)
 
 
+@pytest.mark.slow
 def test_every_level_is_written_for_viewers(model: Path):
     folder = compiled(model, "out", "--quantize", "int8", "--emit-levels")
     levels = sorted((folder / "levels").iterdir())

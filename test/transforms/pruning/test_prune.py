@@ -103,6 +103,7 @@ def test_products_are_met():
     assert 5000 <= left <= 9000
 
 
+@pytest.mark.slow
 def test_a_loss_is_measured_and_kept(capsys: pytest.CaptureFixture[str]):
     few, many = (pruned(PrunePass(target_loss=loss)) for loss in (30.0, 10.0))
     assert sum(m.kept.data for m in few) > sum(m.kept.data for m in many)
