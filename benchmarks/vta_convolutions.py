@@ -1,6 +1,7 @@
 """
 Ways to convolve on VTA: thousands of cycles with whole windows, after space-to-depth, tap by tap
-(kn2row), and as a product of the matrix of windows (im2col), which the host makes.
+(kn2row), as a product of the matrix of windows (im2col), which the host makes, and with the part of
+the window as channels that `auto` takes.
 
     python benchmarks/vta_convolutions.py [--board de10nano]
 """
@@ -9,12 +10,14 @@ import argparse
 
 from vta_layers import convolution, lowered
 from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.analysis.tiling import Convolution
+from ceras_ir.backends.vta.analysis.windows import Windows
 from ceras_ir.backends.vta.board import load_board
-from ceras_ir.backends.vta.convolution_costs import host_microseconds, im2col_pays
-from ceras_ir.backends.vta.passes.im2col import Im2colPass
+from ceras_ir.backends.vta.convolution_costs import best_windows, host_microseconds
+from ceras_ir.backends.vta.passes.im2col import Im2colPass, put_together
 from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.timed_simulator import simulate_time
@@ -46,26 +49,45 @@ def main() -> None:
     parser.add_argument("--board", default="de10nano")
     name = parser.parse_args().board
     board = load_board(name)
-    print("| layer | direct | space-to-depth | kn2row | im2col | + host | chosen |")
-    print(f"|{'---|' * 7}")
+    print("| layer | direct | space-to-depth | kn2row | im2col | + host | parts | of | + host |")
+    print(f"|{'---|' * 9}")
     for size, channels, kernel, stride, dilation in LAYERS:
-        cycles: list[int] = []
+        cycles: list[str] = []
         for before, way in WAYS:
             module = convolution(size, channels, kernel, stride, dilation)
             if before is not None:
                 before.apply(Context(), module)
-            (launch,) = lowered(module, TilePass(board=name, convolution=way)).launches
-            cycles.append(simulate_time(launch.program.instructions, board).cycles)
+            cycles.append(thousands(timed(module, way, name)))
         module = convolution(size, channels, kernel, stride, dilation)
         conv = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-        host = host_microseconds(conv, board) * board.clock
+        whole = Windows.whole((kernel, kernel), (stride, stride))
+        cycles.append(thousands(host_microseconds(conv, whole, board) * board.clock))
+        parts, chosen = best_windows(conv, board), ["-", "-", "-"]
+        if parts is not None:
+            host = thousands(host_microseconds(conv, parts, board) * board.clock)
+            put_together(conv, parts)
+            chosen = [
+                thousands(timed(module, "direct", name)),
+                "x".join(map(str, parts.size)),
+                host,
+            ]
         cells = [
             f"{kernel}x{kernel}/{stride}, {channels[0]} to {channels[1]}, {size} x {size}"
             + (f", dilated by {dilation}" if dilation > 1 else ""),
-            *(f"{count / 1000:.1f}" for count in (*cycles, host)),
-            "im2col" if im2col_pays(conv, board) else "on VTA",
+            *cycles,
+            *chosen,
         ]
         print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def thousands(cycles: float) -> str:
+    return f"{cycles / 1000:.1f}"
+
+
+def timed(module: ModuleOp, way: Convolution, name: str) -> int:
+    """Cycles of the only layer."""
+    (launch,) = lowered(module, TilePass(board=name, convolution=way)).launches
+    return simulate_time(launch.program.instructions, load_board(name)).cycles
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ happens at the border between two devices.
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -39,8 +38,8 @@ from xdsl.traits import Pure, SymbolTable, SymbolUserOpInterface
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from ceras_ir.dialects.graph.operation import InputOperation, Tensor, element_of, shape_of
-from ceras_ir.dialects.graph.traits import CopiesAtBorder
+from ceras_ir.dialects.graph.operation import Tensor
+from ceras_ir.dialects.mem_packing import PackOp, PackWindowsOp, UnpackOp
 
 DEVICE, BLOCK, ARENA, REASON = "mem.device", "mem.block", "mem.arena", "mem.reason"
 REGIONS, ALIGNMENT = "mem.regions", "mem.alignment"
@@ -247,67 +246,6 @@ def alignment_of(function: FuncOp) -> int:
     return alignment.value.data if isa(alignment, IntegerAttr) else 1
 
 
-def packed_shape(shape: Sequence[int], vector: Sequence[int]) -> tuple[int, ...]:
-    """
-    [N, H, W, C] -> [ceil(N/R), ceil(C/B), H, W, R, B]; [M, K] -> [ceil(K/B), ceil(M/R), R, B] for
-    a `vector` of [R, B], or of [B], where R is 1 and no dimension.
-    """
-    rows, blocks = -(-shape[0] // prod(vector[:-1])), -(-shape[-1] // vector[-1])
-    if len(shape) == 4:
-        return (rows, blocks, shape[1], shape[2], *vector)
-    if len(shape) == 2:
-        return (blocks, rows, *vector)
-    raise VerifyException(f"only tensors of rank 2 and 4 can be packed, got shape {tuple(shape)}")
-
-
-def _expect_packed(plain: SSAValue, packed: SSAValue) -> None:
-    shape = shape_of(plain)
-    vector = shape_of(packed)[len(shape) :]
-    if len(vector) not in (1, 2) or min(vector) < 1:
-        raise VerifyException(f"a packed shape ends with [B] or [R, B], got {shape_of(packed)}")
-    if shape_of(packed) != (expected := packed_shape(shape, vector)):
-        raise VerifyException(f"packed shape must be {expected}, got {shape_of(packed)}")
-    if element_of(plain) != element_of(packed):
-        raise VerifyException("packing keeps the element type")
-
-
-@irdl_op_definition
-class PackOp(InputOperation):
-    """
-    Channels into vectors of B, the layout of an accelerator with a matrix intrinsic:
-    `result[n, c / B, y, x, c % B] = input[n, y, x, c]`, or `result[k / B, m, k % B] = input[m, k]`.
-    Where its vectors have R rows, they are of as many images, or rows of the matrix:
-    `result[n / R, c / B, y, x, n % R, c % B]`, or `result[k / B, m / R, m % R, k % B]`.
-    Lanes past the last channel and rows past the last image are zero.
-    """
-
-    name = "mem.pack"
-
-    traits = traits_def(CopiesAtBorder())
-
-    def __init__(self, input: SSAValue, vector: Sequence[int]):
-        super().__init__(input, shape=packed_shape(shape_of(input), vector))
-
-    def verify_semantics(self) -> None:
-        _expect_packed(self.input, self.result)
-
-
-@irdl_op_definition
-class UnpackOp(InputOperation):
-    """The inverse of `mem.pack`; lanes and rows past the last are dropped."""
-
-    name = "mem.unpack"
-
-    traits = traits_def(CopiesAtBorder())
-
-    def __init__(self, input: SSAValue, result_type: Tensor):
-        shape, element = result_type.get_shape(), result_type.element_type
-        super().__init__(input, shape=shape, element=element)
-
-    def verify_semantics(self) -> None:
-        _expect_packed(self.result, self.input)
-
-
 class _KernelExists(SymbolUserOpInterface):
     def verify(self, op: Operation) -> None:
         assert isinstance(op, LaunchOp)
@@ -346,4 +284,8 @@ class LaunchOp(IRDLOperation):
         )
 
 
-Mem = Dialect("mem", [PackOp, UnpackOp, LaunchOp], [DeviceAttr, BlockAttr, ArenaAttr, RegionAttr])
+Mem = Dialect(
+    "mem",
+    [PackOp, PackWindowsOp, UnpackOp, LaunchOp],
+    [DeviceAttr, BlockAttr, ArenaAttr, RegionAttr],
+)

@@ -26,6 +26,21 @@ def pack(x: Array, shape: tuple[int, ...]) -> Array:
     return np.ascontiguousarray(split.transpose(order)).reshape(shape)
 
 
+def windows(x: Array, op: mem.PackWindowsOp) -> Array:
+    """Parts of an image side by side, before they are packed."""
+    n, rows, columns, _ = op.plain_shape
+    (kh, kw), (sh, sw), (top, left) = (
+        extents.get_values() for extents in (op.kernel, op.strides, op.offset)
+    )
+    height, width, channels = x.shape[1:]
+    down, across = (rows - 1) * sh + kh, (columns - 1) * sw + kw
+    whole = np.full((n, down, across, channels), op.value.value.data, x.dtype)
+    seen = x[:, : max(0, down - top), : max(0, across - left)]
+    whole[:, top : top + height, left : left + width] = seen
+    parts = np.lib.stride_tricks.sliding_window_view(whole, (kh, kw), (1, 2))[:, ::sh, ::sw]
+    return parts.transpose(0, 1, 2, 4, 5, 3).reshape(op.plain_shape)
+
+
 def unpack(x: Array, shape: tuple[int, ...]) -> Array:
     """The inverse of `pack` for a plain shape."""
     split = x.reshape(*x.shape[: len(shape)], *_vector(x.shape, len(shape)))
@@ -46,6 +61,10 @@ class MemFunctions(InterpreterFunctions):
     @impl(mem.PackOp)
     def pack(self, interpreter: Interpreter, op: mem.PackOp, args: PythonValues):
         return (pack(args[0], shape_of(op.result)),)
+
+    @impl(mem.PackWindowsOp)
+    def pack_windows(self, interpreter: Interpreter, op: mem.PackWindowsOp, args: PythonValues):
+        return (pack(windows(args[0], op), shape_of(op.result)),)
 
     @impl(mem.UnpackOp)
     def unpack(self, interpreter: Interpreter, op: mem.UnpackOp, args: PythonValues):

@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from xdsl.dialects import memref
-from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, NoneAttr, StringAttr, i8
+from xdsl.dialects.builtin import (
+    IndexType,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+    i8,
+)
 from xdsl.interpreter import Interpreter
 from xdsl.ir import Block
 
 from ceras_ir.dialects import tile
-from ceras_ir.dialects.mem import packed_shape
+from ceras_ir.dialects.mem_packing import PackWindowsOp, packed_shape
+from ceras_ir.dialects.quant import UniformType
 from ceras_ir.dialects.tile.memory import buffer_type
 from ceras_ir.interpreters.bounds import OutOfRangeError
-from ceras_ir.interpreters.mem import pack, unpack
+from ceras_ir.interpreters.mem import pack, unpack, windows
 from ceras_ir.interpreters.scratchpads import Scratchpad
 from ceras_ir.interpreters.tile import TileFunctions, combine, matrix_at
 
@@ -160,3 +169,33 @@ def test_pack(shape: tuple[int, ...], vector: tuple[int, ...]):
         total += x[place]
     assert packed.sum() == total
     np.testing.assert_array_equal(unpack(packed, shape), x)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "offset", "plane"),
+    [
+        ((3, 2), (2, 1), (1, 2), (5, 8)),
+        ((1, 4), (1, 3), (0, 0), (2, 1)),
+        ((2, 2), (2, 2), (4, 1), (2, 2)),
+    ],
+    ids=["over every edge", "inside", "rows that are all outside"],
+)
+def test_windows(
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    offset: tuple[int, int],
+    plane: tuple[int, int],
+):
+    """Element by element, with another number outside of the image."""
+    n, height, width, channels = shape = (2, 6, 4, 3)
+    x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    (value,) = Block(arg_types=[TensorType(UniformType(0.5), shape)]).args
+    packed = packed_shape((n, *plane, kernel[0] * kernel[1] * channels), (16,))
+    op = PackWindowsOp(value, packed, kernel=kernel, strides=strides, offset=offset, value=-7)
+    op.verify()
+    found = windows(x, op)
+    for image, y, column, i, j, c in product(*map(range, (n, *plane, *kernel, channels))):
+        row, at = y * strides[0] + i - offset[0], column * strides[1] + j - offset[1]
+        inside = 0 <= row < height and 0 <= at < width
+        expected = x[image, row, at, c] if inside else -7
+        assert found[image, y, column, (i * kernel[1] + j) * channels + c] == expected

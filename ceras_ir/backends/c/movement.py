@@ -16,7 +16,7 @@ from ceras_ir.dialects.graph import (
     TransposeOp,
     shape_of,
 )
-from ceras_ir.dialects.mem import PackOp, UnpackOp
+from ceras_ir.dialects.mem import PackOp, PackWindowsOp, UnpackOp
 from ceras_ir.interpreters.resampling import linear_weights, nearest_indices
 
 
@@ -143,6 +143,34 @@ def pack(layer: Layer, op: PackOp) -> None:
     if padded != channels:
         body.append(f"for (int32_t c = {channels}; c < {padded}; ++c) {y}[VECTOR] = 0;")
     _packed_loops(layer, shape, vector, body)
+
+
+@prints(PackWindowsOp)
+def pack_windows(layer: Layer, op: PackWindowsOp) -> None:
+    """`mem.pack_windows`."""
+    x, y = layer.read(op.input, "x"), layer.write(op.result)
+    _, height, width, channels = shape_of(op.input)
+    shape, packed = op.plain_shape, shape_of(op.result)
+    (kh, kw), (sh, sw), (top, left) = (
+        extents.get_values() for extents in (op.kernel, op.strides, op.offset)
+    )
+    if shape[0] % prod(packed[4:-1]):
+        layer.line(f"memset({y}, 0, {prod(packed)} * sizeof *{y});")
+    source = f"{x}[((n * {height} + row) * {width} + column) * {channels} + k]"
+    body = [
+        "int32_t c = 0;",
+        f"for (int32_t i = 0; i < {kh}; ++i) {{",
+        f"  const int32_t row = p / {shape[2]} * {sh} + i - {top};",
+        f"  for (int32_t j = 0; j < {kw}; ++j) {{",
+        f"    const int32_t column = p % {shape[2]} * {sw} + j - {left};",
+        f"    const int inside = row >= 0 && row < {height} && column >= 0 && column < {width};",
+        f"    for (int32_t k = 0; k < {channels}; ++k, ++c)",
+        f"      {y}[VECTOR] = inside ? {source} : {op.value.value.data};",
+        "  }",
+        "}",
+        f"for (; c < {packed[1] * packed[-1]}; ++c) {y}[VECTOR] = 0;",
+    ]
+    _packed_loops(layer, shape, packed[4:], body)
 
 
 @prints(UnpackOp)

@@ -23,7 +23,7 @@ from ceras_ir.backends.vta.rescaling import (
 )
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
-from ceras_ir.dialects.mem import packed_shape
+from ceras_ir.dialects.mem_packing import packed_shape
 from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
 
 

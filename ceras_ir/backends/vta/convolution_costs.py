@@ -1,5 +1,5 @@
 """
-What convolutions take with a matrix of their windows that the host makes (im2col), beside what
+What convolutions take with parts of their windows side by side, which the host makes, beside what
 they take as they are; in microseconds.
 """
 
@@ -9,64 +9,83 @@ from math import prod
 from xdsl.ir import Operation
 
 from ceras_ir.backends.vta.analysis.blocks import longest_row
+from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.analysis.estimates import estimate
 from ceras_ir.backends.vta.analysis.tiling import best_blocks
+from ceras_ir.backends.vta.analysis.windows import Windows
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.placement import cycles_of, transfer
 from ceras_ir.backends.vta.rules import graph_contraction, why_not
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem import packed_shape
-from ceras_ir.transforms.memory.analysis.liveness import byte_size
+from ceras_ir.dialects.mem_packing import packed_shape
+
+COMPARED = 4
+"""Ways, the best by products and bytes alone, whose schedules are searched for."""
 
 
-def im2col_pays(op: graph.Conv2dOp, board: VtaBoard) -> bool:
-    """Whether the matrix takes less time, the host's work on it included."""
+def best_windows(op: graph.Conv2dOp, board: VtaBoard) -> Windows | None:
+    """
+    The parts of its windows with which `op` takes the least time, the host's work included; None
+    where it takes less as it is.
+    """
     _, kh, kw, channels = graph.shape_of(op.weights)
-    if why_not(op, board) is not None:
-        return False
-    if -(-kh * kw * channels // board.block) >= kh * kw * -(-channels // board.block):
-        # No fewer products than before, and a matrix to make.
-        return False
-    matrix = product_microseconds(op, board)
-    if matrix is None:
-        return False
+    if prod(op.dilations.get_values()) != 1 or why_not(op, board) is not None:
+        return None
+    shape = graph_contraction(op, board)
+    ways: list[tuple[float, int, Windows]] = []
+    for windows in Windows.of((kh, kw), (shape.strides[0], shape.strides[1])):
+        fewer = _with(windows, shape, channels, board)
+        if fewer.taps * fewer.kblocks < shape.taps * shape.kblocks:
+            cycles = fewer.taps * fewer.kblocks * shape.nblocks * shape.rows * shape.columns
+            rough = shape.batch * cycles / board.clock + host_microseconds(op, windows, board)
+            ways.append((rough, len(ways), windows))
+    if not ways:
+        return None
     producer = op.input.owner
     here = isinstance(producer, Operation) and why_not(producer, board) is None
-    matrix += host_microseconds(op, board) + here * transfer(op.input, board)
-    direct = cycles_of(op, board) / board.clock + (not here) * transfer(op.input, board)
-    return matrix < direct
+    plain = packed_shape(graph.shape_of(op.input), board.vector)
+    moved = prod(graph.shape_of(op.input)) + prod(plain)
+    best, least = None, cycles_of(op, board) / board.clock
+    least += (not here) * moved / board.host_bytes_per_us
+    for _, _, windows in sorted(ways)[:COMPARED]:
+        time = product_microseconds(op, windows, board)
+        if time is None:
+            continue
+        time += host_microseconds(op, windows, board) + here * transfer(op.input, board)
+        if time < least:
+            best, least = windows, time
+    return best
 
 
-def product_microseconds(op: graph.Conv2dOp, board: VtaBoard) -> float | None:
-    """Of the product on VTA; None if it does not fit."""
-    _, kh, kw, channels = graph.shape_of(op.weights)
-    _, rows, columns, _ = graph.shape_of(op.result)
-    shape = replace(
-        graph_contraction(op, board),
-        kblocks=-(-kh * kw * channels // board.block),
-        height=rows,
-        width=columns,
-        kernel=(1, 1),
-        strides=(1, 1),
-        padding=(0, 0, 0, 0),
-        dilations=(1, 1),
-        outside=False,
-    ).flattened(longest_row(board))
+def product_microseconds(op: graph.Conv2dOp, windows: Windows, board: VtaBoard) -> float | None:
+    """Of the convolution that is left on VTA; None if it does not fit."""
+    channels = graph.shape_of(op.weights)[-1]
+    shape = _with(windows, graph_contraction(op, board), channels, board)
+    shape = shape.flattened(longest_row(board))
     blocks = best_blocks(shape, board)
     return None if blocks is None else estimate(shape, blocks, board) / board.clock
 
 
-def host_microseconds(op: graph.Conv2dOp, board: VtaBoard) -> float:
-    """
-    Of making the matrix and of packing it: rows are gathered, then columns, then positions are
-    put in order; each reads and writes.
-    """
-    n, _, width, channels = graph.shape_of(op.input)
-    _, kh, kw, _ = graph.shape_of(op.weights)
+def _with(windows: Windows, shape: Contraction, channels: int, board: VtaBoard) -> Contraction:
+    """The convolution that is left of `shape`."""
+    height, width = windows.plane((shape.rows, shape.columns))
+    return replace(
+        shape,
+        kblocks=-(-prod(windows.size) * channels // board.block),
+        height=height,
+        width=width,
+        kernel=windows.kernel,
+        strides=(1, 1),
+        padding=(0, 0, 0, 0),
+        dilations=windows.dilations,
+        outside=False,
+        border_tiles=0,
+    )
+
+
+def host_microseconds(op: graph.Conv2dOp, windows: Windows, board: VtaBoard) -> float:
+    """Of packing the parts: every element of them is read, every lane written."""
+    n, _, _, channels = graph.shape_of(op.input)
     _, rows, columns, _ = graph.shape_of(op.result)
-    _, left, _, right = op.padding.get_values()
-    padded = any(op.padding.get_values()) * 2 * byte_size(op.input)
-    gathered = n * rows * kh * (width + left + right) * channels
-    matrix = n * rows * columns * kh * kw * channels
-    packed = prod(packed_shape((n, rows, columns, kh * kw * channels), board.vector))
-    return (padded + 2 * gathered + 4 * matrix + packed) / board.host_bytes_per_us
+    parts = (n, *windows.plane((rows, columns)), prod(windows.size) * channels)
+    return (prod(parts) + prod(packed_shape(parts, board.vector))) / board.host_bytes_per_us

@@ -124,6 +124,6 @@ def _region(name: str, kind: str, value: SSAValue) -> list[Region]:
 
 def _is_packed(value: SSAValue) -> bool:
     """Whether a launch reads or writes `value`; then its layout is the accelerator's."""
-    return isinstance(value.owner, mem.LaunchOp | mem.PackOp) or any(
+    return isinstance(value.owner, mem.LaunchOp | mem.PackOp | mem.PackWindowsOp) or any(
         isinstance(use.operation, mem.LaunchOp) for use in value.uses
     )

@@ -7,7 +7,7 @@ from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.rescaling import why_not_int8, zero_point
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.pooling import Pool
-from ceras_ir.dialects.mem import packed_shape
+from ceras_ir.dialects.mem_packing import packed_shape
 
 
 def why_not_pool(op: graph.Pool2dOp, board: VtaBoard) -> str | None:

@@ -26,7 +26,7 @@ from ceras_ir.backends.vta.rescaling import (
     zero_point,
 )
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.mem import packed_shape
+from ceras_ir.dialects.mem_packing import packed_shape
 
 VTA = "vta"
 """What `#mem.device` calls the accelerator."""

@@ -158,7 +158,7 @@ class VtaTarget(Target):
             case "im2col":
                 reshaping = (Im2colPass("im2col", board),)
             case "auto":
-                reshaping = (SpaceToDepthPass(board), Im2colPass(board=board))
+                reshaping = (Im2colPass(board=board), SpaceToDepthPass(board))
             case _:
                 reshaping = (SpaceToDepthPass(board),)
         placing = PlacePass(self.name, board, self.jobs)

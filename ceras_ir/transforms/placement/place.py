@@ -8,14 +8,25 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.dialects.mem import COST, CPU, DEVICE, REASON, DeviceAttr, LaunchOp, PackOp, UnpackOp
+from ceras_ir.dialects.mem import (
+    COST,
+    CPU,
+    DEVICE,
+    REASON,
+    DeviceAttr,
+    LaunchOp,
+    PackOp,
+    PackWindowsOp,
+    UnpackOp,
+)
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import Finding, InputError, UsageError, node_name
 from ceras_ir.targets.accelerator import Accelerator, Cost
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.liveness import steps
 
-BORDER = LaunchOp | PackOp | UnpackOp
+PACKING = PackOp | PackWindowsOp | UnpackOp
+BORDER = LaunchOp | PACKING
 """What stands for a network that was placed before, and stays: launches, and what leads to them."""
 
 
@@ -67,7 +78,7 @@ class PlacePass(ModulePass):
             reason = reasons.get(operation)
             operation.attributes.pop(REASON, None)
             where = CPU if device is None or reason is not None else device.device
-            if isinstance(operation, PackOp | UnpackOp):
+            if isinstance(operation, PACKING):
                 where = CPU
             operation.attributes[DEVICE] = DeviceAttr(where)
             if reason is not None:

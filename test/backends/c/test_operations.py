@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Coordinates, Function, FunctionAttr, Nearest, Resize
 from ceras_ir.dialects.graph.elementwise import BITWISE_BINARIES
-from ceras_ir.dialects.mem import PackOp, UnpackOp
+from ceras_ir.dialects.mem import PackOp, PackWindowsOp, UnpackOp
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
@@ -168,6 +168,25 @@ def test_movement():
         return results
 
     check(make_network([(f32, (2, 3, 4, 5)), (q, (15, 7)), (q, (1, 2, 3, 33))], build))
+
+
+def test_packed_windows():
+    """Parts that reach over every edge, on vectors of one row and of two."""
+    q = UniformType(0.5)
+
+    def build(x: SSAValue) -> list[SSAValue]:
+        return [
+            PackWindowsOp(
+                *(x, shape),
+                kernel=(3, 2),
+                strides=(2, 1),
+                offset=(1, 2),
+                value=-7,
+            ).result
+            for shape in ((3, 2, 5, 8, 16), (2, 3, 4, 3, 2, 8))
+        ]
+
+    check(make_network([(q, (3, 6, 4, 3))], build))
 
 
 @pytest.mark.parametrize("size", first_fast(1, [(7, 5), (6, 8), (1, 1), (2, 12)]), ids=str)

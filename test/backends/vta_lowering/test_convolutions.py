@@ -11,15 +11,17 @@ from xdsl.context import Context
 from ceras_ir.backends.vta.analysis.blocks import Blocks, misfit
 from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.analysis.tiling import Limits, best_blocks
+from ceras_ir.backends.vta.analysis.windows import Windows
 from ceras_ir.backends.vta.board import VtaBoard, load_board
-from ceras_ir.backends.vta.convolution_costs import host_microseconds, im2col_pays
+from ceras_ir.backends.vta.convolution_costs import best_windows, host_microseconds
 from ceras_ir.backends.vta.image import VtaImage
-from ceras_ir.backends.vta.passes.im2col import Im2colPass
+from ceras_ir.backends.vta.passes.im2col import Im2colPass, put_together
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.timed_simulator import simulate_time
-from ceras_ir.dialects import graph
+from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.dialects.tile import Order
+from ceras_ir.interpreters.network import run
 
 WINDOWS = [seed for seed in range(40) if random_layer(seed).weights.shape[1:-1] > (1, 1)][:10]
 
@@ -125,18 +127,71 @@ def test_windows_that_no_block_can_take_apart_stay_whole():
     assert blocks is not None and not blocks.kn2row
 
 
-def test_a_matrix_pays_where_the_host_is_fast():
+def test_more_taps_are_together_where_the_host_is_fast():
+    """Of 3x3 on 3 channels three taps fill one vector, all of them two."""
     rng = np.random.default_rng(0)
     layer = Layer(
         random_array(rng, (1, 32, 32, 3)), random_array(rng, (32, 3, 3, 3)), padding=(1, 1, 1, 1)
     )
     slow = VtaBoard(host_bytes_per_us=500)
     fast = replace(slow, host_bytes_per_us=50_000)
-    assert not im2col_pays(convolution(layer), slow)
-    assert im2col_pays(convolution(layer), fast)
-    assert host_microseconds(convolution(layer), slow) == pytest.approx(
-        100 * host_microseconds(convolution(layer), fast)
-    )
+    op, whole = convolution(layer), Windows.whole((3, 3), (1, 1))
+    some = best_windows(op, slow)
+    assert some is not None and sorted(some.size) == [1, 3]
+    assert best_windows(op, fast) == whole
+    assert best_windows(op, replace(slow, host_bytes_per_us=1)) is None
+    assert host_microseconds(op, whole, slow) == (27 + 32) * 32 * 32 / 500
     wide = replace(layer, input=random_array(rng, (1, 32, 32, 16)))
     wide = replace(wide, weights=random_array(rng, (32, 3, 3, 16)))
-    assert not im2col_pays(convolution(wide), fast), "no lane is empty"
+    assert best_windows(convolution(wide), fast) is None, "no lane is empty"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "padding"),
+    [
+        ((7, 7), (2, 2), (3, 3, 3, 3)),
+        ((3, 5), (1, 3), (0, 2, 1, 0)),
+        ((2, 3), (2, 1), (1, 0, 0, 2)),
+    ],
+    ids=str,
+)
+def test_parts_of_windows(
+    kernel: tuple[int, int], strides: tuple[int, int], padding: tuple[int, int, int, int]
+):
+    """Every way to take a window apart leads to the same integers."""
+    rng = np.random.default_rng(kernel[0])
+    layer = Layer(
+        random_array(rng, (2, 13, 12, 3), extremes=True),
+        random_array(rng, (5, *kernel, 3)),
+        strides=strides,
+        padding=padding,
+        requant=RequantAttr(9),
+    )
+    ways = list(Windows.of(kernel, strides))
+    assert Windows.whole(kernel, strides) in ways
+    for windows in ways:
+        module = layer.module()
+        op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
+        put_together(op, windows)
+        module.verify()
+        result = run(module, layer.inputs)["output0"]
+        np.testing.assert_array_equal(result, layer.expected(), str(windows))
+
+
+@pytest.mark.parametrize("size", [(2, 7), (4, 4), (5, 3)], ids=str)
+def test_parts_of_windows_on_vta(size: tuple[int, int]):
+    """Through all levels: packed by the host in one step."""
+    rng = np.random.default_rng(1)
+    layer = Layer(
+        random_array(rng, (1, 12, 12, 3)),
+        random_array(rng, (5, 7, 7, 3)),
+        strides=(2, 2),
+        padding=(3, 3, 3, 3),
+        requant=RequantAttr(9),
+    )
+    module = layer.module()
+    op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
+    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size))
+    check_all_levels(module, layer.inputs, layer.expected())
+    assert any(isinstance(op, mem.PackWindowsOp) for op in module.walk())
+    assert not any(isinstance(op, graph.GatherOp) for op in module.walk())

@@ -19,6 +19,13 @@ func.func @main(%x: tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>> {mem.block = #me
   func.return
 }
 
+// CHECK-LABEL: func.func @windows
+// CHECK-NEXT: mem.pack_windows %{{.*}} {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = -9 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
+func.func @windows(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
+  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = -9 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
 // CHECK-LABEL: func.func @in_regions
 // CHECK-SAME: mem.block = #mem.block<id = 0, offset = 64, size = 192, region = bram>
 // CHECK-SAME: mem.regions = [#mem.region<size = 256, capacity = 4096, region = bram>]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
@@ -13,6 +14,7 @@ from xdsl.pattern_rewriter import (
     op_type_rewrite_pattern,
 )
 
+from ceras_ir.backends.vta.rewrites.folded_windows import folded_windows
 from ceras_ir.dialects import graph, mem
 
 
@@ -75,6 +77,38 @@ class SharePack(RewritePattern):
             rewriter.replace(op, [], [first.results[0]])
 
 
+class PackOfWindows(RewritePattern):
+    """
+    Windows that the host puts side by side are packed in one step, straight from the image.
+
+    Exact: every element goes where gathers and transpose took it.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: mem.PackOp, rewriter: PatternRewriter, /):
+        if (windows := folded_windows(op.input)) is None:
+            return
+        packed = mem.PackWindowsOp(
+            windows.source,
+            graph.shape_of(op.result),
+            kernel=windows.kernel,
+            strides=windows.strides,
+            offset=windows.offset,
+            value=windows.value,
+        )
+        steps: list[Operation] = []
+        step = op.input
+        while step is not windows.source:
+            assert isinstance(step.owner, Operation)
+            steps.append(step.owner)
+            step = step.owner.operands[0]
+        packed.attributes.update(op.attributes)
+        packed.location = op.location
+        rewriter.replace(op, packed)
+        for old in steps:
+            rewriter.erase(old)
+
+
 class EraseUnusedUnpack(RewritePattern):
     """An unpacked value that nothing reads need not be unpacked."""
 
@@ -93,8 +127,8 @@ def _only_for_vta(op: mem.PackOp) -> bool:
 class FoldPackingPass(ModulePass):
     """
     Remove `mem.unpack` followed by `mem.pack`, also around a flattened vector, and pack no value
-    twice. Data is then packed only where it comes from the CPU, and unpacked only where the CPU
-    reads it. Changes no value.
+    twice. What the host only gathers into windows is packed in one step. Data is then packed only
+    where it comes from the CPU, and unpacked only where the CPU reads it. Changes no value.
     """
 
     name = "fold-packing"
@@ -104,6 +138,7 @@ class FoldPackingPass(ModulePass):
             CancelPackOfUnpack(),
             PackOfFlattened(),
             SharePack(),
+            PackOfWindows(),
             EraseUnusedUnpack(),
         ]
         PatternRewriteWalker(GreedyRewritePatternApplier(patterns)).rewrite_module(op)

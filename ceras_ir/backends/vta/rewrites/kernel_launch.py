@@ -19,7 +19,7 @@ from xdsl.traits import SymbolTable
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects import graph, mem, mem_packing
 from ceras_ir.dialects.graph.operation import Tensor
 from ceras_ir.dialects.sparse import MASK
 
@@ -103,7 +103,7 @@ class Launch:
         """Replace the operations by a launch of the kernel with this body."""
         op = self.op
         plain = graph.tensor_type(op.output)
-        shape = mem.packed_shape(plain.get_shape(), self.board.vector)
+        shape = mem_packing.packed_shape(plain.get_shape(), self.board.vector)
         packed = TensorType(plain.element_type, shape)
         types = [*map(graph.tensor_type, self.inputs), packed]
         name = kernels.get(stem, types, properties, body)

@@ -31,6 +31,7 @@ def replace_convolution(
     value: SSAValue,
     weights: NDArray[np.generic],
     padding: Sequence[int] = (0, 0, 0, 0),
+    dilations: Sequence[int] = (1, 1),
 ) -> None:
     """
     The convolution of `value` by `weights` [O, KH, KW, C], without strides, for `op`, whose
@@ -46,6 +47,7 @@ def replace_convolution(
         op.residual,
         result_element=graph.element_of(op.result),
         padding=padding,
+        dilations=dilations,
         activation=op.activation,
         requant=op.requant,
         residual_shift=op.residual_left_shift if op.residual_shift is not None else None,

@@ -78,3 +78,47 @@ func.func @k(%x: memref<2x1x16xf32>, %y: memref<2x1x16xf32>) {
 func.func @l(%x: memref<2x2x16xf32>, %y: memref<2x2x16xf32>) {
   func.return
 }
+
+// -----
+
+// Windows of 2x3 with strides 1 and 2, a row of padding above: packed straight from the image.
+// CHECK-LABEL: func.func @windows(
+// CHECK-NEXT:    %[[P:.*]] = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = -9 : i64}
+// CHECK-NEXT:    mem.launch @k(%[[P]])
+// CHECK-NEXT:    func.return
+func.func @windows(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5:-9>> {
+  %p = graph.pad constant %x {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 0, 0, 0>, interior = array<i64: 0, 0, 0, 0>, value = -9 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x4x5x2x!quant.uniform<i8:f32, 0.5:-9>>
+  %r = graph.gather %p {axis = 1 : i64, indices = array<i64: 0, 1, 1, 2, 2, 3>} : (tensor<1x4x5x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x6x5x2x!quant.uniform<i8:f32, 0.5:-9>>
+  %s = graph.reshape %r : (tensor<1x6x5x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x3x2x5x2x!quant.uniform<i8:f32, 0.5:-9>>
+  %c = graph.gather %s {axis = 3 : i64, indices = array<i64: 0, 1, 2, 2, 3, 4>} : (tensor<1x3x2x5x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x3x2x6x2x!quant.uniform<i8:f32, 0.5:-9>>
+  %d = graph.reshape %c : (tensor<1x3x2x6x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x3x2x2x3x2x!quant.uniform<i8:f32, 0.5:-9>>
+  %t = graph.transpose %d {permutation = array<i64: 0, 1, 3, 2, 4, 5>} : (tensor<1x3x2x2x3x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x3x2x2x3x2x!quant.uniform<i8:f32, 0.5:-9>>
+  %f = graph.reshape %t : (tensor<1x3x2x2x3x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x3x2x12x!quant.uniform<i8:f32, 0.5:-9>>
+  %k = mem.pack %f : (tensor<1x3x2x12x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5:-9>>
+  %y = mem.launch @k(%k) : (tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5:-9>>
+  func.return %y : tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5:-9>>
+}
+func.func @k(%x: memref<1x1x3x2x16xi8>, %y: memref<1x1x3x2x16xi8>) {
+  func.return
+}
+
+// -----
+
+// Space to depth; with rows in another order it stays.
+// CHECK-LABEL: func.func @depth(
+// CHECK-NEXT:    mem.pack_windows %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, offset = array<i64: 0, 0>, value = 0 : i64}
+// CHECK-NEXT:    graph.gather
+func.func @depth(%x: tensor<1x4x4x3xf32>) -> (tensor<1x1x2x2x16xf32>, tensor<1x1x2x2x16xf32>) {
+  %d = graph.reshape %x : (tensor<1x4x4x3xf32>) -> tensor<1x2x2x2x2x3xf32>
+  %t = graph.transpose %d {permutation = array<i64: 0, 1, 3, 2, 4, 5>} : (tensor<1x2x2x2x2x3xf32>) -> tensor<1x2x2x2x2x3xf32>
+  %f = graph.reshape %t : (tensor<1x2x2x2x2x3xf32>) -> tensor<1x2x2x12xf32>
+  %k = mem.pack %f : (tensor<1x2x2x12xf32>) -> tensor<1x1x2x2x16xf32>
+  %r = graph.gather %x {axis = 1 : i64, indices = array<i64: 0, 2, 1, 3>} : (tensor<1x4x4x3xf32>) -> tensor<1x4x4x3xf32>
+  %s = graph.reshape %r : (tensor<1x4x4x3xf32>) -> tensor<1x2x2x4x3xf32>
+  %c = graph.gather %s {axis = 3 : i64, indices = array<i64: 0, 1, 2, 3>} : (tensor<1x2x2x4x3xf32>) -> tensor<1x2x2x4x3xf32>
+  %e = graph.reshape %c : (tensor<1x2x2x4x3xf32>) -> tensor<1x2x2x2x2x3xf32>
+  %u = graph.transpose %e {permutation = array<i64: 0, 1, 3, 2, 4, 5>} : (tensor<1x2x2x2x2x3xf32>) -> tensor<1x2x2x2x2x3xf32>
+  %g = graph.reshape %u : (tensor<1x2x2x2x2x3xf32>) -> tensor<1x2x2x12xf32>
+  %l = mem.pack %g : (tensor<1x2x2x12xf32>) -> tensor<1x1x2x2x16xf32>
+  func.return %k, %l : tensor<1x1x2x2x16xf32>, tensor<1x1x2x2x16xf32>
+}

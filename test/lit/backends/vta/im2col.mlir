@@ -1,9 +1,9 @@
 // RUN: ceras-opt %s --im2col="convolution=im2col" --split-input-file | filecheck %s --check-prefixes=CHECK,ALL
 // RUN: ceras-opt %s --im2col="convolution=im2col" --im2col="convolution=im2col" --split-input-file | filecheck %s --check-prefixes=CHECK,ALL
-// RUN: ceras-opt %s --im2col --split-input-file | filecheck %s --check-prefixes=CHECK,COST
+// RUN: ceras-opt %s --im2col --split-input-file | filecheck %s --check-prefixes=CHECK,ALL,COST
 
 // A window of 2x2 with stride 2 below one row of padding: rows 0 1 2 3 of the padded image, then
-// columns, then the taps of a window side by side. By cost it stays: the host takes longer.
+// columns, then the taps of a window side by side. All of them also by cost: they fill one vector.
 // CHECK-LABEL: func.func @stem(
 // ALL-NEXT:      %[[P:.*]] = graph.pad constant %{{.*}} {low = array<i64: 0, 1, 0, 0>, high = array<i64: 0, 0, 0, 0>
 // ALL-NEXT:      %[[R:.*]] = graph.gather %[[P]] {axis = 1 : i64, indices = array<i64: 0, 1, 2, 3>}
@@ -15,7 +15,6 @@
 // ALL-NEXT:      %[[W:.*]] = graph.constant dense<{{\[\[\[\[}}1, 2, 3, 4, 5, 6, 7, 8]]]]> : tensor<1x1x1x8xi8>
 // ALL-NEXT:      %[[Y:.*]] = graph.conv2d %[[X]], %[[W]] {requant
 // ALL-NEXT:      func.return %[[Y]]
-// COST-NOT:      graph.gather
 func.func @stem(%x: tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>> {
   %w = graph.constant dense<[[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]]> : tensor<1x2x2x2xi8> : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
   %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, padding = array<i64: 1, 0, 0, 0>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
@@ -47,4 +46,30 @@ func.func @zero_point(%x: tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5:-9>>) -> ten
   %w = graph.constant dense<[[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]]> : tensor<1x2x2x2xi8> : tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>
   %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, padding = array<i64: 1, 0, 0, 0>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x3x4x2x!quant.uniform<i8:f32, 0.5:-9>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// By cost three taps of a column are together: all nine need two vectors, and more bytes of the
+// host. The zero point is around the parts, not around the convolution that is left.
+// CHECK-LABEL: func.func @column(
+// COST:          graph.pad constant {{.*}} {low = array<i64: 0, 1, 1, 0>, high = array<i64: 0, 1, 1, 0>, {{.*}}value = -9 : i64
+// COST:          %[[X:.*]] = graph.reshape {{.*}} -> tensor<1x32x34x9x
+// COST-NEXT:     %[[W:.*]] = graph.constant dense<"0x0102030A0B0C1314150405060D0E0F161718070809101112191A1B"> : tensor<1x1x3x9xi8>
+// COST-NEXT:     graph.conv2d %[[X]], %[[W]] {requant
+func.func @column(%x: tensor<1x32x32x3x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x32x32x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<[[[[1, 2, 3], [4, 5, 6], [7, 8, 9]], [[10, 11, 12], [13, 14, 15], [16, 17, 18]], [[19, 20, 21], [22, 23, 24], [25, 26, 27]]]]> : tensor<1x3x3x3xi8> : tensor<1x3x3x3x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {padding = array<i64: 1, 1, 1, 1>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x32x32x3x!quant.uniform<i8:f32, 0.5:-9>>, tensor<1x3x3x3x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x32x32x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x32x32x1x!quant.uniform<i8:f32, 0.5>>
+}
+
+// -----
+
+// By cost windows stay where no lane is empty.
+// CHECK-LABEL: func.func @full(
+// COST-NOT:      graph.gather
+func.func @full(%x: tensor<1x8x8x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x7x7x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<1> : tensor<1x2x2x16xi8> : tensor<1x2x2x16x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x8x8x16x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x7x7x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x7x7x1x!quant.uniform<i8:f32, 0.5>>
 }
