@@ -75,8 +75,9 @@ class PackWindowsOp(InputOperation):
     """
     Parts of an image side by side, then `mem.pack`: channel `(i * KW + j) * C + c` of position
     [y, x] is `input[n, y * sh + i - top, x * sw + j - left, c]` for a `kernel` of [KH, KW],
-    `strides` of [sh, sw] and an `offset` of [top, left]. Outside of the image it is `value`. The
-    result says how many positions there are.
+    `strides` of [sh, sw] and an `offset` of [top, left]. Outside of the image it is `value`. Behind
+    these come channels that are the numbers of `constants` everywhere. The result says how many
+    positions there are.
     """
 
     name = "mem.pack_windows"
@@ -85,6 +86,7 @@ class PackWindowsOp(InputOperation):
     strides = prop_def(DenseArrayBase.constr(i64))
     offset = prop_def(DenseArrayBase.constr(i64))
     value = prop_def(IntegerAttr[IntegerType])
+    constants = prop_def(DenseArrayBase.constr(i64))
 
     traits = traits_def(CopiesAtBorder())
 
@@ -97,12 +99,14 @@ class PackWindowsOp(InputOperation):
         strides: Sequence[int],
         offset: Sequence[int],
         value: int,
+        constants: Sequence[int] = (),
     ):
         properties: dict[str, Attribute] = {
             "kernel": integers(kernel),
             "strides": integers(strides),
             "offset": integers(offset),
             "value": IntegerAttr(value, i64),
+            "constants": integers(constants),
         }
         super().__init__(input, properties, shape=shape)
 
@@ -110,7 +114,8 @@ class PackWindowsOp(InputOperation):
     def plain_shape(self) -> tuple[int, ...]:
         """Of the parts before they are packed."""
         n, *_, channels = shape_of(self.input)
-        return n, *shape_of(self.result)[2:4], channels * prod(self.kernel.get_values())
+        parts = channels * prod(self.kernel.get_values())
+        return n, *shape_of(self.result)[2:4], parts + len(self.constants)
 
     def verify_semantics(self) -> None:
         expect_rank("input", self.input, 4)

@@ -38,7 +38,10 @@ def windows(x: Array, op: mem.PackWindowsOp) -> Array:
     seen = x[:, : max(0, down - top), : max(0, across - left)]
     whole[:, top : top + height, left : left + width] = seen
     parts = np.lib.stride_tricks.sliding_window_view(whole, (kh, kw), (1, 2))[:, ::sh, ::sw]
-    return parts.transpose(0, 1, 2, 4, 5, 3).reshape(op.plain_shape)
+    parts = parts.transpose(0, 1, 2, 4, 5, 3).reshape(n, rows, columns, -1)
+    constants = np.array(op.constants.get_values(), x.dtype)
+    added = np.broadcast_to(constants, (n, rows, columns, len(constants)))
+    return np.concatenate([parts, added], axis=3)
 
 
 def unpack(x: Array, shape: tuple[int, ...]) -> Array:

@@ -190,10 +190,19 @@ def test_windows(
     n, height, width, channels = shape = (2, 6, 4, 3)
     x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     (value,) = Block(arg_types=[TensorType(UniformType(0.5), shape)]).args
-    packed = packed_shape((n, *plane, kernel[0] * kernel[1] * channels), (16,))
-    op = PackWindowsOp(value, packed, kernel=kernel, strides=strides, offset=offset, value=-7)
+    packed = packed_shape((n, *plane, kernel[0] * kernel[1] * channels + 2), (16,))
+    op = PackWindowsOp(
+        value,
+        packed,
+        kernel=kernel,
+        strides=strides,
+        offset=offset,
+        value=-7,
+        constants=(1, 5),
+    )
     op.verify()
     found = windows(x, op)
+    assert (found[..., -2:] == (1, 5)).all()
     for image, y, column, i, j, c in product(*map(range, (n, *plane, *kernel, channels))):
         row, at = y * strides[0] + i - offset[0], column * strides[1] + j - offset[1]
         inside = 0 <= row < height and 0 <= at < width

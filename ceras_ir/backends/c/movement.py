@@ -1,5 +1,6 @@
 """Operations that move elements: reshape, transpose, concat, resize, pack and unpack."""
 
+from itertools import groupby
 from math import prod
 
 import numpy as np
@@ -168,8 +169,12 @@ def pack_windows(layer: Layer, op: PackWindowsOp) -> None:
         f"      {y}[VECTOR] = inside ? {source} : {op.value.value.data};",
         "  }",
         "}",
-        f"for (; c < {packed[1] * packed[-1]}; ++c) {y}[VECTOR] = 0;",
     ]
+    end = shape[-1] - len(op.constants)
+    padding = packed[1] * packed[-1] - shape[-1]
+    for number, run in groupby([*op.constants.get_values(), *(0,) * padding]):
+        end += len(list(run))
+        body.append(f"for (; c < {end}; ++c) {y}[VECTOR] = {number};")
     _packed_loops(layer, shape, packed[4:], body)
 
 

@@ -182,8 +182,13 @@ def test_packed_windows():
                 strides=(2, 1),
                 offset=(1, 2),
                 value=-7,
+                constants=constants,
             ).result
-            for shape in ((3, 2, 5, 8, 16), (2, 3, 4, 3, 2, 8))
+            for shape, constants in (
+                ((3, 2, 5, 8, 16), ()),
+                ((2, 3, 4, 3, 2, 8), (1, 127, 127)),
+                ((3, 3, 4, 3, 8), (1, 127, 127, -3, 0, 5)),
+            )
         ]
 
     check(make_network([(q, (3, 6, 4, 3))], build))

@@ -13,6 +13,8 @@ from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.analysis.tiling import Limits, best_blocks
 from ceras_ir.backends.vta.analysis.windows import Windows
 from ceras_ir.backends.vta.board import VtaBoard, load_board
+from ceras_ir.backends.vta.channel_constants import folded_bias
+from ceras_ir.backends.vta.constant_products import tiles_for
 from ceras_ir.backends.vta.convolution_costs import best_windows, host_microseconds
 from ceras_ir.backends.vta.image import VtaImage
 from ceras_ir.backends.vta.passes.im2col import Im2colPass, put_together
@@ -180,18 +182,46 @@ def test_parts_of_windows(
 
 @pytest.mark.parametrize("size", [(2, 7), (4, 4), (5, 3)], ids=str)
 def test_parts_of_windows_on_vta(size: tuple[int, int]):
-    """Through all levels: packed by the host in one step."""
+    """Through all levels: packed by the host in one step, where lanes are free with the bias."""
     rng = np.random.default_rng(1)
     layer = Layer(
         random_array(rng, (1, 12, 12, 3)),
         random_array(rng, (5, 7, 7, 3)),
+        rng.integers(-90_000, 90_000, 5).astype(np.int32),
         strides=(2, 2),
         padding=(3, 3, 3, 3),
         requant=RequantAttr(9),
     )
     module = layer.module()
     op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size))
+    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size), 16)
     check_all_levels(module, layer.inputs, layer.expected())
     assert any(isinstance(op, mem.PackWindowsOp) for op in module.walk())
     assert not any(isinstance(op, graph.GatherOp) for op in module.walk())
+
+
+@pytest.mark.parametrize(("most", "tiles"), [(250_000, 0), (450_000, 1), (700_000, None)], ids=str)
+def test_bias_in_spare_lanes(most: int, tiles: int | None):
+    """All of it, all but what one tile takes, or, where two tiles would be left, none."""
+    rng = np.random.default_rng(most)
+    bias = rng.integers(-most, most, 5).astype(np.int32)
+    bias[:2] = most, -most
+    layer = Layer(
+        random_array(rng, (1, 12, 12, 3)),
+        random_array(rng, (5, 7, 7, 3)),
+        bias,
+        strides=(2, 2),
+        padding=(3, 3, 3, 3),
+        requant=RequantAttr(12),
+        points=(-3, 0),
+    )
+    module, size = layer.module(), (2, 7)
+    op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
+    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size), 16)
+    module.verify()
+    (op,) = [op for op in module.walk() if isinstance(op, graph.Conv2dOp)]
+    assert graph.shape_of(op.input)[3] == (42 if tiles is None else 48)
+    if tiles is not None:
+        assert tiles_for(folded_bias(op), 16) == max(1, tiles)
+        assert folded_bias(op).any() == bool(tiles)
+    np.testing.assert_array_equal(run(module, layer.inputs)["output0"], layer.expected())

@@ -20,9 +20,9 @@ func.func @main(%x: tensor<1x8x8x3x!quant.uniform<i8:f32, 0.5>> {mem.block = #me
 }
 
 // CHECK-LABEL: func.func @windows
-// CHECK-NEXT: mem.pack_windows %{{.*}} {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = -9 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
+// CHECK-NEXT: mem.pack_windows %{{.*}} {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = -9 : i64, constants = array<i64>} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
 func.func @windows(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
-  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = -9 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
+  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = -9 : i64, constants = array<i64>} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 

@@ -101,7 +101,7 @@ func.func @main(%x: tensor<1x1x4x16x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x
 
 func.func @windows_0(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{strides must have two extents, got [1, 0]}}
-  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 0>, offset = array<i64: 1, 0>, value = 0 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
+  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 0>, offset = array<i64: 1, 0>, value = 0 : i64, constants = array<i64>} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -109,7 +109,7 @@ func.func @windows_0(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @windows_1(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{offset must have two extents, got [1]}}
-  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1>, value = 0 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
+  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1>, value = 0 : i64, constants = array<i64>} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -117,7 +117,7 @@ func.func @windows_1(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @windows_2(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{packed shape must be (1, 1, 3, 2, 16), got (1, 2, 3, 2, 16)}}
-  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x3x2x16x!quant.uniform<i8:f32, 0.5>>
+  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64, constants = array<i64>} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x3x2x16x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -125,7 +125,7 @@ func.func @windows_2(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @windows_3(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{a packed image has rank 5 or 6, got (1, 1, 16)}}
-  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x16x!quant.uniform<i8:f32, 0.5>>
+  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64, constants = array<i64>} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x16x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
 
@@ -133,7 +133,7 @@ func.func @windows_3(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @windows_4(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{packing keeps the element type}}
-  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16xf32>
+  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64, constants = array<i64>} : (tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16xf32>
   func.return
 }
 
@@ -141,6 +141,6 @@ func.func @windows_4(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5>>) {
 
 func.func @windows_5(%x: tensor<3x5x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{input must have rank 4, got shape (3, 5)}}
-  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64} : (tensor<3x5x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
+  %0 = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = 0 : i64, constants = array<i64>} : (tensor<3x5x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5>>
   func.return
 }

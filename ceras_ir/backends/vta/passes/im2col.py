@@ -1,7 +1,7 @@
 """Put taps of convolutions side by side as channels, where that takes less time."""
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from math import prod
 from typing import Literal
 
@@ -17,6 +17,7 @@ from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
     inserting_before,
     replace_convolution,
 )
+from ceras_ir.backends.vta.rewrites.spare_lanes import bias_in_spare_lanes
 from ceras_ir.dialects import graph
 
 
@@ -31,8 +32,10 @@ class Im2colPass(ModulePass):
 
     This pays where few channels leave lanes of the multipliers empty.
 
+    Where lanes are still empty they hold constants, whose products are the bias.
+
     Exact: the same products are added, each once. Padding is there as what the taps read: zeros, or
-    the zero point.
+    the zero point. What constants add is taken from the bias.
     """
 
     name = "im2col"
@@ -58,7 +61,7 @@ class Im2colPass(ModulePass):
             if self.convolution == "im2col":
                 put_together(conv, Windows.whole((kh, kw), (sh, sw)))
             elif (windows := best_windows(conv, board)) is not None:
-                put_together(conv, windows)
+                put_together(conv, windows, lanes=board.block)
 
 
 def _has_windows(op: graph.Conv2dOp) -> bool:
@@ -69,8 +72,11 @@ def _has_windows(op: graph.Conv2dOp) -> bool:
     return prod(weights.shape[1:3]) > 1
 
 
-def put_together(op: graph.Conv2dOp, windows: Windows) -> None:
-    """Replace `op` by a convolution of parts of its windows."""
+def put_together(op: graph.Conv2dOp, windows: Windows, lanes: int = 0) -> None:
+    """
+    Replace `op` by a convolution of parts of its windows, with the bias in empty ones of `lanes`,
+    if any.
+    """
     weights = graph.known_array(op.weights)
     insert, value = inserting_before(op), op.input
     n, rows, columns, o = graph.shape_of(op.result)
@@ -101,4 +107,15 @@ def put_together(op: graph.Conv2dOp, windows: Windows) -> None:
             if tap[0] is not None and tap[1] is not None:
                 parts[:, y, x, i, j] = weights[:, tap[0], tap[1]]
     new = parts.reshape(o, kh, kw, a * b * c)
-    replace_convolution(op, insert, value, new, dilations=windows.dilations)
+    spare = bias_in_spare_lanes(op, new, lanes) if lanes else None
+    if spare is None:
+        replace_convolution(op, insert, value, new, dilations=windows.dilations)
+        return
+    for number, run in groupby(spare.channels):
+        high = (0, 0, 0, len(list(run)))
+        constant = IntegerAttr(number, i64)
+        pad = graph.PadOp(graph.Pad.CONSTANT, value, (0, 0, 0, 0), high, value=constant)
+        value = insert(pad)
+    replace_convolution(
+        op, insert, value, spare.weights, dilations=windows.dilations, bias=spare.bias
+    )

@@ -32,18 +32,22 @@ def replace_convolution(
     weights: NDArray[np.generic],
     padding: Sequence[int] = (0, 0, 0, 0),
     dilations: Sequence[int] = (1, 1),
+    bias: NDArray[np.int32] | None = None,
 ) -> None:
     """
     The convolution of `value` by `weights` [O, KH, KW, C], without strides, for `op`, whose
-    bias, residual and rescaling it takes over.
+    residual and rescaling it takes over, and whose bias, if there is no other.
     """
     constant = graph.ConstantOp.from_array(
         np.ascontiguousarray(weights), graph.element_of(op.weights)
     )
+    added = op.bias
+    if bias is not None and added is not None:
+        added = insert(graph.ConstantOp.from_array(bias, graph.element_of(added)))
     new = graph.Conv2dOp(
         value,
         insert(constant),
-        op.bias,
+        added,
         op.residual,
         result_element=graph.element_of(op.result),
         padding=padding,
@@ -53,10 +57,11 @@ def replace_convolution(
         residual_shift=op.residual_left_shift if op.residual_shift is not None else None,
     )
     new.attributes.update(op.attributes)
-    old_weights = op.weights.owner
+    makers = [value.owner for value in (op.weights, op.bias) if value is not None]
     op.result.replace_all_uses_with(insert(new))
     op.detach()
     op.erase()
-    if isinstance(old_weights, Operation) and not old_weights.results[0].uses:
-        old_weights.detach()
-        old_weights.erase()
+    for old in makers:
+        if isinstance(old, Operation) and not old.results[0].uses:
+            old.detach()
+            old.erase()

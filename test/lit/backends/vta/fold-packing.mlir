@@ -83,7 +83,7 @@ func.func @l(%x: memref<2x2x16xf32>, %y: memref<2x2x16xf32>) {
 
 // Windows of 2x3 with strides 1 and 2, a row of padding above: packed straight from the image.
 // CHECK-LABEL: func.func @windows(
-// CHECK-NEXT:    %[[P:.*]] = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = -9 : i64}
+// CHECK-NEXT:    %[[P:.*]] = mem.pack_windows %x {kernel = array<i64: 2, 3>, strides = array<i64: 1, 2>, offset = array<i64: 1, 0>, value = -9 : i64, constants = array<i64>}
 // CHECK-NEXT:    mem.launch @k(%[[P]])
 // CHECK-NEXT:    func.return
 func.func @windows(%x: tensor<1x3x5x2x!quant.uniform<i8:f32, 0.5:-9>>) -> tensor<1x1x3x2x16x!quant.uniform<i8:f32, 0.5:-9>> {
@@ -106,7 +106,7 @@ func.func @k(%x: memref<1x1x3x2x16xi8>, %y: memref<1x1x3x2x16xi8>) {
 
 // Space to depth; with rows in another order it stays.
 // CHECK-LABEL: func.func @depth(
-// CHECK-NEXT:    mem.pack_windows %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, offset = array<i64: 0, 0>, value = 0 : i64}
+// CHECK-NEXT:    mem.pack_windows %x {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, offset = array<i64: 0, 0>, value = 0 : i64, constants = array<i64>}
 // CHECK-NEXT:    graph.gather
 func.func @depth(%x: tensor<1x4x4x3xf32>) -> (tensor<1x1x2x2x16xf32>, tensor<1x1x2x2x16xf32>) {
   %d = graph.reshape %x : (tensor<1x4x4x3xf32>) -> tensor<1x2x2x2x2x3xf32>
