@@ -82,7 +82,8 @@ def compiled(
 ) -> CModel:
     """The placed network, compiled with warnings as errors."""
     main = network.main_function(module)
-    files = emit(module, options or COptions())
+    options = options or COptions()
+    files = emit(module, options)
     return CModel(
         files,
         network_inputs(main),
@@ -90,6 +91,7 @@ def compiled(
         trace=trace,
         launch=launch,
         flags=flags,
+        prefix=options.prefix,
     )
 
 

@@ -20,6 +20,7 @@ import fork_server
 import pytest
 
 from ceras_ir.backends.c import runner
+from ceras_ir.backends.c.prefix import Prefix
 
 WEEK_SECONDS = 7 * 24 * 3600
 
@@ -42,7 +43,12 @@ def compiled_once(request: pytest.FixtureRequest, compiler_version: str) -> Iter
                 old.unlink()
 
     def cached(
-        source: Path, library: Path, *, trace: bool = False, flags: Sequence[str] = runner.DEFAULT
+        source: Path,
+        library: Path,
+        prefix: Prefix,
+        *,
+        trace: bool = False,
+        flags: Sequence[str] = runner.DEFAULT,
     ) -> None:
         parts = [compiler_version, *runner.compiler(), *runner.FLAGS, *flags, str(trace)]
         parts.append(runner.CALLBACKS)
@@ -51,7 +57,7 @@ def compiled_once(request: pytest.FixtureRequest, compiler_version: str) -> Iter
             digest.update(b"\0" + path.name.encode() + b"\0" + path.read_bytes())
         kept = folder / digest.hexdigest()[:32]
         if not kept.exists():
-            build(source, library, trace=trace, flags=flags)
+            build(source, library, prefix, trace=trace, flags=flags)
             # Renamed when complete: two processes may compile at the same time.
             shutil.copy(library, part := kept.with_suffix(f".{os.getpid()}"))
             part.replace(kept)

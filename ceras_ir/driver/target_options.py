@@ -12,7 +12,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.targets.options import OptionHelp, options_of
+from ceras_ir.targets.options import OptionHelp, flag_of, options_of
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import all_targets, find_target, with_board
 
@@ -81,12 +81,6 @@ def _for_another(flag: str, targets: Sequence[TargetClass], tool: str) -> str | 
     what = f"target{'s' * (len(owners) > 1)} {', '.join(owners)}"
     chosen = ", ".join(cls.name for cls in targets)
     return f"{flag} is for {what}" + (f", not {chosen}" if chosen else "")
-
-
-def flag_of(field: "Field[object]") -> str:
-    """`--name`, or `--no-name` for a bool that is true by default."""
-    name = field.name.replace("_", "-")
-    return f"--no-{name}" if field.default is True else f"--{name}"
 
 
 def _add(

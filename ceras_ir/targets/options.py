@@ -22,11 +22,29 @@ class OptionHelp:
     metavar: str | None = None
     tools: tuple[str, ...] = ()
     """The commands that take it; all that compile where none is named."""
+    flag: str | None = None
+    """What it is called there, where the name of the field is taken."""
 
 
-def option(default: T, text: str, *, metavar: str | None = None, tools: tuple[str, ...] = ()) -> T:
+def option(
+    default: T,
+    text: str,
+    *,
+    metavar: str | None = None,
+    tools: tuple[str, ...] = (),
+    flag: str | None = None,
+) -> T:
     """A dataclass field with `default` that is an option of the command line."""
-    return field(default=default, metadata={_KEY: OptionHelp(text, metavar, tools)})
+    return field(default=default, metadata={_KEY: OptionHelp(text, metavar, tools, flag)})
+
+
+def flag_of(each: "Field[object]") -> str:
+    """`--name`, or `--no-name` for a bool that is true by default."""
+    described = each.metadata.get(_KEY)
+    if isinstance(described, OptionHelp) and described.flag is not None:
+        return described.flag
+    name = each.name.replace("_", "-")
+    return f"--no-{name}" if each.default is True else f"--{name}"
 
 
 def options_of(cls: type, tool: str) -> "Iterator[tuple[Field[object], OptionHelp]]":

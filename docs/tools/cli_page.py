@@ -22,10 +22,9 @@ from ceras_ir.driver.target_options import (
     TargetClass,
     choices_of,
     compiling_targets,
-    flag_of,
 )
 from ceras_ir.driver.verify import tool as verify
-from ceras_ir.targets.options import options_of
+from ceras_ir.targets.options import flag_of, options_of
 
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "ceras-opt": argv.make_parser,

@@ -9,6 +9,7 @@ from ceras_ir.backends.arduino.sketch import (
     library_properties,
     main_sketch,
     predict_header,
+    renamed,
     scan_sketch,
     sketch_name,
 )
@@ -17,6 +18,7 @@ from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.fit import check_fit, widest
 from ceras_ir.backends.c.fitted_model import printed_model
 from ceras_ir.backends.c.model import Model
+from ceras_ir.backends.c.prefix import MODEL, Prefix
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.network.artefacts import Artefact
 
@@ -25,40 +27,38 @@ HOST_FILES = frozenset({"main.c", "bench.c", "Makefile", "CMakeLists.txt", "tool
 
 
 def emit(
-    module: ModuleOp, board_name: str, title: str
+    module: ModuleOp, board_name: str, title: str, prefix: Prefix = MODEL
 ) -> tuple[list[Artefact], dict[str, object], Footprint, Model]:
     """
     Files, the target's part of the manifest, the sizes, and the printed model; refuses what does
     not fit.
     """
     board = load_board(board_name)
-    model, options, footprint = printed_model(module, board, title)
+    model, options, footprint = printed_model(module, board, title, prefix=prefix)
     check_fit(model, footprint)
     footprint = replace(footprint, widest=widest(model, footprint))
-    name = sketch_name(title)
+    name = sketch_name(title) if prefix == MODEL else prefix.name
+
+    def text(path: str, description: str, content: str) -> Artefact:
+        return Artefact.of_text(
+            f"{name}/{renamed(path, prefix)}", description, renamed(content, prefix)
+        )
+
     files = [
-        Artefact.of_text(
-            f"{name}/{name}.ino",
-            "the sketch: open it in the Arduino IDE",
-            main_sketch(model, board),
-        ),
-        Artefact.of_text(f"{name}/predict.h", "predict() in C++", predict_header(model)),
-        Artefact.of_text(
-            f"{name}/library.properties",
+        text(f"{name}.ino", "the sketch: open it in the Arduino IDE", main_sketch(model, board)),
+        text("predict.h", "predict() in C++", predict_header(model)),
+        text(
+            "library.properties",
             "makes the folder a library, where it is copied to the IDE's `libraries`",
             library_properties(name, model, board),
         ),
     ]
     if can_scan(model):
-        files.append(
-            Artefact.of_text(
-                f"{name}/examples/scan/scan.ino", "a colour scanner", scan_sketch(model)
-            )
-        )
+        files.append(text("examples/scan/scan.ino", "a colour scanner", scan_sketch(model)))
     files += [
         replace(a, path=f"{name}/{a.path}")
         for a in emitter.emit(module, options)
         if a.path not in HOST_FILES
     ]
     extra: dict[str, object] = {"sketch": name, "board": board_name, "fqbn": board.fqbn}
-    return files, extra, footprint, model
+    return files, extra | prefix.entry(), footprint, model

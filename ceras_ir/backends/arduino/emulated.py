@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ceras_ir.backends.c.board import Board, load_board
 from ceras_ir.backends.c.emulator import EmulatedModel, available
+from ceras_ir.backends.c.prefix import Prefix
 from ceras_ir.targets.execution import Array, Manifest, Sample
 
 
@@ -28,5 +29,8 @@ class EmulatedSketch:
         ends = self.manifest.inputs, self.manifest.outputs
         sources = sorted(self.folder.glob("*.c"))
         with tempfile.TemporaryDirectory(prefix="ceras-board-") as work:
-            model = EmulatedModel(sources, *ends, self.board, Path(work), flags=("-Os",))
+            prefix = Prefix.of_manifest(self.manifest.content)
+            model = EmulatedModel(
+                sources, *ends, self.board, Path(work), flags=("-Os",), prefix=prefix
+            )
             yield from model.run(samples)

@@ -5,6 +5,7 @@ import re
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.names import comment
+from ceras_ir.backends.c.prefix import MODEL, Prefix
 from ceras_ir.network.artefacts import TensorInfo
 
 SCAN_CHANNELS = 3
@@ -15,6 +16,15 @@ def sketch_name(title: str) -> str:
     """What folder and sketch are called: letters, digits and underscores, no digit first."""
     text = re.sub(r"[^A-Za-z0-9]+", "_", title).strip("_")[:60].rstrip("_") or "model"
     return f"model_{text}" if text[0].isdigit() else text
+
+
+def renamed(text: str, prefix: Prefix) -> str:
+    """A sketch or its header with another prefix: `predict()` and its file get one as well."""
+    if prefix == MODEL:
+        return text
+    head = f"{prefix.name}_predict"
+    text = re.sub(r"\bpredict(?=\(|\.h\b)", head, text)
+    return prefix.renamed(text.replace("PREDICT_H", f"{head.upper()}_H"))
 
 
 def _ends(model: Model) -> tuple[list[tuple[TensorInfo, str]], list[tuple[TensorInfo, str]]]:

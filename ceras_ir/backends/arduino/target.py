@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice
+from ceras_ir.backends.c.choices import ENCODING_HELP, NAME_HELP, EncodingChoice
 from ceras_ir.command.output_folder import is_inside
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets import Emission, Executable, Manifest, Stage, Target, option
@@ -34,6 +34,15 @@ class ArduinoTarget(Target):
         metavar="NAME|FILE",
     )
     encoding: EncodingChoice = option("auto", ENCODING_HELP)
+    prefix: str = option(
+        "model", NAME_HELP, metavar="PREFIX", tools=("ceras-compile",), flag="--name"
+    )
+
+    def check(self) -> None:
+        from ceras_ir.backends.c.prefix import Prefix
+
+        super().check()
+        Prefix(self.prefix)
 
     @classmethod
     def boards(cls) -> Mapping[str, Traversable]:
@@ -69,9 +78,10 @@ class ArduinoTarget(Target):
         from ceras_ir.backends.arduino.emit import emit
         from ceras_ir.backends.c.latency import annotate as note_times
         from ceras_ir.backends.c.latency import latency_of
+        from ceras_ir.backends.c.prefix import Prefix
         from ceras_ir.pipeline.report import entries_of
 
-        files, manifest, footprint, model = emit(module, self.board, title)
+        files, manifest, footprint, model = emit(module, self.board, title, Prefix(self.prefix))
         latency = latency_of(model, footprint.board)
         assert latency is not None, "boards have a clock"
 
@@ -97,8 +107,10 @@ class ArduinoTarget(Target):
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
         from ceras_ir.backends.c.compiled import CompiledC
+        from ceras_ir.backends.c.prefix import Prefix
 
-        return CompiledC(sketch_folder(folder, manifest), manifest.inputs, manifest.outputs)
+        sketch, prefix = sketch_folder(folder, manifest), Prefix.of_manifest(manifest.content)
+        return CompiledC(sketch, manifest.inputs, manifest.outputs, prefix=prefix)
 
     def other_machines(self, folder: Path, manifest: Manifest) -> Iterator[tuple[str, Executable]]:
         from ceras_ir.backends.arduino.emulated import EmulatedSketch, emulated_board
@@ -109,9 +121,12 @@ class ArduinoTarget(Target):
 
 def sketch_folder(folder: Path, manifest: Manifest) -> Path:
     """The sketch in a folder that `ceras-compile` wrote."""
+    from ceras_ir.backends.c.prefix import Prefix
+
+    source = Prefix.of_manifest(manifest.content).renamed("model.c")
     sketch = manifest.content.get("sketch")
-    if not isinstance(sketch, str) or not is_inside(folder, f"{sketch}/model.c"):
+    if not isinstance(sketch, str) or not is_inside(folder, f"{sketch}/{source}"):
         raise InputError("names no sketch; compile again", str(folder))
-    if not (folder / sketch / "model.c").is_file():
-        raise InputError("has no sketch with a model.c; compile again", str(folder))
+    if not (folder / sketch / source).is_file():
+        raise InputError(f"has no sketch with a {source}; compile again", str(folder))
     return folder / sketch

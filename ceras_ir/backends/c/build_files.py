@@ -52,7 +52,7 @@ set(MODEL_ARCH "@FLAGS@" CACHE STRING "flags that name the processor")
 """
 NATIVE_OPTIONS = """\
   if(MODEL_NATIVE)
-    target_compile_options(model PRIVATE -march=native)
+    target_compile_options(@NAME@ PRIVATE -march=native)
   endif()
 """
 
@@ -67,47 +67,47 @@ model_bench: $(OBJECTS) bench.o
 """
 
 CMAKE = """\
-# add_subdirectory(this folder), or install and find_package(model); link with model::model.
+# add_subdirectory(this folder), or install and find_package(@NAME@); link with @NAME@::@NAME@.
 # Programs: model_run and model_bench.
 cmake_minimum_required(VERSION 3.10)
-project(model C)
+project(@NAME@ C)
 
 @NATIVE@option(MODEL_THREADS "share layers among threads, with OpenMP" OFF)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
-add_library(model STATIC @SOURCES@)
-add_library(model::model ALIAS model)
-target_include_directories(model PUBLIC
+add_library(@NAME@ STATIC @SOURCES@)
+add_library(@NAME@::@NAME@ ALIAS @NAME@)
+target_include_directories(@NAME@ PUBLIC
   $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
-set_target_properties(model PROPERTIES C_STANDARD 99)
+set_target_properties(@NAME@ PROPERTIES C_STANDARD 99)
 if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")
-  target_compile_options(model PRIVATE -O3 -ffp-contract=off)
+  target_compile_options(@NAME@ PRIVATE -O3 -ffp-contract=off)
 @ARCH@endif()
 if(MODEL_THREADS)
   find_package(OpenMP REQUIRED)
-  target_link_libraries(model PUBLIC OpenMP::OpenMP_C)
+  target_link_libraries(@NAME@ PUBLIC OpenMP::OpenMP_C)
 endif()
 @INCLUDED@
-install(TARGETS model EXPORT modelTargets ARCHIVE DESTINATION lib)
+install(TARGETS @NAME@ EXPORT @NAME@Targets ARCHIVE DESTINATION lib)
 install(FILES model.h DESTINATION include)
-install(EXPORT modelTargets NAMESPACE model:: DESTINATION lib/cmake/model)
-file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/modelConfig.cmake "\
+install(EXPORT @NAME@Targets NAMESPACE @NAME@:: DESTINATION lib/cmake/@NAME@)
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/@NAME@Config.cmake "\
 if(${MODEL_THREADS})
   include(CMakeFindDependencyMacro)
   find_dependency(OpenMP)
 endif()
-include(\\${CMAKE_CURRENT_LIST_DIR}/modelTargets.cmake)
+include(\\${CMAKE_CURRENT_LIST_DIR}/@NAME@Targets.cmake)
 ")
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modelConfig.cmake DESTINATION lib/cmake/model)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/@NAME@Config.cmake DESTINATION lib/cmake/@NAME@)
 
 # Without an operating system programs need a linker script, which is the user's.
 if(NOT CMAKE_SYSTEM_NAME STREQUAL "Generic")
   add_executable(model_run main.c)
-  target_link_libraries(model_run model)
+  target_link_libraries(model_run @NAME@)
   add_executable(model_bench bench.c)
-  target_link_libraries(model_bench model)
+  target_link_libraries(model_bench @NAME@)
 endif()
 """
 
@@ -131,18 +131,19 @@ def cmake_lists(model: Model) -> str:
     """The text of `CMakeLists.txt`."""
     included = ""
     if model.options.weights == "incbin":
-        included = "target_compile_options(model PRIVATE -Wa,-I,${CMAKE_CURRENT_SOURCE_DIR})\n"
+        included = "target_compile_options(@NAME@ PRIVATE -Wa,-I,${CMAKE_CURRENT_SOURCE_DIR})\n"
     machine = model.options.machine
     holes = {
         "NATIVE": CMAKE_NATIVE if machine.is_native else CMAKE_CROSS,
         "ARCH": NATIVE_OPTIONS
         if machine.is_native
-        else "  target_compile_options(model PRIVATE ${MODEL_ARCH})\n",
+        else "  target_compile_options(@NAME@ PRIVATE ${MODEL_ARCH})\n",
         "SOURCES": " ".join(_sources(model)),
         "INCLUDED": included,
         "TITLE": comment(machine.title),
         "CC": machine.compiler,
         "FLAGS": ";".join(machine.flags),
+        "NAME": model.options.prefix.name,
     }
     return filled(CMAKE, holes)
 

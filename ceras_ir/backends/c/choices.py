@@ -8,6 +8,11 @@ Weights: TypeAlias = Literal["source", "file", "incbin"]
 EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]
 """How weights of float matrix products lie in flash; see the pass `encode-weights`."""
 
+NAME_HELP = (
+    "begin every function, macro, constant and file with this instead of model, so that several "
+    "models link into one program"
+)
+
 ENCODING_HELP = (
     "store the weights of float matrix products in this encoding; auto compresses only as far as "
     "a microcontroller board's flash requires"

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.c.prefix import MODEL, Prefix
 from ceras_ir.backends.c.runner import CModel, Launch
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.targets.execution import Array, Sample, Trace
@@ -24,13 +25,21 @@ class CompiledC:
         outputs: list[TensorInfo],
         launch: Launch | None = None,
         image: NDArray[np.uint8] | None = None,
+        prefix: Prefix = MODEL,
     ):
         self.folder, self.inputs, self.outputs = folder, inputs, outputs
-        self.launch, self.image = launch, image
+        self.launch, self.image, self.prefix = launch, image, prefix
         self._model: CModel | None = None
 
     def build(self, trace: Trace | None = None) -> CModel:
-        model = CModel(self.folder, self.inputs, self.outputs, trace=trace, launch=self.launch)
+        model = CModel(
+            self.folder,
+            self.inputs,
+            self.outputs,
+            trace=trace,
+            launch=self.launch,
+            prefix=self.prefix,
+        )
         if self.image is not None:
             model.use_arena(self.image)
         return model

@@ -109,14 +109,16 @@ def literal(data: NDArray[np.uint8]) -> bytes:
     return _escapes()[pairs].tobytes().translate(None, b"\0")
 
 
-def write_source(constants: list[Constant], stream: BinaryIO, header: str) -> None:
-    """`model_weights.c`."""
-    stream.write(header.encode())
+def write_source(
+    constants: list[Constant], header: str, renamed: Callable[[str], str], stream: BinaryIO
+) -> None:
+    """`model_weights.c`; text that is not data is `renamed`."""
+    stream.write(renamed(header).encode())
     for constant in constants:
         name = constant.name
-        if constant.condition:
-            stream.write(f"\n#if {constant.condition}".encode())
-        stream.write(f"\nMODEL_ALIGN({constant.alignment}) const union {name} {name} = {{".encode())
+        head = f"\n#if {constant.condition}" if constant.condition else ""
+        head += f"\nMODEL_ALIGN({constant.alignment}) const union {name} {name} = {{"
+        stream.write(renamed(head).encode())
         for chunk in constant.chunks():
             lines = [
                 b'\n"' + literal(chunk[i : i + LINE]) + b'"' for i in range(0, chunk.size, LINE)

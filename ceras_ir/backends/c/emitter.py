@@ -5,7 +5,9 @@ Every layer is printed before anything is written, so that all that is unsupport
 at once; constants are packed only while their file is written.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import BinaryIO
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -40,43 +42,42 @@ def files_of(model: Model) -> list[Artefact]:
     """The files of a network whose layers are printed already."""
     weights, constants = model.options.weights, model.pool.constants
     crc = 0 if weights == "source" else checksum(constants)
+    prefix = model.options.prefix
+
+    def text(path: str, description: str, content: str) -> Artefact:
+        return Artefact.of_text(
+            prefix.renamed(path), prefix.renamed(description), prefix.renamed(content)
+        )
+
+    def data(path: str, description: str, write: Callable[[BinaryIO], None]) -> Artefact:
+        return Artefact(prefix.renamed(path), prefix.renamed(description), write)
+
     files = [
-        Artefact.of_text("model.h", "C API of the model", api_header(model)),
-        Artefact.of_text(
-            "model.c", "the network, one function per layer", model_source(model, crc)
-        ),
-        Artefact.of_text(
-            "model_kernels.h", "functions that the layers share", kernels_header(model)
-        ),
-        Artefact.of_text(
-            "model_weights.h", "declarations of the constants", weights_header(model, crc)
-        ),
+        text("model.h", "C API of the model", api_header(model)),
+        text("model.c", "the network, one function per layer", model_source(model, crc)),
+        text("model_kernels.h", "functions that the layers share", kernels_header(model)),
+        text("model_weights.h", "declarations of the constants", weights_header(model, crc)),
     ]
     if weights != "source":
         use = "loaded by model_load_weights" if weights == "file" else "included by model_weights.c"
         write = partial(write_file, constants, crc)
-        files.append(Artefact("model.weights", f"constants, {use}", write))
+        files.append(data("model.weights", f"constants, {use}", write))
     if weights == "source":
-        files.append(
-            Artefact(
-                "model_weights.c",
-                "constants as string literals",
-                lambda stream: write_source(constants, stream, weights_source_header(model)),
-            )
-        )
+        write = partial(write_source, constants, weights_source_header(model), prefix.renamed)
+        files.append(data("model_weights.c", "constants as string literals", write))
     elif weights == "incbin":
-        text = weights_source_header(model) + inclusions(constants)
-        files.append(Artefact.of_text("model_weights.c", "includes model.weights", text))
+        content = weights_source_header(model) + inclusions(constants)
+        files.append(text("model_weights.c", "includes model.weights", content))
     if not model.program.launches:
         files += [
-            Artefact.of_text("main.c", "runs the model on raw tensors", program_source(model)),
-            Artefact.of_text("bench.c", "times the model", bench_source(model)),
-            Artefact.of_text("CMakeLists.txt", "builds a library and both", cmake_lists(model)),
+            text("main.c", "runs the model on raw tensors", program_source(model)),
+            text("bench.c", "times the model", bench_source(model)),
+            text("CMakeLists.txt", "builds a library and both", cmake_lists(model)),
         ]
         if not (machine := model.options.machine).is_native:
-            text = f"cmake --toolchain, for {machine.title}"
-            files.append(Artefact.of_text("toolchain.cmake", text, toolchain(machine)))
-    files.append(Artefact.of_text("Makefile", "builds model_run and model_bench", makefile(model)))
+            about = f"cmake --toolchain, for {machine.title}"
+            files.append(text("toolchain.cmake", about, toolchain(machine)))
+    files.append(text("Makefile", "builds model_run and model_bench", makefile(model)))
     return files
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.names import identifiers
+from ceras_ir.backends.c.prefix import MODEL, Prefix
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
 
@@ -106,15 +107,17 @@ class EmulatedModel:
         work: Path,
         *,
         flags: Sequence[str] = DEFAULT,
+        prefix: Prefix = MODEL,
     ):
         self.sources, self.board, self.work, self.flags = list(sources), board, work, flags
+        self.prefix = prefix
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.instructions: list[float] = []
         """Of one inference, for each sample of the last run; off by at most 40 / repeat."""
 
     def _harness(self, samples: int, repeat: int) -> Path:
         text = (files("ceras_ir.backends.c") / "emulation" / "harness.c").read_text("ascii")
-        names = identifiers([t.name for t in (*self.inputs, *self.outputs)])
+        names = identifiers([t.name for t in (*self.inputs, *self.outputs)], self.prefix.name)
         pairs = list(zip((*self.inputs, *self.outputs), names, strict=True))
         buffers = [
             f"static {'float' if t.dtype == 'float32' else t.dtype + '_t'} {n}_data[{t.size}];"
@@ -137,7 +140,7 @@ class EmulatedModel:
             "WRITE": "\n    ".join(calls[len(self.inputs) :]),
         }
         path = self.work / "harness.c"
-        path.write_text(filled(text, holes))
+        path.write_text(self.prefix.renamed(filled(text, holes)))
         return path
 
     def build(self, samples: int = 1, repeat: int = 1) -> Path:

@@ -10,6 +10,7 @@ from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.machine import NATIVE, Machine
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.prefix import MODEL, Prefix
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.backends.c.stored_filters import stored_filters
 
@@ -18,7 +19,11 @@ WORKSPACES = (24 << 10, 16 << 10, 12 << 10, 8 << 10, 4 << 10, 2 << 10, 1 << 10, 
 
 
 def printed_model(
-    module: ModuleOp, board: Board, title: str, machine: Machine = NATIVE
+    module: ModuleOp,
+    board: Board,
+    title: str,
+    machine: Machine = NATIVE,
+    prefix: Prefix = MODEL,
 ) -> tuple[Model, COptions, Footprint]:
     """
     The network in C, with the fastest kernels and the largest workspace that fit the board, else
@@ -28,7 +33,12 @@ def printed_model(
     kernels = (True, False) if board.has_dsp else (False,)
     for dsp, workspace in product(kernels, WORKSPACES):
         options = COptions(
-            title=title, machine=machine, workspace=workspace, vectors=False, dsp=dsp
+            title=title,
+            prefix=prefix,
+            machine=machine,
+            workspace=workspace,
+            vectors=False,
+            dsp=dsp,
         )
         model = emitter.build(module, options)
         found.append((model, options, Footprint.of(model, board)))

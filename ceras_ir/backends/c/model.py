@@ -9,6 +9,7 @@ from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.names import identifiers
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.prefix import Prefix
 from ceras_ir.backends.c.program import Arena, Program
 from ceras_ir.backends.c.workspace import place_workspaces
 from ceras_ir.network.artefacts import TensorInfo
@@ -38,7 +39,7 @@ class Model:
     @property
     def names(self) -> list[str]:
         """An identifier for each tensor."""
-        return identifiers([t.name for t in self.tensors])
+        return identifiers([t.name for t in self.tensors], self.options.prefix.name)
 
     @property
     def scratch_bytes(self) -> int:
@@ -77,17 +78,18 @@ def arena_names(model: Model) -> list[str]:
 
 def parameters(model: Model) -> list[str]:
     """Declarations of the inputs and outputs."""
-    return declarations(model.program.inputs, model.program.outputs)
+    return declarations(model.program.inputs, model.program.outputs, model.options.prefix)
 
 
-def declarations(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> list[str]:
+def declarations(
+    inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], prefix: Prefix
+) -> list[str]:
     """The parameters of a network with these inputs and outputs."""
     tensors = [*inputs, *outputs]
+    names = identifiers([t.name for t in tensors], prefix.name)
     return [
         f"{'const ' if i < len(inputs) else ''}{tensor_c_type(t)} *{name}"
-        for i, (t, name) in enumerate(
-            zip(tensors, identifiers([t.name for t in tensors]), strict=True)
-        )
+        for i, (t, name) in enumerate(zip(tensors, names, strict=True))
     ]
 
 

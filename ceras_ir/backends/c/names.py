@@ -10,11 +10,18 @@ _WORDS = """
     delete explicit export false friend main mutable namespace new noexcept not nullptr operator
     or private protected public reinterpret_cast static_assert template this throw true try
     typeid typename using virtual xor byte word boolean string stdin stdout stderr errno assert
-    unix linux arena base workspace scratch memcpy memset argc argv stream path file weights fail
+    unix linux
 """
 
 KEYWORDS = frozenset(_WORDS.split())
-"""Words that a parameter cannot have as its name, in C, in C++ or in an Arduino sketch."""
+"""Words that C, C++ or an Arduino sketch keeps for itself."""
+
+_LOCAL = """
+    arena base workspace scratch memcpy memset argc argv stream path file weights fail layer region
+"""
+
+LOCAL = frozenset(_LOCAL.split())
+"""Words that our own functions and programs use."""
 
 RESERVED = re.compile(r"^(layer_|model_|region_|[0-9])|_t$|_f32$")
 """Names of our own functions, of types, and what does not start a name."""
@@ -22,17 +29,21 @@ RESERVED = re.compile(r"^(layer_|model_|region_|[0-9])|_t$|_f32$")
 SAFE = re.compile(rb"[A-Za-z0-9_ .:,;+\-=()\[\]{}<>@#&!~|^$'/]")
 
 
-def identifier(name: str) -> str:
-    """A name in lower case, so that it is no macro: `conv1/Relu:0` gives `conv1_relu_0`."""
+def identifier(name: str, prefix: str = "model") -> str:
+    """
+    A name in lower case, so that it is no macro: `conv1/Relu:0` gives `conv1_relu_0`. None is like
+    a function's, which begin with `prefix`.
+    """
     text = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-    return f"t_{text}" if not text or text in KEYWORDS or RESERVED.search(text) else text
+    is_taken = text in KEYWORDS | LOCAL or text.startswith(f"{prefix}_") or RESERVED.search(text)
+    return f"t_{text}" if not text or is_taken else text
 
 
-def identifiers(names: Sequence[str]) -> list[str]:
+def identifiers(names: Sequence[str], prefix: str = "model") -> list[str]:
     """One identifier per name, all different."""
     result: list[str] = []
     for name in names:
-        base = candidate = identifier(name)
+        base = candidate = identifier(name, prefix)
         number = 2
         while candidate in result:
             candidate, number = f"{base}_{number}", number + 1

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from ceras_ir.backends.c.choices import Weights
 from ceras_ir.backends.c.machine import NATIVE, Machine
+from ceras_ir.backends.c.prefix import MODEL, Prefix
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class COptions:
 
     title: str = "model"
     """Name of the network, for comments."""
+    prefix: Prefix = MODEL
+    """What begins the names of functions, macros, constants and files."""
     weights: Weights = "source"
     """
     Constants as string literals in `model_weights.c`; or in `model.weights`, which the program

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.model import declarations
 from ceras_ir.backends.c.names import identifiers
+from ceras_ir.backends.c.prefix import MODEL, Prefix
 from ceras_ir.network.artefacts import Artefact, TensorInfo
 from ceras_ir.support.content_cache import CacheError, ContentCache, key_of
 from ceras_ir.support.diagnostics import InputError
@@ -80,18 +81,23 @@ def compiler() -> list[str]:
 
 
 def build_library(
-    source: Path, library: Path, *, trace: bool = False, flags: Sequence[str] = DEFAULT
+    source: Path,
+    library: Path,
+    prefix: Prefix,
+    *,
+    trace: bool = False,
+    flags: Sequence[str] = DEFAULT,
 ) -> None:
     """
     Compile the C of the directory `source`, or take what was compiled of the same text; an
     `InputError` without a working compiler.
     """
     callbacks = library.with_name("callbacks.c")
-    callbacks.write_text(CALLBACKS)
-    files = [source / "model.c", callbacks]
-    if (source / "model_weights.c").exists():
-        files.append(source / "model_weights.c")
-    defines = ["-DMODEL_TRACE"] if trace else []
+    callbacks.write_text(prefix.renamed(CALLBACKS))
+    files = [source / prefix.renamed("model.c"), callbacks]
+    if (constants := source / prefix.renamed("model_weights.c")).exists():
+        files.append(constants)
+    defines = [prefix.renamed("-DMODEL_TRACE")] if trace else []
     # The second is for constants that the assembler includes.
     directories = [f"-I{source}", f"-Wa,-I,{source}"]
     command = [*compiler(), *FLAGS, *flags, *defines, *directories, "-shared"]
@@ -140,9 +146,10 @@ class CModel:
         trace: Trace | None = None,
         launch: Launch | None = None,
         flags: Sequence[str] = DEFAULT,
+        prefix: Prefix = MODEL,
     ):
         """Compile `source`: a directory that has been written, or artefacts still in memory."""
-        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.inputs, self.outputs, self.prefix = list(inputs), list(outputs), prefix
         self._directory = tempfile.TemporaryDirectory(prefix="ceras-c-")
         work = Path(self._directory.name)
         if isinstance(source, Path):
@@ -152,13 +159,14 @@ class CModel:
             for artefact in source:
                 with open(work / artefact.path, "wb") as stream:
                     artefact.write(stream)
-        _check_header(directory / "model.h", self.inputs, self.outputs)
+        header = directory / prefix.renamed("model.h")
+        _check_header(header, self.inputs, self.outputs, prefix)
         library = work / "model.so"
-        build_library(directory, library, trace=trace is not None, flags=flags)
+        build_library(directory, library, prefix, trace=trace is not None, flags=flags)
         self._library = ctypes.CDLL(str(library))
-        self._run = self._library.model_run_in
-        if hasattr(self._library, "model_load_weights"):
-            self._load_weights(directory / "model.weights")
+        self._run = self._library[prefix.renamed("model_run_in")]
+        if hasattr(self._library, prefix.renamed("model_load_weights")):
+            self._load_weights(directory / prefix.renamed("model.weights"))
         self._error: BaseException | None = None
         sizes = [self._library.arena_bytes(i) for i in range(self._library.arenas())]
         self._size, alignment = sizes[0], self._library.arena_alignment()
@@ -195,7 +203,8 @@ class CModel:
         self._weights = aligned(data.size, 64)
         self._weights[:] = data
         size = ctypes.c_ulong(data.size)
-        if self._library.model_load_weights(ctypes.c_void_p(self._weights.ctypes.data), size):
+        load = self._library[self.prefix.renamed("model_load_weights")]
+        if load(ctypes.c_void_p(self._weights.ctypes.data), size):
             raise InputError("not the weights of this model, or damaged", str(path))
 
     def use_arena(self, image: NDArray[np.uint8]) -> None:
@@ -220,16 +229,19 @@ class CModel:
         return {info.name: a for info, a in zip(self.outputs, results, strict=True)}
 
 
-def _check_header(path: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> None:
+def _check_header(
+    path: Path, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], prefix: Prefix
+) -> None:
     """Refuse buffers that C would take for others: it reads and writes what its header says."""
     header, tensors = path.read_text(encoding="utf-8", errors="replace"), [*inputs, *outputs]
-    names = identifiers([tensor.name for tensor in tensors])
+    names = identifiers([tensor.name for tensor in tensors], prefix.name)
     lines = [
-        f"#define MODEL_{name.upper()}_SIZE {tensor.size}\n"
+        prefix.renamed(f"#define MODEL_{name.upper()}_SIZE {tensor.size}\n")
         for name, tensor in zip(names, tensors, strict=True)
     ]
-    parameters = f", {', '.join(declarations(inputs, outputs))});\n"
-    started = re.search(r"^int model_run_in\((void \*\w+(, )?)+", header, re.MULTILINE)
+    parameters = f", {', '.join(declarations(inputs, outputs, prefix))});\n"
+    run_in = prefix.renamed("model_run_in")
+    started = re.search(rf"^int {run_in}\((void \*\w+(, )?)+", header, re.MULTILINE)
     end = -1 if started is None else started.end()
     if not header[:end].endswith(", ") or not header[end - 2 :].startswith(parameters):
         raise InputError("has other inputs and outputs than the manifest", str(path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice, Weights
+from ceras_ir.backends.c.choices import ENCODING_HELP, NAME_HELP, EncodingChoice, Weights
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets import (
     MEMORY,
@@ -52,6 +52,9 @@ class CTarget(Target):
     winograd: bool = option(
         True, "compute float 3x3 windows directly, without the faster Winograd transforms"
     )
+    prefix: str = option(
+        "model", NAME_HELP, metavar="PREFIX", tools=("ceras-compile",), flag="--name"
+    )
     regions: tuple[str, ...] = option(
         (),
         "plan for these memories, the preferred one first, such as sram:65536,psram:8388608; "
@@ -80,7 +83,10 @@ class CTarget(Target):
         load_machine(name)
 
     def check(self) -> None:
+        from ceras_ir.backends.c.prefix import Prefix
+
         super().check()
+        Prefix(self.prefix)
         self._check_tuning()
         if self.weights == "source" or self.board is None:
             return
@@ -131,6 +137,7 @@ class CTarget(Target):
         latency = latency_of(model, machine)
         return Emission(
             files_of(model),
+            model.options.prefix.entry(),
             totals=sizes | {"sram_bytes": model.arena_bytes},
             notes=notes,
             annotate=lambda layers: annotate(layers, model.layers, latency),
@@ -147,11 +154,19 @@ class CTarget(Target):
         from ceras_ir.backends.c.fitted_model import printed_model
         from ceras_ir.backends.c.machine import NATIVE, Machine, bare_machine, load_machine
         from ceras_ir.backends.c.options import COptions
+        from ceras_ir.backends.c.prefix import Prefix
 
+        prefix = Prefix(self.prefix)
         machine = NATIVE if self.board is None else load_machine(self.board)
         if isinstance(machine, Machine):
             winograd = COptions.winograd if self.winograd else 0
-            options = COptions(weights=self.weights, machine=machine, winograd=winograd)
+            options = COptions(
+                title=prefix.name,
+                prefix=prefix,
+                weights=self.weights,
+                machine=machine,
+                winograd=winograd,
+            )
             if self.tune:
                 from ceras_ir.backends.c.tuning import tuned
 
@@ -159,14 +174,18 @@ class CTarget(Target):
                 options = replace(options, choices=found.choices)
                 notes.append(found.line())
             return build(module, options)
-        model, _, footprint = printed_model(module, machine, "model", bare_machine(machine))
+        model, _, footprint = printed_model(
+            module, machine, prefix.name, bare_machine(machine), prefix
+        )
         check_fit(model, footprint)
         return model
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
         from ceras_ir.backends.c.compiled import CompiledC
+        from ceras_ir.backends.c.prefix import Prefix
 
-        return CompiledC(folder, manifest.inputs, manifest.outputs)
+        prefix = Prefix.of_manifest(manifest.content)
+        return CompiledC(folder, manifest.inputs, manifest.outputs, prefix=prefix)
 
 
 def why_not_printed(op: Operation) -> str | None:

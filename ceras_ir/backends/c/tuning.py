@@ -24,6 +24,7 @@ from ceras_ir.backends.c.emitter import build, files_of
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.options import COptions, LayerChoice
+from ceras_ir.backends.c.prefix import MODEL
 from ceras_ir.backends.c.programs import buffers, fill_inputs
 from ceras_ir.backends.c.runner import compiler
 from ceras_ir.support.content_cache import ContentCache, key_of
@@ -112,8 +113,8 @@ class Tuned:
 
 def tuned(module: ModuleOp, options: COptions, runner: str | None) -> Tuned:
     """The best choices for `module` on the machine of `options`, from the cache if known."""
-    # The program that is timed has its constants in itself.
-    options = replace(options, weights="source")
+    # The program that is timed has its constants in itself, and nothing is named after the user.
+    options = replace(options, title=MODEL.name, weights="source", prefix=MODEL)
     first = build(module, options)
     cache = ContentCache(cache_folder() / "tuning")
     command = [*_compiler(options), *host_flags("a tuned network")] if runner is None else [runner]

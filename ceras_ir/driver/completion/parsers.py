@@ -8,9 +8,9 @@ from importlib import import_module
 
 from ceras_ir.command.installed import commands
 from ceras_ir.command.tool_parser import UsageParser
-from ceras_ir.driver.target_options import compiling_targets, flag_of
+from ceras_ir.driver.target_options import compiling_targets
 from ceras_ir.pipeline.context import load_universe
-from ceras_ir.targets.options import options_of
+from ceras_ir.targets.options import flag_of, options_of
 
 FILE = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 """What completes names of files; shtab's own."""

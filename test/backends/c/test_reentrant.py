@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.prefix import MODEL
 from ceras_ir.backends.c.runner import aligned, build_library, compiler
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
@@ -57,7 +58,7 @@ def test_two_runs_at_a_time(tmp_path: Path):
     """Each with an arena of its own, many times; ctypes lets go of Python's lock meanwhile."""
     module = place(network())
     write_files(emit(module, COptions(workspace=1 << 12)), tmp_path)
-    build_library(tmp_path, tmp_path / "model.so", flags=FLAGS)
+    build_library(tmp_path, tmp_path / "model.so", MODEL, flags=FLAGS)
     library = CDLL(str(tmp_path / "model.so"))
     size, alignment = library.arena_bytes(0), library.arena_alignment()
     (result,) = network_outputs(main_function(module))
