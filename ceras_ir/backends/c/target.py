@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ceras_ir.backends.c.compiled import CompiledC
     from ceras_ir.backends.c.model import Model
+    from ceras_ir.network.artefacts import Artefact
     from ceras_ir.targets.execution import Sample
 
 
@@ -62,6 +63,11 @@ class CTarget(Target):
         metavar="NAME:BYTES,...",
     )
 
+    python_wrapper: bool = option(
+        False,
+        "make the folder a Python module: import it and call run() on numpy arrays",
+        tools=("ceras-compile",),
+    )
     tune: bool = option(
         False,
         "choose tiles and scratch memory of layers by running candidates, on this machine or by "
@@ -135,8 +141,11 @@ class CTarget(Target):
         machine = NATIVE if self.board is None else load_machine(self.board)
         sizes: dict[str, object] = {"arena_bytes": model.arena_bytes}
         latency = latency_of(model, machine)
+        files = files_of(model)
+        if self.python_wrapper:
+            files.append(importable())
         return Emission(
-            files_of(model),
+            files,
             model.options.prefix.entry(),
             totals=sizes | {"sram_bytes": model.arena_bytes},
             notes=notes,
@@ -186,6 +195,18 @@ class CTarget(Target):
 
         prefix = Prefix.of_manifest(manifest.content)
         return CompiledC(folder, manifest.inputs, manifest.outputs, prefix=prefix)
+
+
+def importable() -> Artefact:
+    """What makes the folder a Python module."""
+    from importlib.resources import files
+
+    from ceras_ir.network.artefacts import Artefact
+
+    text = files("ceras_ir.backends.c") / "runtime" / "importable.py"
+    return Artefact.of_text(
+        "__init__.py", "run() on numpy arrays: import this folder", text.read_text("utf-8")
+    )
 
 
 def why_not_printed(op: Operation) -> str | None:

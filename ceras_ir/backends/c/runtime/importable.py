@@ -1,0 +1,263 @@
+"""
+The network of this folder on numpy arrays, from Python 3.10 on:
+
+    import out  # compiles the C beside this file, once for each kind of processor
+    probabilities = out.run({"image": image})["probabilities"]
+
+Arrays have the names, shapes and types of `out.INPUTS` and `out.OUTPUTS`. Threads may call `run`
+at the same time: each has intermediate results of its own. The compiler is $CC, or the first of cc,
+gcc and clang; $CFLAGS replaces `-O3 -march=native`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.generic]
+
+__all__ = ["INPUTS", "OUTPUTS", "Network", "Tensor", "run"]
+
+FOLDER = Path(__file__).resolve().parent
+
+WEIGHTS_ALIGNMENT = 64
+
+ABOUT = """\
+#include "@PREFIX@.h"
+#ifdef @MACRO@_REGIONS
+static const unsigned long sizes[] = @MACRO@_REGIONS;
+#else
+static const unsigned long sizes[] = {@MACRO@_ARENA_BYTES};
+#endif
+unsigned long ceras_arenas(void);
+unsigned long ceras_arenas(void) { return sizeof sizes / sizeof sizes[0]; }
+unsigned long ceras_arena_bytes(unsigned long i);
+unsigned long ceras_arena_bytes(unsigned long i) { return sizes[i]; }
+unsigned long ceras_arena_alignment(void);
+unsigned long ceras_arena_alignment(void) { return @MACRO@_ARENA_ALIGNMENT; }
+"""
+"""Compiled with the model: the memory that it needs."""
+
+
+class Tensor(NamedTuple):
+    """An input or output."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    scale: float | None = None
+    """Of a quantized tensor: real = scale * (stored - zero_point)."""
+    zero_point: int = 0
+
+    def __str__(self) -> str:
+        return f"'{self.name}' ({self.dtype}{list(self.shape)})"
+
+
+def _manifest() -> dict[str, Any]:
+    """The description of this folder; the C must be what it was written for."""
+    try:
+        content: dict[str, Any] = json.loads((FOLDER / "manifest.json").read_text("utf-8"))
+        digests: dict[str, str] = content["sha256"]
+        for name in content["files"]:
+            if not name.endswith((".c", ".h", ".weights")):
+                continue
+            if hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() != digests[name]:
+                raise ImportError(f"{FOLDER / name}: not the file that was compiled; compile again")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ImportError(f"{FOLDER}: not a complete compiled folder: {error!r}") from None
+    return content
+
+
+def _tensors(entries: list[dict[str, Any]]) -> tuple[Tensor, ...]:
+    return tuple(
+        Tensor(
+            entry["name"],
+            tuple(entry["shape"]),
+            np.dtype(entry["dtype"]),
+            entry.get("scale"),
+            entry.get("zero_point", 0),
+        )
+        for entry in entries
+    )
+
+
+_MANIFEST = _manifest()
+_PREFIX: str = _MANIFEST.get("prefix", "model")
+
+INPUTS = _tensors(_MANIFEST["inputs"])
+OUTPUTS = _tensors(_MANIFEST["outputs"])
+
+
+def _compiler() -> list[str]:
+    if command := shlex.split(os.environ.get("CC", "")):
+        return command
+    for name in ("cc", "gcc", "clang"):
+        if shutil.which(name):
+            return [name]
+    raise ImportError(
+        f"{FOLDER}: no C compiler to build it with: install gcc or clang, or name one in CC"
+    )
+
+
+def _call(command: list[str]) -> bytes:
+    try:
+        done = subprocess.run(command, capture_output=True, check=False)
+    except OSError as error:
+        raise ImportError(
+            f"{FOLDER}: cannot run the C compiler '{command[0]}': {error.strerror}; install gcc or "
+            "clang, or name one in CC"
+        ) from None
+    if done.returncode:
+        said = "\n".join(done.stderr.decode(errors="replace").splitlines()[:12])
+        raise ImportError(f"{FOLDER}: the C compiler '{command[0]}' failed:\n{said}")
+    return done.stdout
+
+
+def _processor() -> str:
+    """The processor at hand, as far as compilers tell them apart."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = [platform.processor()]
+    known = [line for line in lines if line.startswith(("flags", "Features", "isa"))] or lines
+    return " ".join((platform.system(), platform.machine(), *known[:1]))
+
+
+def _build() -> Path:
+    """The shared library for the processor at hand, compiled unless it is there."""
+    settings = _processor(), os.environ.get("CC"), os.environ.get("CFLAGS"), _MANIFEST["sha256"]
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:24]
+    folder = _cache()
+    library = folder / f"{_PREFIX}-{key}.so"
+    if library.exists():
+        return library
+    command = [*_compiler(), "-std=c99", "-ffp-contract=off", "-fPIC", "-shared", f"-I{FOLDER}"]
+    command += [f"-Wa,-I,{FOLDER}", *_flags(command)]
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        about = Path(work, "about.c")
+        about.write_text(ABOUT.replace("@PREFIX@", _PREFIX).replace("@MACRO@", _PREFIX.upper()))
+        sources = [FOLDER / f"{_PREFIX}.c", FOLDER / f"{_PREFIX}_weights.c", about]
+        command += [str(source) for source in sources if source.exists()]
+        built = Path(work, "library.so")
+        _call([*command, "-o", str(built)])
+        # Renamed when complete: two processes may build at the same time.
+        built.replace(library)
+    return library
+
+
+def _flags(command: list[str]) -> list[str]:
+    """Those of $CFLAGS, else the optimization that the compiler knows."""
+    if (given := os.environ.get("CFLAGS")) is not None:
+        return shlex.split(given)
+    best = ["-O3", "-march=native"]
+    try:
+        _call([command[0], *best, "-x", "c", "-E", os.devnull])
+    except ImportError:
+        if shutil.which(command[0]) is None:
+            raise
+        return best[:1]
+    return best
+
+
+_temporary: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _cache() -> Path:
+    """Where libraries are kept: beside this file, or, where nothing can be written, nowhere."""
+    folder = FOLDER / "__pycache__"
+    try:
+        folder.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        _temporary.append(tempfile.TemporaryDirectory(prefix=f"{_PREFIX}-"))
+        return Path(_temporary[0].name)
+
+
+def _aligned(size: int, alignment: int) -> NDArray[np.uint8]:
+    raw = np.zeros(size + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start : start + size]
+
+
+def _pointer(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+_library = ctypes.CDLL(str(_build()))
+_run_in = _library[f"{_PREFIX}_run_in"]
+
+
+def _weights() -> NDArray[np.uint8] | None:
+    """The constants, where the program loads them; C keeps the pointer."""
+    if not hasattr(_library, f"{_PREFIX}_load_weights"):
+        return None
+    data = np.fromfile(FOLDER / f"{_PREFIX}.weights", np.uint8)
+    weights = _aligned(data.size, WEIGHTS_ALIGNMENT)
+    weights[:] = data
+    load = _library[f"{_PREFIX}_load_weights"]
+    if load(_pointer(weights), ctypes.c_ulong(data.size)):
+        raise ImportError(f"{FOLDER}: {_PREFIX}.weights is damaged; compile again")
+    return weights
+
+
+_loaded = _weights()
+
+
+class Network:
+    """The network with intermediate results of its own; one thread at a time calls it."""
+
+    def __init__(self) -> None:
+        alignment = _library.ceras_arena_alignment()
+        self._arenas = [
+            _aligned(_library.ceras_arena_bytes(i), alignment)
+            for i in range(_library.ceras_arenas())
+        ]
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs by name."""
+        arrays = _checked(inputs)
+        results = [np.empty(tensor.shape, tensor.dtype) for tensor in OUTPUTS]
+        status = _run_in(*map(_pointer, (*self._arenas, *arrays, *results)))
+        if status:
+            raise RuntimeError(f"{_PREFIX}_run_in returned {status}")
+        return {tensor.name: array for tensor, array in zip(OUTPUTS, results, strict=True)}
+
+
+def _checked(inputs: Mapping[str, Array]) -> list[Array]:
+    """The arrays in C's order, if they are what C reads."""
+    wanted = ", ".join(map(str, INPUTS))
+    if set(inputs) != {tensor.name for tensor in INPUTS}:
+        raise ValueError(f"inputs are {wanted}; got {', '.join(map(repr, inputs)) or 'none'}")
+    arrays = [np.asarray(inputs[tensor.name], order="C") for tensor in INPUTS]
+    for tensor, array in zip(INPUTS, arrays, strict=True):
+        if array.dtype != tensor.dtype or array.shape != tensor.shape:
+            raise ValueError(f"input {tensor}: got {array.dtype}{list(array.shape)}")
+    return arrays
+
+
+_own = threading.local()
+
+
+def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs by name, of inputs by name."""
+    if not hasattr(_own, "network"):
+        _own.network = Network()
+    return _own.network.run(inputs)
