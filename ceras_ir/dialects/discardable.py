@@ -90,6 +90,7 @@ RULES: Mapping[str, Rule] = {
     "graph.half_even": _kind("unit", UnitAttr),
     "graph.input_exponents": _EXPONENTS,
     "graph.input_range": _RANGE,
+    "graph.labels": Rule("a list of texts", lambda a: isa(a, ArrayAttr[StringAttr]) and len(a) > 0),
     "graph.layer": _integer(0, (1 << 31) - 1),
     "graph.model_type": _word("float16", "float64"),
     "graph.name": _TEXT,

@@ -29,6 +29,7 @@ _MEANINGS: dict[str, list[Meaning]] = {
         "ceras_ir.interpreters.normalization:NormalizationFunctions",
         "ceras_ir.interpreters.recurrence:RecurrenceFunctions",
         "ceras_ir.interpreters.selection:SelectionFunctions",
+        "ceras_ir.interpreters.trees:TreeFunctions",
     ],
     "mem": ["ceras_ir.interpreters.mem:MemFunctions"],
     "memref": ["ceras_ir.interpreters.tile:TileFunctions"],

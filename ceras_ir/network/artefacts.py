@@ -7,7 +7,7 @@ writes it picks a temporary name and renames. `TensorInfo` is one entry of the `
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import BinaryIO
 
@@ -22,6 +22,7 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network.function import (
     input_model_types,
     input_names,
+    output_labels,
     output_model_types,
     output_names,
     result_values,
@@ -63,6 +64,8 @@ class TensorInfo:
     zero_point: int = 0
     model_dtype: str | None = None
     """What the model declares instead, where that is a float of another width."""
+    labels: tuple[str, ...] = ()
+    """The texts that numbers stand for, in order, where they do not stand for themselves."""
 
     @classmethod
     def of(cls, name: str, kind: Tensor, model_dtype: str | None = None) -> "TensorInfo":
@@ -89,6 +92,8 @@ class TensorInfo:
             entry |= {"scale": self.scale, "zero_point": self.zero_point}
         if self.model_dtype is not None:
             entry["model_dtype"] = self.model_dtype
+        if self.labels:
+            entry["labels"] = list(self.labels)
         return entry
 
     @classmethod
@@ -97,6 +102,7 @@ class TensorInfo:
         name, dtype = entry.get("name"), entry.get("dtype")
         scale, point = entry.get("scale"), entry.get("zero_point", 0)
         shape, model_dtype = entry.get("shape"), entry.get("model_dtype")
+        labels = entry.get("labels", [])
         if (
             isinstance(name, str)
             and isa(shape, list[int])
@@ -105,9 +111,10 @@ class TensorInfo:
             and isinstance(scale, float | None)
             and isinstance(point, int)
             and (model_dtype is None or model_dtype in MODEL_DTYPES)
+            and isa(labels, list[str])
         ):
             model_dtype = None if model_dtype is None else str(model_dtype)
-            return cls(name, tuple(shape), str(dtype), scale, point, model_dtype)
+            return cls(name, tuple(shape), str(dtype), scale, point, model_dtype, tuple(labels))
         raise InputError(f"not a tensor's entry of a manifest: {dict(entry)}")
 
 
@@ -127,7 +134,10 @@ def network_inputs(main: FuncOp) -> list[TensorInfo]:
 
 def network_outputs(main: FuncOp) -> list[TensorInfo]:
     """The outputs of a network, in order."""
-    return _ends(output_names(main), result_values(main), output_model_types(main))
+    ends = _ends(output_names(main), result_values(main), output_model_types(main))
+    return [
+        replace(end, labels=labels) for end, labels in zip(ends, output_labels(main), strict=True)
+    ]
 
 
 def _ends(

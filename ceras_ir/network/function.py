@@ -4,12 +4,17 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 from xdsl.traits import SymbolTable
+from xdsl.utils.hints import isa
 
 from ceras_ir.support.diagnostics import InputError
 
 NAME = "graph.name"
 MODEL_TYPE = "graph.model_type"
 """The numpy type that the user's file gives an end of the network, where it is not the value's."""
+
+
+LABELS = "graph.labels"
+"""The names of an output whose numbers stand for text of the user's model: 0 for the first."""
 
 
 def main_function(module: ModuleOp) -> FuncOp:
@@ -60,3 +65,14 @@ def input_model_types(main: FuncOp) -> list[str | None]:
 def output_model_types(main: FuncOp) -> list[str | None]:
     """The float types of the model's outputs, in order, where they are not those of the values."""
     return _texts(main.res_attrs, len(main.function_type.outputs), MODEL_TYPE)
+
+
+def output_labels(main: FuncOp) -> list[tuple[str, ...]]:
+    """The names that the numbers of each output stand for; none where they stand for themselves."""
+    if main.res_attrs is None:
+        return [()] * len(main.function_type.outputs)
+    lists = [entries.data.get(LABELS) for entries in main.res_attrs]
+    return [
+        tuple(text.data for text in texts) if isa(texts, ArrayAttr[StringAttr]) else ()
+        for texts in lists
+    ]

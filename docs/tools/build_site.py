@@ -41,6 +41,7 @@ NAVIGATION: list[Page | Section] = [
     {
         "Use": [
             {"Python API": "docs/python-api.md"},
+            {"Forests and linear models": "docs/classical-models.md"},
             {"Messages and exit statuses": "docs/diagnostics.md"},
             {"Finding a wrong pass": "docs/debugging.md"},
             {"What is guaranteed": "docs/trust.md"},

@@ -21,7 +21,8 @@ What is read of ONNX, opsets OLDEST to NEWEST. A model with an operator that is 
 node that breaks a rule of its operator, is refused as a whole with exit status 3: every such node
 is named, with the rule, what the node has instead, and what would work.
 
-Inputs and outputs are floats, integers of 8 to 64 bits or booleans. Open dimensions are bound by
+Inputs and outputs are floats, integers of 8 to 64 bits or booleans. Labels that are text are
+numbers: [classical-models.md](classical-models.md). Open dimensions are bound by
 `--batch N` or `--shape NAME=1x3x224x224`. Functions that a model defines itself are inlined, and
 operators of `com.microsoft` are named with their domain.
 

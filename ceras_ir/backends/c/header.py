@@ -7,7 +7,7 @@ from ceras_ir.backends.c.model import (
     parameters,
     tensor_c_type,
 )
-from ceras_ir.backends.c.names import comment
+from ceras_ir.backends.c.names import comment, string_literal
 from ceras_ir.backends.c.weights_file import file_bytes
 from ceras_ir.interpreters.float_text import float_literal
 from ceras_ir.network.artefacts import TensorInfo
@@ -149,5 +149,13 @@ def _tensor_lines(kind: str, tensor: TensorInfo, name: str) -> list[str]:
         lines += [
             f"#define {macro}_SCALE {float_literal(tensor.scale)} /* real = SCALE * (q - POINT) */",
             f"#define {macro}_POINT ({tensor.zero_point})",
+        ]
+    if tensor.labels:
+        # Of C89 and C++ alike, and none of it in programs that do not ask.
+        quoted = ", ".join(string_literal(label) for label in tensor.labels)
+        lines += [
+            f"/* What its numbers stand for: static const char *const names[] = {macro}_LABELS; */",
+            f"#define {macro}_LABEL_COUNT {len(tensor.labels)}",
+            f"#define {macro}_LABELS {{{quoted}}}",
         ]
     return [*lines, ""]

@@ -69,6 +69,9 @@ OTHER = (12.0, 60.0)
 SIMPLE = (8.0, 60.0)
 """The same of a sum, a product or a clamp of floats."""
 
+VISIT, TREE, LEAF = (15.0, 55.0), (14.0, 20.0), (8.0, 35.0)
+"""The same of a node that a row comes by, of a tree, and of a number that its leaf adds."""
+
 CHEAP = (graph.Function.RELU, graph.Function.CLIP)
 
 
@@ -96,6 +99,10 @@ def instructions(layer: Layer, board: Board) -> float:
             return SIMPLE[soft] * _size(op.result)
         case graph.BinaryOp() if not _is_quantized(op.result):
             return SIMPLE[soft] * _size(op.result)
+        case graph.TreeEnsembleOp():
+            trees, width = graph.shape_of(op.roots)[0], graph.shape_of(op.leaves)[1]
+            each = VISIT[soft] * op.visits + trees * (TREE[soft] + LEAF[soft] * width)
+            return graph.shape_of(op.input)[0] * each
         case _:
             each = ELEMENTS.get(op.name.removeprefix("graph."), OTHER)
             return each[soft] * _size(op.results[0])

@@ -57,3 +57,9 @@ def comment(text: str) -> str:
     not printable ASCII, as `%` and two hexadecimal digits.
     """
     return "".join(chr(b) if SAFE.fullmatch(bytes([b])) else f"%{b:02X}" for b in text.encode())
+
+
+def string_literal(text: str) -> str:
+    """A string of C with the bytes of `text`; escapes are octal, which three digits end."""
+    parts = (chr(b) if SAFE.fullmatch(bytes([b])) else f"\\{b:03o}" for b in text.encode())
+    return f'"{"".join(parts)}"'

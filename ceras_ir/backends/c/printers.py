@@ -33,6 +33,7 @@ FAMILIES = (
     "recurrence",
     "reduction",
     "selection",
+    "trees",
 )
 """Modules beside this one with printers."""
 

@@ -22,6 +22,7 @@ from ceras_ir.dialects.graph import (
     reduction,
     selection,
     swish,
+    trees,
 )
 from ceras_ir.dialects.graph.attributes import Function, FunctionAttr, integers
 from ceras_ir.dialects.graph.canonicalization.layout import LAYOUT_PATTERNS
@@ -79,6 +80,7 @@ from ceras_ir.dialects.graph.recurrence import Cell, RecurrenceOp
 from ceras_ir.dialects.graph.reduction import ArgOp, Reduce, ReduceOp
 from ceras_ir.dialects.graph.selection import GatherOp, Pad, PadOp, SliceOp, TakeOp
 from ceras_ir.dialects.graph.swish import ShiftSwishOp
+from ceras_ir.dialects.graph.trees import TreeEnsembleOp
 from ceras_ir.dialects.quant import RequantAttr, RoundingAttr
 
 _FAMILIES = (
@@ -93,6 +95,7 @@ _FAMILIES = (
     selection,
     reduction,
     recurrence,
+    trees,
     logic,
     quantization,
 )
@@ -156,6 +159,7 @@ __all__ = [
     "SoftmaxOp",
     "TakeOp",
     "TransposeOp",
+    "TreeEnsembleOp",
     "UnaryOp",
     "average_requant",
     "constant_array",

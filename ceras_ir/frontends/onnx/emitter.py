@@ -77,6 +77,8 @@ class Emitter:
         """The functions and subgraphs around the node, outermost first."""
         self.values: dict[str, Value] = {}
         """What the model's tensor names stand for so far."""
+        self.labels: dict[SSAValue, tuple[str, ...]] = {}
+        """Values that are numbers where the model has text: numbers of these names."""
         self.node = Node(onnx.NodeProto(), 0)
         """The node being imported, to which errors and locations refer."""
         self._precision: StringAttr | None = None
@@ -254,6 +256,13 @@ class Emitter:
         if isinstance(value, Constant):
             return value.reshaped(shape)
         return self.emit(ReshapeOp(value, shape))
+
+    def named(self, value: SSAValue, labels: Sequence[str]) -> SSAValue:
+        """`value` as numbers of `labels`, apart from the same numbers that are not."""
+        # Two names for one value, of which an operation makes two values.
+        result = self.emit(ReshapeOp(value, shape_of(value)))
+        self.labels[result] = tuple(labels)
+        return result
 
     def unary(self, value: Value, function: FunctionAttr) -> SSAValue:
         """An elementwise function of one argument."""

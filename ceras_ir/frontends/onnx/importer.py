@@ -29,6 +29,7 @@ from ceras_ir.frontends.onnx.signature import contradiction, end_attributes, rea
 from ceras_ir.frontends.onnx.tensors import (
     Array,
     element_type,
+    string_array,
     tensor_array,
     tensor_shape,
     text,
@@ -42,6 +43,12 @@ NO_VALUE = Constant.of("", np.zeros(0, np.float32))
 """What stands for a result that nobody asks for."""
 
 NUMBERS = "floats of 16 to 64 bits, integers of 8 to 64 bits and booleans are read"
+
+KEEP_NAMES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
+"""Operators whose result has the names of its operand's numbers."""
+
+TAKE_NAMES = KEEP_NAMES | {"ai.onnx.ml::LabelEncoder"}
+"""Operators that take numbers that are text in the model."""
 
 NEWEST_IR = 14
 """The version of ONNX's file format that came with the newest operators."""
@@ -114,7 +121,12 @@ class Importer:
             ([a.type for a in block.args], [r.type for r in results]),
             Region(block),
             arg_attrs=ArrayAttr([value.attributes for value in inputs]),
-            res_attrs=ArrayAttr([end_attributes(value) for value in self.graph.output]),
+            res_attrs=ArrayAttr(
+                [
+                    end_attributes(value, emitter.labels.get(result, ()))
+                    for value, result in zip(self.graph.output, results, strict=True)
+                ]
+            ),
         )
         return ModuleOp([main])
 
@@ -173,11 +185,14 @@ class Importer:
                 message = f"cannot read external data: {e.strerror or e}"
                 raise InputError([Finding(name, "initializer", message)]) from None
 
-        dtype = element_type(tensor.data_type)
+        is_text = tensor.data_type == onnx.TensorProto.STRING
+        dtype = np.dtype(np.str_) if is_text else element_type(tensor.data_type)
         if dtype is None:
             message = f"unsupported element type {type_name(tensor.data_type)}; {NUMBERS}"
             raise UnsupportedError([Finding(name, "initializer", message)])
         try:
+            if is_text:
+                return Constant.of(name, string_array(tensor))
             shape = tensor_shape(tensor)
         except ValueError as e:
             raise InputError([Finding(name, "initializer", str(e))]) from None
@@ -248,9 +263,19 @@ class Importer:
         ]
 
     def _imported(self, node: Node, emitter: Emitter) -> Sequence[Value]:
+        operands = [emitter.values[name] for name in node.inputs if name]
+        named = [emitter.labels.get(v) for v in operands if isinstance(v, SSAValue)]
+        if any(named) and node.operator not in TAKE_NAMES:
+            raise node.unsupported(
+                "on text: labels that are strings are numbers here; read them as outputs, and do "
+                "the rest in the application"
+            )
         result = OPERATORS[node.operator](node, emitter)
         if unread := node.unread():
             raise node.wrong(f"{node.operator} has no attribute '{unread[0]}'")
+        if named and (names := named[0]) and node.operator in KEEP_NAMES:
+            assert isinstance(result, SSAValue)
+            emitter.labels[result] = names
         if isinstance(result, SSAValue | Constant):
             return [result, *(result for _ in node.outputs[1:])]
         return result
@@ -294,6 +319,9 @@ class Importer:
     def _result(self, emitter: Emitter, value: onnx.ValueInfoProto) -> SSAValue:
         emitter.node = Node(onnx.NodeProto(name=value.name, op_type="graph output"), 0)
         result = emitter.materialize(emitter.values[value.name])
+        is_text = value.type.tensor_type.elem_type == onnx.TensorProto.STRING
+        if is_text and result not in emitter.labels:
+            raise emitter.node.unsupported("text that is no label of a classifier; remove it")
         if (message := contradiction(value, result, self.graph)) is not None:
             raise emitter.node.wrong(message)
         return result

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from math import prod
 
 import onnx
-from xdsl.dialects.builtin import DictionaryAttr, StringAttr, f32
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, f32
 from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.dialects.graph import numpy_dtype, plain_element, tensor_type
 from ceras_ir.frontends.onnx.tensors import DTYPES, MAX_ELEMENTS, text, type_name
-from ceras_ir.network.function import MODEL_TYPE, NAME
+from ceras_ir.network.function import LABELS, MODEL_TYPE, NAME
 from ceras_ir.support.diagnostics import Finding, InputError
 
 BORDER = "graph input"
@@ -31,9 +31,14 @@ OTHER_FLOATS: dict[int, str] = {
 """Types of a model's ends that files of arrays keep, though float32 is computed with."""
 
 
-def end_attributes(value: onnx.ValueInfoProto) -> DictionaryAttr:
-    """What is kept of an input or output of the model: its name, and a float type that differs."""
-    entries = {NAME: StringAttr(value.name)}
+def end_attributes(value: onnx.ValueInfoProto, labels: Sequence[str] = ()) -> DictionaryAttr:
+    """
+    What is kept of an input or output of the model: its name, a float type that differs, and the
+    names that its numbers stand for.
+    """
+    entries: dict[str, Attribute] = {NAME: StringAttr(value.name)}
+    if labels:
+        entries[LABELS] = ArrayAttr([StringAttr(label) for label in labels])
     if other := OTHER_FLOATS.get(value.type.tensor_type.elem_type):
         entries[MODEL_TYPE] = StringAttr(other)
     return DictionaryAttr(entries)

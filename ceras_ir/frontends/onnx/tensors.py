@@ -72,6 +72,15 @@ def tensor_shape(tensor: onnx.TensorProto) -> tuple[int, ...]:
     return shape
 
 
+def string_array(tensor: onnx.TensorProto) -> Array:
+    """The texts of a tensor of strings, which no operation computes with."""
+    texts = [t.decode("utf-8", "replace") for t in tensor.string_data]
+    shape = tensor_shape(tensor)
+    if prod(shape) != len(texts):
+        raise ValueError(f"has {len(texts)} strings for shape {list(shape)}")
+    return np.array(texts, np.str_).reshape(shape)
+
+
 def tensor_array(tensor: onnx.TensorProto, folder: Path | None) -> Array:
     """The elements of one of the types in `DTYPES`, read-only."""
     shape, dtype = tensor_shape(tensor), element_type(tensor.data_type)

@@ -1,5 +1,8 @@
 """Changes of the element type."""
 
+import onnx
+from xdsl.ir import SSAValue
+
 from ceras_ir.dialects.graph import numpy_dtype, plain_element
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value
@@ -15,7 +18,7 @@ from ceras_ir.interpreters.arithmetic import cast as meaning_of_cast
 def plain_target(node: Node) -> str | None:
     """the type must be a float of 16 to 64 bits, an integer of 8 to 64 bits or a boolean"""
     target = node.integer("to", 0)
-    if target in ELEMENTS:
+    if target in ELEMENTS or target == onnx.TensorProto.STRING:
         return None
     return f"got {type_name(target)}; convert the model to float32"
 
@@ -24,7 +27,13 @@ def plain_target(node: Node) -> str | None:
 def cast(node: Node, emitter: Emitter) -> Value:
     """Fractions are dropped; a float that an integer type does not hold saturates."""
     node.ignore("saturate", "round_mode")
-    return Composer(emitter).cast(emitter.value(0), ELEMENTS[node.integer("to", 0)])
+    value = emitter.value(0)
+    is_text = value in emitter.labels if isinstance(value, SSAValue) else value.dtype.kind == "U"
+    if is_text != (node.integer("to", 0) == onnx.TensorProto.STRING):
+        raise node.unsupported("numbers and text become each other; remove it from the model")
+    if is_text:
+        return value
+    return Composer(emitter).cast(value, ELEMENTS[node.integer("to", 0)])
 
 
 @operator("CastLike")

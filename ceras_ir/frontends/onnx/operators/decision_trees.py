@@ -1,0 +1,228 @@
+"""Ensembles of decision trees: `graph.tree_ensemble`, and what becomes of its sums."""
+
+from collections.abc import Hashable, Sequence
+from itertools import zip_longest
+
+import numpy as np
+import onnx
+
+from ceras_ir.dialects.graph import TreeEnsembleOp
+from ceras_ir.frontends.onnx.compose import Composer
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
+from ceras_ir.frontends.onnx.node import Node
+from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.scores import (
+    class_labels,
+    classified,
+    known_transform,
+    rows_of,
+    transformed,
+)
+from ceras_ir.frontends.onnx.tensors import tensor_array
+from ceras_ir.frontends.onnx.tree_tables import MODES, Leaf, Nodes, Split, tables_of
+from ceras_ir.frontends.onnx.values import Value
+
+CLASSIFIER = "ai.onnx.ml::TreeEnsembleClassifier"
+REGRESSOR = "ai.onnx.ml::TreeEnsembleRegressor"
+ENSEMBLE = "ai.onnx.ml::TreeEnsemble"
+
+AGGREGATES = ("AVERAGE", "SUM")
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+"""In the order of the numbers that `TreeEnsemble` has for them."""
+
+SUM = 1
+"""The number that `TreeEnsemble` has for it; averages are 0."""
+
+rule(CLASSIFIER, REGRESSOR)(known_transform)
+
+
+@rule(REGRESSOR)
+def sum_or_average(node: Node) -> str | None:
+    """results of trees are summed or averaged"""
+    aggregate = node.string("aggregate_function", "SUM")
+    if aggregate in AGGREGATES:
+        return None
+    return f"got '{aggregate}'; train an ensemble whose trees are summed"
+
+
+@operator(CLASSIFIER)
+def tree_ensemble_classifier(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """
+    The label of every row and its scores. Labels that are strings are numbers in the order of
+    their list, which the output is said to have.
+    """
+    labels = class_labels(node, "classlabels_int64s")
+    ids, weights = _targets(node, "class")
+    if len(labels) > 2 and max(ids) >= len(labels):
+        raise node.wrong(f"a leaf votes for class {max(ids)} of {len(labels)}")
+    if len(labels) == 2 and any(ids):
+        raise node.unsupported(
+            "two classes with weights of the second one, whose labels runtimes do not agree on; "
+            "convert the model again, with one weight per leaf as skl2onnx writes it"
+        )
+    scores = _sums(node, emitter, "class", 1 if len(labels) == 2 else len(labels))
+    scores = _with_base(node, emitter, scores)
+    # Weights say if they are votes, of which a class needs more than half, or logits.
+    threshold, whole = (0.5, 1.0) if min(weights) >= 0 else (0.0, 0.0)
+    post = node.string("post_transform", "NONE")
+    return classified(emitter, scores, labels, post, threshold=threshold, whole=whole)
+
+
+@operator(REGRESSOR)
+def tree_ensemble_regressor(node: Node, emitter: Emitter) -> Value:
+    """Sums or averages of the leaves, and the base values."""
+    sums = _sums(node, emitter, "target", node.integer("n_targets", 1))
+    if node.string("aggregate_function", "SUM") == "AVERAGE":
+        sums = _averaged(emitter, sums, len(set(node.integers("nodes_treeids") or ())))
+    return transformed(
+        emitter, _with_base(node, emitter, sums), node.string("post_transform", "NONE")
+    )
+
+
+@operator(ENSEMBLE)
+def tree_ensemble(node: Node, emitter: Emitter) -> Value:
+    """Sums or averages of the leaves; `MEMBER`, minima and maxima are refused."""
+    node.ignore("nodes_hitrates")
+    if node.has_attribute("membership_values"):
+        raise node.unsupported("nodes of mode MEMBER; encode categories as numbers that are split")
+    lists = {
+        name: node.integers(name) or ()
+        for name in (
+            *("nodes_featureids", "nodes_truenodeids", "nodes_trueleafs"),
+            *("nodes_falsenodeids", "nodes_falseleafs"),
+        )
+    }
+    missing = node.integers("nodes_missing_value_tracks_true") or ()
+    modes, splits = _tensor(node, "nodes_modes"), _tensor(node, "nodes_splits")
+    if len({*map(len, lists.values()), len(modes), len(splits)}) != 1:
+        raise node.wrong("the lists of its nodes differ in length")
+    targets, weights = node.integers("leaf_targetids") or (), _tensor(node, "leaf_weights")
+    if len(targets) != len(weights):
+        raise node.wrong(f"{len(targets)} targets of leaves and {len(weights)} weights")
+    nodes: dict[Hashable, Split | Leaf] = {
+        (True, i): [(int(t), float(w))]
+        for i, (t, w) in enumerate(zip(targets, weights, strict=True))
+    }
+    for i, (f, yes, yes_leaf, no, no_leaf) in enumerate(zip(*lists.values(), strict=True)):
+        if not 0 <= (mode := int(modes[i])) < len(MODES):
+            raise node.unsupported(f"mode {mode} of a node; ONNX's comparisons 0 to 5 are taken")
+        is_missing = i < len(missing) and bool(missing[i])
+        nodes[False, i] = Split(
+            f, float(splits[i]), MODES[mode], is_missing, (bool(yes_leaf), yes), (bool(no_leaf), no)
+        )
+    roots = [(False, i) for i in node.integers("tree_roots") or ()]
+    sums = _emitted(node, emitter, nodes, roots, node.integer("n_targets", 1))
+    aggregate = node.integer("aggregate_function", SUM)
+    if aggregate not in (0, SUM):
+        raise node.unsupported("results of trees are summed or averaged; got a minimum or maximum")
+    if aggregate != SUM:
+        sums = _averaged(emitter, sums, len(roots))
+    post = node.integer("post_transform", 0)
+    if not 0 <= post < len(TRANSFORMS):
+        raise node.wrong(f"attribute 'post_transform' must be in [0, 5), got {post}")
+    return transformed(emitter, sums, TRANSFORMS[post])
+
+
+def _sums(node: Node, emitter: Emitter, kind: str, targets: int) -> Value:
+    """What the trees of a classifier (`class`) or regressor (`target`) add up to."""
+    names = [f"nodes_{name}" for name in ("treeids", "nodeids", "featureids")]
+    names += ["nodes_truenodeids", "nodes_falsenodeids"]
+    lists = [node.integers(name) or () for name in names]
+    modes = node.strings("nodes_modes") or ()
+    values = _floats(node, "nodes_values")
+    node.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
+    missing = node.integers("nodes_missing_value_tracks_true") or ()
+    if len({*map(len, lists), len(modes), len(values)}) != 1 or not modes:
+        raise node.wrong("the lists of its nodes are empty or differ in length")
+    if missing and len(missing) != len(modes):
+        raise node.wrong(f"nodes_missing_value_tracks_true has {len(missing)} of {len(modes)}")
+    ids, weights = _targets(node, kind)
+    leaves: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    places = [node.integers(f"{kind}_{name}") or () for name in ("treeids", "nodeids")]
+    if any(len(place) != len(ids) for place in places):
+        raise node.wrong("the lists of its leaves differ in length")
+    for tree, leaf, target, weight in zip(*places, ids, weights, strict=True):
+        leaves.setdefault((tree, leaf), []).append((target, weight))
+    nodes: dict[Hashable, Split | Leaf] = {}
+    reached: set[tuple[int, int]] = set()
+    for row in zip_longest(*lists, modes, values, missing, fillvalue=0):
+        tree, name, feature, true, false, mode, value, is_missing = row
+        key = (int(tree), int(name))
+        if key in nodes:
+            raise node.wrong(f"node {name} of tree {tree} is given twice")
+        if mode == "LEAF":
+            nodes[key] = leaves.get(key, [])
+            continue
+        if (short := str(mode).removeprefix("BRANCH_")) not in MODES:
+            raise node.unsupported(f"mode '{mode}' of a node; ONNX's comparisons are taken")
+        children = [(int(tree), int(child)) for child in (true, false)]
+        reached.update(children)
+        nodes[key] = Split(int(feature), float(value), short, bool(is_missing), *children)
+    roots = [key for key in zip(*lists[:2], strict=True) if key not in reached]
+    trees = set(lists[0])
+    if len(roots) != len(trees) or {tree for tree, _ in roots} != trees:
+        raise node.wrong("each tree must have one node that no other leads to")
+    return _emitted(node, emitter, nodes, roots, targets)
+
+
+def _emitted(
+    node: Node, emitter: Emitter, nodes: Nodes, roots: Sequence[Hashable], targets: int
+) -> Value:
+    rows = rows_of(emitter)
+    if not roots:
+        raise node.wrong("has no tree")
+    try:
+        tables = tables_of(nodes, roots, shape_of_value(rows)[1], targets)
+    except ValueError as e:
+        raise node.wrong(str(e)) from None
+    names = ("features", "thresholds", "children", "roots", "columns", "leaves")
+    operands = [
+        emitter.materialize(emitter.constant(table, name))
+        for table, name in zip(tables, names, strict=True)
+    ]
+    return emitter.emit(TreeEnsembleOp(emitter.materialize(rows), operands, targets))
+
+
+def _targets(node: Node, kind: str) -> tuple[Sequence[int], Sequence[float]]:
+    """What each entry of the list of leaves adds to, and how much."""
+    ids, weights = node.integers(f"{kind}_ids") or (), _floats(node, f"{kind}_weights")
+    if len(ids) != len(weights) or not ids:
+        raise node.wrong("the lists of its leaves are empty or differ in length")
+    return ids, weights
+
+
+def _with_base(node: Node, emitter: Emitter, sums: Value) -> Value:
+    base, targets = _floats(node, "base_values"), shape_of_value(sums)[1]
+    if not len(base):
+        return sums
+    if len(base) != targets:
+        raise node.unsupported(f"{len(base)} base values for {targets} results; give each its own")
+    array = np.array(base, np.float32).reshape(1, targets)
+    return Composer(emitter).add(sums, emitter.constant(array, "base"))
+
+
+def _averaged(emitter: Emitter, sums: Value, trees: int) -> Value:
+    compose = Composer(emitter)
+    return compose.div(sums, compose.number(trees))
+
+
+def _floats(node: Node, name: str) -> Sequence[float]:
+    """A list of floats, or the tensor that has it in 64 bits."""
+    listed = node.numbers(name) or ()
+    return listed or _tensor(node, f"{name}_as_tensor")
+
+
+def _tensor(node: Node, name: str) -> Sequence[float]:
+    tensor = node.tensor(name)
+    if tensor is None:
+        return ()
+    if tensor.data_type not in (
+        *(onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE),
+        *(onnx.TensorProto.FLOAT16, onnx.TensorProto.UINT8),
+    ):
+        raise node.wrong(f"attribute '{name}' has elements of another type")
+    try:
+        found = tensor_array(tensor, None).reshape(-1).tolist()
+    except ValueError as e:
+        raise node.wrong(f"attribute '{name}': {e}") from None
+    return [float(v) for v in found]
