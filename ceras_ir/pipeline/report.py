@@ -110,11 +110,18 @@ def layers(placed: ModuleOp) -> list[Layer]:
 
 def entries_of(entries: Sequence[Entry], ops: Iterable[Operation]) -> Iterator[Entry | None]:
     """The report's entry of each operation, by name and kind: later passes may have moved it."""
+    return entries_by_key(entries, ((node_name(op), spelling(op)) for op in ops))
+
+
+def entries_by_key(
+    entries: Sequence[Entry], keys: Iterable[tuple[str, str]]
+) -> Iterator[Entry | None]:
+    """The report's entry of each name and kind, the next one where some are called the same."""
     found: defaultdict[tuple[object, object], deque[Entry]] = defaultdict(deque)
     for entry in entries:
         found[entry["name"], entry["op"]].append(entry)
-    for op in ops:
-        waiting = found[node_name(op), spelling(op)]
+    for key in keys:
+        waiting = found[key]
         yield waiting.popleft() if waiting else None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
@@ -32,6 +33,7 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import PLACED, Stage
 
 if TYPE_CHECKING:
+    from ceras_ir.driver.model_explorer.folder import ModelExplorer
     from ceras_ir.pipeline.build import Build
     from ceras_ir.pipeline.options import BuildOptions
 
@@ -82,6 +84,12 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         "Netron",
     )
     parser.add_argument(
+        "--model-explorer",
+        action="store_true",
+        help="write the graphs of all levels, and times, cycles and bytes by node, into "
+        "DIR/model_explorer, for the viewer Model Explorer",
+    )
+    parser.add_argument(
         "--bisect-passes",
         action="store_true",
         help="run the network behind every pass that must change no value, on made-up inputs, and "
@@ -129,11 +137,14 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     with naming(arguments.model):
         module = read_network(arguments.model, **bindings_of(arguments))
         with open_folder(arguments.output, force=arguments.force) as folder:
-            saved: list[_Levels] = []
+            saved: list[_Levels | ModelExplorer] = []
             if arguments.save_temps:
                 saved.append(_Temporaries(folder / "temps"))
             if arguments.emit_levels:
                 saved.append(_Graphs(folder / "levels"))
+            viewer = _viewer(options) if arguments.model_explorer else None
+            if viewer is not None:
+                saved.append(viewer)
             for each in saved:
                 each.save("graph", module)
             why = _Why(arguments.why)
@@ -158,11 +169,21 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
             compiled.report["provenance"] = made
             if page is not None:
                 page.add(compiled)
+            if viewer is not None:
+                layers = compiled.report["layers"]
+                assert isa(layers, list[dict[str, object]])
+                compiled.emission.artefacts.extend(viewer.artefacts(layers))
             write_artefacts(folder, compiled.files(others))
     print(table(compiled.report, chosen.name, compiled.emission))
     for line in why.answers:
         print(line)
     return 0
+
+
+def _viewer(options: "BuildOptions") -> "ModelExplorer":
+    from ceras_ir.driver.model_explorer.folder import ModelExplorer
+
+    return ModelExplorer(options.title)
 
 
 def _files(folder: Path) -> list[Path]:
