@@ -87,6 +87,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "snap-scales",
         "split-residual",
         "strip-border-quantization",
+        "strip-state-quantization",
         "unfuse-residual",
     ),
 }

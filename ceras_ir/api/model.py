@@ -243,10 +243,12 @@ def load(
     batch: int = 1,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Sequence[float]] | None = None,
+    states: Mapping[str, str] | None = None,
 ) -> Model:
     """
     The network in an ONNX file or in IR text; symbolic batch dimensions become `batch`, inputs in
-    `shapes` have those, and inputs in `values` are fixed to those numbers.
+    `shapes` have those, inputs in `values` are fixed to those numbers, and inputs in `states` are
+    kept from call to call: each is an output of the call before.
     """
     name = fspath(path)
     with diagnosed(name):
@@ -254,7 +256,7 @@ def load(
             raise UsageError(f"batch must be at least 1, got {batch}")
         if os.path.isdir(name):
             raise InputError("is a folder: open_compiled reads what was compiled", name)
-        module = read_network(name, batch=batch, shapes=shapes, values=values)
+        module = read_network(name, batch=batch, shapes=shapes, values=values, states=states)
         title = os.path.splitext(os.path.basename(name))[0] or "model"
         return Model(module, title)
 

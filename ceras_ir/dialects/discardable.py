@@ -102,6 +102,7 @@ RULES: Mapping[str, Rule] = {
     "graph.result_exponents": _EXPONENTS,
     "graph.row_exponents": _EXPONENTS,
     "graph.snapped": _kind("unit", UnitAttr),
+    "graph.state": _TEXT,
     "graph.stored_noise": Rule(
         "decibels before and after", lambda a: _before_and_after(a, FloatAttr)
     ),

@@ -48,6 +48,15 @@ def add_build_options(parser: ToolParser) -> None:
         'a scan proposes for "target-bytes=..."; see the pass prune',
     )
     add_shapes(group)
+    group.add_argument(
+        "--state",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="INPUT=OUTPUT",
+        help="keep an output from call to call as this input, which callers then see neither of; "
+        "the first call reads zeros; may be repeated",
+    )
     add_extensions(parser)
 
 
@@ -195,6 +204,17 @@ class Bindings(TypedDict):
     values: dict[str, tuple[float, ...]]
 
 
+class Interface(Bindings):
+    """The same, with the inputs that are states."""
+
+    states: dict[str, str]
+
+
+def interface_of(arguments: argparse.Namespace) -> Interface:
+    """What the options of `add_build_options` say of a network's inputs and outputs."""
+    return {**bindings_of(arguments), "states": dict(arguments.state)}
+
+
 def bindings_of(arguments: argparse.Namespace) -> Bindings:
     """The options of `add_shapes`."""
     return {
@@ -261,6 +281,13 @@ def _numbers(text: str) -> tuple[str, tuple[float, ...]]:
     if not name or not found:
         raise argparse.ArgumentTypeError(f"expected NAME=16000, got {text!r}")
     return name, found
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, result = text.rpartition("=")
+    if not name or not result:
+        raise argparse.ArgumentTypeError(f"expected INPUT=OUTPUT, got {text!r}")
+    return name, result
 
 
 def _positive(text: str) -> int:

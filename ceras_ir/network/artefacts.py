@@ -27,6 +27,7 @@ from ceras_ir.network.function import (
     output_names,
     result_values,
 )
+from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import InputError
 
 
@@ -128,15 +129,29 @@ MODEL_DTYPES = ("float16", "float64")
 
 
 def network_inputs(main: FuncOp) -> list[TensorInfo]:
-    """The inputs of a network, in order."""
-    return _ends(input_names(main), main.body.block.args, input_model_types(main))
+    """The inputs of a network, in order; without states, which the caller does not see."""
+    kept = {state.name for state in states_of(main)}
+    ends = _ends(input_names(main), main.body.block.args, input_model_types(main))
+    return [tensor for tensor in ends if tensor.name not in kept]
 
 
 def network_outputs(main: FuncOp) -> list[TensorInfo]:
-    """The outputs of a network, in order."""
+    """The outputs of a network, in order; without states."""
+    kept = {state.result_name for state in states_of(main)}
     ends = _ends(output_names(main), result_values(main), output_model_types(main))
     return [
-        replace(end, labels=labels) for end, labels in zip(ends, output_labels(main), strict=True)
+        replace(end, labels=labels)
+        for end, labels in zip(ends, output_labels(main), strict=True)
+        if end.name not in kept
+    ]
+
+
+def network_states(main: FuncOp) -> list[dict[str, object]]:
+    """What a manifest says of the states: their tensors, and the outputs that they were."""
+    return [
+        TensorInfo.of(state.name, tensor_type(state.argument)).to_json()
+        | {"output": state.result_name}
+        for state in states_of(main)
     ]
 
 

@@ -18,17 +18,24 @@ from ceras_ir.command.exit_status import phase
 from ceras_ir.command.named_file import naming
 from ceras_ir.command.output_folder import MANIFEST, REPORT, is_inside, write_artefacts
 from ceras_ir.data.first_sample import first_sample
-from ceras_ir.network.artefacts import Artefact, TensorInfo, network_inputs, network_outputs
+from ceras_ir.network.artefacts import (
+    Artefact,
+    TensorInfo,
+    network_inputs,
+    network_outputs,
+    network_states,
+)
 from ceras_ir.network.function import main_function
+from ceras_ir.network.states import states_of
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.digests import SHA256, Digests, check_digests
 from ceras_ir.pipeline.instrumentation import Watch
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.targets.execution import Compiled, Manifest
-from ceras_ir.targets.protocol import PLACED, Emission, Stage
+from ceras_ir.targets.protocol import PLACED, Emission, Stage, Target
 from ceras_ir.targets.registry import find_target
 
 MANIFEST_VERSION = 1
@@ -52,6 +59,7 @@ class Build:
             SHA256: digests.to_json(),
             "inputs": [tensor.to_json() for tensor in network_inputs(main)],
             "outputs": [tensor.to_json() for tensor in network_outputs(main)],
+            **({"states": states} if (states := network_states(main)) else {}),
             **self.emission.manifest,
         }
 
@@ -105,6 +113,7 @@ def _run(
     after: Observer | None,
     watching: Callable[[ModuleOp], Watch] | None = None,
 ) -> Build:
+    _check_states(module, options.target)
     layers: list[report.Layer] = []
     ends: dict[str, int | str] = {}
     weights = 0
@@ -124,6 +133,23 @@ def _run(
         emission = target.emit(module, options.title, lambda: first_sample(module, data))
     content = report.report(module, layers, ends, weights, emission, options)
     return Build(options, module, emission, content)
+
+
+def _check_states(module: ModuleOp, target: Target) -> None:
+    """Refuse states where nothing would keep them."""
+    if target.keeps_states:
+        return
+    findings = [
+        Finding(
+            state.name,
+            "input",
+            f"unsupported on target {target.name}, which keeps no states: leave out "
+            f"--state {state.name}={state.result_name}, and hand the output back as the input",
+        )
+        for state in states_of(main_function(module))
+    ]
+    if findings:
+        raise UnsupportedError(findings)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -8,6 +8,7 @@ attributes and the dominance that it leaves out. All operations that fail are re
 from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import VerifyException
 
 from ceras_ir.command.exit_status import Diagnostic, SourceError, at_operation
@@ -33,7 +34,16 @@ def find_invalid(module: ModuleOp) -> list[Diagnostic]:
     from ceras_ir.dialects.discardable import refusals
 
     found = [at_operation(op, text) for op in module.walk() for text in refusals(op)]
+    found = found or list(_bad_states(module))
     return found or list(_bad_uses(module))
+
+
+def _bad_states(module: ModuleOp) -> Iterator[Diagnostic]:
+    from ceras_ir.network.states import state_refusals
+
+    for op in module.ops:
+        if isinstance(op, FuncOp) and op.arg_attrs is not None and not op.is_declaration:
+            yield from (at_operation(op, text) for text in state_refusals(op))
 
 
 def _means_invalid(error: Exception) -> bool:

@@ -128,6 +128,8 @@ class Target(ABC):
     """Whether its only file is a model, which `emit` makes of a graph at any level."""
     verified_by_default: ClassVar[bool] = False
     """Whether `ceras-verify` takes it without being told."""
+    keeps_states: ClassVar[bool] = False
+    """Whether what it makes keeps the states of a network from call to call."""
     runs_natively: ClassVar[bool] = False
     """Whether what it makes runs on this machine as fast as the machine can, whatever was quantized
     for which target."""

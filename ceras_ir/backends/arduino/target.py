@@ -27,6 +27,7 @@ class ArduinoTarget(Target):
     """A folder that is a sketch and a library at once; what does not fit the board is refused."""
 
     name = "arduino"
+    keeps_states = True
 
     board: str = option(
         "uno_r4_wifi",

@@ -45,8 +45,8 @@ class CompiledC:
         return model
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        # Nothing of a run is left for the next.
         self._model = self._model or self.build()
+        self._model.reset()
         for sample in samples:
             yield self._model.run(sample)
 

@@ -120,7 +120,8 @@ def _check_constants(op: Operation) -> None:
 
 
 def _add_returned_constants(program: Program, pool: ConstantPool) -> None:
-    for value, index in program.copied_out:
+    states = enumerate((s.state.result for s in program.states), len(program.outputs))
+    for value, index in (*program.copied_out, *((value, i) for i, value in states)):
         if isinstance(constant := value.owner, graph.ConstantOp):
             array = constant.array()
             pool.add(

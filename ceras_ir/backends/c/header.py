@@ -106,6 +106,15 @@ def api_header(model: Model) -> str:
             " * of at least MODEL_ARENA_BYTES bytes. */",
         ]
     else:
+        if program.states:
+            names = ", ".join(f"'{comment(kept.state.name)}'" for kept in program.states)
+            lines += [
+                f"/* Begin anew: zero in what stays from run to run ({names}). Memory of yours",
+                " * needs it before its first run; that of model_run does it by itself. */",
+                "void model_reset(void);",
+                f"int model_reset_in({', '.join(arenas)});",
+                "",
+            ]
         lines += [
             "/* Run once, in static memory of its own: not from two threads at a time. */",
             f"int model_run({arguments});",

@@ -10,9 +10,10 @@ from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.names import identifiers
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.prefix import Prefix
-from ceras_ir.backends.c.program import Arena, Program
+from ceras_ir.backends.c.program import STATE_ALIGNMENT, Arena, Program
 from ceras_ir.backends.c.workspace import place_workspaces
 from ceras_ir.network.artefacts import TensorInfo
+from ceras_ir.support.diagnostics import InputError
 
 ARENA_ALIGNMENT = 8
 """What the widest element needs; more is for speed, and not demanded of the caller."""
@@ -68,7 +69,24 @@ class Model:
         sizes = {region: max(size, 1) for region, (size, _) in self.program.regions.items()}
         for i, at in self.workspaces.items():
             sizes[at.region] = max(sizes[at.region], at.offset + self.layers[i].scratch_bytes)
+        if self.program.state_bytes:
+            first = next(iter(sizes))
+            sizes[first] = _aligned(sizes[first]) + self.program.state_bytes
+            if sizes[first] > (capacity := self.program.regions[first][1]):
+                raise InputError(
+                    f"states take {self.program.state_bytes:,} bytes of region '{first}', which "
+                    f"has {capacity:,} and would need {sizes[first]:,}"
+                )
         return sizes
+
+    @property
+    def state_offset(self) -> int:
+        """Where states begin, behind everything else."""
+        return next(iter(self.region_bytes.values())) - self.program.state_bytes
+
+
+def _aligned(size: int) -> int:
+    return -(-size // STATE_ALIGNMENT) * STATE_ALIGNMENT
 
 
 def arena_names(model: Model) -> list[str]:

@@ -13,6 +13,7 @@ from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
 from ceras_ir.network.function import main_function, result_values
+from ceras_ir.network.states import State, states_of
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
@@ -42,7 +43,30 @@ class Output:
     index: int
 
 
-Place = Arena | Input | Output
+@dataclass(frozen=True)
+class Kept:
+    """Bytes that stay from run to run, from `offset` behind everything else in the arena."""
+
+    offset: int
+
+
+Place = Arena | Input | Output | Kept
+
+
+@dataclass
+class KeptState:
+    """One state of the network, and where it stays."""
+
+    state: State
+    place: Kept
+    next: Kept | None = None
+    """Where the next one is until the end of the run, if not in its place."""
+    is_copied: bool = False
+    """Whether the next one has to be copied into its place at all."""
+
+
+STATE_ALIGNMENT = 16
+"""Of each state, for vectors."""
 
 
 @dataclass
@@ -64,6 +88,8 @@ class Program:
     """Inputs that an accelerator reads, and so must be in the arena."""
     copied_out: list[tuple[SSAValue, int]] = field(default_factory=list[tuple[SSAValue, int]])
     """Results that are not computed in place, with the output they are copied to."""
+    states: list[KeptState] = field(default_factory=list["KeptState"])
+    state_bytes: int = 0
 
     @classmethod
     def of(cls, module: ModuleOp) -> "Program":
@@ -86,13 +112,20 @@ class Program:
         )
         if program.launches:
             refuse_regions(main, "c, whose launches see one arena,")
+            refuse_states(main)
         program._place_arguments()
         program._place_results()
         return program
 
     def _place_arguments(self) -> None:
-        for i, argument in enumerate(self.main.body.block.args):
+        kept = {state.argument: state for state in states_of(self.main)}
+        i = 0
+        for argument in self.main.body.block.args:
             block = block_of(argument)
+            if argument in kept:
+                self.states.append(KeptState(kept[argument], self._reserve(argument)))
+                self.places[argument] = self.states[-1].place
+                continue
             if _seen_by_launch(argument):
                 if block is None:
                     raise InputError("a launch reads an argument that has no block of the arena")
@@ -100,18 +133,35 @@ class Program:
                 self.copied_in.append(i)
             else:
                 self.places[argument] = Input(i)
+            i += 1
+
+    def _reserve(self, value: SSAValue) -> Kept:
+        """Memory for a state."""
+        place = Kept(self.state_bytes)
+        self.state_bytes += -(-byte_size(value) // STATE_ALIGNMENT) * STATE_ALIGNMENT
+        return place
 
     def _place_results(self) -> None:
-        written: dict[SSAValue, int] = {}
-        for i, value in enumerate(result_values(self.main)):
-            is_computed = not isinstance(value, BlockArgument) and not isinstance(
-                value.owner, ConstantOp
-            )
-            if is_computed and value not in written and not _seen_by_launch(value):
-                written[value] = i
+        written: set[SSAValue] = set()
+        kept = {state.position for state in states_of(self.main)}
+        public = [v for i, v in enumerate(result_values(self.main)) if i not in kept]
+        for i, value in enumerate(public):
+            if _is_computed(value) and value not in written and not _seen_by_launch(value):
+                written.add(value)
                 self.places[value] = Output(i)
             else:
                 self.copied_out.append((value, i))
+        for state in self.states:
+            value = state.state.result
+            if value is state.state.argument:
+                continue
+            if _is_computed(value) and value not in written:
+                written.add(value)
+                if _read_before(state.state, self.steps):
+                    self.places[value] = state.place
+                    continue
+                self.places[value] = state.next = self._reserve(value)
+            state.is_copied = True
         problems: list[Finding] = []
         for op in self.steps:
             for value in op.results:
@@ -119,7 +169,7 @@ class Program:
                     continue
                 source = viewed(op)
                 if source is not None and isinstance(
-                    place := self.places.get(source), Input | Output
+                    place := self.places.get(source), Input | Output | Kept
                 ):
                     # The caller's memory outlives the arena's: the same bytes serve.
                     self.places[value] = place
@@ -132,6 +182,11 @@ class Program:
                     self.places[value] = Arena(block.offset.data, block.region.data)
         if problems:
             raise InputError(problems)
+        for state in self.states:
+            # Where other states are, they change before this one is copied.
+            source = self.places.get(state.state.result)
+            if state.is_copied and state.next is None and isinstance(source, Kept):
+                state.next = self._reserve(state.state.result)
         self._check_places()
 
     def _check_places(self) -> None:
@@ -180,6 +235,12 @@ class Program:
                 return names[i]
             case Output(i):
                 return names[len(self.inputs) + i]
+            case Kept() as place:
+                return self.kept(value_type(value), place)
+
+    def kept(self, kind: str, place: Kept) -> str:
+        """The C expression for elements behind everything else in the arena."""
+        return at(kind, Arena(place.offset, next(iter(self.regions))), "MODEL_STATE + ")
 
 
 def _seen_by_launch(value: SSAValue) -> bool:
@@ -194,8 +255,34 @@ def _seen_by_launch(value: SSAValue) -> bool:
     )
 
 
-def at(kind: str, place: Arena) -> str:
-    """The C expression for elements in an arena."""
+def at(kind: str, place: Arena, base: str = "") -> str:
+    """The C expression for elements in an arena, from `base` on."""
     if place.region:
-        return f"MODEL_IN({place.region}, {kind}, {place.offset})"
-    return f"MODEL_AT({kind}, {place.offset})"
+        return f"MODEL_IN({place.region}, {kind}, {base}{place.offset})"
+    return f"MODEL_AT({kind}, {base}{place.offset})"
+
+
+def _is_computed(value: SSAValue) -> bool:
+    return not isinstance(value, BlockArgument) and not isinstance(value.owner, ConstantOp)
+
+
+def _read_before(state: State, order: list[Operation]) -> bool:
+    """Whether nothing reads a state any more when the next one is written."""
+    steps = {op: i for i, op in enumerate(order)}
+    assert isinstance(state.result.owner, Operation)
+    written = steps[state.result.owner]
+    seen: list[SSAValue] = [state.argument]
+    for value in seen:  # Which grows by what is the same bytes.
+        for use in value.uses:
+            reader = use.operation
+            if steps.get(reader, len(order)) >= written:
+                return False
+            if viewed(reader) is value:
+                seen.append(reader.results[0])
+    return True
+
+
+def refuse_states(main: FuncOp) -> None:
+    """Refuse states beside launches, whose memory is an image."""
+    for state in states_of(main):
+        raise InputError(f"state '{state.name}': a network with launches keeps none")

@@ -174,6 +174,7 @@ class CModel:
         # Kept as attributes: C has no other reference to them.
         self._callbacks = _TRACE(self._tracer(trace)), _LAUNCH(self._launcher(launch))
         self._library.set_callbacks(*self._callbacks)
+        self.reset()
 
     def _tracer(self, trace: Trace | None) -> Callable[[int, int, int], None]:
         def call(layer: int, data: int, size: int) -> None:
@@ -214,6 +215,13 @@ class CModel:
         arena = aligned(image.size, 4096)
         arena[:] = image
         self.arena = arena
+
+    def reset(self) -> None:
+        """Begin with the first state, if the network keeps any."""
+        if hasattr(self._library, "model_reset_in"):
+            memory = (self.arena, *self._others)
+            status = self._library.model_reset_in(*(ctypes.c_void_p(a.ctypes.data) for a in memory))
+            assert status == 0, f"model_reset_in returned {status}"
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run once; arrays by name, each exactly of its tensor's shape and type."""

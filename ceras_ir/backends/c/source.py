@@ -8,7 +8,9 @@ from ceras_ir.backends.c.consistency import consistency_checks
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.model import Model, arena_names, parameters, returned_name, shape_text
 from ceras_ir.backends.c.names import comment
-from ceras_ir.backends.c.program import Arena, Input, at
+from ceras_ir.backends.c.own_memory import own_arrays, own_memory
+from ceras_ir.backends.c.program import Arena, Input, Kept, at
+from ceras_ir.backends.c.states import keep_states, reset_functions, reset_own, state_macro
 from ceras_ir.backends.c.weights_file import loader
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, MatmulOp, shape_of
 from ceras_ir.dialects.mem import CONTINUES, LaunchOp
@@ -124,6 +126,7 @@ def model_source(model: Model, crc: int) -> str:
         '#include "model.h"\n#include "model_weights.h"\n#include "model_kernels.h"\n\n'
         "#define MODEL_AT(type, offset) ((type *)(void *)(base + (offset)))\n"
         + _in_regions(model)
+        + state_macro(model)
         + "#ifdef MODEL_TRACE\n#define TRACE(layer, data, bytes) model_trace(layer, data, bytes)\n"
         "#else\n#define TRACE(layer, data, bytes) ((void)0)\n#endif\n"
     ]
@@ -132,6 +135,8 @@ def model_source(model: Model, crc: int) -> str:
         parts.append(loader(model.pool.constants, crc))
     parts += [_function(layer) for layer in model.layers if layer.lines]
     parts.append(_run_in(model))
+    if model.program.states:
+        parts.append(reset_functions(model))
     if not model.program.launches:
         parts.append(_run(model))
     return "\n".join(parts)
@@ -157,6 +162,8 @@ def _plan(model: Model) -> str:
                     where = f"{region} {offset}".lstrip()
                 case Input():
                     where = "input"
+                case Kept():
+                    where = "state"
                 case _:
                     where = "output"
             name = comment(node_name(layer.op))
@@ -257,7 +264,7 @@ def _steps(model: Model) -> list[str]:
     for value, i in program.copied_out:
         source = returned_name(i).upper() if _is_constant(value) else program.pointer(value, names)
         lines.append(f"  memcpy({names[len(program.inputs) + i]}, {source}, {byte_size(value)});")
-    return lines
+    return lines + keep_states(program, names)
 
 
 def workspace(model: Model, layer: Layer) -> str:
@@ -283,21 +290,12 @@ def _in_regions(model: Model) -> str:
 
 
 def _run(model: Model) -> str:
-    """The function that brings its own memory."""
-    arrays = {
-        name: f"arena_{region}" if region else "arena"
-        for name, region in zip(arena_names(model), model.program.regions, strict=True)
-    }
-    arguments = ", ".join([*(f"{array}.bytes" for array in arrays.values()), *model.names])
-    lines = [
-        f"int model_run({', '.join(parameters(model)) or 'void'})\n{{",
-        "  /* A union, so that any type of element may be stored in it. */",
-    ]
-    for array, (region, size) in zip(arrays.values(), model.region_bytes.items(), strict=True):
-        section = f"MODEL_SECTION_{region.upper()} " if region else ""
-        lines += [
-            f"  static {section}MODEL_ALIGN(64) union {{",
-            f"    unsigned char bytes[{size}];",
-            f"    float f32;\n    int64_t i64;\n  }} {array};",
-        ]
-    return "\n".join([*lines, f"  return model_run_in({arguments});", "}", ""])
+    """The function that brings its own memory, which with states others share."""
+    names = own_arrays(model)
+    arguments = ", ".join([*(f"{name}.bytes" for name in names), *model.names])
+    head = f"int model_run({', '.join(parameters(model)) or 'void'})\n{{"
+    run = [f"  return model_run_in({arguments});", "}", ""]
+    if not model.program.states:
+        return "\n".join([head, *own_memory(model, "  "), *run])
+    first = "  if (!model_is_reset) model_reset();"
+    return "\n".join([*own_memory(model), *reset_own(model), head, first, *run])

@@ -38,6 +38,7 @@ class CTarget(Target):
     name = "c"
     verified_by_default = True
     runs_natively = True
+    keeps_states = True
     passes = by_convention("ceras_ir.backends.c.passes", "choose-encodings", "encode-weights")
     text = "ceras_ir.backends.c.text:CText"
 
@@ -140,6 +141,8 @@ class CTarget(Target):
         model = self._printed(module, notes)
         machine = NATIVE if self.board is None else load_machine(self.board)
         sizes: dict[str, object] = {"arena_bytes": model.arena_bytes}
+        if model.program.states:
+            sizes["state_bytes"] = model.program.state_bytes
         latency = latency_of(model, machine)
         files = files_of(model)
         if self.python_wrapper:

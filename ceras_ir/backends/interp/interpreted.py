@@ -14,11 +14,7 @@ class Interpreted:
         self.module = module
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        from ceras_ir.dialects.mem import arena_of
-        from ceras_ir.interpreters.arena import run_in_arena
-        from ceras_ir.interpreters.network import run
-        from ceras_ir.network.function import main_function
+        from ceras_ir.interpreters.sequence import Sequence as Steps
 
-        placed = arena_of(main_function(self.module)) is not None
-        for sample in samples:
-            yield (run_in_arena if placed else run)(self.module, sample)
+        steps = Steps(self.module)
+        yield from map(steps.step, samples)

@@ -16,8 +16,8 @@ from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_build_options,
     add_io,
-    bindings_of,
     build_options,
+    interface_of,
 )
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -135,7 +135,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     from ceras_ir.pipeline.report_table import table
 
     with naming(arguments.model):
-        module = read_network(arguments.model, **bindings_of(arguments))
+        module = read_network(arguments.model, **interface_of(arguments))
         with open_folder(arguments.output, force=arguments.force) as folder:
             saved: list[_Levels | ModelExplorer] = []
             if arguments.save_temps:

@@ -15,8 +15,8 @@ from ceras_ir.driver.calibration_options import calibration_workers
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_build_options,
-    bindings_of,
     build_options,
+    interface_of,
 )
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -143,7 +143,7 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     options = build_options(arguments, target_of(cls, arguments).for_host())
     options.check()
     with naming(arguments.model), calibration_workers(arguments):
-        module = read_network(arguments.model, **bindings_of(arguments))
+        module = read_network(arguments.model, **interface_of(arguments))
         samples = load_samples(arguments.inputs, module)
         options = options.resolved(module)
         if options.target.compiles:

@@ -22,8 +22,10 @@ from ceras_ir.dialects.quant import UniformType
 from ceras_ir.driver.verify.differences import FLOAT_TOLERANCE, Array, relative_difference
 from ceras_ir.interpreters.network import check_inputs, run
 from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.interpreters.sequence import as_stored
 from ceras_ir.network import integer
 from ceras_ir.network.function import main_function, output_names
+from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_name
 
 STEP = 1
@@ -76,14 +78,17 @@ class AsWritten:
         def keep(op: Operation, results: tuple[Array, ...]) -> None:
             made.update(zip(op.results, results, strict=True))
 
-        outputs = run(self.made, sample, keep)
+        outputs = run(self.made, as_stored(self.made, sample), keep)
         main, interpreter = main_function(self.written), interpreter_of(self.written)
         arrays = check_inputs(main, sample)
         values: dict[SSAValue, Array] = dict(zip(main.body.block.args, arrays, strict=True))
         unknown: set[SSAValue] = set()
         for op in main.body.block.ops:
             if isinstance(op, ReturnOp):
+                kept = {state.result_name for state in states_of(main)}
                 for name, value in zip(output_names(main), op.operands, strict=True):
+                    if name in kept:
+                        continue  # Of which only one is as it is stored.
                     self._output(name, outputs[name], values[value], value in unknown)
                 return
             operands = tuple(values[operand] for operand in op.operands)

@@ -17,7 +17,6 @@ from xdsl.ir import Operation
 
 from ceras_ir.command.exit_status import InternalError
 from ceras_ir.data.synthetic_samples import synthetic_samples
-from ceras_ir.dialects.mem import arena_of
 from ceras_ir.driver.verify.as_written import AsWritten
 from ceras_ir.driver.verify.differences import (
     FLOAT_TOLERANCE,
@@ -29,10 +28,11 @@ from ceras_ir.driver.verify.differences import (
     signal_to_noise,
 )
 from ceras_ir.driver.verify.sharing import SharedSamples, interpreted
-from ceras_ir.interpreters.arena import run_in_arena
-from ceras_ir.interpreters.network import Tracer, run
+from ceras_ir.interpreters.sequence import Sequence as Steps
+from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.network.states import states_of
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.options import BuildOptions
@@ -53,6 +53,9 @@ Trace = list[tuple[str, Array]]
 SYNTHETIC = 4
 """How many samples are made up when none are given, and are compared value by value."""
 
+STEPS = 10
+"""The same of a network with states, which need some steps to matter."""
+
 
 class Verification:
     """One network, its samples, and what the reference makes of them."""
@@ -66,7 +69,9 @@ class Verification:
     ):
         """On the first `limit` of `samples`, or of made-up ones without any."""
         if samples is None:
-            samples = synthetic_samples(main_function(module), limit or SYNTHETIC, seed=1)
+            main = main_function(module)
+            count = STEPS if states_of(main) else SYNTHETIC
+            samples = synthetic_samples(main, limit or count, seed=1)
         self.samples = samples if isinstance(samples, SharedSamples) else samples[:limit]
         self.options = options
         self.module = module
@@ -129,7 +134,7 @@ class Verification:
     def as_written(self, written: ModuleOp) -> Verdict:
         """Whether quantized numbers are those of the Q/DQ network, on the first samples."""
         comparison = AsWritten(written, self.module)
-        for sample in self.samples[:SYNTHETIC]:
+        for sample in with_states(written, self.samples[:SYNTHETIC]):
             comparison.compare(sample)
         found = comparison.found
         return Verdict("quantized graph as written", found.wrong is None, str(found))
@@ -169,7 +174,9 @@ class Verification:
             if wrong is not None:
                 traced: dict[int, bytes] = {}
                 number = self.sample_of(actual, exact=exact)
-                machine.trace(self.samples[number], traced.__setitem__)
+                # A trace begins with the first state.
+                if number == 0 or not states_of(main_function(module)):
+                    machine.trace(self.samples[number], traced.__setitem__)
                 if traced:
                     wrong += self.blame_machine(module, traced, number)
             yield Verdict(f"{name}: machine", wrong is None, wrong or self.agrees(actual))
@@ -212,9 +219,10 @@ class Verification:
     def blame(self, module: ModuleOp, reference: ModuleOp, *, exact: bool) -> str:
         """The first operation of `module` whose result `reference` does not have."""
         number = self.sample_of(self.interpret(module), exact=exact)
-        results = dict(trace(reference, self.samples[number]))
+        steps = self.samples[: number + 1]
+        results = dict(trace(reference, steps))
         # Of several operations that one node became, the last has the node's result.
-        for name, array in dict(trace(module, self.samples[number])).items():
+        for name, array in dict(trace(module, steps)).items():
             expected = results.get(name)
             # Packed and unpacked forms of a value have no counterpart.
             if expected is None or expected.size != array.size:
@@ -244,7 +252,7 @@ class Verification:
                     f"; first at node '{node_name(op)}' ({op.name}){list(index)}: {values}"
                 )
 
-        run_in_arena(module, self.samples[number], compare)
+        Steps(module).step(self.samples[number], compare)
         return found[0] if found else ""
 
 
@@ -295,8 +303,8 @@ def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Targe
     return list(groups.values())
 
 
-def trace(module: ModuleOp, sample: Mapping[str, Array]) -> Trace:
-    """Every result of one inference."""
+def trace(module: ModuleOp, samples: Sequence[Mapping[str, Array]]) -> Trace:
+    """Every result of the last inference; those before matter to the states of a network."""
     results: Trace = []
 
     def record(op: Operation, values: tuple[Array, ...]) -> None:
@@ -304,9 +312,11 @@ def trace(module: ModuleOp, sample: Mapping[str, Array]) -> Trace:
         if op.operands and op.results and isinstance(op.results[0].type, TensorType):
             results.append((node_name(op), values[0].copy()))
 
-    tracer: Tracer = record
-    placed = arena_of(main_function(module)) is not None
-    (run_in_arena if placed else run)(module, sample, tracer)
+    steps = Steps(module)
+    if steps.states:
+        for sample in samples[:-1]:
+            steps.step(sample)
+    steps.step(samples[-1], record)
     return results
 
 

@@ -17,17 +17,16 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.samples import Array
 from ceras_ir.data.shards import Shard, read_shard, samples_at, shards_of
-from ceras_ir.dialects.mem import arena_of
-from ceras_ir.interpreters.arena import run_in_arena
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.sequence import Sequence as Steps
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
+from ceras_ir.network.states import states_of
 from ceras_ir.pipeline.build import read_manifest
 from ceras_ir.pipeline.carrier import TextCarrier
 from ceras_ir.pipeline.stage_cache import digest_of
 from ceras_ir.support.content_cache import key_of
 from ceras_ir.support.dask_workers import shipped
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.progress import progress
 from ceras_ir.support.workers import WorkerLost, Workers, in_order
 from ceras_ir.targets.execution import Executable
@@ -72,8 +71,8 @@ def run_task(task: Task) -> list[Outputs] | str:
 
 def interpreted(module: ModuleOp, samples: Iterable[Sample]) -> list[Outputs]:
     """Samples through the interpreter of whatever level `module` is at."""
-    runner = run_in_arena if arena_of(main_function(module)) is not None else run
-    return [runner(module, sample) for sample in samples]
+    steps = Steps(module)
+    return [steps.step(sample) for sample in samples]
 
 
 @lru_cache(maxsize=1)
@@ -109,6 +108,8 @@ class SharedSamples(Sequence[Sample]):
     """The first `limit` samples of files and folders, which `workers` run."""
 
     def __init__(self, workers: Workers, paths: str, module: ModuleOp, limit: int | None):
+        if states_of(main_function(module)):
+            raise UsageError("states go on from sample to sample: leave out --workers")
         self.inputs = tuple(network_inputs(main_function(module)))
         self.paths, self.workers = paths, workers
         self.shards = shards_of(paths, self.inputs, limit)

@@ -11,8 +11,8 @@ from ceras_ir.driver.calibration_options import calibration_workers
 from ceras_ir.driver.options import (
     EXIT_STATUS,
     add_build_options,
-    bindings_of,
     build_options,
+    interface_of,
 )
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -121,7 +121,7 @@ def _compare(
 
     check_request(arguments.quantize, classes, arguments.samples)
     with naming(arguments.model):
-        module = read_network(arguments.model, **bindings_of(arguments))
+        module = read_network(arguments.model, **interface_of(arguments))
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])
         samples: Sequence[Sample] | None = None

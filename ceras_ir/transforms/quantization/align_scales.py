@@ -21,6 +21,7 @@ from ceras_ir.network.ranges import (
     set_zero_point,
     weight_exponent,
 )
+from ceras_ir.network.states import states_of
 from ceras_ir.transforms.quantization.analysis.before_after import (
     REQUANTIZATIONS,
     alignment,
@@ -47,6 +48,8 @@ class AlignScalesPass(ModulePass):
     2. Exponents are then raised until nothing changes: a result is no finer than its accumulator,
        no shift exceeds 31, and no accumulator can exceed 32 bits.
 
+    A state (`graph.state`) and the result that it was have one scale.
+
     Changes no value of the float network.
     """
 
@@ -65,7 +68,7 @@ class AlignScalesPass(ModulePass):
         # If it was aligned before, what was counted then is the truth.
         known = alignment(main)
         before = requantizations(ops) if known is None else known[0]
-        classes = ScaleClasses(ops)
+        classes = ScaleClasses(ops, states_of(main))
         for value in classes.root:
             set_width(value, classes.storage(value).bits)
             set_zero_point(value, classes.storage(value).zero_point)

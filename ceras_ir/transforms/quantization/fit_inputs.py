@@ -22,6 +22,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import NARROW, keep_in_float, width
+from ceras_ir.network.states import states_of
 from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
@@ -57,10 +58,12 @@ class FitInputsPass(CalibratedPass):
     def improve(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
         names = dict(zip(main.body.block.args, input_names(main), strict=True))
+        # A state has the scale in which the network makes it.
+        kept = {state.argument for state in states_of(main)}
         readers = {
             value: layers
             for value in names
-            if width(value) == NARROW and (layers := _layers(main, value))
+            if value not in kept and width(value) == NARROW and (layers := _layers(main, value))
         }
         if not readers:
             return

@@ -12,6 +12,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import is_alias, is_quantized
+from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.quantization.set_precision import is_named
 
@@ -42,6 +43,8 @@ class KeepTailInFloatPass(ModulePass):
         main = main_function(op)
         if is_quantized(main):
             return
+        # What the next call reads has sums of products behind it.
+        kept = {state.result for state in states_of(main)}
         after: set[Operation] = set()
         for inner in main.body.block.ops:
             if any(v.owner in after or isinstance(v.owner, SUMS) for v in inner.operands):
@@ -50,6 +53,7 @@ class KeepTailInFloatPass(ModulePass):
         for inner in reversed(list(main.body.block.ops)):
             readers = {use.operation for result in inner.results for use in result.uses}
             ends = all(isinstance(reader, ReturnOp) or reader in tail for reader in readers)
+            ends = ends and kept.isdisjoint(inner.results)
             if inner not in after or isinstance(inner, (*SUMS, ReturnOp)) or not ends:
                 continue
             tail.add(inner)

@@ -106,6 +106,7 @@ class ObserveRangesPass(ModulePass):
     def _synthetic(self, module: ModuleOp, missing: list[SSAValue]) -> None:
         # The interpreter is loaded only when something runs.
         from ceras_ir.data.synthetic_samples import synthetic_samples
+        from ceras_ir.interpreters.sequence import with_states
         from ceras_ir.support.progress import progress
         from ceras_ir.transforms.quantization.analysis.calibration import calibrate
 
@@ -119,4 +120,5 @@ class ObserveRangesPass(ModulePass):
         samples = synthetic_samples(main_function(module), count, self.seed)
         # Made-up samples have no rare extremes.
         observer = "mse" if self.observer == "auto" else self.observer
-        calibrate(module, progress(samples, "calibrating"), missing, observer)
+        steps = with_states(module, progress(samples, "calibrating"))
+        calibrate(module, steps, missing, observer)

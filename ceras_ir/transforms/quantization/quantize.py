@@ -48,6 +48,7 @@ from ceras_ir.transforms.quantization.set_rows import Rows, SetRowsPass
 from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
 from ceras_ir.transforms.quantization.sink_dequantize import SinkDequantizePass
 from ceras_ir.transforms.quantization.split_residual import SplitResidualPass
+from ceras_ir.transforms.quantization.strip_state_quantization import StripStateQuantizationPass
 from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
 
 Tail: TypeAlias = Literal["float", "int8"]
@@ -164,6 +165,7 @@ class QuantizePass(PipelinePass):
             RoundWeightsPass(*data),
             CorrectBiasPass(*data),
             QuantizeGraphPass(),
+            StripStateQuantizationPass(),
             OrderFloatSumsPass(),
             CheckScalesPass(),
             ProveAccumulatorsPass(),

@@ -4,16 +4,17 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FunctionType, ModuleOp
-from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import DequantizeOp, QuantizeOp
+from ceras_ir.dialects.graph import QuantizeOp
 from ceras_ir.dialects.graph.operation import GraphOperation
-from ceras_ir.network.function import main_function
+from ceras_ir.network.function import main_function, result_values
+from ceras_ir.network.states import states_of
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
+from ceras_ir.transforms.quantization.rewrites.borders import returned_as_stored, take_stored
 from ceras_ir.transforms.rebuilding import erase_unused
 
 
@@ -33,26 +34,18 @@ class StripBorderQuantizationPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
+        # No caller sees states, and both of their ends have one type.
+        kept = {value for state in states_of(main) for value in (state.argument, state.result)}
         for argument in tuple(main.body.block.args):
-            _unscale(argument)
-            readers = [use.operation for use in argument.uses]
-            quantizers = [reader for reader in readers if isinstance(reader, QuantizeOp)]
-            types = {quantizer.result.type for quantizer in quantizers}
-            if len(quantizers) != len(readers) or len(types) != 1:
-                continue
-            stored = Rewriter.replace_value_with_new_type(argument, types.pop())
-            for quantizer in quantizers:
-                quantizer.result.replace_all_uses_with(stored)
-                Rewriter.erase_op(quantizer)
-        last = main.body.block.last_op
-        assert isinstance(last, ReturnOp)
-        for index, value in enumerate(last.operands):
-            if isinstance(value.owner, DequantizeOp):
-                last.operands[index] = value.owner.input
-                erase_unused(value.owner)
+            if argument not in kept:
+                _unscale(argument)
+                take_stored(argument)
+        for position, value in enumerate(result_values(main)):
+            if value not in kept:
+                returned_as_stored(main, position)
         main.function_type = FunctionType.from_lists(
             [argument.type for argument in main.body.block.args],
-            [value.type for value in last.operands],
+            [value.type for value in result_values(main)],
         )
 
 

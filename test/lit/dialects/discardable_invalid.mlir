@@ -57,3 +57,25 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 func.func @main(%x: tensor<4xf32> {mem.sizes = 3 : i64}) -> tensor<4xf32> {
   func.return %x : tensor<4xf32>
 }
+
+// -----
+
+// expected-error@+1 {{state 'h': there is no result 'hm'}}
+func.func @main(%h: tensor<4xf32> {graph.name = "h", graph.state = "hm"}) -> (tensor<4xf32> {graph.name = "hn"}) {
+  func.return %h : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{state 'h' is tensor<4xf32>, and the result 'hn' is tensor<2x2xf32>}}
+func.func @main(%h: tensor<4xf32> {graph.name = "h", graph.state = "hn"}) -> (tensor<2x2xf32> {graph.name = "hn"}) {
+  %0 = graph.reshape %h : (tensor<4xf32>) -> tensor<2x2xf32>
+  func.return %0 : tensor<2x2xf32>
+}
+
+// -----
+
+// expected-error@+1 {{state 'g': the result 'hn' is a state's already}}
+func.func @main(%h: tensor<4xf32> {graph.name = "h", graph.state = "hn"}, %g: tensor<4xf32> {graph.name = "g", graph.state = "hn"}) -> (tensor<4xf32> {graph.name = "hn"}) {
+  func.return %h : tensor<4xf32>
+}

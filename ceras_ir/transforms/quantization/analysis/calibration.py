@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.data.sample_stream import stream_samples
 from ceras_ir.data.shards import count_samples, samples_at
 from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import input_names, main_function
@@ -141,7 +142,7 @@ def calibration_samples(
         else:
             numbers = drawn_numbers(count_samples(path, inputs), limit, draw)
             count, samples = len(numbers), samples_at(path, inputs, numbers)
-        for sample in progress(samples, what, count):
+        for sample in with_states(module, progress(samples, what, count)):
             yield finite(sample)
     except InputError as error:
         error.file = error.file or path

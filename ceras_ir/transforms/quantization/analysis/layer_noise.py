@@ -22,6 +22,7 @@ from ceras_ir.dialects.graph.operation import GraphOperation
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.interpreters.registry import interpreter_of
+from ceras_ir.interpreters.sequence import as_stored
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.integer import dequantize, quantize
 from ceras_ir.network.quantizable import is_alias
@@ -214,7 +215,7 @@ class NoiseMeter:
                 layer.accumulated += _power(trimmed(value, actual * factors) - real)
                 layer.isolated += _power(trimmed(value, alone * factors) - real)
 
-            actual = run(self.quantized, sample, compare)
+            actual = run(self.quantized, as_stored(self.quantized, sample), compare)
             for number, layer in self.layers.items():
                 real = trimmed(self.values[number], floats[number].astype(np.float32, copy=False))
                 layer.see(real, self.ranges[number], self.factors.get(number, np.float32(1)))
@@ -277,7 +278,9 @@ class NoiseMeter:
             source = source.owner.operands[0]
         if isinstance(source, BlockArgument):
             real = np.asarray(sample[self.names[source.index]])
-            if (stored := graph.quantized_element(source)) is not None:
+            stored = graph.quantized_element(source)
+            # States of a float sample are floats, whatever they are stored as.
+            if stored is not None and real.dtype.kind != "f":
                 real = dequantize(real, stored)
         elif isinstance(source.owner, graph.ConstantOp):
             return source.owner.array()

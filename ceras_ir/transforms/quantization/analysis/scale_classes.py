@@ -14,6 +14,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.precision import width
 from ceras_ir.network.quantizable import data_operands, is_alias, joins, keeps_scale
 from ceras_ir.network.ranges import exponent, missing_range, zero_point
+from ceras_ir.network.states import State
 from ceras_ir.network.storage import Storage, common_storage
 
 MAX_RAISES = 4
@@ -74,7 +75,7 @@ def requantizations(ops: Iterable[Operation]) -> int:
 class ScaleClasses:
     """A partition of the quantized values of a network; each class is stored in one way."""
 
-    def __init__(self, ops: dict[Operation, None]):
+    def __init__(self, ops: dict[Operation, None], states: Iterable[State] = ()):
         self.ops = ops
         values = [v for op in ops for v in (*data_operands(op), *op.results)]
         self.members: dict[SSAValue, list[SSAValue]] = {
@@ -84,6 +85,10 @@ class ScaleClasses:
         for op in ops:
             if keeps_scale(op) and not joins(op):
                 self._join(op.operands[0], op.results[0])
+        for state in states:
+            # What is kept from call to call has one scale.
+            if state.argument in self.root and state.result in self.root:
+                self._join(state.argument, state.result)
         self.storages = {root: self._preferred(root) for root in self.members}
         self._merge_concatenations()
         self.raises = dict.fromkeys(self.members, 0)

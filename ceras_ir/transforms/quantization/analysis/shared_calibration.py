@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from xdsl.dialects.builtin import ModuleOp
@@ -16,8 +17,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from ceras_ir.data.shards import count_samples, samples_at
+from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.function import main_function
+from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.progress import progress
 from ceras_ir.support.workers import WorkerLost, Workers, in_order
@@ -108,11 +111,13 @@ def _observed(
 ) -> Iterator[Observations]:
     """What was seen of each chunk, in their order."""
     sharing = _SHARING.get()
-    if sharing is None or len(chunks) < 2:
+    if sharing is None or len(chunks) < 2 or states_of(main_function(module)):
         inputs = network_inputs(main_function(module))
+        every = [number for chunk in chunks for number in chunk]
+        # One sequence through all chunks: the state of a network goes on from sample to sample.
+        samples = with_states(module, map(finite, samples_at(path, inputs, every)))
         for chunk in chunks:
-            samples = map(finite, samples_at(path, inputs, chunk))
-            yield observe(module, samples, values, observer)
+            yield observe(module, islice(samples, len(chunk)), values, observer)
         return
     numbers = {value: i for i, value in enumerate(_values(main_function(module)))}
     network, chosen = sharing.carrier.pack(module), [numbers[value] for value in values]

@@ -1,0 +1,47 @@
+"""Keep the states of a network as they are stored."""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects.graph import DequantizeOp
+from ceras_ir.network.function import main_function, result_values
+from ceras_ir.network.states import State, states_of
+from ceras_ir.transforms.quantization.rewrites.borders import (
+    returned_as_stored,
+    stored_type,
+    take_stored,
+)
+
+
+@dataclass(frozen=True)
+class StripStateQuantizationPass(ModulePass):
+    """
+    Give states the type in which they are stored. A state whose argument is only ever quantized to
+    the type that its result is dequantized from is both; another one stays float.
+
+    Exact: what is quantized, of what was dequantized from the same type, is the same integer, and
+    the first state, zero, is stored as the zero point.
+    """
+
+    name = "strip-state-quantization"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        for state in states_of(main):
+            _strip(main, state)
+
+
+def _strip(main: FuncOp, state: State) -> None:
+    owner = state.result.owner
+    if not isinstance(owner, DequantizeOp) or stored_type(state.argument) != owner.input.type:
+        return
+    take_stored(state.argument)
+    returned_as_stored(main, state.position)
+    main.function_type = FunctionType.from_lists(
+        [argument.type for argument in main.body.block.args],
+        [value.type for value in result_values(main)],
+    )

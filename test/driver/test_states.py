@@ -1,0 +1,135 @@
+"""`--state`: what a network keeps from call to call, on every way to run it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_models as om
+import pytest
+from recurrent_networks import NETWORKS, STATES, sequence
+
+from ceras_ir.driver.compile.tool import main as compile_tool
+from ceras_ir.driver.run.tool import main as run_tool
+from ceras_ir.driver.verify.tool import main as verify_tool
+
+EVERY = [
+    "gru",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in sorted(NETWORKS) if name != "gru"),
+]
+
+
+def _flags(name: str) -> list[str]:
+    return [text for pair in STATES[name].items() for text in ("--state", "=".join(pair))]
+
+
+def _files(folder: Path, name: str) -> tuple[str, str]:
+    """The model, and the samples of a sequence."""
+    (folder / "model.onnx").write_bytes(NETWORKS[name]().SerializeToString())
+    steps = sequence(name)
+    np.savez(folder / "in.npz", x=steps[:, 0] if name != "lstm" else steps)
+    return str(folder / "model.onnx"), str(folder / "in.npz")
+
+
+def _by_runtime(path: str, name: str) -> om.Array:
+    """The outputs of ONNX Runtime, whose caller hands the states back."""
+    model = onnx.load_model_from_string(Path(path).read_bytes())
+    kept = {
+        state: np.zeros([int(d) for d in om.value_shape(model, state)], np.float32)
+        for state in STATES[name]
+    }
+    found: list[om.Array] = []
+    for x in sequence(name):
+        results = om.run_onnxruntime(model, {"x": x, **kept})
+        kept = {state: results[result] for state, result in STATES[name].items()}
+        found.append(results["y"])
+    return np.stack(found)
+
+
+def _run(model: str, data: str, out: Path, *options: str) -> om.Array:
+    assert run_tool([model, "--inputs", data, "--outputs", str(out), *options]) == 0
+    with np.load(out) as file:
+        assert file.files == ["y"]
+        return file["y"]
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_ten_steps_are_those_of_a_caller_who_hands_states_back(tmp_path: Path, name: str):
+    model, data = _files(tmp_path, name)
+    expected = _by_runtime(model, name)
+    for options in ((), ("--target", "c")):
+        found = _run(model, data, tmp_path / "out.npz", *_flags(name), *options)
+        np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_integers_in_c_are_the_interpreters(tmp_path: Path, name: str):
+    model, data = _files(tmp_path, name)
+    options = (*_flags(name), "--quantize", "int8", "--calibrate", data)
+    reference = _run(model, data, tmp_path / "a.npz", *options)
+    np.testing.assert_array_equal(
+        _run(model, data, tmp_path / "b.npz", *options, "--target", "c"), reference
+    )
+    expected = _by_runtime(model, name).reshape(reference.shape)
+    assert np.square(reference - expected).sum() < 0.01 * np.square(expected).sum()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_verify_goes_through_a_sequence(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+):
+    model, data = _files(tmp_path, name)
+    options = ["--inputs", data, "--calibrate", data, "--targets", "c"]
+    assert verify_tool([model, *options, *_flags(name)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("10 sample(s), " + lines[0].rpartition("sample(s), ")[2])
+    assert next(line for line in lines if line.startswith("c: machine")).endswith("exact")
+
+
+def test_a_state_in_integers_is_stored_so(tmp_path: Path):
+    model, data = _files(tmp_path, "gru")
+    out = tmp_path / "out"
+    options = ["--target", "c", "--calibrate", data, "--state", "h=hn", "-o", str(out)]
+    assert compile_tool([model, *options]) == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert [tensor["name"] for tensor in manifest["inputs"]] == ["x"]
+    assert [tensor["name"] for tensor in manifest["outputs"]] == ["y"]
+    (state,) = manifest["states"]
+    assert (state["name"], state["output"], state["dtype"]) == ("h", "hn", "int8")
+    assert json.loads((out / "report.json").read_text())["totals"]["state_bytes"] == 16
+    header = (out / "model.h").read_text()
+    assert "void model_reset(void);" in header and "int model_reset_in(void *arena);" in header
+    # The next state is written over the last one: nothing is copied.
+    assert "memcpy(MODEL_AT" not in (out / "model.c").read_text()
+
+
+def test_every_run_of_a_folder_begins_anew(tmp_path: Path):
+    model, data = _files(tmp_path, "gru")
+    out = tmp_path / "out"
+    assert compile_tool([model, "--target", "c", "--state", "h=hn", "-o", str(out)]) == 0
+    first = _run(str(out), data, tmp_path / "a.npz")
+    np.testing.assert_array_equal(_run(str(out), data, tmp_path / "b.npz"), first)
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("g=hn", "--state g=hn: there is no input 'g'"),
+        ("h=hm", "state 'h': there is no result 'hm'"),
+        ("x=hn", "state 'x' is tensor<1x6xf32>, and the result 'hn' is tensor<1x8xf32>"),
+    ],
+)
+def test_what_is_no_state_is_refused(
+    tmp_path: Path, pair: str, message: str, capsys: pytest.CaptureFixture[str]
+):
+    model, _ = _files(tmp_path, "gru")
+    status = compile_tool([model, "--target", "c", "--state", pair, "-o", str(tmp_path / "o")])
+    assert status == 1
+    assert message in capsys.readouterr().err
+
+
+def test_targets_that_keep_no_states_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    model, data = _files(tmp_path, "gru")
+    options = ["--target", "nnet", "--calibrate", data, "--state", "h=hn"]
+    assert compile_tool([model, *options, "-o", str(tmp_path / "o")]) == 3
+    assert "unsupported on target nnet, which keeps no states" in capsys.readouterr().err
