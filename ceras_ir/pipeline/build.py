@@ -17,7 +17,6 @@ from xdsl.utils.hints import isa
 from ceras_ir.command.exit_status import phase
 from ceras_ir.command.named_file import naming
 from ceras_ir.command.output_folder import MANIFEST, REPORT, is_inside, write_artefacts
-from ceras_ir.data.first_sample import first_sample
 from ceras_ir.network.artefacts import (
     Artefact,
     TensorInfo,
@@ -128,9 +127,9 @@ def _run(
             after(stage, module)
 
     run_stages(load_context(), module, stages, observe, watching)
-    target, data = options.target, options.calibrate if options.io == "model" else None
+    target = options.target
     with phase(f"emission for target {target.name}"):
-        emission = target.emit(module, options.title, lambda: first_sample(module, data))
+        emission = target.emit(module, options.title)
     content = report.report(module, layers, ends, weights, emission, options)
     return Build(options, module, emission, content)
 

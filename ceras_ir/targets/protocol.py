@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ceras_ir.dialects.graph import LinearOperation, UnaryOp
     from ceras_ir.network.artefacts import Artefact
     from ceras_ir.support.timeline import Timeline
-    from ceras_ir.targets.execution import Compiled, Executable, Manifest, Sample
+    from ceras_ir.targets.execution import Compiled, Executable, Manifest
 
 PLACED = "placed graph"
 """The level at which every operation has a device and still is one of the network's."""
@@ -213,11 +213,8 @@ class Target(ABC):
         """The stages behind the quantized graph, `PLACED` first; none changes a value."""
         return []
 
-    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
-        """
-        The files of a module at the last level. `title` is what the network is called; `sample`
-        gives one input of it.
-        """
+    def emit(self, module: ModuleOp, title: str) -> Emission:
+        """The files of a module at the last level; `title` is what the network is called."""
         raise InputError(f"target {self.name} makes no files: its class has no method 'emit'")
 
     def temporaries(self, module: ModuleOp) -> list[Artefact]:

@@ -75,7 +75,7 @@ class EchoTarget(Target):
     def lower(self):
         return [Stage(PLACED, (PlacePass("echo"),)), Stage("echoed graph", ())]
 
-    def emit(self, module, title, sample):
+    def emit(self, module, title):
         text = Artefact.of_text("net.mlir", "the network", str(module))
         return Emission([text], manifest={"word": self.word})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ceras_ir.backends.c.compiled import CompiledC
-    from ceras_ir.targets.execution import Sample
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class ArduinoTarget(Target):
 
         return lowered(board=self.board)
 
-    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+    def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.arduino.emit import emit
         from ceras_ir.backends.c.latency import annotate as note_times
         from ceras_ir.backends.c.latency import latency_of

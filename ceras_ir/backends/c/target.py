@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from ceras_ir.backends.c.compiled import CompiledC
     from ceras_ir.backends.c.model import Model
     from ceras_ir.network.artefacts import Artefact
-    from ceras_ir.targets.execution import Sample
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ class CTarget(Target):
 
         return lowered(self.regions, self.board if self.board in board_names() else None)
 
-    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+    def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.c.emitter import files_of
         from ceras_ir.backends.c.latency import annotate, latency_of
         from ceras_ir.backends.c.machine import NATIVE, load_machine

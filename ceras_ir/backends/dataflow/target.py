@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ceras_ir.backends.c.compiled import CompiledC
-    from ceras_ir.targets.execution import Sample
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class DataflowTarget(Target):
             Stage(MEMORY, (AllocateBlocksPass(io=True),)),
         ]
 
-    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+    def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.c.emitter import emit as emit_host
         from ceras_ir.backends.dataflow.board import load_board
         from ceras_ir.backends.dataflow.emit import COLUMNS, emit_circuit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ceras_ir.backends.nnet.runner import CompiledNnet
-    from ceras_ir.targets.execution import Sample
 
 ALIGNMENT = 64
 """Bytes; of the FPGA's bus."""
@@ -47,11 +45,6 @@ class NnetTarget(Target):
         None,
         "place operations by the modelled time on this board: a built-in name or a .toml file",
         metavar="NAME|FILE",
-    )
-    emit_hls: bool = option(
-        False,
-        "also write the FPGA side as a C++ project with test bench and golden data in DIR/hls",
-        tools=("ceras-compile",),
     )
     fpga: Literal["cpp", "rtl"] = option(
         "cpp",
@@ -99,14 +92,10 @@ class NnetTarget(Target):
             Stage(MEMORY, (ReorderForMemoryPass(io=True, alignment=ALIGNMENT), allocate)),
         ]
 
-    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+    def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.nnet import emit
 
         files, board = emit(module), self.board
-        if self.emit_hls:
-            from ceras_ir.backends.nnet.hls_package import emit as emit_hls
-
-            files += emit_hls(module, sample())
         if board is None:
             return Emission(files)
         from ceras_ir.backends.nnet.prediction import annotate_times, prediction

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ceras_ir.backends.onnx.reimported import Reimported
-    from ceras_ir.targets.execution import Sample
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class OnnxTarget(Target):
 
         return [Stage(PLACED, (PlacePass(),))]
 
-    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+    def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.onnx.export import emit
 
         return Emission(emit(module, title))

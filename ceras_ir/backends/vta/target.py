@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ceras_ir.backends.c.compiled import CompiledC
     from ceras_ir.dialects.graph import LinearOperation, UnaryOp
     from ceras_ir.network.artefacts import Artefact
-    from ceras_ir.targets.execution import Sample
 
 Streams: TypeAlias = Literal["merged", "layers"]
 
@@ -172,7 +171,7 @@ class VtaTarget(Target):
             Stage(MEMORY, (AllocateBlocksPass(), *merging)),
         ]
 
-    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+    def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.c.emitter import emit as emit_host
         from ceras_ir.backends.vta.emit import emit
         from ceras_ir.backends.vta.report import (

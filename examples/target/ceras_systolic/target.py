@@ -1,6 +1,5 @@
 """Target systolic: convolutions and matrix products on an array, the rest in C."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from ceras_ir.targets import (
     by_convention,
     option,
 )
-from ceras_ir.targets.execution import Sample
 from ceras_systolic.board import load_board
 
 
@@ -61,7 +59,7 @@ class SystolicTarget(Target):
             Stage(MEMORY, (AllocateBlocksPass(io=True),)),
         ]
 
-    def emit(self, module: ModuleOp, title: str, sample: Callable[[], Sample]) -> Emission:
+    def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_systolic.package import emit_array
 
         return emit_array(module, load_board(self.board))

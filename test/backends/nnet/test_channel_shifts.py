@@ -28,7 +28,7 @@ def test_random_layers(seed: int):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-D__SYNTHESIS__"])
+@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-DCERAS_PLAIN"])
 def test_random_layers_on_other_processors(flags: str):
     """Shifts of vectors are other instructions with each set of them."""
     for seed in range(4, 8):

@@ -159,7 +159,7 @@ def test_blocks_of_the_circuit(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-D__SYNTHESIS__"])
+@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-DCERAS_PLAIN"])
 def test_blocks_on_other_processors(flags: str):
     """The array is another for each set of instructions, and plain loops where synthesized."""
     for shape, weights, options in BLOCKS:

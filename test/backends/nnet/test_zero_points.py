@@ -17,7 +17,7 @@ def test_random_layers(seed: int):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-D__SYNTHESIS__"])
+@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-DCERAS_PLAIN"])
 def test_random_layers_on_other_processors(flags: str):
     """The array has another order and other numbers for padding with each set of instructions."""
     for seed in range(4, 8):

@@ -21,7 +21,7 @@ def test_every_command_has_a_parser():
 
 def test_options_of_all_targets_and_passes_are_there():
     compile = parser_of("ceras_ir.tools.ceras_compile", "ceras-compile")
-    assert {"--encoding", "--convolution", "--emit-hls", "--report", "--board"} <= compile.flags
+    assert {"--encoding", "--convolution", "--report", "--board"} <= compile.flags
     assert {"--fuse", "--place", "--tile"} <= parser_of(
         "ceras_ir.tools.ceras_opt", "ceras-opt"
     ).flags

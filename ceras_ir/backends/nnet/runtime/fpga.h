@@ -1,8 +1,7 @@
-// The circuits of the FPGA side, in the C++ that synthesis tools take.
+// The circuits of the FPGA side in C++: what those in Verilog are held to, byte by byte.
 //
-// Static bounds, local buffers of fixed size, no allocation, no recursion, no virtual call, no
-// float. A circuit sees shared memory through pointers and the rest through registers, which
-// the host fills once per layer. On a PC the same code is the simulation.
+// Static bounds, buffers of fixed size, no allocation, no float. A circuit sees shared memory
+// through pointers and the rest through registers, which the host fills once per layer.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,6 @@ void sum_taps(const FpgaLinear& layer, const int8_t* image, const int8_t* weight
       const int y = row * w.stride_y - w.top + i * w.dilation_y;
       const bool above = y < 0 || y >= w.height;
       for (int p = 0; p < pixels; ++p) {
-        CERAS_HLS(HLS PIPELINE II = 1)
         const int x = (column + p) * w.stride_x - w.left + j * w.dilation_x;
         int32_t* to = sums + p * LANES;
         if (above || x < 0 || x >= w.width) {

@@ -22,7 +22,6 @@ inline void fpga_shift_lanes(int32_t* sums, int pixels, int outputs, const int8_
   }
   if (left)
     for (int p = 0; p < pixels; ++p) {
-      CERAS_HLS(HLS PIPELINE II = 1)
       for (int lane = 0; lane < LANES; ++lane) {
         const int32_t sum = sums[p * LANES + lane], end = most[lane];
         sums[p * LANES + lane] = (sum < -end ? -end : sum > end ? end : sum) * factor[lane];
@@ -49,7 +48,6 @@ inline void fpga_look_up(const FpgaTables& tables, const uint8_t* rows, const in
   }
   const int size = tables.entry_bytes;
   for (int p = 0; p < pixels; ++p) {
-    CERAS_HLS(HLS PIPELINE II = 1)
     for (int lane = 0; lane < outputs; ++lane) {
       const int entry = (rows != nullptr ? rows[lane] : 0) * 256 + stored[p * LANES + lane] + 128;
       const uint8_t* from = tables.entries + entry * size;

@@ -38,7 +38,6 @@ void load_lines(Lines& lines, const FpgaWindow& w, const int8_t* image, int64_t 
     int8_t* slot = buffer + y % lines.slots * lines.row_bytes;
     for (int x = 0; x < bursts; ++x)
       for (int i = 0; i < length; ++i) {
-        CERAS_HLS(HLS PIPELINE II = 1)
         slot[x * length + i] = row[x * pitch + i];
       }
   }
@@ -79,7 +78,6 @@ void load_patch(const FpgaWindow& w, const Lines& lines, const int8_t* buffer, i
 // `groups` groups of products of 16 output channels.
 void load_weights(const int8_t* weights, int groups, Weight* tile) {
   for (int i = 0; i < groups * GROUP * LANES; ++i) {
-    CERAS_HLS(HLS PIPELINE II = 1)
     tile[i] = weights[i];
   }
 }

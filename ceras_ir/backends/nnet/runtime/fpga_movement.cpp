@@ -11,7 +11,6 @@ void fpga_move_circuit(const FpgaMove& move, const int8_t* input, int8_t* result
   for (;;) {
     if (dense)
       for (int64_t i = 0; i < run * unit; ++i) {
-        CERAS_HLS(HLS PIPELINE II = 1)
         result[i] = input[i];
       }
     else

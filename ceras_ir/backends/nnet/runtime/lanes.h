@@ -1,24 +1,16 @@
 // The multiplier array: 16 output channels beside each other, a group of products in each at a
 // time.
 //
-// The same sums everywhere. Synthesis unrolls the loops; on a PC the lanes are a vector of the
-// processor, and a group is what one of its instructions multiplies and adds.
+// The same sums everywhere. The lanes are a vector of the processor, and a group is what one of its
+// instructions multiplies and adds. CERAS_PLAIN leaves all instructions to the compiler.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-#if !defined(__SYNTHESIS__) && defined(__SSE2__)
+#if !defined(CERAS_PLAIN) && defined(__SSE2__)
 #define CERAS_VECTORS 1
 #include <immintrin.h>
-#endif
-
-// A directive for synthesis tools; other compilers do not see it.
-#if defined(__SYNTHESIS__)
-#define CERAS_HLS(text) CERAS_HLS_TEXT(text)
-#define CERAS_HLS_TEXT(text) _Pragma(#text)
-#else
-#define CERAS_HLS(text)
 #endif
 
 namespace ceras {
@@ -59,11 +51,7 @@ inline void multiply_tile(const Number* x, int64_t step, const Weight* weights, 
 
 // Pairs of 16-bit numbers, which is what the other instruction sets multiply best.
 constexpr int GROUP = 2;
-#if defined(__SYNTHESIS__)
-using Number = int8_t;
-#else
 using Number = int16_t;
-#endif
 using Weight = Number;
 
 inline Number number(int8_t value) { return value; }
@@ -90,8 +78,6 @@ inline void put_part(void* to, Part part) { _mm_storeu_si128(static_cast<__m128i
 inline Part add_products(Part sum, Part x, Part w) {
   return _mm_add_epi32(sum, _mm_madd_epi16(x, w));
 }
-#elif defined(__SYNTHESIS__)
-constexpr int TILE_ROWS = 16;
 #else
 constexpr int TILE_ROWS = 4;
 #endif
@@ -116,7 +102,6 @@ inline void multiply_tile(const Number* x, int64_t step, const Weight* weights, 
     for (int j = 0; j < PARTS; ++j) put_part(sums + r * LANES + j * WIDTH, rows[r][j]);
 #else
   for (int i = 0; i < groups; ++i) {
-    CERAS_HLS(HLS PIPELINE II = 1)
     for (int r = 0; r < ROWS; ++r)
       for (int lane = 0; lane < LANES; ++lane)
         for (int j = 0; j < GROUP; ++j)
@@ -189,7 +174,6 @@ inline void shift_rows(int32_t* sums, int rows, const int32_t* right, const int3
   }
 #else
   for (int r = 0; r < rows; ++r) {
-    CERAS_HLS(HLS PIPELINE II = 1)
     for (int lane = 0; lane < LANES; ++lane) {
       const int32_t x = sums[r * LANES + lane];
       const int32_t last = STICKY && (x & below[lane]) != 0 ? 1 : 0;
