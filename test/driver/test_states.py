@@ -62,6 +62,16 @@ def test_ten_steps_are_those_of_a_caller_who_hands_states_back(tmp_path: Path, n
         np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_a_network_with_a_name_of_its_own_is_reset_too(tmp_path: Path):
+    model, data = _files(tmp_path, "gru")
+    options = (*_flags("gru"), "--target", "c")
+    reference = _run(model, data, tmp_path / "a.npz", *options)
+    folder = str(tmp_path / "ears")
+    assert compile_tool([model, *options, "--name", "ears", "-o", folder]) == 0
+    named = _run(folder, data, tmp_path / "b.npz")
+    np.testing.assert_array_equal(named, reference)
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_integers_in_c_are_the_interpreters(tmp_path: Path, name: str):
     model, data = _files(tmp_path, name)

@@ -218,10 +218,11 @@ class CModel:
 
     def reset(self) -> None:
         """Begin with the first state, if the network keeps any."""
-        if hasattr(self._library, "model_reset_in"):
+        name = self.prefix.renamed("model_reset_in")
+        if hasattr(self._library, name):
             memory = (self.arena, *self._others)
-            status = self._library.model_reset_in(*(ctypes.c_void_p(a.ctypes.data) for a in memory))
-            assert status == 0, f"model_reset_in returned {status}"
+            status = self._library[name](*(ctypes.c_void_p(a.ctypes.data) for a in memory))
+            assert status == 0, f"{name} returned {status}"
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Run once; arrays by name, each exactly of its tensor's shape and type."""
