@@ -33,7 +33,7 @@ from ceras_ir.metrics.figures import Measured
 from ceras_ir.pipeline.options import PrecisionOptions
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.transforms.quantization.analysis.layer_noise import LayerNoise
-from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, check_recipe
+from ceras_ir.transforms.quantization.recipe import check_recipe
 
 Metric = Callable[[Mapping[str, Array], Array | None], float | Mapping[str, float]]
 """Of the outputs by name and the labels, if there are any."""
@@ -106,7 +106,7 @@ def compare(
     against: Sequence[str] | None = None,
     int16: Sequence[str] = (),
     in_float: Sequence[str] = (),
-    budget: float = DEFAULT_BUDGET,
+    budget: float | None = None,
     samples: int | None = None,
     images: ImageOptions | None = None,
 ) -> Comparison:

@@ -40,7 +40,7 @@ from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
-from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET, check_recipe
+from ceras_ir.transforms.quantization.recipe import check_recipe
 from ceras_ir.transforms.quantization.set_rows import Rows
 from ceras_ir.transforms.quantization.set_silu import Silu
 
@@ -134,7 +134,7 @@ class Model:
         observer: ObserverName = DEFAULT_OBSERVER,
         int16: Sequence[str] = (),
         in_float: Sequence[str] = (),
-        budget: float = DEFAULT_BUDGET,
+        budget: float | None = None,
         io: Literal["model", "int8"] = "model",
     ) -> Model:
         """

@@ -16,6 +16,7 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.protocol import Target
 from ceras_ir.transforms.quantization.recipe import (
     DEFAULT_BUDGET,
+    HOST_BUDGET,
     NONE,
     OPTIONAL,
     REMOVED_FLAGS,
@@ -132,10 +133,10 @@ def add_precision(group: ArgumentContainer) -> None:
     group.add_argument(
         "--budget",
         type=float,
-        default=DEFAULT_BUDGET,
         metavar="SHARE",
         help="let values in 16 bits take this share of the network's modelled time, those first "
-        "that int8 hurts most; 0 for none (default: %(default)s)",
+        f"that int8 hurts most; 0 for none (default: {DEFAULT_BUDGET:g}, and {HOST_BUDGET:g} where "
+        "layers with such values leave the accelerator for its host)",
     )
     for removed, instead in REMOVED_FLAGS.items():
         group.add_argument(removed, type=_removed(removed, instead), help=argparse.SUPPRESS)

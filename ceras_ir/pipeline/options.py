@@ -16,7 +16,6 @@ from ceras_ir.transforms.quantization.analysis.observer_names import (
     DEFAULT_OBSERVER,
     ObserverName,
 )
-from ceras_ir.transforms.quantization.recipe import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
     from ceras_ir.transforms.quantization.set_rows import Rows
@@ -29,8 +28,8 @@ class PrecisionOptions:
 
     int16: tuple[str, ...] = ()
     in_float: tuple[str, ...] = ()
-    budget: float = DEFAULT_BUDGET
-    """Share of the modelled time that further values in 16 bits may take."""
+    budget: float | None = None
+    """Share of the modelled time that further values in 16 bits may take, if not the default."""
 
 
 @dataclass(frozen=True)

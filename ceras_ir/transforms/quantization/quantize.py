@@ -35,7 +35,6 @@ from ceras_ir.transforms.quantization.order_float_sums import OrderFloatSumsPass
 from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
 from ceras_ir.transforms.quantization.recipe import (
-    DEFAULT_BUDGET,
     OPTIONAL,
     REMOVED_OPTIONS,
     ROWS,
@@ -99,7 +98,7 @@ class QuantizePass(PipelinePass):
     """How softmax and normalization are computed, see `set-rows`."""
     observer: ObserverName = DEFAULT_OBSERVER
     """How exponents are chosen, see `observe-ranges`."""
-    budget: float = DEFAULT_BUDGET
+    budget: float | None = None
     """The time that 16 bits may take, see `choose-precision`."""
     int16: tuple[str, ...] = ()
     """Layers stored in 16 bits, see `set-precision`."""

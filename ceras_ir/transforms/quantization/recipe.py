@@ -19,6 +19,9 @@ OPTIONAL = (INPUTS, CHANNELS, ZERO_POINTS, PRECISION, ROWS, ROUNDING, BIAS)
 DEFAULT_BUDGET = 0.1
 """Share of a network's modelled time that `choose-precision` may spend."""
 
+HOST_BUDGET = 0.4
+"""The same where layers with values in 16 bits leave the accelerator: a tenth buys nothing."""
+
 NONE = "none"
 """The recipe without any of them."""
 

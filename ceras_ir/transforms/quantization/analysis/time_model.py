@@ -36,7 +36,7 @@ class Rates:
 HOST = Rates(alone=2.5, element=10.0, finer_table=30.0)
 """Of C with vector instructions: 232 products a nanosecond."""
 
-BESIDE = Rates(alone=64.0, element=128.0, finer_table=360.0, moved=8.0)
+BESIDE = Rates(alone=64.0, element=128.0, finer_table=360.0, moved=64.0)
 """Of the host beside an accelerator, in products of the accelerator."""
 
 FLOAT, FLOAT_ALONE = 4, 32
