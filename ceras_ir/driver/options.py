@@ -3,8 +3,9 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NoReturn, TypedDict
+from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser
 from ceras_ir.driver.calibration_options import add_calibration, calibration_of
@@ -22,6 +23,9 @@ from ceras_ir.transforms.quantization.recipe import (
     REMOVED_FLAGS,
     check_recipe,
 )
+
+if TYPE_CHECKING:
+    from ceras_ir.pipeline.instrumentation import Watching
 
 EXIT_STATUS = (
     "Exit status: 0 done, 1 bad input, 2 wrong usage, 3 valid input that is not supported, "
@@ -232,6 +236,25 @@ def add_io(parser: argparse.ArgumentParser) -> None:
         default="model",
         help="give inputs and outputs the model's own types, or int8 (default: %(default)s)",
     )
+
+
+def add_bisection(parser: argparse.ArgumentParser, inputs: str) -> None:
+    """Add --bisect-passes, which compares outputs on `inputs`."""
+    parser.add_argument(
+        "--bisect-passes",
+        action="store_true",
+        help=f"run the network behind every pass that must change no value, on {inputs}, and stop "
+        "at the first one that does, with a reproducer",
+    )
+
+
+def watching_of(arguments: argparse.Namespace, inputs: str | None) -> "Watching | None":
+    """What --bisect-passes has looked at behind every pass, on a few of `inputs`."""
+    if not arguments.bisect_passes:
+        return None
+    from ceras_ir.driver.bisection import by_outputs
+
+    return partial(by_outputs, inputs=inputs)
 
 
 def build_options(arguments: argparse.Namespace, target: Target) -> BuildOptions:

@@ -29,7 +29,7 @@ from ceras_ir.network.states import states_of
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.digests import SHA256, Digests, check_digests
-from ceras_ir.pipeline.instrumentation import Watch
+from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
@@ -93,16 +93,21 @@ def build(
     module: ModuleOp,
     options: BuildOptions,
     after: Observer | None = None,
-    watching: Callable[[ModuleOp], Watch] | None = None,
+    watching: Watching | None = None,
 ) -> Build:
     """Compile `module`, which is consumed; `watching` is that of `run_stages`."""
     options = options.resolved(module)
     return _run(module, options, all_stages(options), after, watching)
 
 
-def build_target(module: ModuleOp, options: BuildOptions, after: Observer | None = None) -> Build:
+def build_target(
+    module: ModuleOp,
+    options: BuildOptions,
+    after: Observer | None = None,
+    watching: Watching | None = None,
+) -> Build:
     """Lower a fused and, if asked for, quantized graph to the target; `module` is consumed."""
-    return _run(module, options, target_stages(options), after)
+    return _run(module, options, target_stages(options), after, watching)
 
 
 def _run(
@@ -110,7 +115,7 @@ def _run(
     options: BuildOptions,
     stages: list[Stage],
     after: Observer | None,
-    watching: Callable[[ModuleOp], Watch] | None = None,
+    watching: Watching | None = None,
 ) -> Build:
     _check_states(module, options.target)
     layers: list[report.Layer] = []

@@ -27,6 +27,9 @@ from ceras_ir.transforms.pipeline import flatten
 Watch: TypeAlias = Callable[[Context, ModuleOp], str | None]
 """Looks at the module behind every pass; says what is wrong, if anything."""
 
+Watching: TypeAlias = Callable[[ModuleOp], Watch]
+"""Looks at the module before the first of some passes, and makes what looks at it behind each."""
+
 
 @dataclass(frozen=True)
 class PassRunner:

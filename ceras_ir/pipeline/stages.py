@@ -14,7 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ceras_ir.pipeline.instrumentation import PassRunner, Watch
+from ceras_ir.pipeline.instrumentation import PassRunner, Watching
 from ceras_ir.pipeline.options import BuildOptions, Insertion
 from ceras_ir.pipeline.pass_options import build
 from ceras_ir.targets.protocol import Stage
@@ -148,7 +148,7 @@ def run_stages(
     module: ModuleOp,
     stages: list[Stage],
     after: Callable[[Stage, ModuleOp], None] | None = None,
-    watching: Callable[[ModuleOp], Watch] | None = None,
+    watching: Watching | None = None,
 ) -> None:
     """
     Run `stages` in place; `after` sees the module at the end of each. What `watching` makes of it

@@ -14,10 +14,12 @@ from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.calibration_options import calibration_workers
 from ceras_ir.driver.options import (
     EXIT_STATUS,
+    add_bisection,
     add_build_options,
     add_io,
     build_options,
     interface_of,
+    watching_of,
 )
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -89,12 +91,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         help="write the graphs of all levels, and times, cycles and bytes by node, into "
         "DIR/model_explorer, for the viewer Model Explorer",
     )
-    parser.add_argument(
-        "--bisect-passes",
-        action="store_true",
-        help="run the network behind every pass that must change no value, on made-up inputs, and "
-        "stop at the first one that does, with a reproducer",
-    )
+    add_bisection(parser, "made-up inputs")
     parser.add_argument(
         "--why",
         action="append",
@@ -128,7 +125,6 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
 
     from ceras_ir.command.named_file import naming
     from ceras_ir.command.output_folder import open_folder, write_artefacts
-    from ceras_ir.driver.opt.bisect import by_outputs
     from ceras_ir.driver.report.provenance import provenance
     from ceras_ir.pipeline.build import build
     from ceras_ir.pipeline.reading import read_network
@@ -158,9 +154,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
                 if page is not None:
                     page.noise.see(stage, module)
 
-            compiled = build(
-                module, options, after, by_outputs if arguments.bisect_passes else None
-            )
+            compiled = build(module, options, after, watching_of(arguments, None))
             if arguments.save_temps:
                 more = options.target.temporaries(compiled.module)
                 write_artefacts(folder / "temps", more)

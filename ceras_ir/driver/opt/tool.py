@@ -140,12 +140,12 @@ def _check_bisection(arguments: OptArguments) -> None:
 def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
     """What looks for the first wrong pass, if that is asked for."""
     if arguments.bisect_passes:
-        from ceras_ir.driver.opt.bisect import SAMPLES, by_outputs
+        from ceras_ir.driver.bisection import SAMPLES, by_outputs
 
         count, tolerance = arguments.bisect_samples or SAMPLES, arguments.bisect_tolerance
         return by_outputs(module, arguments.bisect_inputs, count, tolerance)
     if arguments.bisect_test is not None:
-        from ceras_ir.driver.opt.bisect import by_command
+        from ceras_ir.driver.bisection import by_command
 
         return by_command(arguments.bisect_test)
     return None

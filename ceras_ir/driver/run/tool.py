@@ -14,9 +14,11 @@ from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.calibration_options import calibration_workers
 from ceras_ir.driver.options import (
     EXIT_STATUS,
+    add_bisection,
     add_build_options,
     build_options,
     interface_of,
+    watching_of,
 )
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -34,6 +36,7 @@ from ceras_ir.targets.registry import all_targets, find_target
 if TYPE_CHECKING:
     from ceras_ir.data.samples import Samples
     from ceras_ir.network.artefacts import TensorInfo
+    from ceras_ir.pipeline.instrumentation import Watching
     from ceras_ir.targets.execution import Executable, Manifest
 
 
@@ -61,6 +64,7 @@ def make_parser(target: TargetClass | None = None) -> ToolParser:
         help="compile for this machine and run there (default: the interpreter)",
     )
     add_build_options(parser)
+    add_bisection(parser, "the first of --inputs")
     for cls in known:
         for flag, action in cls.run_actions.items():
             parser.add_argument(flag, metavar=action.metavar, help=action.help)
@@ -130,6 +134,8 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
         raise UsageError("a compiled folder has its target already: leave out --target")
     elif arguments.at:
         raise UsageError("a compiled folder is behind all levels: leave out --at")
+    elif arguments.bisect_passes:
+        raise UsageError("a compiled folder is behind all passes: leave out --bisect-passes")
     else:
         _run_folder(path, manifests.get(path), arguments, cls)
     return 0
@@ -145,14 +151,18 @@ def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     with naming(arguments.model), calibration_workers(arguments):
         module = read_network(arguments.model, **interface_of(arguments))
         samples = load_samples(arguments.inputs, module)
-        options = options.resolved(module)
-        if options.target.compiles:
-            _compile_and_execute(module, options, samples, arguments.outputs)
-        else:
-            _interpret(module, options, samples, arguments.outputs)
+        options, watching = options.resolved(module), watching_of(arguments, arguments.inputs)
+        run = _compile_and_execute if options.target.compiles else _interpret
+        run(module, options, samples, arguments.outputs, watching)
 
 
-def _interpret(module: ModuleOp, options: BuildOptions, samples: "Samples", outputs: str) -> None:
+def _interpret(
+    module: ModuleOp,
+    options: BuildOptions,
+    samples: "Samples",
+    outputs: str,
+    watching: "Watching | None",
+) -> None:
     from ceras_ir.network.artefacts import network_outputs
     from ceras_ir.network.function import main_function
     from ceras_ir.pipeline.context import load_context
@@ -161,20 +171,24 @@ def _interpret(module: ModuleOp, options: BuildOptions, samples: "Samples", outp
     # A network that is to be run as it is, is not even fused.
     changes = options.prune is not None or options.insertions or options.target.encode()
     if options.is_quantized or changes:
-        run_stages(load_context(), module, all_stages(options))
+        run_stages(load_context(), module, all_stages(options), watching=watching)
     executable = options.target.interpret(module)
     assert executable is not None
     _execute(executable, samples, network_outputs(main_function(module)), outputs)
 
 
 def _compile_and_execute(
-    module: ModuleOp, options: BuildOptions, samples: "Samples", outputs: str
+    module: ModuleOp,
+    options: BuildOptions,
+    samples: "Samples",
+    outputs: str,
+    watching: "Watching | None",
 ) -> None:
     from ceras_ir.pipeline.build import build
 
     with tempfile.TemporaryDirectory(prefix="ceras-run-") as name:
         folder = Path(name)
-        manifest = build(module, options).write(folder)
+        manifest = build(module, options, watching=watching).write(folder)
         _execute(options.target.open(folder, manifest), samples, manifest.outputs, outputs)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation
 
-from ceras_ir.command.exit_status import InternalError
+from ceras_ir.command.exit_status import SourceError
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.driver.verify.as_written import AsWritten
 from ceras_ir.driver.verify.differences import (
@@ -35,6 +35,7 @@ from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.network.states import states_of
 from ceras_ir.pipeline.build import build_target
 from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import QUANTIZED, all_stages, front_stages, run_stages
 from ceras_ir.support.diagnostics import UnsupportedError, UsageError, node_name
@@ -66,8 +67,13 @@ class Verification:
         options: BuildOptions,
         samples: Sequence[Mapping[str, Array]] | None,
         limit: int | None,
+        watching: Watching | None = None,
     ):
-        """On the first `limit` of `samples`, or of made-up ones without any."""
+        """
+        On the first `limit` of `samples`, or of made-up ones without any; `watching` is that of
+        `run_stages`.
+        """
+        self.watching = watching
         if samples is None:
             main = main_function(module)
             count = STEPS if states_of(main) else SYNTHETIC
@@ -104,7 +110,7 @@ class Verification:
                 if is_quantized(main_function(self.module)):
                     written = self.module.clone()
                 stage = replace(stage, passes=(quantize,))
-            run_stages(ctx, self.module, [stage])
+            run_stages(ctx, self.module, [stage], watching=self.watching)
             actual = self.interpret(self.module, stage.title)
             if stage.changes_values:
                 self.expected = actual
@@ -156,8 +162,8 @@ class Verification:
 
         module = self.module.clone()
         try:
-            compiled = build_target(module, options, check)
-        except InternalError:
+            compiled = build_target(module, options, check, self.watching)
+        except SourceError:
             yield from verdicts
             raise
         except UnsupportedError as error:
@@ -275,10 +281,11 @@ def verifications(
     targets: Sequence[Target],
     samples: Sequence[Mapping[str, Array]] | None = None,
     limit: int | None = None,
+    watching: Watching | None = None,
 ) -> Iterator[tuple[Verification, list[Target]]]:
     """
     What `targets` are verified by: one for those together whose passes make the same quantized
-    graph. `module` is consumed.
+    graph. `module` is consumed; `watching` is that of `run_stages`.
     """
     options = replace(options, quantize="none" if options.quantize == "none" else "int8")
     for target in targets:
@@ -288,7 +295,8 @@ def verifications(
     groups = _groups(targets, options)
     for i, group in enumerate(groups):
         network = module if i == len(groups) - 1 else module.clone()
-        yield Verification(network, replace(options, target=group[0]), samples, limit), group
+        own = replace(options, target=group[0])
+        yield Verification(network, own, samples, limit, watching), group
 
 
 def _groups(targets: Sequence[Target], options: BuildOptions) -> list[list[Target]]:

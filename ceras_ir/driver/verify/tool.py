@@ -10,9 +10,11 @@ from ceras_ir.command.tool_parser import ToolParser, early_value
 from ceras_ir.driver.calibration_options import calibration_workers
 from ceras_ir.driver.options import (
     EXIT_STATUS,
+    add_bisection,
     add_build_options,
     build_options,
     interface_of,
+    watching_of,
 )
 from ceras_ir.driver.target_options import (
     TargetClass,
@@ -77,6 +79,7 @@ def make_parser(targets: Sequence[TargetClass] | None = None) -> ToolParser:
     )
     add_workers(group, jobs=WORKERS, default="this process alone")
     add_build_options(parser)
+    add_bisection(parser, "the first of --inputs, or made-up ones")
     add_target_options(parser, default_targets() if targets is None else targets)
     return parser
 
@@ -98,6 +101,8 @@ def _verify(argv: Sequence[str]) -> int:
         at_scale = arguments.workers is not None or arguments.scheduler is not None
         if at_scale and arguments.inputs is None:
             raise UsageError(f"{WORKERS} and --scheduler share out --inputs: give some")
+        if at_scale and arguments.bisect_passes:
+            raise UsageError(f"--bisect-passes runs in this process: leave out {WORKERS}")
         if at_scale and (given := PluginFiles.of(argv).options()):
             raise UsageError(f"{WORKERS} and --scheduler: workers do not have {given[0]}")
         with calibration_workers(arguments), ExitStack() as stack:
@@ -130,7 +135,10 @@ def _compare(
         elif arguments.inputs is not None:
             samples = list(load_samples(arguments.inputs, module))
         status, started = 0, False
-        for found, group in verifications(module, options, targets, samples, arguments.samples):
+        watching = watching_of(arguments, arguments.inputs)
+        for found, group in verifications(
+            module, options, targets, samples, arguments.samples, watching
+        ):
             if not started:
                 print(
                     f"{arguments.model}: {len(found.samples)} sample(s), "
