@@ -1,11 +1,9 @@
 """
-Which pass is wrong: the first one after which outputs are others, or a command fails.
+Which pass is wrong: the first one after which outputs are others.
 
 Outputs are compared with those just before the pass, so that what one pass may change, within the
 tolerance, is held against no other.
 """
-
-from io import StringIO
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -13,22 +11,17 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.data.samples import load_samples
 from ceras_ir.data.synthetic_samples import synthetic_samples
 from ceras_ir.dialects.mem import arena_of
-from ceras_ir.driver.reduce.search import Command
-from ceras_ir.driver.verify.differences import Array, compare_outputs, signal_to_noise
+from ceras_ir.driver.differences import Array, compare_outputs, signal_to_noise
 from ceras_ir.interpreters.arena import run_in_arena
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.pipeline.instrumentation import Watch
-from ceras_ir.pipeline.printing import print_module
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import InputError
 
 SAMPLES = 2
 """On how many inputs outputs are compared behind every pass."""
-
-SECONDS = 600.0
-"""That a command may take."""
 
 
 def by_outputs(
@@ -72,21 +65,5 @@ def by_outputs(
             if wrong is not None:
                 return f"changes the outputs: on sample {number}, {wrong}"
         return None
-
-    return watch
-
-
-def by_command(command: str) -> Watch:
-    """Have the shell run `command` on the IR behind a pass."""
-    runs = Command(command, ".mlir", timeout=SECONDS, limit=None, option="--bisect-test")
-
-    def watch(_: Context, module: ModuleOp) -> str | None:
-        stream = StringIO()
-        print_module(module, stream, debuginfo=True)
-        status = runs.status(stream.getvalue().encode())
-        if status == 0:
-            return None
-        ended = "takes too long" if status is None else f"ends with status {status}"
-        return f"makes IR on which the command {ended}"
 
     return watch

@@ -5,7 +5,7 @@ from math import inf, isnan, nan
 import numpy as np
 import pytest
 
-from ceras_ir.driver.verify.differences import compare_outputs, relative_difference, signal_to_noise
+from ceras_ir.driver.differences import compare_outputs, relative_difference, signal_to_noise
 
 
 @pytest.mark.filterwarnings("error")

@@ -145,7 +145,7 @@ def _watch(arguments: OptArguments, module: ModuleOp) -> Watch | None:
         count, tolerance = arguments.bisect_samples or SAMPLES, arguments.bisect_tolerance
         return by_outputs(module, arguments.bisect_inputs, count, tolerance)
     if arguments.bisect_test is not None:
-        from ceras_ir.driver.bisection import by_command
+        from ceras_ir.driver.opt.bisect import by_command
 
         return by_command(arguments.bisect_test)
     return None

@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.driver.verify.differences import FLOAT_TOLERANCE, Array, relative_difference
+from ceras_ir.driver.differences import FLOAT_TOLERANCE, Array, relative_difference
 from ceras_ir.interpreters.network import check_inputs, run
 from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.interpreters.sequence import as_stored

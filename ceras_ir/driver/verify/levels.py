@@ -17,8 +17,7 @@ from xdsl.ir import Operation
 
 from ceras_ir.command.exit_status import SourceError
 from ceras_ir.data.synthetic_samples import synthetic_samples
-from ceras_ir.driver.verify.as_written import AsWritten
-from ceras_ir.driver.verify.differences import (
+from ceras_ir.driver.differences import (
     FLOAT_TOLERANCE,
     Array,
     Verdict,
@@ -27,6 +26,7 @@ from ceras_ir.driver.verify.differences import (
     relative_difference,
     signal_to_noise,
 )
+from ceras_ir.driver.verify.as_written import AsWritten
 from ceras_ir.driver.verify.sharing import SharedSamples, interpreted
 from ceras_ir.interpreters.sequence import Sequence as Steps
 from ceras_ir.interpreters.sequence import with_states

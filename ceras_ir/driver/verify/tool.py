@@ -29,7 +29,7 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets.registry import find_target
 
 if TYPE_CHECKING:
-    from ceras_ir.driver.verify.differences import Verdict
+    from ceras_ir.driver.differences import Verdict
     from ceras_ir.support.workers import Workers
 
 
