@@ -75,7 +75,7 @@ def model_bytes(module: ModuleOp, title: str, target: Target) -> bytes:
     """The network as a model file, as `target` writes it."""
     from io import BytesIO
 
-    (artefact,) = target.emit(module, title, dict).artefacts
+    (artefact,) = target.emit(module, title).artefacts
     stream = BytesIO()
     artefact.write(stream)
     return stream.getvalue()
