@@ -88,6 +88,21 @@ class UnsupportedError(InputError):
     exit_status = 3
 
 
+MAX_WAYS = 3
+"""Ways out that a message names."""
+
+
+class DoesNotFitError(UnsupportedError):
+    """A network that is too large for its board, and ways out, the cheapest first."""
+
+    def __init__(self, sizes: str, largest: str, ways: Sequence[str], file: str | None = None):
+        """`sizes` are those of network and board, `largest` is the layer to look at."""
+        self.sizes, self.largest, self.ways = sizes, largest, tuple(ways)
+        listed = "; ".join(f"({i}) {text}" for i, text in enumerate(self.ways[:MAX_WAYS], 1))
+        end = f"What would fit: {listed}" if ways else "No remedy known here would make it fit"
+        super().__init__(f"unsupported size: {sizes}; the largest layer is {largest}. {end}", file)
+
+
 class UsageError(InputError):
     """The command line itself is wrong. Exit status 2."""
 

@@ -1,7 +1,8 @@
 """
 What to do about a model that is too large: remedies that were computed to fit, cheapest first.
 
-Cheap means: what costs the least accuracy and work. A remedy that would not fit is not named.
+Cheap means: what costs the least accuracy and work. A remedy that would not fit is not named. What
+only another compile can tell, such as int8, `ceras-compile` tries.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +16,9 @@ from ceras_ir.backends.c.encodings import KERNEL, Array, Encoding, quantized_lik
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.dialects import graph
-from ceras_ir.support.diagnostics import UnsupportedError
-from ceras_ir.transforms.memory.analysis.exact_offsets import plan_offsets
-from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse
+from ceras_ir.support.diagnostics import MAX_WAYS, DoesNotFitError
 
-REMEDIES = 3
 SMALLEST = (Encoding.DENSE, Encoding.CSR_DELTA8, Encoding.CSR_INDEX16)
-ARENA_ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
@@ -40,15 +37,10 @@ class Layer:
 
 
 def check_fit(model: Model, footprint: Footprint) -> None:
-    """Refuse what does not fit, with the three cheapest remedies."""
-    if footprint.fits:
-        return
-    found = list(islice(remedies(model, footprint), REMEDIES))
-    ways = "; ".join(f"({i}) {text}" for i, text in enumerate(found, 1))
-    raise UnsupportedError(
-        f"unsupported size: {footprint.line()}; the largest layer is {_largest(footprint)}. "
-        + (f"What would fit: {ways}" if found else "No remedy known here would make it fit")
-    )
+    """Refuse what does not fit, with the cheapest remedies."""
+    if not footprint.fits:
+        ways = list(islice(remedies(model, footprint), MAX_WAYS))
+        raise DoesNotFitError(footprint.line(), _largest(footprint), ways)
 
 
 def _largest(footprint: Footprint) -> str:
@@ -66,22 +58,9 @@ def remedies(model: Model, footprint: Footprint) -> Iterator[str]:
     layers = _encoded_layers(model)
     rest = footprint.flash - sum(layer.nbytes for layer in layers)
     multiplies = _multiplies(model)
-    is_float = any(not op.is_quantized for op in multiplies)
     if footprint.sram <= board.free_sram and layers:
         yield from _encodings(layers, rest, board)
         yield from _pruned(layers, rest, board)
-    if is_float:
-        flash = footprint.constants // 4 + footprint.code
-        sram = _arena(model, 4) + footprint.buffers
-        if flash <= board.free_flash and sram <= board.free_sram:
-            yield (
-                f"int8 throughout, --quantize int8 --calibrate DATA.npz: about {flash:,} bytes of "
-                f"flash, {sram:,} of SRAM"
-            )
-    elif any(t.dtype == "float32" for t in model.tensors):
-        sram = model.arena_bytes + footprint.buffers // 4
-        if footprint.flash <= board.free_flash and sram <= board.free_sram:
-            yield f"integers at both ends, --io int8: {sram:,} bytes of SRAM"
     if layers and len(layers) == len(multiplies):
         yield from _narrower(model, footprint)
     else:
@@ -140,14 +119,6 @@ def _least(low: int, high: int, good: Callable[[int], bool]) -> int | None:
         else:
             low = middle + 1
     return low
-
-
-def _arena(model: Model, divisor: int) -> int:
-    """The arena if every value took `divisor` times fewer bytes."""
-    liveness: Liveness = analyse(model.program.main)
-    for buffer in liveness.buffers:
-        buffer.size = -(-buffer.size // divisor)
-    return plan_offsets(liveness.spans, ARENA_ALIGNMENT).peak + model.scratch_bytes
 
 
 def widest(model: Model, footprint: Footprint) -> tuple[int, int] | None:

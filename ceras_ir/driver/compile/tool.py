@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,7 @@ from ceras_ir.driver.target_options import (
 )
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.pipeline.stages import pruning
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.diagnostics import DoesNotFitError, UsageError
 from ceras_ir.targets.protocol import PLACED, Stage
 
 if TYPE_CHECKING:
@@ -154,7 +156,14 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
                 if page is not None:
                     page.noise.see(stage, module)
 
-            compiled = build(module, options, after, watching_of(arguments, None))
+            begun = time.monotonic()
+            try:
+                compiled = build(module, options, after, watching_of(arguments, None))
+            except DoesNotFitError as error:
+                from ceras_ir.driver.compile.trying import remedied
+
+                read = partial(read_network, arguments.model, **interface_of(arguments))
+                raise remedied(error, read, options, time.monotonic() - begun) from None
             if arguments.save_temps:
                 more = options.target.temporaries(compiled.module)
                 write_artefacts(folder / "temps", more)
