@@ -36,6 +36,18 @@ def test_every_page_is_there_and_asks_no_other_server_for_anything(site: Path):
 
 
 @pytest.mark.slow
+def test_the_gallery_has_a_report_for_each_command(site: Path):
+    from gallery import REPORTS
+
+    page = (site / "docs" / "gallery.html").read_text(encoding="utf-8")
+    for report in REPORTS:
+        made = (site / "docs" / "gallery" / f"{report.name}.html").read_text(encoding="utf-8")
+        assert f'href="gallery/{report.name}.html"' in page
+        assert report.is_difference or "digits.onnx" in made
+    assert (site / "docs" / "gallery" / "vta.html").read_text(encoding="utf-8").count("<svg") > 2
+
+
+@pytest.mark.slow
 def test_the_search_works_without_a_server(site: Path, tmp_path: Path):
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:

@@ -2,7 +2,8 @@
 Build the documentation as a site that works offline, in build/site: `make docs-site`.
 
 The pages are copied in the layout of the repository, with every file that they link to, so that
-links are the same in both. Any warning of MkDocs is an error.
+links are the same in both. A gallery of reports is made with them. Any warning of MkDocs is an
+error.
 """
 
 import argparse
@@ -12,6 +13,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from gallery import write_gallery
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = Path(__file__).with_name("site.yml")
@@ -42,6 +45,7 @@ NAVIGATION: list[Page | Section] = [
         "Use": [
             {"Python API": "docs/python-api.md"},
             {"Forests and linear models": "docs/classical-models.md"},
+            {"Gallery of reports": "docs/gallery.md"},
             {"Messages and exit statuses": "docs/diagnostics.md"},
             {"Finding a wrong pass": "docs/debugging.md"},
             {"What is guaranteed": "docs/trust.md"},
@@ -152,6 +156,7 @@ def build(output: Path) -> int:
     source = output.with_name(f"{output.name}-source")
     shutil.rmtree(source, ignore_errors=True)
     stage(source)
+    write_gallery(source / "docs")
     added = {"docs_dir": str(source), "site_dir": str(output), "nav": navigation()}
     settings = output.with_name(f"{output.name}.yml")
     # JSON is YAML.
