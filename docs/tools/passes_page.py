@@ -8,8 +8,12 @@ from docstrings import markdown
 from xdsl.passes import ModulePass
 
 from ceras_ir.driver.opt.pass_help import spell, summary
+from ceras_ir.driver.target_options import compiling_targets
+from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.pass_options import type_name
+from ceras_ir.pipeline.stages import all_stages
 from ceras_ir.support.field_docs import field_docs
+from ceras_ir.targets.protocol import Stage
 from ceras_ir.transforms.pipeline import PipelinePass
 from ceras_ir.universe import CERAS_UNIVERSE
 
@@ -27,6 +31,21 @@ A **pipeline** is a pass that is only a sequence of other passes. Dumps and timi
 | `ceras-opt --list-passes` | all passes, xDSL's own (`canonicalize`, `cse`, `dce`, ...) included |
 
 To write a pass of your own, see [new-pass.md](new-pass.md).
+
+- [What `ceras-compile` runs](#what-ceras-compile-runs)
+- [Pipelines](#pipelines)
+- [Single passes](#single-passes)
+"""
+
+COMPILED = """\
+## What `ceras-compile` runs
+
+In this order, with `--quantize int8`; without it `quantize` is left out. The options of passes
+follow from the target. `--at LEVEL PIPELINE` runs passes of yours behind a level. `--save-temps`
+writes the network at each level.
+
+| target | passes | level |
+|---|---|---|
 """
 
 
@@ -34,11 +53,25 @@ def passes_page() -> str:
     classes = {name: load() for name, load in sorted(CERAS_UNIVERSE.all_passes.items())}
     pipelines = {name: cls for name, cls in classes.items() if issubclass(cls, PipelinePass)}
     rows = [_item(f"- [`{name}`](#{name}): {summary(cls)}.") for name, cls in classes.items()]
-    parts = [INTRODUCTION, "\n".join(rows), "## Pipelines"]
+    parts = [INTRODUCTION, "\n".join(rows), COMPILED + "\n".join(_compiled()), "## Pipelines"]
     parts += [_describe(cls) for cls in pipelines.values()]
     parts.append("## Single passes")
     parts += [_describe(cls) for name, cls in classes.items() if name not in pipelines]
     return "\n\n".join(parts)
+
+
+def _compiled() -> list[str]:
+    """One row for each level of each target."""
+    return [
+        _row(cls.name, stage)
+        for cls in compiling_targets()
+        for stage in all_stages(BuildOptions(cls(), quantize="int8"))
+    ]
+
+
+def _row(target: str, stage: Stage) -> str:
+    names = [f"[`{each.name}`](#{each.name})" for each in stage.passes]
+    return f"| {target} | {', '.join(names)} | {stage.title} |"
 
 
 def _describe(cls: type[ModulePass]) -> str:
