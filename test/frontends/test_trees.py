@@ -215,6 +215,7 @@ def test_text_is_not_computed_with():
         ({"nodes_values": [1.0]}, "lists of its nodes are empty or differ"),
         ({"nodes_values": [float("nan"), 0.0, 0.0]}, "thresholds must be finite"),
         ({"target_ids": [0, 9]}, "a leaf adds to result 9 of 1"),
+        ({"target_ids": [0, 1 << 30], "n_targets": (1 << 30) + 1}, "numbers are too large"),
         ({"target_weights": [1.0]}, "lists of its leaves are empty or differ"),
         ({"nodes_modes": ["BRANCH_IN", "LEAF", "LEAF"]}, "unsupported.*mode 'BRANCH_IN'"),
         ({"aggregate_function": "MIN"}, "unsupported.*summed or averaged; got 'MIN'"),

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ceras_ir.frontends.onnx.tensors import Array
+from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS, Array
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
 """Comparisons `x mode threshold`, in the order of ONNX's numbers for them."""
@@ -131,11 +131,14 @@ def tables_of(
 ) -> tuple[Array, ...]:
     """The operands of `graph.tree_ensemble` behind its input."""
     seen: set[Hashable] = set()
-    spans = [_span(_leaves_of(nodes, root, seen), targets) for root in roots]
+    trees = [_leaves_of(nodes, root, seen) for root in roots]
+    spans = [_span(leaves, targets) for leaves in trees]
     lost = [name for name, node in nodes.items() if isinstance(node, Split) and name not in seen]
     if lost:
         raise ValueError(f"node {lost[0]} is in no tree")
     width = max(last - first + 1 for first, last in spans)
+    if width * sum(map(len, trees)) > MAX_ELEMENTS:
+        raise ValueError(f"leaves of {width} numbers are too large")
     columns = [min(first, targets - width) for first, _ in spans]
     writer = _Writer(nodes, inputs, width)
     starts = [writer.tree(root, column) for root, column in zip(roots, columns, strict=True)]
