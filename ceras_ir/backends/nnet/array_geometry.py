@@ -1,7 +1,7 @@
 """
 How the array in Verilog goes through an operation: blocks of pixels, tiles of products and outputs.
 
-The engine cuts layers in the same way when it fills the registers (`rtl/plan.cpp`).
+The engine cuts layers in the same way when it fills the registers (`core/plan.cpp`).
 """
 
 from dataclasses import dataclass

@@ -39,8 +39,16 @@ class CircuitSize:
 DEFAULT = CircuitSize()
 
 
+def package_source() -> Path:
+    """The package that lists the registers."""
+    return _backends() / "nnet" / "hdl" / FIRST
+
+
 def circuit_sources() -> list[Path]:
     """The modules, the package of registers first."""
-    backends = Path(str(files("ceras_ir"))) / "backends"
-    own = sorted((backends / "nnet" / "hdl").glob("*.sv"), key=lambda path: path.name != FIRST)
-    return own + [backends / "dataflow" / "hdl" / name for name in SHARED]
+    own = sorted(package_source().parent.glob("*.sv"), key=lambda path: path.name != FIRST)
+    return own + [_backends() / "dataflow" / "hdl" / name for name in SHARED]
+
+
+def _backends() -> Path:
+    return Path(str(files("ceras_ir"))) / "backends"

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ceras_ir.backends.nnet.functions import HEADER, functions_header
+from ceras_ir.backends.nnet.register_map import HEADER as REGISTERS
+from ceras_ir.backends.nnet.register_map import registers_header
+from ceras_ir.support.device_sources import DEVICE_SOURCES
 from ceras_ir.support.native import build_program, host_flags
 from ceras_ir.support.native import compiler as native_compiler
 
@@ -12,11 +15,18 @@ FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"
 """Contraction to fused multiply-add would change the bits of float operators."""
 
 PURPOSE = "the nnet engine"
+BOARD = [Path(__file__).parent / name for name in ("core", "linux")]
+"""What an engine has more that drives a board, besides `DEVICE_SOURCES`."""
 
 
 def compiler() -> list[str]:
     """The C++ compiler for the engine."""
     return native_compiler(PURPOSE)
+
+
+def made_headers() -> dict[str, str]:
+    """Headers that are made of other sources, by name."""
+    return {HEADER: functions_header(), REGISTERS: registers_header()}
 
 
 def build(extra_flags: Sequence[str] = ()) -> Path:
@@ -25,13 +35,27 @@ def build(extra_flags: Sequence[str] = ()) -> Path:
     sources = [path for path in files if path.suffix == ".cpp"]
     headers = [path for path in files if path.suffix != ".cpp"]
     flags = (*FLAGS, *host_flags(PURPOSE), *extra_flags)
-    made = {HEADER: functions_header()}
-    return build_program("ceras_engine", PURPOSE, sources, headers, flags, made)
+    return build_program("ceras_engine", PURPOSE, sources, headers, flags, made_headers())
+
+
+def build_board_engine(extra_flags: Sequence[str] = ()) -> Path:
+    """`ceras_engine` with the driver of a board."""
+    files = [path for folder in (SOURCES, *BOARD) for path in sorted(folder.iterdir())]
+    files += DEVICE_SOURCES
+    sources = [path for path in files if path.suffix in (".cpp", ".c")]
+    headers = [path for path in files if path.suffix == ".h"]
+    folders = sorted({path.parent for path in headers})
+    flags = [*FLAGS, "-DCERAS_HARDWARE", *(f"-I{folder}" for folder in folders), *extra_flags]
+    return build_program("ceras_engine_board", PURPOSE, sources, headers, flags, made_headers())
 
 
 def write_sources(folder: Path) -> None:
     """All that `runtime/CMakeLists.txt` builds the engine of, in a folder of its own."""
-    folder.mkdir(parents=True, exist_ok=True)
+    driver = folder / "board"
+    driver.mkdir(parents=True, exist_ok=True)
     for path in sorted(SOURCES.iterdir()):
         (folder / path.name).write_bytes(path.read_bytes())
-    (folder / HEADER).write_text(functions_header(), encoding="ascii")
+    for name, text in made_headers().items():
+        (folder / name).write_text(text, encoding="ascii")
+    for path in [*(p for source in BOARD for p in sorted(source.iterdir())), *DEVICE_SOURCES]:
+        (driver / path.name).write_bytes(path.read_bytes())

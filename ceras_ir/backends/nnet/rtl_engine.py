@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ceras_ir.backends.nnet.circuit_size import TOP, CircuitSize, circuit_sources
-from ceras_ir.backends.nnet.engine import FLAGS, SOURCES
-from ceras_ir.backends.nnet.functions import HEADER, functions_header
+from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, made_headers
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.native import build_program, host_flags
 
-HARNESS = Path(__file__).parent / "rtl"
+FOLDERS = [Path(__file__).parent / name for name in ("core", "rtl")]
 COMMAND = "verilator"
 PURPOSE = "the nnet engine with its circuits in Verilog"
 WARNINGS = ("-Wno-fatal", "-Wno-lint", "-Wno-style")
@@ -30,20 +29,28 @@ def build_engine(size: CircuitSize) -> Path:
 
 
 def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> Path:
-    """The program `name` of `sources`, the circuits and the memory around them."""
+    """
+    The program `name` of `sources`, the circuits and the memory around them; headers beside a
+    source are its own.
+    """
     if not has_verilator():
         raise InputError(
             f"cannot run '{COMMAND}', which simulates the circuits: install it (apt-get install "
             "verilator)"
         )
     modules = circuit_sources()
-    harness = sorted(HARNESS.glob("*.cpp"))
-    headers = [path for path in (*SOURCES.iterdir(), *HARNESS.iterdir()) if path.suffix == ".h"]
+    harness = sorted(path for folder in FOLDERS for path in folder.glob("*.cpp"))
+    folders = {SOURCES, *FOLDERS, *(path.parent for path in sources)}
+    headers = sorted(path for folder in folders for path in folder.glob("*.h"))
     root = verilator_root()
     # What Verilator makes is not ours to warn about.
     flags = [flag for flag in FLAGS if not flag.startswith("-W")]
-    flags += ["-DCERAS_RTL", *(f"-DCERAS_RTL_{k}={v}" for k, v in size.parameters().items())]
-    flags += [f"-I{SOURCES}", f"-I{HARNESS}", f"-I{root / 'include'}", "-pthread"]
+    flags += [
+        "-DCERAS_HARDWARE",
+        *(f"-I{folder}" for folder in (SOURCES, *FOLDERS, root / "include")),
+    ]
+    # What Verilator generates depends on the size, and the name of what is built on the flags.
+    flags += ["-pthread", *(f"-DCERAS_RTL_{k}={v}" for k, v in size.parameters().items())]
     flags += [*host_flags(PURPOSE)]
 
     def verilate(folder: Path) -> list[Path]:
@@ -63,7 +70,7 @@ def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> P
         [*sources, *harness],
         [*headers, *modules],
         flags,
-        {HEADER: functions_header()},
+        made_headers(),
         verilate,
     )
 

@@ -46,7 +46,12 @@ class NnetModel:
             raise InputError(error.message, str(self.path)) from None
         self.rtl = rtl
         self.cycles: list[list[int]] = []
-        """Of each sample of the last run, the cycles of each layer on simulated circuits."""
+        """
+        Of each sample of the last run, the cycles of each layer of the FPGA on simulated circuits;
+        0 where it ran in C++.
+        """
+        self.refused: list[str] = []
+        """Of each such layer, why the circuits do not take it; nothing where they do."""
         if rtl is None:
             self.engine = build(engine_flags)
         else:
@@ -93,7 +98,9 @@ class NnetModel:
             if trace is not None:
                 replay(log, trace)
             if self.rtl is not None:
-                numbers = [int(line) for line in cycles.read_text().split()]
+                lines = [line.partition(" ") for line in cycles.read_text().splitlines()]
+                numbers = [int(number) for number, _, _ in lines]
+                self.refused = [reason for _, _, reason in lines[: len(lines) // count]]
                 each = len(numbers) // count
                 self.cycles = [numbers[i : i + each] for i in range(0, len(numbers), each or 1)]
             return self._results(target.read_bytes(), count)

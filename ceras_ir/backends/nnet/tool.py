@@ -1,4 +1,4 @@
-"""`ceras-nnet`: look into nnet files, which are checked as a whole first; or write the engine."""
+"""`ceras-nnet`: look into nnet files, checked as a whole first; or write engine and circuits."""
 
 import difflib
 import sys
@@ -18,7 +18,7 @@ def make_parser() -> ToolParser:
     """The command line of `ceras-nnet`."""
     parser = ToolParser(
         "ceras-nnet",
-        description="Look into nnet files, or write the engine that runs them.",
+        description="Look into nnet files, or write the engine and the circuits that run them.",
         epilog="Exit status: 0 done, 1 not a valid file, or the files differ; 2 wrong usage.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -32,6 +32,20 @@ def make_parser() -> ToolParser:
     diff.add_argument("other", metavar="B.nnet")
     engine = commands.add_parser("engine", help="write the C++ sources of the engine to a folder")
     engine.add_argument("file", metavar="FOLDER")
+    circuits = commands.add_parser(
+        "circuits", help="write the FPGA's circuits, a block design and a device tree to a folder"
+    )
+    circuits.add_argument("file", metavar="FOLDER")
+    circuits.add_argument(
+        "--lanes",
+        type=int,
+        choices=(4, 8, 16, 32),
+        default=16,
+        help="rows and columns of the array",
+    )
+    circuits.add_argument(
+        "--bus", type=int, choices=(8, 16), default=16, help="bytes of the bus to memory"
+    )
     return parser
 
 
@@ -44,6 +58,12 @@ def _nnet(argv: Sequence[str]) -> int:
     path: str = arguments.file
     if arguments.command == "engine":
         write_sources(Path(path))
+        return 0
+    if arguments.command == "circuits":
+        from ceras_ir.backends.nnet.board_files import write_board_files
+        from ceras_ir.backends.nnet.circuit_size import CircuitSize
+
+        write_board_files(Path(path), CircuitSize(arguments.lanes, arguments.bus))
         return 0
     data = Path(path).read_bytes()
     match arguments.command:

@@ -15,6 +15,7 @@ from ceras_ir.backends.vta.coherence import Maintenance, Range
 from ceras_ir.backends.vta.driver_interface import FLOWS
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.network.artefacts import Artefact, TensorInfo
+from ceras_ir.support.device_sources import DEVICE_SOURCES
 
 FOLDER = "driver"
 
@@ -28,8 +29,8 @@ DESCRIPTIONS = {
     "vta.h": "driver: the interface",
     "vta_main.c": "driver: vta_run, the network on raw tensors",
     "vta_registers.c": "driver: registers of VTA's HLS and Chisel designs",
-    "vta_udmabuf.c": "driver: memory by u-dma-buf",
 }
+"""Files of `runtime/`."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,15 @@ def driver_files(
 ) -> list[Artefact]:
     """The driver for `launches` on an image in the file and of the size `dram`."""
     runtime = files("ceras_ir.backends.vta.runtime")
-    texts = {name: (runtime / name).read_text(encoding="utf-8") for name in DESCRIPTIONS}
     network = _network(launches, inputs, outputs, board, dram)
     return [
         *(
-            Artefact.of_text(f"{FOLDER}/{name}", description, texts[name])
-            for name, description in DESCRIPTIONS.items()
+            Artefact.of_text(f"{FOLDER}/{name}", what, (runtime / name).read_text(encoding="utf-8"))
+            for name, what in DESCRIPTIONS.items()
+        ),
+        *(
+            Artefact.of_text(f"{FOLDER}/{path.name}", what, path.read_text(encoding="utf-8"))
+            for path, what in DEVICE_SOURCES.items()
         ),
         Artefact.of_text(f"{FOLDER}/vta_network.c", "driver: tables of this network", network),
     ]

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "circuits.h"
+#include "rtl_run.h"
 
 namespace {
 
@@ -67,17 +67,6 @@ FpgaWindow window(Draw& draw, int channels, int most_pixels) {
   return w;
 }
 
-bool same(const std::vector<int8_t>& expected, const std::vector<int8_t>& got, const char* what,
-          unsigned long seed) {
-  for (size_t i = 0; i < expected.size(); ++i)
-    if (expected[i] != got[i]) {
-      std::printf("%s of seed %lu: byte %zu of %zu is %d, expected %d\n", what, seed, i,
-                  expected.size(), got[i], expected[i]);
-      return false;
-    }
-  return true;
-}
-
 struct Cycles {
   uint32_t got;
   int64_t products;
@@ -85,7 +74,7 @@ struct Cycles {
 
 int64_t bytes_of(int64_t pixels, int64_t pitch) { return pixels * pitch; }
 
-bool linear(Draw& draw, RtlCore& core, FpgaBuffers& buffers, unsigned long seed, Cycles& cycles) {
+bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, unsigned long seed, Cycles& cycles) {
   FpgaLinear layer{};
   const int channels = draw.one_in(4) ? draw(60, 300) : draw(1, 40);
   layer.outputs = draw.one_in(6) ? draw(100, 300) : draw(1, 48);
@@ -143,14 +132,16 @@ bool linear(Draw& draw, RtlCore& core, FpgaBuffers& buffers, unsigned long seed,
   fpga_linear_circuit(layer, input.data() + before, packed.data(), constants.data(),
                       by_channel ? shifts.data() : nullptr, tables,
                       has_residual ? residual.data() : nullptr, expected.data() + before, buffers);
-  cycles.got = rtl_linear(core, layer, input.data() + before, packed.data(), constants.data(),
-                          by_channel ? shifts.data() : nullptr, tables,
-                          has_residual ? residual.data() : nullptr, got.data() + before);
+  cycles.got = run_layer(
+      core,
+      plan_linear(core.size(), layer, packed.data(), constants.data(),
+                  by_channel ? shifts.data() : nullptr, tables, has_residual),
+      input.data() + before, has_residual ? residual.data() : nullptr, got.data() + before);
   cycles.products = out * products * layer.outputs;
-  return cycles.got == 0 || same(expected, got, "convolution", seed);
+  return cycles.got == 0 || same(expected, got, "convolution of seed", seed);
 }
 
-bool pool(Draw& draw, RtlCore& core, unsigned long seed, Cycles& cycles) {
+bool pool(Draw& draw, Simulation& core, unsigned long seed, Cycles& cycles) {
   FpgaPool layer{};
   layer.window = window(draw, draw(1, 80), 600);
   const FpgaWindow& w = layer.window;
@@ -173,11 +164,11 @@ bool pool(Draw& draw, RtlCore& core, unsigned long seed, Cycles& cycles) {
       55);
   std::vector<int8_t> got = expected;
   fpga_pool_circuit(layer, input.data(), expected.data());
-  cycles.got = rtl_pool(core, layer, input.data(), got.data());
-  return cycles.got == 0 || same(expected, got, layer.average ? "average" : "maximum", seed);
+  cycles.got = run_layer(core, plan_pool(core.size(), layer), input.data(), nullptr, got.data());
+  return cycles.got == 0 || same(expected, got, layer.average ? "average of seed" : "maximum of seed", seed);
 }
 
-bool add(Draw& draw, RtlCore& core, unsigned long seed, Cycles& cycles) {
+bool add(Draw& draw, Simulation& core, unsigned long seed, Cycles& cycles) {
   FpgaAdd layer{};
   layer.lhs_zero = draw(-128, 127);
   layer.rhs_zero = draw(-128, 127);
@@ -200,8 +191,9 @@ bool add(Draw& draw, RtlCore& core, unsigned long seed, Cycles& cycles) {
   if (over) expected = lhs;
   std::vector<int8_t> got = expected;
   fpga_add_circuit(layer, over ? expected.data() : lhs.data(), rhs.data(), expected.data());
-  cycles.got = rtl_add(core, layer, over ? got.data() : lhs.data(), rhs.data(), got.data());
-  return cycles.got == 0 || same(expected, got, "sum", seed);
+  cycles.got = run_layer(core, plan_add(core.size(), layer), over ? got.data() : lhs.data(), rhs.data(),
+                   got.data());
+  return cycles.got == 0 || same(expected, got, "sum of seed", seed);
 }
 
 }  // namespace
@@ -212,7 +204,7 @@ int main(int argc, char** argv) {
   const unsigned long count = std::strtoul(argv[2], nullptr, 10);
   const int stall = std::atoi(argv[3]);
   const auto buffers = std::make_unique<FpgaBuffers>();
-  RtlCore core;
+  Simulation core;
   unsigned long ran = 0, wrong = 0;
   uint64_t cycles = 0;
   for (unsigned long seed = first; seed < first + count; ++seed) {

@@ -46,6 +46,14 @@ def test_random_layers_under_random_stalls(size: CircuitSize):
     assert ran >= 40, done.stdout
 
 
+def test_registers_at_their_limits():
+    """What they hold runs; one more is refused by the register's name."""
+    size = CircuitSize(lanes=4, bus_bytes=8, result_bytes=8192, paired=False)
+    program = build_simulation("rtl_limits", [LAYERS.parent / "rtl_limits.cpp", *CIRCUITS], size)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_random_networks(seed: int, tmp_path: Path):
     """Every layer of the FPGA, with the pitches and places that the compiler gives."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from backends.vta_driver.mock_device import REGISTERS, make_folder
+from backends.device.folder import make_folder
+from backends.vta_driver.mock_device import REGISTERS
 from numpy.typing import NDArray
 
 from ceras_ir.driver.compile.tool import main as compile_model
@@ -39,14 +40,6 @@ def build(out: Path) -> None:
     make = ["make", "-s", "-C", str(out / "driver"), "CFLAGS=-O0"]
     done = subprocess.run(make, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def build_caches(folder: Path) -> Path:
-    library = folder / "caches.so"
-    flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    command = ["cc", *flags, str(HERE / "caches.c"), "-o", str(library), "-ldl"]
-    subprocess.run(command, check=True)
-    return library
 
 
 def samples(count: int) -> Samples:

@@ -1,12 +1,10 @@
 """
-A board without a board: registers and contiguous memory in files, VTA the simulator behind them.
+A board without a board: VTA the simulator behind the files of `backends.device.folder`.
 
     python mock_device.py FOLDER {hls,chisel} CONFIG.json BASE [--hang]
 
-serves FOLDER: `mem` is /dev/mem as far as VTA's registers go, `dev/udmabuf0` the memory, which VTA
-sees at address BASE, `class/u-dma-buf/udmabuf0` its attributes. A process that maps the memory sees
-what VTA sees; caches between them are `caches.c`'s, or a test's own. Whatever the hardware would
-not survive (addresses outside the memory, streams that are not on a page) stops the device.
+serves FOLDER, whose memory VTA sees at address BASE. Whatever the hardware would not survive
+(addresses outside the memory, streams that are not on a page) stops the device.
 """
 
 import mmap
@@ -37,8 +35,6 @@ from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.support.diagnostics import InputError
 
 REGISTERS = {"hls": 0x43C00000, "chisel": 0xFF220000}
-NAME = "udmabuf0"
-ATTRIBUTES = ("sync_offset", "sync_size", "sync_direction", "sync_for_cpu", "sync_for_device")
 IDLE, START, RESTARTING = 4, 1, 0x81
 DIRTY, LINE = "dirty", 64
 """A file that `caches.c` writes, and the bytes of a cache line."""
@@ -48,20 +44,6 @@ STALE_SECONDS = 0.02
 
 class BusError(Exception):
     """What an AXI bus would answer with an error, and VTA with silence."""
-
-
-def make_folder(folder: Path, base: int, size: int) -> None:
-    """The files of a device whose memory has `size` bytes at `base`."""
-    attributes = folder / "class" / "u-dma-buf" / NAME
-    attributes.mkdir(parents=True)
-    (attributes / "phys_addr").write_text(f"{base:#010x}\n")
-    (attributes / "size").write_text(f"{size}\n")
-    for name in ATTRIBUTES:
-        (attributes / name).write_text("")
-    (folder / "dev").mkdir()
-    for name, length in (("dev/udmabuf0", size), ("mem", 1 << 32)):
-        with open(folder / name, "wb") as file:
-            file.truncate(length)
 
 
 class Overwritten(Machine):
@@ -85,7 +67,7 @@ class Device:
 
     def __init__(self, folder: Path, flow: str, board: VtaBoard, base: int):
         self.folder, self.flow, self.board, self.base = folder, flow, board, base
-        self.memory: Dram = np.memmap(folder / "dev" / NAME, np.uint8, "r+")
+        self.memory: Dram = np.memmap(folder / "dev" / "udmabuf0", np.uint8, "r+")
         with open(folder / "mem", "r+b") as file:
             self.registers = mmap.mmap(file.fileno(), 0x4000, offset=REGISTERS[flow])
         if flow == "hls":

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from backends.device.folder import NAME
 from backends.vta_driver.board import (
     BASE,
     MEMORY_BYTES,
@@ -14,7 +15,6 @@ from backends.vta_driver.board import (
     samples,
     served,
 )
-from backends.vta_driver.mock_device import NAME
 from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.runtime import ceras_vta

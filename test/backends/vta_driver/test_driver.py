@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from backends.device.folder import build_caches, make_folder, operations
 from backends.vta_driver.board import (
     MEMORY_BYTES,
     Mock,
     build,
-    build_caches,
     compile_example,
     samples,
     served,
 )
-from backends.vta_driver.mock_device import DIRTY, make_folder
+from backends.vta_driver.mock_device import DIRTY
 from numpy.typing import NDArray
 
 from ceras_ir.backends.vta.board import load_board
@@ -47,11 +47,6 @@ def expected(networks: dict[str, Path]) -> NDArray[np.float32]:
     """What the built-in simulator computes without a driver."""
     run = open_folder(networks["pynq"]).run([{"image": image[None]} for image in samples(COUNT)])
     return np.concatenate([outputs["probabilities"] for outputs in run]).astype(np.float32)
-
-
-def operations(log: Path) -> list[tuple[str, int, int]]:
-    lines = (line.split() for line in log.read_text().splitlines())
-    return [(kind, int(offset), int(size)) for kind, offset, size in lines]
 
 
 def wanted_operations(network: Path) -> list[tuple[str, int, int]]:

@@ -1,8 +1,11 @@
-// The AXI4-Lite port. Word 0 starts and says how it stands, 1 to 3 are of the interrupt, as in
-// what HLS tools make; the layer's registers begin at 0x10, and behind them are the cycles of the
-// last launch, which can only be read.
+// The AXI4-Lite port: start and interrupt as in what HLS tools make, the layer's registers, and what
+// can only be read. Which word is what, `layer_registers` says.
 module control_registers #(
-    parameter ADDRESS_BITS = 9
+    parameter ADDRESS_BITS = 9,
+    parameter LANES = 16,
+    parameter BUS_BYTES = 16,
+    parameter LINE_BYTES = 262144,
+    parameter RESULT_BYTES = 65536
 ) (
     input logic clk,
     input logic rst,
@@ -58,16 +61,22 @@ module control_registers #(
       s_rvalid <= 1;
       s_rdata <= 0;
       case (from)
-        0: begin
+        INDEX'(layer_registers::CONTROL): begin
           s_rdata <= {28'b0, !busy, !busy, is_done, busy};
           is_done <= 0;
         end
-        1: s_rdata <= {31'b0, global_enable};
-        2: s_rdata <= {31'b0, enable};
-        3: s_rdata <= {31'b0, pending};
-        INDEX'(WORDS + 4): s_rdata <= cycles;
+        INDEX'(layer_registers::GLOBAL_ENABLE): s_rdata <= {31'b0, global_enable};
+        INDEX'(layer_registers::ENABLE): s_rdata <= {31'b0, enable};
+        INDEX'(layer_registers::PENDING): s_rdata <= {31'b0, pending};
+        INDEX'(layer_registers::CYCLES): s_rdata <= cycles;
+        INDEX'(layer_registers::IDENTITY): s_rdata <= layer_registers::VERSION;
+        INDEX'(layer_registers::BUILT_LANES): s_rdata <= LANES;
+        INDEX'(layer_registers::BUILT_BUS_BYTES): s_rdata <= BUS_BYTES;
+        INDEX'(layer_registers::BUILT_LINE_BYTES): s_rdata <= LINE_BYTES;
+        INDEX'(layer_registers::BUILT_RESULT_BYTES): s_rdata <= RESULT_BYTES;
         default:
-        for (int i = 0; i < WORDS; i++) if (from == INDEX'(i + 4)) s_rdata <= words[32*i+:32];
+        for (int i = 0; i < WORDS; i++)
+          if (from == INDEX'(i + layer_registers::LAYER)) s_rdata <= words[32*i+:32];
       endcase
     end
     if (done) begin
@@ -78,18 +87,18 @@ module control_registers #(
     if (write) begin
       s_bvalid <= 1;
       case (to)
-        0:
+        INDEX'(layer_registers::CONTROL):
         if (s_wdata[0] && !busy) begin
           start <= 1;
           busy <= 1;
           cycles <= 0;
         end
-        1: global_enable <= s_wdata[0];
-        2: enable <= s_wdata[0];
-        3: if (s_wdata[0]) pending <= 0;
+        INDEX'(layer_registers::GLOBAL_ENABLE): global_enable <= s_wdata[0];
+        INDEX'(layer_registers::ENABLE): enable <= s_wdata[0];
+        INDEX'(layer_registers::PENDING): if (s_wdata[0]) pending <= 0;
         default:
         for (int i = 0; i < WORDS; i++)
-          if (to == INDEX'(i + 4) && !busy) words[32*i+:32] <= s_wdata;
+          if (to == INDEX'(i + layer_registers::LAYER) && !busy) words[32*i+:32] <= s_wdata;
       endcase
     end
     if (rst) begin

@@ -62,7 +62,12 @@ module nnet_core #(
   layer_registers::layer_t layer;
   logic start, done, launched;
 
-  control_registers control (
+  control_registers #(
+      .LANES(LANES),
+      .BUS_BYTES(BUS_BYTES),
+      .LINE_BYTES(LINE_BYTES),
+      .RESULT_BYTES(RESULT_BYTES)
+  ) control (
       .clk(clk),
       .rst(rst),
       .s_awvalid(s_awvalid),

@@ -18,7 +18,8 @@ extern "C" {
 typedef enum {
   CERAS_OK = 0,
   CERAS_BAD_MODEL = 1,    /* `message` says what is wrong with the file */
-  CERAS_OUT_OF_MEMORY = 2 /* the arena or the tables could not be allocated */
+  CERAS_OUT_OF_MEMORY = 2, /* the arena or the tables could not be allocated */
+  CERAS_BAD_DEVICE = 3 /* an FPGA is too small, or did not finish a launch */
 } ceras_status;
 
 typedef enum {
@@ -56,12 +57,14 @@ size_t ceras_output_count(const ceras_model *model);
 ceras_tensor ceras_input_info(const ceras_model *model, size_t index);
 ceras_tensor ceras_output_info(const ceras_model *model, size_t index);
 
-/* Inputs share memory with later values: fill all of them before every run. */
+/* Inputs share memory with later values: get and fill all of them before every run. */
 void *ceras_input(ceras_model *model, size_t index);
 /* Valid until an input is written or the next run starts. */
 const void *ceras_output(const ceras_model *model, size_t index);
 
-void ceras_run(ceras_model *model);
+/* CERAS_OK, or CERAS_BAD_DEVICE from then on, whose reason `ceras_failure` has. */
+ceras_status ceras_run(ceras_model *model);
+const char *ceras_failure(const ceras_model *model);
 
 /* The bytes of a value: rows of equal length, `pitch` bytes from one to the next. */
 typedef struct {
@@ -73,7 +76,7 @@ typedef struct {
 
 /* Called after each layer with its number and its result. */
 typedef void (*ceras_trace)(void *context, size_t layer, const ceras_rows *result);
-void ceras_run_traced(ceras_model *model, ceras_trace trace, void *context);
+ceras_status ceras_run_traced(ceras_model *model, ceras_trace trace, void *context);
 
 /*
  * Calls `transfer` for every value that one side makes and the other reads, once per value in

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <string>
 
 #include "ceras.h"
 #include "fpga.h"
@@ -10,6 +11,7 @@
 
 struct ceras_model {
   ceras::Model model;
+  std::string failure;
 };
 
 namespace ceras {
@@ -60,6 +62,15 @@ void show_crossing(const Model& model, const Tensor* tensor, Device side, size_t
   transfer(context, &crossing);
 }
 
+// Let hardware prepare the layers that it will run.
+void plan(Model& model) {
+  if (fpga_circuits == nullptr) return;
+  fpga_circuits->begin_planning();
+  for (const Layer& layer : model.layers)
+    if (layer.device == Device::Fpga) layer.run(layer, model.scratch);
+  fpga_circuits->end_planning();
+}
+
 }  // namespace
 
 int64_t no_scratch(const Layer&) { return 0; }
@@ -101,8 +112,12 @@ ceras_status ceras_load(const void* data, size_t size, ceras_model** model, char
     auto loaded = std::make_unique<ceras_model>();
     if (!ceras::load(static_cast<const uint8_t*>(data), size, loaded->model, message, message_size))
       return CERAS_BAD_MODEL;
+    ceras::plan(loaded->model);
     *model = loaded.release();
     return CERAS_OK;
+  } catch (const ceras::FpgaError& error) {
+    if (message != nullptr) std::snprintf(message, message_size, "%s", error.what());
+    return CERAS_BAD_DEVICE;
   } catch (const std::bad_alloc&) {
     if (message != nullptr) std::snprintf(message, message_size, "not enough memory");
     return CERAS_OUT_OF_MEMORY;
@@ -124,6 +139,7 @@ ceras_tensor ceras_output_info(const ceras_model* model, size_t index) {
 }
 
 void* ceras_input(ceras_model* model, size_t index) {
+  ceras::cpu_writes(*model->model.inputs[index].tensor);
   return model->model.inputs[index].tensor->target;
 }
 
@@ -131,18 +147,34 @@ const void* ceras_output(const ceras_model* model, size_t index) {
   return model->model.outputs[index].tensor->data;
 }
 
-void ceras_run(ceras_model* model) { ceras_run_traced(model, nullptr, nullptr); }
+ceras_status ceras_run(ceras_model* model) { return ceras_run_traced(model, nullptr, nullptr); }
 
-void ceras_run_traced(ceras_model* model, ceras_trace trace, void* context) {
+const char* ceras_failure(const ceras_model* model) { return model->failure.c_str(); }
+
+ceras_status ceras_run_traced(ceras_model* model, ceras_trace trace, void* context) {
+  if (!model->failure.empty()) return CERAS_BAD_DEVICE;
   size_t number = 0;
-  for (const ceras::Layer& layer : model->model.layers) {
-    layer.run(layer, model->model.scratch);
-    if (trace != nullptr) {
-      const ceras_rows result = ceras::rows_of(layer.output());
-      trace(context, number, &result);
+  try {
+    for (const ceras::Layer& layer : model->model.layers) {
+      if (layer.device == ceras::Device::Cpu) ceras::cpu_uses(layer);
+      layer.run(layer, model->model.scratch);
+      if (trace != nullptr) {
+        ceras::cpu_reads(layer.output());
+        const ceras_rows result = ceras::rows_of(layer.output());
+        trace(context, number, &result);
+      }
+      ++number;
     }
-    ++number;
+    for (const ceras::Border& output : model->model.outputs) ceras::cpu_reads(*output.tensor);
+  } catch (const ceras::FpgaError& error) {
+    const auto& layers = model->model.layers;
+    model->failure =
+        number < layers.size()
+            ? "layer " + std::to_string(number) + " '" + layers[number].name + "': " + error.what()
+            : error.what();
+    return CERAS_BAD_DEVICE;
   }
+  return CERAS_OK;
 }
 
 void ceras_transfers(const ceras_model* model, ceras_transfer transfer, void* context) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 
 #include "lanes.h"
 
@@ -181,14 +182,38 @@ void fpga_move_circuit(const FpgaMove& move, const int8_t* input, int8_t* result
 void fpga_lookup_circuit(const FpgaLookup& layer, const FpgaTables& tables, const int8_t* input,
                          int8_t* result);
 
-// What runs the layers of the FPGA's side on a PC: the circuits above, unless a simulation of
-// hardware takes their place.
-struct FpgaCircuits {
-  decltype(&fpga_linear_circuit) linear;
-  decltype(&fpga_pool_circuit) pool;
-  decltype(&fpga_add_circuit) add;
+// Hardware that is not there, or does not answer.
+struct FpgaError : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
-extern FpgaCircuits fpga_circuits;
+
+// What the CPU does with bytes: read them, write some of them, or write each of them.
+enum class CpuUse : uint8_t { Reads, WritesSome, WritesAll };
+
+// What runs the layers of the FPGA's side in the place of the circuits above: hardware, or its
+// simulation. `layer` tells layers apart and is the same in each run. False: the circuit in C++ has
+// to run it.
+class FpgaCircuits {
+ public:
+  virtual ~FpgaCircuits() = default;
+  virtual bool linear(const void* layer, const FpgaLinear& registers, const int8_t* input,
+                      const int8_t* weights, const int32_t* constants, const int8_t* shifts,
+                      const FpgaTables& tables, const int8_t* residual, int8_t* result) = 0;
+  virtual bool pool(const void* layer, const FpgaPool& registers, const int8_t* input,
+                    int8_t* result) = 0;
+  virtual bool add(const void* layer, const FpgaAdd& registers, const int8_t* lhs,
+                   const int8_t* rhs, int8_t* result) = 0;
+  // A layer of another circuit, which is called `what`.
+  virtual bool other(const void* layer, const char* what) = 0;
+  // Layers that run in between are prepared and not run.
+  virtual void begin_planning() = 0;
+  virtual void end_planning() = 0;
+  // Zeroed memory that they reach, at a page, for an arena of `bytes`; null: any will do.
+  virtual uint8_t* arena(uint64_t) { return nullptr; }
+  // The CPU is about to use what may have been written beside its caches.
+  virtual void cpu_uses(const void*, int64_t, CpuUse) {}
+};
+extern FpgaCircuits* fpga_circuits;  // null: those in C++ run all
 
 // What is beyond 15 bits ends at the clamp whatever the shift, to the right by one bit at most.
 constexpr int32_t FPGA_WIDE = 1 << 15;

@@ -16,7 +16,7 @@ int8_t averaged(int32_t sum, const FpgaPool& p) {
 
 }  // namespace
 
-FpgaCircuits fpga_circuits{fpga_linear_circuit, fpga_pool_circuit, fpga_add_circuit};
+FpgaCircuits* fpga_circuits = nullptr;
 
 void fpga_pool_circuit(const FpgaPool& layer, const int8_t* input, int8_t* result) {
   const FpgaWindow& w = layer.window;

@@ -152,18 +152,34 @@ FpgaTables tables_of(const Layer& layer) {
           static_cast<int>(bytes_of(layer.output().storage))};
 }
 
+const int8_t* residual_of(const Layer& layer) {
+  return layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr;
+}
+
+// Whether hardware has no circuit for the layer: then the CPU runs it, in C++.
+bool is_left(const Layer& layer, const char* what) {
+  if (fpga_circuits != nullptr && fpga_circuits->other(&layer, what)) return false;
+  cpu_uses(layer);
+  return true;
+}
+
 void run_array(const Layer& layer, Scratch& scratch) {
-  fpga_circuits.linear(
-      registers_of(layer), bytes_at(layer.input()), layer.packed, layer.constants, layer.shifts,
-      tables_of(layer), layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr, result_of(layer),
-      *scratch.fpga);
+  const FpgaLinear registers = registers_of(layer);
+  const int8_t *input = bytes_at(layer.input()), *residual = residual_of(layer);
+  if (fpga_circuits != nullptr &&
+      fpga_circuits->linear(&layer, registers, input, layer.packed, layer.constants, layer.shifts,
+                            tables_of(layer), residual, result_of(layer)))
+    return;
+  cpu_uses(layer);
+  fpga_linear_circuit(registers, input, layer.packed, layer.constants, layer.shifts,
+                      tables_of(layer), residual, result_of(layer), *scratch.fpga);
 }
 
 void run_depthwise(const Layer& layer, Scratch&) {
-  fpga_depthwise_circuit(registers_of(layer), bytes_at(layer.input()), layer.packed,
-                         layer.constants, layer.shifts, tables_of(layer),
-                         layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr,
-                         result_of(layer));
+  if (is_left(layer, "depthwise convolutions"))
+    fpga_depthwise_circuit(registers_of(layer), bytes_at(layer.input()), layer.packed,
+                           layer.constants, layer.shifts, tables_of(layer), residual_of(layer),
+                           result_of(layer));
 }
 
 void run_pool(const Layer& layer, Scratch&) {
@@ -180,7 +196,12 @@ void run_pool(const Layer& layer, Scratch&) {
                            static_cast<int>(r.high),
                            layer.input().pitch,
                            layer.output().pitch};
-  fpga_circuits.pool(registers, bytes_at(layer.input()), result_of(layer));
+  const int8_t* input = bytes_at(layer.input());
+  if (fpga_circuits != nullptr &&
+      fpga_circuits->pool(&layer, registers, input, result_of(layer)))
+    return;
+  cpu_uses(layer);
+  fpga_pool_circuit(registers, input, result_of(layer));
 }
 
 void run_adder(const Layer& layer, Scratch&) {
@@ -197,14 +218,23 @@ void run_adder(const Layer& layer, Scratch&) {
                           lhs.pitch,
                           rhs.pitch,
                           out.pitch};
-  fpga_circuits.add(registers, bytes_at(lhs), bytes_at(rhs), result_of(layer));
+  if (fpga_circuits != nullptr &&
+      fpga_circuits->add(&layer, registers, bytes_at(lhs), bytes_at(rhs), result_of(layer)))
+    return;
+  cpu_uses(layer);
+  fpga_add_circuit(registers, bytes_at(lhs), bytes_at(rhs), result_of(layer));
 }
 
 void run_lookup(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
   const FpgaLookup registers{out.elements / out.row, static_cast<int>(out.row), in.pitch,
                              out.pitch * bytes_of(out.storage)};
-  fpga_lookup_circuit(registers, tables_of(layer), bytes_at(in), result_of(layer));
+  if (is_left(layer, "lookups"))
+    fpga_lookup_circuit(registers, tables_of(layer), bytes_at(in), result_of(layer));
+}
+
+void run_moves(const Layer& layer, Scratch& scratch) {
+  if (moves_any(layer) && is_left(layer, "moves")) fpga_mover_of(layer)(layer, scratch);
 }
 
 // The different tables of a layer.
@@ -340,6 +370,22 @@ bool fpga_pack(Model& model) {
   return true;
 }
 
+void cpu_reads(const Tensor& tensor) {
+  if (fpga_circuits != nullptr && !tensor.constant())
+    fpga_circuits->cpu_uses(tensor.data, tensor.extent, CpuUse::Reads);
+}
+
+void cpu_writes(const Tensor& tensor) {
+  if (fpga_circuits != nullptr)
+    fpga_circuits->cpu_uses(tensor.data, tensor.extent,
+                            tensor.has_gaps() ? CpuUse::WritesSome : CpuUse::WritesAll);
+}
+
+void cpu_uses(const Layer& layer) {
+  for (const Tensor* operand : layer.operands) cpu_reads(*operand);
+  cpu_writes(layer.output());
+}
+
 Run fpga_operator_of(const Layer& layer) {
   switch (layer.operation->circuit) {
     case Circuit::Pool:
@@ -347,7 +393,7 @@ Run fpga_operator_of(const Layer& layer) {
     case Circuit::Adder:
       return run_adder;
     case Circuit::Mover:
-      return fpga_mover_of(layer);
+      return run_moves;
     case Circuit::Table:
       return run_lookup;
     default:

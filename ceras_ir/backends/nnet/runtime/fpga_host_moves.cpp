@@ -88,6 +88,15 @@ const char* check_fpga_move(const Layer& layer) {
   return nullptr;
 }
 
+bool moves_any(const Layer& layer) {
+  const Tensor& out = layer.output();
+  if (layer.operation->opcode == RESHAPE) return layer.input().data != out.data;
+  if (layer.operation->opcode != CONCAT) return true;
+  for (size_t i = 0; i < layer.operands.size(); ++i)
+    if (!is_in_its_slice(layer, i)) return true;
+  return false;
+}
+
 Run fpga_mover_of(const Layer& layer) {
   switch (layer.operation->opcode) {
     case RESHAPE:

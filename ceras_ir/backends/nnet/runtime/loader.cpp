@@ -70,15 +70,13 @@ struct Loader {
   bool arena() {
     // Zeroed, and by calloc: pages that no layer touches are never made.
     constexpr uint64_t ALIGNMENT = 4096;
+    if (fpga_circuits != nullptr && (model.base = fpga_circuits->arena(arena_bytes)) != nullptr)
+      return true;
     model.arena = {static_cast<uint8_t*>(std::calloc(arena_bytes + ALIGNMENT, 1)), std::free};
     if (!model.arena) throw std::bad_alloc();
-    model.base = arena_base();
-    return true;
-  }
-
-  uint8_t* arena_base() const {
     const uintptr_t address = reinterpret_cast<uintptr_t>(model.arena.get());
-    return model.arena.get() + (4096 - address % 4096) % 4096;
+    model.base = model.arena.get() + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT;
+    return true;
   }
 
   // Where the tensor's bytes are; null, or the reason why they are nowhere.
@@ -93,7 +91,7 @@ struct Loader {
       const uint64_t size = blocks.at<uint64_t>(block * BLOCK_BYTES + 16);
       if (offset < start || offset - start > size || bytes > size - (offset - start))
         return "it does not lie inside its block";
-      tensor.target = arena_base() + offset;
+      tensor.target = model.base + offset;
       tensor.data = tensor.target;
       return nullptr;
     }

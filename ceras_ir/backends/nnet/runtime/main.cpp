@@ -1,11 +1,9 @@
 // ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] [--transfers]
-//              [--rtl FILE [--stall PERCENT] [--latency CYCLES]]
 //
 // IN.bin holds N samples (1 unless said), each the raw inputs in table order; OUT.bin gets the
 // outputs likewise. The trace has one record per layer and sample: u32 layer, u32 bytes, data.
 // --transfers prints a line for each value that changes sides: who reads it, and its bytes.
-// --rtl runs the FPGA's layers in the simulated circuits, where those are built in, and writes a
-// line with the cycles of each to FILE; 0 are of a layer that they do not take.
+// An engine that is built with hardware has options of it: hardware.h.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,8 +13,9 @@
 #include <vector>
 
 #include "ceras.h"
-#if defined(CERAS_RTL)
-#include "circuits.h"
+#include "fpga.h"
+#if defined(CERAS_HARDWARE)
+#include "hardware.h"
 #endif
 
 namespace {
@@ -71,18 +70,19 @@ void print_transfer(void*, const ceras_crossing* crossing) {
   std::printf("\n");
 }
 
-// Put the simulated circuits in the place of those in C++.
-bool use_rtl(const char* path, int stall, int latency) {
-#if defined(CERAS_RTL)
-  if (ceras::rtl_take_over(path, stall, latency)) return true;
-  fail(path, "cannot be written");
+// What runs the FPGA's layers, of an option and its value.
+struct Hardware {
+#if defined(CERAS_HARDWARE)
+  ceras::HardwareOptions options;
+  static constexpr const char* usage = ceras::HARDWARE_USAGE;
+  bool take(const char* option, const char* value) { return options.take(option, value); }
+  std::unique_ptr<ceras::FpgaCircuits> open() const { return ceras::open_hardware(options); }
 #else
-  (void)stall;
-  (void)latency;
-  fail(path, "--rtl needs an engine that is built with the circuits in Verilog");
+  static constexpr const char* usage = "";
+  bool take(const char*, const char*) { return false; }
+  std::unique_ptr<ceras::FpgaCircuits> open() const { return nullptr; }
 #endif
-  return false;
-}
+};
 
 struct Unload {
   void operator()(ceras_model* model) const { ceras_unload(model); }
@@ -112,7 +112,8 @@ int run(const std::vector<const char*>& paths, unsigned long samples, const char
       if (std::fread(ceras_input(model.get(), i), 1, bytes, in.get()) != bytes)
         return fail(paths[1], "is shorter than its samples");
     }
-    ceras_run_traced(model.get(), trace ? write_record : nullptr, trace.get());
+    if (ceras_run_traced(model.get(), trace ? write_record : nullptr, trace.get()) != CERAS_OK)
+      return fail(paths[0], ceras_failure(model.get()));
     for (size_t i = 0; i < ceras_output_count(model.get()); ++i)
       std::fwrite(ceras_output(model.get(), i), 1, ceras_output_info(model.get(), i).bytes,
                   out.get());
@@ -130,8 +131,8 @@ int run(const std::vector<const char*>& paths, unsigned long samples, const char
 int main(int argc, char** argv) {
   std::vector<const char*> paths;
   unsigned long samples = 1;
-  const char *trace = nullptr, *rtl = nullptr;
-  int stall = 0, latency = 32;
+  const char* trace = nullptr;
+  Hardware hardware;
   bool usage = false, transfers = false;
   for (int i = 1; i < argc && !usage; ++i) {
     const bool value = i + 1 < argc;
@@ -141,26 +142,28 @@ int main(int argc, char** argv) {
       usage = *end != 0 || end == argv[i];
     } else if (std::strcmp(argv[i], "--trace") == 0 && value) {
       trace = argv[++i];
-    } else if (std::strcmp(argv[i], "--rtl") == 0 && value) {
-      rtl = argv[++i];
-    } else if (std::strcmp(argv[i], "--stall") == 0 && value) {
-      stall = std::atoi(argv[++i]);
-    } else if (std::strcmp(argv[i], "--latency") == 0 && value) {
-      latency = std::atoi(argv[++i]);
     } else if (std::strcmp(argv[i], "--transfers") == 0) {
       transfers = true;
+    } else if (argv[i][0] == '-' && value && hardware.take(argv[i], argv[i + 1])) {
+      ++i;
     } else {
       usage = argv[i][0] == '-';
       paths.push_back(argv[i]);
     }
   }
-  if (usage || paths.size() != 3 || stall < 0 || stall > 95 || latency < 0) {
+  if (usage || paths.size() != 3) {
     std::fprintf(stderr,
                  "usage: ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] "
-                 "[--transfers]\n                    [--rtl FILE [--stall PERCENT] "
-                 "[--latency CYCLES]]\n");
+                 "[--transfers]\n%s",
+                 Hardware::usage);
     return 2;
   }
-  if (rtl != nullptr && !use_rtl(rtl, stall, latency)) return 1;
+  std::unique_ptr<ceras::FpgaCircuits> circuits;
+  try {
+    circuits = hardware.open();
+  } catch (const ceras::FpgaError& error) {
+    return fail("ceras_engine", error.what());
+  }
+  ceras::fpga_circuits = circuits.get();
   return run(paths, samples, trace, transfers);
 }

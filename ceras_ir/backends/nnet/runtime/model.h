@@ -163,7 +163,7 @@ struct Model {
   std::vector<Border> outputs;
   std::vector<Layer> layers;
   std::unique_ptr<uint8_t, void (*)(void*)> arena{nullptr, nullptr};
-  const uint8_t* base = nullptr;  // first byte of the arena, aligned
+  uint8_t* base = nullptr;  // first byte of the arena, at a page
   std::unique_ptr<int8_t[]> packed;  // the weights of all layers on the FPGA
   std::unique_ptr<int32_t[]> constants;
   std::unique_ptr<int8_t[]> shifts;

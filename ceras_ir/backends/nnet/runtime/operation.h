@@ -70,4 +70,9 @@ const Operation* operation_of(uint32_t opcode);
 
 Run fpga_operator_of(const Layer& layer);
 
+// Have in the CPU's caches what it is about to read or write: a value, or those of a layer.
+void cpu_reads(const Tensor& tensor);
+void cpu_writes(const Tensor& tensor);
+void cpu_uses(const Layer& layer);
+
 }  // namespace ceras

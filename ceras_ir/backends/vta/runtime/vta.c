@@ -3,10 +3,8 @@
 #include "vta.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "../model.h"
 
@@ -22,25 +20,7 @@ static struct {
   int is_open, has_failed;
 } vta;
 
-static char error[512];
-
-int vta_fail(const char *format, ...)
-{
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(error, sizeof error, format, arguments);
-  va_end(arguments);
-  return 1;
-}
-
-const char *vta_error(void) { return error; }
-
-uint64_t vta_now(void)
-{
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+const char *vta_error(void) { return device_error(); }
 
 static uint64_t whole_pages(uint64_t bytes)
 {
@@ -63,14 +43,14 @@ static int read_file(const char *folder, const char *name, unsigned char *data, 
 {
   char path[4096];
   if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path)
-    return vta_fail("%s: the name of the folder is too long", name);
+    return device_fail("%s: the name of the folder is too long", name);
   FILE *file = fopen(path, "rb");
-  if (file == NULL) return vta_fail("%s: %s", path, strerror(errno));
+  if (file == NULL) return device_fail("%s: %s", path, strerror(errno));
   size_t count = fread(data, 1, (size_t)size, file);
   int more = count == size && fgetc(file) != EOF;
   fclose(file);
   if (count != size || more)
-    return vta_fail("%s: expected %llu bytes; compile the model again and copy the whole folder",
+    return device_fail("%s: expected %llu bytes; compile the model again and copy the whole folder",
                     path, (unsigned long long)size);
   return 0;
 }
@@ -89,9 +69,9 @@ static int relocate(unsigned char *stream, uint32_t count, uint64_t address)
     unsigned opcode = word & 7, memory = word >> 7 & 7;
     if (opcode > 1 || x_size == 0) continue; /* no transfer */
     if (memory >= sizeof units / sizeof units[0])
-      return vta_fail("instruction %lu: unknown memory %u", (unsigned long)i, memory);
+      return device_fail("instruction %lu: unknown memory %u", (unsigned long)i, memory);
     uint64_t base = (word >> 26 & 0xffffffffu) + address / units[memory];
-    if (base >> 32) return vta_fail("instruction %lu: beyond 4 GiB", (unsigned long)i);
+    if (base >> 32) return device_fail("instruction %lu: beyond 4 GiB", (unsigned long)i);
     word = (word & ~((uint64_t)0xffffffffu << 26)) | base << 26;
     for (int byte = 0; byte < 8; byte++) stream[byte] = (unsigned char)(word >> (8 * byte));
   }
@@ -101,22 +81,22 @@ static int relocate(unsigned char *stream, uint32_t count, uint64_t address)
 static int check_memory(const VtaMemory *memory)
 {
   if (memory->size < vta_memory_bytes())
-    return vta_fail("%llu bytes of contiguous memory, the network needs %llu",
+    return device_fail("%llu bytes of contiguous memory, the network needs %llu",
                     (unsigned long long)memory->size, (unsigned long long)vta_memory_bytes());
   if ((uintptr_t)memory->data % VTA_PAGE != 0 || memory->address % VTA_PAGE != 0)
-    return vta_fail("the memory must begin at a multiple of %u bytes, got address 0x%llx",
+    return device_fail("the memory must begin at a multiple of %u bytes, got address 0x%llx",
                     VTA_PAGE, (unsigned long long)memory->address);
   if ((memory->address + memory->size) >> 32)
-    return vta_fail("the memory ends at 0x%llx; VTA reaches the first 4 GiB only",
+    return device_fail("the memory ends at 0x%llx; VTA reaches the first 4 GiB only",
                     (unsigned long long)(memory->address + memory->size));
   return 0;
 }
 
 int vta_open(const char *folder, const VtaSettings *settings, const VtaMemory *memory)
 {
-  if (vta.is_open) return vta_fail("a network is open already: call vta_close first");
+  if (vta.is_open) return device_fail("a network is open already: call vta_close first");
   if (vta_network.launch_count > MOST_LAUNCHES)
-    return vta_fail("%u launches, at most %d", vta_network.launch_count, MOST_LAUNCHES);
+    return device_fail("%u launches, at most %d", vta_network.launch_count, MOST_LAUNCHES);
   if (check_memory(memory)) return 1;
   vta.memory = *memory;
   unsigned char *data = memory->data;
@@ -130,7 +110,7 @@ int vta_open(const char *folder, const VtaSettings *settings, const VtaMemory *m
   }
   memcpy(data + stream_offset(vta_network.launch_count), no_op, sizeof no_op);
   if (memory->clean(memory->context, 0, vta_memory_bytes()))
-    return vta_fail("cannot clean the caches after loading");
+    return device_fail("cannot clean the caches after loading");
   if (vta_map_registers(settings)) return 1;
   vta.is_open = 1;
   vta.has_failed = 0;
@@ -145,12 +125,12 @@ void vta_close(void)
 
 int vta_run(const void *const *inputs, void *const *outputs)
 {
-  if (!vta.is_open) return vta_fail("no network is open: call vta_open first");
+  if (!vta.is_open) return device_fail("no network is open: call vta_open first");
   if (vta.has_failed)
-    return vta_fail("a launch has failed: load the bitstream again, then vta_close and vta_open");
-  error[0] = '\0';
+    return device_fail("a launch has failed: load the bitstream again, then vta_close and vta_open");
+  device_clear_error();
   int status = vta_network.run(vta.memory.data, inputs, outputs);
-  if (status && error[0] == '\0') vta_fail("model_run_in returned %d", status);
+  if (status && device_error()[0] == '\0') device_fail("model_run_in returned %d", status);
   return status;
 }
 
@@ -158,26 +138,26 @@ int vta_run(const void *const *inputs, void *const *outputs)
 int model_launch(int number, void *arena)
 {
   if (number < 0 || (unsigned)number >= vta_network.launch_count || arena != vta.memory.data)
-    return vta_fail("launch %d of %u, or another arena than VTA's memory", number,
+    return device_fail("launch %d of %u, or another arena than VTA's memory", number,
                     vta_network.launch_count);
   const VtaLaunch *launch = &vta_network.launches[number];
   const VtaMemory *memory = &vta.memory;
   for (unsigned i = 0; i < launch->clean_count; i++)
     if (memory->clean(memory->context, launch->clean[i].offset, launch->clean[i].size))
-      return vta_fail("launch %d (%s): cannot clean the caches", number, launch->name);
-  uint64_t start = vta_now();
+      return device_fail("launch %d (%s): cannot clean the caches", number, launch->name);
+  uint64_t start = device_now();
   uint64_t no_op_at = memory->address + stream_offset(vta_network.launch_count);
   if (vta_start_and_wait(memory->address + stream_offset((unsigned)number), launch->count,
                          no_op_at, launch->name)) {
     vta.has_failed = 1;
     return 1;
   }
-  vta.nanoseconds[number] = vta_now() - start;
+  vta.nanoseconds[number] = device_now() - start;
   vta.cycles[number] = vta_cycle_counter();
   for (unsigned i = 0; i < launch->invalidate_count; i++)
     if (memory->invalidate(memory->context, launch->invalidate[i].offset,
                            launch->invalidate[i].size))
-      return vta_fail("launch %d (%s): cannot invalidate the caches", number, launch->name);
+      return device_fail("launch %d (%s): cannot invalidate the caches", number, launch->name);
   return 0;
 }
 
@@ -197,3 +177,13 @@ VtaSettings vta_default_settings(void)
                           vta_network.timeout_ms};
   return settings;
 }
+
+int vta_open_udmabuf(VtaMemory *memory, const char *name, const char *devices,
+                     const char *classes, uint64_t address_offset)
+{
+  if (device_open_udmabuf(memory, name, devices, classes, vta_memory_bytes())) return 1;
+  memory->address += address_offset;
+  return 0;
+}
+
+void vta_close_udmabuf(VtaMemory *memory) { device_close_udmabuf(memory); }

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -17,15 +19,8 @@ extern "C" {
 /* Whose registers: those of VTA's HLS design (Xilinx flow), or those of its Chisel shell. */
 typedef enum { VTA_HLS = 0, VTA_CHISEL = 1 } VtaFlow;
 
-/* Contiguous memory that CPU and VTA share; its start is at a multiple of VTA_PAGE for both. */
-typedef struct {
-  unsigned char *data; /* where this process sees it */
-  uint64_t address;    /* where VTA sees it */
-  uint64_t size;       /* at least vta_memory_bytes() */
-  void *context;       /* first argument of the functions, which return 0 when done */
-  int (*clean)(void *context, uint64_t offset, uint64_t size);      /* write caches to memory */
-  int (*invalidate)(void *context, uint64_t offset, uint64_t size); /* forget what caches hold */
-} VtaMemory;
+/* Memory that CPU and VTA share, of vta_memory_bytes() bytes at least. */
+typedef DeviceMemory VtaMemory;
 
 #define VTA_PAGE 4096u
 
@@ -101,12 +96,10 @@ typedef struct {
 extern const VtaNetwork vta_network;
 
 /* Between the files of the driver. */
-int vta_fail(const char *format, ...);
 int vta_map_registers(const VtaSettings *settings);
 void vta_unmap_registers(void);
 int vta_start_and_wait(uint64_t instructions, uint32_t count, uint64_t no_op, const char *name);
 uint32_t vta_cycle_counter(void);
-uint64_t vta_now(void);
 
 #ifdef __cplusplus
 }

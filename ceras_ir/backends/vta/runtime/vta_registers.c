@@ -1,12 +1,6 @@
 /* Start a stream and wait for its end, by the registers of either design of VTA. */
 #define _POSIX_C_SOURCE 200809L
-#define _FILE_OFFSET_BITS 64
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "vta.h"
 
@@ -43,37 +37,23 @@ enum {
   CHISEL_BYTES = 0x1000
 };
 
-static volatile unsigned char *registers;
-static size_t mapped;
+static DeviceRegisters registers;
 static VtaFlow flow;
 static uint64_t timeout_ns;
 
 static void write_register(unsigned offset, uint32_t value)
 {
-  *(volatile uint32_t *)(registers + offset) = value;
+  device_write(&registers, offset, value);
 }
 
-static uint32_t read_register(unsigned offset)
-{
-  return *(volatile uint32_t *)(registers + offset);
-}
-
-/* Memory before registers, and registers before memory, for the accelerator too. */
-static void barrier(void)
-{
-#if defined(__aarch64__) || (defined(__ARM_ARCH) && __ARM_ARCH >= 7)
-  __asm__ volatile("dsb sy" ::: "memory");
-#else
-  __sync_synchronize();
-#endif
-}
+static uint32_t read_register(unsigned offset) { return device_read(&registers, offset); }
 
 /* Wait until (register & mask) == value. */
 static int wait_for(unsigned offset, uint32_t mask, uint32_t value)
 {
-  uint64_t start = vta_now();
+  uint64_t start = device_now();
   while ((read_register(offset) & mask) != value) {
-    if (vta_now() - start > timeout_ns) return 1;
+    if (device_now() - start > timeout_ns) return 1;
     sched_yield();
   }
   return 0;
@@ -83,14 +63,14 @@ static int timed_out(const char *name, const char *what)
 {
   unsigned long milliseconds = (unsigned long)(timeout_ns / 1000000u);
   if (flow == VTA_HLS)
-    return vta_fail("%s: %s within %lu ms (fetch 0x%lx, load 0x%lx, compute 0x%lx, store 0x%lx, "
+    return device_fail("%s: %s within %lu ms (fetch 0x%lx, load 0x%lx, compute 0x%lx, store 0x%lx, "
                     "done 0x%lx); check bitstream and addresses, and load the bitstream again",
                     name, what, milliseconds, (unsigned long)read_register(FETCH + CONTROL),
                     (unsigned long)read_register(LOAD + CONTROL),
                     (unsigned long)read_register(COMPUTE + CONTROL),
                     (unsigned long)read_register(STORE + CONTROL),
                     (unsigned long)read_register(COMPUTE + COMPUTE_DONE));
-  return vta_fail("%s: %s within %lu ms (control 0x%lx, count 0x%lx); check bitstream and "
+  return device_fail("%s: %s within %lu ms (control 0x%lx, count 0x%lx); check bitstream and "
                   "addresses, and load the bitstream again",
                   name, what, milliseconds, (unsigned long)read_register(CHISEL_CONTROL),
                   (unsigned long)read_register(CHISEL_COUNT));
@@ -99,23 +79,10 @@ static int timed_out(const char *name, const char *what)
 int vta_map_registers(const VtaSettings *settings)
 {
   if (settings->registers == 0)
-    return vta_fail("the board's configuration has no DRIVER_REGISTERS: name them");
-  if (settings->registers % VTA_PAGE != 0)
-    return vta_fail("registers at 0x%llx, expected a multiple of %u",
-                    (unsigned long long)settings->registers, VTA_PAGE);
-  int file = open(settings->register_file, O_RDWR | O_SYNC);
-  if (file < 0)
-    return vta_fail("%s: %s%s", settings->register_file, strerror(errno),
-                    errno == EACCES || errno == EPERM ? "; run as root" : "");
-  mapped = settings->flow == VTA_HLS ? HLS_BYTES : CHISEL_BYTES;
-  void *address = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file,
-                       (off_t)settings->registers);
-  int reason = errno;
-  close(file);
-  if (address == MAP_FAILED)
-    return vta_fail("%s: cannot map registers at 0x%llx: %s", settings->register_file,
-                    (unsigned long long)settings->registers, strerror(reason));
-  registers = address;
+    return device_fail("the board's configuration has no DRIVER_REGISTERS: name them");
+  size_t bytes = settings->flow == VTA_HLS ? HLS_BYTES : CHISEL_BYTES;
+  if (device_map_registers(&registers, settings->register_file, settings->registers, bytes))
+    return 1;
   flow = settings->flow;
   timeout_ns = (uint64_t)settings->timeout_ms * 1000000u;
   if (flow == VTA_HLS) {
@@ -133,11 +100,7 @@ int vta_map_registers(const VtaSettings *settings)
   return 0;
 }
 
-void vta_unmap_registers(void)
-{
-  munmap((void *)registers, mapped);
-  registers = NULL;
-}
+void vta_unmap_registers(void) { device_unmap_registers(&registers); }
 
 static int fetch(uint64_t instructions, uint32_t count, const char *name)
 {
@@ -145,7 +108,7 @@ static int fetch(uint64_t instructions, uint32_t count, const char *name)
     return timed_out(name, "fetch did not become idle");
   write_register(FETCH + FETCH_COUNT, count);
   write_register(FETCH + FETCH_ADDRESS, (uint32_t)instructions);
-  barrier();
+  device_barrier();
   write_register(FETCH + CONTROL, START);
   return 0;
 }
@@ -168,7 +131,7 @@ static int run_chisel(uint64_t instructions, uint32_t count, const char *name)
   write_register(CHISEL_CYCLES, 0);
   write_register(CHISEL_COUNT, count);
   write_register(CHISEL_POINTERS, (uint32_t)instructions);
-  barrier();
+  device_barrier();
   write_register(CHISEL_CONTROL, CHISEL_LAUNCH);
   if (wait_for(CHISEL_CONTROL, CHISEL_FINISHED, CHISEL_FINISHED))
     return timed_out(name, "not finished");
@@ -179,7 +142,7 @@ int vta_start_and_wait(uint64_t instructions, uint32_t count, uint64_t no_op, co
 {
   int failed = flow == VTA_HLS ? run_hls(instructions, count, no_op, name)
                                : run_chisel(instructions, count, name);
-  barrier();
+  device_barrier();
   return failed;
 }
 

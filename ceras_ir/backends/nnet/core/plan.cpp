@@ -1,36 +1,18 @@
-// From the registers that the engine has for a layer to those of the circuits in Verilog: how the
+// From the registers that the engine has for a layer to those of the core: how the
 // result is cut into blocks of pixels, where the ring of rows turns, and the order of constants.
 #include "plan.h"
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace ceras {
 namespace {
 
-constexpr int L = RTL_LANES;
+using namespace registers;
+
 constexpr int64_t MOST = int64_t{1} << 22;  // of positions in a row
-constexpr int64_t MOST_PITCH = (int64_t{1} << 24) - 1;
 constexpr int64_t SUM_PIXELS = 64;  // of a block of sums of two tensors, which is written early
-constexpr int64_t COUNT = 65535;            // of rows, columns and tiles
-
-// In the order of hdl/layer_registers.sv.
-enum Word {
-  INPUT = 0, STREAM = 2, RESIDUAL = 4, RESULT = 6, MODE = 8,
-  INPUT_ROWS, HEIGHT, SLOTS, RING_BYTES, ROW_RUNS, RUN_BYTES, INPUT_PITCH, ROW_BYTES, ROW_PITCH,
-  ROWS, COLUMNS, BLOCK_ROWS, BLOCK_COLUMNS, IMAGES, STRIDE_Y, FIRST_Y, EXTENT,
-  KERNEL_ROWS, DILATION_Y, ROW_TAPS, RUN_TILES, COLUMN_STEP, FIRST_POSITION, TAP_STEP,
-  RING_START, RING_ROW_STEP, RING_TAP_STEP, RING_BLOCK_STEP, RING_IMAGE_STEP,
-  BLOCK_POSITION_STEP, BLOCK_Y_STEP,
-  OUTPUTS, OUTPUT_TILES, GROUP_TILES, TILES, RESIDUAL_PITCH, RESULT_PITCH, STREAM_BYTES, BLOCKS,
-  NUMBERS, SHIFTS
-};
-static_assert(SHIFTS + 1 == RTL_WORDS, "the registers are those of the circuit");
-
-enum Mode : uint32_t {
-  TAKES_VALUES = 1, TAKES_GREATEST = 2, HAS_RESIDUAL = 4, TO_EVEN = 8, HAS_TABLE = 16,
-  DENSE_RESIDUAL = 32, DENSE_RESULT = 64
-};
 
 int64_t ceiling(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
@@ -41,7 +23,7 @@ struct Geometry {
   int64_t outputs;
   int64_t input_pitch, residual_pitch, result_pitch;
   bool values, residual;
-  int64_t most_pixels = RTL_PIXELS;  // of a block
+  int64_t most_pixels = CORE_PIXELS;  // of a block
 };
 
 struct Numbers {
@@ -49,23 +31,21 @@ struct Numbers {
   int outside, zero_point, low, high, residual_shift, input_shift;
 };
 
-uint32_t byte(int value) { return static_cast<uint8_t>(value); }
-
 // Pixels in a row, as rows of an image: of the widths that divide them, the one that fills blocks
 // best, and of those the least, for rows are what the circuit waits for.
-bool as_image(int64_t pixels, Geometry& g) {
+bool as_image(const CoreSize& size, int64_t pixels, Geometry& g) {
   int64_t width = 0, most = 0;
   for (int64_t w = 1; w <= g.most_pixels && w <= pixels; ++w) {
-    if (pixels % w != 0 || pixels / w > COUNT || w * g.channels * 2 > RTL_LINE_BYTES) continue;
+    if (pixels % w != 0 || pixels / w > ROWS.most || w * g.channels * 2 > size.line_bytes) continue;
     const int64_t rows =
-        std::min({g.most_pixels / w, std::max<int64_t>(RTL_LINE_BYTES / (w * g.channels) / 2, 1),
+        std::min({g.most_pixels / w, std::max<int64_t>(size.line_bytes / (w * g.channels) / 2, 1),
                   pixels / w});
     if (w * rows > most) {
       most = w * rows;
       width = w;
     }
   }
-  if (width == 0 && pixels <= COUNT && g.channels <= RTL_LINE_BYTES) width = 1;
+  if (width == 0 && pixels <= ROWS.most && g.channels <= size.line_bytes) width = 1;
   if (width == 0) return false;
   g.images = g.kernel_y = g.kernel_x = g.stride_y = g.stride_x = g.dilation_y = g.dilation_x = 1;
   g.top = g.left = 0;
@@ -74,17 +54,43 @@ bool as_image(int64_t pixels, Geometry& g) {
   return true;
 }
 
-bool set_geometry(const Geometry& g, RtlPlan& plan) {
-  uint32_t* r = plan.words;
-  const auto set = [r](Word word, int64_t value) { r[word] = static_cast<uint32_t>(value); };
-  const int64_t row_bytes = g.width * g.channels, slots = RTL_LINE_BYTES / std::max<int64_t>(row_bytes, 1);
+void refuse(CorePlan& plan, const std::string& reason) {
+  if (plan.taken()) plan.refused = reason;
+}
+
+// Put a number into its register; one that the register does not hold refuses the layer.
+void set_field(CorePlan& plan, const Field& field, int64_t value) {
+  if (value < field.least || value > field.most)
+    refuse(plan, std::string("its ") + field.name + " is " + std::to_string(value) +
+                     ", the register holds " + std::to_string(field.least) + " to " +
+                     std::to_string(field.most));
+  const uint64_t bits = static_cast<uint64_t>(value);
+  uint32_t& word = plan.words[field.word];
+  if (field.bits < 32)
+    word |= (static_cast<uint32_t>(bits) & ((1u << field.bits) - 1)) << field.shift;
+  else
+    word = static_cast<uint32_t>(bits);
+  if (field.bits == 64) plan.words[field.word + 1] = static_cast<uint32_t>(bits >> 32);
+}
+
+void set_geometry(const CoreSize& size, const Geometry& g, CorePlan& plan) {
+  const auto set = [&plan](const Field& field, int64_t value) { set_field(plan, field, value); };
+  const int L = size.lanes;
+  const int64_t row_bytes = g.width * g.channels;
+  const int64_t slots = size.line_bytes / std::max<int64_t>(row_bytes, 1);
   const int64_t extent = (g.kernel_y - 1) * g.dilation_y + 1;
-  if (std::max(g.residual_pitch, g.result_pitch) > MOST_PITCH) return false;
-  if (slots < extent || g.rows > COUNT || g.columns > COUNT || g.images > COUNT) return false;
+  if (slots < extent) {
+    refuse(plan, "the rows under its window are " + std::to_string(extent * row_bytes) +
+                     " bytes, the line buffer has " + std::to_string(size.line_bytes));
+    return;
+  }
   const int64_t furthest =
       std::max((g.columns * g.stride_x + g.kernel_x * g.dilation_x) * g.channels,
                g.left * g.channels) + 4 * L;
-  if (furthest > MOST || (g.rows * g.stride_y + extent + g.top) > MOST) return false;
+  if (furthest > MOST || (g.rows * g.stride_y + extent + g.top) > MOST) {
+    refuse(plan, "its windows reach further than 2^22 positions");
+    return;
+  }
 
   // Blocks as large as the sums, while the next block's rows have room beside.
   const int64_t column_blocks = ceiling(g.columns, g.most_pixels);
@@ -100,11 +106,10 @@ bool set_geometry(const Geometry& g, RtlPlan& plan) {
   const int64_t row_taps = dense_taps ? 1 : g.kernel_x, run_tiles = g.values ? 1 : ceiling(run, L);
   const int64_t tiles = g.values ? 0 : g.kernel_y * row_taps * run_tiles;
   const int64_t output_tiles = ceiling(g.outputs, L), pixels = block_rows * block_columns;
-  if (tiles > COUNT || output_tiles > COUNT) return false;
-  const int64_t group = std::min(output_tiles, std::max<int64_t>(RTL_RESULT_BYTES / 2 / (pixels * L), 1));
+  const int64_t group = std::min(output_tiles, std::max<int64_t>(size.result_bytes / 2 / (pixels * L), 1));
   const bool whole = group == output_tiles;
-  if (g.residual && whole && g.residual_pitch == g.outputs) r[MODE] |= DENSE_RESIDUAL;
-  if (whole && g.result_pitch == g.outputs) r[MODE] |= DENSE_RESULT;
+  if (g.residual && whole && g.residual_pitch == g.outputs) plan.words[MODE.word] |= DENSE_RESIDUAL;
+  if (whole && g.result_pitch == g.outputs) plan.words[MODE.word] |= DENSE_RESULT;
 
   const bool dense = g.input_pitch == g.channels;
   const auto ring = [&](int64_t rows) { return (rows % slots + slots) % slots * row_bytes; };
@@ -152,21 +157,23 @@ bool set_geometry(const Geometry& g, RtlPlan& plan) {
   plan.input_bytes = (in - 1) * g.input_pitch + g.channels;
   plan.residual_bytes = g.residual ? (out - 1) * g.residual_pitch + g.outputs : 0;
   plan.result_bytes = (out - 1) * g.result_pitch + g.outputs;
-  return true;
 }
 
-void set_numbers(const Numbers& n, RtlPlan& plan) {
-  plan.words[MODE] |= n.mode;
-  plan.words[NUMBERS] =
-      byte(n.high) << 24 | byte(n.low) << 16 | byte(n.zero_point) << 8 | byte(n.outside);
-  plan.words[SHIFTS] = byte(n.residual_shift) << 8 | byte(n.input_shift);
+void set_numbers(const Numbers& n, CorePlan& plan) {
+  plan.words[MODE.word] |= n.mode;
+  set_field(plan, HIGH, n.high);
+  set_field(plan, LOW, n.low);
+  set_field(plan, ZERO_POINT, n.zero_point);
+  set_field(plan, OUTSIDE, n.outside);
+  set_field(plan, RESIDUAL_SHIFT, n.residual_shift);
+  set_field(plan, INPUT_SHIFT, n.input_shift);
 }
 
 // Constant and shift of each lane of a tile of outputs.
-void put_header(std::vector<uint8_t>& stream, int64_t first, int64_t outputs,
+void put_header(std::vector<uint8_t>& stream, int L, int64_t first, int64_t outputs,
                 const int32_t* constants, int32_t constant, const int8_t* shifts, int shift) {
   const size_t at = stream.size();
-  stream.resize(at + 8 * L);
+  stream.resize(at + static_cast<size_t>(8 * L));
   for (int64_t lane = 0; lane < L && first + lane < outputs; ++lane) {
     const uint32_t sum =
         static_cast<uint32_t>(constant) +
@@ -177,10 +184,11 @@ void put_header(std::vector<uint8_t>& stream, int64_t first, int64_t outputs,
   }
 }
 
-void put_headers(int64_t outputs, int32_t constant, int shift, RtlPlan& plan) {
-  for (int64_t o = 0; o < outputs; o += L)
-    put_header(plan.stream, o, outputs, nullptr, constant, nullptr, shift);
-  plan.words[STREAM_BYTES] = static_cast<uint32_t>(plan.stream.size());
+void put_headers(const CoreSize& size, int64_t outputs, int32_t constant, int shift,
+                 CorePlan& plan) {
+  for (int64_t o = 0; o < outputs; o += size.lanes)
+    put_header(plan.stream, size.lanes, o, outputs, nullptr, constant, nullptr, shift);
+  set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size()));
 }
 
 int net_shift(const FpgaRescale& r) { return r.right - r.left; }
@@ -198,11 +206,14 @@ Geometry of_window(const FpgaWindow& w) {
 
 }  // namespace
 
-bool rtl_plan_linear(const FpgaLinear& layer, const int8_t* weights, const int32_t* constants,
-                     const int8_t* shifts, const FpgaTables& tables, bool residual, RtlPlan& plan) {
-  // One table for all channels, of bytes.
+CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
+                     const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                     bool residual) {
+  CorePlan plan;
+  const int L = size.lanes;
   const bool looks_up = tables.entries != nullptr;
-  if (looks_up && (tables.rows != nullptr || tables.entry_bytes != 1)) return false;
+  if (looks_up && tables.rows != nullptr) refuse(plan, "it has a table for each channel");
+  if (looks_up && tables.entry_bytes != 1) refuse(plan, "its table has floats");
   Geometry g = of_window(layer.window);
   g.images = layer.images;
   g.residual = residual;
@@ -210,8 +221,10 @@ bool rtl_plan_linear(const FpgaLinear& layer, const int8_t* weights, const int32
   g.input_pitch = layer.input_pitch;
   g.residual_pitch = layer.residual_pitch;
   g.result_pitch = layer.result_pitch;
-  if (layer.product && !as_image(layer.pixels, g)) return false;
-  if (!set_geometry(g, plan)) return false;
+  if (layer.product && !as_image(size, layer.pixels, g))
+    refuse(plan, "its rows do not fit the line buffer");
+  if (plan.taken()) set_geometry(size, g, plan);
+  if (!plan.taken()) return plan;
   const FpgaRescale& r = layer.rescale;
   const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0) |
                         (looks_up ? HAS_TABLE : 0);
@@ -227,11 +240,11 @@ bool rtl_plan_linear(const FpgaLinear& layer, const int8_t* weights, const int32
   // The circuit looks up the byte, the engine the number from -128 on.
   for (int i = 0; looks_up && i < 256; ++i) stream.push_back(tables.entries[i ^ 128]);
   for (int64_t first = 0; first < g.outputs; first += L) {
-    put_header(stream, first, g.outputs, constants, constant, shifts, net_shift(r));
+    put_header(stream, L, first, g.outputs, constants, constant, shifts, net_shift(r));
     for (int64_t i = 0; i < runs; ++i)
       for (int64_t k = 0; k < run; k += L) {
         const size_t at = stream.size();
-        stream.resize(at + L * L);
+        stream.resize(at + static_cast<size_t>(L * L));
         for (int64_t j = 0; j < L && k + j < run; ++j)
           for (int64_t lane = 0; lane < L && first + lane < g.outputs; ++lane) {
             const int64_t o = first + lane, p = i * run + k + j;
@@ -240,11 +253,12 @@ bool rtl_plan_linear(const FpgaLinear& layer, const int8_t* weights, const int32
           }
       }
   }
-  plan.words[STREAM_BYTES] = static_cast<uint32_t>(stream.size());
-  return true;
+  set_field(plan, STREAM_BYTES, static_cast<int64_t>(stream.size()));
+  return plan;
 }
 
-bool rtl_plan_pool(const FpgaPool& layer, RtlPlan& plan) {
+CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer) {
+  CorePlan plan;
   Geometry g = of_window(layer.window);
   g.images = layer.images;
   g.outputs = g.channels;
@@ -255,21 +269,27 @@ bool rtl_plan_pool(const FpgaPool& layer, RtlPlan& plan) {
   Numbers n{TAKES_VALUES | TAKES_GREATEST, -128, 0, -128, 127, 0, 0};
   if (layer.average) {
     // A multiplier would be one more for each lane; means by a power of two need none.
-    if (layer.multiplier <= 0 || (layer.multiplier & (layer.multiplier - 1)) != 0) return false;
+    if (layer.multiplier <= 0 || (layer.multiplier & (layer.multiplier - 1)) != 0) {
+      refuse(plan, "it divides by no power of two");
+      return plan;
+    }
     shift = layer.shift;
     for (int m = layer.multiplier; m > 1; m /= 2) --shift;
-    if (shift < -FPGA_MAX_LEFT_SHIFT) return false;
+    if (shift < -FPGA_MAX_LEFT_SHIFT) refuse(plan, "it shifts to the left by more than 8 bits");
     constant = -layer.input_zero * layer.window.kernel_height * layer.window.kernel_width;
     n = {TAKES_VALUES | (layer.to_even ? TO_EVEN : 0u), layer.input_zero, layer.zero_point,
          layer.low, layer.high, 0, 0};
   }
-  if (!set_geometry(g, plan)) return false;
+  if (plan.taken()) set_geometry(size, g, plan);
+  if (!plan.taken()) return plan;
   set_numbers(n, plan);
-  put_headers(g.outputs, constant, shift, plan);
-  return true;
+  put_headers(size, g.outputs, constant, shift, plan);
+  return plan;
 }
 
-bool rtl_plan_add(const FpgaAdd& layer, RtlPlan& plan) {
+CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer) {
+  CorePlan plan;
+  const int L = size.lanes;
   Geometry g{};
   int64_t pixels = layer.rows;
   g.channels = layer.length;
@@ -287,27 +307,28 @@ bool rtl_plan_add(const FpgaAdd& layer, RtlPlan& plan) {
   g.input_pitch = layer.rows == 1 ? g.channels : layer.lhs_pitch;
   g.residual_pitch = layer.rows == 1 ? g.channels : layer.rhs_pitch;
   g.result_pitch = layer.rows == 1 ? g.channels : layer.result_pitch;
-  if (!as_image(pixels, g) || !set_geometry(g, plan)) return false;
+  if (!as_image(size, pixels, g)) refuse(plan, "its rows do not fit the line buffer");
+  if (plan.taken()) set_geometry(size, g, plan);
+  if (!plan.taken()) return plan;
   const FpgaRescale& r = layer.rescale;
   set_numbers({TAKES_VALUES | HAS_RESIDUAL | (r.to_even ? TO_EVEN : 0u), 0, r.zero_point, r.low,
                r.high, layer.rhs_shift, layer.lhs_shift},
               plan);
   const int32_t zero =
       layer.lhs_zero * (1 << layer.lhs_shift) + layer.rhs_zero * (1 << layer.rhs_shift);
-  put_headers(g.outputs, -zero, net_shift(r), plan);
-  return true;
+  put_headers(size, g.outputs, -zero, net_shift(r), plan);
+  return plan;
 }
 
-void rtl_set_addresses(RtlPlan& plan, uint64_t input, uint64_t stream, uint64_t residual,
-                       uint64_t result) {
-  const auto set = [&plan](Word word, uint64_t address) {
-    plan.words[word] = static_cast<uint32_t>(address);
-    plan.words[word + 1] = static_cast<uint32_t>(address >> 32);
+void set_addresses(CorePlan& plan, uint64_t input, uint64_t stream, uint64_t residual,
+                   uint64_t result) {
+  const auto set = [&plan](const Field& field, uint64_t address) {
+    set_field(plan, field, static_cast<int64_t>(address));
   };
-  set(INPUT, input);
-  set(STREAM, stream);
-  set(RESIDUAL, residual);
-  set(RESULT, result);
+  set(INPUT_ADDRESS, input);
+  set(STREAM_ADDRESS, stream);
+  set(RESIDUAL_ADDRESS, residual);
+  set(RESULT_ADDRESS, result);
 }
 
 }  // namespace ceras

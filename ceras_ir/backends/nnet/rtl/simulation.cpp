@@ -1,7 +1,8 @@
 // The simulated core and its memory. A wrong address, or a core that stands still, ends the
 // program: both are faults of the circuit and no input's.
-#include "core.h"
+#include "simulation.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,8 +16,9 @@ namespace ceras {
 namespace {
 
 constexpr uint64_t PATIENCE = 10000000;  // cycles without a transfer
+constexpr int MOST_BUS_BYTES = 16;
 constexpr uint64_t PAGE = 1 << 16;
-constexpr int ARGUMENTS = 0x10;
+constexpr uint64_t FIRST = uint64_t{1} << 36;  // behind all constants
 
 struct Region {
   uint64_t address;
@@ -39,11 +41,14 @@ struct Burst {
 
 }  // namespace
 
-struct RtlCore::State {
+struct Simulation::State {
   VerilatedContext context;
   Vnnet_core top{&context};
-  std::vector<Region> regions;
-  uint64_t next = PAGE, cycle = 0, quiet = 0, random = 1;
+  CoreSize size;
+  std::vector<Region> regions;           // of the next launch
+  std::vector<Region> constants;
+  std::vector<std::vector<uint8_t>> kept;  // their bytes
+  uint64_t next = FIRST, next_constant = PAGE, cycle = 0, quiet = 0, random = 1;
   std::deque<Burst> reads, writes;
   std::deque<uint64_t> answers;
   bool arready = false, awready = false, wready = false, rvalid = false, bvalid = false;
@@ -61,25 +66,31 @@ struct RtlCore::State {
       if (address >= r.address && address < r.address + static_cast<uint64_t>(r.bytes) &&
           (r.writable || !writable))
         return r.data + (address - r.address);
-    return nullptr;
+    const auto after = std::upper_bound(
+        constants.begin(), constants.end(), address,
+        [](uint64_t value, const Region& region) { return value < region.address; });
+    if (writable || after == constants.begin()) return nullptr;
+    const Region& r = *std::prev(after);
+    return address - r.address < static_cast<uint64_t>(r.bytes) ? r.data + (address - r.address)
+                                                                : nullptr;
   }
 
   void read_beat(uint64_t address) {
-    uint8_t beat[RTL_BUS_BYTES];
+    uint8_t beat[MOST_BUS_BYTES];
     bool any = false;
-    for (int i = 0; i < RTL_BUS_BYTES; ++i) {
+    for (int i = 0; i < size.bus_bytes; ++i) {
       const uint8_t* from = at(address + static_cast<uint64_t>(i), false);
       beat[i] = from != nullptr ? *from : static_cast<uint8_t>(cycle * 73 + 41);
       any = any || from != nullptr;
     }
     if (!any) fail("reads at", address);
-    std::memcpy(&top.m_rdata, beat, RTL_BUS_BYTES);
+    std::memcpy(&top.m_rdata, beat, size.bus_bytes);
   }
 
   void write_beat(uint64_t address) {
-    uint8_t beat[RTL_BUS_BYTES];
-    std::memcpy(beat, &top.m_wdata, RTL_BUS_BYTES);
-    for (int i = 0; i < RTL_BUS_BYTES; ++i) {
+    uint8_t beat[MOST_BUS_BYTES];
+    std::memcpy(beat, &top.m_wdata, size.bus_bytes);
+    for (int i = 0; i < size.bus_bytes; ++i) {
       if ((top.m_wstrb >> i & 1) == 0) continue;
       uint8_t* to = at(address + static_cast<uint64_t>(i), true);
       if (to == nullptr) fail("writes at", address + static_cast<uint64_t>(i));
@@ -88,7 +99,7 @@ struct RtlCore::State {
   }
 
   // One cycle. Nothing that the core says to memory depends on what memory says in that cycle.
-  void tick(const RtlMemory& m) {
+  void tick(const SimulatedMemory& m) {
     arready = !waits(m.stall) && reads.size() < 64;
     awready = !waits(m.stall) && writes.size() < 64;
     wready = !waits(m.stall);
@@ -104,7 +115,7 @@ struct RtlCore::State {
     if (rvalid) {
       Burst& burst = reads.front();
       read_beat(burst.address);
-      burst.address += RTL_BUS_BYTES;
+      burst.address += static_cast<unsigned>(size.bus_bytes);
       top.m_rlast = --burst.beats == 0;
       if (burst.beats == 0) reads.pop_front();
       rvalid = false;
@@ -114,12 +125,12 @@ struct RtlCore::State {
       bvalid = false;
     }
     if (top.m_arvalid && arready) {
-      if ((top.m_araddr & 4095) + (top.m_arlen + 1) * RTL_BUS_BYTES > 4096)
+      if ((top.m_araddr & 4095) + (top.m_arlen + 1u) * static_cast<unsigned>(size.bus_bytes) > 4096)
         fail("crosses 4 KiB at", top.m_araddr);
       reads.push_back({top.m_araddr, top.m_arlen + 1, cycle + static_cast<uint64_t>(m.latency)});
     }
     if (top.m_awvalid && awready) {
-      if ((top.m_awaddr & 4095) + (top.m_awlen + 1) * RTL_BUS_BYTES > 4096)
+      if ((top.m_awaddr & 4095) + (top.m_awlen + 1u) * static_cast<unsigned>(size.bus_bytes) > 4096)
         fail("crosses 4 KiB at", top.m_awaddr);
       writes.push_back({top.m_awaddr, top.m_awlen + 1, 0});
     }
@@ -129,7 +140,7 @@ struct RtlCore::State {
       moved = true;
       Burst& burst = writes.front();
       write_beat(burst.address);
-      burst.address += RTL_BUS_BYTES;
+      burst.address += static_cast<unsigned>(size.bus_bytes);
       if (top.m_wlast != (--burst.beats == 0)) fail("ends a burst at", burst.address);
       if (burst.beats == 0) {
         writes.pop_front();
@@ -145,23 +156,23 @@ struct RtlCore::State {
     if (quiet > PATIENCE) fail("stands still since cycle", cycle - quiet);
   }
 
-  void put(int address, uint32_t value, const RtlMemory& m) {
+  void put(uint32_t word, uint32_t value, const SimulatedMemory& m) {
     top.s_awvalid = top.s_wvalid = 1;
-    top.s_awaddr = static_cast<uint16_t>(address);
+    top.s_awaddr = static_cast<uint16_t>(4 * word);
     top.s_wdata = value;
     tick(m);
     top.s_awvalid = top.s_wvalid = 0;
     tick(m);
   }
 
-  uint32_t get(int address, const RtlMemory& m) {
+  uint32_t get(uint32_t word, const SimulatedMemory& m) {
     top.s_arvalid = 1;
-    top.s_araddr = static_cast<uint16_t>(address);
+    top.s_araddr = static_cast<uint16_t>(4 * word);
     top.s_rready = 0;
     tick(m);
     top.s_arvalid = 0;
     tick(m);
-    if (!top.s_rvalid) fail("does not answer at", static_cast<uint64_t>(address));
+    if (!top.s_rvalid) fail("does not answer at", 4 * word);
     const uint32_t value = top.s_rdata;
     top.s_rready = 1;
     tick(m);
@@ -169,7 +180,8 @@ struct RtlCore::State {
   }
 };
 
-RtlCore::RtlCore() : state_(new State) {
+Simulation::Simulation() : state_(new State) {
+  using namespace registers;
   State& s = *state_;
   s.top.clk = 0;
   s.top.s_bready = 1;
@@ -177,13 +189,23 @@ RtlCore::RtlCore() : state_(new State) {
   s.top.rst = 1;
   for (int i = 0; i < 8; ++i) s.tick(memory);
   s.top.rst = 0;
-  s.put(4, 1, memory);
-  s.put(8, 1, memory);
+  if (s.get(IDENTITY, memory) != VERSION) fail("has other registers at", 4 * IDENTITY);
+  s.size = {static_cast<int>(s.get(BUILT_LANES, memory)), static_cast<int>(s.get(BUILT_BUS_BYTES, memory)),
+            s.get(BUILT_LINE_BYTES, memory), s.get(BUILT_RESULT_BYTES, memory)};
+  s.put(GLOBAL_ENABLE, 1, memory);
+  s.put(ENABLE, 1, memory);
 }
 
-RtlCore::~RtlCore() { state_->top.final(); }
+Simulation::~Simulation() { state_->top.final(); }
 
-uint64_t RtlCore::show(const void* data, int64_t bytes, bool writable) {
+const CoreSize& Simulation::size() const { return state_->size; }
+
+void Simulation::begin() {
+  state_->regions.clear();
+  state_->next = FIRST;
+}
+
+uint64_t Simulation::show(const void* data, int64_t bytes, bool writable) {
   State& s = *state_;
   const auto low = reinterpret_cast<uintptr_t>(data) % 64;
   const uint64_t address = s.next + low;
@@ -193,21 +215,37 @@ uint64_t RtlCore::show(const void* data, int64_t bytes, bool writable) {
   return address;
 }
 
-void RtlCore::forget() {
-  state_->regions.clear();
-  state_->next = PAGE;
+void Simulation::show_at(uint64_t address, void* data, int64_t bytes) {
+  state_->regions.push_back({address, static_cast<uint8_t*>(data), bytes, true});
 }
 
-uint32_t RtlCore::launch(const uint32_t (&words)[RTL_WORDS]) {
+void Simulation::forget() {
+  state_->constants.clear();
+  state_->kept.clear();
+  state_->next_constant = PAGE;
+}
+
+uint64_t Simulation::keep(const void* data, size_t bytes) {
   State& s = *state_;
-  s.random = memory.seed * 2 + 0x9e3779b97f4a7c15ULL;
-  for (int i = 0; i < RTL_WORDS; ++i) s.put(ARGUMENTS + 4 * i, words[i], memory);
+  const uint8_t* from = static_cast<const uint8_t*>(data);
+  s.kept.emplace_back(from, from + bytes);
+  const uint64_t address = s.next_constant;
+  s.next_constant = (address + bytes + 2 * PAGE) / PAGE * PAGE;
+  s.constants.push_back({address, s.kept.back().data(), static_cast<int64_t>(bytes), false});
+  return address;
+}
+
+uint32_t Simulation::launch(const uint32_t (&words)[registers::WORDS]) {
+  using namespace registers;
+  State& s = *state_;
+  s.random = memory.seed++ * 2 + 0x9e3779b97f4a7c15ULL;
+  for (uint32_t i = 0; i < WORDS; ++i) s.put(LAYER + i, words[i], memory);
   s.quiet = 0;
-  s.put(0, 1, memory);
+  s.put(CONTROL, 1, memory);
   while (!s.top.irq) s.tick(memory);
-  s.put(12, 1, memory);
-  if ((s.get(0, memory) & 6) != 6) fail("is not done after its interrupt in cycle", s.cycle);
-  return s.get(ARGUMENTS + 4 * RTL_WORDS, memory);
+  s.put(PENDING, 1, memory);
+  if ((s.get(CONTROL, memory) & 6) != 6) fail("is not done after its interrupt in cycle", s.cycle);
+  return s.get(CYCLES, memory);
 }
 
 }  // namespace ceras

@@ -1,15 +1,87 @@
-/* Contiguous memory from the kernel module u-dma-buf, with its cache maintenance. */
+/* Registers and contiguous memory of a device: see device.h. */
 #define _POSIX_C_SOURCE 200809L
 #define _FILE_OFFSET_BITS 64
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "vta.h"
+#include "device.h"
+
+enum { PAGE = 4096 };
+
+static char error[512];
+
+int device_fail(const char *format, ...)
+{
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error, sizeof error, format, arguments);
+  va_end(arguments);
+  return 1;
+}
+
+const char *device_error(void) { return error; }
+
+void device_clear_error(void) { error[0] = '\0'; }
+
+uint64_t device_now(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void device_barrier(void)
+{
+#if defined(__aarch64__) || (defined(__ARM_ARCH) && __ARM_ARCH >= 7)
+  __asm__ volatile("dsb sy" ::: "memory");
+#else
+  __sync_synchronize();
+#endif
+}
+
+void device_write(const DeviceRegisters *registers, unsigned offset, uint32_t value)
+{
+  *(volatile uint32_t *)(registers->base + offset) = value;
+}
+
+uint32_t device_read(const DeviceRegisters *registers, unsigned offset)
+{
+  return *(volatile uint32_t *)(registers->base + offset);
+}
+
+int device_map_registers(DeviceRegisters *registers, const char *path, uint64_t address,
+                         size_t bytes)
+{
+  if (address % PAGE != 0)
+    return device_fail("registers at 0x%llx, expected a multiple of %d",
+                       (unsigned long long)address, PAGE);
+  int file = open(path, O_RDWR | O_SYNC);
+  if (file < 0)
+    return device_fail("%s: %s%s", path, strerror(errno),
+                       errno == EACCES || errno == EPERM ? "; run as root" : "");
+  void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)address);
+  int reason = errno;
+  close(file);
+  if (base == MAP_FAILED)
+    return device_fail("%s: cannot map registers at 0x%llx: %s", path, (unsigned long long)address,
+                       strerror(reason));
+  registers->base = (volatile unsigned char *)base;
+  registers->bytes = bytes;
+  return 0;
+}
+
+void device_unmap_registers(DeviceRegisters *registers)
+{
+  munmap((void *)registers->base, registers->bytes);
+  registers->base = NULL;
+}
 
 /* Values of sync_direction. */
 enum { TO_DEVICE = 1, FROM_DEVICE = 2 };
@@ -52,7 +124,7 @@ static int open_attribute(const char *folder, const char *attribute, int mode)
   char path[512];
   snprintf(path, sizeof path, "%s/%s", folder, attribute);
   int file = open(path, mode);
-  if (file < 0) vta_fail("%s: %s", path, strerror(errno));
+  if (file < 0) device_fail("%s: %s", path, strerror(errno));
   return file;
 }
 
@@ -66,11 +138,11 @@ static int read_number(const char *folder, const char *attribute, uint64_t *valu
   text[length < 0 ? 0 : length] = '\0';
   char *end;
   *value = strtoull(text, &end, 0);
-  return end == text ? vta_fail("%s/%s: no number", folder, attribute) : 0;
+  return end == text ? device_fail("%s/%s: no number", folder, attribute) : 0;
 }
 
-int vta_open_udmabuf(VtaMemory *memory, const char *name, const char *devices,
-                     const char *classes, uint64_t address_offset)
+int device_open_udmabuf(DeviceMemory *memory, const char *name, const char *devices,
+                        const char *classes, uint64_t wanted)
 {
   char folder[384] = "", path[512];
   for (size_t i = 0; i < sizeof class_names / sizeof class_names[0]; i++) {
@@ -79,28 +151,28 @@ int vta_open_udmabuf(VtaMemory *memory, const char *name, const char *devices,
     folder[0] = '\0';
   }
   if (folder[0] == '\0')
-    return vta_fail("no buffer %s in %s/u-dma-buf: load the module, "
+    return device_fail("no buffer %s in %s/u-dma-buf: load the module, "
                     "for example modprobe u-dma-buf %s=%llu", name, classes, name,
-                    (unsigned long long)vta_memory_bytes());
+                    (unsigned long long)wanted);
   uint64_t physical, size;
   if (read_number(folder, "phys_addr", &physical) || read_number(folder, "size", &size)) return 1;
   for (int i = 0; i < ATTRIBUTES; i++)
     if ((files[i] = open_attribute(folder, names[i], O_WRONLY)) < 0) return 1;
   snprintf(path, sizeof path, "%s/%s", devices, name);
   int file = open(path, O_RDWR); /* without O_SYNC: through the caches */
-  if (file < 0) return vta_fail("%s: %s", path, strerror(errno));
+  if (file < 0) return device_fail("%s: %s", path, strerror(errno));
   void *data = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   int reason = errno;
   close(file);
   if (data == MAP_FAILED)
-    return vta_fail("%s: cannot map %llu bytes: %s", path, (unsigned long long)size,
+    return device_fail("%s: cannot map %llu bytes: %s", path, (unsigned long long)size,
                     strerror(reason));
-  VtaMemory found = {data, physical + address_offset, size, NULL, clean, invalidate};
+  DeviceMemory found = {(unsigned char *)data, physical, size, NULL, clean, invalidate};
   *memory = found;
   return 0;
 }
 
-void vta_close_udmabuf(VtaMemory *memory)
+void device_close_udmabuf(DeviceMemory *memory)
 {
   munmap(memory->data, (size_t)memory->size);
   for (int i = 0; i < ATTRIBUTES; i++) {

@@ -1,0 +1,50 @@
+// The circuits of a core in the place of those in C++, layer by layer.
+#pragma once
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "plan.h"
+
+namespace ceras {
+
+// Run a layer that is planned; its cycles.
+uint32_t run_plan(Core& core, CorePlan& plan, uint64_t stream, const int8_t* input,
+                  const int8_t* residual, int8_t* result);
+
+// Layers are planned once and run often.
+class CoreCircuits : public FpgaCircuits {
+ public:
+  // `log`, if there is one, gets a line for each launch: its cycles, or 0 and why there is none.
+  CoreCircuits(Core& core, const char* log);
+  ~CoreCircuits() override;
+
+  bool linear(const void* layer, const FpgaLinear& registers, const int8_t* input,
+              const int8_t* weights, const int32_t* constants, const int8_t* shifts,
+              const FpgaTables& tables, const int8_t* residual, int8_t* result) override;
+  bool pool(const void* layer, const FpgaPool& registers, const int8_t* input,
+            int8_t* result) override;
+  bool add(const void* layer, const FpgaAdd& registers, const int8_t* lhs, const int8_t* rhs,
+           int8_t* result) override;
+  bool other(const void* layer, const char* what) override;
+  void begin_planning() override { planning_ = true; }
+  void end_planning() override { planning_ = false; }
+
+ private:
+  struct Kept {
+    CorePlan plan;
+    uint64_t stream;  // its address
+  };
+  bool run(Kept& kept, const int8_t* input, const int8_t* residual, int8_t* result);
+  template <class Plan>
+  Kept& planned(const void* layer, Plan plan);
+
+  Core& core_;
+  std::FILE* log_;
+  std::map<const void*, Kept> plans_;
+  bool planning_ = false;
+};
+
+}  // namespace ceras

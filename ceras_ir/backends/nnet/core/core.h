@@ -1,0 +1,35 @@
+// A core of hdl/nnet_core.sv, wherever it is: what it was built as, and how a layer gets to it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "registers.h"
+
+namespace ceras {
+
+constexpr int CORE_PIXELS = 256;  // of a block
+
+// What the Verilog was built for; the core says it itself.
+struct CoreSize {
+  int lanes = 0;
+  int bus_bytes = 0;
+  int64_t line_bytes = 0;
+  int64_t result_bytes = 0;
+};
+
+class Core {
+ public:
+  virtual ~Core() = default;
+  virtual const CoreSize& size() const = 0;
+  // Forget what launches saw of memory; constants stay.
+  virtual void begin() = 0;
+  // Let the next launch read `bytes` bytes, or write them too; the address that it has for the first.
+  virtual uint64_t show(const void* data, int64_t bytes, bool writable) = 0;
+  // The address of constants that many launches read, which were `bytes` bytes at `data`.
+  virtual uint64_t keep(const void* data, size_t bytes) = 0;
+  // Run a layer to its end; its cycles.
+  virtual uint32_t launch(const uint32_t (&words)[registers::WORDS]) = 0;
+};
+
+}  // namespace ceras

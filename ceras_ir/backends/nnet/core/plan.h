@@ -1,0 +1,31 @@
+// What a layer's registers are for the core, and the stream of its constants.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core.h"
+#include "fpga.h"
+
+namespace ceras {
+
+struct CorePlan {
+  uint32_t words[registers::WORDS] = {};
+  std::vector<uint8_t> stream;
+  int64_t input_bytes = 0, residual_bytes = 0, result_bytes = 0;  // from first to last
+  std::string refused;  // why the core does not take the layer; the rest has no meaning then
+
+  bool taken() const { return refused.empty(); }
+};
+
+// Constants and shifts as fpga_linear_circuit takes them; `weights` in the order of its array.
+CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t* weights,
+                     const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                     bool residual);
+CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer);
+CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer);
+void set_addresses(CorePlan& plan, uint64_t input, uint64_t stream, uint64_t residual,
+                   uint64_t result);
+
+}  // namespace ceras

@@ -1,0 +1,170 @@
+// A launch on a board: caches, registers, start, and the wait for its end.
+#include "board.h"
+
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace ceras {
+namespace {
+
+constexpr uint64_t PAGE = 4096;
+constexpr uint32_t START = 1, IDLE = 4;  // of `control`
+constexpr uint64_t LONGEST_SLEEP_MS = 100;  // without a look at the registers
+constexpr uint64_t REACHED = uint64_t{1} << 40;  // addresses of the core
+
+[[noreturn]] void fail_with(const std::string& reason) { throw FpgaError(reason); }
+
+std::string hex(uint64_t value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%#llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+bool is_address(const std::string& text) {
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0;
+}
+
+bool is_character_device(const std::string& path) {
+  struct stat found {};
+  return stat(path.c_str(), &found) == 0 && S_ISCHR(found.st_mode);
+}
+
+}  // namespace
+
+BoardCore::BoardCore(const BoardSettings& settings) : settings_(settings) {
+  using namespace registers;
+  const std::string& at = settings_.registers;
+  const bool by_address = is_address(at);
+  const std::string& file = by_address ? settings_.register_file : at;
+  const uint64_t address = by_address ? std::strtoull(at.c_str(), nullptr, 0) : 0;
+  if (device_map_registers(&registers_, file.c_str(), address, PAGE) != 0)
+    fail_with(device_error());
+  const uint32_t identity = read(IDENTITY);
+  if (identity != VERSION)
+    fail_with("no nnet core at " + at + ": its identity reads " + hex(identity) + ", expected " +
+              hex(VERSION) + "; load the bitstream, or say where its registers are");
+  size_ = {static_cast<int>(read(BUILT_LANES)), static_cast<int>(read(BUILT_BUS_BYTES)), read(BUILT_LINE_BYTES),
+           read(BUILT_RESULT_BYTES)};
+  if ((read(CONTROL) & IDLE) == 0)
+    fail_with("the core at " + at + " is busy with another process's launch, or hangs: load the "
+              "bitstream again");
+  if (settings_.interrupt.empty() && !by_address && is_character_device(at))
+    settings_.interrupt = at;
+  if (!settings_.interrupt.empty()) {
+    interrupt_ = open(settings_.interrupt.c_str(), O_RDWR);
+    if (interrupt_ < 0) fail_with(settings_.interrupt + ": " + std::strerror(errno));
+  }
+  write(GLOBAL_ENABLE, interrupt_ >= 0 ? 1 : 0);
+  write(ENABLE, interrupt_ >= 0 ? 1 : 0);
+  if (device_open_udmabuf(&memory_, settings_.memory.c_str(), settings_.devices.c_str(),
+                          settings_.classes.c_str(), uint64_t{1} << 26) != 0)
+    fail_with(device_error());
+  if (memory_.address + memory_.size > REACHED)
+    fail_with("the buffer " + settings_.memory + " ends at " +
+              hex(memory_.address + memory_.size) + ", the core reaches addresses below " +
+              hex(REACHED));
+  lines_ = std::make_unique<CacheLines>(memory_);
+}
+
+BoardCore::~BoardCore() {
+  if (memory_.data != nullptr) device_close_udmabuf(&memory_);
+  if (interrupt_ >= 0) close(interrupt_);
+  device_unmap_registers(&registers_);
+}
+
+uint32_t BoardCore::read(uint32_t word) const { return device_read(&registers_, 4 * word); }
+
+void BoardCore::write(uint32_t word, uint32_t value) const {
+  device_write(&registers_, 4 * word, value);
+}
+
+uint8_t* BoardCore::arena(uint64_t bytes) {
+  if (used_ != 0) fail_with("the board runs one model for a process");
+  used_ = bytes;
+  if (bytes > memory_.size) check_memory();
+  std::memset(memory_.data, 0, bytes);
+  return memory_.data;
+}
+
+uint64_t BoardCore::keep(const void* data, size_t bytes) {
+  const uint64_t at = (used_ + PAGE - 1) / PAGE * PAGE;
+  used_ = at + bytes;
+  // What does not fit is counted on, so that the message has all.
+  if (used_ > memory_.size) return 0;
+  std::memcpy(memory_.data + at, data, bytes);
+  return memory_.address + at;
+}
+
+void BoardCore::check_memory() const {
+  if (used_ > memory_.size)
+    fail_with("the model needs " + std::to_string(used_) + " bytes, the buffer " +
+              settings_.memory + " has " + std::to_string(memory_.size) + ": load u-dma-buf with " +
+              settings_.memory + "=" + std::to_string((used_ + PAGE - 1) / PAGE * PAGE));
+  // Constants are written once, and the device only reads them.
+  if (!lines_->device_uses(0, used_, false)) fail_with("the caches cannot be cleaned");
+}
+
+uint64_t BoardCore::offset_of(const void* data) const {
+  return static_cast<uint64_t>(static_cast<const uint8_t*>(data) - memory_.data);
+}
+
+uint64_t BoardCore::show(const void* data, int64_t bytes, bool writable) {
+  const uint64_t offset = offset_of(data);
+  if (!lines_->device_uses(offset, static_cast<uint64_t>(bytes), writable))
+    fail_with("the caches cannot be cleaned: " + std::string(std::strerror(errno)));
+  return memory_.address + offset;
+}
+
+void BoardCore::cpu_uses(const void* data, int64_t bytes, CpuUse use) {
+  if (!lines_->cpu_uses(offset_of(data), static_cast<uint64_t>(bytes), use))
+    fail_with("the caches cannot be invalidated: " + std::string(std::strerror(errno)));
+}
+
+uint32_t BoardCore::launch(const uint32_t (&words)[registers::WORDS]) {
+  using namespace registers;
+  for (uint32_t i = 0; i < WORDS; ++i) write(LAYER + i, words[i]);
+  device_barrier();
+  write(CONTROL, START);
+  wait();
+  if (interrupt_ >= 0) write(PENDING, 1);
+  device_barrier();
+  return read(CYCLES);
+}
+
+// Idle says that the launch is over; an interrupt only that it is time to look.
+void BoardCore::wait() const {
+  const uint64_t start = device_now();
+  while ((read(registers::CONTROL) & (START | IDLE)) != IDLE) {
+    const uint64_t waited = (device_now() - start) / 1000000;
+    if (waited >= settings_.timeout_ms)
+      fail_with("not done within " + std::to_string(settings_.timeout_ms) + " ms (control " +
+                hex(read(registers::CONTROL)) + ", cycles " +
+                std::to_string(read(registers::CYCLES)) +
+                "); check clock, reset and addresses, and load the bitstream again");
+    if (interrupt_ < 0) {
+      sched_yield();
+      continue;
+    }
+    const uint32_t one = 1;
+    uint32_t count;
+    pollfd event{interrupt_, POLLIN, 0};
+    if (::write(interrupt_, &one, sizeof one) != sizeof one)
+      fail_with(settings_.interrupt + ": cannot enable the interrupt");
+    if ((read(registers::CONTROL) & IDLE) != 0) continue;
+    const uint64_t left = settings_.timeout_ms - waited;
+    if (poll(&event, 1, static_cast<int>(left < LONGEST_SLEEP_MS ? left : LONGEST_SLEEP_MS)) > 0 &&
+        ::read(interrupt_, &count, sizeof count) != sizeof count)
+      fail_with(settings_.interrupt + ": cannot read the interrupt");
+  }
+}
+
+}  // namespace ceras

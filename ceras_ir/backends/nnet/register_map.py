@@ -1,0 +1,140 @@
+"""
+The registers of the circuits, read from `hdl/layer_registers.sv`: the one place that has them.
+
+The engine's header `registers.h` and the table in docs/nnet-board.md are made of what is here.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from ceras_ir.backends.nnet.circuit_size import package_source
+
+HEADER = "registers.h"
+_CONSTANT = re.compile(r"^  localparam (\w+) = (\d+);(?:  // (.*))?$", re.MULTILINE)
+_FIELD = re.compile(r"^    logic \[(\d+):0\] (\w+);(?:  // (.*))?$", re.MULTILINE)
+_COUNTED = re.compile(r"(signed )?(\d+) bits(?:; )?")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number of the package, and what its comment says."""
+
+    name: str
+    value: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Field:
+    """A register of a launch: its first word of a layer's, and its bits there."""
+
+    name: str
+    word: int
+    shift: int
+    bits: int
+    """Of which there is room."""
+    counted: int
+    """Which the circuits look at."""
+    signed: bool
+    meaning: str
+
+    @property
+    def least(self) -> int:
+        return -(1 << (self.counted - 1)) if self.signed else 0
+
+    @property
+    def most(self) -> int:
+        return (1 << (self.counted - self.signed)) - 1
+
+
+@dataclass(frozen=True)
+class RegisterMap:
+    """All of them, in the order of their addresses."""
+
+    control: Sequence[Constant]
+    """Numbers of words, and what else the package counts."""
+    fields: Sequence[Field]
+    modes: Sequence[Constant]
+    """Bits of the register `mode`."""
+
+    def address(self, field: Field) -> int:
+        """Of the word that `field` begins in, in bytes."""
+        return 4 * (self.constant("LAYER") + field.word)
+
+    def constant(self, name: str) -> int:
+        return next(c.value for c in self.control if c.name == name)
+
+
+@cache
+def register_map() -> RegisterMap:
+    """What the package says."""
+    text = package_source().read_text("ascii")
+    start, end = text.index("typedef struct"), text.index("} layer_t;")
+    constants = [
+        [Constant(name, int(value), meaning) for name, value, meaning in _CONSTANT.findall(part)]
+        for part in (text[:start], text[end:])
+    ]
+    fields: list[Field] = []
+    bit = 0
+    for high, name, meaning in _FIELD.findall(text[start:end]):
+        bits = int(high) + 1
+        # Within a word the first is at the top.
+        word, shift = bit // 32, 0 if bits == 64 else 32 - bit % 32 - bits
+        found = _COUNTED.match(meaning)
+        counted, signed = (int(found[2]), bool(found[1])) if found else (bits, False)
+        rest = meaning[found.end() :] if found else meaning
+        fields.append(Field(name, word, shift, bits, counted, signed, rest))
+        bit += bits
+    known = RegisterMap(constants[0], fields, constants[1])
+    assert bit == 32 * known.constant("WORDS")
+    return known
+
+
+def registers_header() -> str:
+    """`registers.h` of the engine."""
+    known = register_map()
+    lines = [
+        "// The registers of the circuits, made of hdl/layer_registers.sv.",
+        "#pragma once",
+        "",
+        "#include <cstdint>",
+        "",
+        "namespace ceras::registers {",
+        "",
+        "// Where a field is in the words of a layer, and the numbers that it holds.",
+        "struct Field {",
+        "  const char* name;",
+        "  int word, shift, bits;",
+        "  int64_t least, most;",
+        "};",
+        "",
+    ]
+    lines += [f"constexpr uint32_t {c.name} = {c.value};" for c in known.control]
+    lines += [f"constexpr uint32_t {c.name} = 1u << {c.value};" for c in known.modes]
+    for f in known.fields:
+        # Bytes of either sign are what the circuits take of eight bits.
+        least, most = (-128, 255) if f.counted == f.bits == 8 else (f.least, f.most)
+        place = f'"{f.name}", {f.word}, {f.shift}, {f.bits}'
+        lines.append(f"constexpr Field {_constant_name(f)}{{{place}, {least}, {most}}};")
+    return "\n".join([*lines, "", "}  // namespace ceras::registers", ""])
+
+
+def register_table() -> str:
+    """The same for people: address, name, what it is."""
+    known = register_map()
+    words = [c for c in known.control if c.name not in ("WORDS", "VERSION", "LAYER")]
+    rows = [(4 * c.value, c.name.lower(), "", c.meaning) for c in words]
+    for f in known.fields:
+        bits = f"{f.shift + f.bits - 1}:{f.shift}" if f.bits < 32 else ""
+        limit = f"{f.least} to {f.most}" if f.signed else f"up to {f.most:#x}"
+        rows.append((known.address(f), f.name, bits, "; ".join(filter(None, (limit, f.meaning)))))
+    lines = ["| address | register | bits | what it is |", "|---|---|---|---|"]
+    rows.sort(key=lambda row: row[0])
+    lines += [f"| {at:#05x} | `{name}` | {bits} | {text} |" for at, name, bits, text in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _constant_name(field: Field) -> str:
+    return field.name.upper()

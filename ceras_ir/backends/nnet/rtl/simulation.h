@@ -1,0 +1,37 @@
+// The core in Verilog, simulated: registers through AXI4-Lite, shared memory behind AXI4.
+#pragma once
+
+#include <memory>
+
+#include "core.h"
+
+namespace ceras {
+
+// How memory answers.
+struct SimulatedMemory {
+  int latency = 32;   // cycles from a request to its first data
+  int stall = 0;      // percent of cycles in which a channel waits
+  uint64_t seed = 1;  // of the next launch
+};
+
+class Simulation : public Core {
+ public:
+  Simulation();
+  ~Simulation() override;
+  SimulatedMemory memory;
+  const CoreSize& size() const override;
+  void begin() override;
+  uint64_t show(const void* data, int64_t bytes, bool writable) override;
+  uint64_t keep(const void* data, size_t bytes) override;
+  uint32_t launch(const uint32_t (&words)[registers::WORDS]) override;
+  // Forget what `keep` had.
+  void forget();
+  // The same of memory that is nowhere else, at its own address; until `begin`.
+  void show_at(uint64_t address, void* data, int64_t bytes);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ceras

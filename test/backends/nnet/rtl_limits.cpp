@@ -1,0 +1,168 @@
+// Registers of the core at the greatest numbers that they take, and at one more.
+//
+// At the limit the layer runs in the Verilog and every byte agrees with the circuit in C++; beyond it
+// the plan is refused by the name of the register. The core has lanes of 4 and a line buffer of
+// 262,144 bytes.
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+
+#include "rtl_run.h"
+
+namespace {
+
+using namespace ceras;
+
+constexpr int POSITIONS = (1 << 22) - 16;  // in a row, with four tiles of 4 lanes to spare
+
+struct Limit {
+  const char* name;    // in the refusal
+  int64_t most;        // that runs
+  std::function<void(FpgaLinear&, int)> set;
+  bool residual = false;
+};
+
+FpgaLinear one_pixel() {
+  FpgaLinear layer{};
+  layer.window = {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1};
+  layer.images = 1;
+  layer.outputs = 3;
+  layer.input_zero = 5;
+  layer.rescale = {0, 3, false, -7, -128, 127};
+  return layer;
+}
+
+void settle(FpgaLinear& layer) {
+  const FpgaWindow& w = layer.window;
+  layer.pixels = int64_t{w.rows} * w.columns;
+  if (layer.input_pitch == 0) layer.input_pitch = w.channels;
+  if (layer.residual_pitch == 0) layer.residual_pitch = layer.outputs;
+  if (layer.result_pitch == 0) layer.result_pitch = layer.outputs;
+}
+
+std::vector<int8_t> drawn(int64_t bytes) {
+  std::mt19937 random(1);
+  std::vector<int8_t> values(static_cast<size_t>(bytes));
+  for (int8_t& value : values) value = static_cast<int8_t>(random());
+  return values;
+}
+
+CorePlan plan_of(Simulation& core, const Limit& limit, FpgaLinear& layer, int64_t value) {
+  limit.set(layer, static_cast<int>(value));
+  settle(layer);
+  const FpgaWindow& w = layer.window;
+  const int64_t products = int64_t{w.kernel_height} * w.kernel_width * w.channels;
+  const std::vector<int8_t> packed(
+      static_cast<size_t>(fpga_weight_bytes(layer.outputs, products)));
+  const std::vector<int32_t> constants(static_cast<size_t>(layer.outputs));
+  return plan_linear(core.size(), layer, packed.data(), constants.data(), nullptr, {},
+                     limit.residual);
+}
+
+bool runs(Simulation& core, FpgaBuffers& buffers, const Limit& limit, unsigned long number) {
+  FpgaLinear layer = one_pixel();
+  if (!plan_of(core, limit, layer, limit.most).taken()) {
+    std::printf("%s of %lld is refused: %s\n", limit.name, static_cast<long long>(limit.most),
+                plan_of(core, limit, layer, limit.most).refused.c_str());
+    return false;
+  }
+  const FpgaWindow& w = layer.window;
+  const int64_t products = int64_t{w.kernel_height} * w.kernel_width * w.channels;
+  const int64_t in = int64_t{layer.images} * w.height * w.width, out = layer.images * layer.pixels;
+  const std::vector<int8_t> input = drawn(in * layer.input_pitch);
+  const std::vector<int8_t> residual = drawn(limit.residual ? out * layer.residual_pitch : 0);
+  const std::vector<int8_t> weights = drawn(layer.outputs * products);
+  std::vector<int32_t> constants(static_cast<size_t>(layer.outputs));
+  std::vector<int8_t> packed(static_cast<size_t>(fpga_weight_bytes(layer.outputs, products)));
+  fpga_pack_weights(weights.data(), layer.outputs, products, packed.data());
+  fpga_channel_constants(weights.data(), layer.outputs, products, nullptr, layer.input_zero,
+                         constants.data());
+  std::vector<int8_t> expected(static_cast<size_t>(out * layer.result_pitch), 9), got = expected;
+  const int8_t* other = limit.residual ? residual.data() : nullptr;
+  fpga_linear_circuit(layer, input.data(), packed.data(), constants.data(), nullptr, {}, other,
+                      expected.data(), buffers);
+  const CorePlan plan = plan_linear(core.size(), layer, packed.data(), constants.data(), nullptr,
+                                    {}, limit.residual);
+  run_layer(core, plan, input.data(), other, got.data());
+  return same(expected, got, limit.name, number);
+}
+
+bool is_refused(Simulation& core, const Limit& limit) {
+  FpgaLinear layer = one_pixel();
+  const CorePlan plan = plan_of(core, limit, layer, limit.most + 1);
+  if (!plan.taken() && std::strstr(plan.refused.c_str(), limit.name) != nullptr) return true;
+  std::printf("%s of %lld: %s\n", limit.name, static_cast<long long>(limit.most + 1),
+              plan.taken() ? "is taken" : plan.refused.c_str());
+  return false;
+}
+
+}  // namespace
+
+int main() {
+  const Limit limits[] = {
+      {"its rows is", 65535, [](FpgaLinear& l, int n) { l.window.rows = l.window.height = n; }},
+      {"its columns is", 65535, [](FpgaLinear& l, int n) { l.window.columns = l.window.width = n; }},
+      {"its images is", 65535, [](FpgaLinear& l, int n) { l.images = n; }},
+      {"its height is", (1 << 23) - 1, [](FpgaLinear& l, int n) { l.window.height = n; }},
+      {"its stride_y is", 65535,
+       [](FpgaLinear& l, int n) {
+         l.window.stride_y = n;
+         l.window.rows = 2;
+         l.window.height = n + 1;
+       }},
+      {"its kernel_rows is", 65535,
+       [](FpgaLinear& l, int n) { l.window.kernel_height = l.window.height = n; }},
+      {"the rows under its window", 262143,
+       [](FpgaLinear& l, int n) {
+         l.window.kernel_height = 2;
+         l.window.dilation_y = n;
+         l.window.height = n + 1;
+       }},
+      {"its row_taps is", 65535,
+       [](FpgaLinear& l, int n) {
+         l.window.kernel_width = n;
+         l.window.dilation_x = 2;
+         l.window.width = 2 * n - 1;
+       }},
+      {"its tiles is", 65535 / 3,
+       [](FpgaLinear& l, int n) {
+         l.window.kernel_height = l.window.height = 3;
+         l.window.kernel_width = n;
+         l.window.dilation_x = 2;
+         l.window.width = 2 * n - 1;
+       }},
+      {"its outputs is", 65535, [](FpgaLinear& l, int n) { l.outputs = n; }},
+      {"its result_pitch is", (1 << 24) - 1,
+       [](FpgaLinear& l, int n) {
+         l.window.columns = l.window.width = 2;
+         l.result_pitch = n;
+       }},
+      {"its residual_pitch is", (1 << 24) - 1,
+       [](FpgaLinear& l, int n) {
+         l.window.columns = l.window.width = 2;
+         l.residual_pitch = n;
+       },
+       true},
+      {"its windows reach", POSITIONS,
+       [](FpgaLinear& l, int n) {
+         // The first window ends before the row begins.
+         l.window.left = n;
+         l.window.kernel_width = 2;
+       }},
+      {"its windows reach", POSITIONS - 1,
+       [](FpgaLinear& l, int n) { l.window.stride_x = n; }},
+      {"its windows reach", (1 << 22) - 2, [](FpgaLinear& l, int n) { l.window.top = n; }},
+  };
+  Simulation core;
+  const auto buffers = std::make_unique<FpgaBuffers>();
+  unsigned long number = 0, wrong = 0;
+  for (const Limit& limit : limits) {
+    core.memory = {32, number % 2 != 0 ? 25 : 0, number + 1};
+    if (!runs(core, *buffers, limit, number)) ++wrong;
+    if (!is_refused(core, limit)) ++wrong;
+    ++number;
+  }
+  std::printf("%lu limits, %lu wrong\n", number, wrong);
+  return wrong == 0 ? 0 : 1;
+}

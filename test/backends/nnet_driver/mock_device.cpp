@@ -1,0 +1,87 @@
+// A board without a board: the core in Verilog, simulated, behind files of registers and memory.
+//
+//   mock_device FOLDER REGISTERS BASE [--hang | --other]
+//
+// serves FOLDER (test/backends/device/folder.py): the page at REGISTERS of `mem` is the core's, and
+// `dev/udmabuf0` is memory that it sees at BASE. --hang never ends a launch; --other is no core.
+// Where `dirty` exists, the lines in it are put over what a launch writes, as caches may at any time.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "simulation.h"
+
+namespace {
+
+using namespace ceras::registers;
+
+constexpr size_t LINE = 64, PAGE = 4096;
+constexpr uint32_t START = 1, FINISHED = 14;  // of `control`
+
+struct Mapped {
+  uint8_t* data;
+  size_t bytes;
+};
+
+Mapped map(const std::string& path, uint64_t at, size_t bytes) {
+  const int file = open(path.c_str(), O_RDWR);
+  struct stat found {};
+  if (file < 0 || fstat(file, &found) != 0) std::exit(2);
+  if (bytes == 0) bytes = static_cast<size_t>(found.st_size);
+  void* data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(at));
+  if (data == MAP_FAILED) std::exit(2);
+  close(file);
+  return {static_cast<uint8_t*>(data), bytes};
+}
+
+void put_dirty_lines(const std::string& path, const std::vector<uint8_t>& before, Mapped memory) {
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return;
+  uint64_t at;
+  uint8_t line[LINE];
+  while (std::fread(&at, sizeof at, 1, file) == 1 && std::fread(line, LINE, 1, file) == 1)
+    if (std::memcmp(memory.data + at, before.data() + at, LINE) != 0)
+      std::memcpy(memory.data + at, line, LINE);
+  std::fclose(file);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) return 2;
+  const std::string folder = argv[1], mode = argc > 4 ? argv[4] : "";
+  const uint64_t base = std::strtoull(argv[3], nullptr, 0);
+  const Mapped page = map(folder + "/mem", std::strtoull(argv[2], nullptr, 0), PAGE);
+  const Mapped memory = map(folder + "/dev/udmabuf0", 0, 0);
+  volatile uint32_t* words = reinterpret_cast<volatile uint32_t*>(page.data);
+  ceras::Simulation core;
+  core.memory.stall = 10;
+  words[IDENTITY] = mode == "--other" ? 0xdeadbeef : VERSION;
+  words[BUILT_LANES] = static_cast<uint32_t>(core.size().lanes);
+  words[BUILT_BUS_BYTES] = static_cast<uint32_t>(core.size().bus_bytes);
+  words[BUILT_LINE_BYTES] = static_cast<uint32_t>(core.size().line_bytes);
+  words[BUILT_RESULT_BYTES] = static_cast<uint32_t>(core.size().result_bytes);
+  words[CONTROL] = FINISHED;
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (;; usleep(50)) {
+    if ((words[CONTROL] & START) == 0 || mode == "--hang") continue;
+    uint32_t layer[WORDS];
+    for (uint32_t i = 0; i < WORDS; ++i) layer[i] = words[LAYER + i];
+    const std::vector<uint8_t> before(memory.data, memory.data + memory.bytes);
+    core.begin();
+    core.show_at(base, memory.data, static_cast<int64_t>(memory.bytes));
+    words[CYCLES] = core.launch(layer);
+    put_dirty_lines(folder + "/dirty", before, memory);
+    __sync_synchronize();
+    words[CONTROL] = FINISHED;
+  }
+}

@@ -1,0 +1,241 @@
+"""The driver on a mock device that is the Verilog, with caches between them."""
+
+import os
+import re
+import subprocess
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.device.folder import build_caches, make_folder, operations
+from numpy.typing import NDArray
+
+from ceras_ir.backends.nnet.circuit_size import CircuitSize
+from ceras_ir.backends.nnet.engine import build_board_engine
+from ceras_ir.backends.nnet.reader import read
+from ceras_ir.backends.nnet.rtl_engine import build_simulation, has_verilator
+from ceras_ir.driver.compile.tool import main as compile_model
+from ceras_ir.pipeline.build import open_folder
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not has_verilator(), reason="verilator is not installed"),
+]
+
+BASE, REGISTERS = 0x3_1000_0000, 0xA000_0000
+MEMORY_BYTES = 1 << 18
+SIZE = CircuitSize(lanes=4, bus_bytes=8, line_bytes=32768, result_bytes=8192, paired=False)
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parents[2] / "examples" / "digits"
+COUNT = 2
+"""Samples: the second finds the caches as the first leaves them."""
+
+Samples = NDArray[np.float32]
+
+
+@dataclass
+class Board:
+    """A mock device that is served, and what runs a network on it."""
+
+    folder: Path
+    engine: Path
+    model: Path
+    caches: Path
+
+    def run(
+        self, inputs: Samples, *options: str, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        inputs.tofile(self.folder / "in.bin")
+        places = ["--memory", "udmabuf0", "--devices", "dev", "--classes", "class"]
+        places += ["--registers", hex(REGISTERS), "--register-file", "mem", *options]
+        files = [str(self.model), "in.bin", "out.bin", "--samples", str(len(inputs))]
+        return subprocess.run(
+            [str(self.engine), *files, *places],
+            cwd=self.folder,
+            env={**os.environ, "LD_PRELOAD": str(self.caches), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def outputs(self) -> Samples:
+        return np.fromfile(self.folder / "out.bin", np.float32).reshape(-1, 10)
+
+
+@pytest.fixture(scope="module")
+def device() -> Path:
+    return build_simulation("nnet_mock_device", [HERE / "mock_device.cpp"], SIZE)
+
+
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_caches(tmp_path_factory.mktemp("caches"))
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("network")
+    data = ["--calibrate", str(EXAMPLE / "digits_calibration.npz")]
+    options = ["--target", "nnet", "--quantize", "int8", *data, "-o", str(folder)]
+    assert compile_model([str(EXAMPLE / "digits.onnx"), *options]) == 0
+    return folder
+
+
+def samples(count: int = COUNT) -> Samples:
+    return np.load(EXAMPLE / "digits_test.npz")["image"][:count].astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def expected(network: Path) -> Samples:
+    """What the engine computes on the development machine."""
+    run = open_folder(network).run([{"image": image[None]} for image in samples()])
+    return np.concatenate([outputs["probabilities"] for outputs in run]).astype(np.float32)
+
+
+@contextmanager
+def served(
+    folder: Path, device: Path, network: Path, caches: Path, *options: str
+) -> Generator[Board]:
+    folder.mkdir()
+    make_folder(folder, BASE, MEMORY_BYTES)
+    command = [str(device), str(folder), hex(REGISTERS), hex(BASE), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            yield Board(folder, build_board_engine(), network / "model.nnet", caches)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def board(tmp_path: Path, device: Path, network: Path, caches: Path) -> Generator[Board]:
+    with served(tmp_path / "device", device, network, caches) as found:
+        yield found
+
+
+def crossings(engine: Path, model: Path, folder: Path) -> list[tuple[str, int, int]]:
+    """The transfer log: what one side makes and the other reads."""
+    inputs = samples(1)
+    inputs.tofile(folder / "in.bin")
+    command = [str(engine), str(model), "in.bin", "out.bin", "--transfers"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    lines = re.findall(r"on (fpga|cpu) reads \[(\d+), (\d+)\)", done.stdout)
+    kinds = {"fpga": "clean", "cpu": "invalidate"}
+    return [(kinds[side], int(start), int(end)) for side, start, end in lines]
+
+
+def covers(found: Sequence[tuple[str, int, int]], wanted: tuple[str, int, int]) -> bool:
+    kind, start, end = wanted
+    return any(k == kind and at <= start and at + size >= end for k, at, size in found)
+
+
+def test_samples_are_exact_and_each_crossing_is_maintained(
+    board: Board, expected: Samples, tmp_path: Path
+):
+    log = tmp_path / "log"
+    done = board.run(samples(), "--cycles", "cycles", MOCK_LOG=str(log))
+    assert (done.returncode, done.stderr) == (0, "")
+    np.testing.assert_array_equal(board.outputs(), expected)
+    again = board.run(samples(1))  # Another process, after the first.
+    assert (again.returncode, again.stderr) == (0, "")
+    np.testing.assert_array_equal(board.outputs(), expected[:1])
+    found = operations(log)
+    assert found[0][:2] == ("clean", 0)  # Constants, once.
+    assert all(covers(found, wanted) for wanted in crossings(board.engine, board.model, tmp_path))
+    lines = (board.folder / "cycles").read_text().splitlines()
+    assert sum(line != "0" and int(line.split()[0]) > 0 for line in lines) >= COUNT * 5
+
+
+def test_an_interrupt_ends_the_wait(board: Board, expected: Samples):
+    """A pipe answers as a UIO device does: enabling writes, and an interrupt reads."""
+    os.mkfifo(board.folder / "interrupt")
+    done = board.run(samples(), "--interrupt", "interrupt")
+    assert (done.returncode, done.stderr) == (0, "")
+    np.testing.assert_array_equal(board.outputs(), expected)
+
+
+def test_every_left_out_operation_shows(board: Board, expected: Samples, tmp_path: Path):
+    """
+    No operation of the second sample can be left out: the result is wrong, or it is where lines
+    that are dirty then are written back while a launch runs. But for one kind: a line of which the
+    CPU writes a part is invalidated before, though here nothing else is in it.
+    """
+    tensors = read(board.model.read_bytes()).tensors
+    parts = {t.offset + t.nbytes // 64 * 64 for t in tensors if t.nbytes % 64}
+    log = tmp_path / "log"
+    board.run(samples(), MOCK_LOG=str(log))
+    found = operations(log)
+    half = (len(found) - 1) // 2
+    assert half >= 3
+    unneeded: list[str] = []
+    for number in range(half + 2, len(found) + 1):
+        wrong = False
+        for dirty in ({}, {"MOCK_DIRTY": "dirty"}):
+            board.run(samples(), MOCK_IGNORE=str(number), **dirty)
+            wrong = wrong or not np.array_equal(board.outputs(), expected)
+            (board.folder / "dirty").unlink(missing_ok=True)
+        kind, at, size = found[number - 1]
+        if not wrong and (kind, size, at in parts) != ("invalidate", 64, True):
+            unneeded.append(f"{number}: {kind} {at} {size}")
+    assert not unneeded
+    # As they are, lines may be written back at any time.
+    for number in range(half + 2, len(found) + 1):
+        board.run(samples(), MOCK_EVICT=str(number))
+        np.testing.assert_array_equal(board.outputs(), expected)
+    board.run(samples(), MOCK_DIRTY="dirty")
+    np.testing.assert_array_equal(board.outputs(), expected)
+
+
+def test_time_out(tmp_path: Path, device: Path, network: Path, caches: Path):
+    with served(tmp_path / "device", device, network, caches, "--hang") as board:
+        done = board.run(samples(1), "--timeout", "50")
+        assert done.returncode == 1
+        found = re.search(
+            r"error: layer \d+ '\S+': not done within 50 ms \(control 0x1", done.stderr
+        )
+        assert found is not None and "load the bitstream again" in done.stderr
+        after = board.run(samples(1), "--timeout", "50")
+        assert "is busy with another process's launch, or hangs" in after.stderr
+
+
+def test_another_design_is_refused(tmp_path: Path, device: Path, network: Path, caches: Path):
+    with served(tmp_path / "device", device, network, caches, "--other") as board:
+        done = board.run(samples(1))
+    assert done.returncode == 1
+    assert "no nnet core at 0xa0000000: its identity reads 0xdeadbeef" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--memory", "udmabuf7"], "no buffer udmabuf7 in class/u-dma-buf: load the module"),
+        (["--register-file", "absent"], "absent: No such file or directory"),
+        (["--registers", "0xa0000010"], "registers at 0xa0000010, expected a multiple of 4096"),
+        (["--registers", "/dev/uio99"], "/dev/uio99: No such file or directory"),
+        (["--interrupt", "absent"], "absent: No such file or directory"),
+    ],
+)
+def test_refused(board: Board, options: list[str], message: str):
+    done = board.run(samples(1), *options)
+    assert done.returncode == 1
+    assert message in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_too_little_memory(board: Board, tmp_path: Path):
+    (board.folder / "class/u-dma-buf/udmabuf0/size").write_text("8192\n")
+    done = board.run(samples(1))
+    found = re.search(
+        r"the model needs (\d+) bytes, the buffer udmabuf0 has 8192: load u-dma-buf with "
+        r"udmabuf0=(\d+)$",
+        done.stderr,
+    )
+    assert found is not None and int(found[2]) >= int(found[1]) > 8192
+
+
+def test_a_buffer_beyond_the_addresses_of_the_core(board: Board):
+    (board.folder / "class/u-dma-buf/udmabuf0/phys_addr").write_text(f"{1 << 40:#x}\n")
+    done = board.run(samples(1))
+    assert "the core reaches addresses below 0x10000000000" in done.stderr

@@ -1,0 +1,72 @@
+"""The registers that engine and page are given, and the folder that a bitstream is made of."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ceras_ir.backends.nnet.register_map import register_map, register_table, registers_header
+from ceras_ir.backends.nnet.rtl_engine import has_verilator
+from ceras_ir.backends.nnet.tool import main
+
+
+def test_every_register_has_an_address_of_its_own():
+    known = register_map()
+    bits: set[int] = set()
+    for field in known.fields:
+        at = 8 * known.address(field) + field.shift
+        taken = set(range(at, at + field.bits))
+        assert not bits & taken, field.name
+        bits |= taken
+    end = 4 * (known.constant("LAYER") + known.constant("WORDS"))
+    assert bits == set(range(8 * 4 * known.constant("LAYER"), 8 * end))
+    words = [c.value for c in known.control if c.name not in ("WORDS", "VERSION", "LAYER")]
+    assert len(set(words)) == len(words) and all(4 * w < 0x10 or 4 * w >= end for w in words)
+
+
+def test_header_and_page_have_the_same_numbers():
+    known, header, table = register_map(), registers_header(), register_table()
+    for field in known.fields:
+        place = f'{{"{field.name}", {field.word}, {field.shift}, {field.bits}, '
+        assert f"constexpr Field {field.name.upper()}{place}" in header
+        assert f"| {known.address(field):#05x} | `{field.name}` |" in table
+
+
+@pytest.mark.slow
+def test_the_circuits_of_a_bitstream(tmp_path: Path):
+    """Verilator reads them below the wrapper; the scripts have the size that was asked for."""
+    assert main(["circuits", str(tmp_path), "--lanes", "8", "--bus", "8"]) == 0
+    script = (tmp_path / "block_design.tcl").read_text()
+    assert "CONFIG.LANES 8 CONFIG.BUS_BYTES 8" in script and "@" not in script
+    if has_verilator():
+        package = tmp_path / "layer_registers.sv"
+        others = sorted(p for p in tmp_path.glob("*v") if p != package)
+        command = [
+            "verilator",
+            "--lint-only",
+            "-Wno-lint",
+            "-Wno-style",
+            "--top-module",
+            "nnet_axi",
+        ]
+        command += ["-GLANES=8", "-GBUS_BYTES=8", str(package), *map(str, others)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    if shutil.which("dtc"):
+        tree = ["dtc", "-@", "-I", "dts", "-O", "dtb", "-o", "/dev/null", "nnet.dtso"]
+        subprocess.run(tree, cwd=tmp_path, check=True)
+
+
+@pytest.mark.slow
+def test_the_engine_of_a_board_builds_with_make(tmp_path: Path):
+    """What `ceras-nnet engine` writes is whole, with the driver."""
+    assert main(["engine", str(tmp_path)]) == 0
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed")
+    build = tmp_path / "build"
+    options = ["-DCERAS_BOARD=ON", "-DCMAKE_BUILD_TYPE=Debug"]
+    subprocess.run(["cmake", "-S", str(tmp_path), "-B", str(build), *options], check=True)
+    subprocess.run(["cmake", "--build", str(build)], check=True)
+    done = subprocess.run([build / "ceras_engine"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "--registers FILE|ADDRESS" in done.stderr
