@@ -3,6 +3,7 @@
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.board import load_board
+from ceras_ir.backends.nnet.core_rules import why_not_in_verilog
 from ceras_ir.backends.nnet.placement import array_cycles_of, cost_of
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.mem import CPU, device_of
@@ -10,6 +11,9 @@ from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.report import entries_of
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
 from ceras_ir.transforms.memory.analysis.liveness import steps
+
+ONLY_IN_CPP = "only_in_cpp"
+"""Why the core in Verilog does not run a layer of the FPGA; its time is of the board's rates."""
 
 
 def annotate_times(layers: list[dict[str, object]], module: ModuleOp, board_name: str) -> None:
@@ -20,8 +24,13 @@ def annotate_times(layers: list[dict[str, object]], module: ModuleOp, board_name
             continue
         on_fpga = device_of(op) == FPGA
         cost = cost_of(op, board, admitted=on_fpga)
-        if on_fpga and (cycles := array_cycles_of(op, board)) is not None:
-            entry["cycles"] = cycles
+        if on_fpga and board.array is not None:
+            reason = why_not_in_verilog(op, board.array)
+            cycles = array_cycles_of(op, board)
+            if reason is not None:
+                entry[ONLY_IN_CPP] = reason
+            elif cycles is not None:
+                entry["cycles"] = cycles
         entry[MICROSECONDS] = round((cost.accelerator if on_fpga else cost.cpu) or 0.0, 3)
 
 
@@ -37,7 +46,8 @@ def prediction(board_name: str) -> Prediction:
     return Prediction(
         f"{board.title} at {board.clock_mhz:g} MHz",
         (
-            "A circuit takes its launch and the cycles of the array in Verilog"
+            "A circuit takes its launch and the cycles of the core in Verilog; one in C++ alone "
+            f"('{ONLY_IN_CPP}'), the longer of its products and bytes"
             if board.array is not None
             else "A circuit takes its launch and the longer of its products and bytes"
         )

@@ -8,13 +8,19 @@ import pytest
 from backends.nnet.drawn import Drawn
 from backends.nnet.networks import random_array, written
 
-from ceras_ir.backends.nnet.circuit_size import CircuitSize
+from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
+from ceras_ir.backends.nnet.core_rules import why_not_in_verilog
 from ceras_ir.backends.nnet.engine import SOURCES
+from ceras_ir.backends.nnet.placement import moved_bytes
 from ceras_ir.backends.nnet.rtl_engine import build_simulation, has_verilator
+from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.backends.nnet.runner import NnetModel, Rtl
 from ceras_ir.dialects.graph import element_of, shape_of
+from ceras_ir.dialects.mem import device_of
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.driver.run.tool import main as run_tool
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.memory.analysis.liveness import steps
 
 pytestmark = [
     pytest.mark.slow,
@@ -73,6 +79,11 @@ def test_random_networks(seed: int, tmp_path: Path):
     model.run(inputs, lambda _, data: got.append(data))
     assert got == expected
     assert any(model.cycles[0])
+    # What the report says beforehand of each layer that runs, the engine finds.
+    on_fpga = [op for op in steps(main_function(module)) if device_of(op) == FPGA]
+    told = [why_not_in_verilog(op, DEFAULT) for op in on_fpga if moved_bytes(op)]
+    pairs = list(zip(told, model.refused, strict=True))
+    assert all((reason is None) == (found == "") for reason, found in pairs), pairs
 
 
 def test_a_network_on_the_command_line(tmp_path: Path):
