@@ -91,7 +91,10 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, unsigned long se
   const FpgaWindow& w = layer.window;
   const int taps = layer.product ? 1 : w.kernel_height * w.kernel_width;
   const int64_t products = static_cast<int64_t>(taps) * w.channels;
-  if (products > 20000) return true;
+  // The engine refuses rows that exceed the line buffer of the circuit in C++, too.
+  const int64_t extent = (w.kernel_height - 1) * w.dilation_y + 1;
+  const bool fits = layer.product || extent * w.width * w.channels <= FPGA_LINE_BYTES;
+  if (products > 20000 || !fits) return true;
   int bits = 14;
   while ((int64_t{1} << (bits - 14)) < products) ++bits;
   layer.input_zero = draw.one_in(2) ? 0 : draw(-128, 127);
