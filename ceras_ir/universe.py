@@ -72,6 +72,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fold-dequantized-constants",
         "fold-qdq",
         "hoist-quantize",
+        "keep-pixels-in-float",
         "keep-tail-in-float",
         "make-signed",
         "observe-ranges",
@@ -88,6 +89,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "split-residual",
         "strip-border-quantization",
         "strip-state-quantization",
+        "tabulate-pixels",
         "unfuse-residual",
     ),
 }

@@ -74,7 +74,9 @@ def _ordered_products(
 def _looked_up(stored: Array, tables: Array, rows: tuple[int, ...] | None) -> Array:
     """The entry of each stored integer, in the table of its channel."""
     half = tables.shape[1] // 2
-    index = np.clip(stored.astype(np.int64), -half, half - 1) + half
+    index = stored.astype(np.int64)
+    if stored.dtype != np.uint8:
+        index = np.clip(index, -half, half - 1) + half
     return tables[0 if rows is None else np.array(rows), index]
 
 

@@ -112,6 +112,12 @@ def lookup(layer: Layer, op: LookupOp) -> None:
     rows, entries = op.tables.shape
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     source, target = value_type(op.input), value_type(op.result)
+    if target == "float":
+        _lookup_floats(layer, op, x, y)
+        return
+    if op.reads_pixels:
+        _lookup_pixels(layer, op, x, y)
+        return
     if source == "int8_t" and target == "int16_t":
         _lookup_halves(layer, op, x, y)
         return
@@ -136,6 +142,43 @@ def lookup(layer: Layer, op: LookupOp) -> None:
         f"const int32_t done = {layer.kernels.use('lookup_finer')}({y}, {x}, {tables}, {size});"
     )
     layer.line(f"{kernel}({y} + done, {x} + done, {tables}, {size} - done);")
+
+
+def _lookup_floats(layer: Layer, op: LookupOp, x: str, y: str) -> None:
+    """To floats, one element at a time."""
+    rows, entries = op.tables.shape
+    half = entries // 2
+    name = layer.constant("table", "float", rows * entries, 4, lambda: op.tables)
+    at = f"{x}[i]"
+    if not op.reads_pixels:
+        if value_type(op.input) == "int16_t":
+            at = f"(v < {-half} ? {-half} : v >= {half} ? {half - 1} : v)".replace("v", at)
+        at = f"{at} + {half}"
+    if op.channel_rows is not None:
+        starts = np.array(op.channel_rows, np.int32) * entries
+        at = f"{layer.array('first', starts, 'int32_t')}[i % {len(starts)}] + {at}"
+    layer.loop("i", prod(shape_of(op.result)), [f"{y}[i] = {name}[{at}];"])
+
+
+def _lookup_pixels(layer: Layer, op: LookupOp, x: str, y: str) -> None:
+    """
+    Plain bytes: what they are as signed ones is the place in a table whose halves are exchanged.
+    """
+    tables = np.roll(op.tables, op.tables.shape[1] // 2, axis=1)
+    target, size = value_type(op.result), prod(shape_of(op.result))
+    name = layer.constant("table", target, tables.size, tables.itemsize, lambda: tables)
+    layer.line(f"const int8_t *const bytes = (const int8_t *){x};")
+    if target != "int8_t":
+        first, channels = _first_entries(layer, op)
+        kernel = layer.kernels.use("lookup_rows", NAME=f"int8_t_{target}", X="int8_t", Y=target)
+        entries = op.tables.shape[1] // 2
+        layer.line(f"{kernel}({y}, bytes, {name}, {first}, {entries}, {channels}, {size});")
+    elif op.channel_rows is None:
+        layer.line(f"{layer.kernels.use('lookup')}({y}, bytes, {name}, {size});")
+    else:
+        first, channels = _first_entries(layer, op)
+        kernel = layer.kernels.use("lookup_channels")
+        layer.line(f"{kernel}({y}, bytes, {name}, {first}, {channels}, {size});")
 
 
 def _most_parts(op: LookupOp) -> int:

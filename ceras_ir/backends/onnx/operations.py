@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from onnx import TensorProto
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.onnx.functions import FLOAT, add_clamp, add_clip, add_function
@@ -14,6 +15,7 @@ from ceras_ir.backends.onnx.values import FEATURES, Order, broadcast, unchanged
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary, Compare, GraphOperation, Reduce
 from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.network.integer import dequantize
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.quantization.rewrites.tables import FUNCTION, exponents_of
 
@@ -64,6 +66,8 @@ class Operations(Movement):
             case graph.UnaryOp():
                 x = self.values.get(op.input, order := self._order(op.input))
                 self._function(op, op.function, x, order, op.channel_exponents)
+            case graph.LookupOp() if op.reads_pixels:
+                self._lookup_pixels(op)
             case graph.LookupOp():
                 self._lookup(op)
             case graph.RequantizeOp():
@@ -135,6 +139,23 @@ class Operations(Movement):
             shape, name = self.values.shape(op.result, order), f"{node_name(op)}/table"
             x = add_clip(self.builder, x, low, high, name, shape)
         self._function(op, function, x, order, exponents_of(op))
+
+    def _lookup_pixels(self, op: graph.LookupOp) -> None:
+        """What plain bytes stand for, gathered: tables of channels lie one behind the other."""
+        order, name = self._order(op.input), node_name(op)
+        shape = self.values.shape(op.result, order)
+        x = self.values.get(op.input, order)
+        to: dict[str, Attribute] = {"to": TensorProto.INT64}
+        x = self.builder.node("Cast", [x], f"{name}/byte", np.dtype(np.int64), shape, attributes=to)
+        if op.channel_rows is not None:
+            starts = np.array(op.channel_rows, np.int64) * op.tables.shape[1]
+            first = self.builder.constant(broadcast(starts, order), f"{name}/first")
+            x = self.builder.node("Add", [x, first], f"{name}/place", np.dtype(np.int64), shape)
+        element = graph.stored_element(op.result)
+        reals = dequantize(op.tables.reshape(-1), element).astype(np.float32)
+        table = self.builder.constant(reals, f"{name}/table")
+        x = self.builder.node("Gather", [table, x], name, FLOAT, shape)
+        self.values.quantize(op.result, x, order)
 
     def _function(
         self,

@@ -11,7 +11,7 @@ what reads of it as real numbers go through.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.support.diagnostics import node_name
 
+Number = TypeVar("Number", bound=np.generic)
 Order: TypeAlias = tuple[int, ...]
 Side: TypeAlias = Literal["real", "stored"]
 """Of a quantized value: the numbers it stands for, or its integers. Others have one side."""
@@ -39,7 +40,7 @@ def unchanged(value: SSAValue) -> Order:
     return tuple(range(len(graph.shape_of(value))))
 
 
-def broadcast(numbers: NDArray[np.float32], order: Order) -> NDArray[np.float32]:
+def broadcast(numbers: NDArray[Number], order: Order) -> NDArray[Number]:
     """What broadcasts to a value, so that it does so in `order`, without leading ones."""
     if not numbers.ndim:
         return numbers

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, DenseIntOrFPElementsAttr, Float32Type, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    DenseIntOrFPElementsAttr,
+    Float32Type,
+    IntegerType,
+    Signedness,
+    i64,
+)
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+BYTE = IntegerType(8, Signedness.UNSIGNED)
+
 
 @irdl_op_definition
 class LookupOp(InputOperation):
@@ -37,6 +46,7 @@ class LookupOp(InputOperation):
     `result = table[clamp(input, -n/2, n/2 - 1) + n/2]`, element by element, on stored int8 or
     int16: any function of one argument. `table` has n entries of the result's storage, int8,
     int16 or float32: 256 where int8 is looked up, and up to 65536, a power of two, where int16 is.
+    Plain ui8, such as pixels, are looked up in 256 entries as they are: `result = table[input]`.
 
     With `rows = array<i64: r0, r1, ...>` the table has several rows of n entries, and channel `c`
     (index of the last dimension) looks up in row `rows[c]`.
@@ -44,6 +54,7 @@ class LookupOp(InputOperation):
 
     name = "graph.lookup"
 
+    ADMITS_INTEGERS: ClassVar = True
     LARGEST: ClassVar = 1 << 16
 
     table = prop_def(DenseIntOrFPElementsAttr)
@@ -76,20 +87,27 @@ class LookupOp(InputOperation):
         """Which table each channel uses, if they differ."""
         return rows_of_channels(self.rows)
 
+    @property
+    def reads_pixels(self) -> bool:
+        """Whether plain ui8 are looked up."""
+        return element_of(self.input) == BYTE
+
     def verify_semantics(self) -> None:
         source, target = quantized_element(self.input), quantized_element(self.result)
         for value, element in ((self.result, target), (self.input, source)):
             bits = 0 if element is None else element.storage.width.data
             if value is self.result and isinstance(element_of(value), Float32Type):
                 continue
+            if value is self.input and self.reads_pixels:
+                continue
             if element is None or bits not in (8, 16) or not element.is_signed:
                 raise VerifyException(f"int8 or int16 elements expected, got {value.type}")
-        assert source is not None
         storage = element_of(self.result) if target is None else target.storage
         expect_tables(self.table, self.rows, storage, (1, *shape_of(self.input))[-1])
         entries = table_shape(self.table)[1]
-        if source.storage.width.data == 8 and entries != BYTE_ENTRIES:
-            raise VerifyException(f"a table for int8 has 256 entries, got {self.table.type}")
+        if (source is None or source.storage.width.data == 8) and entries != BYTE_ENTRIES:
+            read = "ui8" if source is None else "int8"
+            raise VerifyException(f"a table for {read} has 256 entries, got {self.table.type}")
         if entries.bit_count() != 1 or not BYTE_ENTRIES <= entries <= self.LARGEST:
             raise VerifyException(
                 f"a table for int16 has a power of two from 256 to {self.LARGEST} entries, "

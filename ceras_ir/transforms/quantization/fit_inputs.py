@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import (
     f32,
 )
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
@@ -23,6 +23,7 @@ from ceras_ir.dialects.graph.operation import GraphOperation, is_tensor
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.precision import NARROW, keep_in_float, width
 from ceras_ir.network.states import states_of
+from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.quantization.analysis.channel_slots import absorbs
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
@@ -51,6 +52,9 @@ class FitInputsPass(CalibratedPass):
     become shorter by at least a tenth, if it has 16 bits, or if anything reads it but convolutions
     and matrix products with constant weights (moves in between are allowed). Such an input needs
     `choose-zero-points` to fit. Without data nothing is done.
+
+    What is computed of single pixels of a uint8 image counts as an input whose range is that of all
+    256 bytes. There the multiplication is free, because `tabulate-pixels` makes a table of all.
     """
 
     name = "fit-inputs"
@@ -65,6 +69,7 @@ class FitInputsPass(CalibratedPass):
             for value in names
             if value not in kept and width(value) == NARROW and (layers := _layers(main, value))
         }
+        self._fit_pixels(main)
         if not readers:
             return
         low, high = dict.fromkeys(readers, 0.0), dict.fromkeys(readers, 0.0)
@@ -78,9 +83,27 @@ class FitInputsPass(CalibratedPass):
             if step is not None:
                 _divide(main, value, layers, step, names[value])
 
+    def _fit_pixels(self, main: FuncOp) -> None:
+        import numpy as np
 
-def fitting_step(low: float, high: float) -> float | None:
-    """The step at which 256 numbers hold a range around zero; None if a power of two serves."""
+        from ceras_ir.transforms.quantization.analysis.byte_functions import byte_values
+
+        for value, function in byte_values(list(main.body.block.ops)).items():
+            if width(value) != NARROW or not (layers := _layers(main, value)):
+                continue
+            reals = function.evaluate().astype(np.float64)
+            low, high = min(float(reals.min()), 0.0), max(float(reals.max()), 0.0)
+            # The division is free: nothing needs to be clipped to save it.
+            step = fitting_step(low, high, 0.0)
+            if step is not None:
+                _divide(main, value, layers, step, node_name(function.steps[-1]))
+
+
+def fitting_step(low: float, high: float, clipped: float = CLIPPED) -> float | None:
+    """
+    The step at which 256 numbers hold a range around zero; None if a power of two serves, beyond
+    which lies `clipped` of the range at most.
+    """
     from ceras_ir.network.exponents import GREATEST, LEAST
 
     extent = high - low
@@ -89,7 +112,7 @@ def fitting_step(low: float, high: float) -> float | None:
         return None
     below = -low / extent * STEPS
     step = min(max(_part(-low, n), _part(high, STEPS - n)) for n in (floor(below), ceil(below)))
-    power = ldexp(1.0, ceil(log2(step * (1 - CLIPPED))))
+    power = ldexp(1.0, ceil(log2(step * (1 - clipped))))
     return step * MARGIN if power > WORTHWHILE * step else None
 
 
@@ -128,7 +151,10 @@ def _divide(
     for op in (factor, scaled):
         op.location = NameLoc(StringAttr(name), UnknownLoc())
     value.replace_uses_with_if(scaled.result, lambda use: use.operation is not scaled)
-    Rewriter.insert_op((factor, scaled), InsertPoint.at_start(main.body.block))
+    point = InsertPoint.at_start(main.body.block)
+    if isinstance(value.owner, Operation):
+        point = InsertPoint.after(value.owner)
+    Rewriter.insert_op((factor, scaled), point)
     for layer in layers:
         weights = graph.known_array(layer.weights)
         replace_constant(layer, layer.weights, weights.astype(np.float32) * np.float32(step))

@@ -28,6 +28,7 @@ from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantizedConstantsPass
 from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
+from ceras_ir.transforms.quantization.keep_pixels_in_float import KeepPixelsInFloatPass
 from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
 from ceras_ir.transforms.quantization.make_signed import MakeSignedPass
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
@@ -48,6 +49,7 @@ from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
 from ceras_ir.transforms.quantization.sink_dequantize import SinkDequantizePass
 from ceras_ir.transforms.quantization.split_residual import SplitResidualPass
 from ceras_ir.transforms.quantization.strip_state_quantization import StripStateQuantizationPass
+from ceras_ir.transforms.quantization.tabulate_pixels import TabulatePixelsPass
 from ceras_ir.transforms.quantization.unfuse_residual import UnfuseResidualPass
 
 Tail: TypeAlias = Literal["float", "int8"]
@@ -145,6 +147,7 @@ class QuantizePass(PipelinePass):
             SplitActivationPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
+            KeepPixelsInFloatPass(),
             # Scales of activations.
             FitInputsPass(*data),
             EqualizeChannelsPass(*data, rows=rows),
@@ -165,6 +168,7 @@ class QuantizePass(PipelinePass):
             CorrectBiasPass(*data),
             QuantizeGraphPass(),
             StripStateQuantizationPass(),
+            TabulatePixelsPass(),
             OrderFloatSumsPass(),
             CheckScalesPass(),
             ProveAccumulatorsPass(),

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from c_harness import check, make_network
+from c_harness import SANITIZE, check, make_network
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i16
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr, integers
+from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.graph.swish import BENDS
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
@@ -47,6 +48,35 @@ def test_tables_of_channels(element: UniformType, entries: int) -> None:
         lambda v: [graph.LookupOp(v, tables(2, entries), INT8, rows=(1, 0, 1)).result],
     )
     check(module, {"input0": x})
+
+
+NATIVE = ("-O2", "-march=native")
+
+
+@pytest.mark.parametrize("flags", [SANITIZE, NATIVE])
+@pytest.mark.parametrize("channels", [3, 48])
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize(("result", "dtype"), [(INT8, "int8"), (INT16, "int16"), (f32, "float32")])
+@pytest.mark.parametrize("source", [BYTE, INT8])
+def test_bytes_of_any_sign_become_anything(
+    source: Attribute,
+    result: Attribute,
+    dtype: str,
+    rows: int,
+    channels: int,
+    flags: tuple[str, ...],
+) -> None:
+    """Plain pixels or stored int8, to integers or floats, in one table or by channel."""
+    data = (np.random.default_rng(rows).normal(size=(rows, 256)) * 100).astype(dtype)
+    storage = result.storage if isinstance(result, UniformType) else f32
+    shape = [rows, 256] if rows > 1 else [256]
+    table = DenseIntOrFPElementsAttr(TensorType(storage, shape), BytesAttr(data.tobytes()))
+    chosen = None if rows == 1 else [c % 2 for c in range(channels)]
+    x = every(np.int8, channels)
+    module = make_network(
+        [(source, x.shape)], lambda v: [graph.LookupOp(v, table, result, chosen).result]
+    )
+    check(module, {"input0": x.view(np.uint8) if source == BYTE else x}, flags=flags)
 
 
 @pytest.mark.parametrize("element", [INT8, INT16])

@@ -431,3 +431,27 @@ func.func @case50(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!q
   %0 = graph.matmul %x, %w {ordered, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
   func.return
 }
+
+// -----
+
+func.func @signed_pixels(%x: tensor<4xi8>) {
+  // expected-error@+1 {{int8 or int16 elements expected, got tensor<4xi8>}}
+  %0 = graph.lookup %x, dense<0> : tensor<256xi8> : (tensor<4xi8>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @table_for_pixels(%x: tensor<4xui8>) {
+  // expected-error@+1 {{a table for ui8 has 256 entries, got tensor<512xi8>}}
+  %0 = graph.lookup %x, dense<0> : tensor<512xi8> : (tensor<4xui8>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
+func.func @made_pixels(%x: tensor<4xui8>) {
+  // expected-error@+1 {{int8 or int16 elements expected, got tensor<4xui8>}}
+  %0 = graph.lookup %x, dense<0> : tensor<256xi8> : (tensor<4xui8>) -> tensor<4xui8>
+  func.return
+}
