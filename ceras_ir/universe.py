@@ -43,6 +43,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fuse-swish",
         "split-activation",
         "swish-to-hard-swish",
+        "take-images",
     ),
     "ceras_ir.transforms.memory": (
         "allocate-blocks",

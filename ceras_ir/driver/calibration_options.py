@@ -1,7 +1,7 @@
 """The command-line options that say which data calibrates a network, and how it is observed."""
 
 import argparse
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import get_args
 
@@ -107,12 +107,28 @@ def calibration_of(arguments: argparse.Namespace) -> str | None:
     return with_image_options(arguments.calibrate, arguments)
 
 
-def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> str | None:
-    """Files and folders, commas between them, the folders with the `--image` options."""
-    given = {name: getattr(arguments, f"image_{name}") for name in IMAGES}
-    options = "&".join(
+NETWORK = ("scale", "mean", "std", "layout")
+"""Options that are the network's own with `--input-image`; the others are of reading files."""
+
+
+def image_options(arguments: argparse.Namespace, names: Iterable[str]) -> str:
+    """Those of the `--image` options that are given, as `ImageOptions.parse` reads them."""
+    given = {name: getattr(arguments, f"image_{name}") for name in names}
+    return "&".join(
         f"{name}={str(value).replace(',', ':')}" for name, value in given.items() if value
     )
+
+
+def with_image_options(paths: Sequence[str], arguments: argparse.Namespace) -> str | None:
+    """Files and folders, commas between them, the folders with the `--image` options."""
+    layout: str | None = getattr(arguments, "input_image", None)
+    if layout is None:
+        return with_options(paths, image_options(arguments, IMAGES), "--calibrate DIR")
+    from ceras_ir.data.image_folder import is_folder
+
+    options = image_options(arguments, [name for name in IMAGES if name not in NETWORK])
+    if options or any(is_folder(path) for path in paths):
+        options = "&".join(filter(None, (options, "scale=1", f"layout={layout}")))
     return with_options(paths, options, "--calibrate DIR")
 
 

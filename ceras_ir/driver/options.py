@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 from ceras_ir.command.tool_parser import ArgumentContainer, ToolParser
-from ceras_ir.driver.calibration_options import add_calibration, calibration_of
+from ceras_ir.driver.calibration_options import (
+    NETWORK,
+    add_calibration,
+    calibration_of,
+    image_options,
+)
 from ceras_ir.pipeline.context import load_universe
 from ceras_ir.pipeline.options import BuildOptions, CalibrationOptions, Insertion, PrecisionOptions
 from ceras_ir.pipeline.pipeline_text import build_pipeline, parse_pipeline
@@ -25,6 +30,8 @@ from ceras_ir.transforms.quantization.recipe import (
 )
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from ceras_ir.pipeline.instrumentation import Watching
 
 EXIT_STATUS = (
@@ -61,6 +68,13 @@ def add_build_options(parser: ToolParser) -> None:
         metavar="INPUT=OUTPUT",
         help="keep an output from call to call as this input, which callers then see neither of; "
         "the first call reads zeros; may be repeated",
+    )
+    group.add_argument(
+        "--input-image",
+        choices=("nhwc", "nchw"),
+        help="let the network take an image as a camera gives it, uint8 in this layout, and divide "
+        "by --image-scale, subtract --image-mean and divide by --image-std itself; the other "
+        "--image options say how folders are read",
     )
     add_extensions(parser)
 
@@ -227,6 +241,29 @@ def bindings_of(arguments: argparse.Namespace) -> Bindings:
         "shapes": dict(arguments.shape),
         "values": dict(arguments.set),
     }
+
+
+def read_model(arguments: argparse.Namespace) -> "ModuleOp":
+    """The network that a command line names, which takes bytes if `--input-image` says so."""
+    from ceras_ir.pipeline.reading import read_network
+
+    module = read_network(arguments.model, **interface_of(arguments))
+    if arguments.input_image is not None:
+        _take_images(module, arguments)
+    return module
+
+
+def _take_images(module: "ModuleOp", arguments: argparse.Namespace) -> None:
+    from xdsl.context import Context
+
+    from ceras_ir.data.image_folder import ImageOptions
+    from ceras_ir.pipeline.verification import verify_module
+    from ceras_ir.transforms.graph.take_images import TakeImagesPass
+
+    images = ImageOptions.parse(image_options(arguments, NETWORK))
+    chosen = arguments.input_image, images.layout, images.scale, images.mean, images.std
+    TakeImagesPass(*chosen).apply(Context(), module)
+    verify_module(module)
 
 
 def add_io(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from ceras_ir.driver.options import (
     add_build_options,
     add_io,
     build_options,
-    interface_of,
+    read_model,
     watching_of,
 )
 from ceras_ir.driver.target_options import (
@@ -129,11 +129,10 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
     from ceras_ir.command.output_folder import open_folder, write_artefacts
     from ceras_ir.driver.report.provenance import provenance
     from ceras_ir.pipeline.build import build
-    from ceras_ir.pipeline.reading import read_network
     from ceras_ir.pipeline.report_table import table
 
     with naming(arguments.model):
-        module = read_network(arguments.model, **interface_of(arguments))
+        module = read_model(arguments)
         with open_folder(arguments.output, force=arguments.force) as folder:
             saved: list[_Levels | ModelExplorer] = []
             if arguments.save_temps:
@@ -162,7 +161,7 @@ def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[st
             except DoesNotFitError as error:
                 from ceras_ir.driver.compile.trying import remedied
 
-                read = partial(read_network, arguments.model, **interface_of(arguments))
+                read = partial(read_model, arguments)
                 raise remedied(error, read, options, time.monotonic() - begun) from None
             if arguments.save_temps:
                 more = options.target.temporaries(compiled.module)

@@ -39,7 +39,7 @@ from ceras_ir.pipeline.stages import (
 )
 from ceras_ir.support.content_cache import CacheError, key_of
 from ceras_ir.support.dask_workers import shipped, shipped_paths
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.workers import ThisProcess
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
@@ -142,6 +142,8 @@ class _Trial:
         target = find_target(self.point[TARGET])
         self.argv = arguments_of(self.study, self.point)
         arguments = make_parser(target).read([*self.argv, "-o", "unused"])
+        if arguments.input_image is not None:
+            raise UsageError("--input-image is no choice of a study: save a model that takes bytes")
         self.source = self.stages.source(
             self.model.file, batch=arguments.batch, shapes=dict(arguments.shape)
         )

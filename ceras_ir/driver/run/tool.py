@@ -17,7 +17,7 @@ from ceras_ir.driver.options import (
     add_bisection,
     add_build_options,
     build_options,
-    interface_of,
+    read_model,
     watching_of,
 )
 from ceras_ir.driver.target_options import (
@@ -144,12 +144,11 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
 def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     from ceras_ir.command.named_file import naming
     from ceras_ir.data.samples import load_samples
-    from ceras_ir.pipeline.reading import read_network
 
     options = build_options(arguments, target_of(cls, arguments).for_host())
     options.check()
     with naming(arguments.model), calibration_workers(arguments):
-        module = read_network(arguments.model, **interface_of(arguments))
+        module = read_model(arguments)
         samples = load_samples(arguments.inputs, module)
         options, watching = options.resolved(module), watching_of(arguments, arguments.inputs)
         run = _compile_and_execute if options.target.compiles else _interpret

@@ -13,7 +13,7 @@ from ceras_ir.driver.options import (
     add_bisection,
     add_build_options,
     build_options,
-    interface_of,
+    read_model,
     watching_of,
 )
 from ceras_ir.driver.target_options import (
@@ -122,11 +122,10 @@ def _compare(
     from ceras_ir.data.samples import load_samples
     from ceras_ir.driver.verify.levels import check_request, verifications
     from ceras_ir.driver.verify.sharing import Sample, SharedSamples
-    from ceras_ir.pipeline.reading import read_network
 
     check_request(arguments.quantize, classes, arguments.samples)
     with naming(arguments.model):
-        module = read_network(arguments.model, **interface_of(arguments))
+        module = read_model(arguments)
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])
         samples: Sequence[Sample] | None = None

@@ -23,8 +23,8 @@ from ceras_ir.transforms.quantization.analysis.byte_functions import (
 @dataclass(frozen=True)
 class TabulatePixelsPass(ModulePass):
     """
-    Replace each `graph.quantize` of a function of one pixel by a `graph.lookup` of the plain ui8:
-    casts, scalings and means, and the quantization itself, become one table, or one per channel
+    Replace each `graph.quantize` of a function of one pixel by a `graph.lookup` of the plain ui8.
+    Casts, scalings and means, and the quantization itself, become one table, or one per channel
     where channels differ. No image in float is left.
 
     Channels must be the last dimension for tables of their own. Transpositions on the way, and

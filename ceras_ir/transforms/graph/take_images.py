@@ -1,0 +1,138 @@
+"""Let a network take images as cameras give them: bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    Float32Type,
+    FunctionType,
+    ModuleOp,
+    NameLoc,
+    StringAttr,
+    TensorType,
+    UnknownLoc,
+    f32,
+)
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.lookup import BYTE
+from ceras_ir.dialects.graph.operation import is_tensor
+from ceras_ir.network.function import NAME, input_names, main_function
+from ceras_ir.support.diagnostics import InputError, UsageError
+
+Layout: TypeAlias = Literal["nchw", "nhwc"]
+AUTO = "auto"
+
+TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
+
+
+@dataclass(frozen=True)
+class TakeImagesPass(ModulePass):
+    """
+    Replace the float image that a network takes by plain ui8. The network computes what it took,
+    `(pixel / scale - mean) / std`, operation by operation in float32.
+
+    `layout` is that of the bytes, which are transposed where the network wants another. Needs one
+    input, of f32 and four dimensions.
+    """
+
+    name = "take-images"
+
+    layout: Layout = "nhwc"
+    """Order of the dimensions of the bytes."""
+    of: str = AUTO
+    """The same of the float input; by its shape, as folders of images are read."""
+    scale: float = 255.0
+    """What pixels are divided by first."""
+    mean: tuple[float, ...] = (0.0,)
+    """What is subtracted then: one number, or one per channel."""
+    std: tuple[float, ...] = (1.0,)
+    """What that is divided by: one number, or one per channel."""
+
+    def __post_init__(self) -> None:
+        if self.of not in (AUTO, "nchw", "nhwc"):
+            raise UsageError(
+                f"option 'of' of pass '{self.name}' must be auto, nchw or nhwc, got '{self.of}'"
+            )
+        if self.scale == 0.0 or 0.0 in self.std:
+            raise UsageError(f"options 'scale' and 'std' of pass '{self.name}' must not be 0")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        arguments = main.body.block.args
+        name = ", ".join(input_names(main))
+        is_image = (
+            len(arguments) == 1
+            and is_tensor(arguments[0].type)
+            and len(graph.shape_of(arguments[0])) == 4
+            and isinstance(graph.element_of(arguments[0]), Float32Type)
+        )
+        if not is_image:
+            raise InputError(
+                f"images are for one float input of four dimensions, not for {name or 'none'}: "
+                "leave --input-image out"
+            )
+        shape = graph.shape_of(arguments[0])
+        planar = self._is_planar(shape)
+        channels = shape[1 if planar else 3]
+        for option in ("mean", "std"):
+            if (count := len(getattr(self, option))) not in (1, channels):
+                raise UsageError(f"--image-{option} has {count} numbers for {channels} channels")
+        _take(main, self, planar)
+
+    def _is_planar(self, shape: tuple[int, ...]) -> bool:
+        from ceras_ir.data.image_folder import is_planar
+
+        return is_planar(shape) if self.of == AUTO else self.of == "nchw"
+
+
+def _take(main: FuncOp, images: TakeImagesPass, planar: bool) -> None:
+    """Change the argument's type, and put what it was computed from behind it."""
+    import numpy as np
+
+    (value,) = main.body.block.args
+    (name,) = input_names(main)
+    shape = graph.shape_of(value)
+    order = tuple(range(4))
+    if planar != (images.layout == "nchw"):
+        order = TO_NCHW if planar else TO_NHWC
+    taken = [0] * 4
+    for i, d in enumerate(order):
+        taken[d] = shape[i]
+    axes = (-1, 1, 1) if images.layout == "nchw" else (-1,)
+    kind = TensorType(BYTE, taken)
+    value = Rewriter.replace_value_with_new_type(value, kind)
+    ops: list[graph.GraphOperation] = [graph.CastOp(value, f32)]
+    for function, numbers, nothing in (
+        (graph.Binary.DIV, (images.scale,), 1.0),
+        (graph.Binary.SUB, images.mean, 0.0),
+        (graph.Binary.DIV, images.std, 1.0),
+    ):
+        if set(numbers) == {nothing}:
+            continue
+        array = np.array(numbers, np.float32)
+        array = array.reshape(axes) if array.size > 1 else array.reshape(())
+        constant = graph.ConstantOp.from_array(array, f32)
+        last = ops[-1].output
+        ops += [constant, graph.BinaryOp(function, last, constant.result, result_element=f32)]
+    if order != tuple(range(4)):
+        ops.append(graph.TransposeOp(ops[-1].output, order))
+    for op in ops:
+        op.location = NameLoc(StringAttr(name), UnknownLoc())
+    first: SSAValue = ops[-1].output
+    value.replace_uses_with_if(first, lambda use: use.operation is not ops[0])
+    Rewriter.insert_op(ops, InsertPoint.at_start(main.body.block))
+    main.properties["function_type"] = FunctionType.from_lists(
+        [kind], list(main.function_type.outputs)
+    )
+    # What was known of floats does not hold for bytes.
+    main.arg_attrs = ArrayAttr([DictionaryAttr({NAME: StringAttr(name)})])

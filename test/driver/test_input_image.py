@@ -1,0 +1,90 @@
+"""`--input-image`: a float model takes bytes, and computes what it computed of normalised ones."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Tool
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+pytestmark = pytest.mark.slow
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+NORMALISED = (
+    "--image-mean", ",".join(map(str, MEAN)), "--image-std", ",".join(map(str, STD)),
+)  # fmt: skip
+
+
+def model(path: Path) -> None:
+    """One convolution of NCHW floats."""
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(4, 3, 3, 3)).astype(np.float32) / 5
+    node = helper.make_node("Conv", ["image", "w"], ["y"], pads=[1, 1, 1, 1], strides=[2, 2])
+    image, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("image", [1, 3, 8, 8]), ("y", [1, 4, 4, 4]))
+    )
+    graph = helper.make_graph([node], "g", [image], [y], [numpy_helper.from_array(weights, "w")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path.write_bytes(made.SerializeToString())
+
+
+def data(folder: Path) -> None:
+    """The same images as bytes in both layouts, as normalised floats, and as files."""
+    images = np.random.default_rng(1).integers(0, 256, (40, 8, 8, 3), np.uint8)
+    np.savez(folder / "nhwc.npz", image=images)
+    np.savez(folder / "nchw.npz", image=images.transpose(0, 3, 1, 2))
+    mean, std = np.array(MEAN, np.float32), np.array(STD, np.float32)
+    floats = (images / np.float32(255) - mean) / std
+    np.savez(folder / "floats.npz", image=floats.transpose(0, 3, 1, 2))
+    (folder / "images").mkdir()
+    for number, image in enumerate(images):
+        Image.fromarray(image).save(folder / f"images/{number:02}.png")
+
+
+def test_bytes_in_the_same_numbers_out(tool: Tool, tmp_path: Path):
+    model(tmp_path / "m.onnx")
+    data(tmp_path)
+    run = ["ceras-run", "m.onnx", "--target", "interp", "--outputs"]
+    assert tool(*run, "floats.out.npz", "--inputs", "floats.npz").status == 0
+    expected = np.load(tmp_path / "floats.out.npz")["y"]
+    for layout in ("nhwc", "nchw"):
+        image = ["--input-image", layout, *NORMALISED]
+        done = tool(*run, "out.npz", "--inputs", f"{layout}.npz", *image)
+        assert done.status == 0, done.stderr
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], expected)
+
+
+def test_quantized_it_is_one_table_and_exact(tool: Tool, tmp_path: Path):
+    """Files of images and arrays of bytes calibrate alike."""
+    model(tmp_path / "m.onnx")
+    data(tmp_path)
+    image = ["--input-image", "nhwc", *NORMALISED]
+    inputs = ["--calibrate", "nhwc.npz", "--inputs", "nhwc.npz"]
+    done = tool("ceras-verify", "m.onnx", *image, *inputs, "--targets", "c")
+    assert done.status == 0, done.stderr
+    assert "c: machine                       exact" in done.stdout
+    for source, folder in (("nhwc.npz", "a"), ("images", "b")):
+        options = ["--target", "c", "--calibrate", source, "-o", folder]
+        done = tool("ceras-compile", "m.onnx", *image, *options)
+        assert done.status == 0, done.stderr
+        assert re.findall(r"^image +(\w+)", done.stdout, re.MULTILINE) == ["lookup"]
+    for name in ("model.c", "model_weights.c"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert "const uint8_t *image" in (tmp_path / "a/model.h").read_text()
+
+
+def test_mistakes_are_told(tool: Tool, tmp_path: Path):
+    model(tmp_path / "m.onnx")
+    data(tmp_path)
+    for options, status, message in (
+        (["--input-image", "hwc"], 2, "did you mean 'nhwc'"),
+        (["--input-image", "nhwc", "--image-std", "0"], 2, "must not be 0"),
+        (["--input-image", "nhwc", "--image-mean", "1,2"], 2, "2 numbers for 3 channels"),
+        (["--input-image", "nhwc", "--calibrate", "floats.npz"], 1, "image"),
+    ):
+        done = tool("ceras-compile", "m.onnx", "--target", "c", "-o", "out", *options)
+        assert done.status == status and message in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr

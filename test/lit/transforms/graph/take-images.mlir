@@ -1,0 +1,32 @@
+// RUN: ceras-opt %s --take-images="mean=0.5,0.25,0.125 std=2.0" | filecheck %s
+// RUN: ceras-opt %s --take-images="layout=nchw scale=1.0" | filecheck %s --check-prefix=PLANES
+// RUN: not ceras-opt %s --take-images="mean=1.0,2.0" 2>&1 | filecheck %s --check-prefix=COUNT
+// RUN: not ceras-opt %s --take-images="std=0.0" 2>&1 | filecheck %s --check-prefix=ZERO
+// RUN: not ceras-opt %s --take-images="of=hwc" 2>&1 | filecheck %s --check-prefix=LAYOUT
+// RUN: not ceras-opt %s --take-images --take-images 2>&1 | filecheck %s --check-prefix=TWICE
+
+// COUNT: --image-mean has 2 numbers for 3 channels
+// ZERO: options 'scale' and 'std' of pass 'take-images' must not be 0
+// LAYOUT: option 'of' of pass 'take-images' must be auto, nchw or nhwc, got 'hwc'
+// TWICE: images are for one float input of four dimensions, not for camera: leave --input-image out
+
+// Bytes come as NHWC, and are normalised there; the network reads NCHW.
+// CHECK:      func.func @main(%[[X:.*]]: tensor<1x4x5x3xui8> {graph.name = "camera"})
+// CHECK-NEXT: graph.cast %[[X]] : (tensor<1x4x5x3xui8>) -> tensor<1x4x5x3xf32>
+// CHECK-NEXT: dense<2.550000e+02>
+// CHECK-NEXT: graph.binary div
+// CHECK-NEXT: dense<[5.000000e-01, 2.500000e-01, 1.250000e-01]> : tensor<3xf32>
+// CHECK-NEXT: graph.binary sub
+// CHECK-NEXT: dense<2.000000e+00>
+// CHECK-NEXT: graph.binary div
+// CHECK-NEXT: %[[N:.*]] = graph.transpose %{{.*}} {permutation = array<i64: 0, 3, 1, 2>}
+// CHECK-NEXT: graph.unary <relu> %[[N]]
+
+// What changes nothing is left out.
+// PLANES:      func.func @main(%[[X:.*]]: tensor<1x3x4x5xui8> {graph.name = "camera"})
+// PLANES-NEXT: %[[N:.*]] = graph.cast %[[X]]
+// PLANES-NEXT: graph.unary <relu> %[[N]]
+func.func @main(%x: tensor<1x3x4x5xf32> {graph.name = "camera", graph.range = array<f32: 0.0, 1.0>}) -> tensor<1x3x4x5xf32> {
+  %0 = graph.unary <relu> %x : tensor<1x3x4x5xf32>
+  func.return %0 : tensor<1x3x4x5xf32>
+}
