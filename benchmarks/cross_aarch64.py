@@ -46,12 +46,14 @@ def run_program(
     sample: Mapping[str, Array],
     inputs: Sequence[TensorInfo],
     outputs: Sequence[TensorInfo],
+    emulator: str = QEMU,
 ) -> dict[str, Array]:
     """What `model_run` makes of one sample, through files of raw tensors."""
     source, target = program.parent / "in.bin", program.parent / "out.bin"
     arrays = [np.asarray(sample[t.name], order="C").astype(t.dtype) for t in inputs]
     source.write_bytes(b"".join(a.tobytes() for a in arrays))
-    subprocess.run([QEMU, "-cpu", "max", program, source, target], check=True)
+    cpu = ["-cpu", "max"] if emulator == QEMU else []
+    subprocess.run([emulator, *cpu, program, source, target], check=True)
     data, at, results = target.read_bytes(), 0, dict[str, Array]()
     for info in outputs:
         results[info.name] = np.frombuffer(data, info.dtype, info.size, at).reshape(info.shape)

@@ -33,6 +33,10 @@ pytestmark = pytest.mark.slow
 
 DIGITS = Path(__file__).parents[3] / "examples/digits"
 
+needs_riscv = pytest.mark.skipif(
+    not all(map(shutil.which, ("riscv64-linux-gnu-gcc", "qemu-riscv64"))),
+    reason="needs riscv64-linux-gnu-gcc and qemu-riscv64",
+)
 needs_cmake = pytest.mark.skipif(not shutil.which("cmake"), reason="needs cmake")
 
 
@@ -70,6 +74,19 @@ def test_make_for_a_board(tmp_path: Path):
     got = run_program(tmp_path / "model_run", sample, *ends)
     agree(got, run(module, sample))
     assert (tmp_path / "model_bench").is_file()
+
+
+@needs_riscv
+def test_make_for_risc_v(tmp_path: Path):
+    """Portable loops: the integers of every other machine."""
+    module = place(small_network())
+    main = main_function(module)
+    write_files(emit(module, COptions(machine=computer("visionfive_2"))), tmp_path)
+    shell("make", "-C", tmp_path, "LDFLAGS=-static")
+    sample = random_inputs(module)
+    ends = network_inputs(main), network_outputs(main)
+    got = run_program(tmp_path / "model_run", sample, *ends, emulator="qemu-riscv64")
+    agree(got, run(module, sample))
 
 
 @needs_cmake
