@@ -8,6 +8,7 @@ unrolled into micro-ops. Each class of values here stands for a `memref`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 
 from xdsl.dialects import memref
@@ -172,18 +173,38 @@ class VtaFunctions(InterpreterFunctions):
         dst = args[0].position(args[1 : 1 + count])
         dst_strides = op.target_strides.get_values()
         if op.source_strides is not None:
-            src = args[1 + count].position(args[2 + count :])
+            source: ChipBuffer = args[1 + count]
+            src = source.position(args[2 + count :])
             loops = list(zip(op.loops, dst_strides, op.source_strides.get_values(), strict=True))
-            self._run(op, unrolled((dst, src), loops[2:]), loops[:2])
+            if op.uniform is None:
+                self._run(op, unrolled((dst, src), loops[2:]), loops[:2])
+                return ()
+            first, (extent, step, _) = src - source.base, loops[0]
+            known = op.uniform.get_values()[first : first + extent]
+            done = 0
+            for number, run in groupby(known):
+                length = len(list(run))
+                part = [(length, step, 1), *loops[1:]]
+                start = dst + done * step
+                if number < 0:
+                    uops = unrolled((start, src + done), part[2:])
+                    self._run(op, uops, part[:2])
+                else:
+                    self._immediate(op, start, [loop[:2] for loop in part], number)
+                done += length
             return ()
         assert op.immediate is not None
         loops = list(zip(op.loops, dst_strides, strict=True))
-        amounts = [op.immediate.value.data]
-        if op.function is tile.Alu.SHR:
-            amounts = list(shift_steps(amounts[0]))
+        self._immediate(op, dst, loops, op.immediate.value.data)
+        return ()
+
+    def _immediate(
+        self, op: tile.AluOp, dst: int, loops: Sequence[tuple[int, int]], number: int
+    ) -> None:
+        """With one number for all lanes."""
+        amounts = shift_steps(number) if op.function is tile.Alu.SHR else (number,)
         for amount in amounts:
             self._run(op, unrolled((dst,), loops[2:]), loops[:2], imm=amount)
-        return ()
 
     def _element(self, op: Operation, memory: MemoryType, start: DramBuffer, count: int) -> int:
         """The element of `memory` that is `count` after the one at `start`."""

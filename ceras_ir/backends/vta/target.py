@@ -56,6 +56,7 @@ class VtaTarget(Target):
         "fold-packing",
         "im2col",
         "schedule-tiles",
+        "sort-channels",
         "space-to-depth",
         "tile",
     )
@@ -145,6 +146,7 @@ class VtaTarget(Target):
         from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
         from ceras_ir.backends.vta.passes.fold_packing import FoldPackingPass
         from ceras_ir.backends.vta.passes.im2col import Im2colPass
+        from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
         from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
         from ceras_ir.backends.vta.passes.tile import TilePass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
@@ -165,7 +167,7 @@ class VtaTarget(Target):
         tiling = TilePass(board=board, convolution=windows, jobs=self.jobs)
         merging = (MergeLaunchesPass(),) if self.streams == "merged" else ()
         return [
-            Stage(PLACED, (*reshaping, placing)),
+            Stage(PLACED, (SortChannelsPass(board), *reshaping, placing)),
             Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
             Stage("tile", (tiling,)),
             Stage(MEMORY, (AllocateBlocksPass(), *merging)),

@@ -183,7 +183,9 @@ class AluOp(_BoxOp):
     """
     `target = kind(target, other)` for every iteration, where `other` is `source` or the
     `immediate` in every lane. What an iteration reads, another may write only if it comes later, so
-    that all reads see the values from before the operation.
+    that all reads see the values from before the operation. `uniform` has, for each vector of
+    `source`, the number that all of its lanes are known to hold, or -1; then the outermost loop,
+    and no other, steps over them, one by one.
     """
 
     name = "tile.alu"
@@ -196,6 +198,7 @@ class AluOp(_BoxOp):
     target_strides = prop_def(DenseArrayBase.constr(i64))
     source_strides = opt_prop_def(DenseArrayBase.constr(i64))
     immediate = opt_prop_def(IntegerAttr[IntegerType])
+    uniform = opt_prop_def(DenseArrayBase.constr(i64))
 
     assembly_format = (
         "$kind $target `[` $target_indices `]` "
@@ -211,6 +214,7 @@ class AluOp(_BoxOp):
         *,
         source: tuple[SSAValue, Sequence[SSAValue]] | None = None,
         immediate: int | None = None,
+        uniform: Sequence[int] | None = None,
     ):
         """Each loop is its extent, its stride in `target` and, with a source, in that."""
         columns = list(zip(*loops, strict=True))
@@ -220,6 +224,7 @@ class AluOp(_BoxOp):
             "target_strides": integers(columns[1]),
             "source_strides": None if source is None else integers(columns[2]),
             "immediate": None if immediate is None else IntegerAttr(immediate, i64),
+            "uniform": None if uniform is None else integers(uniform),
         }
         super().__init__(
             operands=[*target, *((None, []) if source is None else source)],
@@ -235,6 +240,10 @@ class AluOp(_BoxOp):
             raise VerifyException("either a source or an immediate expected")
         if (self.source is None) != (self.source_strides is None):
             raise VerifyException("source_strides belong to a source")
+        if self.uniform is not None:
+            strides = () if self.source_strides is None else self.source_strides.get_values()
+            if any(stride != (i == 0) for i, stride in enumerate(strides)) or not strides:
+                raise VerifyException("uniform belongs to a source with strides of 1, 0, ...")
         self.verify_loops()
         self.verify_operand(
             "target", self.target, ACC, len(self.target_indices), self.target_strides

@@ -65,7 +65,8 @@ class Conv2dOp(IRDLOperation):
     With `maximum = [kh, kw, sh, sw, top, left]`, `output` has the greatest `q` of each window of kh
     x kw results instead, sh and sw apart and the first top and left before the first result. What
     is outside counts as nothing; see `WindowMaximum` for what windows there can be.
-    Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers.
+    Where `uniform_bias` or `uniform_bends` are given, every lane is known to hold these numbers; of
+    block o of `shifts` it is `uniform_shifts[o]`, where that is not -1.
     """
 
     name = "tile.conv2d"
@@ -92,6 +93,7 @@ class Conv2dOp(IRDLOperation):
     never_below = opt_prop_def(UnitAttr)
     never_above = opt_prop_def(UnitAttr)
     uniform_bias = opt_prop_def(IntegerAttr[IntegerType])
+    uniform_shifts = opt_prop_def(DenseArrayBase.constr(i64))
     swish = opt_prop_def(DenseArrayBase.constr(i64))
     uniform_bends = opt_prop_def(DenseArrayBase.constr(i64))
     maximum = opt_prop_def(DenseArrayBase.constr(i64))
@@ -129,6 +131,7 @@ class Conv2dOp(IRDLOperation):
         high: int = 127,
         proven: tuple[bool, bool] = (False, False),
         uniform_bias: int | None = None,
+        uniform_shifts: Sequence[int] | None = None,
         bends: SSAValue | None = None,
         swish: Sequence[int] | None = None,
         uniform_bends: Sequence[int] | None = None,
@@ -147,6 +150,7 @@ class Conv2dOp(IRDLOperation):
             "never_below": UnitAttr() if proven[0] else None,
             "never_above": UnitAttr() if proven[1] else None,
             "uniform_bias": None if uniform_bias is None else IntegerAttr(uniform_bias, i64),
+            "uniform_shifts": None if uniform_shifts is None else integers(uniform_shifts),
             "swish": None if swish is None else integers(swish),
             "uniform_bends": None if uniform_bends is None else integers(uniform_bends),
             "maximum": None if maximum is None else integers(maximum),
@@ -258,6 +262,10 @@ class Conv2dOp(IRDLOperation):
             shapes.append(("radix", self.radix, tuple(vector)))
         if self.shifts is not None:
             shapes.append(("shifts", self.shifts, (o, *vector)))
+        if self.uniform_shifts is not None and (
+            self.shifts is None or len(self.uniform_shifts) != o
+        ):
+            raise VerifyException(f"uniform_shifts must be of {o} blocks of shifts")
         for name, value, shape in shapes:
             if (got := memref_type(value).get_shape()) != shape:
                 raise VerifyException(f"{name} must have shape {shape}, got {got}")

@@ -31,12 +31,15 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.vta.analysis.tiling import Convolution
+from ceras_ir.backends.vta.analysis.windows import Windows
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import VtaImage
-from ceras_ir.backends.vta.passes.im2col import Im2colPass
+from ceras_ir.backends.vta.passes.im2col import Im2colPass, has_windows, put_together
 from ceras_ir.backends.vta.passes.schedule_tiles import Schedule
+from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
 from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.rules import why_not
+from ceras_ir.dialects import graph
 from ceras_ir.interpreters.network import Array
 from ceras_ir.support.diagnostics import UnsupportedError
 
@@ -72,6 +75,20 @@ def random_pooling(rng: np.random.Generator, board: str) -> Case | None:
     return module, {"input0": x}, expected(x, pool, 0 if relu else -128)
 
 
+def take_apart(module: ModuleOp, rng: np.random.Generator, lanes: int) -> None:
+    """Some part of the window as channels, of a convolution that has one."""
+    for op in list(module.walk()):
+        if not isinstance(op, graph.Conv2dOp) or not has_windows(op):
+            continue
+        if set(op.dilations.get_values()) != {1}:
+            continue
+        _, kh, kw, _ = graph.shape_of(op.weights)
+        sh, sw = op.strides.get_values()
+        ways = list(Windows.of((kh, kw), (sh, sw)))
+        if ways:
+            put_together(op, ways[int(rng.integers(len(ways)))], lanes)
+
+
 def run_case(
     seed: int, folder: Path, runner: str | None, chosen: str | None = None
 ) -> tuple[str, VtaImage | None]:
@@ -94,8 +111,12 @@ def run_case(
     else:
         layer = random_layer(seed)
         case = layer.module(), layer.inputs, layer.expected()
-        if rng.random() < 0.1:
+        if (draw := rng.random()) < 0.1:
             Im2colPass("im2col").apply(Context(), case[0])
+        elif draw < 0.3:
+            take_apart(case[0], rng, load_board(board).block)
+    if rng.random() < 0.5:
+        SortChannelsPass(board).apply(Context(), case[0])
     try:
         image = check_all_levels(*case, random_tile(rng, board, layer))
     except UnsupportedError:

@@ -34,6 +34,7 @@ from ceras_ir.backends.vta.rewrites.packed_constants import (
     packed_weights,
     residual_weights,
     swish_constants,
+    uniform_shifts,
 )
 from ceras_ir.backends.vta.rules import VTA, graph_contraction, swish_after, why_not
 from ceras_ir.backends.vta.sum_ranges import proven_clamps
@@ -128,6 +129,7 @@ class _Epilogue(_Rescaling):
     residual_shift: int
     outside: int
     uniform_bias: int | None
+    uniform_shifts: tuple[int, ...] | None
     proven: tuple[bool, bool]
 
 
@@ -204,6 +206,7 @@ def _launch_linear(
         "residual_shift": left - min(left, RESIDUAL_WEIGHT_BITS),
         "outside": outside,
         "uniform_bias": int(bias[0]) if is_one else None,
+        "uniform_shifts": uniform_shifts(op, board) if by_channel else None,
         "proven": proven,
         **_rescaling(op.requant),
     }
@@ -260,6 +263,7 @@ def _launch_addition(
         "residual_shift": second.bits - bits,
         "outside": 0,
         "uniform_bias": constant,
+        "uniform_shifts": None,
         "proven": proven,
         **_rescaling(op.requant),
     }

@@ -54,7 +54,7 @@ class Im2colPass(ModulePass):
 
         board = load_board(self.board)
         for conv in list(op.walk()):
-            if not isinstance(conv, graph.Conv2dOp) or not _has_windows(conv):
+            if not isinstance(conv, graph.Conv2dOp) or not has_windows(conv):
                 continue
             _, kh, kw, _ = graph.shape_of(conv.weights)
             sh, sw = conv.strides.get_values()
@@ -64,7 +64,7 @@ class Im2colPass(ModulePass):
                 put_together(conv, windows, lanes=board.block)
 
 
-def _has_windows(op: graph.Conv2dOp) -> bool:
+def has_windows(op: graph.Conv2dOp) -> bool:
     """Whether `op` is quantized, and its window is not 1x1 already."""
     weights, element = graph.constant_array(op.weights), graph.quantized_element(op.input)
     if weights is None or element is None or element.is_per_axis or op.group_count != 1:

@@ -1,5 +1,7 @@
 """What is done with finished sums: bias, shifts, clamp and swish, as ALU operations."""
 
+from collections.abc import Sequence
+
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.analysis.contraction import Contraction, bias_immediate
@@ -49,7 +51,9 @@ class Epilogue:
         if shift := op.shift.value.data:
             self.apply(tile.Alu.SHR, acc, i, count, shift)
         if self.shifts is not None:
-            self._by_channel(tile.Alu.SHR, acc, i, count, (self.shifts, n))
+            known = op.uniform_shifts
+            uniform = None if known is None else known.get_values()
+            self._by_channel(tile.Alu.SHR, acc, i, count, (self.shifts, n), uniform)
         if op.never_below is None:
             self.apply(tile.Alu.MAX, acc, i, count, op.low.value.data)
         if op.never_above is None:
@@ -59,12 +63,22 @@ class Epilogue:
                 self.swish.apply(acc, at.sum(i, j), at.sum(n, j))
 
     def _by_channel(
-        self, kind: tile.Alu, acc: SSAValue, i: Index, count: int, source: tuple[SSAValue, Index]
+        self,
+        kind: tile.Alu,
+        acc: SSAValue,
+        i: Index,
+        count: int,
+        source: tuple[SSAValue, Index],
+        uniform: Sequence[int] | None = None,
     ) -> None:
-        """One operation with the constants, from a vector on, of `count` output vectors."""
+        """
+        One operation with the constants, from a vector on, of `count` output vectors; `uniform` of
+        all vectors.
+        """
         loops = [(count, self.positions, 1), (self.positions, 1, 0)]
         vectors = (source[0], self.at.values(source[1]))
-        self.at.add(tile.AluOp(kind, (acc, self.at.values(i)), loops, source=vectors))
+        target = (acc, self.at.values(i))
+        self.at.add(tile.AluOp(kind, target, loops, source=vectors, uniform=uniform))
 
     def apply(self, kind: tile.Alu, acc: SSAValue, i: Index, count: int, immediate: int) -> None:
         """One operation with a constant on `count` output vectors."""

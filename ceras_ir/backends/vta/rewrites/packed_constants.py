@@ -51,6 +51,15 @@ def packed_shifts(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantO
     return _vectors(np.array(further_shifts(op.requant), np.int64), board)
 
 
+def uniform_shifts(op: graph.LinearOperation, board: VtaBoard) -> tuple[int, ...]:
+    """What all lanes of each vector of `packed_shifts` are; -1 where they differ."""
+    assert op.requant is not None
+    shifts = np.array(further_shifts(op.requant), np.int64)
+    blocks = np.pad(shifts, (0, -len(shifts) % board.block), "edge").reshape(-1, board.block)
+    alike = blocks.min(axis=1) == blocks.max(axis=1)
+    return tuple(np.where(alike, blocks[:, 0], -1).tolist())
+
+
 def border_sums(op: graph.LinearOperation, shape: Contraction, board: VtaBoard) -> graph.ConstantOp:
     """What the zero point around the input contributes to sums at the edge, as `_added`."""
     return _added(border_values(op, borders_of(shape)), board, shape.border_tiles)

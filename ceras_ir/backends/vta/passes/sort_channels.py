@@ -1,0 +1,153 @@
+"""Sort the channels of feature maps by how far their sums are shifted."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.rewrites.channel_classes import ChannelClasses, is_depthwise
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+from ceras_ir.network.function import main_function
+from ceras_ir.transforms.rebuilding import rebuild_linear
+
+Order: TypeAlias = list[int]
+"""Of the channels as they become, which each was."""
+
+
+@dataclass(frozen=True)
+class SortChannelsPass(ModulePass):
+    """
+    Put channels with the same shift side by side, so that all lanes of a vector shift alike: then
+    an immediate does it, in half of the time. Feature maps that share channels (residuals,
+    additions, poolings, depthwise convolutions) are sorted together, by the layers with the most
+    vectors. Inputs and outputs of the network, and what other operations read, stay.
+
+    Exact: weights, bias and shifts of a layer move with its output channels, weights of its readers
+    with their input channels. Sums have other orders, and are integers.
+    """
+
+    name = "sort-channels"
+
+    board: str = DEFAULT_BOARD_NAME
+    """The board, which says how many channels a vector has."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main, lanes = main_function(op), load_board(self.board).block
+        classes = ChannelClasses(main)
+        orders: dict[SSAValue, Order] = {}
+        for root, makers in classes.makers().items():
+            order = _best_order([m for m in makers if _shifts(m)], lanes)
+            if order is not None:
+                orders[root] = order
+        linear = [o for o in main.body.block.ops if isinstance(o, graph.LinearOperation)]
+        # Looked up before any is replaced, and its result with it.
+        found = [
+            (
+                orders.get(classes.root(o.result)),
+                None if is_depthwise(o) else orders.get(classes.root(o.input)),
+            )
+            for o in linear
+        ]
+        for operation, (made, read) in zip(linear, found, strict=True):
+            if made is not None or read is not None:
+                _sort(operation, made, read)
+
+
+def _shifts(op: graph.LinearOperation) -> tuple[int, ...]:
+    return () if op.requant is None else op.requant.channel_shifts
+
+
+def _best_order(makers: Sequence[graph.LinearOperation], lanes: int) -> Order | None:
+    """The order with the fewest vectors of several shifts; None if it is as it is."""
+    if not makers:
+        return None
+    largest = sorted(makers, key=lambda op: -prod(graph.shape_of(op.result)))
+    shifts = np.array([_shifts(op) for op in largest])
+    # The last key is the first by which lexsort goes.
+    order: Order = np.lexsort(shifts[::-1]).tolist()
+    before, after = (_mixed(largest, s, lanes) for s in (shifts, shifts[:, order]))
+    return order if after < before else None
+
+
+def _mixed(makers: Sequence[graph.LinearOperation], shifts: NDArray[np.int_], lanes: int) -> int:
+    """Vectors with several shifts."""
+    count = 0
+    for op, row in zip(makers, shifts, strict=True):
+        blocks = np.pad(row, (0, -len(row) % lanes), "edge").reshape(-1, lanes)
+        mixed = int((blocks.min(axis=1) != blocks.max(axis=1)).sum())
+        count += mixed * prod(graph.shape_of(op.result)[:-1])
+    return count
+
+
+def _sort(op: graph.LinearOperation, made: Order | None, read: Order | None) -> None:
+    """Replace `op` by the same with its output and input channels in other orders."""
+    weights = graph.known_array(op.weights)
+    if read is not None:
+        weights = weights[..., read]
+    bias: SSAValue | None = op.bias
+    epilogue: dict[str, Attribute | None] = {}
+    element = graph.element_of(op.weights)
+    if made is not None:
+        weights, element = weights[made], _sorted_type(element, made)
+        if op.bias is not None:
+            kind = _sorted_type(graph.element_of(op.bias), made)
+            bias = _constant(op, graph.known_array(op.bias)[made], kind)
+        if op.requant is not None and op.requant.is_per_channel:
+            epilogue["requant"] = _sorted_requant(op.requant, made)
+    new = rebuild_linear(op, epilogue, weights=_constant(op, weights, element), bias=bias)
+    makers = [value.owner for value in (op.weights, op.bias) if value is not None]
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    op.result.replace_all_uses_with(new.result)
+    op.detach()
+    op.erase()
+    _erase_unused(makers)
+
+
+def _constant(op: Operation, array: NDArray[np.generic], element: Attribute) -> SSAValue:
+    new = graph.ConstantOp.from_array(np.ascontiguousarray(array), element)
+    new.location = getattr(op, "location", new.location)
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    return new.result
+
+
+def _sorted_type(element: Attribute, order: Order) -> Attribute:
+    """The type with its scales, if each output channel has one, in another order."""
+    if not isinstance(element, UniformType) or not element.is_per_axis:
+        return element
+    scales, points = element.scales.data, element.zero_points.data
+    return UniformType(
+        [scales[i].data for i in order],
+        [points[i].data for i in order],
+        storage=element.storage,
+        axis=0,
+    )
+
+
+def _sorted_requant(requant: RequantAttr, order: Order) -> RequantAttr:
+    multipliers = requant.multipliers
+    return RequantAttr(
+        requant.shift.data,
+        multiplier=[multipliers[i] for i in order],
+        rounding=requant.mode,
+        zero_point=requant.zero_point.data,
+        low=requant.low.data,
+        high=requant.high.data,
+    )
+
+
+def _erase_unused(makers: Iterable[object]) -> None:
+    for maker in makers:
+        if isinstance(maker, graph.ConstantOp) and not maker.result.uses and maker.parent:
+            maker.detach()
+            maker.erase()

@@ -1,0 +1,119 @@
+"""Channels with the same shift side by side: the same integers, and shifts by immediates."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from backends.vta_lowering.layers import (
+    Layer,
+    apply,
+    by_channel,
+    check_all_levels,
+    network,
+    random_array,
+    stored,
+)
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Block
+
+from ceras_ir.backends.vta.image import VtaImage
+from ceras_ir.backends.vta.isa import Alu, AluOpcode
+from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.interpreters.network import run
+
+
+def drawn_shifts(rng: np.random.Generator, outputs: int) -> RequantAttr:
+    return by_channel(RequantAttr(0), tuple(rng.choice((8, 9, 11), outputs).tolist()))
+
+
+def by_vector(image: VtaImage) -> tuple[int, int]:
+    """Vectors that shift by a vector, and by an immediate."""
+    count = [0, 0]
+    for launch in image.launches:
+        for i in launch.program.instructions:
+            if isinstance(i, Alu) and i.opcode is AluOpcode.SHR:
+                runs = (i.uop_end - i.uop_bgn) * i.iter_out * i.iter_in
+                count[i.use_imm] += runs
+    return count[0], count[1]
+
+
+def chain(seed: int) -> tuple[ModuleOp, dict[str, np.ndarray[tuple[int, ...]]]]:
+    """
+    Layers whose results share channels: a sum that is the residual of another after a depthwise
+    convolution and a pooling, then a layer whose result leaves.
+    """
+    rng = np.random.default_rng(seed)
+    x = random_array(rng, (1, 5, 6, 7))
+    block = Block(arg_types=[TensorType(stored(0), x.shape)])
+
+    def layer(shape: tuple[int, ...], groups: int = 1, point: int = 0) -> Layer:
+        return Layer(
+            x,
+            random_array(rng, shape),
+            rng.integers(-900, 900, shape[0]).astype(np.int32),
+            padding=(1, 1, 1, 1) if shape[1] == 3 else (0, 0, 0, 0),
+            requant=drawn_shifts(rng, shape[0]),
+            groups=groups,
+            residual_shift=5,
+            points=(point, 0),
+        )
+
+    first = layer((40, 3, 3, 7)).add_to(block, block.args[0], None)
+    deep = layer((40, 3, 3, 1), 40).add_to(block, first, None)
+    pool = graph.Pool2dOp(
+        *(graph.Pool.MAX, deep, (3, 3)),
+        result_element=graph.element_of(deep),
+        strides=(1, 1),
+        padding=(1, 1, 1, 1),
+    )
+    block.add_op(pool)
+    # One shift for all, as a residual is aligned with.
+    third = replace(layer((40, 3, 3, 40)), requant=RequantAttr(10))
+    added = third.add_to(block, pool.result, first)
+    last = layer((19, 1, 1, 40)).add_to(block, added, None)
+    return network(block, last), {"input0": x}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_layers_that_share_channels(seed: int):
+    module, inputs = chain(seed)
+    expected = run(module, inputs)["output0"]
+    before = all_weights(module)
+    apply(module, SortChannelsPass())
+    assert all((a != b).any() for a, b in zip(before, all_weights(module), strict=True))
+    np.testing.assert_array_equal(run(module, inputs)["output0"], expected)
+
+
+def all_weights(module: ModuleOp) -> list[np.ndarray[tuple[int, ...]]]:
+    linear = [op for op in module.walk() if isinstance(op, graph.LinearOperation)]
+    return [graph.known_array(op.weights) for op in linear]
+
+
+def test_on_vta():
+    """Few vectors are still shifted by a vector, and all integers stay."""
+    counts: list[tuple[int, int]] = []
+    for passes in ((), (SortChannelsPass(),)):
+        module, inputs = chain(0)
+        expected = run(module, inputs)["output0"]
+        apply(module, *passes)
+        counts.append(by_vector(check_all_levels(module, inputs, expected)))
+    (before, _), (after, immediate) = counts
+    assert after < before and immediate
+
+
+@pytest.mark.parametrize("shifts", [(8, 10, 9), (0, 9, 9), (9, 8, None)], ids=str)
+def test_vectors_that_shift_alike(shifts: tuple[int | None, ...]):
+    """Immediates vector by vector, nothing where nothing is shifted, the rest by a vector."""
+    rng = np.random.default_rng(3)
+    amounts = [rng.choice((7, 9), 16).tolist() if s is None else [s] * 16 for s in shifts]
+    layer = Layer(
+        random_array(rng, (1, 4, 5, 3)),
+        random_array(rng, (48, 1, 1, 3)) // 16,
+        rng.integers(-90, 90, 48).astype(np.int32),
+        requant=by_channel(RequantAttr(0), tuple(np.concatenate(amounts).tolist())),
+    )
+    image = check_all_levels(layer.module(), layer.inputs, layer.expected())
+    mixed, alike = shifts.count(None), sum(s not in (None, 0) for s in shifts)
+    assert by_vector(image) == (20 * mixed, 20 * alike)
