@@ -24,6 +24,19 @@ PLACEHOLDERS = ("{config}", "{dram}", "{insns}", "{out}")
 NEEDED = PLACEHOLDERS[1:]
 
 
+def check_command(command: str) -> None:
+    """Refuse what cannot be the command of a runner."""
+    if missing := [p for p in NEEDED if p not in command]:
+        raise UsageError(
+            f"the VTA runner '{command}' has no {', '.join(missing)}; "
+            f"expected CMD {' '.join(PLACEHOLDERS)}"
+        )
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"the VTA runner '{command}': {error}") from None
+
+
 @dataclass(frozen=True)
 class VtaRunner:
     """Launches of one network, by number; `command` is None for the built-in simulator."""
@@ -35,17 +48,8 @@ class VtaRunner:
     """`CMD {config} {dram} {insns} {out}`, split as a shell would; no shell runs it."""
 
     def __post_init__(self) -> None:
-        if self.command is None:
-            return
-        if missing := [p for p in NEEDED if p not in self.command]:
-            raise UsageError(
-                f"the VTA runner '{self.command}' has no {', '.join(missing)}; "
-                f"expected CMD {' '.join(PLACEHOLDERS)}"
-            )
-        try:
-            shlex.split(self.command)
-        except ValueError as error:
-            raise UsageError(f"the VTA runner '{self.command}': {error}") from None
+        if self.command is not None:
+            check_command(self.command)
 
     def launch(self, index: int, dram: Dram) -> None:
         """Run launch number `index` on `dram`, in place."""
@@ -55,17 +59,31 @@ class VtaRunner:
         if self.command is None:
             simulate(dram, self.streams[index], self.board)
         else:
-            dram[:] = self._run_external(self.command, index, dram)
+            dram[:], _ = self._run_external(self.command, index, dram)
 
-    def _run_external(self, command: str, index: int, dram: Dram) -> Dram:
+    def cycles(self, index: int, dram: Dram) -> int:
+        """What the external program says that launch number `index` takes, on a copy of `dram`."""
+        assert self.command is not None
+        _, said = self._run_external(self.command, index, dram)
+        last = (said.strip().splitlines() or [""])[-1]
+        if not last.isdecimal():
+            program = shlex.split(self.command)[0]
+            raise InputError(
+                f"--tune: the VTA runner '{program}' did not print the cycles of launch {index}: a "
+                f"whole number alone on its last line of output, got {last[:40]!r}"
+            )
+        return int(last)
+
+    def _run_external(self, command: str, index: int, dram: Dram) -> tuple[Dram, str]:
+        """The image after the launch, and what the program said."""
         with tempfile.TemporaryDirectory(prefix="ceras-vta-") as folder:
             files = {p: Path(folder) / p.strip("{}") for p in PLACEHOLDERS}
             files["{config}"].write_text(json.dumps(self.board.config(), indent=2) + "\n")
             files["{dram}"].write_bytes(dram.tobytes())
             files["{insns}"].write_bytes(self.streams[index])
             arguments = [_fill(part, files) for part in shlex.split(command)]
-            _execute(arguments, index)
-            return _read_back(files["{out}"], arguments[0], index, len(dram))
+            said = _execute(arguments, index)
+            return _read_back(files["{out}"], arguments[0], index, len(dram)), said
 
 
 def _fill(part: str, files: dict[str, Path]) -> str:
@@ -74,7 +92,7 @@ def _fill(part: str, files: dict[str, Path]) -> str:
     return part
 
 
-def _execute(arguments: list[str], index: int) -> None:
+def _execute(arguments: list[str], index: int) -> str:
     try:
         done = subprocess.run(arguments, capture_output=True, check=False)
     except OSError as error:
@@ -86,6 +104,7 @@ def _execute(arguments: list[str], index: int) -> None:
             f"the VTA runner '{arguments[0]}' failed on launch {index} "
             f"with exit status {done.returncode}{last}"
         )
+    return done.stdout.decode(errors="replace")
 
 
 def _read_back(path: Path, program: str, index: int, size: int) -> Dram:

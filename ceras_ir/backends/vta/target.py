@@ -11,6 +11,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
+from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
@@ -59,6 +60,7 @@ class VtaTarget(Target):
         "sort-channels",
         "space-to-depth",
         "tile",
+        "tune-tiles",
     )
     run_actions: ClassVar = {
         "--vta-stream": RunAction(
@@ -117,6 +119,28 @@ class VtaTarget(Target):
         metavar="'CMD {config} {dram} {insns} {out}'",
         tools=("ceras-run",),
     )
+    tune: bool = option(
+        False,
+        "choose schedules of layers by running candidates, in the timed simulator or by "
+        "--tune-runner; never slower than without, and kept in the cache",
+        tools=("ceras-compile",),
+    )
+    tune_runner: str | None = option(
+        None,
+        "with --tune: what runs each layer, as --vta-runner of ceras-run does, and prints the "
+        "cycles alone on its last line",
+        metavar="'CMD {config} {dram} {insns} {out}'",
+        tools=("ceras-compile",),
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.tune_runner is not None:
+            from ceras_ir.backends.vta.runner import check_command
+
+            if not self.tune:
+                raise UsageError("--tune-runner is for --tune")
+            check_command(self.tune_runner)
 
     @classmethod
     def check_board(cls, name: str) -> None:
@@ -149,6 +173,7 @@ class VtaTarget(Target):
         from ceras_ir.backends.vta.passes.sort_channels import SortChannelsPass
         from ceras_ir.backends.vta.passes.space_to_depth import SpaceToDepthPass
         from ceras_ir.backends.vta.passes.tile import TilePass
+        from ceras_ir.backends.vta.passes.tune_tiles import TuneTilesPass
         from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
         from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
         from ceras_ir.transforms.placement.place import PlacePass
@@ -165,11 +190,15 @@ class VtaTarget(Target):
         placing = PlacePass(self.name, board, self.jobs)
         windows = "auto" if self.convolution == "im2col" else self.convolution
         tiling = TilePass(board=board, convolution=windows, jobs=self.jobs)
+        tuning: tuple[ModulePass, ...] = ()
+        if self.tune:
+            merged = self.streams == "merged"
+            tuning = (TuneTilesPass(board, windows, merged, self.tune_runner),)
         merging = (MergeLaunchesPass(),) if self.streams == "merged" else ()
         return [
             Stage(PLACED, (SortChannelsPass(board), *reshaping, placing)),
             Stage("packed graph", (ConvertGraphToTilePass(board), FoldPackingPass())),
-            Stage("tile", (tiling,)),
+            Stage("tile", (*tuning, tiling)),
             Stage(MEMORY, (AllocateBlocksPass(), *merging)),
         ]
 

@@ -70,17 +70,20 @@ def search_all(
         _FOUND.update(zip(missing, parallel(_search, missing, jobs), strict=True))
 
 
-def _search(shape: Contraction, board: VtaBoard, limits: Limits) -> Blocks | None:
+def good_blocks(shape: Contraction, board: VtaBoard, limits: Limits = Limits()) -> Sequence[Blocks]:
+    """The cheapest schedules within `limits`, the best first; none if none fits."""
     found = _ranked(_views(shape, limits.convolution), board, limits)
     if not found and limits.convolution == "kn2row":
         found = _ranked([shape], board, limits)
-    if not found:
-        return None
-    if limits.serial:
-        return found[0]
+    if limits.serial or not found:
+        return found
     found = _sorted(shape, found, board)[:REFINED]
     variants = [replace(b, drain=drain) for b in found for drain in _drains(b.nblock)]
-    return _sorted(shape, variants, board)[0]
+    return _sorted(shape, variants, board)
+
+
+def _search(shape: Contraction, board: VtaBoard, limits: Limits) -> Blocks | None:
+    return next(iter(good_blocks(shape, board, limits)), None)
 
 
 def _sorted(shape: Contraction, found: Sequence[Blocks], board: VtaBoard) -> list[Blocks]:

@@ -1,0 +1,188 @@
+"""
+The search behind `tune-tiles`.
+
+Each round builds the network with the next candidate for every kernel at once and times all
+launches: what is best for a layer is best, or nearly, whatever the others do. The best candidates
+are then taken, all or one after the other, where the network takes fewer cycles with them. What was
+found is kept in the user's cache under all that it depends on.
+"""
+
+import io
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+from xdsl.printer import Printer
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row
+from ceras_ir.backends.vta.analysis.contraction import contraction_of
+from ceras_ir.backends.vta.analysis.tiling import Convolution, Limits, good_blocks
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.performance import measure
+from ceras_ir.backends.vta.runner import VtaRunner
+from ceras_ir.dialects import graph, mem, tile
+from ceras_ir.dialects.tile import ScheduleAttr
+from ceras_ir.network.function import main_function
+from ceras_ir.support.content_cache import ContentCache, key_of
+from ceras_ir.support.native import cache_folder
+from ceras_ir.support.progress import progress
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+from ceras_ir.transforms.memory.merge_launches import MergeLaunchesPass
+
+CANDIDATES = 6
+"""Schedules of each contraction that are run, the model's choice among them."""
+
+Choices = dict[int, int]
+"""Which candidate a contraction takes, both by number, where that is not the first."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Schedules that differ from the model's choice, and what they were worth."""
+
+    schedules: Sequence[tuple[tile.Conv2dOp, ScheduleAttr]]
+    before: int
+    after: int
+    seconds: float
+    """Of the search, when it was made."""
+
+    def line(self) -> str:
+        """For the user."""
+        count = len(self.schedules)
+        return (
+            f"tuned: {self.after:,} cycles instead of {self.before:,}, {count or 'no'} "
+            f"schedule{'' if count == 1 else 's'} changed; the search took {self.seconds:.0f} s"
+        )
+
+
+class Tuner:
+    """Of the kernels of one module whose contractions have no schedules yet."""
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        board: str,
+        convolution: Convolution,
+        tiling: Sequence[ModulePass],
+        *,
+        merged: bool,
+        runner: str | None,
+    ):
+        """`tiling` gives schedules to contractions that have none, and expands all."""
+        self.module, self.board, self.tiling = module, load_board(board), tiling
+        self.merged, self.runner = merged and runner is None, runner
+        self.contractions = _contractions(module)
+        limits, most = Limits(convolution=convolution), longest_row(self.board)
+        shapes = [contraction_of(op).flattened(most) for op in self.contractions]
+        known = {shape: good_blocks(shape, self.board, limits) for shape in dict.fromkeys(shapes)}
+        self.candidates: list[Sequence[Blocks]] = [known[shape][:CANDIDATES] for shape in shapes]
+
+    def tuned(self) -> Tuned:
+        """The best schedules, from the cache if known."""
+        cache = ContentCache(cache_folder() / "tuning")
+        config = json.dumps(self.board.config())
+        key = key_of("vta 1", self._printed(), config, str(self.merged), self.runner or "")
+        found: object = json.loads(cache.computed(key, self._searched))
+        assert isa(found, dict[str, object])
+        choices, before, after = (found[name] for name in ("choices", "before", "after"))
+        assert isa(choices, list[list[int]]) and isinstance(before, int) and isinstance(after, int)
+        seconds = found["seconds"]
+        assert isinstance(seconds, float)
+        schedules = [
+            (self.contractions[i], self.candidates[i][number].attribute()) for i, number in choices
+        ]
+        return Tuned(schedules, before, after, seconds)
+
+    def _printed(self) -> str:
+        """The module without constants, which change no times."""
+        stream = io.StringIO()
+        printer = Printer(stream)
+        for op in self.module.walk():
+            if isinstance(op, FuncOp) and op is not main_function(self.module):
+                printer.print_op(op)
+            elif isinstance(op, mem.LaunchOp | graph.GraphOperation) and not isinstance(
+                op, graph.ConstantOp
+            ):
+                types = [value.type for value in (*op.operands, *op.results)]
+                kernel = op.kernel.string_value() if isinstance(op, mem.LaunchOp) else ""
+                stream.write(f"{op.name} {kernel} {' '.join(map(str, types))}\n")
+        return stream.getvalue()
+
+    def _searched(self) -> bytes:
+        started = time.monotonic()
+        before = self._cycles({})
+        best = {i: (cycles, 0) for i, cycles in self._by_contraction(before).items()}
+        for number in progress(range(1, CANDIDATES), "tuning"):
+            tried = {i: number for i, c in enumerate(self.candidates) if number < len(c)}
+            if not tried:
+                break
+            cycles = self._by_contraction(self._cycles(tried))
+            for i in tried:
+                if i in best and cycles[i] < best[i][0]:
+                    best[i] = cycles[i], number
+        own = self._by_contraction(before)
+        better = [i for i, (_, number) in best.items() if number]
+        better.sort(key=lambda i: best[i][0] - own[i])
+        choices: Choices = {}
+        least = total = sum(cycles for _, cycles in before)
+        # Layers that share a stream change each other's times: where all at once do not help, what
+        # gains most comes first.
+        for added in [better, *([i] for i in better)]:
+            trial = choices | {i: best[i][1] for i in added}
+            if trial == choices:
+                continue
+            after = sum(cycles for _, cycles in self._cycles(trial))
+            if after < least:
+                choices, least = trial, after
+        found = {
+            "choices": sorted(choices.items()),
+            "before": total,
+            "after": least,
+            "seconds": round(time.monotonic() - started, 1),
+        }
+        return json.dumps(found).encode()
+
+    def _by_contraction(self, cycles: Sequence[tuple[str, int]]) -> dict[int, int]:
+        """The cycles of all launches of the kernel that each contraction is in."""
+        sums: dict[str, int] = {}
+        for kernel, count in cycles:
+            sums[kernel] = sums.get(kernel, 0) + count
+        kernels = [_kernel_of(op) for op in self.contractions]
+        return {i: sums[kernel] for i, kernel in enumerate(kernels) if kernel in sums}
+
+    def _cycles(self, choices: Choices) -> list[tuple[str, int]]:
+        """Kernel and cycles of each launch, with candidates of these numbers, else the first."""
+        module = self.module.clone()
+        for i, op in enumerate(_contractions(module)):
+            if i in choices:
+                op.schedule = self.candidates[i][choices[i]].attribute()
+        merging = (MergeLaunchesPass(),) if self.merged else ()
+        for step in (*self.tiling, AllocateBlocksPass(), *merging):
+            step.apply(Context(), module)
+        image = build_image(module, self.board)
+        kernels = [op.kernel.string_value() for launch in image.launches for op in launch.ops]
+        if self.runner is None:
+            costs = measure(image.launches, self.board)
+            cycles = [layer.run.cycles for cost in costs for layer in cost.layers]
+        else:
+            streams = [x.program.instruction_bytes(self.board) for x in image.launches]
+            runner, dram = VtaRunner(streams, self.board, self.runner), image.dram()
+            cycles = [runner.cycles(index, dram) for index in range(len(streams))]
+        return list(zip(kernels, cycles, strict=True))
+
+
+def _contractions(module: ModuleOp) -> list[tile.Conv2dOp]:
+    return [op for op in module.walk() if isinstance(op, tile.Conv2dOp) and op.schedule is None]
+
+
+def _kernel_of(op: tile.Conv2dOp) -> str:
+    kernel = op.parent_op()
+    assert isinstance(kernel, FuncOp)
+    return kernel.sym_name.data

@@ -1,0 +1,130 @@
+"""`--tune`: schedules by cycles that are measured; what is not better leaves the model's choice."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from backends.vta_lowering.layers import BOARD, Layer, apply, place, random_array
+from xdsl.dialects.builtin import ModuleOp
+
+from ceras_ir.backends.vta.board import load_board
+from ceras_ir.backends.vta.image import build_image
+from ceras_ir.backends.vta.passes.convert_graph_to_tile import ConvertGraphToTilePass
+from ceras_ir.backends.vta.passes.tile import TilePass
+from ceras_ir.backends.vta.passes.tune_tiles import TuneTilesPass
+from ceras_ir.backends.vta.runner import VtaRunner
+from ceras_ir.backends.vta.target import VtaTarget
+from ceras_ir.backends.vta.timed_simulator import simulate_time
+from ceras_ir.backends.vta.tuning import CANDIDATES, Tuner
+from ceras_ir.dialects import tile
+from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
+
+TILING = (TilePass(board=BOARD),)
+
+
+@pytest.fixture(autouse=True)
+def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(name="layer")
+def _layer() -> Layer:
+    rng = np.random.default_rng(0)
+    return Layer(
+        random_array(rng, (1, 12, 12, 40)), random_array(rng, (48, 3, 3, 40)), padding=(1, 1, 1, 1)
+    )
+
+
+def kernels(layer: Layer) -> ModuleOp:
+    module = layer.module()
+    place(module, load_board(BOARD))
+    apply(module, ConvertGraphToTilePass(BOARD))
+    return module
+
+
+def counting(cycles: list[int]) -> object:
+    """A runner's answers, one after the other, the last for good."""
+    answers = iter(cycles)
+
+    def answer(self: VtaRunner, index: int, dram: object) -> int:
+        return next(answers, cycles[-1])
+
+    return answer
+
+
+@pytest.mark.parametrize("best", range(3))
+def test_the_fastest_is_taken(layer: Layer, best: int, monkeypatch: pytest.MonkeyPatch):
+    """The model's choice first; then the fastest of all, which is run again before it counts."""
+    cycles = [100 + (i != best) * (10 + i) for i in range(CANDIDATES)]
+    monkeypatch.setattr(VtaRunner, "cycles", counting([*cycles, cycles[best]]))
+    module = kernels(layer)
+    tuner = Tuner(module, BOARD, "auto", TILING, merged=True, runner="x {dram} {insns} {out}")
+    found = tuner.tuned()
+    assert (found.before, found.after) == (cycles[0], 100)
+    chosen = [schedule for _, schedule in found.schedules]
+    assert chosen == [tuner.candidates[0][best].attribute()] * (best > 0)
+    # Kept: nothing runs again.
+    monkeypatch.setattr(VtaRunner, "cycles", None)
+    assert tuner.tuned() == found
+
+
+def test_what_is_no_faster_in_the_end_is_left(layer: Layer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(VtaRunner, "cycles", counting([100, *[90] * (CANDIDATES - 1), 100]))
+    found = Tuner(
+        kernels(layer), BOARD, "auto", TILING, merged=True, runner="x {dram} {insns} {out}"
+    ).tuned()
+    assert not found.schedules and (found.before, found.after) == (100, 100)
+
+
+def test_never_slower_and_exact(layer: Layer, capsys: pytest.CaptureFixture[str]):
+    cycles: list[int] = []
+    for passes in ((), (TuneTilesPass(BOARD),)):
+        module = kernels(layer)
+        apply(module, *passes, TilePass(board=BOARD), AllocateBlocksPass(alignment=256))
+        result = run(module, layer.inputs)["output0"]
+        np.testing.assert_array_equal(result, layer.expected())
+        (launch,) = build_image(module, load_board(BOARD)).launches
+        cycles.append(simulate_time(launch.program.instructions, load_board(BOARD)).cycles)
+    assert cycles[1] <= cycles[0]
+    assert f"tuned: {cycles[1]:,} cycles instead of {cycles[0]:,}" in capsys.readouterr().err
+
+
+def test_schedules_that_are_there_stay(layer: Layer):
+    module = kernels(layer)
+    (op,) = [op for op in module.walk() if isinstance(op, tile.Conv2dOp)]
+    tuner = Tuner(module, BOARD, "auto", TILING, merged=True, runner=None)
+    op.schedule = schedule = tuner.candidates[0][-1].attribute()
+    apply(module, TuneTilesPass(BOARD))
+    assert op.schedule == schedule
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("said", "message"), [("12.5", "got '12.5'"), ("", "got ''")])
+def test_a_runner_that_prints_no_cycles(layer: Layer, tmp_path: Path, said: str, message: str):
+    script = tmp_path / "runner.py"
+    script.write_text(f"import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2]); print({said!r})")
+    runner = f"{sys.executable} {script} {{dram}} {{out}} {{insns}}"
+    with pytest.raises(InputError, match="did not print the cycles of launch 0") as caught:
+        Tuner(kernels(layer), BOARD, "auto", TILING, merged=True, runner=runner).tuned()
+    assert message in str(caught.value)
+
+
+@pytest.mark.slow
+def test_the_runners_last_line_counts(layer: Layer, tmp_path: Path):
+    script = tmp_path / "runner.py"
+    script.write_text(
+        "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2]); print('hello'); print(77)"
+    )
+    runner = f"{sys.executable} {script} {{dram}} {{out}} {{insns}}"
+    found = Tuner(kernels(layer), BOARD, "auto", TILING, merged=True, runner=runner).tuned()
+    assert (found.before, found.after, list(found.schedules)) == (77, 77, [])
+
+
+def test_usage():
+    with pytest.raises(UsageError, match="--tune-runner is for --tune"):
+        VtaTarget(tune_runner="x {dram} {insns} {out}").check()
+    with pytest.raises(UsageError, match=r"has no \{out\}"):
+        VtaTarget(tune=True, tune_runner="x {dram} {insns}").check()
