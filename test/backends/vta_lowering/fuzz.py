@@ -75,7 +75,7 @@ def random_pooling(rng: np.random.Generator, board: str) -> Case | None:
     return module, {"input0": x}, expected(x, pool, 0 if relu else -128)
 
 
-def take_apart(module: ModuleOp, rng: np.random.Generator, lanes: int) -> None:
+def take_apart(module: ModuleOp, rng: np.random.Generator, vector: Sequence[int]) -> None:
     """Some part of the window as channels, of a convolution that has one."""
     for op in list(module.walk()):
         if not isinstance(op, graph.Conv2dOp) or not has_windows(op):
@@ -86,7 +86,7 @@ def take_apart(module: ModuleOp, rng: np.random.Generator, lanes: int) -> None:
         sh, sw = op.strides.get_values()
         ways = list(Windows.of((kh, kw), (sh, sw)))
         if ways:
-            put_together(op, ways[int(rng.integers(len(ways)))], lanes)
+            put_together(op, ways[int(rng.integers(len(ways)))], vector)
 
 
 def run_case(
@@ -114,7 +114,7 @@ def run_case(
         if (draw := rng.random()) < 0.1:
             Im2colPass("im2col").apply(Context(), case[0])
         elif draw < 0.3:
-            take_apart(case[0], rng, load_board(board).block)
+            take_apart(case[0], rng, load_board(board).vector)
     if rng.random() < 0.5:
         SortChannelsPass(board).apply(Context(), case[0])
     try:

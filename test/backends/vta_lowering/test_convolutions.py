@@ -194,7 +194,7 @@ def test_parts_of_windows_on_vta(size: tuple[int, int]):
     )
     module = layer.module()
     op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size), 16)
+    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size), (16,))
     check_all_levels(module, layer.inputs, layer.expected())
     assert any(isinstance(op, mem.PackWindowsOp) for op in module.walk())
     assert not any(isinstance(op, graph.GatherOp) for op in module.walk())
@@ -217,7 +217,7 @@ def test_bias_in_spare_lanes(most: int, tiles: int | None):
     )
     module, size = layer.module(), (2, 7)
     op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
-    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size), 16)
+    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == size), (16,))
     module.verify()
     (op,) = [op for op in module.walk() if isinstance(op, graph.Conv2dOp)]
     assert graph.shape_of(op.input)[3] == (42 if tiles is None else 48)

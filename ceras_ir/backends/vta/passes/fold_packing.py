@@ -95,7 +95,6 @@ class PackOfWindows(RewritePattern):
             strides=windows.strides,
             offset=windows.offset,
             value=windows.value,
-            constants=windows.constants,
         )
         steps: list[Operation] = []
         step = op.input

@@ -1,13 +1,16 @@
 """Put taps of convolutions side by side as channels, where that takes less time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, product
+from itertools import product
 from math import prod
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.backends.vta.analysis.windows import Windows
@@ -17,8 +20,9 @@ from ceras_ir.backends.vta.rewrites.reshaped_convolution import (
     inserting_before,
     replace_convolution,
 )
-from ceras_ir.backends.vta.rewrites.spare_lanes import bias_in_spare_lanes
-from ceras_ir.dialects import graph
+from ceras_ir.backends.vta.rewrites.spare_lanes import SpareLanes, bias_in_spare_lanes
+from ceras_ir.dialects import graph, mem
+from ceras_ir.dialects.mem_packing import packed_shape
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,9 @@ class Im2colPass(ModulePass):
     """
     Replace int8 convolutions with windows of several taps by convolutions of fewer taps on more
     channels. With all taps of a window that is a 1x1 convolution on the matrix of windows, [N, OH,
-    OW, KH*KW*C]; a part of them needs fewer bytes. Padding, two gathers and a transpose make the
-    channels, which `fold-packing` makes one step; weights are sorted into them. Grouped
-    convolutions stay.
+    OW, KH*KW*C]; a part of them needs fewer bytes. The host makes the channels: by cost in one step
+    with packing (`mem.pack_windows`), else by padding, two gathers and a transpose. Weights are
+    sorted into them. Grouped convolutions stay.
 
     This pays where few channels leave lanes of the multipliers empty.
 
@@ -61,7 +65,7 @@ class Im2colPass(ModulePass):
             if self.convolution == "im2col":
                 put_together(conv, Windows.whole((kh, kw), (sh, sw)))
             elif (windows := best_windows(conv, board)) is not None:
-                put_together(conv, windows, lanes=board.block)
+                put_together(conv, windows, board.vector)
 
 
 def has_windows(op: graph.Conv2dOp) -> bool:
@@ -72,14 +76,63 @@ def has_windows(op: graph.Conv2dOp) -> bool:
     return prod(weights.shape[1:3]) > 1
 
 
-def put_together(op: graph.Conv2dOp, windows: Windows, lanes: int = 0) -> None:
+def put_together(op: graph.Conv2dOp, windows: Windows, vector: Sequence[int] = ()) -> None:
     """
-    Replace `op` by a convolution of parts of its windows, with the bias in empty ones of `lanes`,
-    if any.
+    Replace `op` by a convolution of parts of its windows. Where it will run on vectors that are
+    given, the parts are packed at once, with the bias in lanes that they leave empty, if any.
     """
-    weights = graph.known_array(op.weights)
+    weights = sorted_weights(graph.known_array(op.weights), windows)
+    insert = inserting_before(op)
+    spare = bias_in_spare_lanes(op, weights, vector[-1]) if vector else None
+    value = _packed(op, windows, vector, spare) if vector else _gathered(op, windows)
+    replace_convolution(
+        op,
+        insert,
+        value,
+        weights if spare is None else spare.weights,
+        dilations=windows.dilations,
+        bias=None if spare is None else spare.bias,
+    )
+
+
+def sorted_weights(weights: NDArray[np.generic], windows: Windows) -> NDArray[np.generic]:
+    """[O, KH, KW, C] for the convolution that is left, each tap once."""
+    o, _, _, c = weights.shape
+    (kh, kw), (a, b) = windows.kernel, windows.size
+    parts = np.zeros((o, kh, kw, a, b, c), weights.dtype)
+    for y, i in product(range(kh), range(a)):
+        for x, j in product(range(kw), range(b)):
+            tap = windows.down.tap(y, i), windows.across.tap(x, j)
+            if tap[0] is not None and tap[1] is not None:
+                parts[:, y, x, i, j] = weights[:, tap[0], tap[1]]
+    return parts.reshape(o, kh, kw, a * b * c)
+
+
+def _packed(
+    op: graph.Conv2dOp, windows: Windows, vector: Sequence[int], spare: SpareLanes | None
+) -> SSAValue:
+    """The parts, packed from the image in one step; `fold-packing` drops that they are unpacked."""
+    insert, (top, left, _, _) = inserting_before(op), op.padding.get_values()
+    n, rows, columns, _ = graph.shape_of(op.result)
+    constants = () if spare is None else spare.channels
+    channels = prod(windows.size) * graph.shape_of(op.input)[3] + len(constants)
+    plain = (n, *windows.plane((rows, columns)), channels)
+    packed = mem.PackWindowsOp(
+        op.input,
+        packed_shape(plain, vector),
+        kernel=windows.size,
+        strides=op.strides.get_values(),
+        offset=(top, left),
+        value=zero_point(op.input),
+        constants=constants,
+    )
+    return insert(mem.UnpackOp(insert(packed), TensorType(graph.element_of(op.input), plain)))
+
+
+def _gathered(op: graph.Conv2dOp, windows: Windows) -> SSAValue:
+    """The parts, by padding, two gathers and a transpose."""
     insert, value = inserting_before(op), op.input
-    n, rows, columns, o = graph.shape_of(op.result)
+    n, rows, columns, _ = graph.shape_of(op.result)
     _, height, width, c = graph.shape_of(op.input)
     (sh, sw), (dh, dw) = op.strides.get_values(), op.dilations.get_values()
     top, left, _, _ = op.padding.get_values()
@@ -98,24 +151,4 @@ def put_together(op: graph.Conv2dOp, windows: Windows, lanes: int = 0) -> None:
     value = insert(graph.GatherOp(value, 3, across))
     value = insert(graph.ReshapeOp(value, (n, rows, a, columns, b, c)))
     value = insert(graph.TransposeOp(value, (0, 1, 3, 2, 4, 5)))
-    value = insert(graph.ReshapeOp(value, (n, rows, columns, a * b * c)))
-    kh, kw = windows.kernel
-    parts = np.zeros((o, kh, kw, a, b, c), weights.dtype)
-    for y, i in product(range(kh), range(a)):
-        for x, j in product(range(kw), range(b)):
-            tap = windows.down.tap(y, i), windows.across.tap(x, j)
-            if tap[0] is not None and tap[1] is not None:
-                parts[:, y, x, i, j] = weights[:, tap[0], tap[1]]
-    new = parts.reshape(o, kh, kw, a * b * c)
-    spare = bias_in_spare_lanes(op, new, lanes) if lanes else None
-    if spare is None:
-        replace_convolution(op, insert, value, new, dilations=windows.dilations)
-        return
-    for number, run in groupby(spare.channels):
-        high = (0, 0, 0, len(list(run)))
-        constant = IntegerAttr(number, i64)
-        pad = graph.PadOp(graph.Pad.CONSTANT, value, (0, 0, 0, 0), high, value=constant)
-        value = insert(pad)
-    replace_convolution(
-        op, insert, value, spare.weights, dilations=windows.dilations, bias=spare.bias
-    )
+    return insert(graph.ReshapeOp(value, (n, rows, columns, a * b * c)))

@@ -19,17 +19,14 @@ class FoldedWindows:
     strides: tuple[int, int]
     offset: tuple[int, int] = (0, 0)
     value: int = 0
-    constants: tuple[int, ...] = ()
-    """Channels behind them."""
 
 
 def folded_windows(value: SSAValue) -> FoldedWindows | None:
     """
     The windows [N, Y, X, KH * KW * C] that `value` consists of, where only this reads what leads to
     it: rows gathered, then columns, with padding before, or neither where every element is in one
-    window. Constant channels may come behind them.
+    window.
     """
-    value, constants = _without_channels(value)
     flat = _alone(value)
     if not isinstance(flat, graph.ReshapeOp) or len(graph.shape_of(flat.result)) != 4:
         return None
@@ -45,7 +42,7 @@ def folded_windows(value: SSAValue) -> FoldedWindows | None:
     if graph.shape_of(flat.result) != (n, rows, columns, kh * kw * channels):
         return None
     if graph.shape_of(split.input) == (n, rows * kh, columns * kw, channels):
-        return FoldedWindows(split.input, (kh, kw), (kh, kw), constants=constants)
+        return FoldedWindows(split.input, (kh, kw), (kh, kw))
     across = _gathered(split.input, 3)
     between = None if across is None else _alone(across.input)
     down = _gathered(between.input, 1) if isinstance(between, graph.ReshapeOp) else None
@@ -56,7 +53,7 @@ def folded_windows(value: SSAValue) -> FoldedWindows | None:
     strides = _stride(down, rows, kh), _stride(across, columns, kw)
     if 0 in strides:
         return None
-    return _without_padding(FoldedWindows(down.input, (kh, kw), strides, constants=constants))
+    return _without_padding(FoldedWindows(down.input, (kh, kw), strides))
 
 
 def _alone(value: SSAValue) -> Operation | None:
@@ -79,38 +76,11 @@ def _stride(op: graph.GatherOp, count: int, size: int) -> int:
 
 def _without_padding(windows: FoldedWindows) -> FoldedWindows:
     """The same of what was padded in rows and columns by a number."""
-    if (pad := _padding(windows.source)) is None:
-        return windows
-    if any((pad.low[0], pad.low[3], pad.high[0], pad.high[3])):
-        return windows
-    return replace(windows, source=pad.source, offset=(pad.low[1], pad.low[2]), value=pad.value)
-
-
-def _without_channels(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]]:
-    """What constant channels were put behind, and their numbers."""
-    numbers: tuple[int, ...] = ()
-    while (pad := _padding(value)) is not None and not any((*pad.low, *pad.high[:3])):
-        value, numbers = pad.source, (pad.value,) * pad.high[3] + numbers
-    return value, numbers
-
-
-@dataclass(frozen=True)
-class _Padding:
-    """Of a feature map by an integer."""
-
-    source: SSAValue
-    low: tuple[int, ...]
-    high: tuple[int, ...]
-    value: int
-
-
-def _padding(value: SSAValue) -> _Padding | None:
-    pad = _alone(value)
+    pad = _alone(windows.source)
     if not isinstance(pad, graph.PadOp) or pad.function is not graph.Pad.CONSTANT:
-        return None
-    low, high, number = pad.low.get_values(), pad.high.get_values(), pad.value
-    if len(low) != 4 or any(pad.interior.get_values()) or min(*low, *high) < 0:
-        return None
-    if not isa(number, IntegerAttr):
-        return None
-    return _Padding(pad.input, tuple(low), tuple(high), number.value.data)
+        return windows
+    value, low, high = pad.value, pad.low.get_values(), pad.high.get_values()
+    ends = (low[0], low[3], high[0], high[3], *pad.interior.get_values())
+    if any(ends) or min(*low, *high) < 0 or not isa(value, IntegerAttr):
+        return windows
+    return replace(windows, source=pad.input, offset=(low[1], low[2]), value=value.value.data)
