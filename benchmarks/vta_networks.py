@@ -3,6 +3,9 @@ ResNet-18 on VTA layer by layer: cycles of the timed simulator on the 64-bit boa
 peak, and throughput at S3's 333 MHz beside what S3 measured (Figure 10, at 256 x 256).
 
     python benchmarks/vta_networks.py [--size 224 256] [--board de10nano] [--model M.onnx]
+    python benchmarks/vta_networks.py --size 224 --prune "method=block block=16x16 sparsity=0.75"
+
+With `--prune`, blocks of 16 x 16 weights that are zero take no product.
 """
 
 import argparse
@@ -35,10 +38,11 @@ def number(entry: Entry, key: str) -> int:
     return value
 
 
-def table(path: str, board: str) -> None:
+def table(path: str, board: str, prune: str | None) -> None:
     """Compile a network and print its layers on VTA."""
     start = time.perf_counter()
-    content = build(read_network(path), BuildOptions(VtaTarget(board=board))).report
+    options = BuildOptions(VtaTarget(board=board), prune=prune)
+    content = build(read_network(path), options).report
     seconds = time.perf_counter() - start
     layers, totals = content["layers"], content["totals"]
     assert isa(layers, list[Entry]) and isa(totals, Entry)
@@ -85,15 +89,16 @@ def main() -> None:
     parser.add_argument("--size", type=int, nargs="+", default=[224, 256])
     parser.add_argument("--board", default="de10nano")
     parser.add_argument("--model", help="another network, instead of ResNet-18")
+    parser.add_argument("--prune", metavar="OPTIONS", help="of the pass prune")
     arguments = parser.parse_args()
     if arguments.model is not None:
-        table(arguments.model, arguments.board)
+        table(arguments.model, arguments.board, arguments.prune)
         return
     with tempfile.TemporaryDirectory(prefix="ceras-") as folder:
         for size in arguments.size:
             resnet18(path := Path(folder) / f"resnet18_{size}.onnx", size)
             print(f"ResNet-18 at {size} x {size}, {arguments.board}\n")
-            table(str(path), arguments.board)
+            table(str(path), arguments.board, arguments.prune)
 
 
 if __name__ == "__main__":

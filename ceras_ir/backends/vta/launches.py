@@ -14,6 +14,7 @@ from xdsl.interpreter import Interpreter
 from xdsl.interpreters.arith import ArithFunctions
 from xdsl.interpreters.func import FuncFunctions
 from xdsl.interpreters.scf import ScfFunctions
+from xdsl.ir import SSAValue
 from xdsl.traits import SymbolTable
 
 from ceras_ir.backends.vta.board import VtaBoard
@@ -22,7 +23,8 @@ from ceras_ir.backends.vta.lowering import DramBuffer, VtaFunctions
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.scratchpads import Scratchpads
 from ceras_ir.backends.vta.stream import StreamBuilder
-from ceras_ir.dialects import mem
+from ceras_ir.backends.vta.zero_tiles import Flags, tiles_with_values
+from ceras_ir.dialects import graph, mem
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.transforms.memory.analysis.regions import refuse_regions
@@ -41,6 +43,8 @@ class LoweredLaunch:
     program: VtaProgram
     micro_op_address: int
     """Where the micro-op table must be in DRAM, in bytes."""
+    skipped: Sequence[float]
+    """Of each layer: the share of its products that tiles of zeros save."""
 
     @property
     def name(self) -> str:
@@ -69,33 +73,31 @@ def lower_launches(module: ModuleOp, board: VtaBoard) -> list[LoweredLaunch]:
     for ops in starts_of(main_function(module)):
         table = -(-table // TABLE_ALIGNMENT) * TABLE_ALIGNMENT
         builder, scratchpads = StreamBuilder(board), Scratchpads(board)
+        skipped: list[float] = []
         for op in ops:
             builder.begin_kernel()
-            _run_kernel(module, op, builder, scratchpads)
+            skipped.append(_run_kernel(module, op, builder, scratchpads))
         size = board.element_bytes(MemoryType.UOP)
         program = builder.finish(table // size)
-        lowered.append(LoweredLaunch(ops, program, table))
+        lowered.append(LoweredLaunch(ops, program, table, skipped))
         table += len(program.micro_ops) * size
     return lowered
 
 
 def _run_kernel(
     module: ModuleOp, op: mem.LaunchOp, builder: StreamBuilder, scratchpads: Scratchpads
-) -> None:
-    """Append the operations of a launch."""
+) -> float:
+    """Append the operations of a launch; the share of its products that are left out."""
     name = op.kernel.string_value()
     kernel = SymbolTable.lookup_symbol(module, name)
     assert isinstance(kernel, FuncOp)
     interpreter = Interpreter(module)
-    for functions in (
-        FuncFunctions(),
-        ArithFunctions(),
-        ScfFunctions(),
-        VtaFunctions(builder, scratchpads.places(kernel)),
-    ):
+    emitting = VtaFunctions(builder, scratchpads.places(kernel))
+    for functions in (FuncFunctions(), ArithFunctions(), ScfFunctions(), emitting):
         interpreter.register_implementations(functions)
     interpreter.call_op(name, _buffers(op))
     scratchpads.record(builder.kernel)
+    return emitting.weights.skipped_share
 
 
 def _buffers(op: mem.LaunchOp) -> tuple[DramBuffer, ...]:
@@ -107,5 +109,11 @@ def _buffers(op: mem.LaunchOp) -> tuple[DramBuffer, ...]:
                 f"launch '{node_name(op)}' uses a value of type {value.type} without a place in "
                 "memory: run allocate-blocks first"
             )
-        buffers.append(DramBuffer(block.offset.data))
+        buffers.append(DramBuffer(block.offset.data, _tiles(value)))
     return tuple(buffers)
+
+
+def _tiles(value: SSAValue) -> Flags | None:
+    """Which tiles of constant weights are not zero."""
+    owner = value.owner
+    return tiles_with_values(owner.array()) if isinstance(owner, graph.ConstantOp) else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 
+import numpy as np
 from xdsl.dialects import memref
 from xdsl.interpreter import (
     Interpreter,
@@ -27,6 +28,7 @@ from ceras_ir.backends.vta.isa import AluOpcode, MemoryType
 from ceras_ir.backends.vta.micro_ops import MicroOps
 from ceras_ir.backends.vta.scratchpads import MEMORIES, Place
 from ceras_ir.backends.vta.stream import StreamBuilder
+from ceras_ir.backends.vta.zero_tiles import Flags, WeightTiles
 from ceras_ir.dialects import tile
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
@@ -43,6 +45,8 @@ class DramBuffer:
     """A buffer in DRAM, from byte `address` on."""
 
     address: int
+    tiles: Flags | None = None
+    """Of weights with tiles of zeros: which tiles are others."""
 
 
 @dataclass(eq=False)
@@ -68,6 +72,7 @@ class VtaFunctions(InterpreterFunctions):
 
     def __init__(self, builder: StreamBuilder, places: Mapping[memref.AllocOp, Place]):
         self.builder, self.places = builder, places
+        self.weights = WeightTiles(builder.board)
 
     @property
     def board(self) -> VtaBoard:
@@ -113,6 +118,9 @@ class VtaFunctions(InterpreterFunctions):
         dram = self._element(op, target.memory, args[0], vectors)
         x_size, y_size, stride = x.inside, y.inside, step * width
         pad = (y.before, y.after, x.before, x.after)
+        if target.memory is MemoryType.WGT:
+            steps = np.arange(y_size)[:, None] * stride + np.arange(x_size)
+            self.weights.load(sram, args[0].tiles, vectors + steps)
         if not any(pad) and (y_size == 1 or stride == x_size):
             x_size, y_size, stride = x_size * y_size, 1, x_size * y_size
         try:
@@ -164,7 +172,8 @@ class VtaFunctions(InterpreterFunctions):
         )
         strides = (op.acc_strides, op.inp_strides, op.wgt_strides)
         loops = list(zip(op.loops, *(s.get_values() for s in strides), strict=True))
-        self._run(op, unrolled(first, loops[2:]), loops[:2])
+        for uops, nest in self.weights.nests(first, loops):
+            self._run(op, uops, nest)
         return ()
 
     @impl(tile.AluOp)

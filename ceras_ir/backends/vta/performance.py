@@ -23,6 +23,8 @@ class LayerCost:
     run: TimedRun
     operand_bytes: int
     """Bytes of its operands and results, each moved once."""
+    skipped: float
+    """The share of products that tiles of zeros save."""
 
     @property
     def dram_lower_bound(self) -> int:
@@ -50,6 +52,7 @@ class LayerCost:
             "dram_bytes": self.dram_bytes,
             "dram_lower_bound_bytes": self.dram_lower_bound,
             "instructions": self.instructions,
+            **({"skipped_products": round(self.skipped, 4)} if self.skipped else {}),
         }
 
 
@@ -73,6 +76,7 @@ def measure(launches: Sequence[LoweredLaunch], board: VtaBoard) -> list[LaunchCo
                 counts[number],
                 part,
                 sum(byte_size(v) for v in {*op.inputs, *op.outputs}),
+                launch.skipped[number],
             )
             for number, (op, part) in enumerate(
                 zip(launch.ops, by_layer(run, launch, board), strict=True)

@@ -74,7 +74,7 @@ class StreamFile:
         """What the stream takes by itself; operands are not known, so all traffic is needed."""
         run = simulate_time(self.instructions, board)
         bound = run.loaded_bytes + run.stored_bytes
-        return LayerCost(self.name, len(self.instructions), run, bound)
+        return LayerCost(self.name, len(self.instructions), run, bound, skipped=0.0)
 
     def check(
         self, dram: Dram | None, board: VtaBoard, most: int = MOST_FINDINGS

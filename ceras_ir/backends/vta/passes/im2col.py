@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Literal
@@ -81,18 +82,12 @@ def put_together(op: graph.Conv2dOp, windows: Windows, vector: Sequence[int] = (
     Replace `op` by a convolution of parts of its windows. Where it will run on vectors that are
     given, the parts are packed at once, with the bias in lanes that they leave empty, if any.
     """
-    weights = sorted_weights(graph.known_array(op.weights), windows)
-    insert = inserting_before(op)
-    spare = bias_in_spare_lanes(op, weights, vector[-1]) if vector else None
+    arranged, insert = partial(sorted_weights, windows=windows), inserting_before(op)
+    spare = None
+    if vector:
+        spare = bias_in_spare_lanes(op, arranged(graph.known_array(op.weights)), vector[-1])
     value = _packed(op, windows, vector, spare) if vector else _gathered(op, windows)
-    replace_convolution(
-        op,
-        insert,
-        value,
-        weights if spare is None else spare.weights,
-        dilations=windows.dilations,
-        bias=None if spare is None else spare.bias,
-    )
+    replace_convolution(op, insert, value, arranged, dilations=windows.dilations, spare=spare)
 
 
 def sorted_weights(weights: NDArray[np.generic], windows: Windows) -> NDArray[np.generic]:

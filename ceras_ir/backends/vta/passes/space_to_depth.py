@@ -1,9 +1,11 @@
 """Give strided convolutions of few channels more channels and no stride."""
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -97,11 +99,15 @@ def _rewrite(op: graph.Conv2dOp, y: _Axis, x: _Axis) -> None:
     depth = y.stride * x.stride * c
     value = insert(graph.ReshapeOp(value, (n, h // y.stride, w // x.stride, depth)))
 
-    weights = graph.known_array(op.weights)
-    o, kh, kw, _ = weights.shape
+    padding = (y.before, x.before, y.after, x.after)
+    replace_convolution(op, insert, value, partial(_sorted, y=y, x=x), padding)
+
+
+def _sorted(weights: NDArray[np.generic], y: _Axis, x: _Axis) -> NDArray[np.generic]:
+    """Weights [O, KH, KW, C] in the new channels, with zeros between them."""
+    o, kh, kw, c = weights.shape
     wide = np.zeros((o, y.kernel * y.stride, x.kernel * x.stride, c), weights.dtype)
     wide[:, y.offset : y.offset + kh, x.offset : x.offset + kw] = weights
     tiles = wide.reshape(o, y.kernel, y.stride, x.kernel, x.stride, c)
-    sorted_weights = tiles.transpose(0, 1, 3, 2, 4, 5).reshape(o, y.kernel, x.kernel, depth)
-    padding = (y.before, x.before, y.after, x.after)
-    replace_convolution(op, insert, value, sorted_weights, padding)
+    depth = y.stride * x.stride * c
+    return tiles.transpose(0, 1, 3, 2, 4, 5).reshape(o, y.kernel, x.kernel, depth)

@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from ceras_ir.backends.vta.rewrites.spare_lanes import SpareLanes
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.sparse import MASK, MaskAttr
 
+Weights = NDArray[np.generic]
 Insert = Callable[[graph.GraphOperation], SSAValue]
 """Puts an operation where the next of a rewrite comes; gives its result."""
 
@@ -29,21 +32,22 @@ def replace_convolution(
     op: graph.Conv2dOp,
     insert: Insert,
     value: SSAValue,
-    weights: NDArray[np.generic],
+    arranged: Callable[[Weights], Weights],
     padding: Sequence[int] = (0, 0, 0, 0),
     dilations: Sequence[int] = (1, 1),
-    bias: NDArray[np.int32] | None = None,
+    spare: SpareLanes | None = None,
 ) -> None:
     """
-    The convolution of `value` by `weights` [O, KH, KW, C], without strides, for `op`, whose
-    residual and rescaling it takes over, and whose bias, if there is no other.
+    The convolution of `value` without strides for `op`, whose bias, residual and rescaling it takes
+    over. `arranged` makes the new weights [O, KH, KW, C] of the old ones, and a mask of a mask: all
+    that it adds is zero. Weights and bias of `spare`, if any, take their place.
     """
-    constant = graph.ConstantOp.from_array(
-        np.ascontiguousarray(weights), graph.element_of(op.weights)
-    )
+    weights = arranged(graph.known_array(op.weights)) if spare is None else spare.weights
+    weights = np.ascontiguousarray(weights)
+    constant = graph.ConstantOp.from_array(weights, graph.element_of(op.weights))
     added = op.bias
-    if bias is not None and added is not None:
-        added = insert(graph.ConstantOp.from_array(bias, graph.element_of(added)))
+    if spare is not None and added is not None:
+        added = insert(graph.ConstantOp.from_array(spare.bias, graph.element_of(added)))
     new = graph.Conv2dOp(
         value,
         insert(constant),
@@ -57,6 +61,11 @@ def replace_convolution(
         residual_shift=op.residual_left_shift if op.residual_shift is not None else None,
     )
     new.attributes.update(op.attributes)
+    if isinstance(mask := op.attributes.get(MASK), MaskAttr):
+        kept = np.ones(weights.shape, np.bool_)
+        plain = arranged(mask.array) != 0
+        kept[..., : plain.shape[-1]] = plain
+        new.attributes[MASK] = MaskAttr.of(kept)
     makers = [value.owner for value in (op.weights, op.bias) if value is not None]
     op.result.replace_all_uses_with(insert(new))
     op.detach()

@@ -93,3 +93,14 @@ func.func @bias(%x: tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2
   %y = graph.conv2d %x, %w bias %b : tensor<1x!quant.uniform<i32:f32, 0.25>> {strides = array<i64: 2, 2>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x4x4x2x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x2x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
   func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
 }
+
+// -----
+
+// A mask has the shape of its weights.
+// CHECK-LABEL: func.func @masked(
+// ALL:           graph.conv2d {{.*}}sparse.mask = #sparse.mask<2 of [1, 1, 1, 4], "0x09">
+func.func @masked(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x3x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<[[[[1], [0]], [[0], [4]]]]> : tensor<1x2x2x1xi8> : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {sparse.mask = #sparse.mask<2 of [1, 2, 2, 1], "0x09">, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x3x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x3x3x1x!quant.uniform<i8:f32, 0.5>>
+}

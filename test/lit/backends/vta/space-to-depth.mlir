@@ -38,3 +38,16 @@ func.func @zero_point(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5:-9>>) -> ten
   %y = graph.conv2d %x, %w {strides = array<i64: 2, 2>, padding = array<i64: 2, 0, 0, 0>, requant = #graph.requant<shift = 7, rounding = half_up, zero_point = 2, low = 0, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5:-9>>, tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x3x2x1x!quant.uniform<i8:f32, 0.5:2>>
   func.return %y : tensor<1x3x2x1x!quant.uniform<i8:f32, 0.5:2>>
 }
+
+// -----
+
+// A mask moves with its weights, and so do zeros between them: the second row of the window begins a
+// row of new positions.
+// CHECK-LABEL: func.func @masked(
+// CHECK:         graph.constant dense<{{\[\[\[\[}}0, 0, 1, 0]], {{\[\[}}0, 4, 0, 0]]]]> : tensor<1x2x1x4xi8>
+// CHECK:         graph.conv2d {{.*}}sparse.mask = #sparse.mask<2 of [1, 2, 1, 4], "0x24">
+func.func @masked(%x: tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>> {
+  %w = graph.constant dense<[[[[1], [0]], [[0], [4]]]]> : tensor<1x2x2x1xi8> : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  %y = graph.conv2d %x, %w {sparse.mask = #sparse.mask<2 of [1, 2, 2, 1], "0x09">, strides = array<i64: 2, 2>, padding = array<i64: 1, 0, 0, 0>, requant = #graph.requant<shift = 7, rounding = half_up, low = 0, high = 127>} : (tensor<1x4x4x1x!quant.uniform<i8:f32, 0.5>>, tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+  func.return %y : tensor<1x2x2x1x!quant.uniform<i8:f32, 0.5>>
+}
