@@ -94,15 +94,20 @@ class NnetTarget(Target):
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.nnet import emit
+        from ceras_ir.backends.nnet.zero_blocks import annotate_skipped
 
         files, board = emit(module), self.board
         if board is None:
-            return Emission(files)
+            return Emission(files, annotate=lambda layers: annotate_skipped(layers, module))
         from ceras_ir.backends.nnet.prediction import annotate_times, prediction
+
+        def annotate(layers: list[dict[str, object]]) -> None:
+            annotate_times(layers, module, board)
+            annotate_skipped(layers, module)
 
         return Emission(
             files,
-            annotate=lambda layers: annotate_times(layers, module, board),
+            annotate=annotate,
             prediction=prediction(board),
         )
 

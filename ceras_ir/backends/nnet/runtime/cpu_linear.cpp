@@ -10,6 +10,7 @@
 #include "checks.h"
 #include "float_functions.h"
 #include "integers.h"
+#include "zero_blocks.h"
 
 namespace ceras {
 namespace {
@@ -96,6 +97,19 @@ void widen_bytes(const Tensor& tensor, int64_t start, int64_t count, int16_t* ou
   }
 }
 
+// A row of weights, of its blocks only the live ones where `live` says which those are.
+void widen_row(const Tensor& weights, int64_t start, int64_t length, const uint8_t* live,
+               int16_t* out) {
+  if (live == nullptr) return widen_bytes(weights, start, length, out, 1);
+  for (int64_t at = 0; at < length; at += ZERO_BLOCK, ++live) {
+    if (*live == 0) continue;
+    const int64_t count = std::min(ZERO_BLOCK, length - at);
+    widen_bytes(weights, start + at, count, out, 1);
+    std::fill(out + count, out + ZERO_BLOCK, int16_t{0});
+    out += ZERO_BLOCK;
+  }
+}
+
 // Four pixels against two rows of weights: eight sums per reading of six vectors.
 void dot_4x2(const int16_t* a, const int16_t* w, int64_t length, int32_t sums[2][4]) {
   const int16_t *a0 = a, *a1 = a + length, *a2 = a + 2 * length, *a3 = a + 3 * length;
@@ -162,7 +176,7 @@ void finish(const Layer& layer, const int32_t* sums, int64_t pixel, int64_t chan
 }
 
 struct IntegerScratch {
-  int16_t *patches, *weights;
+  int16_t *patches, *weights, *live;
   int32_t* sums;
 };
 
@@ -170,7 +184,8 @@ IntegerScratch divide(Scratch& scratch, int64_t length) {
   IntegerScratch parts;
   parts.patches = reinterpret_cast<int16_t*>(scratch.base);
   parts.weights = parts.patches + PIXELS * length;
-  parts.sums = reinterpret_cast<int32_t*>(parts.weights + 2 * length);
+  parts.live = parts.weights + 2 * length;
+  parts.sums = reinterpret_cast<int32_t*>(parts.live + PIXELS * length);
   return parts;
 }
 
@@ -183,29 +198,38 @@ int64_t scratch_of(const Layer& layer) {
   const Shape s(layer);
   if (!layer.quantized()) return FLOAT_PIXELS * s.length * 4;
   if (is_depthwise(layer)) return s.channels * (s.length * 2 + 8);
-  return (PIXELS + 2) * whole_lanes(s.length) * 2 + PIXELS * s.group_outputs * 4;
+  return (2 * PIXELS + 2) * whole_lanes(s.length) * 2 + PIXELS * s.group_outputs * 4;
 }
 
 void conv2d_integer(const Layer& layer, Scratch& scratch) {
   const Shape s(layer);
   const int64_t length = whole_lanes(s.length);
+  const int64_t blocks = blocks_of(s.length);
   const IntegerScratch parts = divide(scratch, length);
-  std::memset(parts.patches, 0, static_cast<size_t>((PIXELS + 2) * length * 2));
+  std::memset(parts.patches, 0, static_cast<size_t>((2 * PIXELS + 2) * length * 2));
   for (int64_t group = 0; group < layer.groups; ++group)
     for (int64_t pixel = 0; pixel < s.pixels; pixel += PIXELS) {
       const int64_t pixels = std::min(PIXELS, s.pixels - pixel);
       for (int64_t p = 0; p < pixels; ++p)
         gather_integers(layer, s, pixel + p, group * s.group_channels, parts.patches + p * length);
       const int64_t first = group * s.group_outputs;
+      const int16_t* patches = parts.patches;
+      int64_t width = length;
       for (int64_t o = 0; o < s.group_outputs; o += 2) {
         const int64_t rows = std::min<int64_t>(2, s.group_outputs - o);
+        const uint8_t* live =
+            layer.live.empty() ? nullptr : layer.live.data() + o / ZERO_BLOCK * blocks;
+        if (live != nullptr && o % ZERO_BLOCK == 0) {
+          width = keep_live(live, blocks, parts.patches, length, pixels, parts.live);
+          patches = parts.live;
+        }
         for (int64_t r = 0; r < rows; ++r)
-          widen_bytes(layer.weights(), (first + o + r) * s.length, s.length,
-                        parts.weights + r * length, 1);
+          widen_row(layer.weights(), (first + o + r) * s.length, s.length, live,
+                    parts.weights + r * width);
         // Patches past the last pixel and a second row past the last are stale, and unused.
         for (int64_t p = 0; p < pixels; p += 4) {
           int32_t sums[2][4];
-          dot_4x2(parts.patches + p * length, parts.weights, length, sums);
+          dot_4x2(patches + p * width, parts.weights, width, sums);
           for (int64_t r = 0; r < rows; ++r)
             for (int64_t q = 0; q < std::min<int64_t>(4, pixels - p); ++q)
               parts.sums[(p + q) * s.group_outputs + o + r] = sums[r][q];

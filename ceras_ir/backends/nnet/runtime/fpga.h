@@ -62,6 +62,9 @@ struct FpgaLinear {
   int64_t input_pitch;
   int64_t residual_pitch;
   int64_t result_pitch;
+  // Of each 16 output channels, and of each 16 products of them, whether a weight is not zero;
+  // null where all blocks have such weights.
+  const uint8_t* live;
 };
 
 struct FpgaPool {

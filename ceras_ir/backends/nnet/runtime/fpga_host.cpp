@@ -104,6 +104,7 @@ FpgaLinear registers_of(const Layer& layer) {
   r.input_pitch = layer.input().pitch;
   r.residual_pitch = layer.residual != nullptr ? layer.residual->pitch : 0;
   r.result_pitch = layer.output().pitch * bytes_of(layer.output().storage);
+  r.live = layer.live.empty() ? nullptr : layer.live.data();
   if (r.product) {
     r.window.channels = static_cast<int>(products_of(layer));
   } else {

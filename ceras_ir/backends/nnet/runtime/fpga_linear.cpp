@@ -82,6 +82,22 @@ void load_weights(const int8_t* weights, int groups, Weight* tile) {
   }
 }
 
+// Which blocks from product `k` on of the `tile`-th 16 output channels have weights other than zero;
+// null for all.
+const uint8_t* live_of(const FpgaLinear& layer, int tile, int length, int k) {
+  if (layer.live == nullptr) return nullptr;
+  return layer.live + static_cast<int64_t>(tile) * ((length + LANES - 1) / LANES) + k / LANES;
+}
+
+// The group behind the blocks from `from` on that are alike.
+int end_of_run(const uint8_t* live, int from, int groups) {
+  if (live == nullptr) return groups;
+  constexpr int STEP = LANES / GROUP;
+  int until = from + STEP;
+  while (until < groups && live[until / STEP] == live[from / STEP]) until += STEP;
+  return at_most(until, groups);
+}
+
 // All products of the block with output channels [first, first + channels).
 void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& block,
                     const int8_t* image, const int8_t* weights, int first, int channels,
@@ -104,9 +120,15 @@ void multiply_block(const FpgaLinear& layer, const Lines& lines, const Block& bl
                    block.column + p % block.columns, k, count, outside, patch);
     }
     for (int tile = 0; tile < tiles; ++tile) {
-      load_weights(weights + fpga_weight_bytes(first + tile * LANES, length) + k * LANES, groups,
-                   b.weights);
-      multiply_rows(b.input, FPGA_KBLOCK, b.weights, groups, block.pixels, b.sums[tile]);
+      const int8_t* of_tile = weights + fpga_weight_bytes(first + tile * LANES, length) + k * LANES;
+      const uint8_t* live = live_of(layer, first / LANES + tile, length, k);
+      for (int from = 0, until; from < groups; from = until) {
+        until = end_of_run(live, from, groups);
+        if (live != nullptr && live[from / (LANES / GROUP)] == 0) continue;
+        load_weights(of_tile + from * GROUP * LANES, until - from, b.weights);
+        multiply_rows(b.input + from * GROUP, FPGA_KBLOCK, b.weights, until - from, block.pixels,
+                      b.sums[tile]);
+      }
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "float_functions.h"
 #include "fpga.h"
 #include "operation.h"
+#include "zero_blocks.h"
 
 namespace ceras {
 namespace {
@@ -325,6 +326,7 @@ struct Loader {
       if (reason == nullptr) reason = check_accumulator(item);
       if (reason == nullptr && item.device == Device::Fpga) reason = check_fpga_layer(item);
       if (reason != nullptr) return fail("layer", i, reason);
+      item.live = live_blocks(item);
       item.run = operator_of(item);
       scratch = std::max(scratch, scratch_bytes(item));
       work += work_of(item);
