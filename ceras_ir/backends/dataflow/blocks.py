@@ -6,6 +6,7 @@ result, so that a block adds, shifts to the right and clamps. Streams are rows o
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import TypeAlias
 
@@ -57,6 +58,11 @@ class Block:
         """What its first operand is."""
         return self.inputs[0].feature
 
+    @cached_property
+    def line(self) -> "frozenset[Block]":
+        """The block and all that it comes from."""
+        return frozenset({self}).union(*(operand.line for operand in self.inputs))
+
 
 @dataclass(frozen=True, eq=False)
 class Source(Block):
@@ -95,18 +101,18 @@ class Convolution(Block):
         """Products of one output."""
         return prod(self.weights.shape[1:])
 
-    @property
+    @cached_property
     def non_zeros(self) -> Integers:
         """Weights of each filter that are not zero."""
         return np.count_nonzero(self.weights, axis=(1, 2, 3)).astype(np.int64)
 
-    @property
+    @cached_property
     def weight_bits(self) -> int:
         """Bits of a weight: 8, but for averages."""
         low, high = int(self.weights.min()), int(self.weights.max())
         return max(8, max(-low - 1, high).bit_length() + 1)
 
-    @property
+    @cached_property
     def sum_bits(self) -> int:
         """Bits that hold every sum on the way, whatever the input is."""
         residual = 128 << self.residual_shift if len(self.inputs) > 1 else 0

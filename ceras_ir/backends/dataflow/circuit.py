@@ -9,6 +9,7 @@ from xdsl.traits import SymbolTable
 from ceras_ir.backends.dataflow.blocks import Block, Convolution
 from ceras_ir.backends.dataflow.board import Board
 from ceras_ir.backends.dataflow.dialect import ReceiveOp, SendOp, lanes_of
+from ceras_ir.backends.dataflow.encoding import Encoding, delta_bits
 from ceras_ir.backends.dataflow.extraction import Pipeline, extract
 from ceras_ir.backends.dataflow.lanes import MOST_WORDS
 from ceras_ir.backends.dataflow.order import batches, least_slots
@@ -68,6 +69,9 @@ def circuit_of(module: ModuleOp, board: Board) -> Circuit:
             raise InputError([Finding(node_name(op), op.name, f"{message}, got lanes {lanes}")])
         if (block.groups > 1 and per_group % lanes.filters) or one.buffer.depth > MOST_WORDS:
             raise InputError([Finding(node_name(op), op.name, f"lanes do not fit: {lanes}")])
+        if lanes.encoding is Encoding.DELTA and not delta_bits(block):
+            message = "has no deltas: weights of one group, of two channels or more, have"
+            raise InputError([Finding(node_name(op), op.name, message)])
         planned[block] = one
         # Operands come before, so that their batches are known.
         least = least_slots(one.buffer, batches(block.inputs[0], planned))

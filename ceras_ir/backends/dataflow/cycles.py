@@ -31,6 +31,8 @@ DRAIN = 5
 """Cycles from a filter's last weight to the first word of its sums."""
 RESTART = 4
 """Cycles from the last weight for a group of rows to the first for the next."""
+FETCH = 3
+"""Cycles from the last row that a group needs to its first weight: go, running, fetched."""
 FRAMES = 5
 """Frames after which cycles per frame are steady in every network that was tried."""
 
@@ -58,7 +60,7 @@ def lane_cycles(planned: PlannedConvolution) -> int:
         total = 0
         for n, length in enumerate(lengths):
             leaving = filters[n - 1] * (rows if n else before) + DRAIN
-            total += max(length + (0 if n else RESTART - 1), leaving)
+            total += max(length + (0 if n else RESTART + planned.decoding - 1), leaving)
         return total
 
     last = feature.rows - (groups - 1) * lanes.rows
@@ -303,8 +305,7 @@ class _Model:
                 while rows < needed:
                     there = yield Next(written)
                     rows += 1
-                # go, running, fetched.
-                now = max(end + RESTART, there + 3)
+                now = max(end + RESTART, there + FETCH) + planned.decoding
                 for length in lengths:
                     if drains:
                         free = (yield Next(done)) + 1

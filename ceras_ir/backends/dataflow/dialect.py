@@ -41,7 +41,8 @@ LANES = "dataflow.lanes"
 class LanesAttr(ParametrizedAttribute):
     """
     What is computed at once of a layer: `#dataflow.lanes<rows = R, filters = M, slots = S, coo>`.
-    S slots of input rows are kept; weights are stored `dense` or as `coo`.
+    S slots of input rows are kept. Weights are stored `dense`, as `coo` (every non-zero with its
+    place), or as `delta` (how many weights behind the last it is).
     """
 
     name = "dataflow.lanes"

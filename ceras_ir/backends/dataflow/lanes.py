@@ -13,7 +13,7 @@ from typing import NoReturn
 from ceras_ir.backends.dataflow.blocks import Block, Convolution
 from ceras_ir.backends.dataflow.board import Board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, port_cycles
-from ceras_ir.backends.dataflow.encoding import Encoding
+from ceras_ir.backends.dataflow.encoding import encodings_of
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.order import batches, good_slots
 from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
@@ -72,8 +72,12 @@ def choices(layer: Convolution, pairs: bool) -> list[Choice]:
     found: list[Choice] = []
     # How rows come is not known yet.
     single = [range(row, row + 1) for row in range(layer.input.rows)]
+    slots: dict[int, int] = {}
     for lanes in _candidates(layer):
-        planned = _with_slots(PlannedConvolution(layer, lanes, pairs), single)
+        if lanes.rows not in slots:
+            buffer = PlannedConvolution(layer, lanes, pairs).buffer
+            slots[lanes.rows] = good_slots(buffer, single)
+        planned = PlannedConvolution(layer, replace(lanes, slots=slots[lanes.rows]), pairs)
         if planned.buffer.depth > MOST_WORDS:
             continue
         found.append(Choice(lane_cycles(planned), convolution(planned), planned))
@@ -102,15 +106,8 @@ def _candidates(layer: Convolution) -> list[Lanes]:
         if layer.groups == 1
         else {n for n in range(1, min(per_group, MOST_FILTERS) + 1) if per_group % n == 0}
     )
-    encodings = [Encoding.DENSE]
-    if not layer.uniform and int(layer.non_zeros.sum()) < layer.weights.size:
-        encodings.append(Encoding.COO)
-    found: list[Lanes] = []
-    for r in rows:
-        for n in counts:
-            for encoding in encodings:
-                found.append(Lanes(r, n, encoding))
-    return found
+    encodings = encodings_of(layer)
+    return [Lanes(r, n, encoding) for r in rows for n in counts for encoding in encodings]
 
 
 def choose(pipeline: Pipeline, board: Board, budget: Budget) -> Plan:

@@ -6,6 +6,7 @@ first, three of the second. No row of a batch is complete before all of them are
 waits for one must have room for the others.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 
 from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, MaxPool, Table
@@ -91,8 +92,11 @@ def good_slots(buffer: WindowBuffer, source: list[range]) -> int:
             now = max(now, there) + 1 / buffer.groups
             done = group + 1 if group < buffer.groups - 1 else buffer.frame_slots
             freed.append((now, frame * buffer.frame_slots + done))
+    # Later groups free more.
+    times = [at for at, _ in freed]
     most = least_slots(buffer, source)
     for begin, _, slot in written[2 * len(source) :]:
-        gone = max((count for at, count in freed if at <= begin + 1e-9), default=0)
+        before = bisect_right(times, begin + 1e-9)
+        gone = freed[before - 1][1] if before else 0
         most = max(most, slot - gone + 1)
     return most

@@ -45,7 +45,12 @@ class PlannedConvolution:
     @property
     def readers(self) -> int:
         """Copies of the window buffer: filters with indices of their own read each its own."""
-        return self.lanes.filters if self.lanes.encoding is Encoding.COO else 1
+        return self.lanes.filters if self.lanes.encoding.is_sparse else 1
+
+    @property
+    def decoding(self) -> int:
+        """Cycles from a word of the weight memory to what it means: a sum behind the last."""
+        return int(self.lanes.encoding is Encoding.DELTA)
 
     @property
     def is_paired(self) -> bool:

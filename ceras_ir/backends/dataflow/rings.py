@@ -31,7 +31,7 @@ def _delay(block: Block, pipeline: Pipeline, planned: Planned) -> int:
     fork = _meeting(first, second, pipeline)
     step = planned[block].lanes.rows if isinstance(block, Convolution) else 1
     # Words leave a convolution when rows are complete, other blocks as words come.
-    way = [b for b in pipeline.blocks if fork in _ancestors(b) and b in _ancestors(first)]
+    way = [b for b in pipeline.blocks if fork in b.line and b in first.line]
     whole = any(isinstance(b, Convolution) and b is not fork for b in way)
     most = 0
     for start in range(0, block.feature.rows, step):
@@ -67,13 +67,9 @@ def _capacity(block: Block, pipeline: Pipeline, planned: Planned) -> int:
 
 def _meeting(first: Block, second: Block, pipeline: Pipeline) -> Block:
     """The last block from which both operands come."""
-    above = _ancestors(first) & _ancestors(second)
+    above = first.line & second.line
     order = [pipeline.source, *pipeline.blocks]
     return max(above, key=order.index)
-
-
-def _ancestors(block: Block) -> set[Block]:
-    return {block}.union(*(_ancestors(operand) for operand in block.inputs))
 
 
 def _needed(block: Block, rows: int) -> tuple[int, ...]:
@@ -94,7 +90,7 @@ def _backward(block: Block, rows: int, fork: Block, planned: Planned) -> int:
     return max(
         _backward(operand, need, fork, planned)
         for operand, need in zip(block.inputs, needs, strict=False)
-        if fork in _ancestors(operand)
+        if fork in operand.line
     )
 
 

@@ -18,7 +18,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Scale,
     Table,
 )
-from ceras_ir.backends.dataflow.encoding import Encoding
+from ceras_ir.backends.dataflow.encoding import Encoding, delta_bits
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.order import largest
 from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
@@ -307,10 +307,18 @@ def _max_pool(writer: _Writer, block: MaxPool, name: str) -> Parameters:
 
 def _convolution(writer: _Writer, planned: PlannedConvolution, name: str) -> Parameters:
     layer, buffer, weights, lanes = planned.layer, planned.buffer, planned.weights, planned.lanes
-    w, sparse = layer.windows, lanes.encoding is Encoding.COO
+    w, sparse = layer.windows, lanes.encoding.is_sparse
     uniform = int(layer.weights.flat[0]) if layer.uniform and not sparse else 0
     rows = [buffer.tap_row(j) for j in range(w.kernel[0])]
     columns = [buffer.tap_column(i) for i in range(w.kernel[1])]
+    taps = [
+        (address + phase) << buffer.rotation_bits + buffer.shift_bits
+        | rotation << buffer.shift_bits
+        | shift
+        for address, rotation in rows
+        for phase, shift in columns
+    ]
+    tap_bits = buffer.address_bits + buffer.rotation_bits + buffer.shift_bits
     row_bits = buffer.address_bits + buffer.rotation_bits
     column_bits = buffer.address_bits + buffer.shift_bits
     row_map = [
@@ -343,6 +351,7 @@ def _convolution(writer: _Writer, planned: PlannedConvolution, name: str) -> Par
         "BLOCKS": weights.blocks,
         "FILTERS": lanes.filters,
         "SPARSE": int(sparse),
+        "DELTA_BITS": delta_bits(layer) if lanes.encoding is Encoding.DELTA else 0,
         "ENTRIES": weights.entries,
         "PAIRED": int(planned.is_paired),
         "TOP": w.before[0],
@@ -367,6 +376,7 @@ def _convolution(writer: _Writer, planned: PlannedConvolution, name: str) -> Par
         "SHIFT_BITS": buffer.shift_bits,
         "MOST_SHIFT": buffer.most_shift,
         "ROW_TABLE": _vector([a << buffer.rotation_bits | r for a, r in rows], row_bits),
+        "TAP_TABLE": _vector(taps if lanes.encoding is Encoding.DELTA else [0], tap_bits),
         "COLUMN_TABLE": _vector([p << buffer.shift_bits | s for p, s in columns], column_bits),
         "WEIGHT_BITS": layer.weight_bits,
         "UNIFORM": uniform,

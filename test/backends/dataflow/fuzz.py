@@ -32,7 +32,7 @@ from ceras_ir.backends.dataflow.blocks import (
     Source,
     Term,
 )
-from ceras_ir.backends.dataflow.encoding import Encoding
+from ceras_ir.backends.dataflow.encoding import Encoding, delta_bits
 from ceras_ir.backends.dataflow.plan import Lanes
 from ceras_ir.support.diagnostics import InputError
 
@@ -109,7 +109,8 @@ def _lanes(block: Convolution, rng: np.random.Generator) -> Lanes:
     rows = int(rng.integers(1, block.feature.rows + 1))
     per_group = len(block.weights) // block.groups
     counts = [n for n in range(1, per_group + 1) if block.groups == 1 or per_group % n == 0]
-    encoding = Encoding.DENSE if block.uniform else Encoding(str(rng.choice(list(Encoding))))
+    known = [e for e in Encoding if e is not Encoding.DELTA or delta_bits(block)]
+    encoding = Encoding.DENSE if block.uniform else Encoding(str(rng.choice(known)))
     return Lanes(min(rows, 6), int(rng.choice(counts)), encoding)
 
 

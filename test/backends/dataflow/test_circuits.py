@@ -2,7 +2,7 @@
 Circuits in Verilator against numpy, and the model of their cycles against Verilator.
 
 Each has what another does not: windows with gaps, strides, padding on one side, groups, several
-filters and rows at once, weights as COO, forks, rings, tables, outputs whose rows come in batches.
+filters and rows at once, weights as COO and deltas, forks, rings, tables, outputs whose rows come in batches.
 """
 
 from pathlib import Path
@@ -79,6 +79,24 @@ def test_sparse_in_batches(tmp_path: Path):
         third: Lanes(5, 3, Encoding.COO),
     }
     agree(run_circuit([first, second, third], lanes, tmp_path, port_bytes=3))
+
+
+def test_deltas(tmp_path: Path):
+    """Gaps longer than a delta, filters without weights, strides and gaps between taps."""
+    rng = np.random.default_rng(7)
+    source = Source("input", Feature(9, 16, 8))
+    first = convolution(
+        source, 12, (3, 3), rng, strides=(2, 2), padding=(1, 1, 1, 1), zeros=0.8, pad=4
+    )
+    first.weights[3] = 0
+    second = convolution(first, 6, (2, 3), rng, dilations=(1, 2), padding=(0, 2, 1, 2), zeros=0.97)
+    third = convolution(second, 5, (1, 1), rng, zeros=0.5)
+    lanes: dict[Block, Lanes] = {
+        first: Lanes(2, 3, Encoding.DELTA),
+        second: Lanes(3, 6, Encoding.DELTA),
+        third: Lanes(1, 2, Encoding.DELTA),
+    }
+    agree(run_circuit([first, second, third], lanes, tmp_path))
 
 
 def test_groups_and_overlapping_pools(tmp_path: Path):

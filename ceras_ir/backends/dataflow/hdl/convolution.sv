@@ -16,6 +16,7 @@ module convolution #(
     parameter BLOCKS = 1,
     parameter FILTERS = 1,
     parameter SPARSE = 0,
+    parameter DELTA_BITS = 0,  // of sparse weights; 0 where they have their places
     parameter ENTRIES = 1,
     parameter PAIRED = 0,
     // Of the window buffer.
@@ -44,6 +45,7 @@ module convolution #(
     parameter MOST_SHIFT = 0,
     parameter [KERNEL_ROWS*(ADDRESS_BITS+ROTATION_BITS)-1:0] ROW_TABLE = 0,
     parameter [KERNEL_COLUMNS*(ADDRESS_BITS+SHIFT_BITS)-1:0] COLUMN_TABLE = 0,
+    parameter [KERNEL_ROWS*KERNEL_COLUMNS*(ADDRESS_BITS+ROTATION_BITS+SHIFT_BITS)-1:0] TAP_TABLE = 0,
     // Of the arithmetic.
     parameter WEIGHT_BITS = 8,
     parameter UNIFORM = 0,
@@ -129,7 +131,35 @@ module convolution #(
   logic [FILTERS*WEIGHT_BITS-1:0] weight0;
 
   generate
-    if (SPARSE) begin : sparse
+    if (DELTA_BITS != 0) begin : delta
+      delta_sequencer #(
+          .ENTRIES(ENTRIES),
+          .FILTERS(FILTERS),
+          .TAPS(KERNEL_ROWS * KERNEL_COLUMNS),
+          .CHANNELS(GROUP_CHANNELS),
+          .PHASES(PHASES),
+          .DELTA_BITS(DELTA_BITS),
+          .OFFSET_BITS(ADDRESS_BITS),
+          .ROTATION_BITS(ROTATION_BITS),
+          .SHIFT_BITS(SHIFT_BITS),
+          .WEIGHT_BITS(WEIGHT_BITS),
+          .TAP_TABLE(TAP_TABLE),
+          .WEIGHTS(WEIGHTS)
+      ) sequencer (
+          .clk(clk),
+          .rst(rst),
+          .go(go),
+          .free(!pending),
+          .valid(valid0),
+          .first(first0),
+          .last(last0),
+          .group_ends(group_ends),
+          .offset(offset),
+          .rotation(rotation0),
+          .shift(shift0),
+          .weight(weight0)
+      );
+    end else if (SPARSE) begin : sparse
       coo_sequencer #(
           .ENTRIES(ENTRIES),
           .FILTERS(FILTERS),
