@@ -191,7 +191,6 @@ def main() -> None:
     parts = estimate(circuit.pipeline, circuit.plan)
     print("| layer | rows x filters | weights | products | cycles | DSP | RAM18 | LUT |")
     print(f"|{'---|' * 8}")
-    busy = products = 0
     for block, part in parts.items():
         planned = circuit.plan.convolutions.get(block)
         cells = [block.name, *[""] * 4]
@@ -199,9 +198,6 @@ def main() -> None:
             lanes = planned.lanes
             cells[1:3] = [f"{lanes.rows} x {lanes.filters}", lanes.encoding.value]
             cells[3:5] = [str(planned.lane_count), f"{lane_cycles(planned):,}"]
-            products += planned.lane_count
-            useful = int(planned.layer.non_zeros.sum())
-            busy += useful * planned.layer.feature.rows * planned.layer.feature.columns
         cells += [str(part.dsp), str(part.ram18), f"{part.lut:,}"]
         print(f"| {' | '.join(cells)} |")
     timing = model(circuit.pipeline, circuit.plan, board.port_bytes)
@@ -218,7 +214,7 @@ def main() -> None:
         if args.yosys:
             print_resources("yosys", synthesize(folder, board.family))
     print(
-        f"lanes busy with non-zeros: {busy / products / per_frame:.1%}; "
+        f"lanes busy with non-zeros: {circuit.plan.busy_share(per_frame):.1%}; "
         f"{board.clock_mhz * 1e6 / per_frame:,.0f} frames per second at {board.clock_mhz} MHz"
     )
     print(f"paper, lanes of each convolution: {', '.join(map(str, PAPER_LANES))}")

@@ -46,6 +46,8 @@ class Figures:
 
     timing: Timing
     total: Resources
+    busy: float
+    """The share of the lanes' cycles that multiply by no zero."""
     layers: dict[str, dict[str, object]]
     """By the name of the node."""
     counted: Resources | None = None
@@ -65,7 +67,8 @@ class Figures:
                 entry["products"] = planned.lane_count
             layers[block.name] = entry
         timing = model(circuit.pipeline, circuit.plan, board.port_bytes)
-        return cls(timing, total(parts), layers, counted)
+        busy = circuit.plan.busy_share(timing.per_frame)
+        return cls(timing, total(parts), busy, layers, counted)
 
     def totals(self, board: Board) -> dict[str, object]:
         """Entries of the report's totals."""
@@ -73,6 +76,7 @@ class Figures:
             "cycles_per_frame": self.timing.per_frame,
             "latency_cycles": self.timing.latency,
             "frames_per_second": round(board.clock_mhz * 1e6 / self.timing.per_frame, 1),
+            "busy_multipliers": round(self.busy, 4),
             "estimated": self.total.to_json(),
             **({} if self.counted is None else {"yosys": self.counted.to_json()}),
         }

@@ -28,7 +28,10 @@ MOST_ROWS = 16
 MOST_FILTERS = 64
 MOST_WORDS = 1 << 16
 """Words of a bank: addresses of rows have 16 bits."""
-PRICES = ((1.0, 1.0, 1.0), (4.0, 1.0, 1.0), (1.0, 4.0, 1.0), (1.0, 1.0, 4.0))
+PRICES = (
+    *((1.0, 1.0, 1.0), (4.0, 1.0, 1.0), (1.0, 4.0, 1.0), (1.0, 1.0, 4.0)),
+    *((64.0, 1.0, 1.0), (1.0, 64.0, 1.0), (1.0, 1.0, 64.0)),
+)
 """What a share of the chip's multipliers, memories and tables is worth."""
 
 

@@ -76,7 +76,16 @@ class Plan:
     capacities: Mapping[Block, int]
     """Rows of the ring in which the second operand of an addition waits: a power of two."""
     delays: Mapping[Block, int]
-    """Words of the queue in which the first waits, where it comes earlier: a power of two."""
+    """Words of the queue in which the first waits, where it comes earlier."""
+
+    def busy_share(self, cycles: int) -> float:
+        """Of all lanes' cycles, where a frame takes so many, those that multiply by no zero."""
+        useful = lanes = 0
+        for planned in self.convolutions.values():
+            feature = planned.layer.feature
+            useful += int(planned.layer.non_zeros.sum()) * feature.rows * feature.columns
+            lanes += planned.lane_count
+        return useful / (lanes * cycles) if lanes else 0.0
 
     def second(self, block: Block) -> int:
         """Capacity for the second operand of `block`."""

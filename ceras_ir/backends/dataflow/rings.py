@@ -5,13 +5,15 @@ Both come from one stream. While the first operand's way needs more of that stre
 goes on making rows, and they must have a place: a ring. Where it is the second whose rows are
 complete later, words of the first have a queue. With fewer places the circuit would stop. What is
 needed follows from windows and from how many rows a block makes at once, not from times, so that
-it holds however the ports stall.
+it holds however the ports stall. More is there for speed: while a convolution of the other way
+computes a group of rows, as many come behind it.
 """
 
 from ceras_ir.backends.dataflow.blocks import Block, Convolution, MaxPool, Source
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.order import Planned, batches, complete_with, largest
 from ceras_ir.backends.dataflow.plan import Plan
+from ceras_ir.backends.dataflow.window import ceiling
 
 
 def with_rings(pipeline: Pipeline, planned: Planned) -> Plan:
@@ -44,8 +46,8 @@ def _delay(block: Block, pipeline: Pipeline, planned: Planned) -> int:
         most = max(most, _forward(first, taken, fork, planned) - read)
     if not most:
         return 0
-    words = (most + largest(first, planned)) * first.feature.channels
-    return 1 << (words - 1).bit_length()
+    rows = most + largest(first, planned) + _computed(second, fork, first.feature.rows, planned)
+    return rows * first.feature.channels
 
 
 def _capacity(block: Block, pipeline: Pipeline, planned: Planned) -> int:
@@ -60,9 +62,23 @@ def _capacity(block: Block, pipeline: Pipeline, planned: Planned) -> int:
         taken = _backward(first, rows, fork, planned)
         ahead = _forward(second, taken, fork, planned)
         most = max(most, ahead - start)
-    # A batch more, so that neither way waits for the other in turn.
-    rows = most + max(step, largest(second, planned))
+    # A batch comes while one is read, so that neither way waits for the other in turn.
+    batch = largest(second, planned)
+    rows = max(most, batch) + max(step, batch)
+    rows += _computed(first, fork, block.feature.rows, planned)
     return 1 << (rows - 1).bit_length()
+
+
+def _computed(last: Block, fork: Block, rows: int, planned: Planned) -> int:
+    """
+    Rows that the convolutions behind `fork` up to `last` compute at a time, all together, where a
+    frame has `rows`.
+    """
+    return sum(
+        ceiling(planned[block].lanes.rows * rows, block.feature.rows)
+        for block in last.line
+        if isinstance(block, Convolution) and fork in block.line and block is not fork
+    )
 
 
 def _meeting(first: Block, second: Block, pipeline: Pipeline) -> Block:

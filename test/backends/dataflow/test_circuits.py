@@ -2,7 +2,8 @@
 Circuits in Verilator against numpy, and the model of their cycles against Verilator.
 
 Each has what another does not: windows with gaps, strides, padding on one side, groups, several
-filters and rows at once, weights as COO and deltas, forks, rings, tables, outputs whose rows come in batches.
+filters and rows at once, weights as COO and deltas, forks, rings, tables, outputs whose rows come
+in batches.
 """
 
 from pathlib import Path

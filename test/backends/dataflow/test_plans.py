@@ -9,7 +9,7 @@ from dataflow_circuits import addition, convolution, max_pool, plan_of, table
 from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, Feature, Source, Term
 from ceras_ir.backends.dataflow.board import Board, load_board, parse_board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
-from ceras_ir.backends.dataflow.encoding import Encoding, StoredWeights
+from ceras_ir.backends.dataflow.encoding import Encoding, StoredWeights, delta_bits, encodings_of
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.lanes import Budget, choose
 from ceras_ir.backends.dataflow.order import batches, complete_with, least_slots
@@ -95,6 +95,53 @@ def test_coo_has_every_weight_once(seed: int):
         block += word >> filters * width
     assert np.array_equal(found, layer.weights)
     assert block == stored.blocks
+
+
+@pytest.mark.parametrize("zeros", [0.3, 0.9, 0.97, 1.0])
+def test_deltas_have_every_weight_once(zeros: float):
+    """Positions are sums of deltas; entries without a weight bridge long gaps, or end a filter."""
+    source = Source("input", Feature(9, 17, 8))
+    layer = convolution(source, 5, (3, 2), np.random.default_rng(9), zeros=zeros)
+    layer.weights[2] = 0
+    buffer, filters = WindowBuffer(layer, 2, 8), 2
+    stored = StoredWeights(layer, filters, Encoding.DELTA)
+    words, size = [*stored.words(buffer)], delta_bits(layer) + 8
+    assert 1 << delta_bits(layer) <= 17
+    assert len(words) == stored.entries == sum(stored.lengths())
+    assert stored.width(buffer) == filters * size + 1
+    found = np.zeros((6, layer.taps), np.int64)
+    at, block = [0, 0], 0
+    for word in words:
+        for n in range(filters):
+            entry = word >> n * size & (1 << size) - 1
+            at[n] += entry >> 8
+            found[block * filters + n, at[n]] += (entry & 255) - (256 if entry & 128 else 0)
+        if word >> filters * size:
+            at, block = [0, 0], block + 1
+    assert np.array_equal(found[:5].reshape(layer.weights.shape), layer.weights)
+    assert not found[5].any() and block == stored.blocks
+
+
+def test_deltas_are_offered_where_they_pay():
+    """Of one group with many channels; of few, or very sparse ones, bridges would take over."""
+    rng = np.random.default_rng(10)
+    source = Source("input", Feature(5, 64, 5))
+    ninety = convolution(source, 64, (3, 3), rng, zeros=0.9)
+    assert encodings_of(ninety) == [Encoding.DENSE, Encoding.COO, Encoding.DELTA]
+    assert delta_bits(ninety) == 6
+    board = load_board("zcu102")
+    by_encoding = {
+        e: StoredWeights(ninety, 1, e).width(PlannedConvolution(ninety, Lanes(), True).buffer)
+        for e in (Encoding.COO, Encoding.DELTA)
+    }
+    assert by_encoding[Encoding.DELTA] == 15 < by_encoding[Encoding.COO]
+    few = Budget.of(board, 0, 20)
+    planned = choose(Pipeline(source, [ninety]), board, few).convolutions[ninety]
+    assert planned.lanes.encoding is Encoding.DELTA
+    sparse = convolution(source, 64, (3, 3), rng, zeros=0.99)
+    assert Encoding.DELTA not in encodings_of(sparse)
+    grouped = convolution(source, 64, (3, 3), rng, zeros=0.9, groups=2)
+    assert Encoding.DELTA not in encodings_of(grouped) and not delta_bits(grouped)
 
 
 def chain() -> Pipeline:
@@ -194,10 +241,31 @@ def test_a_short_way_waits_for_the_ring():
     total_ = addition(function, source, (Term(0), Term(0)))
     pipeline = Pipeline(source, [function, total_])
     plan = plan_of(pipeline, {})
-    assert plan.delays == {total_: 8}
+    assert plan.delays == {total_: 6}
     assert model(pipeline, plan, 8).per_frame > 0
     with pytest.raises(AssertionError, match="has stopped"):
         model(pipeline, Plan(plan.convolutions, plan.capacities, {}), 8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "at_once"), [(9, (3, 3, 3, 3)), (9, (1, 3, 3, 1)), (7, (2, 2, 2, 1))]
+)
+def test_rings_keep_the_rate(rows: int, at_once: tuple[int, ...]):
+    """The ring has room for what two convolutions compute; no layer waits for another then."""
+    rng = np.random.default_rng(11)
+    source = Source("input", Feature(rows, 8, 4))
+    start = convolution(source, 8, (3, 3), rng, padding=(1, 1, 1, 1))
+    one = convolution(start, 8, (3, 3), rng, padding=(1, 1, 1, 1))
+    two = convolution(one, 8, (3, 3), rng, padding=(1, 1, 1, 1))
+    last = convolution(two, 8, (3, 3), rng, padding=(1, 1, 1, 1), residual=start)
+    blocks: list[Block] = [start, one, two, last]
+    lanes = {block: Lanes(r) for block, r in zip(blocks, at_once, strict=True)}
+    pipeline, plan = Pipeline(source, blocks), plan_of(Pipeline(source, blocks), lanes)
+    bound = max(lane_cycles(planned) for planned in plan.convolutions.values())
+    assert bound <= model(pipeline, plan, 8, frames=9).per_frame <= 1.01 * bound
+    tight: dict[Block, int] = {last: plan.capacities[last] // 2}
+    halved = Plan(plan.convolutions, tight, plan.delays)
+    assert model(pipeline, halved, 8, frames=9).per_frame > 1.05 * bound
 
 
 def test_memories():

@@ -1,11 +1,11 @@
 // Words of a stream that wait for their block: the first operand of an addition whose second
-// comes later. DEPTH is a power of two.
+// comes later.
 module stream_fifo #(
     parameter COLUMNS = 1,
     parameter ROW_BITS = 1,
     parameter CHANNEL_BITS = 1,
     parameter DEPTH = 2,
-    parameter ADDRESS_BITS = 1
+    parameter ADDRESS_BITS = 1  // of DEPTH words
 ) (
     input logic clk,
     input logic rst,
@@ -24,32 +24,39 @@ module stream_fifo #(
 
   logic [WIDTH-1:0] memory[0:DEPTH-1];
   logic [WIDTH-1:0] word;
-  logic [ADDRESS_BITS:0] written, read;
+  logic [ADDRESS_BITS-1:0] written, read;  // where the next word goes, and where it comes from
+  logic [ADDRESS_BITS:0] count;
   logic write, step;
 
-  assign in_ready = (ADDRESS_BITS + 1)'(written - read) != (ADDRESS_BITS + 1)'(DEPTH);
+  assign in_ready = count != (ADDRESS_BITS + 1)'(DEPTH);
   assign write = in_valid && in_ready;
-  assign step = written != read && (!out_valid || out_ready);
+  assign step = count != 0 && (!out_valid || out_ready);
   assign out_data = word[WIDTH-1-:8*COLUMNS];
   assign out_row = 16'(word[CHANNEL_BITS+:ROW_BITS]);
   assign out_channel = 16'(word[0+:CHANNEL_BITS]);
 
   always_ff @(posedge clk) begin
     if (write) begin
-      memory[written[ADDRESS_BITS-1:0]] <= {
+      memory[written] <= {
         in_data, ROW_BITS'(in_row), CHANNEL_BITS'(in_channel)
       };
     end
-    if (step) word <= memory[read[ADDRESS_BITS-1:0]];
+    if (step) word <= memory[read];
   end
 
+  function automatic logic [ADDRESS_BITS-1:0] next(input logic [ADDRESS_BITS-1:0] at);
+    next = at == ADDRESS_BITS'(DEPTH - 1) ? '0 : at + 1;
+  endfunction
+
   always_ff @(posedge clk) begin
-    if (write) written <= written + 1;
-    if (step) read <= read + 1;
+    if (write) written <= next(written);
+    if (step) read <= next(read);
+    count <= count + (ADDRESS_BITS + 1)'(write) - (ADDRESS_BITS + 1)'(step);
     if (step || out_ready) out_valid <= step;
     if (rst) begin
       written <= 0;
       read <= 0;
+      count <= 0;
       out_valid <= 0;
     end
   end
