@@ -25,6 +25,7 @@ _MEANINGS: dict[str, list[Meaning]] = {
     "arith": ["xdsl.interpreters.arith:ArithFunctions"],
     "func": ["xdsl.interpreters.func:FuncFunctions"],
     "graph": [
+        "ceras_ir.interpreters.detection:DetectionFunctions",
         "ceras_ir.interpreters.graph:GraphFunctions",
         "ceras_ir.interpreters.normalization:NormalizationFunctions",
         "ceras_ir.interpreters.recurrence:RecurrenceFunctions",

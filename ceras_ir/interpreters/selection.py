@@ -65,6 +65,19 @@ class SelectionFunctions(InterpreterFunctions):
         counted = np.where(given < 0, given + rows, given)
         return (np.take(x, np.minimum(np.maximum(counted, 0), rows - 1), axis=0),)
 
+    @impl(graph.PutOp)
+    def put(self, interpreter: Interpreter, op: graph.PutOp, args: PythonValues):
+        x, indices, rows = args
+        result: Array = x.copy()
+        count = len(x)
+        for given, row in zip(indices.astype(np.int64).tolist(), rows, strict=True):
+            i = given + count if given < 0 else given
+            if not 0 <= i < count:
+                continue
+            kind = op.function
+            result[i] = row if kind is None else combine(COMBINED[kind], result[i], row)
+        return (result,)
+
     @impl(graph.PadOp)
     def pad(self, interpreter: Interpreter, op: graph.PadOp, args: PythonValues):
         (x,) = args

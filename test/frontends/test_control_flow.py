@@ -115,7 +115,7 @@ def test_steps_without_end_are_refused() -> None:
 def test_all_refusals_come_at_once() -> None:
     """A dimension, an operator, and an operator inside a subgraph."""
     body = loop_body("true")
-    body.node.append(make("Det", ["next"], ["det"]))
+    body.node.append(make("DeformConv", ["next"], ["det"]))
     node = make("Loop", ["trips", "on", "h0"], ["h5", "all"], body=body)
     nodes = [make("Unique", ["x"], ["u"]), node, make("Add", ["h5", "u"], ["y"])]
     graph = helper.make_graph(
@@ -133,7 +133,7 @@ def test_all_refusals_come_at_once() -> None:
     with pytest.raises(UnsupportedError) as info_:
         import_model(proto)
     text = "\n".join(info_.value.lines("m"))
-    for expected in ("dynamic dimension 1 'H'", "unsupported Unique", "unsupported Det"):
+    for expected in ("dynamic dimension 1 'H'", "unsupported Unique", "unsupported DeformConv"):
         assert expected in text
 
 

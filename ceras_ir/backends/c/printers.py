@@ -24,12 +24,14 @@ Printer: TypeAlias = "Callable[[Layer, Operation], None]"
 
 FAMILIES = (
     "border",
+    "detection",
     "elementwise",
     "linear",
     "logic",
     "movement",
     "normalization",
     "pooling",
+    "placing",
     "recurrence",
     "reduction",
     "selection",

@@ -10,12 +10,14 @@ from xdsl.ir import Attribute, Dialect, Operation
 
 from ceras_ir.dialects.graph import (
     constant,
+    detection,
     elementwise,
     layout,
     linear,
     logic,
     lookup,
     normalization,
+    placing,
     pooling,
     quantization,
     recurrence,
@@ -36,6 +38,7 @@ from ceras_ir.dialects.graph.constant import (
     plain_element,
     storage_type,
 )
+from ceras_ir.dialects.graph.detection import SuppressOp
 from ceras_ir.dialects.graph.elementwise import Binary, BinaryOp, SoftmaxOp, UnaryOp
 from ceras_ir.dialects.graph.layout import (
     ConcatOp,
@@ -69,6 +72,7 @@ from ceras_ir.dialects.graph.operation import (
     window_extent,
     window_output,
 )
+from ceras_ir.dialects.graph.placing import PutOp
 from ceras_ir.dialects.graph.pooling import (
     Pool,
     Pool2dOp,
@@ -93,9 +97,11 @@ _FAMILIES = (
     normalization,
     layout,
     selection,
+    placing,
     reduction,
     recurrence,
     trees,
+    detection,
     logic,
     quantization,
 )
@@ -145,6 +151,7 @@ __all__ = [
     "PadOp",
     "Pool",
     "Pool2dOp",
+    "PutOp",
     "QuantizeOp",
     "RecurrenceOp",
     "Reduce",
@@ -157,6 +164,7 @@ __all__ = [
     "ShiftSwishOp",
     "SliceOp",
     "SoftmaxOp",
+    "SuppressOp",
     "TakeOp",
     "TransposeOp",
     "TreeEnsembleOp",

@@ -160,6 +160,8 @@ def _result_elements(operator: str, arrays: Sequence[Array]) -> int:
         case "Range":
             start, limit, delta = (float(a.reshape(-1)[0]) for a in arrays)
             return max(0, int((limit - start) / delta) + 1)
+        case "MelWeightMatrix":
+            return (int(arrays[1].reshape(-1)[0]) // 2 + 1) * count(arrays[0])
         case "Gather":
             return prod(shapes[0]) * max(prod(shapes[1]), 1)
         case _ if operator in ELEMENTWISE:

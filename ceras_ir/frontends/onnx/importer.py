@@ -110,6 +110,10 @@ class Importer:
         block = Block(arg_types=[TensorType(value.element, value.shape) for value in inputs])
         emitter = Emitter(block, self._subgraph)
         emitter.values.update(initializers)
+        for value in (*self.graph.value_info, *self.graph.output):
+            extents = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+            if extents and all(extent > 0 for extent in extents):
+                emitter.declared[value.name] = tuple(extents)
         for value, argument in zip(inputs, block.args, strict=True):
             argument.location = name_loc(value.name)
             emitter.values[value.name] = argument

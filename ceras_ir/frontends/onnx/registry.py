@@ -25,7 +25,7 @@ RULES: dict[str, list[Rule]] = {}
 
 _REMEDIES = {
     "end the model before it and do the rest in the application, since data decide the size or "
-    "order of its result": "NonMaxSuppression NonZero Unique Compress RoiAlign MaxRoiPool",
+    "order of its result": "NonZero Unique MaxRoiPool",
     "export the model without it, in eval mode": "Bernoulli Multinomial RandomNormal "
     "RandomNormalLike RandomUniform RandomUniformLike",
     "keep it out of the model: only tensors of numbers are taken": "ConcatFromSequence SequenceAt "
@@ -36,7 +36,7 @@ _REMEDIES = {
     "ai.onnx.ml::SVMRegressor",
     "encode text in the application, before the model": "ai.onnx.ml::CategoryMapper "
     "ai.onnx.ml::DictVectorizer",
-    "compute the spectrum in the application, before the network": "DFT STFT MelWeightMatrix "
+    "compute the spectrum in the application, before the network": "MelWeightMatrix "
     "BlackmanWindow HammingWindow HannWindow",
 }
 REMEDIES = {name: remedy for remedy, names in _REMEDIES.items() for name in names.split()}

@@ -1,5 +1,6 @@
 """Operators that take elements by indices: constant ones are structure, others are computed."""
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -9,7 +10,7 @@ from ceras_ir.dialects.graph import Compare, TakeOp
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import operator
+from ceras_ir.frontends.onnx.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.tensors import MAX_ELEMENTS
 from ceras_ir.frontends.onnx.values import Constant, Value
 
@@ -22,7 +23,7 @@ def gather(node: Node, emitter: Emitter) -> Value:
     """
     shape, given = emitter.shape(0), emitter.value(1)
     axis = node.axis(node.integer("axis", 0), len(shape))
-    _check_indices(node, given)
+    check_indices(node, given)
     extent, count = shape[axis], prod(shape_of_value(given))
     if count * prod(shape) // extent > MAX_ELEMENTS:
         raise node.wrong(f"a result of {count} times {prod(shape) // extent} is too large")
@@ -49,19 +50,13 @@ def gather_elements(node: Node, emitter: Emitter) -> Value:
     compose = Composer(emitter)
     shape, given = emitter.shape(0), emitter.value(1)
     axis = node.axis(node.integer("axis", 0), len(shape))
-    _check_indices(node, given)
+    check_indices(node, given)
     target = shape_of_value(given)
     if len(target) != len(shape) or any(
         t > n for i, (t, n) in enumerate(zip(target, shape, strict=True)) if i != axis
     ):
         raise node.wrong(f"indices of shape {list(target)} for an operand of {list(shape)}")
-    strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
-    places = np.indices(target)
-    base = sum(
-        (places[i] * strides[i] for i in range(len(shape)) if i != axis), np.zeros(target, int)
-    )
-    along = compose.mul(_counted(compose, given, shape[axis]), _integer(emitter, strides[axis]))
-    at = compose.add(along, emitter.constant(base.astype(np.int64), "places"))
+    at = elements_at(compose, given, shape, axis)
     column = emitter.reshaped(emitter.value(0), (prod(shape), 1))
     return emitter.reshaped(_taken(emitter, column, at), target)
 
@@ -72,7 +67,7 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
     compose = Composer(emitter)
     shape, given = emitter.shape(0), emitter.value(1)
     target, batch = shape_of_value(given), node.integer("batch_dims", 0)
-    _check_indices(node, given)
+    check_indices(node, given)
     depth = (0, *target)[-1]
     if not 0 <= batch < min(len(target), len(shape)) or not 1 <= depth <= len(shape) - batch:
         raise node.wrong(f"indices of shape {list(target)} for an operand of {list(shape)}")
@@ -80,14 +75,7 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"batches of {list(shape)} and {list(target)} differ")
     end = batch + depth
     strides = [prod(shape[i + 1 : end]) for i in range(end)]
-    at: Value | None = None
-    for i in range(depth):
-        part = compose.part(given, len(target) - 1, i, 1)
-        along = compose.mul(
-            _counted(compose, part, shape[batch + i]), _integer(emitter, strides[batch + i])
-        )
-        at = along if at is None else compose.add(at, along)
-    assert at is not None
+    at = rows_at(compose, given, shape[batch:end])
     if batch:
         places = np.indices(shape[:batch])
         base = sum((p * s for p, s in zip(places, strides, strict=False)), np.zeros((), int))
@@ -97,26 +85,96 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
     return emitter.reshaped(_taken(emitter, rows, at), (*target[:-1], *shape[end:]))
 
 
+@operator("ReverseSequence")
+def reverse_sequence(node: Node, emitter: Emitter) -> Value:
+    """The first elements of every sequence in the other order, as many as it is long."""
+    compose, shape = Composer(emitter), emitter.shape(0)
+    time, batch = node.integer("time_axis", 0), node.integer("batch_axis", 1)
+    if {time, batch} != {0, 1} or len(shape) < 2:
+        raise node.wrong(f"time and batch are the first two dimensions, got {time} and {batch}")
+    order = [time, batch, *range(2, len(shape))]
+    steps, count = shape[time], shape[batch]
+    lengths = compose.cast(emitter.reshaped(emitter.value(1), (1, count)), i64)
+    now = emitter.constant(np.arange(steps, dtype=np.int64).reshape(steps, 1), "steps")
+    there = compose.sub(compose.sub(lengths, whole(emitter, 1)), now)
+    outside = compose.compare(Compare.LESS, there, whole(emitter, 0))
+    chosen = compose.select(outside, now, there)
+    at = compose.add(
+        compose.mul(chosen, whole(emitter, count)),
+        emitter.constant(np.arange(count, dtype=np.int64).reshape(1, count), "sequences"),
+    )
+    rows = emitter.reshaped(
+        emitter.transposed(emitter.value(0), order), (steps * count, prod(shape[2:]))
+    )
+    taken = emitter.reshaped(_taken(emitter, rows, at), (steps, count, *shape[2:]))
+    return emitter.transposed(taken, order)
+
+
+constant_operands(
+    {"Compress": [1]},
+    "the condition must be constant: it decides the size of the result",
+    "end the model before it and do the rest in the application",
+)
+
+
+@operator("Compress")
+def compress(node: Node, emitter: Emitter) -> Value:
+    """The elements along an axis, or of all, that a constant condition takes."""
+    value = emitter.value(0)
+    if not node.has_attribute("axis"):
+        value = emitter.reshaped(value, (prod(emitter.shape(0)),))
+    shape = shape_of_value(value)
+    axis = node.axis(node.integer("axis", 0), len(shape))
+    indices = [int(i) for i in np.flatnonzero(emitter.array(1)) if i < shape[axis]]
+    return Composer(emitter).gathered(value, axis, indices)
+
+
+def elements_at(compose: Composer, indices: Value, shape: Sequence[int], axis: int) -> Value:
+    """For each index along `axis` the number of its element among all, in row-major order."""
+    target = shape_of_value(indices)
+    strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
+    places = np.indices(target)
+    base = sum(
+        (places[i] * strides[i] for i in range(len(shape)) if i != axis), np.zeros(target, int)
+    )
+    stride = whole(compose.emitter, strides[axis])
+    along = compose.mul(counted(compose, indices, shape[axis]), stride)
+    return compose.add(along, compose.emitter.constant(base.astype(np.int64), "places"))
+
+
+def rows_at(compose: Composer, indices: Value, extents: Sequence[int]) -> Value:
+    """For each tuple of indices along the last dimension the number of its slice among all."""
+    at: Value | None = None
+    last = len(shape_of_value(indices)) - 1
+    for i, extent in enumerate(extents):
+        stride = whole(compose.emitter, prod(extents[i + 1 :]))
+        along = compose.mul(counted(compose, compose.part(indices, last, i, 1), extent), stride)
+        at = along if at is None else compose.add(at, along)
+    assert at is not None
+    return at
+
+
 def _taken(emitter: Emitter, rows: Value, indices: Value) -> Value:
     count = prod(shape_of_value(indices))
     flat = emitter.materialize(emitter.reshaped(indices, (count,)))
     return emitter.emit(TakeOp(emitter.materialize(rows), flat))
 
 
-def _integer(emitter: Emitter, number: int) -> Value:
+def whole(emitter: Emitter, number: int) -> Value:
+    """A constant index or stride."""
     return emitter.constant(np.array([number], np.int64), "stride")
 
 
-def _counted(compose: Composer, indices: Value, extent: int) -> Value:
+def counted(compose: Composer, indices: Value, extent: int) -> Value:
     """Indices as i64, negative ones counted from the end; none leaves its dimension."""
     wide = compose.cast(indices, i64)
-    below = compose.compare(Compare.LESS, wide, _integer(compose.emitter, 0))
-    whole = compose.add(wide, _integer(compose.emitter, extent))
-    counted = compose.select(below, whole, wide)
-    return compose.bounded(counted, 0, extent - 1)
+    below = compose.compare(Compare.LESS, wide, whole(compose.emitter, 0))
+    from_end = compose.add(wide, whole(compose.emitter, extent))
+    return compose.bounded(compose.select(below, from_end, wide), 0, extent - 1)
 
 
-def _check_indices(node: Node, indices: Value) -> None:
+def check_indices(node: Node, indices: Value) -> None:
+    """Refuse indices that are no integers."""
     dtype = dtype_of_value(indices)
     if dtype.kind not in "iu":
         raise node.wrong(f"indices must be integers, got {dtype}")

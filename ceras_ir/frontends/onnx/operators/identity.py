@@ -6,10 +6,8 @@ import numpy as np
 
 from ceras_ir.frontends.onnx.emitter import Emitter
 from ceras_ir.frontends.onnx.node import Node
-from ceras_ir.frontends.onnx.registry import first_output_only, operator, rule
+from ceras_ir.frontends.onnx.registry import operator, rule
 from ceras_ir.frontends.onnx.values import Constant, Value
-
-first_output_only("Dropout")
 
 
 @operator("Identity")
@@ -19,12 +17,14 @@ def identity(node: Node, emitter: Emitter) -> Value:
 
 
 @operator("Dropout")
-def dropout(node: Node, emitter: Emitter) -> Value:
-    """The operand itself: inference drops nothing."""
+def dropout(node: Node, emitter: Emitter) -> list[Value]:
+    """The operand itself: inference drops nothing, and the mask is true throughout."""
     node.ignore("ratio", "seed", *("is_test",) * (node.opset < 7))
-    if node.has_input(2) and emitter.array(2).any():
+    share = emitter.array(1) if node.has_input(1) else np.array(0.5)
+    if node.has_input(2) and emitter.array(2).any() and share.any():
         raise node.unsupported("training_mode must be false; export the model in eval mode")
-    return emitter.value(0)
+    kind = np.bool_ if node.opset >= 10 else np.float32
+    return [emitter.value(0), emitter.constant(np.ones(emitter.shape(0), kind), "mask")]
 
 
 @rule("Constant")

@@ -1,5 +1,6 @@
 """Matrix products. `graph.matmul` takes [M, K] and transposed weights [N, K]."""
 
+from collections.abc import Sequence
 from math import inf, prod
 
 import numpy as np
@@ -81,6 +82,39 @@ def _matrix(emitter: Emitter, batch: Value, index: int) -> Value:
         return Composer(emitter).part(batch, 0, index, 1)
     array = batch.load()[index]
     return Constant.of(f"{batch.name}/{index}", np.ascontiguousarray(array))
+
+
+@operator("Det")
+def determinant(node: Node, emitter: Emitter) -> Value:
+    """A sum of products, of matrices of at most 3 rows."""
+    *batch, n, columns = emitter.shape(0)
+    if n != columns or n > MAX_DETERMINANT:
+        raise node.unsupported(
+            f"of {n} by {columns}; square matrices of at most {MAX_DETERMINANT} rows are taken"
+        )
+    compose, count = Composer(emitter), prod(batch)
+    flat = emitter.reshaped(emitter.value(0), (count, n * n))
+    entry = [[compose.part(flat, 1, i * n + j, 1) for j in range(n)] for i in range(n)]
+
+    def minor(rows: Sequence[int], kept: Sequence[int]) -> Value:
+        if len(rows) == 1:
+            return entry[rows[0]][kept[0]]
+        total: Value | None = None
+        for k, column in enumerate(kept):
+            rest = minor(rows[1:], [c for c in kept if c != column])
+            term = compose.mul(entry[rows[0]][column], rest)
+            if total is None:
+                total = term
+            else:
+                total = compose.sub(total, term) if k % 2 else compose.add(total, term)
+        assert total is not None
+        return total
+
+    return emitter.reshaped(minor(range(n), range(n)), batch)
+
+
+MAX_DETERMINANT = 3
+"""Rows; the terms of larger ones are many, and cancel."""
 
 
 @operator("Gemm")

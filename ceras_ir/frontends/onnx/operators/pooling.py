@@ -199,11 +199,13 @@ def lp_pool(node: Node, emitter: Emitter) -> Value:
     """Roots of sums of powers: an average of `abs(x) ** p`, padding included, times its size."""
     shape, compose, value = _shape(node, emitter), Composer(emitter), emitter.value(0)
     power = node.integer("p", 2)
-    if power not in (1, 2):
-        raise node.unsupported(f"p is {power}; 1 and 2 are taken: write it as Pow and AveragePool")
+    if power < 1:
+        raise node.wrong(f"attribute 'p' must be at least 1, got {power}")
     if len(shape) > 4:
         raise node.unsupported(f"{len(shape) - 2} spatial dimensions; one or two are taken")
-    raised = compose.unary(Function.ABS, value) if power == 1 else compose.mul(value, value)
+    raised = compose.mul(value, value) if power == 2 else compose.unary(Function.ABS, value)
+    if power > 2:
+        raised = emitter.binary(Binary.POW, raised, compose.number(power))
     if node.operator == "GlobalLpPool":
         features = emitter.feature_map(raised)
         size = shape_of(features)[1:3]
@@ -218,6 +220,8 @@ def lp_pool(node: Node, emitter: Emitter) -> Value:
         mean = _pooled(emitter, Pool.AVERAGE, emitter.feature_map(raised), window, True)
     total = compose.mul(mean, compose.number(prod(size)))
     root = total if power == 1 else compose.unary(Function.SQRT, total)
+    if power > 2:
+        root = emitter.binary(Binary.POW, total, compose.number(1 / power))
     return emitter.from_feature_map(emitter.materialize(root), len(shape))
 
 

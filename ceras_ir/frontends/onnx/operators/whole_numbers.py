@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ceras_ir.dialects.graph import Binary, Compare, Function
+from ceras_ir.dialects.graph import Binary, Compare, Function, plain_element
 from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import constant_operands, operator
+from ceras_ir.frontends.onnx.tensors import element_type
 from ceras_ir.frontends.onnx.values import Constant, Value
 
 BITWISE = {"BitwiseAnd": Binary.AND, "BitwiseOr": Binary.OR, "BitwiseXor": Binary.XOR}
@@ -40,8 +41,26 @@ def bit_shift(node: Node, emitter: Emitter) -> Value:
     if direction not in ("LEFT", "RIGHT"):
         raise node.wrong(f"attribute 'direction' must be LEFT or RIGHT, got '{direction}'")
     if direction == "RIGHT" and dtype_of_value(value).kind == "i":
-        raise node.unsupported("to the right of signed integers; cast them to unsigned ones")
+        # Rounded down: what is below 0 is shifted with all its bits the other way around.
+        below = compose.compare(Compare.LESS, value, compose.number(0, value))
+        ones = compose.select(below, compose.number(-1, value), compose.number(0, value))
+        quotient = compose.div(emitter.binary(Binary.XOR, value, ones), factor)
+        return emitter.binary(Binary.XOR, quotient, ones)
     return (compose.mul if direction == "LEFT" else compose.div)(value, factor)
+
+
+@operator("BitCast")
+def bit_cast(node: Node, emitter: Emitter) -> Value:
+    """Integers of the same bits with another sign."""
+    value, kind = emitter.value(0), element_type(node.integer("to", 0))
+    old = dtype_of_value(value)
+    if kind is None or kind.itemsize != old.itemsize or "f" in (kind.kind, old.kind):
+        raise node.unsupported(
+            f"the bits of {old} as {kind}; integers of one width are taken: compute on the numbers"
+        )
+    element = plain_element(kind)
+    assert element is not None
+    return Composer(emitter).cast(value, element)
 
 
 @operator("Mod")
