@@ -46,6 +46,7 @@ c runs; it says as much about the inputs as about the compiler.
 
 Where a network says *Q/DQ* its own scales are kept on c and nnet and snapped to powers of two for
 vta. Networks with seeded weights (make_models.py) stand for a topology.
+[tried-networks.md](tried-networks.md) has what else was tried, with times.
 
 """
 COLUMNS = (

@@ -3,9 +3,9 @@
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, i32
 
-from ceras_ir.dialects.graph import ArgOp, Compare, Reduce
+from ceras_ir.dialects.graph import ArgOp, Compare, Reduce, TakeOp
 from ceras_ir.frontends.onnx.compose import Composer
-from ceras_ir.frontends.onnx.emitter import Emitter, dtype_of_value, shape_of_value
+from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import constant_operands, operator
 from ceras_ir.frontends.onnx.values import Value
@@ -52,10 +52,10 @@ def top_k(node: Node, emitter: Emitter) -> list[Value]:
     chosen = compose.compare(Compare.EQUAL, rank, wanted)
     bytes_of = emitter.materialize(compose.cast(chosen, IntegerType(8)))
     index = emitter.emit(ArgOp(Reduce.MAX, bytes_of, 1))
-    dtype = dtype_of_value(rows)
-    least = -np.inf if dtype.kind == "f" else np.iinfo(dtype.name).min
-    lowest = emitter.constant(np.full((1, 1, 1), least, dtype), "least")
-    found = compose.reduce(Reduce.MAX, compose.select(chosen, each, lowest), (1,))
+    starts = emitter.constant(n * np.arange(count, dtype=np.int64).reshape(count, 1, 1), "starts")
+    at = emitter.reshaped(compose.add(index, starts), (count * k,))
+    column = emitter.materialize(emitter.reshaped(rows, (count * n, 1)))
+    found = emitter.emit(TakeOp(column, emitter.materialize(at)))
     back = [order.index(i) for i in range(len(shape))]
     return [
         emitter.transposed(emitter.reshaped(part, (*outer, k)), back) for part in (found, index)
