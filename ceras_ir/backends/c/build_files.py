@@ -1,5 +1,6 @@
 """`Makefile`, `CMakeLists.txt` and `toolchain.cmake`: compile the model and its two programs."""
 
+from ceras_ir.backends.c.choices import Package
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.machine import Machine
 from ceras_ir.backends.c.model import Model
@@ -70,7 +71,7 @@ CMAKE = """\
 # add_subdirectory(this folder), or install and find_package(@NAME@); link with @NAME@::@NAME@.
 # Programs: model_run and model_bench.
 cmake_minimum_required(VERSION 3.10)
-project(@NAME@ C)
+@COMPONENT@project(@NAME@ C)
 
 @NATIVE@option(MODEL_THREADS "share layers among threads, with OpenMP" OFF)
 if(NOT CMAKE_BUILD_TYPE)
@@ -111,6 +112,18 @@ if(NOT CMAKE_SYSTEM_NAME STREQUAL "Generic")
 endif()
 """
 
+CMAKE_COMPONENT = """\
+# As a component of ESP-IDF, whose project chooses the compiler, processor and optimization.
+if(ESP_PLATFORM)
+  idf_component_register(SRCS @SOURCES@ INCLUDE_DIRS .)
+  target_compile_options(${COMPONENT_LIB} PRIVATE -ffp-contract=off@SEARCHED@)
+  return()
+endif()
+"""
+
+SEARCHED = " -Wa,-I,${CMAKE_CURRENT_SOURCE_DIR}"
+"""Where the assembler finds the weights."""
+
 TOOLCHAIN = """\
 # cmake --toolchain toolchain.cmake: for @TITLE@.
 set(CMAKE_SYSTEM_NAME @SYSTEM@)
@@ -121,24 +134,26 @@ set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 """
 
 
-def _sources(model: Model) -> list[str]:
+def sources(model: Model) -> list[str]:
+    """The sources of the library."""
     if model.options.weights == "file":
         return ["model.c"]
     return ["model.c", "model_weights.c"]
 
 
-def cmake_lists(model: Model) -> str:
-    """The text of `CMakeLists.txt`."""
-    included = ""
-    if model.options.weights == "incbin":
-        included = "target_compile_options(@NAME@ PRIVATE -Wa,-I,${CMAKE_CURRENT_SOURCE_DIR})\n"
+def cmake_lists(model: Model, package: Package | None = None) -> str:
+    """The text of `CMakeLists.txt`, which ESP-IDF reads too."""
+    searched = SEARCHED if model.options.weights == "incbin" else ""
+    included = f"target_compile_options(@NAME@ PRIVATE{searched})\n" if searched else ""
     machine = model.options.machine
     holes = {
+        "COMPONENT": CMAKE_COMPONENT if package == "esp-idf" else "",
+        "SEARCHED": searched,
         "NATIVE": CMAKE_NATIVE if machine.is_native else CMAKE_CROSS,
         "ARCH": NATIVE_OPTIONS
         if machine.is_native
         else "  target_compile_options(@NAME@ PRIVATE ${MODEL_ARCH})\n",
-        "SOURCES": " ".join(_sources(model)),
+        "SOURCES": " ".join(sources(model)),
         "INCLUDED": included,
         "TITLE": comment(machine.title),
         "CC": machine.compiler,
@@ -173,7 +188,7 @@ def makefile(model: Model) -> str:
         "CC": machine.compiler,
         "LINK": f"LDFLAGS ?= {' '.join(machine.link_flags)}\n" if machine.link_flags else "",
         "USAGE": " [model.weights]" if model.options.weights == "file" else "",
-        "OBJECTS": " ".join(f"{name.rpartition('.')[0]}.o" for name in _sources(model)),
+        "OBJECTS": " ".join(f"{name.rpartition('.')[0]}.o" for name in sources(model)),
         "TARGET": "objects: $(OBJECTS)\n" if is_host else PROGRAMS,
         "PROGRAMS": "" if is_host else "main.o bench.o model_run model_bench",
         "PHONY": "objects" if is_host else "all",

@@ -5,6 +5,9 @@ from typing import Literal, TypeAlias
 Weights: TypeAlias = Literal["source", "file", "incbin"]
 """Where constants are: string literals, a file that is loaded, or one that is assembled in."""
 
+Package: TypeAlias = Literal["zephyr", "esp-idf", "cmsis-pack"]
+"""What frameworks of microcontrollers take a folder as."""
+
 EncodingChoice: TypeAlias = Literal["auto", "dense", "csr", "csr-int8", "code"]
 """How weights of float matrix products lie in flash; see the pass `encode-weights`."""
 

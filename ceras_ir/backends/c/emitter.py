@@ -13,12 +13,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ceras_ir.backends.c.build_files import cmake_lists, makefile, toolchain
+from ceras_ir.backends.c.choices import Package
 from ceras_ir.backends.c.constants import ConstantPool, write_source
 from ceras_ir.backends.c.header import api_header
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.model import Model, returned_name
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.packages import package_files
 from ceras_ir.backends.c.printers import printer_of
 from ceras_ir.backends.c.program import Program
 from ceras_ir.backends.c.programs import bench_source, program_source
@@ -38,8 +40,8 @@ def emit(module: ModuleOp, options: COptions | None = None) -> list[Artefact]:
     return files_of(build(module, options or COptions()))
 
 
-def files_of(model: Model) -> list[Artefact]:
-    """The files of a network whose layers are printed already."""
+def files_of(model: Model, package: Package | None = None) -> list[Artefact]:
+    """The files of a network whose layers are printed already, and those of its package."""
     weights, constants = model.options.weights, model.pool.constants
     crc = 0 if weights == "source" else checksum(constants)
     prefix = model.options.prefix
@@ -72,13 +74,13 @@ def files_of(model: Model) -> list[Artefact]:
         files += [
             text("main.c", "runs the model on raw tensors", program_source(model)),
             text("bench.c", "times the model", bench_source(model)),
-            text("CMakeLists.txt", "builds a library and both", cmake_lists(model)),
+            text("CMakeLists.txt", "builds a library and both", cmake_lists(model, package)),
         ]
         if not (machine := model.options.machine).is_native:
             about = f"cmake --toolchain, for {machine.title}"
             files.append(text("toolchain.cmake", about, toolchain(machine)))
     files.append(text("Makefile", "builds model_run and model_bench", makefile(model)))
-    return files
+    return files if package is None else [*files, *package_files(package, model)]
 
 
 def build(module: ModuleOp, options: COptions) -> Model:

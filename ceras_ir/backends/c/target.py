@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Self
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from ceras_ir.backends.c.choices import ENCODING_HELP, NAME_HELP, EncodingChoice, Weights
+from ceras_ir.backends.c.choices import (
+    ENCODING_HELP,
+    NAME_HELP,
+    EncodingChoice,
+    Package,
+    Weights,
+)
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets import (
     MEMORY,
@@ -67,6 +73,12 @@ class CTarget(Target):
         "make the folder a Python module: import it and call run() on numpy arrays",
         tools=("ceras-compile",),
     )
+    package: Package | None = option(
+        None,
+        "make the folder a package of this framework: a Zephyr module, a component of ESP-IDF, or "
+        "a CMSIS-Pack",
+        tools=("ceras-compile",),
+    )
     tune: bool = option(
         False,
         "choose tiles and scratch memory of layers by running candidates, on this machine or by "
@@ -91,7 +103,11 @@ class CTarget(Target):
         from ceras_ir.backends.c.prefix import Prefix
 
         super().check()
-        Prefix(self.prefix)
+        prefix = Prefix(self.prefix)
+        if self.package is not None:
+            from ceras_ir.backends.c.packages import check_package
+
+            check_package(self.package, prefix, self.weights)
         self._check_tuning()
         if self.weights == "source" or self.board is None:
             return
@@ -142,7 +158,7 @@ class CTarget(Target):
         if model.program.states:
             sizes["state_bytes"] = model.program.state_bytes
         latency = latency_of(model, machine)
-        files = files_of(model)
+        files = files_of(model, self.package)
         if self.python_wrapper:
             files.append(importable())
         return Emission(

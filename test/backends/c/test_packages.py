@@ -1,0 +1,217 @@
+"""
+`--package`: frameworks take the folder as it is.
+
+Small stubs stand for the CMake functions of Zephyr and ESP-IDF, with the scopes of the real ones;
+the program that is linked with what they compile gives the bytes of the interpreter.
+"""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from backends.c.test_machine import needs_cmake, shell
+from backends.c.test_prefix import COLOUR, integers
+from c_harness import random_inputs
+from conftest import Tool
+from firmware import write_files
+
+from ceras_ir.backends.c.choices import Package, Weights
+from ceras_ir.backends.c.emitter import build, files_of
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.prefix import Prefix
+from ceras_ir.backends.c.target import CTarget
+from ceras_ir.interpreters.network import run
+from ceras_ir.support.diagnostics import UsageError
+
+KINDS: tuple[Package, ...] = get_args(Package)
+WEIGHTS: tuple[Weights, ...] = get_args(Weights)
+
+PROJECT = """\
+cmake_minimum_required(VERSION 3.13)
+project(user C)
+@FUNCTIONS@
+add_executable(mine @FOLDER@/main.c)
+target_include_directories(mine PRIVATE ${INCLUDED})
+target_link_libraries(mine @LIBRARY@)
+"""
+
+ZEPHYR = """\
+define_property(GLOBAL PROPERTY INCLUDED BRIEF_DOCS " " FULL_DOCS " ")
+macro(zephyr_library_named name)
+  set(ZEPHYR_CURRENT_LIBRARY ${name})
+  add_library(${name} STATIC "")
+endmacro()
+function(zephyr_library_sources source)
+  target_sources(${ZEPHYR_CURRENT_LIBRARY} PRIVATE ${source} ${ARGN})
+endfunction()
+function(zephyr_library_compile_options item)
+  target_compile_options(${ZEPHYR_CURRENT_LIBRARY} PRIVATE ${item} ${ARGN})
+endfunction()
+function(zephyr_include_directories)
+  foreach(folder ${ARGV})
+    get_filename_component(folder ${folder} ABSOLUTE)
+    set_property(GLOBAL APPEND PROPERTY INCLUDED ${folder})
+  endforeach()
+endfunction()
+option(@SWITCH@ "as prj.conf sets it" OFF)
+add_subdirectory(@FOLDER@/@MODULE@ module)
+get_property(INCLUDED GLOBAL PROPERTY INCLUDED)
+"""
+
+ESP_IDF = """\
+function(idf_component_register)
+  cmake_parse_arguments(_ "" "" "SRCS;INCLUDE_DIRS" ${ARGN})
+  get_filename_component(name ${CMAKE_CURRENT_LIST_DIR} NAME)
+  add_library(__idf_${name} STATIC ${__SRCS})
+  foreach(folder ${__INCLUDE_DIRS})
+    get_filename_component(folder ${folder} ABSOLUTE)
+    target_include_directories(__idf_${name} PUBLIC ${folder})
+  endforeach()
+  set(COMPONENT_LIB __idf_${name} PARENT_SCOPE)
+endfunction()
+set(ESP_PLATFORM 1)
+add_subdirectory(@FOLDER@)
+"""
+
+EARLY = """\
+# Requirements are read in a script, where there are no targets and registering returns.
+macro(idf_component_register)
+  message("registered: ${ARGV}")
+  return()
+endmacro()
+include(${CMAKE_CURRENT_LIST_DIR}/@FOLDER@/CMakeLists.txt)
+"""
+
+
+def packed(folder: Path, kind: Package, weights: Weights = "source", name: str = "kws") -> Path:
+    options = COptions(prefix=Prefix(name), weights=weights)
+    write_files(files_of(build(integers(3, 8), options), kind), folder / "net")
+    return folder / "net"
+
+
+def filled(text: str, **holes: str) -> str:
+    return re.sub("@([A-Z]+)@", lambda found: holes[found[1]], text)
+
+
+def zephyr_project(net: Path) -> str:
+    module = (net / "zephyr/module.yml").read_text()
+    cmake, kconfig = (re.findall(rf"^  {key}: (.+)$", module, re.M) for key in ("cmake", "kconfig"))
+    (symbol,) = re.findall(r"^config (\w+)$", (net / kconfig[0]).read_text(), re.M)
+    functions = filled(ZEPHYR, SWITCH=f"CONFIG_{symbol}", FOLDER="net", MODULE=cmake[0])
+    (name,) = re.findall(r"^name: (\w+)$", module, re.M)
+    return filled(PROJECT, FUNCTIONS=functions, FOLDER="net", LIBRARY=name)
+
+
+def esp_project(net: Path) -> str:
+    early = net.parent / "early.cmake"
+    early.write_text(filled(EARLY, FOLDER="net"))
+    shell("cmake", "-DESP_PLATFORM=1", "-P", early)
+    assert (net / "idf_component.yml").is_file()
+    functions = filled(ESP_IDF, FOLDER="net")
+    return filled(PROJECT, FUNCTIONS=functions, FOLDER="net", LIBRARY="__idf_net")
+
+
+@pytest.mark.slow
+@needs_cmake
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("kind", ["zephyr", "esp-idf"])
+def test_the_framework_compiles_the_folder(tmp_path: Path, kind: Package, weights: Weights):
+    net = packed(tmp_path, kind, weights)
+    is_zephyr = kind == "zephyr"
+    project = zephyr_project(net) if is_zephyr else esp_project(net)
+    (tmp_path / "CMakeLists.txt").write_text(project)
+    switch = ["-DCONFIG_CERAS_KWS=ON"] if is_zephyr else []
+    shell("cmake", "-S", tmp_path, "-B", tmp_path / "b", *switch, "-DCMAKE_BUILD_TYPE=Release")
+    shell("cmake", "--build", tmp_path / "b")
+    sample = random_inputs(integers(3, 8))
+    (tmp_path / "in.bin").write_bytes(sample["input0"].tobytes())
+    given = [net / "kws.weights"] if weights == "file" else []
+    shell(tmp_path / "b/mine", tmp_path / "in.bin", tmp_path / "out.bin", *given)
+    expected = run(integers(3, 8), sample)["output0"]
+    assert (tmp_path / "out.bin").read_bytes() == expected.tobytes()
+    assert np.unique(expected).size > 8
+
+
+@pytest.mark.slow
+@needs_cmake
+def test_zephyr_compiles_nothing_unless_asked(tmp_path: Path):
+    net = packed(tmp_path, "zephyr")
+    lines = zephyr_project(net).splitlines()
+    kept = "\n".join(line for line in lines if "mine" not in line)
+    (tmp_path / "CMakeLists.txt").write_text(f"{kept}\nif(TARGET ceras_kws)\nerror()\nendif()\n")
+    shell("cmake", "-S", tmp_path, "-B", tmp_path / "b")
+
+
+@pytest.mark.parametrize("weights", ["source", "file"])
+def test_a_pack_lists_what_is_there(tmp_path: Path, weights: Weights):
+    """All that the library needs: a header, or a constant, that is left out is noticed."""
+    net = packed(tmp_path, "cmsis-pack", weights)
+    package = ElementTree.parse(net / "Ceras.kws.pdsc").getroot()
+    assert package.findtext("vendor") == "Ceras" and package.findtext("name") == "kws"
+    (component,) = package.iterfind("components/component")
+    release = package.find("releases/release")
+    assert release is not None and release.get("version") == component.get("Cversion")
+    assert component.get("Csub") == "kws"
+    listed = {file.attrib["name"]: file.attrib["category"] for file in component.iter("file")}
+    assert all((net / name).is_file() for name in listed)
+    own = {path.name for path in net.glob("kws*")}
+    assert set(listed) == own
+    kinds = {".h": "header", ".c": "sourceC", ".weights": "other"}
+    assert listed == {name: kinds[Path(name).suffix] for name in own}
+    assert ("kws.weights" in listed) == (weights == "file")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_packages_copy_no_source(tmp_path: Path, kind: Package):
+    """Every file of a package names the network, and none repeats a file of the folder."""
+    options = COptions(prefix=Prefix("kws"))
+    model = build(integers(3, 8), options)
+    plain = {a.path for a in files_of(model)}
+    added = [a for a in files_of(model, kind) if a.path not in plain]
+    assert {a.path for a in added} == {
+        "zephyr": {"zephyr/module.yml", "zephyr/CMakeLists.txt", "zephyr/Kconfig"},
+        "esp-idf": {"idf_component.yml"},
+        "cmsis-pack": {"Ceras.kws.pdsc"},
+    }[kind]
+    write_files(added, tmp_path)
+    for artefact in added:
+        text = (tmp_path / artefact.path).read_text()
+        assert re.search("kws", text, re.I) and "@" not in text
+        assert not re.search("model(?! )", text.replace("module", ""))
+
+
+def test_what_a_pack_cannot_say_is_refused():
+    pack = CTarget(package="cmsis-pack")
+    replace(pack, prefix="x" * 32).check()
+    with pytest.raises(UsageError, match="names of up to 32 letters"):
+        replace(pack, prefix="x" * 33).check()
+    with pytest.raises(UsageError, match="take --weights source or file"):
+        replace(pack, weights="incbin").check()
+    CTarget(package="zephyr", prefix="x" * 40, weights="incbin").check()
+
+
+def test_unknown_packages_are_refused(tool: Tool, tmp_path: Path):
+    done = tool("ceras-compile", COLOUR, "--target", "c", "--package", "zephir", "-o", "net")
+    assert done.status == 2, done.stderr
+    assert "did you mean 'zephyr'?" in done.stderr and "cmsis-pack" in done.stderr
+    assert not (tmp_path / "net").exists()
+
+
+@pytest.mark.slow
+def test_the_manifest_lists_the_package(tool: Tool, tmp_path: Path):
+    """And the folder runs as any other."""
+    options = ["--target", "c", "--package", "zephyr", "--name", "kws", "-o", "net"]
+    done = tool("ceras-compile", COLOUR, *options)
+    assert done.status == 0, done.stderr
+    manifest = json.loads((tmp_path / "net/manifest.json").read_text())
+    text = json.dumps(manifest)
+    for name in ("module.yml", "CMakeLists.txt", "Kconfig"):
+        assert f"zephyr/{name}" in text and (tmp_path / "net/zephyr" / name).is_file()
+    np.savez(tmp_path / "in.npz", input=np.zeros((1, 3), np.float32))
+    done = tool("ceras-run", "net", "--inputs", "in.npz", "--outputs", "out.npz")
+    assert done.status == 0, done.stderr
