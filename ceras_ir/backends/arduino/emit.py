@@ -15,7 +15,7 @@ from ceras_ir.backends.arduino.sketch import (
 )
 from ceras_ir.backends.c import emitter
 from ceras_ir.backends.c.board import load_board
-from ceras_ir.backends.c.fit import check_fit, widest
+from ceras_ir.backends.c.fit import check_fit
 from ceras_ir.backends.c.fitted_model import printed_model
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.prefix import MODEL, Prefix
@@ -36,7 +36,6 @@ def emit(
     board = load_board(board_name)
     model, options, footprint = printed_model(module, board, title, prefix=prefix)
     check_fit(model, footprint)
-    footprint = replace(footprint, widest=widest(model, footprint))
     name = sketch_name(title) if prefix == MODEL else prefix.name
 
     def text(path: str, description: str, content: str) -> Artefact:

@@ -76,34 +76,11 @@ class ArduinoTarget(Target):
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.arduino.emit import emit
-        from ceras_ir.backends.c.latency import annotate as note_times
-        from ceras_ir.backends.c.latency import latency_of
+        from ceras_ir.backends.c.board_report import on_board
         from ceras_ir.backends.c.prefix import Prefix
-        from ceras_ir.pipeline.report import entries_of
 
         files, manifest, footprint, model = emit(module, self.board, title, Prefix(self.prefix))
-        latency = latency_of(model, footprint.board)
-        assert latency is not None, "boards have a clock"
-
-        def annotate(layers: list[dict[str, object]]) -> None:
-            note_times(layers, model.layers, latency)
-            entries = entries_of(layers, (layer.op for layer in model.layers))
-            for entry, size in zip(entries, footprint.layers, strict=True):
-                if entry is None:
-                    continue
-                entry |= {"flash_bytes": size.flash, "sram_bytes": size.sram}
-                if size.kernel:
-                    entry["kernel"] = size.kernel
-
-        return Emission(
-            files,
-            manifest,
-            footprint.to_json(),
-            annotate,
-            {"flash_bytes": ("flash", "{:,}"), "sram_bytes": ("SRAM", "{:,}")},
-            [text for text in (footprint.line(), footprint.width_line()) if text],
-            latency.prediction,
-        )
+        return on_board(files, manifest, model, footprint)
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
         from ceras_ir.backends.c.compiled import CompiledC

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ceras_ir.backends.c.compiled import CompiledC
     from ceras_ir.backends.c.model import Model
+    from ceras_ir.backends.c.sizes import Footprint
     from ceras_ir.network.artefacts import Artefact
 
 
@@ -147,33 +148,38 @@ class CTarget(Target):
         return lowered(self.regions, self.board if self.board in board_names() else None)
 
     def emit(self, module: ModuleOp, title: str) -> Emission:
+        from ceras_ir.backends.c.board_report import on_board
         from ceras_ir.backends.c.emitter import files_of
         from ceras_ir.backends.c.latency import annotate, latency_of
         from ceras_ir.backends.c.machine import NATIVE, load_machine
 
         notes: list[str] = []
-        model = self._printed(module, notes)
-        machine = NATIVE if self.board is None else load_machine(self.board)
+        model, footprint = self._printed(module, notes)
         sizes: dict[str, object] = {"arena_bytes": model.arena_bytes}
         if model.program.states:
             sizes["state_bytes"] = model.program.state_bytes
-        latency = latency_of(model, machine)
         files = files_of(model, self.package)
         if self.python_wrapper:
             files.append(importable())
+        manifest = model.options.prefix.entry()
+        if footprint is not None:
+            emission = on_board(files, manifest, model, footprint)
+            emission.totals |= sizes
+            return emission
+        latency = latency_of(model, NATIVE if self.board is None else load_machine(self.board))
         return Emission(
             files,
-            model.options.prefix.entry(),
+            manifest,
             totals=sizes | {"sram_bytes": model.arena_bytes},
             notes=notes,
             annotate=lambda layers: annotate(layers, model.layers, latency),
             prediction=None if latency is None else latency.prediction,
         )
 
-    def _printed(self, module: ModuleOp, notes: list[str]) -> Model:
+    def _printed(self, module: ModuleOp, notes: list[str]) -> tuple[Model, Footprint | None]:
         """
-        The network in C, for its machine; what a microcontroller cannot hold is refused. What
-        tuning found is added to `notes`.
+        The network in C for its machine, and its sizes on a microcontroller, which refuses what it
+        cannot hold. What tuning found is added to `notes`.
         """
         from ceras_ir.backends.c.emitter import build
         from ceras_ir.backends.c.fit import check_fit
@@ -199,12 +205,12 @@ class CTarget(Target):
                 found = tuned(module, options, self.tune_runner)
                 options = replace(options, choices=found.choices)
                 notes.append(found.line())
-            return build(module, options)
+            return build(module, options), None
         model, _, footprint = printed_model(
             module, machine, prefix.name, bare_machine(machine), prefix
         )
         check_fit(model, footprint)
-        return model
+        return model, footprint
 
     def open(self, folder: Path, manifest: Manifest) -> CompiledC:
         from ceras_ir.backends.c.compiled import CompiledC

@@ -21,6 +21,7 @@ from ceras_ir.backends.c.fitted_model import printed_model
 from ceras_ir.backends.c.model import Model, tensor_c_type
 from ceras_ir.backends.c.passes.encode_weights import EncodingChoice
 from ceras_ir.backends.c.sizes import CODE_MARGIN, Footprint
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.command.output_folder import write_artefacts
 from ceras_ir.pipeline.build import Build, build
 from ceras_ir.pipeline.context import load_context
@@ -102,6 +103,26 @@ def test_every_board_compiles_and_links(tmp_path: Path, name: str):
     sources = [caller, *sorted(sketch.glob("*.c"))]
     elf = emulator.build_elf(sources, board, tmp_path, include=[sketch], flags=("-Os",))
     agree(footprint_of(built), firmware.sizes(elf))
+
+
+@needs_arm
+@pytest.mark.parametrize("name", ["uno_r4_wifi", "due"])
+def test_target_c_reports_the_same_sizes(tmp_path: Path, name: str):
+    """`flash_bytes` and `sram_bytes` are a linked program's, with its inputs and outputs."""
+    built = build(colour_mlp(40), BuildOptions(CTarget(board=name, prefix="model")))
+    write_artefacts(tmp_path, built.files())
+    caller = tmp_path / "caller.c"
+    caller.write_text(CALLER)
+    sources = [caller, *sorted(tmp_path.glob("model*.c"))]
+    board = load_board(name)
+    elf = emulator.build_elf(sources, board, tmp_path, include=[tmp_path], flags=("-Os",))
+    totals, layers = built.report["totals"], built.report["layers"]
+    assert isa(totals, dict[str, int | float]) and isa(layers, list[dict[str, object]])
+    real, code = firmware.sizes(elf), totals["code_bytes"]
+    assert abs(real.flash - totals["flash_bytes"]) <= CODE_MARGIN * code, (real, totals)
+    assert abs(real.sram - totals["sram_bytes"]) <= LINKER_SLACK, (real, totals)
+    assert totals["board_flash_bytes"] == board.free_flash
+    assert all(isinstance(layer["flash_bytes"], int) for layer in layers)
 
 
 def footprint_of(built: Build) -> Footprint:
