@@ -7,6 +7,7 @@ the program that is linked with what they compile gives the bytes of the interpr
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -15,7 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from backends.c.test_machine import needs_cmake, shell
-from backends.c.test_prefix import COLOUR, integers
+from backends.c.test_prefix import COLOUR, NAMES, integers, two_models
 from c_harness import random_inputs
 from conftest import Tool
 from firmware import write_files
@@ -59,7 +60,7 @@ function(zephyr_include_directories)
   endforeach()
 endfunction()
 option(@SWITCH@ "as prj.conf sets it" OFF)
-add_subdirectory(@FOLDER@/@MODULE@ module)
+add_subdirectory(@FOLDER@/@MODULE@ @FOLDER@)
 get_property(INCLUDED GLOBAL PROPERTY INCLUDED)
 """
 
@@ -145,6 +146,31 @@ def test_zephyr_compiles_nothing_unless_asked(tmp_path: Path):
     kept = "\n".join(line for line in lines if "mine" not in line)
     (tmp_path / "CMakeLists.txt").write_text(f"{kept}\nif(TARGET ceras_kws)\nerror()\nendif()\n")
     shell("cmake", "-S", tmp_path, "-B", tmp_path / "b")
+
+
+@pytest.mark.slow
+@needs_cmake
+def test_a_zephyr_project_takes_two_networks(tmp_path: Path):
+    pair = two_models(tmp_path)
+    for number, name in enumerate(NAMES):
+        model = build(integers(number, 8 + 8 * number), COptions(prefix=Prefix(name)))
+        write_files(files_of(model, "zephyr"), tmp_path / name)
+    # The functions once, and both modules.
+    functions, end, rest = ZEPHYR.partition("option(")
+    modules = "".join(
+        filled(end + rest, SWITCH=f"CONFIG_CERAS_{n.upper()}", FOLDER=n, MODULE="zephyr")
+        for n in NAMES
+    )
+    project = filled(PROJECT, FUNCTIONS=functions + modules, FOLDER=".", LIBRARY="")
+    project = project.replace("./main.c", "user.c") + "".join(
+        f"target_link_libraries(mine ceras_{name})\n" for name in NAMES
+    )
+    (tmp_path / "CMakeLists.txt").write_text(project)
+    switches = [f"-DCONFIG_CERAS_{name.upper()}=ON" for name in NAMES]
+    shell("cmake", "-S", tmp_path, "-B", tmp_path / "b", *switches)
+    shell("cmake", "--build", tmp_path / "b")
+    done = subprocess.run([tmp_path / "b/mine"], capture_output=True, text=True, check=True)
+    pair.verdict(done.stdout)
 
 
 @pytest.mark.parametrize("weights", ["source", "file"])
