@@ -22,10 +22,10 @@ def why_not_in_verilog(op: Operation, size: CircuitSize) -> str | None:
     if is_depthwise(op):
         return "the core has no circuit for depthwise convolutions"
     if isinstance(op, graph.LinearOperation) and op.tables is not None:
+        if len({op.tables[row].tobytes() for row in op.channel_rows or ()}) > 1:
+            return "it has a table for each channel"
         if op.tables.itemsize != 1:
             return "its table has floats"
-        if len(op.tables) > 1:
-            return "it has a table for each channel"
     layer = layer_of(op, size)
     if layer is None:
         is_pool = isinstance(op, graph.Pool2dOp)
