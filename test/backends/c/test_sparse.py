@@ -15,6 +15,9 @@ from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.planes import Planes
+from ceras_ir.backends.c.rows import Geometry
+from ceras_ir.backends.c.sparse_code import products
 from ceras_ir.dialects.graph import (
     Cell,
     ConstantOp,
@@ -186,6 +189,32 @@ def test_cores_with_pairs_compute_the_same(tmp_path: Path, zeros: float):
     model = EmulatedModel(sources, *ends, load_board("nano_33_ble"), tmp_path, flags=("-Os",))
     (got,) = model.run([inputs])
     np.testing.assert_array_equal(got["output0"], expected["output0"])
+
+
+@pytest.mark.parametrize("item", [1, 4], ids=["bytes", "floats"])
+@pytest.mark.parametrize("most", [1 << 18, 20_000], ids=["maps", "strips"])
+def test_code_loads_nothing_behind_the_planes(item: int, most: int):
+    """Assembler is what no sanitizer sees."""
+    kind, unit = (i8, 4) if item == 1 else (f32, 1)
+    for size, window, padding, strides, dilations in SHAPES:
+        weights = np.ones(window, np.int8 if item == 1 else np.float32)
+
+        def build(x: SSAValue) -> list[SSAValue]:
+            w = stored(CooAttr.of(weights, kind, 5), UniformType(0.25) if item == 1 else None)
+            op = Conv2dOp(
+                x, w, result_element=UniformType(1.0) if item == 1 else f32, strides=strides,
+                padding=padding, dilations=dilations,
+                requant=RequantAttr(7) if item == 1 else None,
+            )  # fmt: skip
+            return [op.result]
+
+        module = make_network([(UniformType(0.5) if item == 1 else f32, size)], build)
+        op = next(op for op in module.walk() if isinstance(op, Conv2dOp))
+        planes = Planes.of(op, Geometry.of(op), item, most)
+        assert planes is not None
+        last = (planes.positions - 1) // 16 * 16
+        furthest = max(p.offset for p in products(weights, planes))
+        assert furthest + unit * last * item + 64 <= planes.elements * item
 
 
 def test_listed_weights_where_no_kernel_is_sparse():

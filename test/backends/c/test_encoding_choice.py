@@ -1,0 +1,69 @@
+"""Weights are listed from one share of zeros on: of large layers not at 30%, but at 94%."""
+
+import numpy as np
+import pytest
+from c_harness import constant, make_network
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.c.passes.choose_encodings import ChooseEncodingsPass
+from ceras_ir.dialects.graph import ConstantOp, Conv2dOp
+from ceras_ir.dialects.quant import RequantAttr, UniformType
+
+SHARES = (0.0, 0.3, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.94, 0.97, 1.0)
+
+LAYERS = {
+    "5x5": ((1, 16, 16, 32), (32, 5, 5, 32)),
+    "3x3": ((1, 14, 15, 64), (48, 3, 3, 64)),
+    "1x1": ((1, 16, 16, 64), (128, 1, 1, 64)),
+    "few": ((1, 20, 20, 3), (16, 3, 3, 3)),
+}
+"""Input and weights."""
+
+SMALL = ("few",)
+"""Where few products share what it costs to lay out the input."""
+
+
+def network(name: str, zeros: float, *, is_float: bool) -> ModuleOp:
+    """The layer; what is zero at a smaller share is zero at a greater one."""
+    size, window = LAYERS[name]
+    rng = np.random.default_rng(0)
+    order, weights = rng.random(window), rng.integers(1, 128, window).astype(np.int8)
+    weights[order < zeros] = 0
+    element = f32 if is_float else UniformType(0.25)
+
+    def build(x: SSAValue) -> list[SSAValue]:
+        op = Conv2dOp(
+            x, constant(weights.astype(np.float32) if is_float else weights, element),
+            result_element=f32 if is_float else UniformType(1.0),
+            padding=[window[1] // 2] * 4, requant=None if is_float else RequantAttr(7),
+        )  # fmt: skip
+        return [op.result]
+
+    return make_network([(f32 if is_float else UniformType(0.5), size)], build)
+
+
+@pytest.mark.parametrize("is_float", [False, True], ids=["bytes", "floats"])
+@pytest.mark.parametrize("board", [None, "uno_r4_wifi"], ids=["host", "core"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_choice_turns_once(name: str, board: str | None, is_float: bool):
+    choose = ChooseEncodingsPass(board=board)
+    listed: list[bool] = []
+    ratios: list[float] = []
+    for zeros in SHARES:
+        module = network(name, zeros, is_float=is_float)
+        (layer,) = (op for op in module.walk() if isinstance(op, Conv2dOp))
+        weights = layer.weights.owner
+        assert isinstance(weights, ConstantOp)
+        cost = choose.cost(layer, weights.array())
+        assert cost is not None
+        ratios.append(cost.sparse / cost.dense)
+        choose.apply(Context(), module)
+        listed.append(layer.encoded_weights is not None)
+    assert ratios == sorted(ratios, reverse=True)
+    assert listed == sorted(listed)
+    by_share = dict(zip(SHARES, listed, strict=True))
+    assert not by_share[0.3]
+    if name not in SMALL:
+        assert by_share[0.94] and ratios[SHARES.index(0.3)] > 1
