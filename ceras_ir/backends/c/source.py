@@ -102,6 +102,14 @@ typedef int16_t model_row;
 #else
 #define MODEL_ROLLED
 #endif
+/* Short loops over sums that registers hold: without vectors a turn costs more than its sum. */
+#if defined(__clang__)
+#define MODEL_UNROLLED
+#elif defined(__GNUC__) && !defined(__SSE2__) && !defined(__ARM_NEON)
+#define MODEL_UNROLLED _Pragma("GCC unroll 32")
+#else
+#define MODEL_UNROLLED
+#endif
 /* Loops whose result may lie where an operand lies, element by element. */
 #if defined(__clang__)
 #define MODEL_ALIKE _Pragma("clang loop vectorize(assume_safety)")

@@ -38,8 +38,11 @@ TILE, PER_ENTRY, PER_TILE, PER_OUTPUT, PER_ELEMENT, PER_DECODED = 8, 17.0, 45.0,
 DENSE_INSTRUCTIONS = 0.9
 """Of a product in tiles of pairs; `dsp_costs.py` knows better for windows of 3x3."""
 
-PORTABLE_DENSE, PORTABLE_ENTRY = 2.4, 24.0
-"""Of cores without pairs: of a product, and of a weight at eight positions."""
+PORTABLE_DENSE, PORTABLE_ENTRY = 8.3, 68.0
+"""Of bytes on cores without pairs: of a product, and of a weight at eight positions."""
+
+FLOAT_DENSE, FLOAT_ENTRY = 2.4, 26.0
+"""The same of floats."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +97,14 @@ def core_cost(
     entries = np.count_nonzero(weights.reshape(len(weights), -1), axis=1)
     strips = planes.images * -(-planes.rows // planes.strip)
     tiles = planes.images * planes.rows * -(-planes.columns // TILE)
-    fast = has_pairs and not is_float
-    sparse = float(entries.sum()) * tiles * (PER_ENTRY if fast else PORTABLE_ENTRY)
+    per_dense, per_entry = PORTABLE_DENSE, PORTABLE_ENTRY
+    if is_float:
+        per_dense, per_entry = FLOAT_DENSE, FLOAT_ENTRY
+    elif has_pairs:
+        per_dense, per_entry = DENSE_INSTRUCTIONS, PER_ENTRY
+    sparse = float(entries.sum()) * tiles * per_entry
     sparse += tiles * len(weights) * PER_TILE + prod(shape_of(op.result)) * PER_OUTPUT
     sparse += strips * (planes.elements * PER_ELEMENT + float(entries.sum()) * PER_DECODED)
     if dense is None:
-        dense = op.macs * (DENSE_INSTRUCTIONS if fast else PORTABLE_DENSE)
+        dense = op.macs * per_dense
     return Cost(dense, sparse)

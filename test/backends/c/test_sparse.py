@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from c_harness import check, make_network, needs_arm, random_inputs
+from c_harness import check, constant, make_network, needs_arm, random_inputs
 from firmware import write_files
 from numpy.typing import NDArray
 from slow_cases import first_fast
@@ -191,30 +191,32 @@ def test_cores_with_pairs_compute_the_same(tmp_path: Path, zeros: float):
     np.testing.assert_array_equal(got["output0"], expected["output0"])
 
 
-@pytest.mark.parametrize("item", [1, 4], ids=["bytes", "floats"])
+@pytest.mark.parametrize("is_float", [False, True], ids=["bytes", "floats"])
 @pytest.mark.parametrize("most", [1 << 18, 20_000], ids=["maps", "strips"])
-def test_code_loads_nothing_behind_the_planes(item: int, most: int):
+@pytest.mark.parametrize("shape", SHAPES)
+def test_code_loads_nothing_behind_the_planes(
+    shape: tuple[tuple[int, ...], ...], most: int, is_float: bool
+):
     """Assembler is what no sanitizer sees."""
-    kind, unit = (i8, 4) if item == 1 else (f32, 1)
-    for size, window, padding, strides, dilations in SHAPES:
-        weights = np.ones(window, np.int8 if item == 1 else np.float32)
+    size, window, padding, strides, dilations = shape
+    item, unit = (4, 1) if is_float else (1, 4)
+    weights = np.ones(window, np.float32 if is_float else np.int8)
 
-        def build(x: SSAValue) -> list[SSAValue]:
-            w = stored(CooAttr.of(weights, kind, 5), UniformType(0.25) if item == 1 else None)
-            op = Conv2dOp(
-                x, w, result_element=UniformType(1.0) if item == 1 else f32, strides=strides,
-                padding=padding, dilations=dilations,
-                requant=RequantAttr(7) if item == 1 else None,
-            )  # fmt: skip
-            return [op.result]
+    def build(x: SSAValue) -> list[SSAValue]:
+        op = Conv2dOp(
+            x, constant(weights, f32 if is_float else UniformType(0.25)),
+            result_element=f32 if is_float else UniformType(1.0), strides=strides,
+            padding=padding, dilations=dilations, requant=None if is_float else RequantAttr(7),
+        )  # fmt: skip
+        return [op.result]
 
-        module = make_network([(UniformType(0.5) if item == 1 else f32, size)], build)
-        op = next(op for op in module.walk() if isinstance(op, Conv2dOp))
-        planes = Planes.of(op, Geometry.of(op), item, most)
-        assert planes is not None
-        last = (planes.positions - 1) // 16 * 16
-        furthest = max(p.offset for p in products(weights, planes))
-        assert furthest + unit * last * item + 64 <= planes.elements * item
+    module = make_network([(f32 if is_float else UniformType(0.5), size)], build)
+    op = next(op for op in module.walk() if isinstance(op, Conv2dOp))
+    planes = Planes.of(op, Geometry.of(op), item, most)
+    assert planes is not None
+    last = (planes.positions - 1) // 16 * 16
+    furthest = max(p.offset for p in products(weights, planes))
+    assert furthest + unit * last * item + 64 <= planes.elements * item
 
 
 def test_listed_weights_where_no_kernel_is_sparse():

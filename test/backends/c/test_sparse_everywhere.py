@@ -2,7 +2,6 @@
 
 import platform
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,17 +27,18 @@ pytestmark = pytest.mark.slow
 GNU = "-std=gnu99"
 X86 = ("x86_64", "AMD64")
 
+EMULATOR = ("qemu-aarch64", "-cpu", "max")
+
 BUILDS: dict[str, Build] = {
     "clang": Build("clang", (GNU, "-O2", "-march=native")),
     "gcc-sanitized": Build("gcc", (GNU, "-O1", "-march=native", *SANITIZERS)),
     "clang-sanitized": Build("clang", (GNU, "-O1", "-march=native", *SANITIZERS)),
     "gcc-haswell": Build("gcc", (GNU, "-O1", "-march=haswell", *SANITIZERS)),
     "clang-haswell": Build("clang", (GNU, "-O2", "-march=haswell")),
-}
-EMULATOR = ("qemu-aarch64", "-cpu", "max")
-BUILDS |= {
-    f"aarch64-{name}": Build("aarch64-linux-gnu-gcc", (GNU, "-O2", "-static", *flags), EMULATOR)
-    for name, flags in ARCHITECTURES.items()
+    **{
+        f"aarch64-{name}": Build("aarch64-linux-gnu-gcc", (GNU, "-O2", "-static", *flags), EMULATOR)
+        for name, flags in ARCHITECTURES.items()
+    },
 }
 
 INPUT, FILTERS, OUT = UniformType(0.5, 3), UniformType(0.25), UniformType(1.0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ceras_ir.dialects.sparse import Encoded
 
 LEAST_ZEROS = 0.4
-"""Share of zeros below which no kernel for them was ever faster."""
+"""Share of zeros below which kernels for them are hardly ever faster."""
 
 BLOCK = 4
 """Neighbouring weights that one dot product takes."""

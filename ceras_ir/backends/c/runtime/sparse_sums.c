@@ -6,6 +6,7 @@ static void sparse_sums_@NAME@(const @ELEMENT@ *restrict x, const struct sparse_
   for (; n > 0; --n, ++e) {
     const @ELEMENT@ *at = x + e->at;
     const @SUM@ w = e->w;
+    MODEL_UNROLLED
     for (int32_t p = 0; p < @COUNT@; ++p) s[p] += w * at[p];
   }
   for (int32_t p = 0; p < @COUNT@; ++p) sums[p] = s[p];
