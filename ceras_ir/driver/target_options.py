@@ -119,18 +119,10 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
-def _count(text: str) -> int:
-    """A number of at least 1, or -1 for as many as there are cores."""
-    number = int(text) if text.removeprefix("-").isdecimal() else 0
-    if number < -1 or number == 0:
-        raise argparse.ArgumentTypeError(f"must be at least 1, or -1 for all cores, got {text}")
-    return number
-
-
 def _reader(hint: object) -> Callable[[str], object]:
     if get_origin(hint) is tuple:
         return _words
-    return _count if hint is int else float if hint is float else str
+    return int if hint is int else float if hint is float else str
 
 
 def target_of(cls: TargetClass, arguments: argparse.Namespace) -> Target:

@@ -135,6 +135,8 @@ class VtaTarget(Target):
 
     def check(self) -> None:
         super().check()
+        if self.jobs < -1 or self.jobs == 0:
+            raise UsageError(f"--jobs must be at least 1, or -1 for all cores, got {self.jobs}")
         if self.tune_runner is not None:
             from ceras_ir.backends.vta.runner import check_command
 

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from conftest import Tool
 from dataflow_circuits import needs_verilator
-from onnx import ModelProto
-from onnx_models import model, node, weights
+from onnx import ModelProto, NodeProto
+from onnx_models import model, node, norm_parameters, weights
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"
 
@@ -88,6 +89,63 @@ def test_a_compiled_folder_runs(tool: Tool, tmp_path: Path, net: str):
     assert np.abs(a - b).max() < 0.2 * np.abs(b).max()
 
 
+def inverted_residuals() -> ModelProto:
+    """MobileNetV2 in small: depthwise layers between products, with and without a way around."""
+    rng = np.random.default_rng(3)
+    nodes: list[NodeProto] = []
+    tensors: dict[str, npt.ArrayLike] = {"low": np.float32(0), "high": np.float32(6)}
+
+    def layer(x: str, y: str, kernel: int, shape: tuple[int, int], stride: int = 1, end: str = ""):
+        """Convolution, normalization and, unless the end is linear, ReLU6."""
+        outputs, inputs = shape
+        tensors[f"{y}_w"] = weights(rng, outputs, inputs, kernel, kernel)
+        size = {"kernel_shape": [kernel] * 2, "pads": [kernel // 2] * 4, "strides": [stride] * 2}
+        group = outputs if inputs == 1 else 1
+        nodes.append(node("Conv", f"{x} {y}_w", f"{y}_c", y, group=group, **size))
+        names = [f"{y}_{part}" for part in ("scale", "shift", "mean", "variance")]
+        tensors.update(zip(names, norm_parameters(rng, outputs), strict=True))
+        sums = y if end == "linear" else f"{y}_n"
+        nodes.append(node("BatchNormalization", " ".join([f"{y}_c", *names]), sums))
+        if sums != y:
+            nodes.append(node("Clip", f"{sums} low high", y))
+
+    layer("x", "stem", 3, (8, 3), stride=2)
+    layer("stem", "depth0", 3, (8, 1))
+    layer("depth0", "narrow0", 1, (8, 8), end="linear")
+    layer("narrow0", "wide1", 1, (24, 8))
+    layer("wide1", "depth1", 3, (24, 1))
+    layer("depth1", "narrow1", 1, (8, 24), end="linear")
+    nodes.append(node("Add", "narrow1 narrow0", "sum1"))
+    layer("sum1", "wide2", 1, (24, 8))
+    layer("wide2", "depth2", 3, (24, 1), stride=2)
+    layer("depth2", "narrow2", 1, (12, 24), end="linear")
+    layer("narrow2", "head", 1, (20, 12))
+    tensors["v"] = weights(rng, 5, 20)
+    nodes += [
+        node("GlobalAveragePool", "head", "mean"),
+        node("Flatten", "mean", "flat"),
+        node("Gemm", "flat v", "y", transB=1),
+    ]
+    return model(nodes, {"x": (1, 3, 16, 16)}, ["y"], tensors)
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_depthwise_layers(tool: Tool, tmp_path: Path):
+    """Every layer has a block, and the circuit has the integers of the quantized graph."""
+    (tmp_path / "net.onnx").write_bytes(inverted_residuals().SerializeToString())
+    options = ["--targets", "dataflow", "--dsp", "60", "--stall", "30", "--seed", "0"]
+    done = tool("ceras-verify", "net.onnx", *options)
+    assert done.status == 0, done.stdout + done.stderr
+    assert ["dataflow:", "machine", "exact"] in [line.split() for line in done.stdout.splitlines()]
+    done = tool("ceras-compile", "net.onnx", "--target", "dataflow", "--dsp", "60", "-o", "out")
+    assert done.status == 0, done.stderr
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    devices = {layer["name"]: layer["device"] for layer in report["layers"]}
+    for name in ("stem", "depth0", "depth1", "depth2", "head"):
+        assert devices[name] == "dataflow"
+
+
 NETWORKS = {
     "mnist_conv": ["--dsp", "40"],
     "resnet8_float": ["--dsp", "120"],
@@ -113,6 +171,9 @@ def test_real_networks(tool: Tool, name: str):
     ("options", "status", "message"),
     [
         (["--board", "none"], 1, "no such board for dataflow"),
+        (["--dsp", "0", "--board", "none"], 1, "no such board for dataflow"),
+        (["--jobs", "0"], 2, "--jobs is for target vta, not dataflow"),
+        (["--dsp", "many"], 2, "invalid int value: 'many'"),
         (["--dsp", "-1"], 2, "--dsp must be at least 0, got -1"),
         (["--dsp", "2"], 3, "unsupported: the network needs at least"),
     ],

@@ -22,6 +22,7 @@ from ceras_ir.backends.vta.passes.tile import TilePass
 from ceras_ir.backends.vta.timed_simulator import simulate_time
 from ceras_ir.dialects import graph, mem
 from ceras_ir.dialects.quant import RequantAttr
+from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.dialects.tile import Order
 from ceras_ir.interpreters.network import run
 
@@ -225,3 +226,34 @@ def test_bias_in_spare_lanes(most: int, tiles: int | None):
         assert tiles_for(folded_bias(op), 16) == max(1, tiles)
         assert folded_bias(op).any() == bool(tiles)
     np.testing.assert_array_equal(run(module, layer.inputs)["output0"], layer.expected())
+
+
+def test_pruned_layers_keep_their_bias_in_spare_lanes():
+    """Of tiles whose weights a mask leaves out, those with the bias of their filters are taken."""
+    rng = np.random.default_rng(5)
+    kept = rng.random((48, 7, 7, 3)) < 0.1
+    kept[16:48] = False
+    kept[40:, 0, 0] = True
+    layer = Layer(
+        random_array(rng, (1, 20, 18, 3)),
+        np.where(kept, rng.integers(1, 128, kept.shape), 0).astype(np.int8),
+        rng.integers(-90_000, 90_000, 48).astype(np.int32),
+        strides=(2, 2),
+        padding=(3, 3, 3, 3),
+        requant=RequantAttr(11),
+        points=(-3, 0),
+    )
+    module = layer.module()
+    op = next(op for op in module.walk() if isinstance(op, graph.Conv2dOp))
+    op.attributes[MASK] = MaskAttr.of(kept)
+    put_together(op, next(w for w in Windows.of((7, 7), (2, 2)) if w.size == (2, 7)), (16,))
+    module.verify()
+    (op,) = [op for op in module.walk() if isinstance(op, graph.Conv2dOp)]
+    mask, weights = op.attributes[MASK], graph.known_array(op.weights)
+    assert isinstance(mask, MaskAttr) and weights.shape[-1] == 48
+    lanes = 2 * 7 * 3
+    assert np.count_nonzero(mask.array[..., :lanes]) == np.count_nonzero(kept)
+    assert not weights[16:32, ..., :lanes].any() and weights[16:32, ..., lanes:].any(axis=-1).any()
+    assert not folded_bias(op).any()
+    (launch,) = check_all_levels(module, layer.inputs, layer.expected()).launches
+    assert 0.3 < launch.skipped[0] < 1 - 1 / 12

@@ -124,6 +124,9 @@ def test_the_runners_last_line_counts(layer: Layer, tmp_path: Path):
 
 
 def test_usage():
+    for jobs in (0, -2):
+        with pytest.raises(UsageError, match="--jobs must be at least 1, or -1 for all cores"):
+            VtaTarget(jobs=jobs).check()
     with pytest.raises(UsageError, match="--tune-runner is for --tune"):
         VtaTarget(tune_runner="x {dram} {insns} {out}").check()
     with pytest.raises(UsageError, match=r"has no \{out\}"):
