@@ -105,16 +105,14 @@ COMPUTED = (graph.CastOp, graph.UnaryOp, graph.BinaryOp, graph.QuantizeOp)
 def byte_function(value: SSAValue) -> ByteFunction | None:
     """How `value` follows from plain ui8; None if it does not, or not pixel by pixel."""
     steps: list[graph.GraphOperation] = []
-    while not (is_tensor(value.type) and element_of(value) == BYTE):
+    while not _is_bytes(value):
         op = value.owner
-        if not isinstance(op, graph.GraphOperation) or isinstance(op, graph.ConstantOp):
+        if not isinstance(op, Operation) or (source := _computed_of(op)) is None:
             return None
-        operands = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
-        if len(operands) != 1 or not isinstance(op, (*COMPUTED, graph.TransposeOp)):
-            return None
+        assert isinstance(op, graph.GraphOperation)
         steps.append(op)
-        value = operands[0]
-    found: ByteFunction | None = ByteFunction(value, (), tuple(range(len(shape_of(value)))), None)
+        value = source
+    found: ByteFunction | None = _identity(value)
     for op in reversed(steps):
         if found is not None:
             found = found.then(op)
@@ -125,12 +123,29 @@ def byte_values(ops: list[Operation]) -> dict[SSAValue, ByteFunction]:
     """The float values of a network that are functions of a pixel, in order."""
     from xdsl.dialects.builtin import Float32Type
 
-    found: dict[SSAValue, ByteFunction] = {}
+    # From the pixels on: looking back from each value takes quadratic time.
+    known: dict[SSAValue, ByteFunction] = {}
     for op in ops:
-        if not isinstance(op, (*COMPUTED, graph.TransposeOp)):
+        if (source := _computed_of(op)) is None:
             continue
-        if not isinstance(element_of(op.output), Float32Type):
-            continue
-        if (function := byte_function(op.output)) is not None:
-            found[op.output] = function
-    return found
+        assert isinstance(op, graph.GraphOperation)
+        before = _identity(source) if _is_bytes(source) else known.get(source)
+        if before is not None and (function := before.then(op)) is not None:
+            known[op.output] = function
+    return {value: f for value, f in known.items() if isinstance(element_of(value), Float32Type)}
+
+
+def _is_bytes(value: SSAValue) -> bool:
+    return is_tensor(value.type) and element_of(value) == BYTE
+
+
+def _identity(value: SSAValue) -> ByteFunction:
+    return ByteFunction(value, (), tuple(range(len(shape_of(value)))), None)
+
+
+def _computed_of(op: Operation) -> SSAValue | None:
+    """The value whose elements an operation computes those of its result of, each of one."""
+    if not isinstance(op, (*COMPUTED, graph.TransposeOp)):
+        return None
+    operands = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
+    return operands[0] if len(operands) == 1 else None
