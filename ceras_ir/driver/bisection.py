@@ -10,10 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.samples import load_samples
 from ceras_ir.data.synthetic_samples import synthetic_samples
-from ceras_ir.dialects.mem import arena_of
 from ceras_ir.driver.differences import Array, compare_outputs, signal_to_noise
-from ceras_ir.interpreters.arena import run_in_arena
-from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.sequence import in_turn
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.pipeline.instrumentation import Watch
@@ -42,8 +40,7 @@ def by_outputs(
         samples = list(load_samples(inputs, module).first(count))
 
     def outputs(module: ModuleOp) -> list[dict[str, Array]]:
-        runner = run_in_arena if arena_of(main_function(module)) is not None else run
-        return [runner(module, sample) for sample in samples]
+        return list(in_turn(module, samples))
 
     expected, exact = outputs(module), is_quantized(main)
 

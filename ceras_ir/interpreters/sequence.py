@@ -42,6 +42,11 @@ class Sequence:
         return {name: array for name, array in results.items() if name not in kept}
 
 
+def in_turn(module: ModuleOp, samples: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Array]]:
+    """What callers see of each of `samples`, from the first state on."""
+    yield from map(Sequence(module).step, samples)
+
+
 def with_states(
     module: ModuleOp, samples: Iterable[Mapping[str, Array]]
 ) -> Iterator[Mapping[str, Array]]:

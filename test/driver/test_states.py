@@ -62,6 +62,13 @@ def test_ten_steps_are_those_of_a_caller_who_hands_states_back(tmp_path: Path, n
         np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_passes_are_bisected_through_a_sequence(tmp_path: Path):
+    """Callers give no states; those that a pass stores in another type begin anew."""
+    model, data = _files(tmp_path, "gru")
+    options = (*_flags("gru"), "--quantize", "int8", "--calibrate", data, "--bisect-passes")
+    _run(model, data, tmp_path / "out.npz", *options)
+
+
 def test_a_network_with_a_name_of_its_own_is_reset_too(tmp_path: Path):
     model, data = _files(tmp_path, "gru")
     options = (*_flags("gru"), "--target", "c")

@@ -14,7 +14,6 @@ class Interpreted:
         self.module = module
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        from ceras_ir.interpreters.sequence import Sequence as Steps
+        from ceras_ir.interpreters.sequence import in_turn
 
-        steps = Steps(self.module)
-        yield from map(steps.step, samples)
+        return in_turn(self.module, samples)

@@ -27,9 +27,9 @@ from ceras_ir.driver.differences import (
     signal_to_noise,
 )
 from ceras_ir.driver.verify.as_written import AsWritten
-from ceras_ir.driver.verify.sharing import SharedSamples, interpreted
+from ceras_ir.driver.verify.sharing import SharedSamples
 from ceras_ir.interpreters.sequence import Sequence as Steps
-from ceras_ir.interpreters.sequence import with_states
+from ceras_ir.interpreters.sequence import in_turn, with_states
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized
 from ceras_ir.network.states import states_of
@@ -88,7 +88,7 @@ class Verification:
         """All samples through the interpreter of whatever level `module` is at."""
         if isinstance(self.samples, SharedSamples):
             return self.samples.interpret(module, level)
-        return interpreted(module, progress(self.samples, level))
+        return list(in_turn(module, progress(self.samples, level)))
 
     def run(self, targets: Sequence[Target]) -> Iterator[Verdict]:
         """One verdict per level, as it is reached."""

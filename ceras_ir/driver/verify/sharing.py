@@ -6,7 +6,7 @@ samples, so that what differs first does not depend on the number of workers. A 
 its text, a machine as the files that were compiled for it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.data.samples import Array
 from ceras_ir.data.shards import Shard, read_shard, samples_at, shards_of
-from ceras_ir.interpreters.sequence import Sequence as Steps
+from ceras_ir.interpreters.sequence import in_turn
 from ceras_ir.network.artefacts import TensorInfo, network_inputs
 from ceras_ir.network.function import main_function
 from ceras_ir.network.states import states_of
@@ -66,13 +66,7 @@ def run_task(task: Task) -> list[Outputs] | str:
         return str(error)
     if isinstance(task.runs, Machine):
         return list(_opened(task.runs)[1].run(samples))
-    return interpreted(_parsed(task.runs), samples)
-
-
-def interpreted(module: ModuleOp, samples: Iterable[Sample]) -> list[Outputs]:
-    """Samples through the interpreter of whatever level `module` is at."""
-    steps = Steps(module)
-    return [steps.step(sample) for sample in samples]
+    return list(in_turn(_parsed(task.runs), samples))
 
 
 @lru_cache(maxsize=1)
