@@ -14,7 +14,6 @@ from xdsl.interpreter import Interpreter
 from xdsl.interpreters.arith import ArithFunctions
 from xdsl.interpreters.func import FuncFunctions
 from xdsl.interpreters.scf import ScfFunctions
-from xdsl.ir import SSAValue
 from xdsl.traits import SymbolTable
 
 from ceras_ir.backends.vta.board import VtaBoard
@@ -23,8 +22,8 @@ from ceras_ir.backends.vta.lowering import DramBuffer, VtaFunctions
 from ceras_ir.backends.vta.program import VtaProgram
 from ceras_ir.backends.vta.scratchpads import Scratchpads
 from ceras_ir.backends.vta.stream import StreamBuilder
-from ceras_ir.backends.vta.zero_tiles import Flags, tiles_with_values
-from ceras_ir.dialects import graph, mem
+from ceras_ir.backends.vta.zero_tiles import constant_tiles
+from ceras_ir.dialects import mem
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError, node_name
 from ceras_ir.transforms.memory.analysis.regions import refuse_regions
@@ -109,11 +108,5 @@ def _buffers(op: mem.LaunchOp) -> tuple[DramBuffer, ...]:
                 f"launch '{node_name(op)}' uses a value of type {value.type} without a place in "
                 "memory: run allocate-blocks first"
             )
-        buffers.append(DramBuffer(block.offset.data, _tiles(value)))
+        buffers.append(DramBuffer(block.offset.data, constant_tiles(value)))
     return tuple(buffers)
-
-
-def _tiles(value: SSAValue) -> Flags | None:
-    """Which tiles of constant weights are not zero."""
-    owner = value.owner
-    return tiles_with_values(owner.array()) if isinstance(owner, graph.ConstantOp) else None

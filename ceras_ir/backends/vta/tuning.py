@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -27,6 +28,7 @@ from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.image import build_image
 from ceras_ir.backends.vta.performance import measure
 from ceras_ir.backends.vta.runner import VtaRunner
+from ceras_ir.backends.vta.zero_tiles import constant_tiles
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.tile import ScheduleAttr
 from ceras_ir.network.function import main_function
@@ -101,7 +103,7 @@ class Tuner:
         return Tuned(schedules, before, after, seconds)
 
     def _printed(self) -> str:
-        """The module without constants, which change no times."""
+        """The module without constants: of those only tiles of zeros change times."""
         stream = io.StringIO()
         printer = Printer(stream)
         for op in self.module.walk():
@@ -113,6 +115,9 @@ class Tuner:
                 types = [value.type for value in (*op.operands, *op.results)]
                 kernel = op.kernel.string_value() if isinstance(op, mem.LaunchOp) else ""
                 stream.write(f"{op.name} {kernel} {' '.join(map(str, types))}\n")
+                for i, tiles in enumerate(map(constant_tiles, op.operands)):
+                    if tiles is not None:
+                        stream.write(f"operand {i} {np.packbits(tiles).tobytes().hex()}\n")
         return stream.getvalue()
 
     def _searched(self) -> bytes:

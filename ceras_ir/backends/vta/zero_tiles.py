@@ -11,6 +11,7 @@ from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.ir import SSAValue
 
 from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.boxes import unrolled
@@ -18,6 +19,7 @@ from ceras_ir.backends.vta.hardware import GEMM_PIPELINE
 from ceras_ir.backends.vta.hls_timing import timing_of
 from ceras_ir.backends.vta.isa import MemoryType
 from ceras_ir.backends.vta.micro_ops import MicroOps
+from ceras_ir.dialects import graph
 
 Loop = tuple[int, ...]
 """Extent and strides of accumulators, inputs and weights."""
@@ -35,6 +37,12 @@ def tiles_with_values(array: NDArray[np.generic]) -> Flags | None:
         return None
     flags = array.any(axis=(-2, -1)).reshape(-1)
     return None if flags.all() else flags
+
+
+def constant_tiles(value: SSAValue) -> Flags | None:
+    """The same of what a launch reads, if that is constant."""
+    owner = value.owner
+    return tiles_with_values(owner.array()) if isinstance(owner, graph.ConstantOp) else None
 
 
 class WeightTiles:

@@ -1,6 +1,7 @@
 """`--tune`: schedules by cycles that are measured; what is not better leaves the model's choice."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,17 @@ def test_the_fastest_is_taken(layer: Layer, best: int, monkeypatch: pytest.Monke
     # Kept: nothing runs again.
     monkeypatch.setattr(VtaRunner, "cycles", None)
     assert tuner.tuned() == found
+
+
+def test_tiles_of_zeros_are_another_network(layer: Layer):
+    """They take no products, so that nothing is known of the one by the other."""
+    sparse = replace(layer, weights=layer.weights.copy())
+    sparse.weights[:16] = 0
+    before = [
+        Tuner(kernels(each), BOARD, "auto", TILING, merged=True, runner=None).tuned().before
+        for each in (layer, sparse)
+    ]
+    assert before[1] < before[0]
 
 
 def test_what_is_no_faster_in_the_end_is_left(layer: Layer, monkeypatch: pytest.MonkeyPatch):

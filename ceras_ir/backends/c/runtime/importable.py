@@ -230,6 +230,14 @@ class Network:
             _aligned(_library.ceras_arena_bytes(i), alignment)
             for i in range(_library.ceras_arenas())
         ]
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: what stays from run to run, if anything does, is as before the first."""
+        if hasattr(_library, name := f"{_PREFIX}_reset_in"):
+            status = _library[name](*map(_pointer, self._arenas))
+            if status:
+                raise RuntimeError(f"{name} returned {status}")
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name."""
