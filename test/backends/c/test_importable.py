@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Result, Tool
+from recurrent_networks import NETWORKS, sequence
 
 pytestmark = pytest.mark.slow
 
@@ -87,6 +88,26 @@ def test_mistakes_are_one_clear_error(tool: Tool, tmp_path: Path):
     header.write_text(header.read_text() + "\n")
     done = python(tmp_path, "import net")
     assert "model.h: not the file that was compiled; compile again" in done.stderr
+
+
+def test_states_begin_anew_when_reset(tool: Tool, tmp_path: Path):
+    (tmp_path / "gru.onnx").write_bytes(NETWORKS["gru"]().SerializeToString())
+    np.savez(tmp_path / "in.npz", x=sequence("gru")[:, 0])
+    options = ["--target", "c", "--python-wrapper", "--state", "h=hn", "--calibrate", "in.npz"]
+    assert tool("ceras-compile", "gru.onnx", *options, "-o", "net").status == 0
+    assert tool("ceras-run", "net", "--inputs", "in.npz", "--outputs", "c.npz").status == 0
+    done = python(
+        tmp_path,
+        "import net, numpy as np\n"
+        "data, wanted = np.load('in.npz')['x'], np.load('c.npz')['y']\n"
+        "network = net.Network()\n"
+        "for _ in range(2):\n"
+        "    network.reset()\n"
+        "    found = [network.run({'x': x[np.newaxis]})['y'] for x in data]\n"
+        "    assert np.concatenate(found).tobytes() == wanted.tobytes()\n"
+        "assert network.run({'x': data[:1]})['y'].tobytes() != found[0].tobytes()\n",
+    )
+    assert done.status == 0, done.stderr
 
 
 def test_threads_have_memory_of_their_own(tool: Tool, tmp_path: Path):
