@@ -14,6 +14,7 @@ from ceras_ir.backends.c.program import STATE_ALIGNMENT, Arena, Program
 from ceras_ir.backends.c.workspace import place_workspaces
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.transforms.memory.analysis.spans import aligned
 
 ARENA_ALIGNMENT = 8
 """What the widest element needs; more is for speed, and not demanded of the caller."""
@@ -71,7 +72,7 @@ class Model:
             sizes[at.region] = max(sizes[at.region], at.offset + self.layers[i].scratch_bytes)
         if self.program.state_bytes:
             first = next(iter(sizes))
-            sizes[first] = _aligned(sizes[first]) + self.program.state_bytes
+            sizes[first] = aligned(sizes[first], STATE_ALIGNMENT) + self.program.state_bytes
             if sizes[first] > (capacity := self.program.regions[first][1]):
                 raise InputError(
                     f"states take {self.program.state_bytes:,} bytes of region '{first}', which "
@@ -83,10 +84,6 @@ class Model:
     def state_offset(self) -> int:
         """Where states begin, behind everything else."""
         return next(iter(self.region_bytes.values())) - self.program.state_bytes
-
-
-def _aligned(size: int) -> int:
-    return -(-size // STATE_ALIGNMENT) * STATE_ALIGNMENT
 
 
 def arena_names(model: Model) -> list[str]:

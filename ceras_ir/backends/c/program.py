@@ -19,6 +19,7 @@ from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
 from ceras_ir.transforms.memory.analysis.regions import refuse_regions
 from ceras_ir.transforms.memory.analysis.slices import element_bytes, refuse_gaps
+from ceras_ir.transforms.memory.analysis.spans import aligned
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Program:
     def _reserve(self, value: SSAValue) -> Kept:
         """Memory for a state."""
         place = Kept(self.state_bytes)
-        self.state_bytes += -(-byte_size(value) // STATE_ALIGNMENT) * STATE_ALIGNMENT
+        self.state_bytes += aligned(byte_size(value), STATE_ALIGNMENT)
         return place
 
     def _place_results(self) -> None:

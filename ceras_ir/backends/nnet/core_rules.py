@@ -9,7 +9,7 @@ from xdsl.ir import Operation
 from ceras_ir.backends.nnet.array_geometry import cut, layer_of
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
 from ceras_ir.backends.nnet.placement import moved_bytes
-from ceras_ir.backends.nnet.rules import MOVERS, is_depthwise
+from ceras_ir.backends.nnet.rules import MOVERS
 from ceras_ir.dialects import graph
 
 
@@ -19,7 +19,7 @@ def why_not_in_verilog(op: Operation, size: CircuitSize) -> str | None:
         return None
     if isinstance(op, MOVERS | graph.LookupOp):
         return f"the core has no circuit for {op.name}"
-    if is_depthwise(op):
+    if graph.is_depthwise(op):
         return "the core has no circuit for depthwise convolutions"
     if isinstance(op, graph.LinearOperation) and op.tables is not None:
         if len({op.tables[row].tobytes() for row in op.channel_rows or ()}) > 1:

@@ -10,7 +10,6 @@ from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
 from ceras_ir.backends.nnet.rules import (
     FPGA,
     MOVERS,
-    is_depthwise,
     why_not,
 )
 from ceras_ir.dialects import graph
@@ -76,7 +75,7 @@ def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
         return None
     circuit = circuit_of(op, board)
     if circuit is None:
-        kind = "a depthwise convolution" if is_depthwise(op) else op.name
+        kind = "a depthwise convolution" if graph.is_depthwise(op) else op.name
         return f"{board.title} has no circuit for {kind}"
     kernel = op.window if isinstance(op, GraphOperation) else ()
     if circuit.max_kernel is not None and max(kernel, default=1) > circuit.max_kernel:
@@ -88,7 +87,7 @@ def circuit_limit(op: Operation, board: FpgaBoard) -> str | None:
 
 
 def circuit_of(op: Operation, board: FpgaBoard) -> Circuit | None:
-    name = "depthwise" if is_depthwise(op) else op.name.removeprefix("graph.")
+    name = "depthwise" if graph.is_depthwise(op) else op.name.removeprefix("graph.")
     return board.circuits.get(name)
 
 
@@ -114,7 +113,7 @@ def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
     if isinstance(op, graph.LinearOperation) and circuit.macs_per_cycle:
         outputs, inputs = shape_of(op.weights)[0], shape_of(op.weights)[-1]
         padded = _rounded(outputs, circuit.lanes)
-        padded *= inputs if is_depthwise(op) else _rounded(inputs, circuit.lanes)
+        padded *= inputs if graph.is_depthwise(op) else _rounded(inputs, circuit.lanes)
         cycles = max(cycles, macs * padded / (outputs * inputs) / circuit.macs_per_cycle)
     return Cost(cpu, circuit.launch_us + cycles / board.clock_mhz, FPGA)
 

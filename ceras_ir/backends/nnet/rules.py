@@ -180,21 +180,13 @@ def rescales_by_a_shift(op: Operation) -> str | None:
 
 def is_dense_or_depthwise(op: Operation) -> str | None:
     """A convolution sums all channels, or each channel by itself into one."""
-    if isinstance(op, graph.Conv2dOp) and op.group_count != 1 and not is_depthwise(op):
+    if isinstance(op, graph.Conv2dOp) and op.group_count != 1 and not graph.is_depthwise(op):
         outputs, channels = shape_of(op.weights)[0], shape_of(op.input)[3]
         return (
             "the FPGA convolves all channels or each by itself, got "
             f"{channels} channels in {op.group_count} groups to {outputs}"
         )
     return None
-
-
-def is_depthwise(op: Operation) -> bool:
-    """Whether each channel is convolved by itself into one."""
-    if not isinstance(op, graph.Conv2dOp) or op.group_count == 1:
-        return False
-    outputs, _, _, channels = shape_of(op.weights)
-    return channels == 1 and outputs == op.group_count
 
 
 def weights_are_constant(op: Operation) -> str | None:
@@ -224,7 +216,7 @@ def lines_fit(op: Operation) -> str | None:
     The rows under a window fit the line buffer of 262144 bytes, but for 1x1 and depthwise
     convolutions.
     """
-    if not isinstance(op, graph.Conv2dOp) or is_product(op) or is_depthwise(op):
+    if not isinstance(op, graph.Conv2dOp) or is_product(op) or graph.is_depthwise(op):
         return None
     height, dilation = shape_of(op.weights)[1], op.dilations.get_values()[0]
     _, _, width, channels = shape_of(op.input)

@@ -49,7 +49,7 @@ from ceras_ir.dialects.graph.layout import (
     ResizeOp,
     TransposeOp,
 )
-from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp
+from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp, is_depthwise
 from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
 from ceras_ir.dialects.graph.lookup import LookupOp
 from ceras_ir.dialects.graph.normalization import (
@@ -173,6 +173,7 @@ __all__ = [
     "constant_array",
     "element_of",
     "integers",
+    "is_depthwise",
     "is_integer",
     "is_per_axis",
     "is_plain",

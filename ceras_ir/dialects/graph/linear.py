@@ -41,7 +41,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i64,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     ParsePropInAttrDict,
@@ -382,3 +382,11 @@ class MatmulOp(LinearOperation):
             raise VerifyException(f"input of {k} columns cannot meet weights of {wk} columns")
         expect_shape("result", self.result, (m, n))
         self.verify_epilogue(n)
+
+
+def is_depthwise(op: Operation) -> bool:
+    """Whether each channel is convolved by itself into one."""
+    if not isinstance(op, Conv2dOp) or op.group_count == 1:
+        return False
+    outputs, _, _, channels = shape_of(op.weights)
+    return channels == 1 and outputs == op.group_count

@@ -18,6 +18,7 @@ from ceras_ir.transforms.quantization.analysis.byte_functions import (
     ByteFunction,
     byte_function,
 )
+from ceras_ir.transforms.rebuilding import erase_unused
 
 
 @dataclass(frozen=True)
@@ -110,5 +111,4 @@ def _replace(
             constants = [v.owner for v in op.operands if isinstance(v.owner, graph.ConstantOp)]
             Rewriter.erase_op(op)
             for constant in constants:
-                if not constant.result.uses:
-                    Rewriter.erase_op(constant)
+                erase_unused(constant)

@@ -63,30 +63,24 @@ def shell(*command: str | Path, environment: dict[str, str] | None = None) -> No
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@needs_aarch64
-def test_make_for_a_board(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("board", "emulator"),
+    [
+        pytest.param("raspberry_pi_5", "qemu-aarch64", marks=needs_aarch64),
+        pytest.param("visionfive_2", "qemu-riscv64", marks=needs_riscv),
+    ],
+)
+def test_make_for_a_board(tmp_path: Path, board: str, emulator: str):
+    """Kernels of the processor, or portable loops: the integers of every other machine."""
     module = place(small_network())
     main = main_function(module)
-    write_files(emit(module, COptions(machine=computer("raspberry_pi_5"))), tmp_path)
+    write_files(emit(module, COptions(machine=computer(board))), tmp_path)
     shell("make", "-C", tmp_path, "LDFLAGS=-static")
     sample = random_inputs(module)
     ends = network_inputs(main), network_outputs(main)
-    got = run_program(tmp_path / "model_run", sample, *ends)
+    got = run_program(tmp_path / "model_run", sample, *ends, emulator=emulator)
     agree(got, run(module, sample))
     assert (tmp_path / "model_bench").is_file()
-
-
-@needs_riscv
-def test_make_for_risc_v(tmp_path: Path):
-    """Portable loops: the integers of every other machine."""
-    module = place(small_network())
-    main = main_function(module)
-    write_files(emit(module, COptions(machine=computer("visionfive_2"))), tmp_path)
-    shell("make", "-C", tmp_path, "LDFLAGS=-static")
-    sample = random_inputs(module)
-    ends = network_inputs(main), network_outputs(main)
-    got = run_program(tmp_path / "model_run", sample, *ends, emulator="qemu-riscv64")
-    agree(got, run(module, sample))
 
 
 @needs_cmake

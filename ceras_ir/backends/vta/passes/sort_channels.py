@@ -1,6 +1,6 @@
 """Sort the channels of feature maps by how far their sums are shifted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
@@ -15,11 +15,11 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.backends.vta.board import load_board
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
-from ceras_ir.backends.vta.rewrites.channel_classes import ChannelClasses, is_depthwise
+from ceras_ir.backends.vta.rewrites.channel_classes import ChannelClasses
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.function import main_function
-from ceras_ir.transforms.rebuilding import rebuild_linear
+from ceras_ir.transforms.rebuilding import erase_unused, rebuild_linear
 
 Order: TypeAlias = list[int]
 """Of the channels as they become, which each was."""
@@ -55,7 +55,7 @@ class SortChannelsPass(ModulePass):
         found = [
             (
                 orders.get(classes.root(o.result)),
-                None if is_depthwise(o) else orders.get(classes.root(o.input)),
+                None if graph.is_depthwise(o) else orders.get(classes.root(o.input)),
             )
             for o in linear
         ]
@@ -107,11 +107,10 @@ def _sort(op: graph.LinearOperation, made: Order | None, read: Order | None) -> 
             epilogue["requant"] = _sorted_requant(op.requant, made)
     new = rebuild_linear(op, epilogue, weights=_constant(op, weights, element), bias=bias)
     makers = [value.owner for value in (op.weights, op.bias) if value is not None]
-    Rewriter.insert_op(new, InsertPoint.before(op))
-    op.result.replace_all_uses_with(new.result)
-    op.detach()
-    op.erase()
-    _erase_unused(makers)
+    Rewriter.replace_op(op, new)
+    for maker in makers:
+        assert isinstance(maker, graph.ConstantOp), "sortable layers have constants alone"
+        erase_unused(maker)
 
 
 def _constant(op: Operation, array: NDArray[np.generic], element: Attribute) -> SSAValue:
@@ -144,10 +143,3 @@ def _sorted_requant(requant: RequantAttr, order: Order) -> RequantAttr:
         low=requant.low.data,
         high=requant.high.data,
     )
-
-
-def _erase_unused(makers: Iterable[object]) -> None:
-    for maker in makers:
-        if isinstance(maker, graph.ConstantOp) and not maker.result.uses and maker.parent:
-            maker.detach()
-            maker.erase()

@@ -9,14 +9,6 @@ from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK
 
 
-def is_depthwise(op: graph.LinearOperation) -> bool:
-    """Whether each output channel reads the input channel of the same index."""
-    if not isinstance(op, graph.Conv2dOp) or op.group_count == 1:
-        return False
-    outputs, _, _, per_group = graph.shape_of(op.weights)
-    return per_group == 1 and op.group_count == outputs
-
-
 class ChannelClasses:
     """
     Classes of values with the same channels (the last dimension) in the same order. A class is
@@ -53,7 +45,7 @@ class ChannelClasses:
             case graph.LinearOperation() if _is_sortable(op):
                 self._linear.append(op)
                 self._unite([op.result, *([] if op.residual is None else [op.residual])])
-                if is_depthwise(op):
+                if graph.is_depthwise(op):
                     self._unite([op.result, op.input])
             case graph.Pool2dOp() | graph.RequantizeOp():
                 self._unite([op.result, op.input])
@@ -75,7 +67,7 @@ class ChannelClasses:
 
 def _is_sortable(op: graph.LinearOperation) -> bool:
     """Whether `op` has all of its channels in constants that can be put in another order."""
-    if isinstance(op, graph.Conv2dOp) and op.group_count > 1 and not is_depthwise(op):
+    if isinstance(op, graph.Conv2dOp) and op.group_count > 1 and not graph.is_depthwise(op):
         return False
     if op.table is not None or MASK in op.attributes or not op.is_quantized:
         return False

@@ -10,6 +10,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ceras_ir.backends.vta.rewrites.spare_lanes import SpareLanes
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.sparse import MASK, MaskAttr
+from ceras_ir.transforms.rebuilding import erase_unused
 
 Weights = NDArray[np.generic]
 Insert = Callable[[graph.GraphOperation], SSAValue]
@@ -71,6 +72,5 @@ def replace_convolution(
     op.detach()
     op.erase()
     for old in makers:
-        if isinstance(old, Operation) and not old.results[0].uses:
-            old.detach()
-            old.erase()
+        if isinstance(old, Operation):
+            erase_unused(old)
