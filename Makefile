@@ -34,7 +34,8 @@ demo: compilers $(VENV)/.installed
 
 test: system $(VENV)/.installed-test
 	$(LIT) test/lit
-	$(BIN)/python -m pytest -n $(JOBS) test
+	@# lit has started the commands; here they are forks of one process, see test/conftest.py.
+	$(BIN)/python -m pytest -n $(JOBS) --forked test
 	@tools/system_packages.sh report
 
 check: $(VENV)/.installed-test

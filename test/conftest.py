@@ -2,7 +2,7 @@
 Fixtures for all tests: the commands as a user runs them, and C that is compiled once.
 
 With `--forked` a command of the fixture `tool` is a fork of a process that has imported everything
-(`lit/fork_server.py`), which saves its start; `make test` runs the real ones.
+(`lit/fork_server.py`), which saves its start; `make test` starts the real ones in lit.
 """
 
 import hashlib
@@ -18,11 +18,16 @@ from pathlib import Path
 
 import fork_server
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ceras_ir.backends.c import runner
 from ceras_ir.backends.c.prefix import Prefix
 
 WEEK_SECONDS = 7 * 24 * 3600
+
+# A draw may take a second where the collector of garbage has much to look at.
+settings.register_profile("ceras", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ceras")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

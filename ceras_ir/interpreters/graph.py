@@ -125,7 +125,8 @@ class GraphFunctions(InterpreterFunctions):
             acc += bias.astype(np.int64)
         if residual is not None:
             assert op.residual is not None
-            acc += _centred(residual, graph.stored_element(op.residual)) << op.residual_left_shift
+            moved = _centred(residual, graph.stored_element(op.residual))
+            acc += moved << np.array(op.residual_shifts)
         assert op.requant is not None
         if (tables := op.tables) is None:
             return (integer.requantize(acc, op.requant, graph.stored_element(op.result)),)

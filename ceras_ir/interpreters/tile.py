@@ -143,9 +143,9 @@ class TileFunctions(InterpreterFunctions):
         acc += _added_to_channels(bias, radix if op.bias_tiles else None)
         if op.residual is not None:
             residual, tile_weights, *_ = rest
-            moved = residual.astype(np.int64) @ tile_weights.T.astype(np.int64)
-            moved <<= op.residual_shift.value.data
-            acc += np.asarray(unpack(moved, acc.shape), np.int64)
+            acc += _moved_residual(residual, tile_weights, acc.shape) << (
+                op.residual_shift.value.data
+            )
         acc = combine(tile.Alu.SHR, acc, np.array([op.shift.value.data]))
         if op.shifts is not None:
             acc = combine(tile.Alu.SHR, acc, _of_channels(rest[-2], 1))
@@ -201,6 +201,14 @@ def _pooled_taps(
         op.kernel.get_values(), op.strides.get_values(), op.padding.get_values(), (1, 1)
     )
     return [tap for _, _, tap in window.taps(window.padded(planes, outside))]
+
+
+def _moved_residual(residual: Array, tiles: Array, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """A packed residual times one tile, or a tile for each block of channels, as it is plain."""
+    lanes = residual.shape[-1]
+    vectors = residual.reshape(*residual.shape[:2], -1, lanes).astype(np.int64)
+    moved = vectors @ tiles.reshape(-1, lanes, lanes).swapaxes(1, 2).astype(np.int64)
+    return np.asarray(unpack(moved.reshape(residual.shape), shape), np.int64)
 
 
 def _of_channels(constants: NDArray[np.int32], rank: int) -> NDArray[np.int64]:

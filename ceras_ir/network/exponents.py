@@ -45,6 +45,18 @@ def squared_error(
     return float(np.dot(flat, flat)) * ldexp(1.0, 2 * exponent)
 
 
+def row_exponents_within(rows: NDArray[np.float32], spread: int) -> list[int] | None:
+    """
+    The exponent of the least squared error for each row, but none more than `spread` below the
+    greatest, which rows of zeros have; None if all are zeros.
+    """
+    found = [least_squares_exponent(row, WEIGHT_LOW) if row.any() else None for row in rows]
+    greatest = max((e for e in found if e is not None), default=None)
+    if greatest is None:
+        return None
+    return [greatest if e is None else max(e, greatest - spread) for e in found]
+
+
 def least_squares_exponent(values: NDArray[np.float32], low: int = LOW, high: int = HIGH) -> int:
     """
     The exponent of the least squared error among the one that overflows nowhere and the next

@@ -52,7 +52,7 @@ def host_flags(purpose: str) -> tuple[str, ...]:
     except OSError:
         lines = [platform.processor()]
     known = [line for line in lines if line.startswith(("flags", "Features"))][:1] or lines[:1]
-    return ("-march=native", f"-DCERAS_HOST_{_digest([''.join(known).encode()])[:12]}")
+    return ("-march=native", f"-DCERAS_HOST_{digest([''.join(known).encode()])[:12]}")
 
 
 def cache_folder() -> Path:
@@ -90,7 +90,7 @@ def build_program(
     parts = ["\0".join(command).encode()]
     parts += [path.name.encode() + b"\0" + path.read_bytes() for path in (*sources, *headers)]
     parts += [header.encode() + b"\0" + text.encode() for header, text in made.items()]
-    program = cache_folder() / f"{name}-{_digest(parts)[:24]}"
+    program = cache_folder() / f"{name}-{digest(parts)[:24]}"
     if program.exists():
         return program
     # Renamed when complete: two processes may build at the same time.
@@ -108,7 +108,8 @@ def build_program(
     return program
 
 
-def _digest(parts: Sequence[bytes]) -> str:
+def digest(parts: Sequence[bytes]) -> str:
+    """The hash of everything that what is kept was made of, in hexadecimal."""
     # OpenSSL takes a while to load, and most commands build nothing.
     import hashlib
 

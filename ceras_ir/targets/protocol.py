@@ -49,6 +49,8 @@ class Arithmetic:
     """Requantization may multiply; else scales are powers of two and it shifts."""
     channel_shifts: bool = True
     """Every output channel of a layer may have its own shift; else a layer has one."""
+    residual_spread: int = 0
+    """By how many bits more the residual of one channel may be shifted than of another."""
     half_even: bool = True
     """Sums of few values and averages round half to even where a zero point takes part."""
     rows: bool = True

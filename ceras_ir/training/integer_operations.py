@@ -66,7 +66,8 @@ def linear(op: graph.LinearOperation, args: Sequence[Tensor]) -> Tensor:
         acc = acc + rest.pop(0)
     if op.residual is not None:
         residual = centred(rest.pop(0), op.residual).to(torch.float64)
-        acc = acc + residual * 2.0**op.residual_left_shift
+        factors = torch.tensor(op.residual_shifts, dtype=torch.float64, device=residual.device)
+        acc = acc + residual * torch.exp2(factors)
     assert op.requant is not None
     return requantize(acc, op.requant)
 

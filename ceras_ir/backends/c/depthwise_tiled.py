@@ -177,7 +177,7 @@ def print_depthwise(of: IntegerLayer) -> str:
         lines.append(f"    {skip}({of.residual}, (int32_t)(to - {y}), {names_of});")
         lines += [
             f"    s{i} = ADD_256(s{i}, _mm256_slli_epi32(_mm256_srai_epi32(skip{i}, "
-            f"{32 - bits}), {op.residual_left_shift}));"
+            f"{32 - bits}), {op.residual_shifts[0]}));"
             for i in vectors
         ]
     for i in vectors:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.requant import Rescaling, half_of
 from ceras_ir.backends.c.sums import LIMIT, Sums
@@ -54,10 +55,12 @@ class Epilogue:
             return None
         extra, after, bits = 0, half + (requant.zero_point.data << shift), 8
         if op.residual is not None:
+            if len(shifts := op.residual_shifts) != 1:
+                return None
             bits = {"int8_t": 8, "int16_t": 16}.get(value_type(op.residual), 0)
             if bits == 0:
                 return None
-            extra = -zero_point_of(quantized(op.residual, "residual")) << op.residual_left_shift
+            extra = -zero_point_of(quantized(op.residual, "residual")) << shifts[0]
         scale_bits = 0
         if is_scaled:
             largest = sums.bound * requant.multiplier.data + abs(after) + 1
@@ -71,6 +74,15 @@ class Epilogue:
         stored = 16 if value_type(op.result) == "int16_t" else 8
         low, high = requant.low.data, requant.high.data
         return cls(extra, scale_bits, after, bits, stored, shift, low, high)
+
+
+def residual_factor(layer: Layer, op: LinearOperation, channel: str) -> str:
+    """` * N`, by which a residual of output `channel` is multiplied; nothing for 1."""
+    shifts = op.residual_shifts
+    if len(shifts) == 1:
+        return f" * {1 << shifts[0]}" if shifts[0] else ""
+    factors = np.left_shift(1, np.array(shifts, np.int32))
+    return f" * {layer.array('residual_factors', factors, 'int32_t')}[{channel}]"
 
 
 def multipliers(op: LinearOperation, count: int) -> NDArray[np.int32]:

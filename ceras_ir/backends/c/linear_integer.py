@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.depthwise_tiled import has_columns, print_depthwise
-from ceras_ir.backends.c.epilogue import multipliers
+from ceras_ir.backends.c.epilogue import multipliers, residual_factor
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_loops import print_loops
@@ -50,7 +50,7 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         sums.bound,
         storage,
         half_folded=sums.half_folded,
-        multiplier=_multiplier(scales, geometry, sums) if scales else None,
+        multiplier=f"{scales}[{_channel(geometry, sums)}]" if scales else None,
         multiplier_bound=op.requant.multiplier.data,
     )
     x, y = layer.read(op.input, "x"), layer.write(op.result)
@@ -61,8 +61,8 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         point = zero_point_of(quantized(op.residual, "residual"))
         term = less(f"{residual}[at + o]", point)
         term = f"({term})" if point else term
-        cast = "(int64_t)" if rescale.type == "int64_t" and op.residual_left_shift else ""
-        factor = f" * {1 << op.residual_left_shift}" if op.residual_left_shift else ""
+        factor = residual_factor(layer, op, _channel(geometry, sums))
+        cast = "(int64_t)" if rescale.type == "int64_t" and factor else ""
         terms.append(f"{cast}{term}{factor}")
     of = IntegerLayer(layer, op, geometry, sums, rescale, x, y, residual, scales, terms)
     if planes is not None:
@@ -93,11 +93,11 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
             _depthwise(of, w)
 
 
-def _multiplier(table: str, geometry: Geometry, sums: Sums) -> str:
-    """The multiplier of output channel `o` where every channel has its own."""
+def _channel(geometry: Geometry, sums: Sums) -> str:
+    """Which of all output channels `o` is."""
     in_columns = geometry.depthwise and sums.weight_type != "int32_t"
     grouped = geometry.groups > 1 and not in_columns
-    return f"{table}[g * {geometry.n} + o]" if grouped else f"{table}[o]"
+    return f"g * {geometry.n} + o" if grouped else "o"
 
 
 def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:

@@ -102,7 +102,7 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
         stores = nest.stores(bool(of.residual)).ending_in(e)
         use_narrow(layer.kernels, stores)
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), CONDITION)
-        skip = f", {of.residual} + at, {op.residual_left_shift}" if of.residual else ""
+        skip = f", {of.residual} + at, {op.residual_shifts[0]}" if of.residual else ""
         skip += f", {of.multipliers} + b, {int_literal(e.after)}" if e.scale_bits else ""
         bounds = [n for n, is_used in ((e.low, e.has_low), (e.high, e.has_high)) if is_used]
         numbers = ", ".join(map(str, [e.shift, *bounds]))

@@ -80,7 +80,7 @@ def analyse(op: LinearOperation) -> Sums:
     bound = total * centred_bound(x) + int(np.abs(bias).max())
     if op.residual is not None:
         residual = centred_bound(quantized(op.residual, "residual"))
-        bound += residual << op.residual_left_shift
+        bound += residual << max(op.residual_shifts)
     assert op.requant is not None
     half = half_of(op.requant)
     bias = bias - point * per_output

@@ -148,7 +148,7 @@ def _linear(op: graph.LinearOperation, made: Callable[[SSAValue], Block]) -> Con
         bias = bias + graph.known_array(op.bias).astype(np.int64)
     inputs: tuple[Block, ...] = (source,)
     if op.residual is not None:
-        bias = bias - (_point(op.residual) << op.residual_left_shift)
+        bias = bias - (_point(op.residual) << op.residual_shifts[0])
         inputs = (source, made(op.residual))
     return Convolution(
         node_name(op),
@@ -160,7 +160,7 @@ def _linear(op: graph.LinearOperation, made: Callable[[SSAValue], Block]) -> Con
         groups,
         point,
         scale,
-        op.residual_left_shift,
+        op.residual_shifts[0],
     )
 
 

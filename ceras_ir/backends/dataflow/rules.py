@@ -81,6 +81,8 @@ def why_not_linear(op: graph.LinearOperation) -> str | None:
     residual = () if op.residual is None else (op.residual,)
     if any(graph.constant_array(v) is not None for v in (op.input, *residual)):
         return "operands are streams, got a constant: fold it into the bias"
+    if len(op.residual_shifts) > 1:
+        return "a residual goes left by one number of bits: quantize with one scale of weights"
     values = (op.input, op.result, *residual)
     return why_not_int8(*values) or why_not_shape(*values) or why_not_requant(op.requant)
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -22,11 +23,14 @@ from ceras_ir.backends.dataflow.blocks import Feature
 from ceras_ir.backends.dataflow.verilog import TOP
 from ceras_ir.backends.dataflow.window import ceiling
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.native import cache_folder, digest
 
 Frames = NDArray[np.int8]
 """[frames, rows, columns, channels], as the network has them."""
 
 COMMAND = "verilator"
+OPTIMIZATION = "-O1"
+"""Of the C++ that Verilator makes; more takes longer than it saves here."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +88,32 @@ class Simulator:
 
 
 @cache
-def _runtime() -> tempfile.TemporaryDirectory[str]:
-    """Verilator's own objects, which are the same for all circuits: half of the time of a build."""
-    return tempfile.TemporaryDirectory(prefix="ceras-verilated-")
+def _runtime() -> Path:
+    """
+    Where Verilator's own objects are kept, which are the same for all circuits: half of the time of
+    a build.
+    """
+    done = subprocess.run([COMMAND, "--version"], capture_output=True, check=False)
+    parts = [done.stdout, OPTIMIZATION.encode(), os.environ.get("CXX", "").encode()]
+    return cache_folder() / f"verilated-{digest(parts)[:24]}"
 
 
 def _copy_runtime(source: Path, target: Path) -> None:
     for path in source.glob("verilated*.o"):
         shutil.copy2(path, target)
+
+
+def _keep_runtime(objects: Path) -> None:
+    """Keep what a build has made; renamed when complete, because others may build as well."""
+    kept = _runtime()
+    if kept.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        made = Path(folder) / "made"
+        made.mkdir()
+        _copy_runtime(objects, made)
+        with suppress(OSError):
+            made.rename(kept)
 
 
 def build(folder: Path, work: Path, port_bytes: int) -> Path:
@@ -106,14 +128,14 @@ def build(folder: Path, work: Path, port_bytes: int) -> Path:
     harness.write_bytes((files("ceras_ir.backends.dataflow") / "hdl" / "simulate.cpp").read_bytes())
     objects = work / "obj"
     objects.mkdir()
-    _copy_runtime(Path(_runtime().name), objects)
+    _copy_runtime(_runtime(), objects)
     command = [COMMAND, "--cc", "--exe", "--build", "-j", "1", "--top-module", TOP]
     command += ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert"]
     command += ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--Mdir", str(objects)]
-    command += ["-CFLAGS", f"-DPORT_BYTES={port_bytes} -O1", "-o", "simulate"]
+    command += ["-CFLAGS", f"-DPORT_BYTES={port_bytes} {OPTIMIZATION}", "-o", "simulate"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
     _execute([*command, str(harness), *sources], work, COMMAND, environment)
-    _copy_runtime(objects, Path(_runtime().name))
+    _keep_runtime(objects)
     return objects / "simulate"
 
 

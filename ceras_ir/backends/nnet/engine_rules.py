@@ -41,7 +41,10 @@ def binaries_are_known(op: Operation) -> str | None:
 
 
 def sums_are_of_bytes(op: Operation) -> str | None:
-    """A quantized sum of products takes 8-bit weights, and 8 bits or 16 without zero point."""
+    """
+    A quantized sum of products takes 8-bit weights, and 8 bits or 16 without zero point. Its
+    residual has one shift.
+    """
     if not isinstance(op, graph.LinearOperation) or not op.is_quantized:
         return None
     element = stored_element(op.input)
@@ -52,6 +55,11 @@ def sums_are_of_bytes(op: Operation) -> str | None:
         return f"the engine takes an input of 8 bits, or of i16 without zero point, got {element}"
     if op.residual is not None and _bits(op.residual) not in (8, 16):
         return f"the engine takes a residual of 8 or 16 bits, got {_bits(op.residual)}"
+    if len(op.residual_shifts) > 1:
+        return (
+            "the engine shifts a residual by one number of bits: take it out of the layer "
+            "(split-residual), or quantize with one scale of weights"
+        )
     return None
 
 

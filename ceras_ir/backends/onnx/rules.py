@@ -160,8 +160,9 @@ def _factors(op: Operation, requant: RequantAttr) -> list[tuple[float, float]]:
             wanted = np.broadcast_to(np.array(scales) / _scale_of(op), (count,))
             pairs = list(zip(factors.tolist(), wanted.tolist(), strict=True))
             if op.residual is not None:
-                residual = graph.scale_of(op.residual)
-                pairs += [(2.0**op.residual_left_shift, residual / s) for s in scales]
+                moved = np.broadcast_to(np.exp2(op.residual_shifts), (count,))
+                wanted = np.broadcast_to(graph.scale_of(op.residual) / np.array(scales), (count,))
+                pairs += zip(moved.tolist(), wanted.tolist(), strict=True)
             return pairs
         case graph.BinaryOp() if op.function is graph.Binary.MUL:
             return [(own, _scale(op, 0) * _scale(op, 1) / _scale_of(op))]

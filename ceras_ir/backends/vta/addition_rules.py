@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from ceras_ir.backends.vta.analysis.blocks import Blocks, longest_row, misfit
 from ceras_ir.backends.vta.analysis.contraction import Contraction
 from ceras_ir.backends.vta.board import VtaBoard
-from ceras_ir.backends.vta.hardware import is_immediate
+from ceras_ir.backends.vta.hardware import RESIDUAL_WEIGHT_BITS, is_immediate
 from ceras_ir.backends.vta.rescaling import (
     common_shift,
     rescaling_constants,
@@ -24,7 +24,6 @@ from ceras_ir.backends.vta.rescaling import (
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Binary
 from ceras_ir.dialects.mem_packing import packed_shape
-from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def folded_bias(op: graph.LinearOperation) -> NDArray[np.int64]:
     bias = np.array(rescaling_constants(op.requant), np.int64)
     bias = bias - zero_point(op.input) * weights.reshape(len(weights), -1).sum(axis=1)
     if op.residual is not None:
-        bias -= zero_point(op.residual) << op.residual_left_shift
+        bias -= zero_point(op.residual) << np.array(op.residual_shifts)
     if op.bias is not None:
         bias += graph.known_array(op.bias).astype(np.int64)
     return bias

@@ -31,6 +31,9 @@ Iterations of a GEMM before an accumulator that one has written may be written a
 `acc_mem` with `DEPENDENCE inter false`.
 """
 
+RESIDUAL_WEIGHT_BITS = 6
+"""Most bits by which an int8 diagonal can move a residual left; 2^7 would not be int8."""
+
 
 def is_immediate(value: int) -> bool:
     """Whether an ALU operation takes `value` as a constant."""

@@ -18,6 +18,7 @@ from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.channel_constants import folded_bias, is_bordered, with_products
 from ceras_ir.backends.vta.channel_groups import block_groups, groups_together
 from ceras_ir.backends.vta.encoding import DEFAULT_BOARD
+from ceras_ir.backends.vta.hardware import RESIDUAL_WEIGHT_BITS
 from ceras_ir.backends.vta.pooling_rules import why_not_average, why_not_max, why_not_pool
 from ceras_ir.backends.vta.rescaling import (
     common_shift,
@@ -93,6 +94,17 @@ def shifted(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     return why_not_shift(op.requant)
 
 
+def residual_moved(op: graph.LinearOperation, board: VtaBoard) -> str | None:
+    """A residual goes left by at most six bits more in one channel than in another."""
+    least, most = min(op.residual_shifts), max(op.residual_shifts)
+    if least < most - RESIDUAL_WEIGHT_BITS:
+        return (
+            f"VTA shifts a residual by up to {RESIDUAL_WEIGHT_BITS} bits more in one channel than "
+            f"in another, got {least} to {most}: quantize with one scale for all channels"
+        )
+    return None
+
+
 def bounded(op: graph.LinearOperation, board: VtaBoard) -> str | None:
     """The sum, with bias, residual, rounding and zero points, fits 32 bits for every input."""
     if accumulator_bound(op) >= 1 << 31:
@@ -145,6 +157,7 @@ RULES: tuple[Rule, ...] = (
     int8,
     constant_weights,
     shifted,
+    residual_moved,
     bounded,
     swished,
     fits,
@@ -169,7 +182,7 @@ def accumulator_bound(op: graph.LinearOperation) -> int:
     most = np.abs(weights).reshape(len(weights), -1).sum(axis=1) * reach + np.abs(folded_bias(op))
     bound = int(most.max())
     if op.residual is not None:
-        bound += 128 << op.residual_left_shift
+        bound += 128 << max(op.residual_shifts)
     return bound << max(0, -common_shift(op.requant))
 
 
@@ -185,6 +198,7 @@ def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction
         matrix = Contraction(
             *(1, kblocks, 1, m, -(-n // block), 1, m),
             residual=has_residual,
+            residual_by_channel=len(op.residual_shifts) > 1,
             shifts=shifts,
             by_channel=by_channel,
             swish=swish,
@@ -204,6 +218,7 @@ def graph_contraction(op: graph.LinearOperation, board: VtaBoard) -> Contraction
         padding=(top, left, bottom, right),
         dilations=(dh, dw),
         residual=has_residual,
+        residual_by_channel=len(op.residual_shifts) > 1,
         shifts=shifts,
         by_channel=by_channel,
         groups=groups,

@@ -53,7 +53,7 @@ def _products(op: graph.LinearOperation) -> Range:
     if op.residual is not None:
         start, end = stored_range(op.residual)
         least, most = (
-            total + (number << op.residual_left_shift)
+            total + (number << np.array(op.residual_shifts))
             for total, number in ((least, start), (most, end))
         )
     return least, most

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
-from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME, RESIDUAL_WEIGHT_BITS
 from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets import (
     MEMORY,
@@ -44,7 +44,13 @@ class VtaTarget(Target):
     """Instructions and the DRAM image of every launch, and the C of the host around them."""
 
     name = "vta"
-    arithmetic = Arithmetic(floats=False, multipliers=False, half_even=False, widths=(8,))
+    arithmetic = Arithmetic(
+        floats=False,
+        multipliers=False,
+        residual_spread=RESIDUAL_WEIGHT_BITS,
+        half_even=False,
+        widths=(8,),
+    )
     verified_by_default = True
     board_suffix = ".json"
     text = "ceras_ir.backends.vta.text:VtaText"

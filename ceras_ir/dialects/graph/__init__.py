@@ -49,7 +49,13 @@ from ceras_ir.dialects.graph.layout import (
     ResizeOp,
     TransposeOp,
 )
-from ceras_ir.dialects.graph.linear import Conv2dOp, LinearOperation, MatmulOp, is_depthwise
+from ceras_ir.dialects.graph.linear import (
+    Conv2dOp,
+    LinearOperation,
+    MatmulOp,
+    is_depthwise,
+    shifts_of_channels,
+)
 from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
 from ceras_ir.dialects.graph.lookup import LookupOp
 from ceras_ir.dialects.graph.normalization import (
@@ -185,6 +191,7 @@ __all__ = [
     "reciprocal_requant",
     "scale_of",
     "shape_of",
+    "shifts_of_channels",
     "storage_type",
     "stored_element",
     "tensor_type",

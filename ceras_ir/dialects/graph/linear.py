@@ -17,7 +17,8 @@ With a `table` of 256 int8 or float32 entries the requantization makes int8, and
 
 `bias` is stored in 32 bits at scale(input) * scale(weights). Weights may have a scale and a
 zero point per output channel; then so has the bias, and `requant` a multiplier for each, by
-which the channel's sums are multiplied. The sum must be proven to fit
+which the channel's sums are multiplied. `residual_shift` is then a list, one for each channel,
+unless all are equal. The sum must be proven to fit
 32 bits for every input, in any order of addition; so there is no overflow to define.
 
 Sums run over the weights that the constant stores: of one that is encoded (dialect `sparse`) those
@@ -98,7 +99,7 @@ class LinearOperation(GraphOperation, ABC):
     residual = opt_operand_def(TensorType)
     activation = opt_prop_def(FunctionAttr)
     requant = opt_prop_def(RequantAttr)
-    residual_shift = opt_prop_def(IntegerAttr[IntegerType])
+    residual_shift = opt_prop_def(IntegerAttr[IntegerType] | DenseArrayBase[IntegerType])
     ordered = opt_prop_def(UnitAttr)
     table = opt_prop_def(DenseIntOrFPElementsAttr)
     rows = opt_prop_def(DenseArrayBase.constr(i64))
@@ -126,9 +127,18 @@ class LinearOperation(GraphOperation, ABC):
         return rows_of_channels(self.rows)
 
     @property
-    def residual_left_shift(self) -> int:
-        """By how many bits a quantized residual is moved left; 0 without one."""
-        return self.residual_shift.value.data if self.residual_shift is not None else 0
+    def residual_shifts(self) -> tuple[int, ...]:
+        """
+        By how many bits a quantized residual is moved left: one number for all output channels, or
+        one for each; 0 without a residual.
+        """
+        match self.residual_shift:
+            case None:
+                return (0,)
+            case IntegerAttr(value=value):
+                return (value.data,)
+            case shifts:
+                return tuple(shifts.get_values())
 
     @property
     def data_operands(self) -> Sequence[SSAValue]:
@@ -203,11 +213,16 @@ class LinearOperation(GraphOperation, ABC):
         if self.residual_shift is not None:
             if self.residual is None or not self.is_quantized:
                 raise VerifyException("'residual_shift' needs a quantized residual")
-            if not 0 <= self.residual_left_shift <= MAX_RESIDUAL_SHIFT:
+            shifts = self.residual_shifts
+            if isinstance(self.residual_shift, DenseArrayBase) and len(shifts) != channels:
                 raise VerifyException(
-                    f"residual_shift must be in [0, {MAX_RESIDUAL_SHIFT}], "
-                    f"got {self.residual_left_shift}"
+                    f"'residual_shift' has {len(shifts)} shifts, expected {channels}"
                 )
+            for shift in shifts:
+                if not 0 <= shift <= MAX_RESIDUAL_SHIFT:
+                    raise VerifyException(
+                        f"residual_shift must be in [0, {MAX_RESIDUAL_SHIFT}], got {shift}"
+                    )
         if (element := quantized_element(self.weights)) is not None and not self.is_quantized:
             self._verify_mixed(element)
             return
@@ -249,13 +264,21 @@ def _is_plain_int8(element: UniformType) -> bool:
     return is_byte and not element.is_per_axis and element.zero_point == 0
 
 
+def shifts_of_channels(shifts: Sequence[int]) -> IntegerAttr | DenseArrayBase[IntegerType]:
+    """`residual_shift` of shifts of one channel after the other: one number where all are equal."""
+    return IntegerAttr(shifts[0], i64) if len(set(shifts)) == 1 else integers(shifts)
+
+
 def _epilogue_properties(
-    activation: FunctionAttr | None, requant: RequantAttr | None, residual_shift: int | None
+    activation: FunctionAttr | None,
+    requant: RequantAttr | None,
+    residual_shift: int | Sequence[int] | None,
 ) -> dict[str, Attribute | None]:
+    shifts = (residual_shift,) if isinstance(residual_shift, int) else residual_shift
     return {
         "activation": activation,
         "requant": requant,
-        "residual_shift": None if residual_shift is None else IntegerAttr(residual_shift, i64),
+        "residual_shift": None if shifts is None else shifts_of_channels(shifts),
     }
 
 
@@ -292,7 +315,7 @@ class Conv2dOp(LinearOperation):
         groups: int = 1,
         activation: FunctionAttr | None = None,
         requant: RequantAttr | None = None,
-        residual_shift: int | None = None,
+        residual_shift: int | Sequence[int] | None = None,
     ):
         n, h, w, _ = shape_of(input)
         o, kh, kw, _ = shape_of(weights)
@@ -365,7 +388,7 @@ class MatmulOp(LinearOperation):
         result_element: Attribute,
         activation: FunctionAttr | None = None,
         requant: RequantAttr | None = None,
-        residual_shift: int | None = None,
+        residual_shift: int | Sequence[int] | None = None,
     ):
         result_type: Tensor = TensorType(result_element, (shape_of(input)[0], shape_of(weights)[0]))
         super().__init__(

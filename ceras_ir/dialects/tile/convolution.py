@@ -31,9 +31,6 @@ from ceras_ir.dialects.tile.maximum import WindowMaximum
 from ceras_ir.dialects.tile.memory import DRAM, memref_type, packed_vector, space_of
 from ceras_ir.dialects.tile.schedule import ScheduleAttr
 
-RESIDUAL_WEIGHT_BITS = 6
-"""Most bits by which an int8 diagonal can move a residual left; 2^7 would not be int8."""
-
 
 @irdl_op_definition
 class Conv2dOp(IRDLOperation):
@@ -51,10 +48,10 @@ class Conv2dOp(IRDLOperation):
     rounding is in `bias`. `shifts` are in [0, 15], zeros where not given. The sums must be proven
     to fit 32 bits. Blocks of channels are in `groups` groups, and g(o) is the first input block of
     the group of block o. Types: input and residual [N, C/B, H, W, B], weights
-    [O/B, C/B/groups, KH, KW, B out, B in], residual_weights [B, B], bias and shifts [O/B, B], bends
-    [7, O/B, B]: the constants -k0 to -k4, then k2 and k3. Where vectors have R rows, [R, B] stands
-    for the last [B] of all but weights, N for groups of R images, and every row of a constant is
-    the same.
+    [O/B, C/B/groups, KH, KW, B out, B in], residual_weights [B, B], or [O/B, B, B] with a tile for
+    each block o, bias and shifts [O/B, B], bends [7, O/B, B]: the constants -k0 to -k4, then k2
+    and k3. Where vectors have R rows, [R, B] stands for the last [B] of all but weights, N for
+    groups of R images, and every row of a constant is the same.
     A matrix product is the convolution of an image of one row. `border` [n, O/B, B]
     goes with an `outside` that is not zero: what that adds to the sums at the edge, as
     `backends/vta/analysis/borders.py` has them in order.
@@ -174,6 +171,14 @@ class Conv2dOp(IRDLOperation):
         return 0 if self.border is None else _tiles_of(self.border)
 
     @property
+    def residual_tiles(self) -> int:
+        """Tiles that bring a residual in: 0 without, 1, or one for each block of outputs."""
+        if self.residual_weights is None:
+            return 0
+        shape = memref_type(self.residual_weights).get_shape()
+        return shape[0] if len(shape) == 3 else 1
+
+    @property
     def window_maximum(self) -> WindowMaximum | None:
         """The maximum over windows of results, if there is one."""
         return None if self.maximum is None else WindowMaximum.of(self.maximum.get_values())
@@ -242,7 +247,8 @@ class Conv2dOp(IRDLOperation):
             raise VerifyException("a residual and its weights belong together")
         if self.residual is not None and self.residual_weights is not None:
             shapes.append(("residual", self.residual, (n, o, oh, ow, *vector)))
-            shapes.append(("residual_weights", self.residual_weights, (lanes, lanes)))
+            blocks = (o,) if memref_type(self.residual_weights).get_num_dims() == 3 else ()
+            shapes.append(("residual_weights", self.residual_weights, (*blocks, lanes, lanes)))
         if (self.bends is None) != (self.swish is None):
             raise VerifyException("bends and 'swish' belong together")
         if self.bends is not None and self.swish is not None:

@@ -61,8 +61,8 @@ def _contradictions(op: Operation) -> Iterator[str]:
                 for bias, accumulator in _pairs(_scales(op.bias), accumulators):
                     yield from _differ("bias", bias, "the accumulator", accumulator)
             if op.residual is not None:
-                aligned = scale_of(op.residual) / 2**op.residual_left_shift
-                for accumulator in accumulators:
+                residuals = [scale_of(op.residual) / 2**shift for shift in op.residual_shifts]
+                for aligned, accumulator in _pairs(residuals, accumulators):
                     yield from _differ("shifted residual", aligned, "the accumulator", accumulator)
             if op.table is not None:
                 # No type says the scale of what a table is asked for.

@@ -22,32 +22,42 @@ class ChooseRowExponentsPass(ModulePass):
     error. `graph.weight_exponent` is the greatest, `graph.row_exponents` the differences.
 
     The requantization then has one shift per channel. Accelerators with one shift per layer leave
-    such layers to the CPU. Layers that add a residual keep one scale, because accumulators of
-    different scales cannot add it. Where per-channel scales are worth a separate addition,
+    such layers to the CPU. Where a layer adds a residual, its shifts must follow, so that scales
+    are at most `residual_spread` octaves apart. Where others are worth a separate addition,
     `split-residual` has made it. Changes no value.
     """
 
     name = "choose-row-exponents"
 
+    residual_spread: int = 0
+    """By how many bits more the residual of one channel may be shifted than of another."""
+
+    def __post_init__(self) -> None:
+        check_spread(self.residual_spread)
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
         if is_quantized(main):
             return
-        from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent
+        from ceras_ir.network.exponents import row_exponents_within
 
         for linear in quantized_operations(main):
-            if not isinstance(linear, graph.LinearOperation) or linear.residual is not None:
+            if not isinstance(linear, graph.LinearOperation):
                 continue
+            spread = SPREAD if linear.residual is None else self.residual_spread
             weights = graph.constant_array(linear.weights)
-            if weights is None:
+            if weights is None or spread == 0:
                 continue
-            rows = weights.astype("float32", copy=False)
-            found = [least_squares_exponent(row, WEIGHT_LOW) if row.any() else None for row in rows]
-            used = [e for e in found if e is not None]
-            if not used:
+            exponents = row_exponents_within(weights.astype("float32", copy=False), spread)
+            if exponents is None:
                 continue
-            greatest = max(used)
-            apart = [max(0 if e is None else e - greatest, -SPREAD) for e in found]
+            greatest = max(exponents)
             linear.attributes[WEIGHT_EXPONENT] = IntegerAttr(greatest, i64)
-            if any(apart):
+            if any(apart := [exponent - greatest for exponent in exponents]):
                 linear.attributes[ROW_EXPONENTS] = graph.integers(apart)
+
+
+def check_spread(spread: int) -> None:
+    """Refuse a `residual_spread` that is none."""
+    if not 0 <= spread <= SPREAD:
+        raise ValueError(f"residual_spread must be in [0, {SPREAD}], got {spread}")

@@ -15,6 +15,7 @@ from ceras_ir.dialects.quant import RequantAttr, Rounding
 from ceras_ir.network.function import main_function
 from ceras_ir.transforms.quantization.analysis.qdq import HALF_EVEN, stored_types
 from ceras_ir.transforms.quantization.analysis.rescaling import only_shifts
+from ceras_ir.transforms.quantization.choose_row_exponents import check_spread
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,15 @@ class FoldQdqPass(ModulePass):
     """
 
     name = "fold-qdq"
+
+    residual_spread: int = 0
+    """
+    By how many bits more the residual of one channel may be shifted than of another; a sum that
+    needs more stays float.
+    """
+
+    def __post_init__(self) -> None:
+        check_spread(self.residual_spread)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         from ceras_ir.transforms.quantization.rewrites.fitting_sums import fitted
@@ -52,7 +62,7 @@ class FoldQdqPass(ModulePass):
             elif not _only_quantized(quantize):
                 continue
             new = qdq_form(source, target)
-            if new is None or (new := fitted(new)) is None:
+            if new is None or (new := fitted(new)) is None or self._is_apart(new[-1]):
                 continue
             if HALF_EVEN in quantize.attributes and _takes_ties_up(new[-1]):
                 continue
@@ -67,6 +77,11 @@ class FoldQdqPass(ModulePass):
         for left in block.ops:
             left.attributes.pop(HALF_EVEN, None)
         erase_dead(block)
+
+    def _is_apart(self, op: GraphOperation) -> bool:
+        """Whether the residual's shifts of a sum are too far apart."""
+        shifts = op.residual_shifts if isinstance(op, graph.LinearOperation) else (0,)
+        return max(shifts) - min(shifts) > self.residual_spread
 
 
 def _takes_ties_up(op: GraphOperation) -> bool:

@@ -50,7 +50,7 @@ def accumulator_bounds(module: ModuleOp) -> Iterator[tuple[Operation, int]]:
                 residual = 0 if op.residual is None else _largest(op.residual)
                 yield (
                     op,
-                    _sums(op) + (residual << op.residual_left_shift) + _half(requant),
+                    _sums(op) + (residual << max(op.residual_shifts)) + _half(requant),
                 )
             case graph.BinaryOp(requant=RequantAttr() as requant):
                 lhs, rhs = _largest(op.lhs) * op.factors[0], _largest(op.rhs) * op.factors[1]

@@ -137,7 +137,7 @@ class QuantizePass(PipelinePass):
             SinkDequantizePass(),
             HoistQuantizePass(),
             DropTieBreakersPass(),
-            FoldQdqPass(),
+            FoldQdqPass(self._arithmetic.residual_spread),
             FusePadPass(),
             FoldDequantizedConstantsPass(),
             # What is computed in integers, and by which operations.
@@ -151,7 +151,7 @@ class QuantizePass(PipelinePass):
             # Scales of activations.
             FitInputsPass(*data),
             EqualizeChannelsPass(*data, rows=rows),
-            *([SplitResidualPass()] if rows else []),
+            *([SplitResidualPass(self._arithmetic.residual_spread)] if rows else []),
             ObserveRangesPass(*data, self.seed, self.observer),
             FitFunctionsPass(),
             SetPrecisionPass(self.int16, self.float),
@@ -160,7 +160,7 @@ class QuantizePass(PipelinePass):
                 *data, self.budget, narrow=narrow, narrow_border=self.tail == "int8"
             ),
             # Scales of weights, and scales that must agree.
-            ChooseRowExponentsPass(),
+            ChooseRowExponentsPass(self._arithmetic.residual_spread),
             ChooseWeightExponentsPass(),
             AlignScalesPass(),
             UnfuseResidualPass(),

@@ -9,6 +9,7 @@ from xdsl.passes import ModulePass
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, quantized_operations
+from ceras_ir.transforms.quantization.choose_row_exponents import SPREAD, check_spread
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 
 WORTHWHILE = 2
@@ -19,8 +20,9 @@ WORTHWHILE = 2
 class SplitResidualPass(ModulePass):
     """
     Take a residual out of an epilogue where the layer gains from per-channel weight scales. It
-    gains if they have at most half of the squared error of its constant weights. Accumulators of
-    different scales cannot add a residual, and `choose-row-exponents` leaves layers that do.
+    gains if they have at most half of the squared error of its constant weights. A target that
+    shifts the residual of each channel by itself keeps the residual where scales that are
+    `residual_spread` octaves apart, as `choose-row-exponents` then makes them, gain enough.
 
     Runs behind `equalize-channels`, which moves rows apart, and before ranges are observed.
     Calibration then sees the range of the layer alone. `unfuse-residual` only knows that range as
@@ -31,6 +33,12 @@ class SplitResidualPass(ModulePass):
 
     name = "split-residual"
 
+    residual_spread: int = 0
+    """By how many bits more the residual of one channel may be shifted than of another."""
+
+    def __post_init__(self) -> None:
+        check_spread(self.residual_spread)
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
         if is_quantized(main):
@@ -38,18 +46,31 @@ class SplitResidualPass(ModulePass):
         for linear in quantized_operations(main):
             if not isinstance(linear, graph.LinearOperation) or linear.residual is None:
                 continue
-            if _rows_pay(linear):
+            if _rows_pay(linear, self.residual_spread):
                 split_residual(linear, linear.residual)
 
 
-def _rows_pay(op: graph.LinearOperation) -> bool:
-    """Whether a scale for each row takes so much error from the weights that it pays for a sum."""
-    from ceras_ir.network.exponents import WEIGHT_LOW, least_squares_exponent, squared_error
+def _rows_pay(op: graph.LinearOperation, spread: int) -> bool:
+    """
+    Whether a scale for each row takes so much error from the weights, beside scales that are
+    `spread` octaves apart, that it pays for a sum.
+    """
+    from ceras_ir.network.exponents import (
+        WEIGHT_LOW,
+        least_squares_exponent,
+        row_exponents_within,
+        squared_error,
+    )
 
     weights = graph.constant_array(op.weights)
     if weights is None:
         return False
     rows = weights.astype("float32", copy=False)
     one = squared_error(rows, least_squares_exponent(rows, WEIGHT_LOW), WEIGHT_LOW)
-    each = (squared_error(r, least_squares_exponent(r, WEIGHT_LOW), WEIGHT_LOW) for r in rows)
-    return one >= WORTHWHILE * sum(each) > 0
+
+    def error(spread: int) -> float:
+        exponents = row_exponents_within(rows, spread) or [0] * len(rows)
+        return sum(squared_error(*pair, WEIGHT_LOW) for pair in zip(rows, exponents, strict=True))
+
+    kept = min(one, error(spread)) if spread else one
+    return kept >= WORTHWHILE * error(SPREAD) > 0

@@ -21,11 +21,10 @@ from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 class UnfuseResidualPass(ModulePass):
     """
     Take a residual out of an epilogue into an addition of its own where the epilogue cannot add it.
-    There are three reasons:
+    There are two reasons:
 
-    1. The residual is finer than the accumulator, so that no left shift aligns it.
+    1. The residual is finer than the accumulator of a channel, so that no left shift aligns it.
     2. It is so coarse that the shifted residual could overflow 32 bits.
-    3. Channels have accumulators of different scales.
 
     Runs on final exponents, which `fuse-residual` cannot know: until then the sum is observed,
     equalized and given a scale as one.
@@ -54,11 +53,12 @@ def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
 
     source, weights = factor_exponents(op, value_exponent)
     accumulator = source + weights
-    left = value_exponent(residual) - accumulator
-    right = max(value_exponent(op.result) - accumulator, 0)
+    rows = row_exponents(op) or (0,)
+    least, most = (value_exponent(residual) - accumulator - end for end in (max(rows), min(rows)))
+    right = max(value_exponent(op.result) - accumulator - min(rows), 0)
     bound = Magnitudes.of(op).bound(source, weights)
-    same = row_exponents(op) is None
-    if same and 0 <= left <= MAX_RESIDUAL_SHIFT and fits(bound, right, largest(residual) << left):
+    aligned = least >= 0 and most <= MAX_RESIDUAL_SHIFT
+    if aligned and fits(bound, right, largest(residual) << most):
         return
     low, high = _before_residual(op, residual)
     bits = width(op.result)

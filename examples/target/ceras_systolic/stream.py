@@ -24,7 +24,7 @@ def packed_constants(op: LinearOperation, size: int) -> tuple[NDArray[np.int8], 
     if op.bias is not None and (added := constant_array(op.bias)) is not None:
         bias += added
     if op.residual is not None and (element := quantized_element(op.residual)) is not None:
-        bias -= element.zero_point << op.residual_left_shift
+        bias -= element.zero_point << op.residual_shifts[0]
     taps = np.pad(taps, [(0, -outputs % size), (0, 0), (0, -channels % size)])
     blocks = taps.reshape(-(-outputs // size), size, taps.shape[1], -1, size)
     # Sums wrap around, so that the bias may.
@@ -67,7 +67,7 @@ def layer_stream(
             block = (outputs, 0, rows * columns, min(size, outputs - o))
             yield Instruction(Op.PRELOAD, (at[4] + 4 * o, 0, rows * columns))
             if op.residual is not None:
-                words = (at[1] + first, *block, op.residual_left_shift)
+                words = (at[1] + first, *block, op.residual_shifts[0])
                 yield Instruction(Op.ADD, words)
             words = (at[3] + o * count, size, weights, 0, count, 0, size)
             yield Instruction(Op.MVIN, words)

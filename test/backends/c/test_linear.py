@@ -1,6 +1,7 @@
 """Convolutions and matrix products in C against the interpreter, on random geometries."""
 
 import platform
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ class Sample:
         *,
         activation: FunctionAttr | None = None,
         requant: RequantAttr | None = None,
-        residual_shift: int | None = None,
+        residual_shift: int | Sequence[int] | None = None,
     ) -> graph.Conv2dOp:
         return graph.Conv2dOp(
             x,
@@ -114,10 +115,11 @@ def integer_convolutions(seeds: range, stored: IntegerType) -> list[SSAValue]:
             constant(integers(rng, x, sample.input), x), x, identity(x)
         ).result
         bias_value = constant(bias, UniformType(0.125, storage=i32)) if seed % 3 else None
-        residual = None
+        residual, moved = None, None
         if seed % 2:
             element = UniformType(2.0, -5)
             residual = constant(integers(rng, element, sample.output), element)
+            moved = rng.integers(0, 9, 1 if seed % 4 == 1 else sample.output[-1]).tolist()
         op = sample.convolution(
             value,
             constant(weights, w),
@@ -125,7 +127,7 @@ def integer_convolutions(seeds: range, stored: IntegerType) -> list[SSAValue]:
             residual,
             out,
             requant=requant,
-            residual_shift=int(rng.integers(0, 9)) if seed % 2 else None,
+            residual_shift=moved,
         )
         results.append(op.result)
     return results

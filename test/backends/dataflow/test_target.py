@@ -149,7 +149,6 @@ def test_depthwise_layers(tool: Tool, tmp_path: Path):
 NETWORKS = {
     "mnist_conv": ["--dsp", "40"],
     "resnet8_float": ["--dsp", "120"],
-    "vww_float": ["--dsp", "220"],
 }
 
 
@@ -157,7 +156,7 @@ NETWORKS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_real_networks(tool: Tool, name: str):
-    """Pooling; residuals and a sum of two ways; depthwise layers and an average."""
+    """Pooling; residuals, a sum of two ways, and an average."""
     path = MODELS / f"{name}.onnx"
     if not path.exists():
         pytest.skip("the models are not there")

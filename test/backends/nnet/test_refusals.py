@@ -59,6 +59,20 @@ def test_sums():
     assert "weights of 8 bits, got 16" in product(w=WIDE)
 
 
+def test_residuals():
+    """The file has one shift for the residual of a layer."""
+    net = Network([((2, 3), INT8), ((2, 4), INT8)])
+    op = graph.MatmulOp(
+        net.inputs[0],
+        net.constant(random_array((4, 3), INT8, 0), INT8),
+        residual=net.inputs[1],
+        result_element=INT8,
+        requant=REQUANT,
+        residual_shift=(1, 2, 3, 4),
+    )
+    assert "shifts a residual by one number of bits" in refused(net, op)
+
+
 def test_elementwise():
     net = Network([((3,), INT32), ((3,), INT8)])
     op = graph.BinaryOp(Binary.ADD, *net.inputs, result_element=INT8, requant=REQUANT)

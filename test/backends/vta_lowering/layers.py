@@ -52,7 +52,7 @@ class Layer:
     strides: tuple[int, int] = (1, 1)
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     dilations: tuple[int, int] = (1, 1)
-    residual_shift: int = 0
+    residual_shift: int | tuple[int, ...] = 0
     requant: RequantAttr = field(default_factory=lambda: RequantAttr(8))
     groups: int = 1
     points: tuple[int, int] = (0, 0)
@@ -80,7 +80,8 @@ class Layer:
         if self.bias is not None:
             acc = acc + self.bias
         if self.residual is not None:
-            acc = acc + ((self.residual.astype(np.int64) - self.points[1]) << self.residual_shift)
+            moved = self.residual.astype(np.int64) - self.points[1]
+            acc = acc + (moved << np.array(self.residual_shift))
         r = self.requant
         acc = acc * np.array(r.multipliers)
         if (shift := r.shift.data) and r.rounding.data == "half_up":
@@ -256,7 +257,16 @@ def random_layer(seed: int) -> Layer:
     )
     if rng.random() < 0.4:
         layer = with_zero_points(layer, rng)
-    return with_channel_shifts(layer, rng) if rng.random() < 0.4 else layer
+    if rng.random() < 0.4:
+        layer = with_channel_shifts(layer, rng)
+    if has_residual and rng.random() < 0.4:
+        layer = replace(layer, residual_shift=residual_shifts(rng, outputs))
+    return layer
+
+
+def residual_shifts(rng: np.random.Generator, channels: int) -> tuple[int, ...]:
+    """One for each channel, at most six bits apart, some of them beyond what weights can do."""
+    return tuple((rng.integers(0, 10) + rng.integers(0, 7, channels)).tolist())
 
 
 def with_zero_points(layer: Layer, rng: np.random.Generator) -> Layer:

@@ -10,6 +10,7 @@ from backends.vta_lowering.layers import (
     moved,
     network,
     random_array,
+    residual_shifts,
     stored,
 )
 from numpy.typing import NDArray
@@ -71,7 +72,8 @@ class Chain:
         fitting = [pair for pair in self.values if pair[1].shape == shape]
         if fitting and rng.random() < 0.6:
             residual, added = fitting[self.pick(rng, 0, len(fitting) - 1)]
-            shift = self.pick(rng, 0, 9)
+            alike = rng.random() < 0.7
+            shift = self.pick(rng, 0, 9) if alike else residual_shifts(rng, outputs)
             points = layer.points[0], zero_point(residual)
             layer = replace(layer, residual=added, residual_shift=shift, points=points)
             self.append(layer.add_to(self.block, value, residual), layer.expected())

@@ -11,6 +11,7 @@ from backends.vta_lowering.layers import (
     check_all_levels,
     network,
     random_array,
+    residual_shifts,
     stored,
 )
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -69,8 +70,7 @@ def chain(seed: int) -> tuple[ModuleOp, dict[str, np.ndarray[tuple[int, ...]]]]:
         padding=(1, 1, 1, 1),
     )
     block.add_op(pool)
-    # One shift for all, as a residual is aligned with.
-    third = replace(layer((40, 3, 3, 40)), requant=RequantAttr(10))
+    third = replace(layer((40, 3, 3, 40)), residual_shift=residual_shifts(rng, 40))
     added = third.add_to(block, pool.result, first)
     last = layer((19, 1, 1, 40)).add_to(block, added, None)
     return network(block, last), {"input0": x}

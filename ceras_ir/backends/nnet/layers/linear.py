@@ -74,7 +74,7 @@ def _record(
         bias=op.bias is not None,
         residual=op.residual is not None,
         requant=op.requant,
-        residual_shift=op.residual_left_shift,
+        residual_shift=op.residual_shifts[0],
     )
     if (tables := op.tables) is None:
         return record.with_function(op.activation)

@@ -153,10 +153,11 @@ class Schedules:
         vectors, borders = c.nblocks * c.groups, borders_of(c).constants
         constants = (c.constants + borders * (c.border_tiles == 0)) * vectors
         constants += c.swish * (c.swish > 1)
-        tiles = (c.bias_tiles + borders * c.border_tiles) * vectors
+        tiles = (c.bias_tiles + borders * c.border_tiles + c.residual_by_channel) * vectors
+        tiles += c.residual and not c.residual_by_channel
         return {
             "inp": self.inp_stages * inp_blocks * ih * iw + residual + c.has_products,
-            "wgt": self.wgt_stages * self.nblock * wgt_blocks * c.taps + c.residual + tiles,
+            "wgt": self.wgt_stages * self.nblock * wgt_blocks * c.taps + tiles,
             "acc": (self.acc_stages * self.nblock + c.temporaries) * self.positions + constants,
             "uop": planes
             * self.nblock

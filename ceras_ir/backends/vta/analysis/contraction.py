@@ -37,6 +37,8 @@ class Contraction:
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     dilations: tuple[int, int] = (1, 1)
     residual: bool = False
+    residual_by_channel: bool = False
+    """Whether each output vector has a tile of its own that brings the residual in."""
     shifts: int = 1
     """ALU operations that shift the sum by an immediate, 0 or 1."""
     by_channel: bool = False
@@ -206,6 +208,7 @@ def contraction_of(op: tile.Conv2dOp) -> Contraction:
         padding=(top, left, bottom, right),
         dilations=(dh, dw),
         residual=op.residual is not None,
+        residual_by_channel=op.residual_tiles > 1,
         shifts=int(op.shift.value.data != 0),
         by_channel=op.shifts is not None,
         clamps=(op.never_below is None) + (op.never_above is None),

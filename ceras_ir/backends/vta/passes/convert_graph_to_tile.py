@@ -19,13 +19,14 @@ from ceras_ir.backends.vta.board import VtaBoard, load_board
 from ceras_ir.backends.vta.channel_constants import folded_bias
 from ceras_ir.backends.vta.channel_groups import block_groups
 from ceras_ir.backends.vta.fused_pooling import maximum_after, window_maximum
-from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
+from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME, RESIDUAL_WEIGHT_BITS
 from ceras_ir.backends.vta.pooling_rules import padding_of_maxima
 from ceras_ir.backends.vta.rescaling import common_shift, further_shifts, zero_point
 from ceras_ir.backends.vta.rewrites.kernel_launch import Kernels, Launch
 from ceras_ir.backends.vta.rewrites.packed_constants import (
     averaging_weights,
     border_sums,
+    common_residual_shift,
     diagonal,
     one_number,
     packed_bias,
@@ -41,7 +42,6 @@ from ceras_ir.backends.vta.sum_ranges import proven_clamps
 from ceras_ir.dialects import graph, mem, tile
 from ceras_ir.dialects.graph.pooling import Pool
 from ceras_ir.dialects.quant import RequantAttr
-from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 
 
@@ -58,8 +58,8 @@ class ConvertGraphToTilePass(ModulePass):
        result are dropped by `mem.unpack` or meet zero weights in turn.
     2. Zero points are in the bias. Loads pad with zeros, so the zero point's share at the edge has
        constants of its own.
-    3. A residual is multiplied by a diagonal of 2^b, then shifted left by the rest. An addition is
-       a residual on a convolution by such a diagonal.
+    3. A residual is multiplied by a diagonal of powers of two, one for each channel if need be,
+       then shifted left by the rest. An addition is a residual on a convolution by a diagonal.
     4. A shift for each channel is one shift of all channels and a vector of differences.
     5. Rounding half up is a floor after adding half. The half is in the bias and proven not to
        overflow.
@@ -192,7 +192,7 @@ def _launch_linear(
     by_channel = bool(further_shifts(op.requant))
     if by_channel:
         launch.constant(packed_shifts(op, board))
-    left, bias = op.residual_left_shift, folded_bias(op)
+    bias = folded_bias(op)
     is_one = not shape.bias_tiles and bool(np.all(bias == bias[0]))
     windows: _Geometry = {}
     if isinstance(op, graph.Conv2dOp):
@@ -203,7 +203,7 @@ def _launch_linear(
         }
     numbers: _Epilogue = {
         "groups": block_groups(op, board.block),
-        "residual_shift": left - min(left, RESIDUAL_WEIGHT_BITS),
+        "residual_shift": common_residual_shift(op),
         "outside": outside,
         "uniform_bias": int(bias[0]) if is_one else None,
         "uniform_shifts": uniform_shifts(op, board) if by_channel else None,

@@ -105,6 +105,8 @@ def _sort(op: graph.LinearOperation, made: Order | None, read: Order | None) -> 
             bias = _constant(op, graph.known_array(op.bias)[made], kind)
         if op.requant is not None and op.requant.is_per_channel:
             epilogue["requant"] = _sorted_requant(op.requant, made)
+        if len(shifts := op.residual_shifts) > 1:
+            epilogue["residual_shift"] = graph.shifts_of_channels([shifts[i] for i in made])
     new = rebuild_linear(op, epilogue, weights=_constant(op, weights, element), bias=bias)
     makers = [value.owner for value in (op.weights, op.bias) if value is not None]
     Rewriter.replace_op(op, new)

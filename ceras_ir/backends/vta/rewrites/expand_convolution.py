@@ -82,7 +82,7 @@ class ConvolutionExpansion:
         self.acc_ring = self.at.alloc(ACC, acc_stages, b.nblock, *acc_shape)
         if self.residual is not None:
             self.residual_ring = self.at.alloc(INP, b.nblock, *acc_shape)
-            self.residual_tile = self.at.alloc(WGT, 1)
+            self.residual_tiles = self.at.alloc(WGT, self.op.residual_tiles)
 
     def build(self) -> None:
         """The kernel: what stays on chip throughout, then the loops over blocks."""
@@ -92,8 +92,9 @@ class ConvolutionExpansion:
         if self.border is not None:
             self.border.load()
         if self.op.residual_weights is not None:
-            one = at.view(self.op.residual_weights, 1, *at.tile)
-            at.add(tile.LoadOp(one, [zero], self.residual_tile, [], (1, 1)))
+            count = self.op.residual_tiles
+            tiles = at.view(self.op.residual_weights, 1, count, *at.tile)
+            at.add(tile.LoadOp(tiles, [zero, zero], self.residual_tiles, [], (1, count)))
         with at.loop(0, c.groups) as self.group:
             self._loops()
 
@@ -304,7 +305,7 @@ class ConvolutionExpansion:
         n: Index,
         nblock: int,
     ) -> None:
-        """Bring the residual in by one diagonal tile of weights, then move it left."""
+        """Bring the residual in by a diagonal tile of weights, then move it left."""
         at, b = self.at, self.b
         loops = [(b.rows, b.columns, b.columns, 0), (b.columns, 1, 1, 0)]
         with at.loop(0, nblock) as i:
@@ -313,6 +314,8 @@ class ConvolutionExpansion:
             start = (*self.image(batch), block, *((x,) if self.c.is_flat else (y, x)))
             box = (1, b.columns) if self.c.is_flat else (b.rows, b.columns)
             at.add(tile.LoadOp(residual, [at.value(j) for j in start], buffer, [], box))
-            at.add(tile.GemmOp((acc, at.values(i)), (buffer, []), (self.residual_tile, []), loops))
+            which = at.values(self._channel(block)) if self.op.residual_tiles > 1 else []
+            weights = (self.residual_tiles, which)
+            at.add(tile.GemmOp((acc, at.values(i)), (buffer, []), weights, loops))
         if shift := self.op.residual_shift.value.data:
             self.epilogue.apply(tile.Alu.SHR, acc, 0, nblock, -shift)

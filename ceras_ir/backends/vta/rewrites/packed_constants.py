@@ -14,10 +14,10 @@ from ceras_ir.backends.vta.board import VtaBoard
 from ceras_ir.backends.vta.channel_constants import border_values, folded_bias
 from ceras_ir.backends.vta.channel_groups import widened
 from ceras_ir.backends.vta.constant_products import digits, radix
+from ceras_ir.backends.vta.hardware import RESIDUAL_WEIGHT_BITS
 from ceras_ir.backends.vta.rescaling import further_shifts
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.quant import UniformType
-from ceras_ir.dialects.tile.convolution import RESIDUAL_WEIGHT_BITS
 
 Array = NDArray[np.generic]
 
@@ -78,8 +78,21 @@ def one_number(value: int, *shape: int) -> graph.ConstantOp:
 
 
 def residual_weights(op: graph.LinearOperation, board: VtaBoard) -> graph.ConstantOp:
-    """The diagonal that moves a residual left by up to six bits."""
-    return diagonal(1 << min(op.residual_left_shift, RESIDUAL_WEIGHT_BITS), board)
+    """
+    The diagonal [B, B] that moves a residual left by up to six bits; [O/B, B, B] where channels go
+    by different numbers of bits.
+    """
+    shifts = np.array(op.residual_shifts) - common_residual_shift(op)
+    if len(shifts) == 1:
+        return diagonal(1 << int(shifts[0]), board)
+    lanes = np.pad(shifts, (0, -len(shifts) % board.block), "edge").reshape(-1, 1, board.block)
+    tiles = np.eye(board.block, dtype=np.int64) << lanes
+    return graph.ConstantOp.from_array(tiles.astype(np.int8), UniformType(1.0))
+
+
+def common_residual_shift(op: graph.LinearOperation) -> int:
+    """By how many bits the residual of every channel goes left behind these weights."""
+    return max(0, max(op.residual_shifts) - RESIDUAL_WEIGHT_BITS)
 
 
 def diagonal(factor: int, board: VtaBoard) -> graph.ConstantOp:

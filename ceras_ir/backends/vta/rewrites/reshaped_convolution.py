@@ -59,7 +59,7 @@ def replace_convolution(
         dilations=dilations,
         activation=op.activation,
         requant=op.requant,
-        residual_shift=op.residual_left_shift if op.residual_shift is not None else None,
+        residual_shift=None if op.residual_shift is None else op.residual_shifts,
     )
     new.attributes.update(op.attributes)
     if isinstance(mask := op.attributes.get(MASK), MaskAttr):

@@ -14,7 +14,7 @@ from math import ldexp, prod
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import IntegerAttr, i32, i64
+from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
@@ -130,8 +130,8 @@ def _linear(
     bias = None
     if op.bias is not None and (bias := stored_bias(rest.pop(0), input, weights)) is None:
         return None
-    residual, shift = (rest[0], residual_shift(rest[0], scales)) if rest else (None, 0)
-    if shift is None:
+    residual, shifts = (rest[0], residual_shifts(rest[0], scales)) if rest else (None, (0,))
+    if shifts is None:
         return None
     factors: list[float] = (scales / target.scale).tolist()
     quantized = rebuild_linear(
@@ -139,7 +139,7 @@ def _linear(
         {
             "activation": None,
             "requant": rescaling_by(factors, target.zero_point, clamp),
-            "residual_shift": None if residual is None else IntegerAttr(shift, i64),
+            "residual_shift": None if residual is None else graph.shifts_of_channels(shifts),
         },
         input=input,
         weights=weights,
@@ -150,12 +150,15 @@ def _linear(
     return [quantized] if bias is None else [bias, quantized]
 
 
-def residual_shift(residual: SSAValue, scales: NDArray[np.float64]) -> int | None:
-    """The left shift that brings a residual to the accumulator's scales; None if there is none."""
+def residual_shifts(residual: SSAValue, scales: NDArray[np.float64]) -> tuple[int, ...] | None:
+    """
+    The left shifts that bring a residual to the accumulator's scales, one for each of these; None
+    if there are none.
+    """
     mantissas, exponents = np.frexp(graph.stored_element(residual).scale / scales)
-    shift = int(exponents[0]) - 1
-    aligned = bool((mantissas == 0.5).all() and (exponents == exponents[0]).all())
-    return shift if aligned and 0 <= shift <= MAX_RESIDUAL_SHIFT else None
+    shifts = (exponents - 1).tolist()
+    aligned = bool((mantissas == 0.5).all()) and 0 <= min(shifts) <= max(shifts)
+    return tuple(shifts) if aligned and max(shifts) <= MAX_RESIDUAL_SHIFT else None
 
 
 def stored_bias(bias: SSAValue, input: SSAValue, weights: SSAValue) -> graph.ConstantOp | None:

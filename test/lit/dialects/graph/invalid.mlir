@@ -97,6 +97,14 @@ func.func @case11(%x: tensor<1x4xf32>, %w: tensor<2x4xf32>) {
 
 // -----
 
+func.func @case11b(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>, %r: tensor<1x2x!quant.uniform<i8:f32, 0.5>>) {
+  // expected-error@+1 {{'residual_shift' has 3 shifts, expected 2}}
+  %0 = graph.matmul %x, %w residual %r : tensor<1x2x!quant.uniform<i8:f32, 0.5>> {residual_shift = array<i64: 1, 2, 3>, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>
+  func.return
+}
+
+// -----
+
 func.func @case12(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>, %w: tensor<2x4x!quant.uniform<i8:f32, 0.5>>, %r: tensor<1x2x!quant.uniform<i8:f32, 0.5>>) {
   // expected-error@+1 {{residual_shift must be in [0, 23], got 24}}
   %0 = graph.matmul %x, %w residual %r : tensor<1x2x!quant.uniform<i8:f32, 0.5>> {residual_shift = 24 : i64, requant = #graph.requant<shift = 3, rounding = half_up, low = -128, high = 127>} : (tensor<1x4x!quant.uniform<i8:f32, 0.5>>, tensor<2x4x!quant.uniform<i8:f32, 0.5>>) -> tensor<1x2x!quant.uniform<i8:f32, 0.5>>

@@ -1,4 +1,8 @@
 // RUN: ceras-opt %s --choose-row-exponents --choose-weight-exponents | filecheck %s
+// RUN: ceras-opt %s -p 'choose-row-exponents{residual-spread=6},choose-weight-exponents' | filecheck %s --check-prefixes=CHECK,SPREAD
+// RUN: not ceras-opt %s -p 'choose-row-exponents{residual-spread=11}' 2>&1 | filecheck %s --check-prefix=BAD
+
+// BAD: residual_spread must be in [0, 10], got 11
 
 // CHECK-LABEL: func.func @main(
 func.func @main(%x: tensor<1x2xf32>) {
@@ -14,5 +18,8 @@ func.func @main(%x: tensor<1x2xf32>) {
   // CHECK: graph.matmul %{{.*}} {graph.weight_exponent = -6 : i64}
   %v = graph.constant dense<[[1.0, -1.0], [1.0, 0.5]]> : tensor<2x2xf32> : tensor<2x2xf32>
   %1 = graph.matmul %x, %v : (tensor<1x2xf32>, tensor<2x2xf32>) -> tensor<1x2xf32>
+  // A residual whose shifts may differ by so much.
+  // SPREAD: graph.matmul %{{.*}} residual {{.*}} {graph.weight_exponent = -6 : i64, graph.row_exponents = array<i64: 0, -3, -6, 0>}
+  %3 = graph.matmul %x, %u residual %0 : tensor<1x4xf32> : (tensor<1x2xf32>, tensor<4x2xf32>) -> tensor<1x4xf32>
   func.return
 }

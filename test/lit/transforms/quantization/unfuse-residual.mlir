@@ -37,3 +37,17 @@ func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x1x
   %b = graph.matmul %x, %w residual %a : tensor<1x1xf32> {graph.weight_exponent = -4 : i64, graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<1x1xf32>
   func.return %b : tensor<1x1xf32>
 }
+
+// -----
+
+// Channels of other scales: the residual is coarser than each of them, or finer than one.
+// CHECK-LABEL: func.func @main(
+// CHECK:         graph.matmul %{{.*}} residual
+// CHECK-NEXT:    graph.matmul %{{[a-z]*}}, %{{[a-z]*}} {
+// CHECK-NEXT:    graph.binary add
+func.func @main(%x: tensor<1x1xf32> {graph.exponent = -3 : i64}, %r: tensor<1x2xf32> {graph.exponent = -7 : i64}) -> tensor<1x2xf32> {
+  %w = graph.constant dense<[[1.0], [0.25]]> : tensor<2x1xf32> : tensor<2x1xf32>
+  %a = graph.matmul %x, %w residual %r : tensor<1x2xf32> {graph.weight_exponent = -4 : i64, graph.row_exponents = array<i64: 0, -2>, graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<2x1xf32>) -> tensor<1x2xf32>
+  %b = graph.matmul %x, %w residual %r : tensor<1x2xf32> {graph.weight_exponent = -2 : i64, graph.row_exponents = array<i64: 0, -3>, graph.exponent = -4 : i64} : (tensor<1x1xf32>, tensor<2x1xf32>) -> tensor<1x2xf32>
+  func.return %b : tensor<1x2xf32>
+}
