@@ -25,6 +25,9 @@ LIT := $(BIN)/lit -q -j$(JOBS) --timeout=300
 
 SEEDS ?= 0:1000
 
+# What is started hundreds of times is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check fuzz docs clean system compilers
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
