@@ -1,9 +1,7 @@
 """A metric that the user wrote: a function of outputs and labels."""
 
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Self, TypeAlias
@@ -12,6 +10,7 @@ import numpy as np
 
 from ceras_ir.metrics.figures import Array, Chosen, Figure, Outputs, Reading
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.user_file import run_file
 
 Function: TypeAlias = Callable[[Outputs, Array | None], float | Mapping[str, float]]
 """From outputs by name and labels, if there are any, to one number or several with names."""
@@ -30,12 +29,7 @@ def load_function(text: str) -> Function:
 def _load_file(path: str) -> ModuleType:
     if not Path(path).is_file():
         raise InputError("no such file", path)
-    spec = spec_from_file_location(Path(path).stem, path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return run_file(Path(path).stem, path)
 
 
 def _load_module(path: str) -> ModuleType:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -26,6 +25,7 @@ from ceras_ir.command.exit_status import Diagnostic, SourceError
 from ceras_ir.command.tool_parser import ArgumentContainer, UsageParser
 from ceras_ir.pipeline.context import load_universe, with_universe
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.user_file import run_file
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import with_targets
 from ceras_ir.universe import universe_of
@@ -171,14 +171,12 @@ def _load(path: str) -> ModuleType:
     name = _module_name(Path(absolute))
     if (loaded := sys.modules.get(name)) is not None and loaded.__file__ == absolute:
         return loaded
-    with open(path, "rb"):  # a missing file is an OSError with its name
-        spec = spec_from_file_location(name, absolute)
-    if spec is None or spec.loader is None:
+    with open(path, "rb"):
+        pass  # A missing file is an OSError with its name.
+    if not path.endswith(".py"):
         raise InputError("is not a Python file (its name must end in .py)", path)
-    module = module_from_spec(spec)
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        return run_file(name, absolute)
     except SyntaxError as error:
         message = f"{type(error).__name__}: {error.msg}"
         raise SourceError([Diagnostic(message, path, error.lineno)]) from None
@@ -186,7 +184,6 @@ def _load(path: str) -> ModuleType:
     except Exception as error:
         message = f"{type(error).__name__}: {error}"
         raise SourceError([Diagnostic(message, path, _line_in(absolute, error))]) from None
-    return module
 
 
 def _module_name(path: Path) -> str:

@@ -1,0 +1,20 @@
+"""A user's file is what it says now, and nothing is left beside it."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ceras_ir.support.user_file import run_file
+
+
+def test_the_source_is_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Two versions of one length in one second are told apart, which byte code is not."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "mine.py"
+    for value in (1, 2):
+        path.write_text(f"x = {value}\n")
+        os.utime(path, (1, 1))
+        assert run_file("ceras_test_mine", str(path)).x == value
+    assert os.listdir(tmp_path) == ["mine.py"]
