@@ -5,6 +5,7 @@ With `--forked` a command of the fixture `tool` is a fork of a process that has 
 (`lit/fork_server.py`), which saves its start; `make test` starts the real ones in lit.
 """
 
+import gc
 import hashlib
 import os
 import shutil
@@ -25,6 +26,8 @@ from ceras_ir.backends.c.prefix import Prefix
 
 WEEK_SECONDS = 7 * 24 * 3600
 
+# The compiler lets go of large graphs rarely, and what pytest has collected stays.
+gc.set_threshold(100_000, 50, 100)
 # A draw may take a second where the collector of garbage has much to look at.
 settings.register_profile("ceras", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ceras")

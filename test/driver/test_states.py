@@ -79,6 +79,7 @@ def test_a_network_with_a_name_of_its_own_is_reset_too(tmp_path: Path):
     np.testing.assert_array_equal(named, reference)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 def test_integers_in_c_are_the_interpreters(tmp_path: Path, name: str):
     model, data = _files(tmp_path, name)

@@ -76,6 +76,7 @@ def test_the_option_that_is_named_fits(
     assert f"SRAM {named[2]} of" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_was_tried_in_vain_is_said(files: Path, capsys: pytest.CaptureFixture[str]):
     said = refused(capsys, 2200)
     for change in ("--quantize int8", "--quantize int8 --io int8"):

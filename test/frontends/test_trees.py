@@ -61,7 +61,7 @@ def test_c_is_exact():
     np.testing.assert_array_equal(got, walked(nodes, x, 4))
 
 
-@pytest.mark.parametrize("count", [100, 40000])
+@pytest.mark.parametrize("count", [100, pytest.param(40000, marks=pytest.mark.slow)])
 def test_tables_have_the_narrowest_elements(count: int):
     # One comb: every node has a leaf of its own and the next node.
     nodes = [Node(0, i, "BRANCH_LEQ", 0, float(i), 0, count + i, i + 1) for i in range(count)]

@@ -59,6 +59,7 @@ def test_the_sketch_equals_the_interpreter(tmp_path: Path, zeros: float):
     assert text.count("microseconds: ") == 6
 
 
+@pytest.mark.slow
 @needs_arm
 def test_the_scanner_calibrates_and_corrects(tmp_path: Path):
     module = compiled(colour_mlp(16), tmp_path).module
@@ -93,6 +94,7 @@ def test_files_of_another_model_do_not_compile(tmp_path: Path):
             build_sketch(mixed, mixed / "colour.ino", tmp_path / f"work_{name}")
 
 
+@pytest.mark.slow
 @needs_arm
 def test_a_wrong_dimension_does_not_compile(tmp_path: Path):
     compiled(colour_mlp(12), tmp_path)

@@ -221,6 +221,7 @@ def test_what_a_pack_cannot_say_is_refused():
     CTarget(package="zephyr", prefix="x" * 40, weights="incbin").check()
 
 
+@pytest.mark.slow
 def test_unknown_packages_are_refused(tool: Tool, tmp_path: Path):
     done = tool("ceras-compile", COLOUR, "--target", "c", "--package", "zephir", "-o", "net")
     assert done.status == 2, done.stderr

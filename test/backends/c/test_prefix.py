@@ -109,6 +109,7 @@ def test_two_models_link_into_one_program(tmp_path: Path, weights: Weights):
     pair.verdict(done.stdout)
 
 
+@pytest.mark.slow
 def test_every_name_that_a_linker_sees_has_the_prefix(tmp_path: Path):
     """And every macro of the interface."""
     pair = two_models(tmp_path)

@@ -130,6 +130,7 @@ def test_windows_that_no_block_can_take_apart_stay_whole():
     assert blocks is not None and not blocks.kn2row
 
 
+@pytest.mark.slow
 def test_more_taps_are_together_where_the_host_is_fast():
     """Of 3x3 on 3 channels three taps fill one vector, all of them two."""
     rng = np.random.default_rng(0)

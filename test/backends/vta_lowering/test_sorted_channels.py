@@ -91,6 +91,7 @@ def all_weights(module: ModuleOp) -> list[np.ndarray[tuple[int, ...]]]:
     return [graph.known_array(op.weights) for op in linear]
 
 
+@pytest.mark.slow
 def test_on_vta():
     """Few vectors are still shifted by a vector, and all integers stay."""
     counts: list[tuple[int, int]] = []

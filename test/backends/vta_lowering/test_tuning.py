@@ -91,6 +91,7 @@ def test_what_is_no_faster_in_the_end_is_left(layer: Layer, monkeypatch: pytest.
     assert not found.schedules and (found.before, found.after) == (100, 100)
 
 
+@pytest.mark.slow
 def test_never_slower_and_exact(layer: Layer, capsys: pytest.CaptureFixture[str]):
     cycles: list[int] = []
     for passes in ((), (TuneTilesPass(BOARD),)):
