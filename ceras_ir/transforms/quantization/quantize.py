@@ -142,9 +142,9 @@ class QuantizePass(PipelinePass):
             FoldDequantizedConstantsPass(),
             # What is computed in integers, and by which operations.
             FuseNormalizationPass(),
-            FuseGeluPass(),
             SetRowsPass(self._rows),
             SplitActivationPass(),
+            FuseGeluPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
             KeepPixelsInFloatPass(),
