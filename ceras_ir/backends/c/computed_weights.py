@@ -5,7 +5,7 @@ are at compile time, and then the same kernels multiply.
 
 from math import prod
 
-from ceras_ir.backends.c.epilogue import residual_factor
+from ceras_ir.backends.c.epilogue import residual_factor, residual_factors
 from ceras_ir.backends.c.float_tiled import print_float_tiles
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
@@ -107,7 +107,8 @@ def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
         bound += centred_bound(element) << max(op.residual_shifts)
         residual = layer.read(op.residual, "residual")
         term = less(f"{residual}[(first + r) * {n} + o]", zero_point_of(element))
-        terms.append(f"(int64_t)({term}){residual_factor(layer, op, 'o')}")
+        factors = residual_factors(layer, op, n)
+        terms.append(f"(int64_t)({term}){residual_factor(factors, op, 'o')}")
     assert op.requant is not None
     rescale = rescaling(op.requant, bound, value_type(op.result))
     if op.residual is not None and rescale.type == "int32_t":

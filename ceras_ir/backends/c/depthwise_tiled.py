@@ -132,6 +132,8 @@ def print_depthwise(of: IntegerLayer) -> str:
     lines += _loads("b", f"(const int8_t *)({b} + c)", kind)
     if epilogue.scale_bits:
         lines += _loads("m", f"(const int8_t *)({of.multipliers} + c)", kind)
+    if of.factors:
+        lines += _loads("f", f"(const int8_t *)({of.factors} + c)", kind)
     pointers = ", ".join(f"r{k}" for k in range(kernel_h))
 
     def column(j: str, k: int) -> str:
@@ -175,11 +177,13 @@ def print_depthwise(of: IntegerLayer) -> str:
         names_of = ", ".join(f"&skip{i}" for i in vectors)
         lines.append("    model_256 " + ", ".join(f"skip{i}" for i in vectors) + ";")
         lines.append(f"    {skip}({of.residual}, (int32_t)(to - {y}), {names_of});")
-        lines += [
-            f"    s{i} = ADD_256(s{i}, _mm256_slli_epi32(_mm256_srai_epi32(skip{i}, "
-            f"{32 - bits}), {op.residual_shifts[0]}));"
-            for i in vectors
-        ]
+        for i in vectors:
+            term = f"_mm256_srai_epi32(skip{i}, {32 - bits})"
+            if of.factors:
+                term = f"_mm256_mullo_epi32({term}, f{i})"
+            else:
+                term = f"_mm256_slli_epi32({term}, {op.residual_shifts[0]})"
+            lines.append(f"    s{i} = ADD_256(s{i}, {term});")
     for i in vectors:
         shifted = f"_mm256_srai_epi32(s{i}, {epilogue.shift})"
         if epilogue.scale_bits:

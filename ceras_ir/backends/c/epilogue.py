@@ -1,8 +1,9 @@
 """
-What tiles do with their sums in vectors: a residual, a multiplier of every output, one addition, a
-shift and a clamp. The bias takes over what is constant.
+What tiles do with their sums in vectors: a residual with its factor, a multiplier of every output,
+one addition, a shift and a clamp. The bias takes over what is constant.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,8 @@ from ceras_ir.dialects.quant import Rounding
 class Epilogue:
     """`(sum * multiplier + after) >> shift`, between two bounds; `extra` is in the bias."""
 
-    extra: int
+    extra: NDArray[np.int64]
+    """For each output, or one number for all."""
     scale_bits: int
     """Of products with multipliers: 32 or 64; 0 where there are none."""
     after: int
@@ -53,42 +55,55 @@ class Epilogue:
             return None
         if half and (not is_scaled or requant.mode is not Rounding.HALF_UP):
             return None
-        extra, after, bits = 0, half + (requant.zero_point.data << shift), 8
+        extra, after, bits = np.zeros(1, np.int64), half + (requant.zero_point.data << shift), 8
         if op.residual is not None:
-            if len(shifts := op.residual_shifts) != 1:
-                return None
             bits = {"int8_t": 8, "int16_t": 16}.get(value_type(op.residual), 0)
             if bits == 0:
                 return None
-            extra = -zero_point_of(quantized(op.residual, "residual")) << shifts[0]
+            point = zero_point_of(quantized(op.residual, "residual"))
+            extra = -np.left_shift(point, np.array(op.residual_shifts, np.int64))
         scale_bits = 0
         if is_scaled:
-            largest = sums.bound * requant.multiplier.data + abs(after) + 1
+            largest = sums.products_bound(requant) + abs(after) + 1
             scale_bits = 32 if largest < LIMIT and shift < 32 else 64
             if shift > 32 or largest >> shift >= LIMIT or largest >= 1 << 62:
                 return None
         else:
             extra, after = extra + after, 0
-        if not sums.has_room(extra):
+        if not sums.has_room(int(np.abs(extra).max())):
             return None
         stored = 16 if value_type(op.result) == "int16_t" else 8
         low, high = requant.low.data, requant.high.data
         return cls(extra, scale_bits, after, bits, stored, shift, low, high)
 
 
-def residual_factor(layer: Layer, op: LinearOperation, channel: str) -> str:
-    """` * N`, by which a residual of output `channel` is multiplied; nothing for 1."""
+def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
+    """
+    The array by which residuals of every output are multiplied, with zeros up to `count`; empty
+    where one number serves.
+    """
     shifts = op.residual_shifts
     if len(shifts) == 1:
-        return f" * {1 << shifts[0]}" if shifts[0] else ""
-    factors = np.left_shift(1, np.array(shifts, np.int32))
-    return f" * {layer.array('residual_factors', factors, 'int32_t')}[{channel}]"
+        return ""
+    factors = _padded([1 << shift for shift in shifts], count)
+    return layer.array("residual_factors", factors, "int32_t")
+
+
+def residual_factor(factors: str, op: LinearOperation, channel: str) -> str:
+    """` * N`, by which a residual of output `channel` is multiplied; nothing for 1."""
+    if factors:
+        return f" * {factors}[{channel}]"
+    shift = op.residual_shifts[0]
+    return f" * {1 << shift}" if shift else ""
 
 
 def multipliers(op: LinearOperation, count: int) -> NDArray[np.int32]:
     """Those of every output, and zeros up to `count`."""
     assert op.requant is not None
+    return _padded(op.requant.multipliers, count)
+
+
+def _padded(numbers: Sequence[int], count: int) -> NDArray[np.int32]:
     result = np.zeros(count, np.int32)
-    numbers = op.requant.multipliers
     result[: len(numbers)] = numbers
     return result

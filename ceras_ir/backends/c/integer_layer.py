@@ -22,9 +22,11 @@ class IntegerLayer:
     x: str
     y: str
     residual: str
-    """Empty where there is none, as the next two."""
+    """Empty where there is none, as the next three."""
     multipliers: str
     """Of every output."""
+    factors: str
+    """Of the residuals of every output."""
     terms: Sequence[str]
     """What is added to a sum beside its bias: the residual."""
     bias: str = ""

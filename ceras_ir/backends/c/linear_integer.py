@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.depthwise_tiled import has_columns, print_depthwise
-from ceras_ir.backends.c.epilogue import multipliers, residual_factor
+from ceras_ir.backends.c.epilogue import multipliers, residual_factor, residual_factors
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_loops import print_loops
@@ -41,30 +41,30 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
     storage = value_type(op.result)
     planes = sparse_planes(layer, op, geometry) if fits_sparse(op, sums) else None
     nest = None if planes is not None else tiled_nest(layer, op, geometry, sums)
-    scales = ""
+    scales, padded = "", nest.padded_outputs if nest else geometry.groups * geometry.n
     if op.requant.is_per_channel:
-        numbers = multipliers(op, nest.padded_outputs if nest else geometry.groups * geometry.n)
-        scales = layer.array("multipliers", numbers, "int32_t")
+        scales = layer.array("multipliers", multipliers(op, padded), "int32_t")
     rescale = rescaling(
         op.requant,
         sums.bound,
         storage,
         half_folded=sums.half_folded,
         multiplier=f"{scales}[{_channel(geometry, sums)}]" if scales else None,
-        multiplier_bound=op.requant.multiplier.data,
+        scaled_bound=sums.products_bound(op.requant),
     )
     x, y = layer.read(op.input, "x"), layer.write(op.result)
     terms: list[str] = []
-    residual = ""
+    residual, factors = "", ""
     if op.residual is not None:
         residual = layer.read(op.residual, "residual")
         point = zero_point_of(quantized(op.residual, "residual"))
         term = less(f"{residual}[at + o]", point)
         term = f"({term})" if point else term
-        factor = residual_factor(layer, op, _channel(geometry, sums))
+        factors = residual_factors(layer, op, padded)
+        factor = residual_factor(factors, op, _channel(geometry, sums))
         cast = "(int64_t)" if rescale.type == "int64_t" and factor else ""
         terms.append(f"{cast}{term}{factor}")
-    of = IntegerLayer(layer, op, geometry, sums, rescale, x, y, residual, scales, terms)
+    of = IntegerLayer(layer, op, geometry, sums, rescale, x, y, residual, scales, factors, terms)
     if planes is not None:
         sparse_integer(of, planes)
         return

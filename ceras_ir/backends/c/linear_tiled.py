@@ -99,10 +99,11 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
     panel = f"{w} + b * {runs * steps * step}, {b} + b"
 
     def shifted(e: Epilogue) -> list[str]:
-        stores = nest.stores(bool(of.residual)).ending_in(e)
+        stores = nest.stores(bool(of.residual)).ending_in(e, has_factors=bool(of.factors))
         use_narrow(layer.kernels, stores)
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), CONDITION)
-        skip = f", {of.residual} + at, {op.residual_shifts[0]}" if of.residual else ""
+        factor = f"{of.factors} + b" if of.factors else str(op.residual_shifts[0])
+        skip = f", {of.residual} + at, {factor}" if of.residual else ""
         skip += f", {of.multipliers} + b, {int_literal(e.after)}" if e.scale_bits else ""
         bounds = [n for n, is_used in ((e.low, e.has_low), (e.high, e.has_high)) if is_used]
         numbers = ", ".join(map(str, [e.shift, *bounds]))

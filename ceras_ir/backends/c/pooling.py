@@ -83,9 +83,8 @@ def _integer_average(layer: Layer, op: Pool2dOp) -> None:
     storage = value_type(op.result)
     if varies:
         # A window of one element has the greatest multiplier, but also the least sum.
-        rescale = rescaling(
-            op.requant, bound, storage, multiplier="multiplier", multiplier_bound=full * size + 1
-        )
+        most = bound * (full * size + 1)
+        rescale = rescaling(op.requant, bound, storage, multiplier="multiplier", scaled_bound=most)
     else:
         rescale = rescaling(op.requant, bound, storage)
     x, y = layer.read(op.input, "x"), layer.write(op.result)

@@ -52,20 +52,22 @@ def rescaling(
     *,
     half_folded: bool = False,
     multiplier: str | None = None,
-    multiplier_bound: int = 0,
+    scaled_bound: int = 0,
 ) -> Rescaling:
     """
     The rescaling of a sum of magnitude up to `bound` (the half included if `half_folded`).
-    `multiplier` is a C expression that replaces the attribute's, of up to `multiplier_bound`.
+    `multiplier` is a C expression that replaces the attribute's; products with it reach
+    `scaled_bound`.
     """
     shift, zero_point = requant.shift.data, requant.zero_point.data
     low, high = requant.low.data - zero_point, requant.high.data - zero_point
-    factor = multiplier_bound if multiplier is not None else requant.multiplier.data
+    factor = requant.multiplier.data
+    scaled = scaled_bound if multiplier is not None else bound * factor
     half = 0 if half_folded else half_of(requant)
-    most = max(bound * factor + half + 1, abs(low), abs(high))
+    most = max(scaled + half + 1, abs(low), abs(high))
     if most >= 1 << 63:
         raise Refused(
-            f"a sum of up to {bound} times a multiplier of up to {factor} exceeds 64 bits; "
+            f"a sum of up to {bound} times its multiplier reaches {scaled}, beyond 64 bits; "
             "use storage of 8 or 16 bits"
         )
     # The last test keeps `v + zero_point` in range too.

@@ -9,7 +9,7 @@ from ceras_ir.backends.c.operands import constant_weights, quantized
 from ceras_ir.backends.c.requant import Refused, can_fold_half, half_of
 from ceras_ir.backends.c.types import centred_bound, zero_point_of
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array, element_of
-from ceras_ir.dialects.quant import UniformType
+from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 LIMIT = 1 << 31
 
@@ -24,8 +24,8 @@ class Sums:
     """With the zero point of the input and, where that is exact, the rounding folded in."""
     per_output: NDArray[np.int64]
     """Sum of the weights of each output."""
-    bound: int
-    """Magnitude that no sum of products, bias and residual exceeds."""
+    bounds: NDArray[np.int64]
+    """For each output, the magnitude that no sum of products, bias and residual exceeds."""
     raw_bound: int
     """
     The same while rows of 8-bit elements are moved by 128; of 16 bits, the greatest of a sum and of
@@ -33,6 +33,16 @@ class Sums:
     """
     weight_type: str
     half_folded: bool
+
+    @property
+    def bound(self) -> int:
+        """Magnitude that no sum of any output exceeds."""
+        return int(self.bounds.max())
+
+    def products_bound(self, requant: RequantAttr) -> int:
+        """Magnitude that no sum times its multiplier exceeds."""
+        # A sum has 31 bits and a multiplier too.
+        return int((self.bounds * np.array(requant.multipliers, np.int64)).max())
 
     def has_room(self, extra: int) -> bool:
         """Whether 32 bits hold sums and biases to which something constant is added."""
@@ -62,7 +72,8 @@ def analyse(op: LinearOperation) -> Sums:
     weights = centred_weights(constant)
     magnitude = np.abs(weights, dtype=np.int32 if weights.itemsize < 4 else np.int64)
     largest = int(magnitude.max())
-    total = int(magnitude.sum(axis=1, dtype=np.int64).max())
+    totals = magnitude.sum(axis=1, dtype=np.int64)
+    total = int(totals.max())
     per_output = weights.sum(axis=1, dtype=np.int64)
     weight_type = (
         "int8_t"
@@ -77,17 +88,17 @@ def analyse(op: LinearOperation) -> Sums:
         if stored is None:
             raise Refused("bias must be a constant; fold or freeze what computes it")
         bias = bias + stored.astype(np.int64)
-    bound = total * centred_bound(x) + int(np.abs(bias).max())
+    bounds = totals * centred_bound(x) + np.abs(bias)
     if op.residual is not None:
         residual = centred_bound(quantized(op.residual, "residual"))
-        bound += residual << max(op.residual_shifts)
+        bounds = bounds + np.left_shift(residual, np.array(op.residual_shifts, np.int64))
     assert op.requant is not None
     half = half_of(op.requant)
     bias = bias - point * per_output
     products = total * max(abs(x.low), abs(x.high), centred_bound(x))
-    folded = can_fold_half(op.requant) and bound + half < LIMIT
+    folded = can_fold_half(op.requant) and int(bounds.max()) + half < LIMIT
     if folded:
-        bias, bound = bias + half, bound + half
+        bias, bounds = bias + half, bounds + half
     if products >= LIMIT:
         raise Refused(
             f"a sum of products can reach {products}, beyond 32 bits; use 8-bit weights or inputs"
@@ -95,5 +106,5 @@ def analyse(op: LinearOperation) -> Sums:
     largest_bias = int(np.abs(bias).max())
     raw_bound = 256 * total + largest_bias + 128 * int(np.abs(per_output).max())
     if x.storage.width.data > 8:
-        raw_bound = max(bound, largest_bias)
-    return Sums(constant, x, bias, per_output, bound, raw_bound, weight_type, folded)
+        raw_bound = max(int(bounds.max()), largest_bias)
+    return Sums(constant, x, bias, per_output, bounds, raw_bound, weight_type, folded)

@@ -90,7 +90,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     t = walk.tile
     name = f"tile_{_shape_name(walk)}_to_{stores.row}_{stores.column}"
     bits = stores.residual_bits
-    name += f"_residual{'' if bits == 8 else bits}" if stores.has_residual else ""
+    name += f"_residual{stores.residual_kind}" if stores.has_residual else ""
     name += _scaled(stores) + ("_part" if stores.is_masked else "")
     name += ("_low" if stores.low else "") + ("_high" if stores.high else "") + lanes.suffix
     name += "" if stores.bits == 8 else f"_{stores.bits}"
@@ -98,7 +98,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
         f"const {lanes.element} *x, const int8_t *w, const int32_t *bias, int{stores.bits}_t *y"
     )
     if stores.has_residual:
-        parameters += f", const int{bits}_t *residual, int32_t left_shift"
+        parameters += f", const int{bits}_t *residual, {''.join(stores.alignment)}"
     if stores.scale_bits:
         parameters += f", const int32_t *multipliers, int{stores.scale_bits}_t after"
     parameters += ", int32_t shift"
@@ -117,6 +117,11 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
             f"  const model_i32v m{b} = LOAD_I32({_offset('multipliers', b * LANES)});"
             for b in range(t.blocks)
         ]
+    if stores.has_factors:
+        lines += [
+            f"  const model_i32v f{b} = LOAD_I32({_offset('factors', b * LANES)});"
+            for b in range(t.blocks)
+        ]
     masks = ["-1"] * t.blocks
     if stores.is_masked:
         masks, declared = _masks(t, "MASK")
@@ -131,7 +136,8 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
                 if stores.is_masked:
                     load = f"LOAD_SOME_I{bits}({at}, {masks[b]})"
                 widen = "WIDEN" if bits == 8 else "WIDEN_I16"
-                lines.append(f"  {s} += {widen}({load}) << left_shift;")
+                aligned = f"* f{b}" if stores.has_factors else "<< left_shift"
+                lines.append(f"  {s} += {widen}({load}) {aligned};")
             value = f"{s} >> shift"
             if stores.scale_bits:
                 value = f"SCALE_{stores.scale_bits}({s}, m{b}, after, shift)"
@@ -145,7 +151,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
 def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
     """The body of a shifting tile where vectors have 8 lanes."""
     t = walk.tile
-    residual = "residual, left_shift, " if stores.has_residual else ""
+    residual = f"residual, {stores.alignment[1]}, " if stores.has_residual else ""
     residual += "multipliers, after, " if stores.scale_bits else ""
     end = 1 << (stores.bits - 1)
     low, high = "low" if stores.low else str(-end), "high" if stores.high else str(end - 1)
@@ -165,7 +171,7 @@ def narrow_name(stores: Stores) -> str:
 
 def _narrow_kind(stores: Stores) -> str:
     kind = f"int{stores.bits}"
-    kind += f"_residual{stores.residual_bits}" if stores.has_residual else ""
+    kind += f"_residual{stores.residual_kind}" if stores.has_residual else ""
     return kind + _scaled(stores)
 
 
@@ -177,14 +183,15 @@ def use_narrow(kernels: Kernels, stores: Stores) -> None:
     """Ask for that function."""
     cast = "(int64_t)" if stores.scale_bits == 64 else ""
     scale = f"const int32_t *multipliers, int{stores.scale_bits}_t after, "
-    skip = f"const int{stores.residual_bits}_t *residual, int32_t left_shift, "
+    skip = f"const int{stores.residual_bits}_t *residual, {''.join(stores.alignment)}, "
+    factor = "factors[o]" if stores.has_factors else "(1 << left_shift)"
     kernels.use(
         "narrow_sums",
         NAME=_narrow_kind(stores),
         RESULT=f"int{stores.bits}_t",
         RESIDUAL=skip if stores.has_residual else "",
         SCALE=scale if stores.scale_bits else "",
-        ADD=" + residual[at + o] * (1 << left_shift)" if stores.has_residual else "",
+        ADD=f" + residual[at + o] * {factor}" if stores.has_residual else "",
         TIMES=f" * {cast}multipliers[o] + after" if stores.scale_bits else "",
     )
 

@@ -45,14 +45,26 @@ class Stores:
     bits: int = 8
     """Of a stored integer: 8 or 16."""
     residual_bits: int = 8
+    has_factors: bool = False
+    """Whether the residual of each output has a factor of its own; else one shift is for all."""
     scale_bits: int = 0
     """Of products of sums with multipliers, of which each output has its own; 0 without."""
 
-    def ending_in(self, e: Epilogue) -> "Stores":
+    @property
+    def alignment(self) -> tuple[str, str]:
+        """Type and name of the parameter that brings residuals to the scale of sums."""
+        return ("const int32_t *", "factors") if self.has_factors else ("int32_t ", "left_shift")
+
+    @property
+    def residual_kind(self) -> str:
+        """Ends the names of functions that read a residual."""
+        return f"{self.residual_bits}{'_each' if self.has_factors else ''}"
+
+    def ending_in(self, e: Epilogue, *, has_factors: bool) -> "Stores":
         """The same of what an epilogue computes."""
         return replace(
             self, low=e.has_low, high=e.has_high, bits=e.bits,
-            residual_bits=e.residual_bits, scale_bits=e.scale_bits,
+            residual_bits=e.residual_bits, scale_bits=e.scale_bits, has_factors=has_factors,
         )  # fmt: skip
 
     def clamped(self, value: str) -> str:

@@ -53,7 +53,7 @@ def layer(seed: int) -> ModuleOp:
     strides, padding = (int(pick(1, 3)), int(pick(1, 3))), [int(v) for v in pick(0, 4, 4)]
     height, width = kernel[0] + int(pick(3, 9)), kernel[1] + int(pick(6, 14))
     filters = pick(-128, 128, (n, *kernel, c)).astype(np.int8)
-    residual_shift = int(pick(0, 5))
+    residual_shift = pick(0, 5, n).tolist() if seed % 8 == 1 else int(pick(0, 5))
     rows = (height + padding[0] + padding[2] - kernel[0]) // strides[0] + 1
     columns = (width + padding[1] + padding[3] - kernel[1]) // strides[1] + 1
 

@@ -34,12 +34,23 @@ def network(element: UniformType) -> ModuleOp:
     def build(*inputs: SSAValue) -> Values:
         dense, channelwise = inputs[: len(SHAPES)], inputs[len(SHAPES) :]
         return [
-            layer(i + 5, x, element, o, kernel, stride, padding, (d, 1), 1)
+            layer(i + 5, x, element, o, kernel, stride, padding, (d, 1), 1, spread=8 * (i % 4 == 1))
             for i, (x, (_, o, kernel, stride, padding, d)) in enumerate(
                 zip(dense, SHAPES, strict=True)
             )
         ] + [
-            layer(i, x, element, s[3], kernel, stride, padding, dilation, s[3])
+            layer(
+                i,
+                x,
+                element,
+                s[3],
+                kernel,
+                stride,
+                padding,
+                dilation,
+                s[3],
+                spread=8 * (i % 4 == 0),
+            )
             for i, (x, (s, kernel, stride, padding, dilation)) in enumerate(
                 zip(channelwise, DEPTHWISE, strict=True)
             )

@@ -95,6 +95,7 @@ def layer(
     groups: int,
     result_element: UniformType = OUT,
     skip: UniformType = SKIP,
+    spread: int = 0,
 ) -> SSAValue:
     """One convolution, with and without residual, bias, zero points, and what a shift cannot do."""
     rng = np.random.default_rng(seed)
@@ -124,12 +125,13 @@ def layer(
             shift, multiplier=scales.tolist(), rounding=rounding, zero_point=7, low=low, high=high
         )
     bias = rng.integers(-20000, 20000, outputs).astype(np.int32)
+    moved = rng.integers(0, spread, outputs, endpoint=True).tolist() if spread else 5
 
     def convolution(residual: SSAValue | None) -> SSAValue:
         return graph.Conv2dOp(
             x, constant(weights, OUT), constant(bias, UniformType(1.0, storage=i32)), residual,
             result_element=result_element, strides=strides, padding=padding, dilations=dilations,
-            groups=groups, requant=requant, residual_shift=None if residual is None else 5,
+            groups=groups, requant=requant, residual_shift=None if residual is None else moved,
         ).result  # fmt: skip
 
     if seed % 2:
@@ -248,6 +250,33 @@ def test_inputs_of_16_bits(build: str, point: int):
     )
     workspace = 0 if point else 1 << 17
     check(module, numbers, options=COptions(workspace=workspace), flags=BUILDS[build])
+
+
+@pytest.mark.parametrize("build", [b for b in BUILDS if b != "vex"])
+def test_residuals_moved_by_channel(build: str):
+    """A left shift for each channel in tiles, with every kind of epilogue and of residual."""
+    byte, word = UniformType(1.0, 3), UniformType(1.0, 3, storage=i16)
+    wide, skip = UniformType(1.0, storage=i16), UniformType(2.0, 100, storage=i16)
+    ways = [(*s[:5], (s[5], 1), 1) for s in (SHAPES[0], SHAPES[3], SHAPES[5], SHAPES[7])]
+    ways += [(s[0], s[0][3], *s[1:], s[0][3]) for s in (DEPTHWISE[1], DEPTHWISE[2], DEPTHWISE[5])]
+    inputs = [(element, way) for element in (byte, word) for way in ways]
+
+    def layers(*xs: SSAValue) -> Values:
+        return [
+            layer(seed, x, element, *way[1:], *ends, spread=8)
+            for x, (element, way) in zip(xs, inputs, strict=True)
+            for seed, ends in ((0, (OUT,)), (4, (OUT,)), (14, (OUT,)), (10, (wide, skip)))
+        ]
+
+    module = make_network([(element, way[0]) for element, way in inputs], layers)
+    text = source(module)
+    for kind in ("8_each", "8_each_scaled", "8_each_scaled_wide", "16_each"):
+        assert re.search(rf"tile_\w+_residual{kind}(_part|_low|_words|_16|\()", text)
+    # Depthwise layers in columns of four bytes, and of pairs.
+    assert "_mm256_mullo_epi32(_mm256_srai_epi32(skip3, 24), f3)" in text
+    assert "_mm256_mullo_epi32(_mm256_srai_epi32(skip1, 16), f1)" in text
+    assert not re.search(r"\bsums_\d", text)
+    check(module, flags=BUILDS[build])
 
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["256"]), ids=("512", "256"))
