@@ -99,6 +99,9 @@ def print_depthwise(of: IntegerLayer) -> str:
         result[:channels] = sums.bias - offset * sums.per_output + epilogue.extra
         return result
 
+    def right_shifts() -> Array:
+        return np.array(epilogue.shifts, np.int32)
+
     layer.kernels.use("vectors_256")
     w = layer.constant("weights", "int8_t", prod((kernel_w, padded, STEP)), 1, packed)
     b = layer.constant("bias", "int32_t", padded, 4, padded_bias, CONDITION)
@@ -132,6 +135,9 @@ def print_depthwise(of: IntegerLayer) -> str:
     lines += _loads("b", f"(const int8_t *)({b} + c)", kind)
     if epilogue.scale_bits:
         lines += _loads("m", f"(const int8_t *)({of.multipliers} + c)", kind)
+    if epilogue.shifts:
+        s = layer.constant("shifts", "int32_t", channels, 4, right_shifts, CONDITION)
+        lines += _loads("right", f"(const int8_t *)({s} + c)", kind)
     if of.factors:
         lines += _loads("f", f"(const int8_t *)({of.factors} + c)", kind)
     pointers = ", ".join(f"r{k}" for k in range(kernel_h))
@@ -186,6 +192,8 @@ def print_depthwise(of: IntegerLayer) -> str:
             lines.append(f"    s{i} = ADD_256(s{i}, {term});")
     for i in vectors:
         shifted = f"_mm256_srai_epi32(s{i}, {epilogue.shift})"
+        if epilogue.shifts:
+            shifted = f"_mm256_srav_epi32(s{i}, right{i})"
         if epilogue.scale_bits:
             numbers = f"{int_literal(epilogue.after)}, {epilogue.shift}"
             shifted = f"SCALE_{epilogue.scale_bits}_256(s{i}, m{i}, {numbers})"

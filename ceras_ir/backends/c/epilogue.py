@@ -1,6 +1,7 @@
 """
 What tiles do with their sums in vectors: a residual with its factor, a multiplier of every output,
-one addition, a shift and a clamp. The bias takes over what is constant.
+one addition, a shift, which each output may have of its own, and a clamp. The bias takes over what
+is constant.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from ceras_ir.backends.c.requant import Rescaling, half_of
 from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.types import value_type, zero_point_of
 from ceras_ir.dialects.graph import LinearOperation
-from ceras_ir.dialects.quant import Rounding
+from ceras_ir.dialects.quant import RequantAttr, Rounding
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Epilogue:
     shift: int
     low: int
     high: int
+    shifts: tuple[int, ...] = ()
+    """One for each output, in place of `shift` and of multipliers that are powers of two."""
 
     @property
     def has_low(self) -> bool:
@@ -62,6 +65,15 @@ class Epilogue:
                 return None
             point = zero_point_of(quantized(op.residual, "residual"))
             extra = -np.left_shift(point, np.array(op.residual_shifts, np.int64))
+        stored = 16 if value_type(op.result) == "int16_t" else 8
+        low, high = requant.low.data, requant.high.data
+        if is_scaled and (shifts := _right_shifts(requant)):
+            # What is added to a product is a multiple of its power of two, or below its last bit.
+            right = np.array(shifts, np.int64)
+            halves = np.left_shift(1, right) >> 1 if half else 0
+            moved = extra + halves + np.left_shift(requant.zero_point.data, right)
+            if sums.has_room(int(np.abs(moved).max())):
+                return cls(moved, 0, 0, bits, stored, 0, low, high, shifts)
         scale_bits = 0
         if is_scaled:
             largest = sums.products_bound(requant) + abs(after) + 1
@@ -72,9 +84,15 @@ class Epilogue:
             extra, after = extra + after, 0
         if not sums.has_room(int(np.abs(extra).max())):
             return None
-        stored = 16 if value_type(op.result) == "int16_t" else 8
-        low, high = requant.low.data, requant.high.data
         return cls(extra, scale_bits, after, bits, stored, shift, low, high)
+
+
+def _right_shifts(requant: RequantAttr) -> tuple[int, ...]:
+    """By how many bits sums of every output go right; none where they are truly multiplied."""
+    if any(m & (m - 1) for m in requant.multipliers):
+        return ()
+    shifts = requant.net_shifts
+    return shifts if min(shifts) >= 0 and max(shifts) < 32 else ()
 
 
 def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
@@ -85,7 +103,7 @@ def residual_factors(layer: Layer, op: LinearOperation, count: int) -> str:
     shifts = op.residual_shifts
     if len(shifts) == 1:
         return ""
-    factors = _padded([1 << shift for shift in shifts], count)
+    factors = padded([1 << shift for shift in shifts], count)
     return layer.array("residual_factors", factors, "int32_t")
 
 
@@ -100,10 +118,11 @@ def residual_factor(factors: str, op: LinearOperation, channel: str) -> str:
 def multipliers(op: LinearOperation, count: int) -> NDArray[np.int32]:
     """Those of every output, and zeros up to `count`."""
     assert op.requant is not None
-    return _padded(op.requant.multipliers, count)
+    return padded(op.requant.multipliers, count)
 
 
-def _padded(numbers: Sequence[int], count: int) -> NDArray[np.int32]:
+def padded(numbers: Sequence[int], count: int) -> NDArray[np.int32]:
+    """Numbers, and zeros up to `count`."""
     result = np.zeros(count, np.int32)
     result[: len(numbers)] = numbers
     return result

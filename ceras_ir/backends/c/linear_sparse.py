@@ -282,7 +282,7 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     moved = sums.bias - (128 if is_signed else 0) * sums.per_output
     biases: list[str] = []
     found = Epilogue.of(op, sums, of.rescale)
-    is_simple = found is not None and not found.scale_bits and op.residual is None
+    is_simple = found is not None and not (found.scale_bits or found.shifts or op.residual)
     narrow = found if is_simple and found is not None and found.bits == 8 else None
     if narrow is not None:
         moved = moved + narrow.extra

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.epilogue import Epilogue
+from ceras_ir.backends.c.epilogue import Epilogue, padded
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES
@@ -106,7 +106,14 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
         skip = f", {of.residual} + at, {factor}" if of.residual else ""
         skip += f", {of.multipliers} + b, {int_literal(e.after)}" if e.scale_bits else ""
         bounds = [n for n, is_used in ((e.low, e.has_low), (e.high, e.has_high)) if is_used]
-        numbers = ", ".join(map(str, [e.shift, *bounds]))
+        shift: int | str = e.shift
+        if e.shifts:
+            count = nest.padded_outputs
+            s = layer.constant(
+                "shifts", "int32_t", count, 4, lambda: padded(e.shifts, count), CONDITION
+            )
+            shift = f"{s} + b"
+        numbers = ", ".join(map(str, [shift, *bounds]))
         part = f", {nest.outputs} - b" if stores.is_masked else ""
         return [
             f"const int32_t at = {nest.output_at()} + b;",

@@ -101,7 +101,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
         parameters += f", const int{bits}_t *residual, {''.join(stores.alignment)}"
     if stores.scale_bits:
         parameters += f", const int32_t *multipliers, int{stores.scale_bits}_t after"
-    parameters += ", int32_t shift"
+    parameters += f", {''.join(stores.shift)}"
     parameters += ", int32_t low" if stores.low else ""
     parameters += ", int32_t high" if stores.high else ""
     if stores.is_masked:
@@ -122,6 +122,11 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
             f"  const model_i32v f{b} = LOAD_I32({_offset('factors', b * LANES)});"
             for b in range(t.blocks)
         ]
+    if stores.has_shifts:
+        lines += [
+            f"  const model_i32v r{b} = LOAD_I32({_offset('shifts', b * LANES)});"
+            for b in range(t.blocks)
+        ]
     masks = ["-1"] * t.blocks
     if stores.is_masked:
         masks, declared = _masks(t, "MASK")
@@ -138,7 +143,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
                 widen = "WIDEN" if bits == 8 else "WIDEN_I16"
                 aligned = f"* f{b}" if stores.has_factors else "<< left_shift"
                 lines.append(f"  {s} += {widen}({load}) {aligned};")
-            value = f"{s} >> shift"
+            value = f"{s} >> " + (f"r{b}" if stores.has_shifts else "shift")
             if stores.scale_bits:
                 value = f"SCALE_{stores.scale_bits}({s}, m{b}, after, shift)"
             value = stores.clamped(value)
@@ -160,7 +165,7 @@ def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:
         f"  int32_t sums[{t.positions * t.width}];",
         *sums_lines(walk, lanes),
         f"  {narrow_name(stores)}(sums, {t.positions}, {t.width}, y, {t.columns}, "
-        f"{stores.row}, {stores.column}, {residual}shift, {low}, {high}, {outputs});",
+        f"{stores.row}, {stores.column}, {residual}{stores.shift[1]}, {low}, {high}, {outputs});",
     ]
 
 
@@ -176,6 +181,8 @@ def _narrow_kind(stores: Stores) -> str:
 
 
 def _scaled(stores: Stores) -> str:
+    if stores.has_shifts:
+        return "_shifted"
     return {0: "", 32: "_scaled", 64: "_scaled_wide"}[stores.scale_bits]
 
 
@@ -190,6 +197,8 @@ def use_narrow(kernels: Kernels, stores: Stores) -> None:
         NAME=_narrow_kind(stores),
         RESULT=f"int{stores.bits}_t",
         RESIDUAL=skip if stores.has_residual else "",
+        SHIFT="".join(stores.shift),
+        BY="shifts[o]" if stores.has_shifts else "shift",
         SCALE=scale if stores.scale_bits else "",
         ADD=f" + residual[at + o] * {factor}" if stores.has_residual else "",
         TIMES=f" * {cast}multipliers[o] + after" if stores.scale_bits else "",

@@ -47,6 +47,8 @@ class Stores:
     residual_bits: int = 8
     has_factors: bool = False
     """Whether the residual of each output has a factor of its own; else one shift is for all."""
+    has_shifts: bool = False
+    """Whether each output goes right by bits of its own."""
     scale_bits: int = 0
     """Of products of sums with multipliers, of which each output has its own; 0 without."""
 
@@ -54,6 +56,11 @@ class Stores:
     def alignment(self) -> tuple[str, str]:
         """Type and name of the parameter that brings residuals to the scale of sums."""
         return ("const int32_t *", "factors") if self.has_factors else ("int32_t ", "left_shift")
+
+    @property
+    def shift(self) -> tuple[str, str]:
+        """Type and name of the parameter by which sums go right."""
+        return ("const int32_t *", "shifts") if self.has_shifts else ("int32_t ", "shift")
 
     @property
     def residual_kind(self) -> str:
@@ -65,6 +72,7 @@ class Stores:
         return replace(
             self, low=e.has_low, high=e.has_high, bits=e.bits,
             residual_bits=e.residual_bits, scale_bits=e.scale_bits, has_factors=has_factors,
+            has_shifts=bool(e.shifts),
         )  # fmt: skip
 
     def clamped(self, value: str) -> str:

@@ -124,6 +124,17 @@ def layer(
         requant = RequantAttr(
             shift, multiplier=scales.tolist(), rounding=rounding, zero_point=7, low=low, high=high
         )
+    if seed % 7 == 6:
+        # Powers of two, so that every output goes right by bits of its own, or by none.
+        powers = 1 << rng.integers(0, shift + 2, outputs, endpoint=True)
+        requant = RequantAttr(
+            shift + 2,
+            multiplier=powers.tolist(),
+            rounding=Rounding.FLOOR if seed % 3 == 0 else Rounding.HALF_UP,
+            zero_point=7,
+            low=low,
+            high=high * 100 // 128,
+        )
     bias = rng.integers(-20000, 20000, outputs).astype(np.int32)
     moved = rng.integers(0, spread, outputs, endpoint=True).tolist() if spread else 5
 
@@ -265,16 +276,22 @@ def test_residuals_moved_by_channel(build: str):
         return [
             layer(seed, x, element, *way[1:], *ends, spread=8)
             for x, (element, way) in zip(xs, inputs, strict=True)
-            for seed, ends in ((0, (OUT,)), (4, (OUT,)), (14, (OUT,)), (10, (wide, skip)))
+            for seed, ends in (
+                *((seed, (OUT,)) for seed in (0, 4, 14, 13, 20, 6)),
+                (10, (wide, skip)),
+                (34, (wide, skip)),
+            )
         ]
 
     module = make_network([(element, way[0]) for element, way in inputs], layers)
     text = source(module)
-    for kind in ("8_each", "8_each_scaled", "8_each_scaled_wide", "16_each"):
+    kinds = ("8_each", "8_each_scaled", "8_each_scaled_wide", "8_each_shifted", "16_each")
+    for kind in (*kinds, "16_each_shifted"):
         assert re.search(rf"tile_\w+_residual{kind}(_part|_low|_words|_16|\()", text)
     # Depthwise layers in columns of four bytes, and of pairs.
     assert "_mm256_mullo_epi32(_mm256_srai_epi32(skip3, 24), f3)" in text
     assert "_mm256_mullo_epi32(_mm256_srai_epi32(skip1, 16), f1)" in text
+    assert "_mm256_srav_epi32(s3, right3)" in text and "_mm256_srav_epi32(s1, right1)" in text
     assert not re.search(r"\bsums_\d", text)
     check(module, flags=BUILDS[build])
 

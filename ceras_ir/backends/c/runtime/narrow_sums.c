@@ -2,7 +2,7 @@
  * are `column` elements apart, and `row` after each `columns`. */
 MODEL_INLINE void narrow_sums_@NAME@(const int32_t *restrict sums, int32_t positions, int32_t width,
                                      @RESULT@ *restrict y, int32_t columns, int32_t row,
-                                     int32_t column, @RESIDUAL@@SCALE@int32_t shift, int32_t low,
+                                     int32_t column, @RESIDUAL@@SCALE@@SHIFT@, int32_t low,
                                      int32_t high, int32_t outputs)
 {
   const int32_t end = outputs < width ? outputs : width;
@@ -10,7 +10,7 @@ MODEL_INLINE void narrow_sums_@NAME@(const int32_t *restrict sums, int32_t posit
     const int32_t at = p / columns * row + p % columns * column;
     for (int32_t o = 0; o < end; ++o) {
       const int32_t sum = sums[o]@ADD@;
-      const int32_t v = (int32_t)((sum@TIMES@) >> shift);
+      const int32_t v = (int32_t)((sum@TIMES@) >> @BY@);
       y[at + o] = (@RESULT@)(v < low ? low : v > high ? high : v);
     }
   }
