@@ -47,18 +47,16 @@ class UnfuseResidualPass(ModulePass):
 
 def _unfuse(op: graph.LinearOperation, residual: SSAValue) -> None:
     from ceras_ir.network.exponents import fitting_exponent
-    from ceras_ir.network.precision import FINER, WIDE, factor_exponents, largest, set_width, width
-    from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
+    from ceras_ir.network.precision import FINER, WIDE, factor_exponents, set_width, width
+    from ceras_ir.transforms.quantization.analysis.accumulator_bounds import holds
     from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
 
     source, weights = factor_exponents(op, value_exponent)
     accumulator = source + weights
     rows = row_exponents(op) or (0,)
     least, most = (value_exponent(residual) - accumulator - end for end in (max(rows), min(rows)))
-    right = max(value_exponent(op.result) - accumulator - min(rows), 0)
-    bound = Magnitudes.of(op).bound(source, weights)
     aligned = least >= 0 and most <= MAX_RESIDUAL_SHIFT
-    if aligned and fits(bound, right, largest(residual) << most):
+    if aligned and holds(op, value_exponent):
         return
     low, high = _before_residual(op, residual)
     bits = width(op.result)

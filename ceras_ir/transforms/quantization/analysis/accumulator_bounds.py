@@ -5,14 +5,16 @@ Used to choose exponents at which nothing can overflow; whether nothing does is 
 afterwards, on the integers, by `prove-accumulators`, which shares no code with this.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ldexp, prod
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import NARROW, largest
+from ceras_ir.network.precision import NARROW, factor_exponents, largest
 from ceras_ir.network.ranges import row_exponents
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 
@@ -70,6 +72,20 @@ class Magnitudes:
             stored = np.minimum(self.weights * ldexp(1, -weight_exponent) + self.taps / 2, largest)
         bias = self.bias * ldexp(1, -input_exponent - weight_exponent) + 0.5
         return float((stored * self.input + bias).max())
+
+
+def holds(op: graph.LinearOperation, exponent_of: Callable[[SSAValue], int]) -> bool:
+    """
+    Whether 32 bits hold the sums of `op` with its residual and the half of its rounding, at these
+    exponents of values and its own of weights. The residual is aligned with every channel.
+    """
+    source, weights = factor_exponents(op, exponent_of)
+    finest = source + weights + min(row_exponents(op) or (0,))
+    residual = 0
+    if op.residual is not None:
+        residual = largest(op.residual) << exponent_of(op.residual) - finest
+    bound = Magnitudes.of(op).bound(source, weights)
+    return fits(bound, max(exponent_of(op.result) - finest, 0), residual)
 
 
 def fits(bound: float, shift: int, residual: int = 0) -> bool:

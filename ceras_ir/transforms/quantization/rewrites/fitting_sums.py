@@ -74,6 +74,8 @@ def _linear(made: list[GraphOperation], op: graph.LinearOperation) -> list[Graph
     centred = weights.astype(np.float64) - points
     products = np.abs(centred).reshape(len(centred), -1).sum(axis=1) * _reach(op.input)
     bound = products + np.abs(bias) + _half(op)
+    if op.residual is not None:
+        bound = bound + (_reach(op.residual) << np.array(op.residual_shifts))
     if bound.max() <= MOST:
         return made
     if op.residual is not None:

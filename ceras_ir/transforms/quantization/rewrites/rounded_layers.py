@@ -6,9 +6,8 @@ import numpy as np
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ceras_ir.dialects import graph
-from ceras_ir.network.precision import largest
 from ceras_ir.network.ranges import row_exponents, weight_exponent
-from ceras_ir.transforms.quantization.analysis.accumulator_bounds import Magnitudes, fits
+from ceras_ir.transforms.quantization.analysis.accumulator_bounds import holds
 from ceras_ir.transforms.quantization.analysis.input_moments import InputMoments
 from ceras_ir.transforms.quantization.analysis.rounded_weights import Real, compensated, nearest
 from ceras_ir.transforms.quantization.analysis.scale_classes import value_exponent
@@ -52,7 +51,7 @@ def correct_bias(moments: InputMoments, stored: InputMoments) -> graph.LinearOpe
     corrected = (old - shift.reshape(-1)).astype(np.float32)
     constant = graph.ConstantOp.from_array(corrected, location=op.location)
     new = with_bias(op, constant)
-    if _fits(new):
+    if holds(new, value_exponent):
         replace_layer(op, new)
         return new
     erase_unused(new)
@@ -77,17 +76,6 @@ def replace_layer(op: graph.LinearOperation, new: graph.LinearOperation) -> None
         erase_unused(bias)
 
 
-def _fits(op: graph.LinearOperation) -> bool:
-    """Whether the accumulator still cannot overflow; see `align-scales`."""
-    source, weights = value_exponent(op.input), _exponent(op)
-    accumulator = source + weights
-    residual = 0
-    if op.residual is not None:
-        residual = largest(op.residual) << value_exponent(op.residual) - accumulator
-    bound = Magnitudes.of(op).bound(source, weights)
-    return fits(bound, max(value_exponent(op.result) - accumulator, 0), residual)
-
-
 def round_weights(moments: InputMoments) -> None:
     """Replace the weights by rounded ones that change the output least."""
     op = moments.op
@@ -101,7 +89,7 @@ def round_weights(moments: InputMoments) -> None:
         rounded = moments.joined(compensated(moments.by_part(weights), pairs, steps))
     shape = graph.shape_of(op.weights)
     replace_constant(op, op.weights, rounded.reshape(shape).astype(np.float32))
-    if not _fits(op):
+    if not holds(op, value_exponent):
         # Weights that were moved by more than a half may make larger sums than foreseen.
         plain = nearest(weights, _steps(moments)).reshape(shape)
         replace_constant(op, op.weights, plain.astype(np.float32))
