@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import overload
 
-import cross_aarch64
 import numpy as np
 import pytest
+from cross import AARCH64, RISCV
 from numpy.typing import NDArray
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
@@ -28,8 +28,10 @@ needs_arm = pytest.mark.skipif(
     not emulator.available(), reason="needs arm-none-eabi-g++ and qemu-system-arm"
 )
 needs_aarch64 = pytest.mark.skipif(
-    not cross_aarch64.available(), reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
+    not AARCH64.is_available, reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
 )
+
+needs_rvv = pytest.mark.skipif(not RISCV.is_available, reason="needs clang-19 and qemu-riscv64")
 
 SANITIZE = (
     "-O1",

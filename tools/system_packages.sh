@@ -17,6 +17,9 @@ arm-none-eabi-gcc:gcc-arm-none-eabi libnewlib-arm-none-eabi:the tests that cross
 qemu-system-arm:qemu-system-arm:the tests that run Cortex-M code in an emulator
 aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu libc6-dev-arm64-cross:the tests that compile for 64-bit Arm
 qemu-aarch64:qemu-user:the tests that run 64-bit Arm code
+riscv64-linux-gnu-gcc:gcc-riscv64-linux-gnu libc6-dev-riscv64-cross:the tests that compile for 64-bit RISC-V
+clang-19:clang-19:the tests of RISC-V's vectors, for which gcc 12 has no functions
+qemu-riscv64:qemu-user:the tests that run 64-bit RISC-V code
 verilator:verilator make g++:the tests that run generated circuits
 mlir-opt-19:mlir-19-tools:the tests that hold our IR to the upstream mlir-opt
 '

@@ -21,7 +21,7 @@ from ceras_ir.backends.c.linear_loops import print_loops
 from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, sparse_planes
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.operands import quantized
-from ceras_ir.backends.c.register_tiles import CONDITION, LANES
+from ceras_ir.backends.c.register_tiles import CONDITION, LANES, TILES
 from ceras_ir.backends.c.requant import rescaling
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, row_type, rows_at_once, window
 from ceras_ir.backends.c.sums import LIMIT, Sums, analyse
@@ -81,11 +81,11 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
         else:
             _rows(of)
         return
-    with layer.variants(CONDITION) as otherwise:
+    with layer.variants(TILES if nest is not None else CONDITION) as otherwise:
         if nest is not None:
             w = print_tiles(of, nest)
             otherwise()
-            bias = _row_bias(layer, sums, row_type(op.input)[0], f"!{CONDITION}")
+            bias = _row_bias(layer, sums, row_type(op.input)[0], f"!{TILES}")
             print_loops(replace(of, bias=bias), nest, w)
         else:
             w = print_depthwise(of)

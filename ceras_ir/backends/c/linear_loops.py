@@ -11,7 +11,7 @@ from math import prod
 
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import CONDITION, LANES, strip_length
+from ceras_ir.backends.c.register_tiles import LANES, TILES, strip_length
 from ceras_ir.backends.c.rows import row_type
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import value_type, zero_point_of
@@ -79,7 +79,7 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
     unpack = layer.kernels.use("unpack", NAME=f"{step}_{unit}", STEP=str(step), UNIT=str(unit))
     if row == "model_row":
         layer.kernels.use("dots_neon")
-    dots = layer.kernels.add(*_dots(loops.group, length, row), f"!{CONDITION}")
+    dots = layer.kernels.add(*_dots(loops.group, length, row), f"!{TILES}")
     panel = prod(nest.panel_shape(step)[1:])
     at = f"{weights} + b * {panel // width}"
     if loops.filters < width:

@@ -14,7 +14,7 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.epilogue import Epilogue, padded
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import CONDITION, LANES
+from ceras_ir.backends.c.register_tiles import CONDITION, LANES, RVV, TILES
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.small_tiles import add_products
 from ceras_ir.backends.c.sums import LIMIT, Sums
@@ -62,10 +62,7 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
     stored = value_type(op.input)
     is_signed = stored == "int8_t"
     offset = 128 if is_signed else 0
-    bias = sums.bias - offset * sums.per_output
     epilogue = Epilogue.of(op, sums, of.rescale)
-    if epilogue is not None:
-        bias = bias + epilogue.extra
     lanes = lanes_of(stored)
     panels, runs, steps, width, step = shape = nest.panel_shape(lanes.step)
 
@@ -77,14 +74,20 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
         split = padded.reshape(panels, width, runs, steps, step)
         return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4))
 
-    def padded_bias() -> Array:
-        result = np.zeros(nest.padded_outputs, np.int32)
-        result[: nest.outputs] = bias
-        return result
+    def bias(condition: str, offset: int) -> str:
+        values = sums.bias - offset * sums.per_output + (epilogue.extra if epilogue else 0)
+        count = nest.padded_outputs
+        return layer.constant(
+            "bias", "int32_t", count, 4, lambda: padded(values.tolist(), count), condition
+        )
 
     size = int(np.prod(shape))
     w = layer.constant("weights", "int8_t", size, 1, packed)
-    b = layer.constant("bias", "int32_t", nest.padded_outputs, 4, padded_bias, CONDITION)
+    is_moved_late = nest.in_place and is_signed
+    b = bias(CONDITION if is_moved_late else TILES, offset)
+    if is_moved_late:
+        # RISC-V multiplies signed numbers: there it is not moved at all.
+        bias(RVV, 0)
     fill: list[str] = []
     if nest.in_place:
         source = nest.place_of(x)
@@ -92,7 +95,7 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
         layer.scratch(lanes.element, "strip", nest.strip_elements + SLACK, 4 // lanes.step)
         fill.append(_fill(layer, nest, x, (stored, lanes.element), zero_point_of(sums.x) + offset))
         source = f"strip + {nest.input_at()}"
-    if nest.in_place and is_signed:
+    if is_moved_late:
         lanes = MOVED_BYTES
     walk = nest.walk(lanes.step)
     add_products(layer.kernels, walk, lanes)
@@ -101,7 +104,7 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
     def shifted(e: Epilogue) -> list[str]:
         stores = nest.stores(bool(of.residual)).ending_in(e, has_factors=bool(of.factors))
         use_narrow(layer.kernels, stores)
-        tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), CONDITION)
+        tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), TILES)
         factor = f"{of.factors} + b" if of.factors else str(op.residual_shifts[0])
         skip = f", {of.residual} + at, {factor}" if of.residual else ""
         skip += f", {of.multipliers} + b, {int_literal(e.after)}" if e.scale_bits else ""
@@ -110,7 +113,7 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
         if e.shifts:
             count = nest.padded_outputs
             s = layer.constant(
-                "shifts", "int32_t", count, 4, lambda: padded(e.shifts, count), CONDITION
+                "shifts", "int32_t", count, 4, lambda: padded(e.shifts, count), TILES
             )
             shift = f"{s} + b"
         numbers = ", ".join(map(str, [shift, *bounds]))
@@ -121,7 +124,7 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
         ]
 
     def rescaled() -> list[str]:
-        tile = layer.kernels.add(*sums_tile(walk, lanes), CONDITION)
+        tile = layer.kernels.add(*sums_tile(walk, lanes), TILES)
         t = nest.tile
         end = f"b + {width}"
         if nest.outputs % width:

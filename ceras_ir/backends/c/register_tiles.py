@@ -14,7 +14,10 @@ LANES = 16
 """Outputs of one vector: 32-bit sums in 512 bits."""
 
 CONDITION, WIDE = "MODEL_LANES", "MODEL_LANES == 16"
-"""What the preprocessor tests: whether there are vectors at all, and whether they are this wide."""
+"""What the preprocessor tests: whether there are x86's vectors, and whether they are this wide."""
+
+RVV, TILES = "MODEL_RVV", "MODEL_TILES"
+"""Whether there are RISC-V's vectors, and whether there are register tiles for integers at all."""
 
 FLOAT_LANES = "MODEL_F32"
 """Lanes of float vectors, or 0: there may be some where there are none for integers."""

@@ -1,16 +1,18 @@
 """
-Register tiles where vectors have 8 lanes, or 4: a tile is made of smaller ones, of a few positions
-by 16 outputs, which all shapes share. They read the same weights; integer sums are the same.
+Register tiles where vectors have 8 lanes, or 4, or RISC-V's: a tile is made of smaller ones, of a
+few positions by 16 outputs (of RISC-V as many as a vector holds), which all shapes share. They read
+the same weights; integer sums are the same.
 """
 
 from ceras_ir.backends.c.kernels import Kernels
-from ceras_ir.backends.c.register_tiles import CONDITION, FLOAT_LANES, LANES
+from ceras_ir.backends.c.register_tiles import CONDITION, FLOAT_LANES, LANES, RVV
+from ceras_ir.backends.c.rvv_tiles import rvv_products
 from ceras_ir.backends.c.walk import FLOATS, Lanes, Walk
 
 MOST = 6
 """
 Positions of the small tiles: with 16 outputs, sums and weights fit 16 registers of 8 lanes, and
-32 of 4.
+32 of 4 (RISC-V's in groups of four).
 """
 
 
@@ -23,20 +25,22 @@ def _groups(columns: int) -> list[int]:
 def _name(positions: int, lanes: Lanes) -> str:
     if lanes is FLOATS:
         return f"sums_f32_{positions}"
-    return f"sums_256_{positions}{lanes.suffix}"
+    return f"sums_i32_{positions}{lanes.suffix}"
 
 
 def add_products(kernels: Kernels, walk: Walk, lanes: Lanes) -> None:
     """Add the small tiles that a tile is made of."""
     kernels.use("vectors_f32" if lanes is FLOATS else "vectors_256")
+    kernels.use("taken_outputs")
     for positions in sorted({size for part in _parts(walk) for size in _groups(part)}):
         name = _name(positions, lanes)
         if lanes is FLOATS:
             for count in (8, 4):
                 text = _float_products(positions, LANES // count)
-                kernels.add(f"{name} of {count}", text, f"{FLOAT_LANES} == {count}")
+                kernels.add(f"{name} of {count}", text, f"{FLOAT_LANES} == {count} && !{RVV}")
         else:
             kernels.add(name, _products(positions, lanes), f"{CONDITION} == 8")
+        kernels.add(f"{name} of RISC-V", rvv_products(name, positions, lanes), RVV)
 
 
 def _parts(walk: Walk) -> list[int]:
@@ -49,7 +53,10 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
     """Statements that compute the array `sums` of a tile, as [positions, outputs]."""
     t = walk.tile
     distance = walk.row if t.columns == 1 else walk.column
-    lines = [f"  for (int32_t o = 0; o < {t.width}; o += {LANES}) {{"]
+    lines = [
+        f"  for (int32_t o = 0, taken; o < {t.width}; o += taken) {{",
+        f"    taken = MODEL_TAKEN({t.width} - o);",
+    ]
     position = 0
     weights = f"w + {lanes.step} * o" if lanes.step > 1 else "w + o"
     for size in (size for part in _parts(walk) for size in _groups(part)):
@@ -58,7 +65,7 @@ def sums_lines(walk: Walk, lanes: Lanes, bias: str = "bias + o") -> list[str]:
         to = f"sums + o + {position * t.width}" if position else "sums + o"
         lines += [
             f"    {_name(size, lanes)}({at}, {walk.runs}, {walk.steps}, {walk.pitch}, {distance},",
-            f"        {weights}, {t.width}, {bias}, {to});",
+            f"        {weights}, {t.width}, taken, {bias}, {to});",
         ]
         position += size
     return [*lines, "  }"]
@@ -74,8 +81,10 @@ def _products(positions: int, lanes: Lanes) -> str:
         f"/* {positions} positions, `column` apart, by 16 of `width` outputs. */",
         f"MODEL_TILE void {_name(positions, lanes)}(const {lanes.element} *x, int32_t runs, "
         "int32_t steps, int32_t pitch,",
-        "    int32_t column, const int8_t *w, int32_t width, const int32_t *bias, int32_t *sums)",
+        "    int32_t column, const int8_t *w, int32_t width, int32_t taken,",
+        "    const int32_t *bias, int32_t *sums)",
         "{",
+        "  (void)taken;",
         *(["  (void)column;"] if positions == 1 else []),
         f"  model_256 {', '.join(start)};",
         "  for (int32_t run = 0; run < runs; ++run, x += pitch) {",
@@ -113,8 +122,10 @@ def _float_products(positions: int, vectors: int) -> str:
         f"/* {positions} positions, `column` apart, by 16 of `width` outputs. */",
         f"MODEL_TILE void {_name(positions, FLOATS)}(const float *x, int32_t runs, int32_t steps, "
         "int32_t pitch,",
-        "    int32_t column, const float *w, int32_t width, const float *bias, float *sums)",
+        "    int32_t column, const float *w, int32_t width, int32_t taken,",
+        "    const float *bias, float *sums)",
         "{",
+        "  (void)taken;",
         *(["  (void)column;"] if positions == 1 else []),
     ]
     zeros = (f"s0_{b} = {{0}}" for b in blocks)

@@ -51,13 +51,26 @@ HEAD = """\
 #endif
 #endif
 
+/* RISC-V's vectors, of any length, by the intrinsics that gcc 14 and clang 17 have; 0 for portable
+ * loops, which you may choose with -DMODEL_RVV=0. */
+#ifndef MODEL_RVV
+#if defined(__riscv_v) && defined(__riscv_v_intrinsic) && __riscv_v_intrinsic >= 12000
+#define MODEL_RVV 1
+#else
+#define MODEL_RVV 0
+#endif
+#endif
+
+/* Whether sums of integers are computed in register tiles. */
+#define MODEL_TILES (MODEL_LANES || MODEL_RVV)
+
 /* Lanes of float vectors; 0 for portable loops. Their sums are rounded in different orders. */
 #ifndef MODEL_F32
 #if MODEL_LANES == 16
 #define MODEL_F32 16
 #elif MODEL_LANES == 8 && defined(__FMA__)
 #define MODEL_F32 8
-#elif MODEL_NEON
+#elif MODEL_NEON || MODEL_RVV
 #define MODEL_F32 4
 #else
 #define MODEL_F32 0

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 import numpy as np
+from cross import RISCV
 from firmware import write_files
 from frontends.fuzz_as_written import GENERATOR, generate
 from onnx_models import Array
@@ -88,6 +89,12 @@ BUILDS: dict[str, Build] = {
     ),
     "armv7": Build("arm-linux-gnueabihf-gcc", ("-std=gnu99", "-O2", "-static"), ("qemu-arm",)),
     "riscv64": Build("riscv64-linux-gnu-gcc", ("-std=gnu99", "-O2", "-static"), ("qemu-riscv64",)),
+    "riscv64-vectors": Build(
+        RISCV.compiler[0],
+        (*RISCV.compiler[1:], *RISCV.builds["rvv"], "-std=gnu99", "-O2", "-static"),
+        RISCV.emulator,
+        portable=False,
+    ),
 }
 """GNU dialects let a compiler contract products and sums, unless the code says no."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_harness import constant, make_network, needs_aarch64, place, random_inputs
-from cross_aarch64 import ARCHITECTURES, build_program, run_program
+from cross import AARCH64
 from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
@@ -86,10 +86,10 @@ def test_arm_computes_the_same_bits_in_portable_loops(tmp_path: Path) -> None:
     write_files(emit(module, COptions()), tmp_path)
     main, sample = main_function(module), random_inputs(module)
     expected = np.frombuffer(result(tmp_path, module, "gcc", "-std=c99"), np.float32)
-    for name, flags in ARCHITECTURES.items():
-        program = build_program(tmp_path, tmp_path / "main.c", flags)
+    for name, flags in AARCH64.builds.items():
+        program = AARCH64.build(tmp_path, tmp_path / "main.c", flags)
         ends = network_inputs(main), network_outputs(main)
-        ((_, got),) = run_program(program, sample, *ends).items()
+        ((_, got),) = AARCH64.run(program, sample, *ends).items()
         real = np.asarray(got, np.float32).reshape(-1)
         if name == "portable":
             assert real.tobytes() == expected.tobytes()

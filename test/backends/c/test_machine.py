@@ -11,8 +11,8 @@ import firmware
 import numpy as np
 import pytest
 from backends.c.test_files import small_network
-from c_harness import Array, needs_aarch64, needs_arm, place, random_inputs
-from cross_aarch64 import has_instruction, run_program
+from c_harness import Array, needs_aarch64, needs_arm, needs_rvv, place, random_inputs
+from cross import AARCH64, RISCV, Cross, riscv
 from firmware import write_files
 
 from ceras_ir.backends.c.board import Board
@@ -64,21 +64,23 @@ def shell(*command: str | Path, environment: dict[str, str] | None = None) -> No
 
 
 @pytest.mark.parametrize(
-    ("board", "emulator"),
+    ("board", "cross", "compiler"),
     [
-        pytest.param("raspberry_pi_5", "qemu-aarch64", marks=needs_aarch64),
-        pytest.param("visionfive_2", "qemu-riscv64", marks=needs_riscv),
+        pytest.param("raspberry_pi_5", AARCH64, "", marks=needs_aarch64),
+        pytest.param("visionfive_2", RISCV, "", marks=needs_riscv),
+        pytest.param("bpi_f3", riscv(256), "", marks=needs_riscv),
+        pytest.param("bpi_f3", riscv(256), " ".join(RISCV.compiler), marks=needs_rvv),
     ],
 )
-def test_make_for_a_board(tmp_path: Path, board: str, emulator: str):
+def test_make_for_a_board(tmp_path: Path, board: str, cross: Cross, compiler: str):
     """Kernels of the processor, or portable loops: the integers of every other machine."""
     module = place(small_network())
     main = main_function(module)
     write_files(emit(module, COptions(machine=computer(board))), tmp_path)
-    shell("make", "-C", tmp_path, "LDFLAGS=-static")
+    shell("make", "-C", tmp_path, "LDFLAGS=-static", *([f"CC={compiler}"] if compiler else []))
     sample = random_inputs(module)
     ends = network_inputs(main), network_outputs(main)
-    got = run_program(tmp_path / "model_run", sample, *ends, emulator=emulator)
+    got = cross.run(tmp_path / "model_run", sample, *ends)
     agree(got, run(module, sample))
     assert (tmp_path / "model_bench").is_file()
 
@@ -104,8 +106,9 @@ def test_cmake_builds_what_make_builds(tmp_path: Path, board: str | None):
     assert (build / "net/model_bench").is_file()
     sample = random_inputs(module)
     if board:
-        got = run_program(build / "mine", sample, *ends)
-        assert has_instruction(build / "mine", "sdot")
+        got = AARCH64.run(build / "mine", sample, *ends)
+        dump = ("aarch64-linux-gnu-objdump", "-d", str(build / "mine"))
+        assert "\tsdot\t" in subprocess.run(dump, capture_output=True, text=True, check=True).stdout
     else:
         (tmp_path / "in.bin").write_bytes(b"".join(sample[t.name].tobytes() for t in ends[0]))
         shell(build / "mine", tmp_path / "in.bin", tmp_path / "out.bin")
@@ -191,7 +194,7 @@ def test_descriptions_are_checked(tmp_path: Path):
         path.write_text(text)
         with pytest.raises(InputError, match=message):
             load_machine(str(path))
-    with pytest.raises(InputError, match="knows no board 'uno', but neoverse_v1"):
+    with pytest.raises(InputError, match="knows no board 'uno', but bpi_f3"):
         load_machine("uno")
     assert isinstance(load_machine("uno_r4_wifi"), Board)
 

@@ -8,7 +8,7 @@ import pytest
 from backends.c.everywhere import SANITIZERS, Build, Network, outputs_of
 from backends.c.test_sparse import SHAPES, sparse_weights, stored
 from c_harness import Array, Values, constant, make_network, place, random_inputs
-from cross_aarch64 import ARCHITECTURES
+from cross import AARCH64
 from firmware import write_files
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i8, i32
 from xdsl.ir import SSAValue
@@ -37,7 +37,7 @@ BUILDS: dict[str, Build] = {
     "clang-haswell": Build("clang", (GNU, "-O2", "-march=haswell")),
     **{
         f"aarch64-{name}": Build("aarch64-linux-gnu-gcc", (GNU, "-O2", "-static", *flags), EMULATOR)
-        for name, flags in ARCHITECTURES.items()
+        for name, flags in AARCH64.builds.items()
     },
 }
 

@@ -16,7 +16,7 @@ from c_harness import (
     place,
     random_inputs,
 )
-from cross_aarch64 import ARCHITECTURES, build_program, has_instruction, run_program
+from cross import AARCH64
 from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
@@ -114,10 +114,10 @@ def test_results_on_arm(winograd: int, tmp_path: Path):
     main = main_function(module)
     ends = network_inputs(main), network_outputs(main)
     write_files(emit(module, COptions(winograd=winograd)), tmp_path)
-    program = build_program(tmp_path, tmp_path / "main.c", (*ARCHITECTURES["neon"], "-O1"))
-    assert has_instruction(program, "fmla")
+    program = AARCH64.build(tmp_path, tmp_path / "main.c", (*AARCH64.builds["neon"], "-O1"))
+    assert "\tfmla\t" in AARCH64.assembly(tmp_path, AARCH64.builds["neon"])
     sample = random_inputs(module)
-    got = run_program(program, sample, *ends)
+    got = AARCH64.run(program, sample, *ends)
     for name, expected in run(module, sample).items():
         real = (np.asarray(a, np.float32) for a in (got[name], expected))
         np.testing.assert_allclose(*real, rtol=ROUNDING, atol=ROUNDING, err_msg=name)

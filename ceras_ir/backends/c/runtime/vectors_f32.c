@@ -1,7 +1,7 @@
 /* Floats in vectors of MODEL_F32: GNU vector types; the fused product of the processor, because the
  * rest of the model is compiled without contraction; a mask of -1 is all lanes. */
 #if MODEL_F32
-#if MODEL_F32 == 4
+#if MODEL_NEON
 #include <arm_neon.h>
 #endif
 typedef float model_f32v __attribute__((vector_size(4 * MODEL_F32)));
@@ -15,7 +15,7 @@ typedef int32_t model_mask __attribute__((vector_size(4 * MODEL_F32)));
 #define FMA(sum, x, w) ((model_f32v)__builtin_ia32_vfmaddps512_mask(x, w, sum, -1, 4))
 #elif MODEL_F32 == 8
 #define FMA(sum, x, w) ((model_f32v)__builtin_ia32_vfmaddps256(x, w, sum))
-#else
+#elif MODEL_NEON
 #define FMA(sum, x, w) \
   ((model_f32v)vfmaq_f32((float32x4_t)(sum), (float32x4_t)(x), (float32x4_t)(w)))
 #endif

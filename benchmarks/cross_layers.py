@@ -1,8 +1,11 @@
 """
-Instructions per multiplication of layers on 64-bit Arm, counted under qemu's user mode by a
-plugin; integers are compared with the interpreter's, floats within a tolerance.
+Instructions per multiplication of layers on 64-bit Arm or RISC-V, counted under qemu's user mode by
+a plugin; integers are compared with the interpreter's, floats within a tolerance.
 
-    python benchmarks/aarch64.py
+    python benchmarks/cross_layers.py {aarch64,riscv}
+
+Of RISC-V `scalar` is compiled without the vector extension, `portable` with what the compiler
+itself makes of it; ratios are those to vectors of 128 bits.
 """
 
 import argparse
@@ -12,13 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from cortex_m4 import Case, layer_of, network
-from cross_aarch64 import (
-    ARCHITECTURES,
-    QEMU,
-    available,
-    build_program,
-    run_program,
-)
+from cross import AARCH64, Cross, riscv
 from firmware import write_files
 from rich.console import Console
 from rich.table import Table
@@ -54,25 +51,26 @@ int main(int argc, char **argv)
 """
 
 
-def count(program: Path, plugin: Path, runs: int) -> int:
+def count(cross: Cross, program: Path, plugin: Path, runs: int) -> int:
     """Instructions of so many inferences, and of starting the program."""
-    command = [QEMU, "-cpu", "max", "-plugin", str(plugin), str(program), str(runs)]
+    command = [*cross.emulator, "-plugin", str(plugin), str(program), str(runs)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(done.stderr)
 
 
-def measure(case: Case, plugin: Path, flags: tuple[str, ...]) -> float:
+def measure(case: Case, plugin: Path, cross: Cross, build: str) -> float:
     """Instructions per multiplication; asserts that the integers are right."""
+    flags = cross.builds[build]
     module = network(case)
     main = main_function(module)
     ends = network_inputs(main), network_outputs(main)
-    with tempfile.TemporaryDirectory(prefix="ceras-aarch64-") as name:
+    with tempfile.TemporaryDirectory(prefix="ceras-cross-") as name:
         work = Path(name)
         write_files(emit(module), work)
         rng = np.random.default_rng(1)
         dtype = np.float32 if case.is_float else np.int8
         sample = {"input0": rng.integers(-128, 128, case.shape).astype(dtype)}
-        got = run_program(build_program(work, work / "main.c", flags), sample, *ends)
+        got = cross.run(cross.build(work, work / "main.c", flags), sample, *ends)
         expected = run(module, sample)["output0"].astype(np.float32)
         error = np.abs(got["output0"].astype(np.float32) - expected).max()
         assert error <= (1e-5 * np.abs(expected).max() if case.is_float else 0), case.name
@@ -80,28 +78,52 @@ def measure(case: Case, plugin: Path, flags: tuple[str, ...]) -> float:
         text = MAIN.replace("@X@", str(ends[0][0].size)).replace("@Y@", str(ends[1][0].size))
         text = text.replace("@T@", "float" if case.is_float else "int8_t")
         caller.write_text(text)
-        program = build_program(work, caller, flags)
-        instructions = count(program, plugin, 2) - count(program, plugin, 1)
+        program = cross.build(work, caller, flags)
+        instructions = count(cross, program, plugin, 2) - count(cross, program, plugin, 1)
     return instructions / layer_of(module).macs
 
 
+def figures(case: Case, plugin: Path, processor: str) -> list[str]:
+    """One row of the table."""
+    if processor == "aarch64":
+        # Floats have no kernels beyond plain NEON.
+        kinds = ("portable", "neon") if case.is_float else tuple(AARCH64.builds)
+        return [f"{measure(case, plugin, AARCH64, kind):.3f}" for kind in kinds]
+    narrow, wide = riscv(128), riscv(256)
+    runs = [measure(case, plugin, narrow, kind) for kind in narrow.builds]
+    compiled = measure(case, plugin, wide, "portable")
+    longer = measure(case, plugin, wide, "rvv")
+    ratios = [f"{other / runs[-1]:.2f}" for other in runs[:-1]]
+    return [f"{run:.3f}" for run in (*runs, compiled, longer)] + ratios
+
+
+HEADERS = {
+    "aarch64": tuple(AARCH64.builds),
+    "riscv": (
+        *riscv().builds, "portable, 256", "rvv, 256", "scalar / rvv", "portable / rvv",
+    ),
+}  # fmt: skip
+
+
 def main() -> None:
-    argparse.ArgumentParser(description="layers on 64-bit Arm").parse_args()
-    if not available():
-        raise SystemExit("needs aarch64-linux-gnu-gcc and qemu-aarch64")
+    parser = argparse.ArgumentParser(description="layers on processors that are not at hand")
+    parser.add_argument("processor", choices=HEADERS)
+    parser.add_argument("--only", default="", help="layers whose name contains this")
+    arguments = parser.parse_args()
+    cross = AARCH64 if arguments.processor == "aarch64" else riscv()
+    if not cross.is_available:
+        raise SystemExit(f"needs {cross.compiler[0]} and {cross.emulator[0]}")
     table = Table(box=None, pad_edge=False)
     table.add_column("instructions per MAC")
-    for header in ARCHITECTURES:
+    for header in HEADERS[arguments.processor]:
         table.add_column(header, justify="right")
     with tempfile.TemporaryDirectory(prefix="ceras-plugin-") as name:
         plugin = Path(name) / "count.so"
         subprocess.run(["gcc", "-O2", "-shared", "-fPIC", PLUGIN, "-o", plugin], check=True)
         for case in CASES:
-            # Floats have no kernels beyond plain NEON.
-            kinds = ("portable", "neon") if case.is_float else tuple(ARCHITECTURES)
-            figures = [f"{measure(case, plugin, ARCHITECTURES[k]):.3f}" for k in kinds]
-            table.add_row(case.name, *figures)
-    Console(highlight=False).print(table)
+            if arguments.only in case.name:
+                table.add_row(case.name, *figures(case, plugin, arguments.processor))
+    Console(highlight=False, width=120).print(table)
 
 
 if __name__ == "__main__":

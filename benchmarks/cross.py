@@ -1,0 +1,92 @@
+"""Build generated C for other processors, and run it under qemu's user mode."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ceras_ir.network.artefacts import TensorInfo
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-O3")
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Cross:
+    """A processor that is not at hand."""
+
+    compiler: tuple[str, ...]
+    emulator: tuple[str, ...]
+    builds: Mapping[str, tuple[str, ...]]
+    """Flags of every choice of kernels."""
+
+    @property
+    def is_available(self) -> bool:
+        """Whether compiler and emulator are installed."""
+        return all(map(shutil.which, (self.compiler[0], self.emulator[0])))
+
+    def build(self, folder: Path, main: Path, flags: Sequence[str]) -> Path:
+        """The model's files in `folder` with a main program, linked statically."""
+        sources = [folder / "model.c", folder / "model_weights.c", main]
+        program = folder / main.stem
+        command = [*self.compiler, *STRICT, *flags, f"-I{folder}", "-static", *map(str, sources)]
+        subprocess.run([*command, "-o", str(program), "-lm"], check=True)
+        return program
+
+    def run(
+        self,
+        program: Path,
+        sample: Mapping[str, Array],
+        inputs: Sequence[TensorInfo],
+        outputs: Sequence[TensorInfo],
+    ) -> dict[str, Array]:
+        """What `model_run` makes of one sample, through files of raw tensors."""
+        source, target = program.parent / "in.bin", program.parent / "out.bin"
+        arrays = [np.asarray(sample[t.name], order="C").astype(t.dtype) for t in inputs]
+        source.write_bytes(b"".join(a.tobytes() for a in arrays))
+        subprocess.run([*self.emulator, program, source, target], check=True)
+        data, at, results = target.read_bytes(), 0, dict[str, Array]()
+        for info in outputs:
+            array = np.frombuffer(data, info.dtype, info.size, at)
+            results[info.name], at = array.reshape(info.shape), at + info.nbytes
+        assert at == len(data)
+        return results
+
+    def assembly(self, folder: Path, flags: Sequence[str]) -> str:
+        """What the compiler makes of the model's code in `folder`."""
+        command = [*self.compiler, *STRICT, *flags, "-S", "-o", "-", str(folder / "model.c")]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+AARCH64 = Cross(
+    ("aarch64-linux-gnu-gcc",),
+    ("qemu-aarch64", "-cpu", "max"),
+    {
+        "portable": ("-march=armv8-a", "-DMODEL_NEON=0"),
+        "neon": ("-march=armv8-a",),
+        "dotprod": ("-march=armv8.2-a+dotprod",),
+        "i8mm": ("-march=armv8.6-a",),
+    },
+)
+
+
+def riscv(vector_bits: int = 128) -> Cross:
+    """A 64-bit RISC-V processor with vectors of so many bits."""
+    cpu = f"rv64,v=true,vext_spec=v1.0,elen=64,vlen={vector_bits}"
+    return Cross(
+        ("clang-19", "--target=riscv64-linux-gnu"),
+        ("qemu-riscv64", "-cpu", cpu),
+        {
+            "scalar": ("-march=rv64gc",),
+            "portable": ("-march=rv64gcv", "-DMODEL_RVV=0"),
+            "rvv": ("-march=rv64gcv",),
+        },
+    )
+
+
+RISCV = riscv()

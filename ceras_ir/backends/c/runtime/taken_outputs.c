@@ -1,0 +1,8 @@
+/* Of `outputs` outputs how many a small tile takes: 16, or as many as vectors of RISC-V hold in four
+ * registers. */
+#if MODEL_RVV
+#include <riscv_vector.h>
+#define MODEL_TAKEN(outputs) ((int32_t)__riscv_vsetvl_e32m4((size_t)(outputs)))
+#else
+#define MODEL_TAKEN(outputs) 16
+#endif
