@@ -17,10 +17,10 @@ class Sizes:
     """Without the stack."""
 
 
-def sizes(elf: Path) -> Sizes:
+def sizes(elf: Path, prefix: str = PREFIX) -> Sizes:
     """Flash and SRAM of a linked program."""
     flash = sram = 0
-    for line in run_tool([f"{PREFIX}size", "-A", str(elf)]).splitlines():
+    for line in run_tool([f"{prefix}size", "-A", str(elf)]).splitlines():
         name, *numbers = line.split() or [""]
         if name in (".text", ".ARM.exidx", ".data"):
             flash += int(numbers[0])

@@ -1,5 +1,6 @@
 """Networks of a few operations, run in C under the sanitizers and in the interpreter."""
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import overload
 
@@ -31,6 +32,10 @@ needs_aarch64 = pytest.mark.skipif(
     not AARCH64.is_available, reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"
 )
 
+needs_rv32 = pytest.mark.skipif(
+    not all(map(shutil.which, ("riscv64-unknown-elf-gcc", "qemu-riscv32"))),
+    reason="needs riscv64-unknown-elf-gcc and qemu-riscv32",
+)
 needs_rvv = pytest.mark.skipif(not RISCV.is_available, reason="needs clang-19 and qemu-riscv64")
 
 SANITIZE = (

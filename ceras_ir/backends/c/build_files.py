@@ -1,5 +1,7 @@
 """`Makefile`, `CMakeLists.txt` and `toolchain.cmake`: compile the model and its two programs."""
 
+import re
+
 from ceras_ir.backends.c.choices import Package
 from ceras_ir.backends.c.kernels import filled
 from ceras_ir.backends.c.machine import Machine
@@ -165,10 +167,11 @@ def cmake_lists(model: Model, package: Package | None = None) -> str:
 
 def toolchain(machine: Machine) -> str:
     """The text of `toolchain.cmake`, for a machine that is not the one at hand."""
+    family = machine.compiler.partition("-")[0]
     holes = {
         "TITLE": comment(machine.title),
-        "SYSTEM": "Generic" if "-none-" in machine.compiler else "Linux",
-        "PROCESSOR": machine.compiler.partition("-")[0],
+        "SYSTEM": "Generic" if re.search("-(none|unknown)-", machine.compiler) else "Linux",
+        "PROCESSOR": "riscv32" if any("rv32" in f for f in machine.flags) else family,
         "CC": machine.compiler,
         "FLAGS": " ".join(machine.flags),
     }

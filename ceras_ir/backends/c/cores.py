@@ -4,6 +4,35 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Tools:
+    """A compiler for programs without an operating system."""
+
+    prefix: str
+    small: tuple[str, ...]
+    """Flags of a small C library, for compiling and linking."""
+    console: tuple[str, ...]
+    """Flags of programs whose files and console are a debugger's; `@FLASH@` and `@SRAM@` bytes."""
+    console_flags: tuple[str, ...] = ()
+    """Those of them that compiling needs too."""
+    startup: str = "startup.c"
+    """What `emulation/` starts a program with."""
+
+
+ARM = Tools("arm-none-eabi-", ("-specs=nano.specs",), ("--specs=rdimon.specs",))
+RISCV = Tools(
+    "riscv64-unknown-elf-",
+    ("--specs=picolibc.specs",),
+    (
+        "--oslib=semihost",
+        "-Wl,--defsym=__flash_size=@FLASH@",
+        "-Wl,--defsym=__ram_size=@SRAM@",
+    ),
+    console_flags=("--specs=picolibc.specs",),
+    startup="startup_riscv.c",
+)
+
+
+@dataclass(frozen=True)
 class Core:
     """The defaults are those of a core that is not in the table."""
 
@@ -13,6 +42,13 @@ class Core:
     """What the compiler's library adds for floats where the core computes none."""
     is_emulated: bool = False
     """Whether the emulated core, a Cortex-M4, has all of its instructions."""
+    tools: Tools = ARM
+    bytes_per_operator: float = 2.2
+    """Of code at -Os, for each operator in the text of the C."""
+    code_margin: float = 0.3
+    """The code of a model is within this share of its estimate; constants are exact."""
+    has_times: bool = True
+    """Whether the instructions that kernels take, counted on a Cortex-M4, say anything of it."""
 
 
 CORES = {
@@ -23,5 +59,12 @@ CORES = {
     "cortex-m33": Core(has_dsp=True),
     "cortex-m35p": Core(has_dsp=True),
     "cortex-m55": Core(has_dsp=True),
+    "rv32imc": Core(
+        float_library_bytes=3200,
+        tools=RISCV,
+        bytes_per_operator=3.2,
+        code_margin=0.4,
+        has_times=False,
+    ),
 }
 """By the name in a board's `core`."""

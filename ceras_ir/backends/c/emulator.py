@@ -1,6 +1,6 @@
 """
-Build C for a board with arm-none-eabi-gcc, and run it under qemu: real sizes, real integers,
-and instruction counts.
+Build C for a board with the compiler of its core, and run a Cortex-M's under qemu: real sizes, real
+integers, and instruction counts.
 
 The linker script has the board's memories, so that what does not fit does not link. qemu runs
 its mps2-an386 (Cortex-M4) with `-icount shift=0`: one tick of SysTick is 40 instructions.
@@ -49,22 +49,24 @@ def build_elf(
 ) -> Path:
     """Compile `sources` (.c, .cpp, .ino) and link them; an `InputError` if they do not fit."""
     runtime = files("ceras_ir.backends.c") / "emulation"
-    for name in ("startup.c", "semihosting.h"):
+    tools = board.known_core.tools
+    for name in (tools.startup, "semihosting.h"):
         (work / name).write_text((runtime / name).read_text("ascii"))
     stack = board.stack_bytes
     holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + stack, "STACK": stack}
     (work / "board.ld").write_text(filled((runtime / "board.ld").read_text("ascii"), holes))
     objects: list[str] = []
-    for number, source in enumerate([work / "startup.c", *sources]):
+    for number, source in enumerate([work / tools.startup, *sources]):
         is_c = source.suffix == ".c"
-        command = [f"{PREFIX}{'gcc' if is_c else 'g++'}", *board.flags, *FLAGS, *flags]
+        driver = f"{tools.prefix}{'gcc' if is_c else 'g++'}"
+        command = [driver, *board.flags, *tools.small, *FLAGS, *flags]
         command += [*(C_FLAGS if is_c else CXX_FLAGS), f"-I{work}", *(f"-I{p}" for p in include)]
         if source.suffix == ".ino":
             command += ["-x", "c++", "-include", "Arduino.h"]
         objects.append(str(work / f"{number}_{source.stem}.o"))
         run_tool([*command, "-c", str(source), "-o", objects[-1]])
     elf = work / "firmware.elf"
-    command = [f"{PREFIX}gcc", *board.flags, *flags, "-nostartfiles", "-specs=nano.specs"]
+    command = [f"{tools.prefix}gcc", *board.flags, *flags, "-nostartfiles", *tools.small]
     run_tool(
         [*command, "-Wl,--gc-sections", f"-T{work / 'board.ld'}", *objects, "-lm", "-o", str(elf)]
     )

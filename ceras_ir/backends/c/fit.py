@@ -196,7 +196,10 @@ def _fewer_channels(footprint: Footprint) -> Iterator[str]:
 
 
 def _other_boards(footprint: Footprint) -> Iterator[str]:
+    tools = footprint.board.known_core.tools
     boards = [(load_board(name), name) for name in board_names()]
+    # Another instruction set has other sizes.
+    boards = [item for item in boards if item[0].known_core.tools == tools]
     for board, name in sorted(boards, key=lambda b: (b[0].flash_bytes, b[0].sram_bytes)):
         if footprint.flash <= board.free_flash and footprint.sram <= board.free_sram:
             yield (

@@ -52,7 +52,9 @@ def latency_of(model: Model, machine: Machine | Board) -> Latency | None:
     return _on_host(model, machine)
 
 
-def _on_board(model: Model, board: Board) -> Latency:
+def _on_board(model: Model, board: Board) -> Latency | None:
+    if not board.known_core.has_times:
+        return None
     counts = {layer.index: round(instructions(layer, board)) for layer in model.layers}
     each = PRODUCTS_PER_CYCLE_DSP if model.options.dsp else PRODUCTS_PER_CYCLE
     prediction = Prediction(

@@ -10,6 +10,7 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.c.board import Board, board_names, described, load_board, parse_board
+from ceras_ir.backends.c.kernels import filled
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
@@ -36,6 +37,11 @@ class Machine:
     @property
     def is_native(self) -> bool:
         return self == NATIVE
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is no operating system: a debugger has files and console."""
+        return bool(self.link_flags)
 
 
 MEASURED_PRODUCTS_PER_US = 240_000
@@ -94,8 +100,11 @@ def load_machine(name: str) -> Machine | Board:
 
 def bare_machine(board: Board) -> Machine:
     """A microcontroller without its Arduino core: files and console are a debugger's."""
-    link = ("--specs=rdimon.specs",)
-    return Machine(board.title, "arm-none-eabi-gcc", board.flags, link)
+    tools = board.known_core.tools
+    holes = {"FLASH": board.flash_bytes, "SRAM": board.sram_bytes}
+    link = tuple(filled(flag, holes) for flag in tools.console)
+    flags = (*board.flags, *tools.console_flags)
+    return Machine(board.title, f"{tools.prefix}gcc", flags, link)
 
 
 def machine_names() -> list[str]:

@@ -188,7 +188,7 @@ def bench_source(model: Model) -> str:
         "",
         '#include "model.h"',
         "",
-        "enum { MAX_RUNS = 1000000 };",
+        f"enum {{ MAX_RUNS = {1_000 if model.options.machine.is_bare else 1_000_000} }};",
         "",
         *([READ] if has_file else []),
         *buffers(model),

@@ -1,9 +1,9 @@
 """
 How much flash and SRAM a printed model takes on a board, before any compiler has run.
 
-Constants and buffers are exact, alignment included. Code is estimated from the text of the C:
-so many bytes of Thumb-2 for each operator in it, measured with arm-none-eabi-gcc 12 -Os over
-the networks of `test/backends/arduino/test_sizes.py`, which holds the estimate to its margin.
+Constants and buffers are exact, alignment included. Code is estimated from the text of the C: so
+many bytes for each operator in it (`cores.py`), measured with gcc 12 -Os over the networks of
+`test/backends/arduino/test_sizes.py`, which holds the estimate to its margin.
 """
 
 import re
@@ -14,20 +14,17 @@ from xdsl.ir import Operation
 
 from ceras_ir.backends.c.board import Board
 from ceras_ir.backends.c.constants import Constant
+from ceras_ir.backends.c.cores import Core
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.source import model_source
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.transforms.memory.analysis.liveness import Liveness, analyse, steps
 
-BYTES_PER_OPERATOR = 2.2
 BYTES_PER_INSTRUCTION = 4
 """Of assembler: few of its instructions have a short form."""
 
 START_UP_BYTES = 700
 """Vectors, start-up code, memcpy and memset, and the caller."""
-
-CODE_MARGIN = 0.3
-"""The code of a model is within this share of its estimate; constants are exact."""
 
 _OPERATORS = re.compile(r"[-+*/<>=?&|]+|\[|\(")
 _LITERALS = re.compile(r"[0-9]f\b")
@@ -36,12 +33,12 @@ _INSTRUCTION = re.compile(r'^ *"([^"]*)\\n\\t"', re.MULTILINE)
 _COMMENTS = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
-def code_bytes(text: str) -> int:
-    """The estimate for C source `text`."""
+def code_bytes(text: str, core: Core) -> int:
+    """The estimate for C source `text` on a core."""
     compiled = _for_dsp(_COMMENTS.sub("", text))
     operators = len(_OPERATORS.findall(_INSTRUCTION.sub("", compiled)))
     fixed = BYTES_PER_INSTRUCTION * _assembler(compiled) + 4 * len(_LITERALS.findall(compiled))
-    return round(BYTES_PER_OPERATOR * operators) + fixed
+    return round(core.bytes_per_operator * operators) + fixed
 
 
 def _for_dsp(text: str) -> str:
@@ -130,21 +127,21 @@ class Footprint:
 
     @classmethod
     def of(cls, model: Model, board: Board) -> "Footprint":
-        liveness = analyse(model.program.main)
+        liveness, core = analyse(model.program.main), board.known_core
         pool = model.pool.constants
         order = steps(model.program.main)
         layers = [
             LayerSize(
                 node_name(layer.op),
                 constant_bytes([c for c in pool if c.name.startswith(f"layer_{layer.index}_")])
-                + code_bytes("\n".join(layer.lines)),
+                + code_bytes("\n".join(layer.lines), core),
                 alive(liveness, order, layer.op) + layer.scratch_bytes,
                 layer.kernel,
             )
             for layer in model.layers
         ]
-        code = code_bytes(model_source(model, 0)) + code_bytes(model.kernels.text)
-        code += board.known_core.float_library_bytes
+        code = code_bytes(model_source(model, 0), core) + code_bytes(model.kernels.text, core)
+        code += core.float_library_bytes
         buffers = sum(t.nbytes for t in model.tensors)
         return cls(
             board, layers, constant_bytes(pool), code + START_UP_BYTES, model.arena_bytes, buffers

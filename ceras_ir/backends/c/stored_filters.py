@@ -9,7 +9,7 @@ from ceras_ir.backends.c.linear_dsp import fits_dsp
 from ceras_ir.backends.c.model import Model
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sizes import CODE_MARGIN, Footprint
+from ceras_ir.backends.c.sizes import Footprint
 from ceras_ir.backends.c.sums import analyse
 from ceras_ir.backends.c.workspace import Occupied
 from ceras_ir.dialects.graph import Conv2dOp
@@ -17,7 +17,7 @@ from ceras_ir.dialects.graph import Conv2dOp
 
 def stored_filters(model: Model, footprint: Footprint, board: Board) -> frozenset[int]:
     """Indices of layers; the margin of the estimate of code is left free."""
-    flash = board.free_flash - footprint.flash - int(CODE_MARGIN * footprint.code)
+    flash = board.free_flash - footprint.flash - int(board.known_core.code_margin * footprint.code)
     arena, occupied = board.free_sram - footprint.buffers, Occupied(model.program)
     found: list[tuple[float, int, int]] = []
     for layer in model.layers:
