@@ -1,7 +1,7 @@
 """
 How long the circuits in Verilog take for a layer, tile of outputs by tile of outputs.
 
-Three things run beside each other: the array, one pixel a cycle; the bus, which brings constants
+Three things run beside each other: the array, one read a cycle; the bus, which brings constants
 first and then residual and rows in turn; and the epilogue with the writer behind it. Whatever is
 waited for decides. Small constants are those of the pipelines in `hdl/`; a test holds the sum to
 the simulation.
@@ -9,7 +9,7 @@ the simulation.
 
 from dataclasses import dataclass, field
 
-from ceras_ir.backends.nnet.array_geometry import Blocks, Layer, ceiling, cut
+from ceras_ir.backends.nnet.array_geometry import CHAIN, Blocks, Layer, ceiling, cut
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
 
 LATENCY = 32
@@ -17,7 +17,7 @@ LATENCY = 32
 BURST_BYTES = 256
 OUTSTANDING = 16
 """Bursts that are on their way at a time."""
-RUN_START = 2
+RUN_START = 1
 """From the last burst of a row to the first of the next."""
 QUEUE = 128
 """Beats of constants that are fetched ahead."""
@@ -114,7 +114,7 @@ class _Run:
         header = ceiling(8 * size.lanes, size.bus_bytes)
         tile = ceiling(size.lanes**2, size.bus_bytes) if layer.multiplies else 0
         beats = header + tile * blocks.tiles
-        chain = min(size.lanes, 8)
+        chain = min(size.lanes, CHAIN)
         load = tile + SWAP + (8 if size.bus_bytes > size.lanes else 0) if layer.multiplies else 0
         stream = beats * blocks.output_tiles * self._count()
         bus = self._bus()
@@ -130,16 +130,17 @@ class _Run:
                 bottom = top + (rows - 1) * layer.down.stride + layer.down.extent
                 needed = image * layer.height + min(max(bottom, 0), layer.height)
                 for column in range(0, layer.columns, blocks.columns):
-                    pixels = rows * min(blocks.columns, layer.columns - column)
+                    columns = min(blocks.columns, layer.columns - column)
+                    pixels, reads = rows * columns, blocks.reads(rows, columns)
                     waited = bus.wait_for_rows(needed)
                     now = max(now + waited + (BLOCK_START if waited else 0), ready)
                     for output in range(blocks.output_tiles):
                         begin = max(now, results.free[0] + 2)
-                        each = max(pixels, load, LEAST)
+                        each = max(reads, load, LEAST)
                         length = max(each * blocks.tiles, beats)
                         bus.advance(begin - now + max(length - beats, 0))
                         now = begin + length
-                        sums = now - each + pixels + ARRAY_DEPTH + chain
+                        sums = now - each + reads - blocks.reads_after + ARRAY_DEPTH + chain
                         place = output % blocks.group
                         ends = place == blocks.group - 1 or output == blocks.output_tiles - 1
                         group = self._finish(results, bus, sums, pixels, place, ends, group)

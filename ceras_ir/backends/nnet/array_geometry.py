@@ -19,6 +19,10 @@ PIXELS = 256
 """Of a block, at most: as many sums of each output are on chip."""
 SUM_PIXELS = 64
 """The same of sums of two tensors, which wait for memory only: it is written early."""
+CHAIN = 8
+"""Rows of the array that add up in one column, where it has so many."""
+SHORT = 4
+"""Words of a row, which takes no less time than so many."""
 ENOUGH_PIXELS = 64
 """A block of fewer waits for its weights rather than for the next block's rows."""
 
@@ -56,6 +60,8 @@ class Layer:
     down: Window = Window()
     across: Window = Window()
     multiplies: bool = True
+    by_channel: bool = False
+    """An output is made of the channel of its number alone."""
     most_pixels: int = PIXELS
     """Of a block."""
 
@@ -75,11 +81,19 @@ class Blocks:
     output_tiles: int
     group: int
     """Tiles of outputs that are written together."""
+    reads_apart: int = 1
+    """From one pixel to the next."""
+    reads_after: int = 0
+    """The last pixel of a row."""
 
     @property
     def pixels(self) -> int:
         """Of a whole block."""
         return self.rows * self.columns
+
+    def reads(self, rows: int, columns: int) -> int:
+        """Cycles of a tile of products for so many pixels."""
+        return rows * ((columns - 1) * self.reads_apart + 1 + self.reads_after)
 
 
 def ceiling(size: int, unit: int) -> int:
@@ -100,33 +114,52 @@ def cut(layer: Layer, size: CircuitSize) -> Blocks | None:
     rows = 1 if column_blocks > 1 else layer.most_pixels // layer.columns
     rows = min(rows, twice if twice * layer.columns >= ENOUGH_PIXELS else single, layer.rows)
     rows = ceiling(layer.rows, ceiling(layer.rows, rows))
-    if not layer.multiplies:
-        tiles = down.kernel * layer.across.kernel
+    apart, after = 1, 0
+    if layer.by_channel:
+        row_tiles, apart, after = _taps_by_channel(layer, columns, lanes)
+        tiles = down.kernel * row_tiles
     elif layer.across.dilation == 1:
         tiles = down.kernel * ceiling(layer.across.kernel * layer.channels, lanes)
     else:
         tiles = down.kernel * layer.across.kernel * ceiling(layer.channels, lanes)
     output_tiles = ceiling(layer.outputs, lanes)
-    group = max(size.result_bytes // 2 // (rows * columns * lanes), 1)
-    return Blocks(layer, slots, rows, columns, tiles, output_tiles, min(group, output_tiles))
+    most = max(size.result_bytes // 2 // (rows * columns * lanes), 1)
+    group = ceiling(output_tiles, ceiling(output_tiles, most))
+    return Blocks(layer, slots, rows, columns, tiles, output_tiles, group, apart, after)
+
+
+def _taps_by_channel(layer: Layer, columns: int, lanes: int) -> tuple[int, int, int]:
+    """
+    Tiles of a row of the window, reads from pixel to pixel, and reads after the last: a tap of each
+    pixel at a time, or all positions under several taps where those are fewer reads.
+    """
+    across = layer.across
+    tiles = ceiling(across.extent, min(lanes // 2, CHAIN))
+    taps = ceiling(across.extent, tiles)
+    reads = tiles * ((columns - 1) * across.stride + taps)
+    if layer.multiplies and reads < across.kernel * columns:
+        return tiles, across.stride, taps - 1
+    return across.kernel, 1, 0
 
 
 def layer_of(op: Operation, size: CircuitSize) -> Layer | None:
     """What the array does for an operation that the FPGA takes; None where it has no way."""
     match op:
-        case graph.Conv2dOp() if op.group_count != 1:
+        case graph.Conv2dOp() if op.group_count != 1 and not graph.is_depthwise(op):
             return None
         case graph.LinearOperation():
+            by_channel = graph.is_depthwise(op)
             residual = 0 if op.residual is None else _pitch(op.residual)
             outputs = shape_of(op.weights)[0]
             pitches = (_pitch(op.input), _pitch(op.result), residual)
-            if isinstance(op, graph.Conv2dOp) and not is_product(op):
+            if isinstance(op, graph.Conv2dOp) and (by_channel or not is_product(op)):
                 images, height, width, channels = shape_of(op.input)
                 rows, columns = shape_of(op.result)[1:3]
                 down, across = _windows(op, shape_of(op.weights)[1:3])
                 return Layer(
-                    images, height, width, channels, rows, columns, outputs, *pitches, down, across
-                )
+                    images, height, width, channels, rows, columns, outputs, *pitches, down, across,
+                    by_channel=by_channel,
+                )  # fmt: skip
             channels = prod(shape_of(op.weights)[1:])
             pixels = prod(shape_of(op.result)) // outputs
             return _as_image(pixels, channels, outputs, pitches, size, multiplies=True)
@@ -140,7 +173,7 @@ def layer_of(op: Operation, size: CircuitSize) -> Layer | None:
             pitches = (_pitch(op.input), _pitch(op.result))
             return Layer(
                 images, height, width, channels, rows, columns, channels, *pitches, 0, down, across,
-                multiplies=False,
+                multiplies=False, by_channel=True,
             )  # fmt: skip
         case graph.BinaryOp():
             length = (1, *shape_of(op.result))[-1]
@@ -172,14 +205,18 @@ def _as_image(
     *,
     multiplies: bool,
 ) -> Layer | None:
-    """Pixels in a row, as rows of the width that fills blocks best; the least of those."""
+    """
+    Pixels in a row, as rows of the width that fills blocks best; of those the least that is not
+    short, or the greatest.
+    """
     width = most = 0
     most_pixels = PIXELS if multiplies else SUM_PIXELS
     for w in range(1, min(most_pixels, pixels) + 1):
         if pixels % w or 2 * w * channels > size.line_bytes:
             continue
         rows = min(most_pixels // w, max(size.line_bytes // (w * channels) // 2, 1), pixels // w)
-        if w * rows > most:
+        is_short = width * channels < SHORT * size.bus_bytes
+        if w * rows > most or (w * rows == most and is_short):
             most, width = w * rows, w
     if width == 0 and channels > size.line_bytes:
         return None
@@ -187,7 +224,7 @@ def _as_image(
     height = pixels // width
     return Layer(
         1, height, width, channels, height, width, outputs, *pitches, multiplies=multiplies,
-        most_pixels=most_pixels,
+        by_channel=not multiplies, most_pixels=most_pixels,
     )  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from ceras_ir.support.toml_text import parse_toml
 
 Table = dict[str, object]
 FIELDS = ("title", "clock_mhz", "cpu", "bus")
-PRODUCTS = ("conv2d", "matmul")
-"""Circuits that multiply."""
+PRODUCTS = {"conv2d": 2, "matmul": 2, "depthwise": 1}
+"""Circuits that multiply, and of how many of the array's two dimensions each cycle."""
 ON_ARRAY = (*PRODUCTS, "pool2d", "binary")
 """Circuits that the array in Verilog is."""
 
@@ -93,7 +93,7 @@ def parse_board(text: str, file: str) -> FpgaBoard:
             # The array says these.
             fields -= {"macs_per_cycle", "bytes_per_cycle", "lanes"}
         reader.only(entry, f"circuits.{name}", fields)
-        circuits[name] = reader.circuit(entry, on_array, multiplies=name in PRODUCTS)
+        circuits[name] = reader.circuit(entry, on_array, PRODUCTS.get(name, 0))
     title = content.get("title")
     if not isinstance(title, str):
         raise InputError("title must be text", file)
@@ -135,11 +135,11 @@ class _Reader:
         least = "of at least 0" if zero else "above 0"
         raise InputError(f"{name} must be a number {least}, got {value!r}", self.file)
 
-    def circuit(self, entry: Table, array: CircuitSize | None, *, multiplies: bool) -> Circuit:
+    def circuit(self, entry: Table, array: CircuitSize | None, dimensions: int) -> Circuit:
         launch = self.number(entry, "launch_us", zero=True)
         kernel, channels = self.integer(entry, "max_kernel"), self.integer(entry, "max_channels")
         if array is not None:
-            macs = float(array.lanes**2) if multiplies else 0.0
+            macs = float(array.lanes**dimensions) if dimensions else 0.0
             return Circuit(float(array.bus_bytes), launch, macs, array.lanes, kernel, channels)
         moved = self.number(entry, "bytes_per_cycle")
         macs = self.number(entry, "macs_per_cycle") if "macs_per_cycle" in entry else 0.0

@@ -19,8 +19,6 @@ def why_not_in_verilog(op: Operation, size: CircuitSize) -> str | None:
         return None
     if isinstance(op, MOVERS | graph.LookupOp):
         return f"the core has no circuit for {op.name}"
-    if graph.is_depthwise(op):
-        return "the core has no circuit for depthwise convolutions"
     if isinstance(op, graph.LinearOperation) and op.tables is not None:
         if len({op.tables[row].tobytes() for row in op.channel_rows or ()}) > 1:
             return "it has a table for each channel"

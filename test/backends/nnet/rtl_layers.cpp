@@ -74,11 +74,13 @@ struct Cycles {
 
 int64_t bytes_of(int64_t pixels, int64_t pitch) { return pixels * pitch; }
 
-bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, unsigned long seed, Cycles& cycles) {
+bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, bool by_channel, unsigned long seed,
+            Cycles& cycles) {
   FpgaLinear layer{};
   const int channels = draw.one_in(4) ? draw(60, 300) : draw(1, 40);
-  layer.outputs = draw.one_in(6) ? draw(100, 300) : draw(1, 48);
-  layer.product = draw.one_in(3);
+  layer.by_channel = by_channel;
+  layer.outputs = by_channel ? channels : draw.one_in(6) ? draw(100, 300) : draw(1, 48);
+  layer.product = !by_channel && draw.one_in(3);
   layer.images = 1;
   if (layer.product) {
     layer.window.channels = draw.one_in(10) ? draw(1000, 3000) : channels;
@@ -89,11 +91,10 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, unsigned long se
     layer.pixels = layer.window.rows * layer.window.columns;
   }
   const FpgaWindow& w = layer.window;
-  const int taps = layer.product ? 1 : w.kernel_height * w.kernel_width;
-  const int64_t products = static_cast<int64_t>(taps) * w.channels;
+  const int64_t products = products_of(layer);
   // The engine refuses rows that exceed the line buffer of the circuit in C++, too.
   const int64_t extent = (w.kernel_height - 1) * w.dilation_y + 1;
-  const bool fits = layer.product || extent * w.width * w.channels <= FPGA_LINE_BYTES;
+  const bool fits = layer.product || by_channel || extent * w.width * w.channels <= FPGA_LINE_BYTES;
   if (products > 20000 || !fits) return true;
   int bits = 14;
   while ((int64_t{1} << (bits - 14)) < products) ++bits;
@@ -118,30 +119,29 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, unsigned long se
   fill(draw, residual);
   std::vector<int32_t> bias(static_cast<size_t>(layer.outputs)), constants(bias.size());
   for (int32_t& b : bias) b = draw(-(1 << (bits - 1)), 1 << (bits - 1));
-  std::vector<int8_t> packed(static_cast<size_t>(fpga_weight_bytes(layer.outputs, products)));
-  fpga_pack_weights(weights.data(), layer.outputs, products, packed.data());
+  const std::vector<int8_t> ordered = packed(layer, weights);
   fpga_channel_constants(weights.data(), layer.outputs, products, bias.data(), layer.input_zero,
                          constants.data());
   std::vector<int8_t> shifts(bias.size());
   for (int8_t& s : shifts)
     s = static_cast<int8_t>(draw.one_in(4) ? draw(-8, 47) : draw(0, bits > 6 ? bits - 6 : 1));
-  const bool by_channel = draw.one_in(2);
+  const int8_t* each = draw.one_in(2) ? shifts.data() : nullptr;
   std::vector<uint8_t> entries(256);
   for (uint8_t& entry : entries) entry = static_cast<uint8_t>(draw(0, 255));
   const FpgaTables tables{draw.one_in(3) ? entries.data() : nullptr, nullptr, 1};
 
   std::vector<int8_t> expected(static_cast<size_t>(bytes_of(out, layer.result_pitch) + before), 77);
   std::vector<int8_t> got = expected;
-  fpga_linear_circuit(layer, input.data() + before, packed.data(), constants.data(),
-                      by_channel ? shifts.data() : nullptr, tables,
-                      has_residual ? residual.data() : nullptr, expected.data() + before, buffers);
-  cycles.got = run_layer(
-      core,
-      plan_linear(core.size(), layer, packed.data(), constants.data(),
-                  by_channel ? shifts.data() : nullptr, tables, has_residual),
-      input.data() + before, has_residual ? residual.data() : nullptr, got.data() + before);
+  const int8_t* other = has_residual ? residual.data() : nullptr;
+  run_in_cpp(layer, input.data() + before, ordered.data(), constants.data(), each, tables, other,
+             expected.data() + before, buffers);
+  cycles.got = run_layer(core,
+                         plan_linear(core.size(), layer, ordered.data(), constants.data(), each,
+                                     tables, has_residual),
+                         input.data() + before, other, got.data() + before);
   cycles.products = out * products * layer.outputs;
-  return cycles.got == 0 || same(expected, got, "convolution of seed", seed);
+  return cycles.got == 0 ||
+         same(expected, got, by_channel ? "depthwise of seed" : "convolution of seed", seed);
 }
 
 bool pool(Draw& draw, Simulation& core, unsigned long seed, Cycles& cycles) {
@@ -214,10 +214,10 @@ int main(int argc, char** argv) {
     Draw draw{std::mt19937_64(seed)};
     core.memory = {std::atoi(argv[4]), stall < 0 ? draw(0, 1) * draw(0, 70) : stall, seed};
     Cycles each{};
-    const int kind = draw(0, 5);
+    const int kind = draw(0, 7);
     const bool good = kind == 0   ? pool(draw, core, seed, each)
                       : kind == 1 ? add(draw, core, seed, each)
-                                  : linear(draw, core, *buffers, seed, each);
+                                  : linear(draw, core, *buffers, kind < 4, seed, each);
     if (!good) ++wrong;
     ran += each.got != 0;
     cycles += each.got;

@@ -51,12 +51,10 @@ std::vector<int8_t> drawn(int64_t bytes) {
 CorePlan plan_of(Simulation& core, const Limit& limit, FpgaLinear& layer, int64_t value) {
   limit.set(layer, static_cast<int>(value));
   settle(layer);
-  const FpgaWindow& w = layer.window;
-  const int64_t products = int64_t{w.kernel_height} * w.kernel_width * w.channels;
-  const std::vector<int8_t> packed(
-      static_cast<size_t>(fpga_weight_bytes(layer.outputs, products)));
+  const std::vector<int8_t> weights(
+      static_cast<size_t>(fpga_weight_bytes(layer.outputs, products_of(layer))));
   const std::vector<int32_t> constants(static_cast<size_t>(layer.outputs));
-  return plan_linear(core.size(), layer, packed.data(), constants.data(), nullptr, {},
+  return plan_linear(core.size(), layer, weights.data(), constants.data(), nullptr, {},
                      limit.residual);
 }
 
@@ -68,21 +66,20 @@ bool runs(Simulation& core, FpgaBuffers& buffers, const Limit& limit, unsigned l
     return false;
   }
   const FpgaWindow& w = layer.window;
-  const int64_t products = int64_t{w.kernel_height} * w.kernel_width * w.channels;
+  const int64_t products = products_of(layer);
   const int64_t in = int64_t{layer.images} * w.height * w.width, out = layer.images * layer.pixels;
   const std::vector<int8_t> input = drawn(in * layer.input_pitch);
   const std::vector<int8_t> residual = drawn(limit.residual ? out * layer.residual_pitch : 0);
   const std::vector<int8_t> weights = drawn(layer.outputs * products);
   std::vector<int32_t> constants(static_cast<size_t>(layer.outputs));
-  std::vector<int8_t> packed(static_cast<size_t>(fpga_weight_bytes(layer.outputs, products)));
-  fpga_pack_weights(weights.data(), layer.outputs, products, packed.data());
+  const std::vector<int8_t> ordered = packed(layer, weights);
   fpga_channel_constants(weights.data(), layer.outputs, products, nullptr, layer.input_zero,
                          constants.data());
   std::vector<int8_t> expected(static_cast<size_t>(out * layer.result_pitch), 9), got = expected;
   const int8_t* other = limit.residual ? residual.data() : nullptr;
-  fpga_linear_circuit(layer, input.data(), packed.data(), constants.data(), nullptr, {}, other,
-                      expected.data(), buffers);
-  const CorePlan plan = plan_linear(core.size(), layer, packed.data(), constants.data(), nullptr,
+  run_in_cpp(layer, input.data(), ordered.data(), constants.data(), nullptr, {}, other,
+             expected.data(), buffers);
+  const CorePlan plan = plan_linear(core.size(), layer, ordered.data(), constants.data(), nullptr,
                                     {}, limit.residual);
   run_layer(core, plan, input.data(), other, got.data());
   return same(expected, got, limit.name, number);
@@ -133,6 +130,35 @@ int main() {
          l.window.width = 2 * n - 1;
        }},
       {"its outputs is", 65535, [](FpgaLinear& l, int n) { l.outputs = n; }},
+      {"its outputs is", 65535,
+       [](FpgaLinear& l, int n) {
+         l.by_channel = true;
+         l.outputs = l.window.channels = n;
+       }},
+      {"its row_taps is", 65535,
+       [](FpgaLinear& l, int n) {
+         l.by_channel = true;
+         l.outputs = l.window.channels = 2;
+         l.window.kernel_width = n;
+         l.window.dilation_x = 2;
+         l.window.width = n;
+       }},
+      // Two taps at a time, which is all that four rows of the array have for each lane.
+      {"its row_taps is", 2 * 65535,
+       [](FpgaLinear& l, int n) {
+         l.by_channel = true;
+         l.outputs = l.window.channels = 1;
+         l.window.columns = 3;
+         l.window.kernel_width = l.window.width = n;
+       }},
+      {"its tiles is", 2 * 65535 / 3,
+       [](FpgaLinear& l, int n) {
+         l.by_channel = true;
+         l.outputs = l.window.channels = 1;
+         l.window.columns = 3;
+         l.window.kernel_height = l.window.height = 3;
+         l.window.kernel_width = l.window.width = n;
+       }},
       {"its result_pitch is", (1 << 24) - 1,
        [](FpgaLinear& l, int n) {
          l.window.columns = l.window.width = 2;

@@ -1,4 +1,4 @@
-// A layer in the simulated core, and its result against that of the circuit in C++.
+// A layer in the simulated core and in the circuit in C++, and whether their results agree.
 #pragma once
 
 #include <cstdio>
@@ -16,6 +16,30 @@ inline uint32_t run_layer(Simulation& core, CorePlan plan, const int8_t* input,
   core.forget();
   const uint64_t stream = core.keep(plan.stream.data(), plan.stream.size());
   return run_plan(core, plan, stream, input, residual, result);
+}
+
+inline int64_t products_of(const FpgaLinear& layer) {
+  const FpgaWindow& w = layer.window;
+  const int64_t taps = layer.product ? 1 : int64_t{w.kernel_height} * w.kernel_width;
+  return taps * (layer.by_channel ? 1 : w.channels);
+}
+
+inline std::vector<int8_t> packed(const FpgaLinear& layer, const std::vector<int8_t>& weights) {
+  const int64_t products = products_of(layer);
+  std::vector<int8_t> result(static_cast<size_t>(fpga_weight_bytes(layer.outputs, products)));
+  (layer.by_channel ? fpga_pack_depthwise : fpga_pack_weights)(weights.data(), layer.outputs,
+                                                               products, result.data());
+  return result;
+}
+
+inline void run_in_cpp(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
+                       const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
+                       const int8_t* residual, int8_t* result, FpgaBuffers& buffers) {
+  if (layer.by_channel)
+    fpga_depthwise_circuit(layer, input, weights, constants, shifts, tables, residual, result);
+  else
+    fpga_linear_circuit(layer, input, weights, constants, shifts, tables, residual, result,
+                        buffers);
 }
 
 inline bool same(const std::vector<int8_t>& expected, const std::vector<int8_t>& got,

@@ -28,7 +28,7 @@ WITHIN = 0.02
 
 @dataclass(frozen=True)
 class Conv:
-    """A square convolution."""
+    """A square convolution, of all channels or by channel."""
 
     side: int
     channels: int
@@ -36,8 +36,10 @@ class Conv:
     kernel: int = 3
     stride: int = 1
     residual: bool = False
+    by_channel: bool = False
 
 
+DEEP = Conv(7, 256, 64)
 LAYERS = (
     Conv(40, 12, 32),
     Conv(40, 32, 48, stride=2),
@@ -47,8 +49,14 @@ LAYERS = (
     Conv(13, 64, 40),
     Conv(28, 3, 64, kernel=7, stride=2),
     Conv(28, 64, 128, kernel=1, stride=2),
-    Conv(7, 256, 64),
+    DEEP,
     Conv(300, 4, 16),
+    Conv(28, 48, 48, by_channel=True),
+    Conv(56, 24, 24, stride=2, by_channel=True),
+    Conv(14, 96, 96, kernel=5, by_channel=True),
+    Conv(7, 160, 160, by_channel=True),
+    Conv(4, 200, 200, by_channel=True),
+    Conv(26, 64, 64, residual=True, by_channel=True),
 )
 
 
@@ -67,7 +75,7 @@ def network() -> ModuleOp:
         shifts=(1, 0),
     )  # fmt: skip
     results.append(net.add(total, FPGA))
-    flat = net.add(graph.ReshapeOp(net.inputs[-3], (1, 7 * 7 * 256)))
+    flat = net.add(graph.ReshapeOp(net.inputs[LAYERS.index(DEEP)], (1, 7 * 7 * 256)))
     weights = np.random.default_rng(0).integers(-9, 9, (64, 7 * 7 * 256)).astype(np.int8)
     product = graph.MatmulOp(
         flat, net.constant(weights, INT8), None, result_element=INT8, requant=requant
@@ -78,14 +86,15 @@ def network() -> ModuleOp:
 
 def convolution(net: Network, index: int, layer: Conv, requant: RequantAttr):
     rng = np.random.default_rng(index)
-    shape = (layer.outputs, layer.kernel, layer.kernel, layer.channels)
+    channels = 1 if layer.by_channel else layer.channels
+    shape = (layer.outputs, layer.kernel, layer.kernel, channels)
     weights = net.constant(rng.integers(-128, 128, shape).astype(np.int8), INT8)
     bias = net.constant(rng.integers(-900, 900, layer.outputs).astype(np.int32), INT32)
     pad = layer.kernel // 2
     op = graph.Conv2dOp(
         net.inputs[index], weights, bias, net.inputs[-1] if layer.residual else None,
         result_element=INT8, requant=requant, strides=(layer.stride, layer.stride),
-        padding=(pad, pad, pad, pad),
+        padding=(pad, pad, pad, pad), groups=layer.channels // channels,
     )  # fmt: skip
     assert why_not(op) is None
     return net.add(op, FPGA)
@@ -129,6 +138,15 @@ def test_a_layer_without_waiting_takes_its_products():
     ideal = 13 * 13 * 512 * 512 * 9 // 256
     cycles = cycles_of(layer, DEFAULT)
     assert cycles is not None and ideal < cycles < 1.05 * ideal
+
+
+def test_by_channel_a_lane_multiplies_a_row_of_the_window_a_cycle():
+    """28x28 of 192 channels, 3x3: 30 reads for the 28 pixels of each of 3 rows, and little else."""
+    window = Window(3, 1, 1)
+    layer = Layer(1, 28, 28, 192, 28, 28, 192, 192, 192, 0, window, window, by_channel=True)
+    ideal = 3 * 30 * 28 * 192 // 16
+    cycles = cycles_of(layer, DEFAULT)
+    assert cycles is not None and ideal < cycles < 1.15 * ideal
 
 
 def test_rows_that_do_not_fit_are_not_taken():

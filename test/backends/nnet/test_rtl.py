@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from backends.nnet.drawn import Drawn
 from backends.nnet.networks import random_array, written
+from numpy.typing import NDArray
 
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
 from ceras_ir.backends.nnet.core_rules import why_not_in_verilog
@@ -28,8 +29,10 @@ pytestmark = [
 ]
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
+MOBILENET = Path(__file__).parents[4] / "shared" / "models" / "vww_float.onnx"
 LAYERS = Path(__file__).parent / "rtl_layers.cpp"
-CIRCUITS = [SOURCES / name for name in ("fpga_linear.cpp", "fpga_circuits.cpp")]
+NAMES = ("fpga_linear.cpp", "fpga_depthwise.cpp", "fpga_circuits.cpp")
+CIRCUITS = [SOURCES / name for name in NAMES]
 
 
 @pytest.mark.parametrize(
@@ -103,3 +106,25 @@ def test_a_network_on_the_command_line(tmp_path: Path):
     assert sorted(got.files) == sorted(expected.files)
     for name in got.files:
         np.testing.assert_array_equal(got[name], expected[name])
+
+
+@pytest.mark.skipif(not MOBILENET.exists(), reason="needs ../shared")
+def test_a_mobilenet(tmp_path: Path):
+    """All its convolutions, of all channels and by channel, run in Verilog and give the same."""
+    folder, inputs = tmp_path / "out", tmp_path / "in.npz"
+    options = ["--target", "nnet", "--quantize", "int8", "--board", "ceras_zcu104"]
+    assert main([str(MOBILENET), *options, "-o", str(folder)]) == 0
+    image = np.random.default_rng(0).random((1, 96, 96, 3), dtype=np.float32)
+    np.savez(inputs, allow_pickle=False, input_1=image)
+    outputs: list[NDArray[np.float32]] = []
+    for fpga in ("cpp", "rtl"):
+        path = tmp_path / f"{fpga}.npz"
+        words = [str(folder), "--fpga", fpga, "--inputs", str(inputs), "--outputs", str(path)]
+        assert run_tool(words) == 0
+        (name,) = (found := np.load(path)).files
+        outputs.append(found[name])
+    np.testing.assert_array_equal(outputs[1], outputs[0])
+    model = NnetModel(folder / "model.nnet", rtl=Rtl())
+    model.run({"input_1": image})
+    # The last average is of 3x3.
+    assert [c == 0 for c in model.cycles[0]] == [False] * 27 + [True]

@@ -12,6 +12,7 @@ namespace {
 using namespace registers;
 
 constexpr int64_t MOST = int64_t{1} << 22;  // of positions in a row
+constexpr int64_t SHORT = 4;
 constexpr int64_t SUM_PIXELS = 64;  // of a block of sums of two tensors, which is written early
 
 int64_t ceiling(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
@@ -22,8 +23,15 @@ struct Geometry {
   int64_t kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y, dilation_x;
   int64_t outputs;
   int64_t input_pitch, residual_pitch, result_pitch;
-  bool values, residual;
+  bool values, by_channel, residual;
   int64_t most_pixels = CORE_PIXELS;  // of a block
+};
+
+// How the array goes through a row of a window, by channel: `tiles` tiles of `taps` positions, the
+// first ones `tile_step` apart; `read_step` positions from one read to the next, and `reads_apart`
+// reads from one pixel to the next.
+struct RowTaps {
+  int64_t tiles, taps, tile_step, read_step, reads_apart;
 };
 
 struct Numbers {
@@ -32,7 +40,8 @@ struct Numbers {
 };
 
 // Pixels in a row, as rows of an image: of the widths that divide them, the one that fills blocks
-// best, and of those the least, for rows are what the circuit waits for.
+// best. Of those the least, for rows are what the circuit waits for; but a row takes the time of
+// SHORT words at least.
 bool as_image(const CoreSize& size, int64_t pixels, Geometry& g) {
   int64_t width = 0, most = 0;
   for (int64_t w = 1; w <= g.most_pixels && w <= pixels; ++w) {
@@ -40,7 +49,8 @@ bool as_image(const CoreSize& size, int64_t pixels, Geometry& g) {
     const int64_t rows =
         std::min({g.most_pixels / w, std::max<int64_t>(size.line_bytes / (w * g.channels) / 2, 1),
                   pixels / w});
-    if (w * rows > most) {
+    const bool is_short = width * g.channels < SHORT * size.bus_bytes;
+    if (w * rows > most || (w * rows == most && is_short)) {
       most = w * rows;
       width = w;
     }
@@ -52,6 +62,20 @@ bool as_image(const CoreSize& size, int64_t pixels, Geometry& g) {
   g.width = g.columns = width;
   g.height = g.rows = pixels / width;
   return true;
+}
+
+int64_t columns_of_block(const Geometry& g) {
+  return ceiling(g.columns, ceiling(g.columns, g.most_pixels));
+}
+
+// One tap of each pixel after the other, or all positions under several taps, which is less to read
+// where strides and dilations are small.
+RowTaps taps_by_channel(int lanes, const Geometry& g) {
+  const int64_t columns = columns_of_block(g), span = (g.kernel_x - 1) * g.dilation_x + 1;
+  const int64_t tiles = ceiling(span, std::min(lanes / 2, CORE_CHAIN)), taps = ceiling(span, tiles);
+  if (!g.values && tiles * ((columns - 1) * g.stride_x + taps) < g.kernel_x * columns)
+    return {tiles, taps, taps, 1, g.stride_x};
+  return {g.kernel_x, 1, g.dilation_x, g.stride_x, 1};
 }
 
 void refuse(CorePlan& plan, const std::string& reason) {
@@ -94,20 +118,26 @@ void set_geometry(const CoreSize& size, const Geometry& g, CorePlan& plan) {
 
   // Blocks as large as the sums, while the next block's rows have room beside.
   const int64_t column_blocks = ceiling(g.columns, g.most_pixels);
-  const int64_t block_columns = ceiling(g.columns, column_blocks);
+  const int64_t block_columns = columns_of_block(g);
   const int64_t single = (slots - extent) / g.stride_y + 1;
   int64_t block_rows = column_blocks > 1 ? 1 : g.most_pixels / g.columns;
   const int64_t twice = (single + 1) / 2;
   block_rows = std::min({block_rows, twice * g.columns >= 64 ? twice : single, g.rows});
   block_rows = ceiling(g.rows, ceiling(g.rows, block_rows));
 
-  const bool dense_taps = !g.values && g.dilation_x == 1;
+  const bool dense_taps = g.dilation_x == 1;
   const int64_t run = dense_taps ? g.kernel_x * g.channels : g.channels;
-  const int64_t row_taps = dense_taps ? 1 : g.kernel_x, run_tiles = g.values ? 1 : ceiling(run, L);
-  const int64_t tiles = g.values ? 0 : g.kernel_y * row_taps * run_tiles;
+  const RowTaps row = g.by_channel ? taps_by_channel(L, g)
+                      : dense_taps ? RowTaps{1, 1, 1, g.stride_x, 1}
+                                   : RowTaps{g.kernel_x, 1, g.dilation_x, g.stride_x, 1};
+  const int64_t run_tiles = g.by_channel ? 1 : ceiling(run, L);
+  const int64_t tiles = g.values ? 0 : g.kernel_y * row.tiles * run_tiles;
   const int64_t output_tiles = ceiling(g.outputs, L), pixels = block_rows * block_columns;
-  const int64_t group = std::min(output_tiles, std::max<int64_t>(size.result_bytes / 2 / (pixels * L), 1));
+  // Groups alike, so that none waits for one before it that takes longer to write.
+  const int64_t most = std::max<int64_t>(size.result_bytes / 2 / (pixels * L), 1);
+  const int64_t group = ceiling(output_tiles, ceiling(output_tiles, most));
   const bool whole = group == output_tiles;
+  if (g.by_channel) plan.words[MODE.word] |= BY_CHANNEL;
   if (g.residual && whole && g.residual_pitch == g.outputs) plan.words[MODE.word] |= DENSE_RESIDUAL;
   if (whole && g.result_pitch == g.outputs) plan.words[MODE.word] |= DENSE_RESULT;
 
@@ -133,11 +163,13 @@ void set_geometry(const CoreSize& size, const Geometry& g, CorePlan& plan) {
   set(EXTENT, extent);
   set(KERNEL_ROWS, g.kernel_y);
   set(DILATION_Y, g.dilation_y);
-  set(ROW_TAPS, row_taps);
+  set(ROW_TAPS, row.tiles);
   set(RUN_TILES, run_tiles);
-  set(COLUMN_STEP, g.stride_x * g.channels);
+  set(COLUMN_STEP, row.read_step * g.channels);
+  set(READS_APART, row.reads_apart);
+  set(READS_AFTER, row.taps - 1);
   set(FIRST_POSITION, -g.left * g.channels);
-  set(TAP_STEP, g.dilation_x * g.channels);
+  set(TAP_STEP, row.tile_step * g.channels);
   set(RING_START, ring(-g.top));
   set(RING_ROW_STEP, ring(g.stride_y));
   set(RING_TAP_STEP, ring(g.dilation_y));
@@ -184,6 +216,43 @@ void put_header(std::vector<uint8_t>& stream, int L, int64_t first, int64_t outp
   }
 }
 
+// Tiles of weights of the outputs from `first`, row by row.
+void put_tiles(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t first,
+               const int8_t* weights) {
+  const int64_t products = g.kernel_y * g.kernel_x * g.channels;
+  const int64_t groups = ceiling(products, GROUP);
+  const int64_t run = g.dilation_x == 1 ? g.kernel_x * g.channels : g.channels;
+  for (int64_t i = 0; i < products / run; ++i)
+    for (int64_t k = 0; k < run; k += L) {
+      const size_t at = stream.size();
+      stream.resize(at + static_cast<size_t>(L * L));
+      for (int64_t j = 0; j < L && k + j < run; ++j)
+        for (int64_t lane = 0; lane < L && first + lane < g.outputs; ++lane) {
+          const int64_t o = first + lane, p = i * run + k + j;
+          stream[at + static_cast<size_t>(j * L + lane)] = static_cast<uint8_t>(
+              weights[((o / LANES * groups + p / GROUP) * LANES + o % LANES) * GROUP + p % GROUP]);
+        }
+    }
+}
+
+// The same by channel: of each lane the weights of the rows that it has for itself.
+void put_taps(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t first,
+              const int8_t* weights) {
+  const RowTaps row = taps_by_channel(L, g);
+  for (int64_t i = 0; i < g.kernel_y * row.tiles; ++i) {
+    const size_t at = stream.size();
+    stream.resize(at + static_cast<size_t>(L * L));
+    for (int64_t t = 0; t < row.taps; ++t) {
+      const int64_t position = i % row.tiles * row.tile_step + t, j = position / g.dilation_x;
+      if (position % g.dilation_x != 0 || j >= g.kernel_x) continue;
+      const int8_t* tap = weights + (i / row.tiles * g.kernel_x + j) * g.outputs + first;
+      for (int64_t lane = 0; lane < L && first + lane < g.outputs; ++lane)
+        stream[at + static_cast<size_t>((lane % 2 * (L / 2) + t) * L + lane)] =
+            static_cast<uint8_t>(tap[lane]);
+    }
+  }
+}
+
 void put_headers(const CoreSize& size, int64_t outputs, int32_t constant, int shift,
                  CorePlan& plan) {
   for (int64_t o = 0; o < outputs; o += size.lanes)
@@ -216,6 +285,7 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   if (looks_up && tables.entry_bytes != 1) refuse(plan, "its table has floats");
   Geometry g = of_window(layer.window);
   g.images = layer.images;
+  g.by_channel = layer.by_channel;
   g.residual = residual;
   g.outputs = layer.outputs;
   g.input_pitch = layer.input_pitch;
@@ -230,28 +300,13 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
                         (looks_up ? HAS_TABLE : 0);
   set_numbers({mode, layer.input_zero, r.zero_point, r.low, r.high, layer.residual_shift, 0}, plan);
 
-  const int64_t products = g.kernel_y * g.kernel_x * g.channels;
-  const int64_t groups = ceiling(products, GROUP);
-  const bool dense_taps = g.dilation_x == 1;
-  const int64_t run = dense_taps ? g.kernel_x * g.channels : g.channels;
-  const int64_t runs = products / run;
   const int32_t constant = residual ? -(layer.residual_zero * (1 << layer.residual_shift)) : 0;
   std::vector<uint8_t>& stream = plan.stream;
   // The circuit looks up the byte, the engine the number from -128 on.
   for (int i = 0; looks_up && i < 256; ++i) stream.push_back(tables.entries[i ^ 128]);
   for (int64_t first = 0; first < g.outputs; first += L) {
     put_header(stream, L, first, g.outputs, constants, constant, shifts, net_shift(r));
-    for (int64_t i = 0; i < runs; ++i)
-      for (int64_t k = 0; k < run; k += L) {
-        const size_t at = stream.size();
-        stream.resize(at + static_cast<size_t>(L * L));
-        for (int64_t j = 0; j < L && k + j < run; ++j)
-          for (int64_t lane = 0; lane < L && first + lane < g.outputs; ++lane) {
-            const int64_t o = first + lane, p = i * run + k + j;
-            stream[at + static_cast<size_t>(j * L + lane)] = static_cast<uint8_t>(
-                weights[((o / LANES * groups + p / GROUP) * LANES + o % LANES) * GROUP + p % GROUP]);
-          }
-      }
+    (g.by_channel ? put_taps : put_tiles)(stream, L, g, first, weights);
   }
   set_field(plan, STREAM_BYTES, static_cast<int64_t>(stream.size()));
   return plan;
@@ -262,7 +317,7 @@ CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer) {
   Geometry g = of_window(layer.window);
   g.images = layer.images;
   g.outputs = g.channels;
-  g.values = true;
+  g.values = g.by_channel = true;
   g.input_pitch = layer.input_pitch;
   g.result_pitch = layer.result_pitch;
   int shift = 0, constant = 0;
@@ -302,7 +357,7 @@ CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer) {
     pixels = layer.length / best;
   }
   g.outputs = g.channels;
-  g.values = g.residual = true;
+  g.values = g.by_channel = g.residual = true;
   g.most_pixels = SUM_PIXELS;
   g.input_pitch = layer.rows == 1 ? g.channels : layer.lhs_pitch;
   g.residual_pitch = layer.rows == 1 ? g.channels : layer.rhs_pitch;

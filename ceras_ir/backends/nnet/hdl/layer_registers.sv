@@ -17,7 +17,7 @@ package layer_registers;
   localparam BUILT_LINE_BYTES = 58;
   localparam BUILT_RESULT_BYTES = 59;
 
-  localparam VERSION = 1313751809;  // of these registers: NNC and 1, which IDENTITY reads as
+  localparam VERSION = 1313751810;  // of these registers: NNC and 2, which IDENTITY reads as
 
   // The registers of one launch, in the order of their addresses. `N bits` is how many of them
   // count, `signed` with the sign.
@@ -26,7 +26,7 @@ package layer_registers;
     logic [63:0] stream_address;  // 40 bits
     logic [63:0] residual_address;  // 40 bits
     logic [63:0] result_address;  // 40 bits
-    logic [31:0] mode;  // 7 bits
+    logic [31:0] mode;  // 8 bits
     // Rows of the input, and where the line buffer has them.
     logic [31:0] input_rows;  // 31 bits; of all images, up to the last that is needed
     logic [31:0] height;  // 23 bits; of one
@@ -74,17 +74,19 @@ package layer_registers;
     logic [7:0] low;
     logic [7:0] zero_point;
     logic [7:0] outside;
-    logic [15:0] reserved;
+    logic [7:0] reads_after;  // 3 bits; the last pixel of a row
+    logic [7:0] reads_apart;  // 4 bits; from one pixel to the next
     logic [7:0] residual_shift;  // 5 bits
     logic [7:0] input_shift;  // 5 bits
   } layer_t;
 
   // Bits of the mode.
-  localparam TAKES_VALUES = 0;  // no products: the channel's own values, shifted
+  localparam TAKES_VALUES = 0;  // no products: values as they are, shifted
   localparam TAKES_GREATEST = 1;
   localparam HAS_RESIDUAL = 2;
   localparam TO_EVEN = 3;
   localparam HAS_TABLE = 4;
   localparam DENSE_RESIDUAL = 5;
   localparam DENSE_RESULT = 6;
+  localparam BY_CHANNEL = 7;  // an output is made of the channel of its number alone
 endpackage

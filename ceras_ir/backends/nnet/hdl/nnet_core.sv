@@ -1,4 +1,5 @@
-// The nnet circuits: convolution, matrix product, maximum pooling and addition on one array.
+// The nnet circuits: convolution of all channels or each by itself, matrix product, pooling and
+// addition on one array.
 //
 // AXI4-Lite registers say what a layer is; one AXI4 master reads its input, constants and residual
 // and writes its result. Where all is ready, the array takes one pixel a cycle.
@@ -224,7 +225,7 @@ module nnet_core #(
   logic [1:0] claimed, half_free, group_ends, full;
   logic [1:0][9:0] pixels;
   logic [1:0][31:0] group, group_place, group_bytes;
-  logic read, read_begins, read_outside, read_half, read_first, read_ends;
+  logic read, read_begins, read_counts, read_outside, read_half, read_first, read_ends;
   logic [7:0] read_pixel;
   logic values, swapping;
 
@@ -285,6 +286,7 @@ module nnet_core #(
       .rows_freed(rows_freed),
       .read(read),
       .read_begins(read_begins),
+      .read_counts(read_counts),
       .read_address(read_address),
       .read_position(read_position),
       .read_outside(read_outside),
@@ -334,7 +336,7 @@ module nnet_core #(
   ) reads_line (
       .clk(clk),
       .rst(rst),
-      .now(read),
+      .now(read && read_counts),
       .taps(reads)
   );
   delay_line #(
@@ -403,6 +405,7 @@ module nnet_core #(
       .load(load_tile),
       .load_beat(stream_beat),
       .load_data(stream_data),
+      .by_channel(layer.mode[layer_registers::BY_CHANNEL]),
       .swap(swap),
       .values(value),
       .sums(products)

@@ -1,6 +1,11 @@
 // LANES values times a tile of LANES x LANES weights that stays: LANES sums a cycle. The next tile
 // is loaded meanwhile. Columns of up to eight products add up on the way down; each row works one
 // cycle after the row above, and so it changes its weights. Sums come CHAIN + 2 cycles after the values.
+//
+// `by_channel` each lane multiplies its own values alone: its row k gets the value of the same cycle as
+// row 0, so what comes out is the sum of value k times weight k over as many rows. A multiplier takes
+// one value, so even lanes use the upper half of the rows, and odd ones the lower; their other
+// weights are zero.
 module product_array #(
     parameter LANES = 16,
     parameter BUS_BYTES = 16,
@@ -10,6 +15,7 @@ module product_array #(
     input logic load,
     input logic [15:0] load_beat,
     input logic [8*BUS_BYTES-1:0] load_data,
+    input logic by_channel,
     input logic swap,  // a cycle before the first values of the tile
     input logic [8*LANES-1:0] values,
     output logic [32*LANES-1:0] sums
@@ -19,10 +25,13 @@ module product_array #(
   localparam TILE = LANES * LANES;
   localparam BEATS = TILE / BUS_BYTES;
   localparam PAIRS = LANES / 2;
+  localparam HALF = LANES / 2;
+  localparam LATE = HALF % CHAIN;  // cycles from a row of the upper half to that of the lower
 
   logic [8*TILE-1:0] waiting, weights;
   logic [CHAIN-1:0] swaps;
   logic [48*PAIRS*LANES-1:0] partial;
+  logic [8*LANES*(LATE+1)-1:0] recent;
 
   delay_line #(
       .STAGES(CHAIN - 1)
@@ -34,6 +43,19 @@ module product_array #(
   );
 
   generate
+    if (LATE == 0) begin : halves_at_once
+      assign recent = values;
+    end else begin : halves_in_turn
+      delay_line #(
+          .WIDTH(8 * LANES),
+          .STAGES(LATE)
+      ) recent_line (
+          .clk(clk),
+          .rst(1'b0),
+          .now(values),
+          .taps(recent)
+      );
+    end
     for (genvar b = 0; b < BEATS; b++) begin : beats
       always_ff @(posedge clk)
         if (load && load_beat == 16'(b)) waiting[8*BUS_BYTES*b+:8*BUS_BYTES] <= load_data;
@@ -58,6 +80,13 @@ module product_array #(
         if (swaps[STEP]) weights[8*LANES*k+:8*LANES] <= waiting[8*LANES*k+:8*LANES];
       for (genvar q = 0; q < PAIRS; q++) begin : column
         logic [47:0] above;
+        logic [7:0] value;
+        if (k % HALF < CHAIN) begin : shared
+          localparam OWN = k < HALF ? 2 * q : LANES * LATE + 2 * q + 1;
+          assign value = by_channel ? recent[8*OWN+:8] : delayed[8*STEP+:8];
+        end else begin : dense
+          assign value = delayed[8*STEP+:8];
+        end
         if (STEP == 0) begin : top
           assign above = '0;
         end else begin : below
@@ -67,7 +96,7 @@ module product_array #(
             .PAIRED(PAIRED)
         ) multiply (
             .clk(clk),
-            .value(delayed[8*STEP+:8]),
+            .value(value),
             .low(weights[8*(LANES*k+2*q)+:8]),
             .high(weights[8*(LANES*k+2*q+1)+:8]),
             .above(above),

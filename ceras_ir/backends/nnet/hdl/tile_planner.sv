@@ -42,7 +42,7 @@ module tile_planner #(
   } state_t;
   state_t state;
 
-  logic values, present, step, last_columns, last_rows, last_block, next_half;
+  logic by_channel, present, step, last_columns, last_rows, last_block, next_half;
   logic last_run, last_tap, last_row, last_output;
   logic [8:0] rows_here, columns_here;
   logic [9:0] pixels_here;
@@ -75,7 +75,7 @@ module tile_planner #(
   );
 
   assign idle = state == IDLE && !tile_valid;
-  assign values = layer.mode[layer_registers::TAKES_VALUES];
+  assign by_channel = layer.mode[layer_registers::BY_CHANNEL];
   assign last_run = run_tile + 1 == 16'(layer.run_tiles);
   assign last_tap = last_run && tap + 1 == 16'(layer.row_taps);
   assign last_row = last_tap && kernel_row + 1 == 16'(layer.kernel_rows);
@@ -175,7 +175,7 @@ module tile_planner #(
         next_half <= !next_half;
         ring_tap <= ring_block;
         y_tap <= y_block;
-        if (values) begin
+        if (by_channel) begin
           at_output <= at_output + 24'(LANES);
           at_tap <= at_output + 24'(LANES);
           at <= at_output + 24'(LANES);

@@ -1,5 +1,6 @@
 // Read the values of a tile for one pixel of the block after the other, a pixel a cycle, tile
-// after tile without a pause where the next one is ready.
+// after tile without a pause where the next one is ready. By channel the array wants all values
+// between the pixels, and some after them.
 module tile_runner #(
     parameter LANES = 16,
     parameter PLACE_BITS = 18,
@@ -26,39 +27,54 @@ module tile_runner #(
     // Of each value that is read.
     output logic read,
     output logic read_begins,  // with the first of a tile
+    output logic read_counts,  // it is of a pixel, and not between two
     output logic [PLACE_BITS-1:0] read_address,
     output logic signed [23:0] read_position,
     output logic read_outside,  // the row is not in the image
     output logic [7:0] read_pixel,
     output logic read_half,
     output logic read_first,
-    output logic read_ends  // with the last of the last tile
+    output logic read_ends  // with the last pixel of the last tile
 );
   logic [PLACE_BITS:0] row_ring, next_ring;
   logic signed [23:0] row_y, row_start;
   logic [8:0] rows_left, columns_left, columns_all;
   logic [31:0] frees;
-  logic is_last, row_ends, tile_ends;
+  logic is_last, last_pixel, row_ends, tile_ends, behind;
+  logic [2:0] left_behind;
+  logic [3:0] phase;
   logic [3:0] age;
 
   assign next_ring = row_ring + (PLACE_BITS + 1)'(layer.ring_row_step);
-  assign row_ends = columns_left == 1;
+  assign read_counts = !behind && phase == 0;
+  assign last_pixel = read_counts && columns_left == 1;
+  assign row_ends = behind ? left_behind == 1 : last_pixel && layer.reads_after == 0;
   assign tile_ends = row_ends && rows_left == 1;
   assign tile_taken = tile_valid && weights_ready && (!read || tile_ends) && age >= 4'(LEAST);
   assign read_address = PLACE_BITS'(row_ring) + PLACE_BITS'(read_position);
   assign read_outside = row_y < 0 || row_y >= $signed(24'(layer.height));
-  assign read_ends = tile_ends && is_last;
+  assign read_ends = last_pixel && rows_left == 1 && is_last;
   assign idle = !read;
 
   always_ff @(posedge clk) begin
     if (age != 15) age <= age + 1;
     read_begins <= 0;
     if (read) begin
-      read_pixel <= read_pixel + 1;
-      columns_left <= columns_left - 1;
+      if (read_counts) begin
+        read_pixel <= read_pixel + 1;
+        columns_left <= columns_left - 1;
+      end
+      phase <= phase + 1 == 4'(layer.reads_apart) ? '0 : phase + 1;
+      left_behind <= left_behind - 1;
+      if (last_pixel) begin
+        behind <= 1;
+        left_behind <= 3'(layer.reads_after);
+      end
       read_position <= read_position + 24'(layer.column_step);
       if (row_ends) begin
         columns_left <= columns_all;
+        phase <= 0;
+        behind <= 0;
         read_position <= row_start;
         rows_left <= rows_left - 1;
         row_y <= row_y + 24'(layer.stride_y);
@@ -75,6 +91,8 @@ module tile_runner #(
       read_begins <= 1;
       age <= 1;
       read_pixel <= 0;
+      phase <= 0;
+      behind <= 0;
       read_position <= position;
       read_half <= half;
       read_first <= first;

@@ -47,12 +47,13 @@ struct FpgaWindow {
 };
 
 // Of a product, `pixels` rows of `window.channels` numbers lie one after the other, and the
-// rest of the window has no meaning.
+// rest of the window has no meaning. `by_channel`: depthwise, each output is of one channel.
 struct FpgaLinear {
   FpgaWindow window;
   int images;
   int64_t pixels;  // of one image
   bool product;
+  bool by_channel;
   int outputs;
   int input_zero;  // what surrounds the input
   int residual_zero;
@@ -171,8 +172,8 @@ inline void fpga_channel_constants(const int8_t* weights, int64_t outputs, int64
 void fpga_linear_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
                          const int32_t* constants, const int8_t* shifts, const FpgaTables& tables,
                          const int8_t* residual, int8_t* result, FpgaBuffers& buffers);
-// The same of one channel each: no product, as many channels as outputs, and `weights` in the order
-// of `fpga_pack_depthwise`.
+// The same by channel: no product, as many channels as outputs, and `weights` in the order of
+// `fpga_pack_depthwise`.
 void fpga_depthwise_circuit(const FpgaLinear& layer, const int8_t* input, const int8_t* weights,
                             const int32_t* constants, const int8_t* shifts,
                             const FpgaTables& tables, const int8_t* residual, int8_t* result);
@@ -199,6 +200,7 @@ enum class CpuUse : uint8_t { Reads, WritesSome, WritesAll };
 class FpgaCircuits {
  public:
   virtual ~FpgaCircuits() = default;
+  // `weights` in the order that the circuit in C++ takes, of all channels or by channel.
   virtual bool linear(const void* layer, const FpgaLinear& registers, const int8_t* input,
                       const int8_t* weights, const int32_t* constants, const int8_t* shifts,
                       const FpgaTables& tables, const int8_t* residual, int8_t* result) = 0;

@@ -98,7 +98,8 @@ FpgaLinear registers_of(const Layer& layer) {
   r.residual_zero = layer.residual != nullptr ? zero_of(*layer.residual) : 0;
   r.residual_shift = layer.residual_shift;
   r.rescale = rescale_of(layer.requant);
-  r.product = !is_depthwise(layer) && is_product(layer);
+  r.by_channel = is_depthwise(layer);
+  r.product = !r.by_channel && is_product(layer);
   r.images = 1;
   r.pixels = layer.output().elements / r.outputs;
   r.input_pitch = layer.input().pitch;
@@ -172,15 +173,12 @@ void run_array(const Layer& layer, Scratch& scratch) {
                             tables_of(layer), residual, result_of(layer)))
     return;
   cpu_uses(layer);
-  fpga_linear_circuit(registers, input, layer.packed, layer.constants, layer.shifts,
-                      tables_of(layer), residual, result_of(layer), *scratch.fpga);
-}
-
-void run_depthwise(const Layer& layer, Scratch&) {
-  if (is_left(layer, "depthwise convolutions"))
-    fpga_depthwise_circuit(registers_of(layer), bytes_at(layer.input()), layer.packed,
-                           layer.constants, layer.shifts, tables_of(layer), residual_of(layer),
-                           result_of(layer));
+  if (registers.by_channel)
+    fpga_depthwise_circuit(registers, input, layer.packed, layer.constants, layer.shifts,
+                           tables_of(layer), residual, result_of(layer));
+  else
+    fpga_linear_circuit(registers, input, layer.packed, layer.constants, layer.shifts,
+                        tables_of(layer), residual, result_of(layer), *scratch.fpga);
 }
 
 void run_pool(const Layer& layer, Scratch&) {
@@ -398,7 +396,7 @@ Run fpga_operator_of(const Layer& layer) {
     case Circuit::Table:
       return run_lookup;
     default:
-      return is_depthwise(layer) ? run_depthwise : run_array;
+      return run_array;
   }
 }
 
