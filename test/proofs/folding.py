@@ -21,13 +21,13 @@ VECTORS = "ceras_ir/backends/c/runtime/vectors_256.c"
     relied_on={
         VTA: "(point << s) + (half << s >> 1) if s > 0",
         EPILOGUE: "half + (requant.zero_point.data << shift)",
-        SUMS: "bias, bound = bias + half, bound + half",
+        SUMS: "bias, bounds = bias + half, bounds + half",
     },
     requires="sum, bias, half and moved zero point have 32 bits",
     checked_by={
         VTA_RULES: "if accumulator_bound(op) >= 1 << 31:",
-        EPILOGUE: "if not sums.has_room(extra):",
-        SUMS: "can_fold_half(op.requant) and bound + half < LIMIT",
+        EPILOGUE: "if not sums.has_room(int(np.abs(extra).max())):",
+        SUMS: "can_fold_half(op.requant) and int(bounds.max()) + half < LIMIT",
     },
     by="z3, 32 bits, shifts 0 to 31",
     slow=True,
@@ -67,10 +67,12 @@ def zero_point_before_a_left_shift() -> None:
     relied_on={
         QUANT: "return tuple(self.shift.data - (m.bit_length() - 1) for m in self.multipliers)",
         VTA: "least, most = min(requant.net_shifts), max(requant.net_shifts)",
+        EPILOGUE: "shifts = requant.net_shifts",
     },
     requires="the multiplier is a power of two",
     checked_by={
         VTA: "if multiplier & (multiplier - 1):",
+        EPILOGUE: "if any(m & (m - 1) for m in requant.multipliers):",
         "ceras_ir/backends/nnet/rules.py": "if multiplier & (multiplier - 1):",
     },
     by="all 16-bit sums, shifts 0 to 24, multipliers 1 to 2^24",

@@ -97,7 +97,7 @@ def a_product_fits_16_bits() -> None:
 
 @identity(
     relied_on={
-        TILED: "bias = sums.bias - offset * sums.per_output",
+        TILED: "values = sums.bias - offset * sums.per_output",
         VECTORS: "_mm256_xor_si256(SPLAT_256(p), _mm256_set1_epi8(-128))",
         LANES: "return static_cast<uint8_t>(value ^ -128);",
     },
