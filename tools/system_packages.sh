@@ -18,7 +18,7 @@ qemu-system-arm:qemu-system-arm:the tests that run Cortex-M code in an emulator
 aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu libc6-dev-arm64-cross:the tests that compile for 64-bit Arm
 qemu-aarch64:qemu-user:the tests that run 64-bit Arm code
 riscv64-linux-gnu-gcc:gcc-riscv64-linux-gnu libc6-dev-riscv64-cross:the tests that compile for 64-bit RISC-V
-clang-19:clang-19:the tests of RISC-V's vectors, for which gcc 12 has no functions
+clang-19:clang-19:the tests of RISC-V vectors, for which gcc 12 has no functions
 qemu-riscv64:qemu-user:the tests that run 64-bit RISC-V code
 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf:the tests that cross-compile for 32-bit RISC-V
 qemu-riscv32:qemu-user:the tests that run 32-bit RISC-V code
