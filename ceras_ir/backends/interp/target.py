@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice
-from ceras_ir.targets import Executable, Stage, Target, option
-
-if TYPE_CHECKING:
-    pass
+from ceras_ir.backends.c.choices import ENCODING_HELP, RESIDUAL_SPREAD, EncodingChoice
+from ceras_ir.targets import Arithmetic, Executable, Stage, Target, option
 
 
 @dataclass(frozen=True)
@@ -20,6 +16,8 @@ class InterpTarget(Target):
 
     name = "interp"
     compiles = False
+    # That of target C: both make the same network of a float one.
+    arithmetic = Arithmetic(residual_spread=RESIDUAL_SPREAD)
 
     encoding: EncodingChoice | None = option(None, ENCODING_HELP)
 
