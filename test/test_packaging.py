@@ -128,3 +128,22 @@ def test_the_workflow_runs_what_ci_runs():
         file, _, target = command.partition(" ")
         made = file == "make" and f"\n{target}:" in (ROOT / "Makefile").read_text()
         assert made or (ROOT / file).exists(), command
+
+
+def test_system_packages_names_what_is_missing():
+    script = ROOT / "tools/system_packages.sh"
+    table = re.search(r"^tools='\n(.*?)\n'$", script.read_text(), re.DOTALL | re.MULTILINE)
+    assert table
+    lines = [line.split(":") for line in table[1].split("\n")]
+    # An apostrophe in the table would end it early.
+    assert len(lines) > 10 and all(len(line) == 3 for line in lines)
+    done = subprocess.run(
+        ["/bin/sh", str(script), "report"],
+        env={"PATH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = [f"{loss} (needs {command}: apt-get install {p})" for command, p, loss in lines]
+    assert done.stdout.splitlines()[1:] == told
+    assert not done.stderr

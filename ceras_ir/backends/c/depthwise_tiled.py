@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from ceras_ir.backends.c.constants import Array
-from ceras_ir.backends.c.epilogue import Epilogue
+from ceras_ir.backends.c.epilogue import Epilogue, padded
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.linear_tiled import has_vector_products
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES
@@ -86,25 +86,20 @@ def print_depthwise(of: IntegerLayer) -> str:
     assert kind is not None
     block, parts, vectors = kind.block, kind.parts, kind.vectors
     offset = 128 if stored == "int8_t" and not kind.are_pairs else 0
-    padded = -(-channels // LANES) * LANES
+    count = -(-channels // LANES) * LANES
 
     def packed() -> Array:
-        result = np.zeros((kernel_w, padded, STEP), np.int8)
+        result = np.zeros((kernel_w, count, STEP), np.int8)
         filters = sums.centred().reshape(channels, kernel_h, kernel_w)
         result[:, :channels, :kernel_h] = filters.transpose(2, 0, 1)
         return result
 
-    def padded_bias() -> Array:
-        result = np.zeros(padded, np.int32)
-        result[:channels] = sums.bias - offset * sums.per_output + epilogue.extra
-        return result
-
-    def right_shifts() -> Array:
-        return np.array(epilogue.shifts, np.int32)
+    def bias() -> Array:
+        return padded(sums.bias - offset * sums.per_output + epilogue.extra, count)
 
     layer.kernels.use("vectors_256")
-    w = layer.constant("weights", "int8_t", prod((kernel_w, padded, STEP)), 1, packed)
-    b = layer.constant("bias", "int32_t", padded, 4, padded_bias, CONDITION)
+    w = layer.constant("weights", "int8_t", prod((kernel_w, count, STEP)), 1, packed)
+    b = layer.constant("bias", "int32_t", count, 4, bias, CONDITION)
     words = layer.kernels.add(*_words(stored, kernel_h, kind), CONDITION)
     point = zero_point_of(sums.x)
     is_padded = top > 0 or (rows - 1) * stride_h - top + (kernel_h - 1) * dilation_h >= height
@@ -130,13 +125,15 @@ def print_depthwise(of: IntegerLayer) -> str:
         lines[-1] = f"for (int32_t b = 0; b < {channels}; b += {block}) {{"
         lines.append(f"  const int32_t c = b < {last} ? b : {last};")
     for k in range(kernel_w):
-        at = f"{w} + (c + {k * padded}) * {STEP}" if k else f"{w} + c * {STEP}"
+        at = f"{w} + (c + {k * count}) * {STEP}" if k else f"{w} + c * {STEP}"
         lines += _weights(f"w{k}", at, kind)
     lines += _loads("b", f"(const int8_t *)({b} + c)", kind)
     if epilogue.scale_bits:
         lines += _loads("m", f"(const int8_t *)({of.multipliers} + c)", kind)
     if epilogue.shifts:
-        s = layer.constant("shifts", "int32_t", channels, 4, right_shifts, CONDITION)
+        s = layer.constant(
+            "shifts", "int32_t", count, 4, lambda: padded(epilogue.shifts, count), CONDITION
+        )
         lines += _loads("right", f"(const int8_t *)({s} + c)", kind)
     if of.factors:
         lines += _loads("f", f"(const int8_t *)({of.factors} + c)", kind)

@@ -121,7 +121,7 @@ def multipliers(op: LinearOperation, count: int) -> NDArray[np.int32]:
     return padded(op.requant.multipliers, count)
 
 
-def padded(numbers: Sequence[int], count: int) -> NDArray[np.int32]:
+def padded(numbers: Sequence[int] | NDArray[np.int32], count: int) -> NDArray[np.int32]:
     """Numbers, and zeros up to `count`."""
     result = np.zeros(count, np.int32)
     result[: len(numbers)] = numbers

@@ -67,19 +67,17 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
     panels, runs, steps, width, step = shape = nest.panel_shape(lanes.step)
 
     def packed() -> Array:
-        padded = np.zeros((panels * width, runs, steps * step), np.int8)
-        padded[: nest.outputs, :, : nest.taps] = sums.centred().reshape(
+        whole = np.zeros((panels * width, runs, steps * step), np.int8)
+        whole[: nest.outputs, :, : nest.taps] = sums.centred().reshape(
             nest.outputs, runs, nest.taps
         )
-        split = padded.reshape(panels, width, runs, steps, step)
+        split = whole.reshape(panels, width, runs, steps, step)
         return np.ascontiguousarray(split.transpose(0, 2, 3, 1, 4))
 
     def bias(condition: str, offset: int) -> str:
         values = sums.bias - offset * sums.per_output + (epilogue.extra if epilogue else 0)
         count = nest.padded_outputs
-        return layer.constant(
-            "bias", "int32_t", count, 4, lambda: padded(values.tolist(), count), condition
-        )
+        return layer.constant("bias", "int32_t", count, 4, lambda: padded(values, count), condition)
 
     size = int(np.prod(shape))
     w = layer.constant("weights", "int8_t", size, 1, packed)

@@ -49,13 +49,8 @@ from ceras_ir.dialects.graph.layout import (
     ResizeOp,
     TransposeOp,
 )
-from ceras_ir.dialects.graph.linear import (
-    Conv2dOp,
-    LinearOperation,
-    MatmulOp,
-    is_depthwise,
-    shifts_of_channels,
-)
+from ceras_ir.dialects.graph.linear import Conv2dOp, MatmulOp, is_depthwise
+from ceras_ir.dialects.graph.linear_operation import LinearOperation, shifts_of_channels
 from ceras_ir.dialects.graph.logic import CastOp, Compare, CompareOp, SelectOp
 from ceras_ir.dialects.graph.lookup import LookupOp
 from ceras_ir.dialects.graph.normalization import (

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph.linear import MAX_RESIDUAL_SHIFT
+from ceras_ir.dialects.graph.linear_operation import MAX_RESIDUAL_SHIFT
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, quantized_operations
 from ceras_ir.network.ranges import interval, row_exponents, set_exponent, set_range
