@@ -112,6 +112,8 @@ class ChoosePrecisionPass(CalibratedPass):
             return
         self._measure(op, candidates)
         total = sum(c.noise for c in candidates)
+        if total == 0:
+            return  # A last layer of zeros hides all.
         work = self._times.network(main)
         room, left, chosen = self._budget * work, total, list[_Candidate]()
         ends = {c.value for c in candidates if not self.narrow and _only_read_in_float(c.value)}

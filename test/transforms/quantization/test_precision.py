@@ -11,6 +11,7 @@ from onnx_random import random_network
 from quantized_by_hand import trace, wrong_elements
 from slow_cases import first_fast
 from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
+from xdsl.rewriter import Rewriter
 
 from ceras_ir.backends.c.target import CTarget
 from ceras_ir.backends.nnet.target import NnetTarget
@@ -169,6 +170,20 @@ def test_small_inputs_of_large_differences(tmp_path: Path) -> None:
         choose.apply(load_context(), module)
         (argument,) = main_function(module).body.block.args
         assert (width(argument) == WIDE) == (not narrow)
+
+
+def test_no_noise_costs_nothing(tmp_path: Path) -> None:
+    """Behind weights of zero all values are exact in 8 bits."""
+    module, data = chain(tmp_path, 1.0, 1.0)
+    for op in main_function(module).body.block.ops:
+        if isinstance(op, graph.LinearOperation):
+            zeros = np.zeros(graph.shape_of(op.weights), np.float32)
+            constant = op.weights.owner
+            assert isinstance(constant, graph.ConstantOp)
+            Rewriter.replace_op(constant, graph.ConstantOp.from_array(zeros))
+    CalibratePass(data, observer="minmax").apply(load_context(), module)
+    ChoosePrecisionPass(data, budget=2).apply(load_context(), module)
+    assert not precisions(module)
 
 
 def test_an_accelerator_of_8_bits_pays_more(tmp_path: Path) -> None:

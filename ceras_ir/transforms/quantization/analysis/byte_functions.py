@@ -144,7 +144,7 @@ def _identity(value: SSAValue) -> ByteFunction:
 
 
 def _computed_of(op: Operation) -> SSAValue | None:
-    """The value whose elements an operation computes those of its result of, each of one."""
+    """Return the operand that each element of the result is computed from, one from one."""
     if not isinstance(op, (*COMPUTED, graph.TransposeOp)):
         return None
     operands = [v for v in op.operands if not isinstance(v.owner, graph.ConstantOp)]
