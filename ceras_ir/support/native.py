@@ -2,7 +2,8 @@
 Build C++ programs from sources of this package, once per source and compiler.
 
 A program lies in the user's cache directory under a name that is a hash of its sources and
-the command, so that a change of either builds another.
+the command, so that a change of either builds another. So does each object that it is linked of:
+programs that share sources compile them once.
 """
 
 import os
@@ -12,10 +13,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.progress import progress
 
 
 def compiler(purpose: str) -> list[str]:
@@ -71,41 +75,86 @@ def cache_folder() -> Path:
         return folder
 
 
+@dataclass(frozen=True)
+class Part:
+    """Sources that are compiled alike."""
+
+    sources: Sequence[Path]
+    headers: Sequence[Path]
+    """Every file that they may include."""
+    flags: Sequence[str]
+    made: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Texts of headers that are no files, by name."""
+    kept: bool = True
+    """Whether other programs may use the objects; not where sources include what is generated."""
+
+    def key(self, command: Sequence[str]) -> bytes:
+        """All that objects depend on, but for their source."""
+        parts = ["\0".join([*command, *self.flags]).encode()]
+        parts += [path.name.encode() + b"\0" + path.read_bytes() for path in self.headers]
+        parts += [name.encode() + b"\0" + text.encode() for name, text in self.made.items()]
+        return b"".join(parts)
+
+
 def build_program(
     name: str,
     purpose: str,
-    sources: Sequence[Path],
-    headers: Sequence[Path],
-    flags: Sequence[str],
-    made: Mapping[str, str] | None = None,
-    generate: Callable[[Path], Sequence[Path]] | None = None,
+    parts: Sequence[Part],
+    generate: Callable[[Path], Sequence[Part]] | None = None,
+    generated_from: Sequence[bytes] = (),
 ) -> Path:
     """
-    The program `name` made of `sources`, built if it is not in the cache; `made` are the texts of
-    further headers. `generate` writes further sources to a folder; what it makes them of must be
-    among `headers`.
+    The program `name` made of `parts`, built on all processors if it is not in the cache.
+    `generate` writes further parts to a folder that all parts include headers from; what it makes
+    them of is `generated_from`.
     """
-    made = made or {}
-    command = [*compiler(purpose), *flags]
-    parts = ["\0".join(command).encode()]
-    parts += [path.name.encode() + b"\0" + path.read_bytes() for path in (*sources, *headers)]
-    parts += [header.encode() + b"\0" + text.encode() for header, text in made.items()]
-    program = cache_folder() / f"{name}-{digest(parts)[:24]}"
+    command = compiler(purpose)
+    keys = [part.key(command) for part in parts]
+    texts = [path.read_bytes() for part in parts for path in part.sources]
+    program = cache_folder() / f"{name}-{digest([*keys, *texts, *generated_from])[:24]}"
     if program.exists():
         return program
     # Renamed when complete: two processes may build at the same time.
     with tempfile.TemporaryDirectory(dir=program.parent) as folder:
-        built = Path(folder) / name
-        for header, text in made.items():
-            (Path(folder) / header).write_text(text, encoding="utf-8")
-        further: Sequence[Path] = () if generate is None else generate(Path(folder))
-        command += [f"-I{folder}", *map(str, (*sources, *further)), "-o", str(built)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            last = "\n".join((done.stderr or "no message").strip().splitlines()[-5:])
-            raise InputError(f"{command[0]} cannot build {purpose}:\n{last}")
+        here = Path(folder)
+        for part in parts:
+            for header, text in part.made.items():
+                (here / header).write_text(text, encoding="utf-8")
+        everything = [*parts, *(() if generate is None else generate(here))]
+        sources = [(part, path) for part in everything for path in part.sources]
+
+        def compiled(number: int) -> Path:
+            return _compiled(*sources[number], command, here / f"{number}.o", purpose)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            made = pool.map(compiled, range(len(sources)))
+            objects = list(progress(made, f"building {purpose}", len(sources)))
+        flags = dict.fromkeys(flag for part in everything for flag in part.flags)
+        built = here / name
+        _run([*command, *flags, *map(str, objects), "-o", str(built)], purpose)
         built.replace(program)
     return program
+
+
+def _compiled(part: Part, source: Path, command: Sequence[str], target: Path, purpose: str) -> Path:
+    """The object of a source: one that is kept, or else `target`."""
+    flags = [*part.flags, f"-I{target.parent}", "-c", str(source)]
+    if not part.kept:
+        _run([*command, *flags, "-o", str(target)], purpose)
+        return target
+    parts = [part.key(command), source.name.encode(), b"\0", source.read_bytes()]
+    kept = cache_folder() / f"{source.stem}-{digest(parts)[:24]}.o"
+    if not kept.exists():
+        _run([*command, *flags, "-o", str(target)], purpose)
+        target.replace(kept)
+    return kept
+
+
+def _run(command: Sequence[str], purpose: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = "\n".join((done.stderr or "no message").strip().splitlines()[-5:])
+        raise InputError(f"{command[0]} cannot build {purpose}:\n{last}")
 
 
 def digest(parts: Sequence[bytes]) -> str:

@@ -1,13 +1,13 @@
 """The C++ engine, built from the sources of this package when it is first needed."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ceras_ir.backends.nnet.functions import HEADER, functions_header
 from ceras_ir.backends.nnet.register_map import HEADER as REGISTERS
 from ceras_ir.backends.nnet.register_map import registers_header
 from ceras_ir.support.device_sources import DEVICE_SOURCES
-from ceras_ir.support.native import build_program, host_flags
+from ceras_ir.support.native import Part, build_program, host_flags
 from ceras_ir.support.native import compiler as native_compiler
 
 SOURCES = Path(__file__).parent / "runtime"
@@ -29,13 +29,17 @@ def made_headers() -> dict[str, str]:
     return {HEADER: functions_header(), REGISTERS: registers_header()}
 
 
+def runtime(only: Collection[str] = (), extra_flags: Sequence[str] = ()) -> Part:
+    """The sources of the engine for this machine, all or those of some names."""
+    files = sorted(SOURCES.iterdir())
+    sources = [p for p in files if p.suffix == ".cpp" and (not only or p.name in only)]
+    headers = [path for path in files if path.suffix != ".cpp"]
+    return Part(sources, headers, (*FLAGS, *host_flags(PURPOSE), *extra_flags), made_headers())
+
+
 def build(extra_flags: Sequence[str] = ()) -> Path:
     """The program `ceras_engine`, built if it is not in the cache."""
-    files = sorted(SOURCES.iterdir())
-    sources = [path for path in files if path.suffix == ".cpp"]
-    headers = [path for path in files if path.suffix != ".cpp"]
-    flags = (*FLAGS, *host_flags(PURPOSE), *extra_flags)
-    return build_program("ceras_engine", PURPOSE, sources, headers, flags, made_headers())
+    return build_program("ceras_engine", PURPOSE, [runtime(extra_flags=extra_flags)])
 
 
 def build_board_engine(extra_flags: Sequence[str] = ()) -> Path:
@@ -46,7 +50,8 @@ def build_board_engine(extra_flags: Sequence[str] = ()) -> Path:
     headers = [path for path in files if path.suffix == ".h"]
     folders = sorted({path.parent for path in headers})
     flags = [*FLAGS, "-DCERAS_HARDWARE", *(f"-I{folder}" for folder in folders), *extra_flags]
-    return build_program("ceras_engine_board", PURPOSE, sources, headers, flags, made_headers())
+    parts = [Part(sources, headers, flags, made_headers())]
+    return build_program("ceras_engine_board", PURPOSE, parts)
 
 
 def write_sources(folder: Path) -> None:

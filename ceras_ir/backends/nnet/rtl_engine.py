@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ceras_ir.backends.nnet.circuit_size import TOP, CircuitSize, circuit_sources
-from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, made_headers
+from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, made_headers, runtime
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.native import build_program, host_flags
+from ceras_ir.support.native import Part, build_program, host_flags
 
 FOLDERS = [Path(__file__).parent / name for name in ("core", "rtl")]
 COMMAND = "verilator"
@@ -23,8 +23,7 @@ def has_verilator() -> bool:
 
 def build_engine(size: CircuitSize) -> Path:
     """`ceras_engine` that has the option --rtl."""
-    files = sorted(SOURCES.iterdir())
-    sources = [path for path in files if path.suffix == ".cpp"]
+    sources = [path for path in sorted(SOURCES.iterdir()) if path.suffix == ".cpp"]
     return build_simulation("ceras_engine_rtl", sources, size)
 
 
@@ -39,21 +38,19 @@ def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> P
             "verilator)"
         )
     modules = circuit_sources()
-    harness = sorted(path for folder in FOLDERS for path in folder.glob("*.cpp"))
-    folders = {SOURCES, *FOLDERS, *(path.parent for path in sources)}
-    headers = sorted(path for folder in folders for path in folder.glob("*.h"))
     root = verilator_root()
+    # Sources of the engine are those of programs without circuits, but for its `main`.
+    shared = {path.name for path in sources if path.parent == SOURCES} - {"main.cpp"}
+    own = [path for path in sources if path.parent != SOURCES or path.name == "main.cpp"]
+    harness = sorted(path for folder in FOLDERS for path in folder.glob("*.cpp"))
+    folders = {SOURCES, *FOLDERS, *(path.parent for path in own)}
+    headers = sorted(path for folder in folders for path in folder.glob("*.h"))
     # What Verilator makes is not ours to warn about.
     flags = [flag for flag in FLAGS if not flag.startswith("-W")]
-    flags += [
-        "-DCERAS_HARDWARE",
-        *(f"-I{folder}" for folder in (SOURCES, *FOLDERS, root / "include")),
-    ]
-    # What Verilator generates depends on the size, and the name of what is built on the flags.
-    flags += ["-pthread", *(f"-DCERAS_RTL_{k}={v}" for k, v in size.parameters().items())]
-    flags += [*host_flags(PURPOSE)]
+    flags += ["-DCERAS_HARDWARE", "-pthread", *host_flags(PURPOSE)]
+    flags += [f"-I{folder}" for folder in (SOURCES, *FOLDERS, root / "include")]
 
-    def verilate(folder: Path) -> list[Path]:
+    def verilate(folder: Path) -> list[Part]:
         command = [COMMAND, "--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast"]
         command += ["--noassert", *WARNINGS, "--top-module", TOP, "--Mdir", str(folder)]
         command += [f"-G{k}={v}" for k, v in size.parameters().items()]
@@ -61,17 +58,24 @@ def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> P
         if done.returncode:
             last = "\n".join(done.stderr.strip().splitlines()[-5:])
             raise InputError(f"{COMMAND} cannot read the circuits:\n{last}")
-        runtime = [root / "include" / name for name in ("verilated.cpp", "verilated_threads.cpp")]
-        return [*sorted(folder.glob(f"V{TOP}*.cpp")), *runtime]
+        include = root / "include"
+        parts = [include / name for name in ("verilated.cpp", "verilated_threads.cpp")]
+        runtime_headers = sorted(include.glob("*.h"))
+        made_of = [*runtime_headers, *sorted(folder.glob(f"V{TOP}*.h"))]
+        return [
+            Part(sorted(folder.glob(f"V{TOP}*.cpp")), made_of, flags),
+            Part(parts, runtime_headers, flags),
+        ]
 
     return build_program(
         name,
         PURPOSE,
-        [*sources, *harness],
-        [*headers, *modules],
-        flags,
-        made_headers(),
+        [
+            *([runtime(shared)] if shared else []),
+            Part([*own, *harness], headers, flags, made_headers(), kept=False),
+        ],
         verilate,
+        [*(path.read_bytes() for path in modules), repr(size.parameters()).encode()],
     )
 
 

@@ -31,6 +31,11 @@ from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+OTHER_PROCESSORS = [
+    ("-O1", "-Wno-unknown-pragmas", flag)
+    for flag in ("-march=x86-64", "-march=x86-64-v3", "-DCERAS_PLAIN")
+]
+"""Flags of engines that have fewer instructions, or leave them to the compiler."""
 
 
 @dataclass

@@ -1,12 +1,13 @@
 """A shift for each output channel in the FPGA's circuits, against the interpreter, bit for bit."""
 
 import json
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from backends.nnet.drawn import INT8, INT32, Drawn
-from backends.nnet.networks import Network, agree
+from backends.nnet.networks import OTHER_PROCESSORS, Network, agree
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.rules import FPGA
@@ -28,12 +29,12 @@ def test_random_layers(seed: int):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-DCERAS_PLAIN"])
-def test_random_layers_on_other_processors(flags: str):
+@pytest.mark.parametrize("flags", OTHER_PROCESSORS, ids=itemgetter(2))
+def test_random_layers_on_other_processors(flags: tuple[str, ...]):
     """Shifts of vectors are other instructions with each set of them."""
     for seed in range(4, 8):
         module = Drawn(seed, by_channel=0.9).module(40)
-        agree(module, flags=("-O1", "-Wno-unknown-pragmas", flags))
+        agree(module, flags=flags)
 
 
 def sums(requant: RequantAttr, bias: list[int]) -> ModuleOp:

@@ -1,10 +1,12 @@
 """Every operator of the engine against the interpreter, bit for bit, on corner data."""
 
+from operator import itemgetter
 from typing import TypedDict, Unpack
 
 import numpy as np
 import pytest
 from backends.nnet.networks import (
+    OTHER_PROCESSORS,
     Network,
     agree,
     integer_normalize,
@@ -159,13 +161,13 @@ def test_blocks_of_the_circuit(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-DCERAS_PLAIN"])
-def test_blocks_on_other_processors(flags: str):
-    """The array is another for each set of instructions, and plain loops where synthesized."""
+@pytest.mark.parametrize("flags", OTHER_PROCESSORS, ids=itemgetter(2))
+def test_blocks_on_other_processors(flags: tuple[str, ...]):
+    """The array is another for each set of instructions, and plain loops without any."""
     for shape, weights, options in BLOCKS:
         net = Network([(shape, INT8)])
         y = convolve(net, net.inputs[0], weights, FPGA, **options)
-        agree(net.module(y), flags=("-O1", "-Wno-unknown-pragmas", flags))
+        agree(net.module(y), flags=flags)
 
 
 @pytest.mark.parametrize(

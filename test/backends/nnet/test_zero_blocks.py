@@ -1,9 +1,11 @@
 """Blocks of weights that are all zero take no product in the engine, and change no integer."""
 
+from operator import itemgetter
+
 import numpy as np
 import pytest
 from backends.nnet.drawn import INT8, INT32
-from backends.nnet.networks import Network, agree
+from backends.nnet.networks import OTHER_PROCESSORS, Network, agree
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.rules import FPGA
@@ -72,12 +74,12 @@ def test_zero_is_the_zero_point():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-D__SYNTHESIS__"])
-def test_other_processors(flags: str):
+@pytest.mark.parametrize("flags", OTHER_PROCESSORS, ids=itemgetter(2))
+def test_other_processors(flags: tuple[str, ...]):
     net = Network([((1, 9, 8, 24), ASYMMETRIC)])
     y = convolution(net, net.inputs[0], 0.6, 5, FPGA)
     z = convolution(net, y, 0.6, 6, CPU)
-    agree(net.module(y, z), flags=("-O1", "-Wno-unknown-pragmas", flags))
+    agree(net.module(y, z), flags=flags)
 
 
 def test_the_share_is_of_products():

@@ -1,9 +1,11 @@
 """Zero points in the FPGA's circuits: random layers against the interpreter, bit for bit."""
 
+from operator import itemgetter
+
 import numpy as np
 import pytest
 from backends.nnet.drawn import INT8, INT32, Drawn
-from backends.nnet.networks import Network, agree
+from backends.nnet.networks import OTHER_PROCESSORS, Network, agree
 
 from ceras_ir.backends.nnet import rules
 from ceras_ir.backends.nnet.rules import FPGA
@@ -17,11 +19,11 @@ def test_random_layers(seed: int):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", ["-march=x86-64", "-march=x86-64-v3", "-DCERAS_PLAIN"])
-def test_random_layers_on_other_processors(flags: str):
+@pytest.mark.parametrize("flags", OTHER_PROCESSORS, ids=itemgetter(2))
+def test_random_layers_on_other_processors(flags: tuple[str, ...]):
     """The array has another order and other numbers for padding with each set of instructions."""
     for seed in range(4, 8):
-        agree(Drawn(seed).module(40), flags=("-O1", "-Wno-unknown-pragmas", flags))
+        agree(Drawn(seed).module(40), flags=flags)
 
 
 @pytest.mark.parametrize("point", [-128, 127])

@@ -16,7 +16,7 @@ from functools import lru_cache
 from math import gcd
 from pathlib import Path
 
-from ceras_ir.support.native import build_program, has_compiler
+from ceras_ir.support.native import Part, build_program, has_compiler
 from ceras_ir.transforms.memory.analysis.offsets import first_fit, greedy_plans
 from ceras_ir.transforms.memory.analysis.spans import Span, aligned, misplaced, most_alive
 
@@ -70,7 +70,8 @@ def place_within(
     unit = gcd(*(span.size for span in real))
     lines = [f"{len(real)} {capacity // unit} {seconds} {nodes} {searches}"]
     lines += [f"{span.lower} {span.upper} {span.size // unit}" for span in real]
-    program = build_program("offset_search", "the search for memory plans", [SOURCE], (), FLAGS)
+    parts = [Part([SOURCE], (), FLAGS)]
+    program = build_program("offset_search", "the search for memory plans", parts)
     done = subprocess.run(
         [str(program)], input="\n".join(lines), capture_output=True, text=True, check=True
     )
