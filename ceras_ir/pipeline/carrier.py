@@ -1,6 +1,7 @@
 """A network as bytes, and back: for caches and other processes."""
 
 import io
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, ModuleOp
 
@@ -11,6 +12,7 @@ from ceras_ir.pipeline.printing import print_module
 _FILE = "carried network"
 
 
+@dataclass(frozen=True)
 class TextCarrier:
     """As IR text with the names of nodes."""
 

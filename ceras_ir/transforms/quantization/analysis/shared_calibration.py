@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Protocol
 
@@ -130,11 +131,17 @@ def _observed(
 
 def observe_chunk(task: ChunkTask) -> Observations:
     """In a worker: look at the values of one chunk."""
-    module = task.carrier.unpack(task.network)
+    module = _network(task.carrier, task.network)
     main = main_function(module)
     every = _values(main)
     samples = map(finite, samples_at(task.path, network_inputs(main), task.samples))
     return observe(module, samples, [every[number] for number in task.values], task.observer)
+
+
+@lru_cache(maxsize=1)
+def _network(carrier: Carrier, network: bytes) -> ModuleOp:
+    """The network of all chunks, read once in each worker: reading takes as long as ten samples."""
+    return carrier.unpack(network)
 
 
 def _values(main: FuncOp) -> list[SSAValue]:
