@@ -68,7 +68,8 @@ def shards_of(
 ) -> list[Shard]:
     """
     The shards of files and folders, with commas between them. A file that cannot be read is an
-    error, or, if there is a list `bad`, added to that and left out.
+    error, or, if there is a list `bad`, added to that and left out; samples behind it keep their
+    numbers if its header still says how many it had.
     """
     # A file whose name has a comma is one file.
     names = [paths] if Path(paths).exists() else paths.split(",")
@@ -81,7 +82,9 @@ def shards_of(
         except InputError as error:
             if bad is None:
                 raise
-            bad.append(BadShard(Shard(name, 0, 0, start), str(error)))
+            lost = count_streamed(name, inputs) or 0
+            bad.append(BadShard(Shard(name, 0, lost, start), str(error)))
+            start += lost
             continue
         if limit is not None:
             count = min(count, limit - start)

@@ -163,9 +163,15 @@ def tasks_of(
     """A task for each shard, and the files that cannot be cut into shards."""
     bad = list[BadShard]()
     shards = shards_of(data.inputs, real.opened().inputs, data.samples, bad)
-    total = sum(shard.count for shard in shards)
+    total = sum(shard.count for shard in [*shards, *(each.shard for each in bad)])
     if data.samples is not None and data.labels is not None:
         total = count_samples(data.inputs, real.opened().inputs)
+    if data.labels is not None and (unknown := [b for b in bad if not b.shard.count]):
+        raise InputError(
+            f"{unknown[0].reason}; how many labels belong to it is not known, so they match no "
+            "other sample: leave it out of the inputs, and its labels out of theirs",
+            unknown[0].shard.path,
+        )
     return [Task(s, data, total, real, quantized, cache, data_key) for s in shards], bad
 
 

@@ -27,6 +27,10 @@ AHEAD = 2
 REFRESH = 1.0
 """Seconds for which the number of threads is taken to be what it was."""
 
+GATHERING = 0.02
+"""Seconds for which results that come together are waited for: a message costs more than a result,
+and every thread has its next call already."""
+
 _SHIPPED: dict[str, str] = {}
 """In a worker: digest of a file -> where it lies here."""
 
@@ -43,6 +47,8 @@ class DaskWorkers:
                 "--scheduler needs Dask: pip install 'ceras-ir[explore]', or leave it out"
             ) from None
         try:
+            # A client that never was one would say so once more when it is collected.
+            self._dask.comm.get_address_host_port(address)
             self._client: Any = self._dask.Client(address, timeout=TIMEOUT, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else "no answer"
@@ -83,18 +89,25 @@ class DaskWorkers:
             fill()
             while running:
                 batch = list(completed.next_batch(block=True))
-                ended = [(running.pop(future), future) for future in batch]
+                time.sleep(GATHERING)
+                batch += completed.next_batch(block=False)
+                numbers = [running.pop(future) for future in batch]
                 fill()
-                for number, future in ended:
-                    yield number, self._result(future)
+                yield from zip(numbers, self._results(batch), strict=True)
         finally:
             self._client.cancel(list(running), force=True)
 
-    def _result(self, future: Any) -> Any:
-        error = future.exception()
-        if isinstance(error, self._dask.KilledWorker):
-            return WorkerLost(str(error).splitlines()[0])
-        return future.result()
+    def _results(self, futures: list[Any]) -> Iterator[Any]:
+        """What calls that have ended gave, fetched by one message."""
+        done = [future for future in futures if future.status == "finished"]
+        found = dict(zip(done, self._client.gather(done), strict=True))
+        for future in futures:
+            if future in found:
+                yield found[future]
+            elif isinstance(error := future.exception(), self._dask.KilledWorker):
+                yield WorkerLost(str(error).splitlines()[0])
+            else:
+                yield future.result()
 
     def close(self) -> None:
         """Leave the cluster, which goes on."""

@@ -84,6 +84,20 @@ def test_damaged_files_are_named_and_counted(tmp_path: Path, values: np.ndarray)
         shards_of(str(flipped), INPUTS)
 
 
+def test_samples_behind_damaged_ones_keep_their_numbers(tmp_path: Path):
+    """The header of the damaged file says how many it had: labels behind stay with theirs."""
+    damaged, good = tmp_path / "damaged.npz", tmp_path / "good.npz"
+    for path in (damaged, good):
+        np.savez(path, x=np.ones((2000, *INPUTS[0].shape[1:]), np.float32))
+    data = bytearray(damaged.read_bytes())
+    data[10000] ^= 1
+    damaged.write_bytes(data)
+    bad: list[BadShard] = []
+    found = shards_of(f"{damaged},{good}", INPUTS, None, bad)
+    assert [each.shard.count for each in bad] == [2000]
+    assert found[0].start == 2000
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [

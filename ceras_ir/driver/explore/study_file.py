@@ -18,6 +18,7 @@ from ceras_ir.driver.explore.board_variants import board_variants
 from ceras_ir.driver.explore.expressions import Expression, parse_expression
 from ceras_ir.driver.options import build_options
 from ceras_ir.driver.target_options import BOARD, target_of
+from ceras_ir.pipeline.stages import pruning
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, UsageError
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.support.toml_text import parse_toml
@@ -266,7 +267,7 @@ class _Reader:
             try:
                 parsed = make_parser(cls).read([*argv, "-o", "unused"])
                 target_of(cls, parsed).check()
-                build_options(parsed, target_of(cls, parsed))
+                pruning(build_options(parsed, target_of(cls, parsed)))
             except UnsupportedError:
                 # Not every board of a range need be possible: its trials say why.
                 continue

@@ -12,6 +12,9 @@ from ceras_ir.driver.explore.study_file import Study
 from ceras_ir.driver.explore.trial import DONE
 from ceras_ir.support.text_table import aligned
 
+REASON = 300
+"""Characters of a reason that are printed: a path and a sentence."""
+
 REASONS = 8
 """How many different reasons are printed why points have no figures."""
 
@@ -34,7 +37,7 @@ def pareto_table(study: Study, records: Sequence[Record]) -> list[str]:
 def reasons(records: Sequence[Record]) -> list[str]:
     """Why points have no figures or were ruled out, the most frequent reasons first."""
     counts = Counter(
-        f"{record.state}: {record.diagnostic.partition(chr(10))[0][:160]}"
+        f"{record.state}: {record.diagnostic.partition(chr(10))[0][:REASON]}"
         for record in records
         if record.state != DONE
     )

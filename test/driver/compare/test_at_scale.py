@@ -58,3 +58,25 @@ def test_what_cannot_be_read_is_named(files: Path, capsys: pytest.CaptureFixture
     assert "torn.npz" in said.err and "1 shards could not be read" in said.err
     assert "600 sample(s)" in said.out
     assert shards.SHARD == 256
+
+
+def test_labels_stay_with_their_samples(files: Path, capsys: pytest.CaptureFixture[str]):
+    """A damaged file that is left out takes its labels with it, if it says how many."""
+    with np.load(files / "b.npz") as arrays:
+        images = arrays["image"]
+    for name, part in (("first", images[:300]), ("second", images[300:])):
+        np.savez(files / f"{name}.npz", image=part)
+    np.savez(files / "behind.npz", labels=np.arange(600)[300:] % 3)
+    assert compare(files, "--jobs", "1", "--labels", str(files / "behind.npz"),
+                   inputs="second.npz") == 0  # fmt: skip
+    expected = metrics(capsys.readouterr().out)
+    data = bytearray((files / "first.npz").read_bytes())
+    data[5000] ^= 1
+    (files / "first.npz").write_bytes(data)
+    skip = "--jobs", "1", "--bad-shards", "skip", "--labels", str(files / "labels.npz")
+    assert compare(files, *skip, inputs="first.npz,second.npz") == 0
+    assert metrics(capsys.readouterr().out) == expected
+    (files / "first.npz").write_bytes(data[:5000])
+    assert compare(files, *skip, inputs="first.npz,second.npz") == 1
+    said = capsys.readouterr().err
+    assert "first.npz: error: not a readable" in said and "how many labels belong" in said

@@ -195,5 +195,7 @@ def test_a_study_on_a_cluster(study: Path):
 
 def test_no_scheduler(study: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("distributed", reason="clusters are Dask's")
-    assert main([str(study), "--scheduler", "tcp://127.0.0.1:1"]) == 1
-    assert "tcp://127.0.0.1:1: error: no Dask scheduler answers" in capsys.readouterr().err
+    for address in ("tcp://127.0.0.1:1", "nowhere", "htp://nowhere:1"):
+        assert main([str(study), "--scheduler", address]) == 1
+        err = capsys.readouterr().err
+        assert f"{address}: error: no Dask scheduler answers" in err and "Traceback" not in err

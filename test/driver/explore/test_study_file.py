@@ -41,6 +41,7 @@ def study(tmp_path: Path) -> Path:
     [
         ("quantize =", "quantise =", 1, "did you mean '--quantize'?"),
         ('"int8"', '"int9"', 1, "invalid choice: 'int9'"),
+        ("quantize =", 'prune = ["sparsty=0.3"]\nquantize =', 1, "did you mean 'sparsity'?"),
         ("[options]", "[optoins]", 1, "unknown entry 'optoins'; did you mean 'options'?"),
         ('"pico"', '"pica"', 1, "pica"),
         ("[targets.c]", "[targets.cc]", 1, "did you mean 'c'?"),
@@ -61,6 +62,15 @@ def test_refused(
     err = capsys.readouterr().err
     assert said in err and "Traceback" not in err
     assert not study.with_suffix(".study").exists()
+
+
+def test_a_study_whose_points_all_fail(study: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("optuna", reason="studies are kept by Optuna")
+    study.write_text(STUDY.replace("flash_bytes", "flush_bytes"))
+    assert main([str(study), "--jobs", "1", "--cache", str(study.parent / "cache")]) == 1
+    said = capsys.readouterr()
+    assert "did you mean 'flash_bytes'?" in said.out
+    assert "s.toml: error: every point has failed" in said.err
 
 
 def _with_a_full_disk(study: str) -> None:
