@@ -7,7 +7,10 @@ many trials an Optuna storage takes a second.
 
 import argparse
 import time
+from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,18 +28,41 @@ def sleep(task: tuple[int, float]) -> int:
     return number
 
 
-def scheduled(trials: int, seconds: float, threads: int) -> float:
-    """Wall-clock seconds of the trials, beside the fewest that they can take."""
+@dataclass(frozen=True)
+class Cost:
+    """Of some trials, in seconds."""
+
+    elapsed: float
+    client: float
+    """Processor time of the process that asks for the trials."""
+    scheduler: float
+
+
+def cluster(threads: int, pipe: Connection) -> None:
+    """A scheduler in a process of its own, as users have it, with one worker of many threads."""
     make: Any = import_module("distributed").LocalCluster
-    cluster = make(n_workers=1, threads_per_worker=threads, processes=True, dashboard_address=None)
-    workers = DaskWorkers(cluster.scheduler_address)
-    started = time.perf_counter()
+    with make(1, threads_per_worker=threads, processes=True, dashboard_address=None) as made:
+        pipe.send(made.scheduler_address)
+        used = time.process_time()
+        pipe.recv()
+        pipe.send(time.process_time() - used)
+
+
+def scheduled(trials: int, seconds: float, threads: int) -> Cost:
+    """What the trials cost."""
+    here, there = Pipe()
+    process = get_context("spawn").Process(target=cluster, args=(threads, there))
+    process.start()
+    workers = DaskWorkers(here.recv())
+    started, used = time.perf_counter(), time.process_time()
     found = [number for number, _ in workers.run(sleep, ((n, seconds) for n in range(trials)))]
-    elapsed = time.perf_counter() - started
+    elapsed, used = time.perf_counter() - started, time.process_time() - used
     assert sorted(found) == list(range(trials))
+    here.send(None)
+    scheduler: float = here.recv()
     workers.close()
-    cluster.close()
-    return elapsed
+    process.join()
+    return Cost(elapsed, used, scheduler)
 
 
 def stored(trials: int) -> tuple[float, float]:
@@ -64,14 +90,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=100)
     arguments = parser.parse_args()
     trials, seconds, threads = arguments.trials, arguments.seconds, arguments.threads
-    used = time.process_time()
-    elapsed = scheduled(trials, seconds, threads)
-    used = time.process_time() - used
+    cost = scheduled(trials, seconds, threads)
     ideal = -(-trials // threads) * seconds
+    client, scheduler = (time / trials * 1e3 for time in (cost.client, cost.scheduler))
     print(
-        f"{trials} trials of {seconds} s on {threads} threads: {elapsed:.2f} s, {ideal:.2f} s of "
-        f"sleep, overhead {elapsed / ideal - 1:.1%}; {used / trials * 1e3:.2f} ms of processor "
-        "time for a trial"
+        f"{trials} trials of {seconds} s on {threads} threads: {cost.elapsed:.2f} s, {ideal:.2f} s "
+        f"of sleep, overhead {cost.elapsed / max(ideal, 1e-3) - 1:.1%}, "
+        f"{trials / cost.elapsed:.0f} trials a second; processor time for a trial: client "
+        f"{client:.2f} ms, scheduler {scheduler:.2f} ms"
     )
     rate, own = stored(min(trials, 300))
     print(f"storage: {rate:.0f} trials a second; {own:.2f} ms of processor time for a trial")

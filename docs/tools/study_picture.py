@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-WIDTH, HEIGHT, LEFT, BELOW, ABOVE, RIGHT = 760, 360, 70, 46, 16, 120
+WIDTH, HEIGHT, LEFT, BELOW, ABOVE, RIGHT = 760, 360, 70, 60, 16, 120
+LABEL, LINE = 110, 14
+"""Width and height that the name of a board takes."""
 COLOURS = ("#2f6fb5", "#d9822b", "#2e8b57", "#8b5fa8")
 
 
@@ -19,7 +21,8 @@ def picture(rows: Sequence[dict[str, str]], across: str, up: str) -> str:
     done = [row for row in rows if row["state"] == "done"]
     xs, ys = ([float(row[name]) for row in done] for name in (across, up))
     groups = list(dict.fromkeys((row["prune"], row["precision"]) for row in done))
-    top, bottom = max(ys) * 1.05, 0.0
+    margin = (max(ys) - min(ys)) * 0.1 or max(ys) * 0.1
+    top, bottom = max(ys) + margin, min(ys) - margin
     most = max(xs) * 1.1
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -39,13 +42,18 @@ def picture(rows: Sequence[dict[str, str]], across: str, up: str) -> str:
         y = place(0, value)[1]
         lines.append(
             f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#dde3ea"/>'
-            f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:.2f}</text>'
+            f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:.3f}</text>'
         )
-    for label, x in dict(zip((row["arduino.board"] for row in done), xs, strict=True)).items():
+    boards = dict(zip((row["arduino.board"] for row in done), xs, strict=True))
+    last, low = -float(LABEL), False
+    for label, x in sorted(boards.items(), key=lambda board: board[1]):
         at = place(x, bottom)
+        # A name that would touch the one before it goes a line lower.
+        low = at[0] - last < LABEL and not low
+        last = at[0]
+        y = at[1] + 18 + (LINE if low else 0)
         lines.append(
-            f'<text x="{at[0]:.1f}" y="{at[1] + 18:.1f}" text-anchor="middle">{escape(label)}, '
-            f"{x:g}</text>"
+            f'<text x="{at[0]:.1f}" y="{y:.1f}" text-anchor="middle">{escape(label)}, {x:g}</text>'
         )
     for row, x, y in zip(done, xs, ys, strict=True):
         at, colour = place(x, y), COLOURS[groups.index((row["prune"], row["precision"]))]

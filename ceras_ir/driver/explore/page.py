@@ -31,6 +31,9 @@ OPEN = """
 document.getElementById('{id}').on('plotly_click', function (found) {{
   var place = found.points[0].customdata; if (place) window.open(place, '_blank'); }});
 """
+TOP = 60
+"""Pixels above a plot: the names of parallel coordinates stand there."""
+
 COLOUR, BEST, SIZE = "#9db7d5", "#d9822b", 9
 
 
@@ -73,7 +76,7 @@ def study_page(study: Study, records: Sequence[Record]) -> str:
 
 
 def _drawn(figure: Any, name: str) -> str:
-    figure.update_layout(template="plotly_white", margin={"t": 30, "r": 20})
+    figure.update_layout(template="plotly_white", margin={"t": TOP, "r": 20})
     return figure.to_html(full_html=False, include_plotlyjs=False, div_id=name)
 
 

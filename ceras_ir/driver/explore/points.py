@@ -7,6 +7,9 @@ from itertools import product
 
 from ceras_ir.driver.explore.study_file import MODEL, TARGET, Study, fixed_arguments
 
+FLOAT = "--quantize=none"
+"""The choice that takes no calibration data."""
+
 Point = Mapping[str, str]
 """Name of an axis -> what its choice is called."""
 
@@ -14,10 +17,8 @@ Point = Mapping[str, str]
 def arguments_of(study: Study, point: Point) -> list[str]:
     """What `ceras-compile` is told for a point, but for its output folder."""
     model, target = study.models[point[MODEL]], point[TARGET]
-    found = fixed_arguments(model, target)
-    for axis in study.axes_of(target):
-        found += axis.choices[point[axis.name]]
-    return found
+    chosen = [a for axis in study.axes_of(target) for a in axis.choices[point[axis.name]]]
+    return [*fixed_arguments(model, target, calibrated=FLOAT not in chosen), *chosen]
 
 
 def grid(study: Study) -> Iterator[Point]:

@@ -298,9 +298,10 @@ class _Reader:
         return found
 
 
-def fixed_arguments(model: ModelData, target: str) -> list[str]:
-    """What all points of a model and a target have in common on their command lines."""
-    calibration = [] if model.calibrate is None else [f"--calibrate={model.calibrate}"]
+def fixed_arguments(model: ModelData, target: str, *, calibrated: bool = True) -> list[str]:
+    """What all points of a model and a target have in common, if all are quantized."""
+    known = calibrated and model.calibrate is not None
+    calibration = [f"--calibrate={model.calibrate}"] if known else []
     return [model.file, f"--target={target}", *calibration]
 
 

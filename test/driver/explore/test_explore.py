@@ -45,6 +45,7 @@ minimize = ["flash_bytes", "euros"]
 board = { pico = 4, due = 45, pynq = 200, zcu104 = 1300 }
 """
 POINTS = 16
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -61,6 +62,22 @@ def study(tmp_path: Path) -> Path:
 
 def explore(study: Path, *more: str) -> int:
     return main([str(study), "--jobs", "1", "--cache", str(study.parent / "cache"), *more])
+
+
+def test_the_tutorial(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """The study of docs/explore.md prints what the page says, and its point compiles."""
+    page = (ROOT / "docs" / "explore.md").read_text()
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    front = page.partition("```\n   top_1")[2].partition("16 points")[0]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "s.toml").write_text(text)
+    assert explore(tmp_path / "s.toml") == 0
+    assert f"   top_1{front}16 points" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    assert main(["best", "s.toml", "--where", "top_1 > 0.7", "-o", "out"]) == 0
+    assert (tmp_path / "out" / "digits" / "digits.ino").is_file()
 
 
 def table(study: Path) -> str:
