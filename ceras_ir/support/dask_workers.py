@@ -100,7 +100,10 @@ class DaskWorkers:
     def _results(self, futures: list[Any]) -> Iterator[Any]:
         """What calls that have ended gave, fetched by one message."""
         done = [future for future in futures if future.status == "finished"]
-        found = dict(zip(done, self._client.gather(done), strict=True))
+        try:
+            found = dict(zip(done, self._client.gather(done), strict=True))
+        except self._dask.KilledWorker:
+            found = dict[Any, Any]()  # It had ended and its worker died: each by itself below.
         for future in futures:
             if future in found:
                 yield found[future]
