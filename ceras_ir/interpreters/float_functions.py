@@ -57,17 +57,20 @@ def _exp_inside(x: Floats) -> Floats:
     n = x * LOG2_E
     n += np.float32(0.5)
     np.floor(n, out=n)
-    r = x - n * LN2_HIGH
-    r -= n * LN2_LOW
-    p: Floats = np.multiply(r, EXP_COEFFICIENTS[0])
+    p: Floats = np.multiply(n, LN2_HIGH)
+    r = x - p
+    np.multiply(n, LN2_LOW, out=p)
+    r -= p
+    np.multiply(r, EXP_COEFFICIENTS[0], out=p)
     for c in EXP_COEFFICIENTS[1:-1]:
         p += c
         p *= r
     p += EXP_COEFFICIENTS[-1]
-    p *= r * r
+    scale = n.astype(np.int32)
+    np.multiply(r, r, out=n)
+    p *= n
     p += r
     p += np.float32(1)
-    scale = n.astype(np.int32)
     scale += 127
     scale <<= 23
     p *= scale.view(np.float32)
@@ -91,7 +94,9 @@ def exp_minus_one(x: Floats) -> Floats:
 
 def sigmoid(x: Floats) -> Floats:
     """`1 / (1 + exp(-x))`"""
-    return np.float32(1) / (np.float32(1) + exp(-x))
+    e = np.asarray(exp(-x))
+    e += np.float32(1)
+    return np.divide(np.float32(1), e, out=e)
 
 
 LOG_COEFFICIENTS = _float32s(
@@ -247,20 +252,34 @@ def power(x: Floats, y: Floats) -> Floats:
     return np.where(y == 0, one, result)
 
 
-PIECE = 1 << 14
+PIECE = 1 << 15
 """Elements that are computed at once, so that what is in between stays in the cache."""
 
 
-def apply_function(function: FunctionAttr, x: Floats) -> Floats:
-    """The elementwise function of a `graph.unary` or of a fused activation."""
-    if x.size <= PIECE:
+def apply_function(function: FunctionAttr, x: Floats, out: Floats | None = None) -> Floats:
+    """
+    The elementwise function of a `graph.unary` or of a fused activation; `out`, without gaps, may
+    be `x` itself.
+    """
+    if out is None and x.size <= PIECE:
         return _apply(function, x)
-    flat = x.reshape(-1)
-    result = np.empty(x.size, np.float32)
+    result = np.empty(x.shape, np.float32) if out is None else out
+    flat, written = x.reshape(-1), result.reshape(-1)
+    bounds = function.clip_range
     for start in range(0, x.size, PIECE):
-        piece = slice(start, start + PIECE)
-        result[piece] = _apply(function, flat[piece])
-    return result.reshape(x.shape)
+        piece, to = flat[start : start + PIECE], written[start : start + PIECE]
+        if bounds is None:
+            to[...] = _apply(function, piece)
+        else:
+            _clip(piece, bounds, to)
+    return result
+
+
+def _clip(x: Floats, bounds: tuple[float, float], to: Floats) -> None:
+    """Write the elements of `x`, none beyond `bounds`, of which the upper one may be infinite."""
+    np.maximum(x, np.float32(bounds[0]), out=to)
+    if bounds[1] != np.inf:
+        np.minimum(to, np.float32(bounds[1]), out=to)
 
 
 def _apply(function: FunctionAttr, x: Floats) -> Floats:
@@ -278,7 +297,9 @@ def _apply(function: FunctionAttr, x: Floats) -> Floats:
         case Function.TANH:
             return tanh(x)
         case Function.SWISH:
-            return x * sigmoid(x)
+            y = sigmoid(x)
+            y *= x
+            return y
         case Function.HARD_SIGMOID:
             return np.minimum(np.maximum(p[0] * x + p[1], zero), one)
         case Function.HARD_SWISH:

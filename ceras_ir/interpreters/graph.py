@@ -1,5 +1,8 @@
 """What the operations of the `graph` dialect mean, in numpy. Backends are held to this."""
 
+from collections.abc import Sequence
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.interpreter import (
@@ -15,7 +18,7 @@ from ceras_ir.dialects.graph.pooling import Pool, average_requant
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.interpreters import resampling
 from ceras_ir.interpreters.arithmetic import combine
-from ceras_ir.interpreters.float_functions import apply_function, softmax
+from ceras_ir.interpreters.float_functions import PIECE, apply_function, softmax
 from ceras_ir.interpreters.swish import shift_swish
 from ceras_ir.interpreters.windows import (
     Reals,
@@ -71,6 +74,45 @@ def _ordered_products(
     return convolve_in_order(x[:, None, None], weights[:, None, None], one, 1, taken)[:, 0, 0]
 
 
+def _finished(
+    sums: NDArray[np.float32],
+    addends: Sequence[NDArray[np.float32]],
+    activation: graph.FunctionAttr | None,
+) -> NDArray[np.float32]:
+    """The rest of the epilogue, in place and a few rows at a time, which stay in the cache."""
+    assert sums.flags.c_contiguous
+    rows = sums.reshape(prod(sums.shape[:-1]), sums.shape[-1])
+    added = [v.reshape(rows.shape) if v.shape == sums.shape else v for v in addends]
+    step = max(1, PIECE // max(rows.shape[1], 1))
+    for start in range(0, len(rows), step):
+        piece = rows[start : start + step]
+        for v in added:
+            piece += v[start : start + step] if v.ndim == 2 else v
+        if activation is not None:
+            apply_function(activation, piece, out=piece)
+    return sums
+
+
+def _between_factors(
+    function: graph.FunctionAttr,
+    x: NDArray[np.float32],
+    exponents: tuple[Sequence[int], Sequence[int]],
+) -> NDArray[np.float32]:
+    """A function of `x` times powers of two, divided by others, some rows of channels at a time."""
+    # A power of two is exact, its reciprocal too.
+    up, down = np.exp2(np.array([exponents[0], [-e for e in exponents[1]]], np.float32))
+    result = np.empty(x.shape, np.float32)
+    shape = -1, len(exponents[0])
+    step = max(1, PIECE // len(exponents[0]))
+    rows, written = x.reshape(shape), result.reshape(shape)
+    for start in range(0, len(rows), step):
+        piece = written[start : start + step]
+        np.multiply(rows[start : start + step], up, out=piece)
+        apply_function(function, piece, out=piece)
+        piece *= down
+    return result
+
+
 def _looked_up(stored: Array, tables: Array, rows: tuple[int, ...] | None) -> Array:
     """The entry of each stored integer, in the table of its channel."""
     half = tables.shape[1] // 2
@@ -112,11 +154,9 @@ class GraphFunctions(InterpreterFunctions):
             acc = _products(op, _compact(x), _compact(weights), window)
             if op.weight_scale is not None:
                 acc *= np.float32(op.weight_scale)
-            for addend in (bias, residual):
-                if addend is not None:
-                    acc += addend.astype(np.float32, copy=False)
             total = acc.astype(np.float32, copy=False)
-            return (total if op.activation is None else apply_function(op.activation, total),)
+            addends = [v.astype(np.float32, copy=False) for v in (bias, residual) if v is not None]
+            return (_finished(total, addends, op.activation),)
         x_int = _centred(x, graph.stored_element(op.input))
         w_int = _centred(weights, graph.stored_element(op.weights))
         real = exact_type(w_int, int(np.abs(x_int).max(initial=1)))
@@ -167,13 +207,8 @@ class GraphFunctions(InterpreterFunctions):
         exponents = op.channel_exponents
         if exponents is None:
             return (apply_function(op.function, args[0]),)
-        up, down = (np.exp2(np.array(e, np.float32)) for e in exponents)
-        # A power of two is exact, its reciprocal too.
-        x = args[0] * up if any(exponents[0]) else args[0]
-        result = apply_function(op.function, x.astype(np.float32, copy=False))
-        if any(exponents[1]):
-            result = result / down
-        return (result.astype(np.float32, copy=False),)
+        x: NDArray[np.float32] = args[0].astype(np.float32, copy=False)
+        return (_between_factors(op.function, x, exponents),)
 
     @impl(graph.BinaryOp)
     def binary(self, interpreter: Interpreter, op: graph.BinaryOp, args: PythonValues):

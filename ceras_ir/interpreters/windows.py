@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph import Conv2dOp, Pool2dOp, shape_of
+from ceras_ir.dialects.graph.attributes import integers_of
 from ceras_ir.dialects.graph.operation import window_output
 
 Reals = NDArray[np.floating]
@@ -43,16 +44,23 @@ class Window:
 
     @classmethod
     def of_operation(cls, op: Conv2dOp | Pool2dOp) -> "Window":
-        kernel = shape_of(op.weights)[1:3] if isinstance(op, Conv2dOp) else op.kernel.get_values()
-        fields = (op.strides, op.padding, op.dilations)
-        return cls.of(kernel, *(field.get_values() for field in fields))
+        is_pool = not isinstance(op, Conv2dOp)
+        kernel = integers_of(op.kernel) if is_pool else shape_of(op.weights)[1:3]
+        return cls.of(kernel, *map(integers_of, (op.strides, op.padding, op.dilations)))
 
     def padded(self, x: NDArray[Numbers], fill: float) -> NDArray[Numbers]:
         """`x` with its border filled."""
         top, left, bottom, right = self.padding
         if not any(self.padding):
             return x
-        return np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+        n, height, width, channels = x.shape
+        # As np.pad does, in a quarter of the time for small maps.
+        result = np.empty((n, top + height + bottom, left + width + right, channels), x.dtype)
+        result[:, :top] = result[:, top + height :] = fill
+        inside = result[:, top : top + height]
+        inside[:, :, :left] = inside[:, :, left + width :] = fill
+        inside[:, :, left : left + width] = x
+        return result
 
     def taps(self, padded: NDArray[Numbers]) -> Iterator[tuple[int, int, NDArray[Numbers]]]:
         """For each position of the window, row-major, what all windows see there (a view)."""
@@ -79,9 +87,8 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
     if groups == 1:
         if len(taps) == 1:
             rows = taps[0][2].reshape(n * oh * ow, c)
-        else:
-            rows = _columns(padded, window, (n, oh, ow, c)).reshape(n * oh * ow, kh * kw * c)
-        return (rows @ weights.reshape(o, -1).T).reshape(n, oh, ow, o)
+            return (rows @ weights.reshape(o, -1).T).reshape(n, oh, ow, o)
+        return _by_columns(padded, weights, window, (n, oh, ow, c))
     per_output = o // groups
     if per_group == per_output == 1:
         return _depthwise(taps, weights, (n, oh, ow, c))
@@ -95,6 +102,29 @@ def convolve(x: Reals, weights: Reals, window: Window, groups: int) -> Reals:
         else:
             result += np.einsum("nyxgc,goc->nyxgo", lanes, split[:, :, i, j, :])
     return result.reshape(n, oh, ow, o)
+
+
+SEEN = 1 << 18
+"""Elements of all windows that are laid out at once, so that they stay in the cache."""
+
+
+def _by_columns(
+    padded: Reals, weights: Reals, window: Window, shape: tuple[int, int, int, int]
+) -> Reals:
+    """Products of windows that are laid out as rows of a matrix, some rows of positions a time."""
+    (n, oh, ow, c), (o, kh, kw, _) = shape, weights.shape
+    result = np.empty((n, oh, ow, o), padded.dtype)
+    factors = weights.reshape(o, -1).T
+    step = max(1, SEEN // max(ow * kh * kw * c, 1))
+    stride, reach = window.strides[0], (kh - 1) * window.dilations[0] + 1
+    for image, start in product(range(n), range(0, oh, step)):
+        piece = result[image, start : start + step]
+        rows = len(piece)
+        first = start * stride
+        seen = padded[image : image + 1, first : first + (rows - 1) * stride + reach]
+        columns = _columns(seen, window, (1, rows, ow, c))
+        piece[...] = (columns.reshape(rows * ow, -1) @ factors).reshape(rows, ow, o)
+    return result
 
 
 def _columns(padded: Reals, window: Window, shape: tuple[int, int, int, int]) -> Reals:
@@ -126,9 +156,10 @@ def _depthwise(
     # Factors of a whole row make one long loop of each row.
     factors = [np.tile(weights[:, i, j, 0], (columns, 1)) for i, j, _ in taps]
     step = max(1, CACHED // max(columns * channels, 1))
+    room = np.empty_like(result[:, :step])
     for start in range(0, rows, step):
         piece = result[:, start : start + step]
-        products = np.empty_like(piece)
+        products = room[:, : piece.shape[1]]
         for (_, _, tap), factor in zip(taps, factors, strict=True):
             np.multiply(tap[:, start : start + step], factor, out=products)
             np.add(piece, products, out=piece)

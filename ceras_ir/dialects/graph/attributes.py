@@ -1,7 +1,9 @@
 """Attributes of the `graph` dialect: elementwise functions and small integer lists."""
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 from typing import Self
 
@@ -20,6 +22,16 @@ from ceras_ir.dialects.quant import decimal
 def integers(values: Sequence[int]) -> DenseArrayBase[IntegerType]:
     """`values` as an attribute."""
     return DenseArrayBase.from_list(i64, list(values))
+
+
+def integers_of(attribute: DenseArrayBase[IntegerType]) -> tuple[int, ...]:
+    """What `integers` has made an attribute of; text is read once."""
+    return _unpacked(attribute.data.data)
+
+
+@lru_cache(maxsize=1 << 12)
+def _unpacked(data: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(data) // 8}q", data)
 
 
 FIFTH = 0.20000000298023224

@@ -19,7 +19,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from ceras_ir.dialects.graph.attributes import FunctionAttr
+from ceras_ir.dialects.graph.attributes import FunctionAttr, integers_of
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     InputOperation,
@@ -79,10 +79,7 @@ class UnaryOp(InputOperation):
         """The exponents of operand and result, one per channel, if there are any."""
         if self.input_exponents is None or self.result_exponents is None:
             return None
-        return (
-            tuple(int(v) for v in self.input_exponents.get_values()),
-            tuple(int(v) for v in self.result_exponents.get_values()),
-        )
+        return integers_of(self.input_exponents), integers_of(self.result_exponents)
 
     def verify_semantics(self) -> None:
         if self.is_quantized:

@@ -9,6 +9,7 @@ from driver_networks import MIXING
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.transforms.quantization.analysis.calibration import drawn_numbers
 from ceras_ir.transforms.quantization.analysis.observers import make_observer
+from ceras_ir.transforms.quantization.analysis.seen import Seen
 
 NAMES = ("mse", "minmax", "average", "percentile", "entropy")
 
@@ -21,8 +22,8 @@ def test_merged_is_as_if_one_saw_all(name: str, cut: int):
     arrays = [(random.normal(size=400) * (1 + 0.3 * i)).astype(np.float32) for i in range(20)]
     whole, first, second = (make_observer(name) for _ in range(3))  # pyright: ignore
     for number, array in enumerate(arrays):
-        whole.observe(array)
-        (first if number < cut else second).observe(array)
+        whole.observe(Seen(array))
+        (first if number < cut else second).observe(Seen(array))
     first.merge(second)
     assert (first.low, first.high) == (whole.low, whole.high)
     assert first.exponent() == whole.exponent()
@@ -31,12 +32,12 @@ def test_merged_is_as_if_one_saw_all(name: str, cut: int):
 def test_zeros_on_either_side():
     for name in NAMES:
         one, other = make_observer(name), make_observer(name)  # pyright: ignore
-        one.observe(np.zeros(5, np.float32))
-        other.observe(np.array([1.0, -3.0], np.float32))
+        one.observe(Seen(np.zeros(5, np.float32)))
+        other.observe(Seen(np.array([1.0, -3.0], np.float32)))
         one.merge(other)
         assert (one.low, one.high) == (-3.0, 1.0)
         known = make_observer(name)  # pyright: ignore
-        known.observe(np.array([1.0, -3.0], np.float32))
+        known.observe(Seen(np.array([1.0, -3.0], np.float32)))
         if name != "average":
             assert one.exponent() == known.exponent()
 

@@ -14,6 +14,7 @@ from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.transforms.quantization.analysis.histogram_observers import Magnitudes
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import make_observer
+from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
 
 NAMES: tuple[ObserverName, ...] = ("mse", "minmax", "average", "percentile", "entropy")
@@ -29,7 +30,7 @@ def batches(seed: int, tail: float) -> list[NDArray[np.float32]]:
 def chosen(name: ObserverName, arrays: list[NDArray[np.float32]]) -> int:
     observer = make_observer(name)
     for array in arrays:
-        observer.observe(array)
+        observer.observe(Seen(array))
     assert observer.low == min(float(a.min()) for a in arrays)
     assert observer.high == max(float(a.max()) for a in arrays)
     return observer.exponent()
@@ -76,7 +77,7 @@ def test_histogram_does_not_depend_on_the_order() -> None:
     for order in (arrays, arrays[::-1]):
         magnitudes = Magnitudes()
         for array in order:
-            magnitudes.observe(array)
+            magnitudes.observe(Seen(array))
         counts.append(magnitudes.counts.tolist())
     assert counts[0] == counts[1]
     assert sum(counts[0]) == 64

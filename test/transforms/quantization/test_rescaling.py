@@ -20,6 +20,7 @@ from ceras_ir.transforms.quantization.analysis.quantized_constants import (
     stored_constant,
 )
 from ceras_ir.transforms.quantization.analysis.rescaling import clamp_of, rescaling
+from ceras_ir.transforms.quantization.analysis.seen import Seen
 from ceras_ir.transforms.quantization.rewrites.integer_forms import stored_bias
 
 LARGEST = 2**31 - 1
@@ -130,7 +131,7 @@ def test_observer_agrees_with_all_at_once() -> None:
     arrays = [(scale * random.normal(size=(2, 3, 5))).astype(np.float32) for scale in (1, 2, 0, 3)]
     observer = LeastSquaresObserver()
     for array in arrays:
-        observer.observe(array)
+        observer.observe(Seen(array))
     everything = np.concatenate([a.reshape(-1) for a in arrays])
     assert (observer.low, observer.high) == (everything.min(), everything.max())
     assert observer.exponent() == least_squares_exponent(everything)
@@ -139,7 +140,7 @@ def test_observer_agrees_with_all_at_once() -> None:
 def test_observer_of_growing_data_reaches_the_coarsest_exponent() -> None:
     observer = LeastSquaresObserver()
     for magnitude in (0.01, 1.0, 1000.0):
-        observer.observe(np.linspace(-magnitude, magnitude, 1001, dtype=np.float32))
+        observer.observe(Seen(np.linspace(-magnitude, magnitude, 1001, dtype=np.float32)))
     assert observer.exponent() == fitting_exponent(1000.0)
 
 

@@ -25,9 +25,10 @@ from ceras_ir.network.ranges import set_exponent, set_range
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
-from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
+from ceras_ir.transforms.quantization.analysis.function_forms import bounds_of, trimmed
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import Observer, make_observer
+from ceras_ir.transforms.quantization.analysis.seen import Seen
 
 Array = NDArray[np.generic]
 
@@ -62,9 +63,9 @@ class Observations:
         """The peaks of every other sample, and of those between."""
         self.samples = 0
 
-    def see(self, number: int, value: SSAValue, array: Array, where: Operation | str) -> None:
+    def see(self, number: int, seen: Seen, where: Operation | str) -> None:
         half, side = self.halves[number], self.samples % 2
-        half[side] = max(half[side], _observe(self.observers[number], value, array, where))
+        half[side] = max(half[side], _observe(self.observers[number], seen, where))
 
     def merge(self, following: Self) -> None:
         """Take in what was seen of the samples behind these."""
@@ -86,16 +87,20 @@ def observe(
     main = main_function(module)
     numbers = {value: i for i, value in enumerate(values)}
     found = Observations(len(values), observer)
+    bounds = [bounds_of(value) for value in values]
+
+    def see(value: SSAValue, array: Array, where: Operation | str) -> None:
+        if (number := numbers.get(value)) is not None:
+            real = array.astype(np.float32, copy=False)
+            found.see(number, Seen(real, bounds[number]), where)
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
         for value, array in zip(op.results, results, strict=True):
-            if value in numbers:
-                found.see(numbers[value], value, array, op)
+            see(value, array, op)
 
     for sample in samples:
         for name, argument in zip(input_names(main), main.body.block.args, strict=True):
-            if argument in numbers:
-                found.see(numbers[argument], argument, sample[name], name)
+            see(argument, sample[name], name)
         # What overflows becomes an error that names the operation, not a warning.
         with np.errstate(all="ignore"):
             run(module, sample, look)
@@ -210,14 +215,10 @@ def _where(value: SSAValue) -> Operation | str:
     return owner if isinstance(owner, Operation) else value.name_hint or "input"
 
 
-def _observe(observer: Observer, value: SSAValue, array: Array, where: Operation | str) -> float:
+def _observe(observer: Observer, seen: Seen, where: Operation | str) -> float:
     """Show an array to the observer; returns the largest magnitude of what matters in it."""
-    values = array.astype(np.float32, copy=False)
-    seen = trimmed(value, values)
     observer.observe(seen)
-    # Extremes tell: a comparison with NaN is false, and an infinity is an extreme.
-    ends = observer.last if seen is values else (values.min(), values.max())
-    if not np.isfinite(ends).all():
+    if not seen.is_finite:
         raise not_finite(where)
     return max(-observer.last[0], observer.last[1])
 

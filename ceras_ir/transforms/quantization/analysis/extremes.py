@@ -1,19 +1,20 @@
 """The range of all the arrays that one value takes."""
 
-import numpy as np
-from numpy.typing import NDArray
+from math import inf
+
+from ceras_ir.transforms.quantization.analysis.seen import Seen
 
 
 class Extremes:
     """The least and the greatest element seen; what observers are made of."""
 
     def __init__(self) -> None:
-        self.low, self.high = np.inf, -np.inf
+        self.low, self.high = inf, -inf
         self.last = 0.0, 0.0
         """Those of the array that was seen last."""
 
-    def observe(self, array: NDArray[np.float32]) -> None:
-        self.last = float(array.min()), float(array.max())
+    def observe(self, seen: Seen) -> None:
+        self.last = seen.ends
         self.low, self.high = min(self.low, self.last[0]), max(self.high, self.last[1])
 
     def merge_extremes(self, following: "Extremes") -> None:

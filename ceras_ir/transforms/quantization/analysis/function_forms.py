@@ -21,6 +21,7 @@ from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.precision import FINER, NARROW, WIDE, set_width, stays_float, width
 from ceras_ir.network.quantizable import computes
 from ceras_ir.network.ranges import exponent, interval, set_exponent, set_zero_point
+from ceras_ir.transforms.quantization.analysis.seen import Bounds, Seen
 
 FORM = "graph.form"
 
@@ -148,21 +149,25 @@ def flat_ends(function: graph.FunctionAttr) -> tuple[float, float]:
     )
 
 
-def trimmed(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
+def bounds_of(value: SSAValue) -> Bounds | None:
     """
-    What matters of a value that one function alone reads: without what lies where the function
-    is flat, channel by channel.
+    Between which elements of a value matter that one function alone reads: where that is not flat,
+    channel by channel.
     """
     uses = list(value.uses)
     if len(uses) != 1 or not is_table(op := uses[0].operation):
-        return array
+        return None
     assert isinstance(op, graph.UnaryOp)
     low, high = flat_ends(op.function)
     if np.isinf(low) and np.isinf(high):
-        return array
-    least, most = np.float32(low), np.float32(high)
+        return None
+    least, most = np.array(low, np.float32), np.array(high, np.float32)
     if (exponents := op.channel_exponents) is not None:
         factors = np.exp2(-np.array(exponents[0], np.float32))
         least, most = least * factors, most * factors
-    kept = np.maximum(array, least)
-    return np.minimum(kept, most, out=kept)
+    return Bounds(least, most)
+
+
+def trimmed(value: SSAValue, array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What matters of a value, see `bounds_of`."""
+    return Seen(array, bounds_of(value)).whole

@@ -4,10 +4,10 @@ from math import frexp, ldexp
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ceras_ir.network.exponents import CANDIDATES, LEAST, UNUSED, fitting_exponent
 from ceras_ir.transforms.quantization.analysis.extremes import Extremes
+from ceras_ir.transforms.quantization.analysis.seen import Seen
 
 BITS = 12
 """2^12 bars from zero to a power of two."""
@@ -31,9 +31,9 @@ class Magnitudes(Extremes):
         self.counts = np.zeros(1 << BITS, np.int64)
         self.zeros = 0
 
-    def observe(self, array: NDArray[np.float32]) -> None:
-        super().observe(array)
-        magnitudes = np.abs(array).reshape(-1).astype(np.float64)
+    def observe(self, seen: Seen) -> None:
+        super().observe(seen)
+        magnitudes = np.abs(seen.whole).reshape(-1).astype(np.float64)
         greatest = float(magnitudes.max(initial=0.0))
         if not np.isfinite(greatest):
             return  # The caller refuses what is not finite.

@@ -39,7 +39,7 @@ class InputMoments:
 
     op: graph.LinearOperation
     products: bool
-    """Whether products of pairs are wanted."""
+    """Whether products of pairs are wanted; means otherwise."""
     total: NDArray[np.float64] = field(init=False)
     pairs: NDArray[np.float32] | None = field(init=False)
     patches: int = 0
@@ -76,21 +76,22 @@ class InputMoments:
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """The mean patch of each group, zeros of the padding included."""
+        """The mean patch of each group, zeros of the padding included; not beside products."""
         return self.total / max(self.samples, 1)
 
     def see(self, x: NDArray[np.float32]) -> None:
         self.samples += 1
         if not isinstance(self.op, graph.Conv2dOp):
-            self.total += x.mean(axis=0, dtype=np.float64)
+            if self.pairs is None:
+                self.total += x.mean(axis=0, dtype=np.float64)
             self._multiply(x[None])
             return
         op = self.op
         window = Window.of_operation(op)
         taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
-        means = np.stack([tap.mean(axis=(0, 1, 2), dtype=np.float64) for tap in taps])
-        self.total += self._by_group(means[None])[:, 0]
         if self.pairs is None:
+            means = np.stack([tap.mean(axis=(0, 1, 2), dtype=np.float64) for tap in taps])
+            self.total += self._by_group(means[None])[:, 0]
             return
         _, rows, columns, channels = taps[0].shape
         step = max(1, ceil(sqrt(rows * columns / POSITIONS)))

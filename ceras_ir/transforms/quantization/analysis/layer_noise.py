@@ -234,7 +234,7 @@ class NoiseMeter:
                 if value not in quantized:
                     continue
                 op, layer = quantized[value]
-                floats = {number: known[v] for number, v in self.values.items()}
+                floats = {number: known[v] for number, v in self.values.items() if v in known}
                 error = self._alone(op, floats, sample) - known[value].astype(np.float32)
                 layer.reaching += _power(weights * error) / len(samples)
         total = sum(layer.reaching for layer in self.layers.values())

@@ -5,11 +5,7 @@ An observer sees one array at a time and keeps none, so that memory does not gro
 number of samples. To add one, implement `Observer` and give it a name in `make_observer`.
 """
 
-from math import gcd
 from typing import Protocol, Self
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ceras_ir.network.exponents import (
     CANDIDATES,
@@ -21,6 +17,7 @@ from ceras_ir.network.exponents import (
 )
 from ceras_ir.transforms.quantization.analysis.extremes import Extremes
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
+from ceras_ir.transforms.quantization.analysis.seen import Seen
 
 
 def make_observer(name: ObserverName) -> "Observer":
@@ -53,7 +50,7 @@ class Observer(Protocol):
     last: tuple[float, float]
     """Those of the array that was seen last."""
 
-    def observe(self, array: NDArray[np.float32]) -> None:
+    def observe(self, seen: Seen) -> None:
         """Take one array into account; its elements are finite."""
         ...
 
@@ -85,18 +82,19 @@ class LeastSquaresObserver(Extremes):
         self.seen = 0
         self.errors: dict[int, float] = {}
 
-    def observe(self, array: NDArray[np.float32]) -> None:
-        super().observe(array)
+    def observe(self, seen: Seen) -> None:
+        super().observe(seen)
         if self.magnitude == 0.0:
             return  # Zeros are exact at every exponent.
-        values = _sampled(array, self.SAMPLED)
+        values = seen.sampled(self.SAMPLED)
+        largest = max(-self.last[0], self.last[1])
         fits = fitting_exponent(self.magnitude)
         top = fits if self.errors else fits + self.HEADROOM
         bottom = min(self.errors, default=max(fits - CANDIDATES + 1, LEAST))
         for e in range(bottom, min(top, GREATEST) + 1):
             self.errors.setdefault(e, self._error(e))
         for e in self.errors:
-            self.errors[e] += squared_error(values, e)
+            self.errors[e] += squared_error(values, e, largest=largest)
         self.seen += values.size
 
     def merge(self, following: Self) -> None:
@@ -145,9 +143,9 @@ class MovingAverageObserver(Extremes):
         self.start, self.kept = 0.0, 1.0
         """What the average started from, and what is left of that in it."""
 
-    def observe(self, array: NDArray[np.float32]) -> None:
-        super().observe(array)
-        peak = float(np.abs(array).max(initial=0.0))
+    def observe(self, seen: Seen) -> None:
+        super().observe(seen)
+        peak = max(-self.last[0], self.last[1])
         if self.average is None:
             self.average = self.start = peak
         self.average += self.WEIGHT * (peak - self.average)
@@ -165,12 +163,3 @@ class MovingAverageObserver(Extremes):
 
     def exponent(self) -> int:
         return fitting_exponent(self.average or 0.0)
-
-
-def _sampled(array: NDArray[np.float32], count: int) -> NDArray[np.float32]:
-    """Every k-th element of a large array; k is coprime to all extents, fair to all channels."""
-    flat = array.reshape(-1)
-    step = max(1, flat.size // count)
-    while gcd(step, flat.size) != 1:
-        step += 1
-    return np.ascontiguousarray(flat[::step])

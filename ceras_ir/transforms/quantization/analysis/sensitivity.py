@@ -52,14 +52,19 @@ class SensitivityMeter:
         self, sample: Sample
     ) -> Iterator[tuple[SSAValue, Mapping[SSAValue, Array], NDArray[np.float32]]]:
         """
-        Every value that the ends depend on, with all values and the weights of its elements: the
-        sum over `(weight * error)**2` is the noise over the signal, a mean over the ends.
+        Every value that the ends depend on, the last first, with the weights of its elements, and
+        with the values before it, because others are forgotten. The sum over `(weight * error)**2`
+        is the noise over the signal, a mean over the ends.
         """
         with np.errstate(all="ignore"):
             known = self._forward(sample)
             seeds = {value: self._seed(known[value]) for value in dict.fromkeys(self.ends)}
+            done: SSAValue | None = None
             for value, gradient in gradients(self.main, known, seeds, self._run):
+                if done is not None:
+                    del known[done]
                 yield value, known, gradient
+                done = value
 
     def _forward(self, sample: Sample) -> dict[SSAValue, Array]:
         names = zip(input_names(self.main), self.main.body.block.args, strict=True)
