@@ -23,7 +23,7 @@ Meaning: TypeAlias = "str | Callable[[], InterpreterFunctions]"
 
 _MEANINGS: dict[str, list[Meaning]] = {
     "arith": ["xdsl.interpreters.arith:ArithFunctions"],
-    "func": ["xdsl.interpreters.func:FuncFunctions"],
+    "func": ["ceras_ir.interpreters.func:FuncFunctions"],
     "graph": [
         "ceras_ir.interpreters.detection:DetectionFunctions",
         "ceras_ir.interpreters.graph:GraphFunctions",

@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ceras_ir.dialects.graph.operation import window_output
+from ceras_ir.interpreters import windows
 from ceras_ir.interpreters.windows import (
     Window,
     convolve,
@@ -106,3 +107,21 @@ def test_an_average_of_negative_zeros_is_zero() -> None:
     window = Window.of((2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
     total = window_sum(window, np.full((1, 2, 2, 1), -0.0, np.float32))
     assert not np.signbit(total).any()
+
+
+@pytest.mark.parametrize("seen", [1, 700, 1 << 18])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_windows_laid_out_in_pieces_are_those_of_all(
+    monkeypatch: pytest.MonkeyPatch, seen: int, stride: int
+) -> None:
+    random = np.random.default_rng(seen)
+    x = random.integers(-9, 9, (2, 9, 8, 3)).astype(np.float32)
+    weights = random.integers(-9, 9, (4, 3, 2, 3)).astype(np.float32)
+    window = Window.of((3, 2), (stride, stride), (1, 0, 2, 1), (2, 1))
+    padded = np.pad(x, ((0, 0), (1, 2), (0, 1), (0, 0)))
+    assert (window.padded(x, 0) == padded).all()
+    expected = sum(
+        np.einsum("nhwc,oc->nhwo", tap, weights[:, i, j]) for i, j, tap in window.taps(padded)
+    )
+    monkeypatch.setattr(windows, "SEEN", seen)
+    assert (windows.convolve(x, weights, window, 1) == expected).all()

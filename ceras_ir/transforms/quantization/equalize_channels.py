@@ -52,7 +52,8 @@ class EqualizeChannelsPass(CalibratedPass):
 
         main = main_function(op)
         slots = ChannelSlots(main)
-        statistics = channel_statistics(op, self.data(op, most=SAMPLES), slots.ids)
+        data = self.data(op, most=SAMPLES)
+        statistics = channel_statistics(op, data, slots.ids, powers=not self.rows)
         factors = ChannelFactors(main, slots, statistics)
         _apply(factors, factors.choose(rows=self.rows))
 

@@ -25,7 +25,7 @@ from ceras_ir.network.ranges import set_exponent, set_range
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.channel_factors import ChannelStatistics
-from ceras_ir.transforms.quantization.analysis.function_forms import bounds_of, trimmed
+from ceras_ir.transforms.quantization.analysis.function_forms import bounds_of
 from ceras_ir.transforms.quantization.analysis.observer_names import ObserverName
 from ceras_ir.transforms.quantization.analysis.observers import Observer, make_observer
 from ceras_ir.transforms.quantization.analysis.seen import Seen
@@ -190,10 +190,14 @@ def watch(
 
 
 def channel_statistics(
-    module: ModuleOp, samples: Iterable[Mapping[str, Array]], values: Iterable[SSAValue]
+    module: ModuleOp,
+    samples: Iterable[Mapping[str, Array]],
+    values: Iterable[SSAValue],
+    *,
+    powers: bool,
 ) -> dict[SSAValue, ChannelStatistics]:
     """Magnitudes of the channels of `values`; what is not finite is an error."""
-    wanted = dict.fromkeys(values)
+    wanted = {value: bounds_of(value) for value in values}
     found: dict[SSAValue, ChannelStatistics] = {}
 
     def see(value: SSAValue, array: NDArray[np.float32]) -> None:
@@ -202,8 +206,9 @@ def channel_statistics(
         if value not in found:
             channels = array.shape[-1] if array.ndim else 1
             found[value] = ChannelStatistics(np.zeros(channels), np.zeros(channels))
-        found[value].see(trimmed(value, array))
-        if not np.isfinite(array).all():
+        seen = Seen(array, wanted[value])
+        found[value].see(seen, powers=powers)
+        if not seen.is_finite:
             raise not_finite(_where(value))
 
     watch(module, samples, see)

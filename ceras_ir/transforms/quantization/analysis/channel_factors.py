@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects import graph
 from ceras_ir.transforms.quantization.analysis.channel_slots import ChannelSlots, absorbs
 from ceras_ir.transforms.quantization.analysis.function_forms import finer_argument, separates
+from ceras_ir.transforms.quantization.analysis.seen import Seen
 
 Vector = NDArray[np.float64]
 
@@ -42,13 +43,15 @@ class ChannelStatistics:
     peak: Vector
     """Largest magnitude."""
     power: Vector
-    """Mean square."""
+    """Mean square, if anybody asks for it."""
     count: int = 1
     """Of samples, and one."""
 
-    def see(self, array: NDArray[np.float32]) -> None:
-        rows = array.reshape(-1, array.shape[-1] if array.ndim else 1)
-        self.peak = np.maximum(self.peak, np.abs(rows).max(axis=0))
+    def see(self, seen: Seen, *, powers: bool) -> None:
+        self.peak = np.maximum(self.peak, seen.channel_peaks)
+        if not powers:
+            return
+        rows = seen.whole.reshape(-1, len(self.peak))
         power = np.minimum(np.einsum("ij,ij->j", rows, rows) / len(rows), LARGEST)
         self.power = self.power + (power - self.power) / self.count
         self.count += 1

@@ -66,6 +66,15 @@ class Seen:
         return float(low.min()), float(high.max())
 
     @property
+    def channel_peaks(self) -> Reals:
+        """The largest magnitude of what matters in each channel."""
+        ends = self._all_ends
+        if self.bounds is None or not self.bounds.least.ndim:
+            ends = _channel_ends(self.array.reshape(-1, (1, *self.array.shape)[-1]))
+        low, high = ends if self.bounds is None else map(self.bounds.kept, ends)
+        return np.maximum(-low, high)
+
+    @property
     def whole(self) -> Reals:
         """All elements, as far as they matter."""
         return self.array if self.bounds is None else self.bounds.kept(self.array)
