@@ -1,7 +1,8 @@
 """
 Networks that benchmarks need, built from nothing: true topologies, seeded He-scaled weights.
 
-    python benchmarks/networks.py FOLDER    writes resnet18.onnx, its inputs, and chains of layers
+    python benchmarks/networks.py FOLDER
+        writes resnet18.onnx, mobilenet_v2.onnx, their inputs, and chains of layers
 """
 
 import sys
@@ -216,6 +217,9 @@ def main(folder: Path) -> None:
     resnet18(folder / "resnet18.onnx")
     image = np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)
     np.savez(folder / "resnet18.npz", input=image)
+    mobilenet_v2(folder / "mobilenet_v2.onnx")
+    images = np.random.default_rng(1).standard_normal((64, 3, 224, 224), np.float32)
+    np.savez(folder / "mobilenet_v2.npz", input=images)
     for depth in (50, 100, 200):
         chain(folder / f"chain{depth}.onnx", depth)
 
