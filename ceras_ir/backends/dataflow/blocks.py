@@ -82,7 +82,10 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class Convolution(Block):
-    """Sums of products; a second input is added, shifted to the left by `residual_shift`."""
+    """
+    Sums of products, those of channel c rescaled by `floor(sum / 2^further[c])`; a second input is
+    added, shifted to the left by `residual_shift`.
+    """
 
     windows: Windows = Windows((1, 1))
     weights: Integers = field(default_factory=lambda: np.zeros((1, 1, 1, 1), np.int64))
@@ -92,6 +95,8 @@ class Convolution(Block):
     pad: int = 0
     """What lies around the input."""
     scale: Scale = Scale(0, -128, 127)
+    further: Integers | None = None
+    """By how many bits more sums of each channel go right; None where all go alike."""
     residual_shift: int = 0
     uniform: bool = False
     """Whether all weights are one number, which then needs no memory."""
@@ -111,6 +116,11 @@ class Convolution(Block):
         """Bits of a weight: 8, but for averages."""
         low, high = int(self.weights.min()), int(self.weights.max())
         return max(8, max(-low - 1, high).bit_length() + 1)
+
+    @property
+    def further_bits(self) -> int:
+        """Bits of a number of `further`."""
+        return 0 if self.further is None else int(self.further.max()).bit_length()
 
     @cached_property
     def sum_bits(self) -> int:

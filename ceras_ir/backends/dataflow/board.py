@@ -1,5 +1,6 @@
 """What one chip has for blocks: multipliers, memories, tables, and a clock."""
 
+import re
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
@@ -10,13 +11,18 @@ from ceras_ir.support.toml_text import parse_toml
 FAMILIES = {"xcup": True, "ecp5": False}
 """Families of chips, and whether a multiplier is wide enough for two products of int8."""
 
+CHIP = re.compile(r"\w+ \w+ \w+")
+"""Size, package and speed grade of a chip."""
+
 DEFAULT = "zcu102"
 """The board of S5."""
 
 
 @dataclass(frozen=True)
 class Board:
-    """The fields of a board's TOML file; all but the first two are integers of at least 1."""
+    """
+    The fields of a board's TOML file: integers of at least 1, and texts. `nextpnr` may be left out.
+    """
 
     title: str
     family: str
@@ -29,6 +35,8 @@ class Board:
     clock_mhz: int
     port_bytes: int
     """Bytes that each port moves in a cycle."""
+    nextpnr: str = ""
+    """Size, package and speed grade as nextpnr calls them; none if it does not know the chip."""
 
     @property
     def pairs(self) -> bool:
@@ -57,7 +65,8 @@ def parse_board(text: str, file: str) -> Board:
     """The board that the TOML `text` describes; `file` is named in messages."""
     content = parse_toml(text, file)
     known = [field.name for field in fields(Board)]
-    if wrong := sorted(set(content) ^ set(known)):
+    optional = {"nextpnr"} - set(content)
+    if wrong := sorted((set(content) ^ set(known)) - optional):
         raise InputError(f"unknown or missing '{wrong[0]}' (fields: {', '.join(known)})", file)
     for name, value in content.items():
         if name == "title" and isinstance(value, str):
@@ -67,6 +76,11 @@ def parse_board(text: str, file: str) -> Board:
                 raise InputError(
                     f"family must be one of {', '.join(FAMILIES)}, got '{value}'", file
                 )
+            continue
+        if name == "nextpnr":
+            if not isinstance(value, str) or not CHIP.fullmatch(value):
+                example = '"85k CABGA756 6"'
+                raise InputError(f"nextpnr must be like {example}, got {value!r}", file)
             continue
         most = 64 if name == "port_bytes" else 1 << 24
         if name in ("title", "family") or type(value) is not int or not 1 <= value <= most:

@@ -18,7 +18,8 @@ from ceras_ir.backends.dataflow.board import Board
 from ceras_ir.backends.dataflow.circuit import Circuit, circuit_of
 from ceras_ir.backends.dataflow.cycles import Timing, lane_cycles, model
 from ceras_ir.backends.dataflow.resources import Resources, estimate, total
-from ceras_ir.backends.dataflow.synthesis import synthesize
+from ceras_ir.backends.dataflow.routing import route
+from ceras_ir.backends.dataflow.synthesis import NETLIST, synthesize
 from ceras_ir.backends.dataflow.verilog import write_project
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import LaunchOp, block_of
@@ -52,9 +53,13 @@ class Figures:
     """By the name of the node."""
     counted: Resources | None = None
     """What yosys counted, if it was asked."""
+    routed_mhz: float | None = None
+    """The clock that nextpnr reached, if it was asked."""
 
     @classmethod
-    def of(cls, circuit: Circuit, board: Board, counted: Resources | None) -> "Figures":
+    def of(
+        cls, circuit: Circuit, board: Board, counted: Resources | None, routed_mhz: float | None
+    ) -> "Figures":
         parts = estimate(circuit.pipeline, circuit.plan)
         layers: dict[str, dict[str, object]] = {}
         for block, part in parts.items():
@@ -68,7 +73,7 @@ class Figures:
             layers[block.name] = entry
         timing = model(circuit.pipeline, circuit.plan, board.port_bytes)
         busy = circuit.plan.busy_share(timing.per_frame)
-        return cls(timing, total(parts), busy, layers, counted)
+        return cls(timing, total(parts), busy, layers, counted, routed_mhz)
 
     def totals(self, board: Board) -> dict[str, object]:
         """Entries of the report's totals."""
@@ -79,6 +84,7 @@ class Figures:
             "busy_multipliers": round(self.busy, 4),
             "estimated": self.total.to_json(),
             **({} if self.counted is None else {"yosys": self.counted.to_json()}),
+            **({} if self.routed_mhz is None else {"routed_mhz": round(self.routed_mhz, 1)}),
         }
 
     def annotate(self, layers: list[dict[str, object]], board: Board) -> None:
@@ -118,16 +124,23 @@ def project_files(circuit: Circuit, board: Board) -> dict[str, str]:
     return found | {name: file.text() for name, file in project.memories.items()}
 
 
-def _count(circuit: Circuit, board: Board) -> Resources:
-    """Resources as yosys counts them."""
+def _count(
+    circuit: Circuit, board: Board, *, synthesized: bool, routed: bool
+) -> tuple[Resources | None, float | None]:
+    """Resources as yosys counts them, and the clock that nextpnr reaches, as far as asked."""
+    if not (synthesized or routed):
+        return None, None
     with tempfile.TemporaryDirectory(prefix="ceras-dataflow-") as work:
         for name, text in project_files(circuit, board).items():
             Path(work, name).write_text(text, encoding="utf-8")
-        return synthesize(Path(work), board.family)
+        counted = synthesize(Path(work), board.family)
+        if not routed:
+            return counted, None
+        return counted, route(Path(work, NETLIST), board.nextpnr, board.clock_mhz)
 
 
 def emit_circuit(
-    module: ModuleOp, board: Board, *, synthesized: bool = False
+    module: ModuleOp, board: Board, *, synthesized: bool = False, routed: bool = False
 ) -> tuple[list[Artefact], dict[str, object], Figures]:
     """The project, its entry of `manifest.json`, and figures for the report."""
     circuit = circuit_of(module, board)
@@ -148,7 +161,7 @@ def emit_circuit(
     return (
         artefacts,
         {ENTRY: entry},
-        Figures.of(circuit, board, _count(circuit, board) if synthesized else None),
+        Figures.of(circuit, board, *_count(circuit, board, synthesized=synthesized, routed=routed)),
     )
 
 

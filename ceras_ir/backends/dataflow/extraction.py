@@ -4,6 +4,10 @@ Blocks from the operations of a pipeline.
 Here the constants of every sum are gathered in its bias: zero points of input, padding, residual
 and result, and half a unit for rounding. `floor((s + h) / 2^n) + z` is `floor((s + h + z 2^n) /
 2^n)` for every s, so that nothing is left but a shift and a clamp.
+
+Channels with shifts of their own have the least one in common. What they go further comes before
+the residual is added: `floor((s + r 2^(k + f)) / 2^(n + f))` is `floor((floor(s / 2^f) + r 2^k) /
+2^n)`, because scales let the residual of a channel go left by as many bits more.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,12 +90,19 @@ def _point(value: SSAValue) -> int:
     return element.zero_point
 
 
-def _scale(requant: RequantAttr) -> tuple[Scale, int]:
-    """The shift and the clamp, and what is added to sums before."""
-    shift, point = requant.net_shifts[0], requant.zero_point.data
-    half = 1 << shift - 1 if shift > 0 and requant.mode is Rounding.HALF_UP else 0
-    added = half + (point << shift if shift >= 0 else point >> -shift)
-    return Scale(shift, requant.low.data, requant.high.data), added
+def _scale(requant: RequantAttr) -> tuple[Scale, Integers]:
+    """
+    The least shift and the clamp, and what is added to sums before: one number, or one for each
+    channel.
+    """
+
+    def added(shift: int) -> int:
+        half = 1 << shift - 1 if shift > 0 and requant.mode is Rounding.HALF_UP else 0
+        return half + (point << shift if shift >= 0 else point >> -shift)
+
+    shifts, point = requant.net_shifts, requant.zero_point.data
+    scale = Scale(min(shifts), requant.low.data, requant.high.data)
+    return scale, np.array([added(shift) for shift in shifts], np.int64)
 
 
 def _make(op: Operation, made: Callable[[SSAValue], Block], before: Sequence[Block]) -> Block:
@@ -148,7 +159,7 @@ def _linear(op: graph.LinearOperation, made: Callable[[SSAValue], Block]) -> Con
         bias = bias + graph.known_array(op.bias).astype(np.int64)
     inputs: tuple[Block, ...] = (source,)
     if op.residual is not None:
-        bias = bias - (_point(op.residual) << op.residual_shifts[0])
+        bias = bias - (_point(op.residual) << np.array(op.residual_shifts))
         inputs = (source, made(op.residual))
     return Convolution(
         node_name(op),
@@ -160,7 +171,8 @@ def _linear(op: graph.LinearOperation, made: Callable[[SSAValue], Block]) -> Con
         groups,
         point,
         scale,
-        op.residual_shifts[0],
+        np.array(shifts, np.int64) - scale.shift if (shifts := op.requant.channel_shifts) else None,
+        min(op.residual_shifts),
     )
 
 
@@ -204,4 +216,4 @@ def _addition(
     operands.sort(key=lambda operand: -order.get(operand[0], -1))
     (first, a, x), (second, b, y) = operands
     name, feature = node_name(op), _feature(op.result)
-    return Addition(name, feature, (first, second), (a, b), added - x - y, scale)
+    return Addition(name, feature, (first, second), (a, b), int(added[0]) - x - y, scale)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from ceras_ir.backends.dataflow.blocks import Addition, Block, MaxPool, Table
 from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.parameters import pool_windows
 from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
-from ceras_ir.backends.dataflow.verilog import in_order, order_capacity, pool_windows
+from ceras_ir.backends.dataflow.verilog import in_order, order_capacity
 from ceras_ir.backends.dataflow.window import bits, ceiling
 
 RATIOS = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))

@@ -7,6 +7,7 @@ assertion there.
 
 from collections.abc import Callable
 
+import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.dialects import graph
@@ -49,21 +50,21 @@ def why_not_shape(*values: SSAValue) -> str | None:
 
 
 def why_not_requant(requant: RequantAttr | None) -> str | None:
-    """Sums are rescaled by one shift per layer, -15 to 31 bits, rounding half up or down."""
+    """Shifts of -15 to 31 bits rescale sums, one per layer or channel, rounding half up or down."""
     if requant is None:
         return "a block rescales its sums, and this one has no scale: quantize it"
-    shifts = set(requant.net_shifts)
+    least, most = min(requant.net_shifts), max(requant.net_shifts)
     if any(m & (m - 1) for m in requant.multipliers):
         return f"blocks shift, got a multiplier of {requant.multiplier.data}: use scales of 2^n"
-    if len(shifts) > 1:
-        return f"a block has one shift, got {min(shifts)} to {max(shifts)}: quantize per tensor"
-    shift = shifts.pop()
-    if not -15 <= shift <= 31:
-        return f"a block shifts by -15 to 31 bits, got {shift}: quantize with other scales"
-    if shift > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
+    if least < 0 and least != most:
+        return f"channels differ by shifts to the right, got {least} to {most}: quantize per tensor"
+    for shift in (least, most):
+        if not -15 <= shift <= 31:
+            return f"a block shifts by -15 to 31 bits, got {shift}: quantize with other scales"
+    if most > 0 and requant.mode not in (Rounding.HALF_UP, Rounding.FLOOR):
         return f"blocks round half up or down, got {requant.mode.value}: quantize with half_up"
-    if shift < 0 and requant.zero_point.data % (1 << -shift):
-        return f"the zero point {requant.zero_point.data} is no multiple of 2^{-shift}: use another"
+    if least < 0 and requant.zero_point.data % (1 << -least):
+        return f"the zero point {requant.zero_point.data} is no multiple of 2^{-least}: use another"
     return None
 
 
@@ -81,10 +82,26 @@ def why_not_linear(op: graph.LinearOperation) -> str | None:
     residual = () if op.residual is None else (op.residual,)
     if any(graph.constant_array(v) is not None for v in (op.input, *residual)):
         return "operands are streams, got a constant: fold it into the bias"
-    if len(op.residual_shifts) > 1:
-        return "a residual goes left by one number of bits: quantize with one scale of weights"
     values = (op.input, op.result, *residual)
-    return why_not_int8(*values) or why_not_shape(*values) or why_not_requant(op.requant)
+    return (
+        why_not_int8(*values)
+        or why_not_shape(*values)
+        or why_not_requant(op.requant)
+        or why_not_residual_shifts(op)
+    )
+
+
+def why_not_residual_shifts(op: graph.LinearOperation) -> str | None:
+    """A residual goes left by as many bits more in a channel as its sums go right."""
+    if op.residual is None or op.requant is None:
+        return None
+    apart = np.array(op.requant.net_shifts) - np.array(op.residual_shifts)
+    if len(set(apart.tolist())) > 1:
+        return (
+            f"a residual goes left by {op.residual_shifts} bits where sums go right by "
+            f"{op.requant.net_shifts}, by other differences: quantize per tensor"
+        )
+    return None
 
 
 def average_of(op: Pool2dOp) -> Averaging | None:
@@ -123,6 +140,8 @@ def why_not_addition(op: graph.BinaryOp) -> str | None:
         return "the two streams of an addition have one shape: expand the smaller one"
     if any(f & (f - 1) for f in op.factors):
         return f"operands are shifted, got factors {list(op.factors)}: use scales of 2^n"
+    if op.requant is not None and op.requant.is_per_channel:
+        return "an addition has one scale: quantize its result per tensor"
     values = (op.lhs, op.rhs, op.result)
     return why_not_int8(*values) or why_not_shape(*values) or why_not_requant(op.requant)
 
@@ -168,6 +187,7 @@ def why_not(op: Operation) -> str | None:
 RULES: tuple[Callable[..., str | None], ...] = (
     why_not_linear,
     why_not_requant,
+    why_not_residual_shifts,
     why_not_pool,
     why_not_addition,
     why_not_lookup,

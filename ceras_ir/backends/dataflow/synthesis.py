@@ -1,13 +1,13 @@
 """
 Count what a circuit takes of a chip with yosys, which is an optional extra (`rtl`).
 
-RAM36 blocks count as two of 18 kbit. Place and route is not done: counts are those after mapping.
+RAM36 blocks count as two of 18 kbit. Counts are those after mapping; `routing.py` places and
+routes.
 """
 
 import json
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from xdsl.utils.hints import isa
@@ -48,25 +48,28 @@ def find_yosys() -> str | None:
     return next((found for name in COMMANDS if (found := shutil.which(name))), None)
 
 
+NETLIST, STATISTICS = "netlist.json", "statistics.json"
+"""The files that a synthesis leaves in its folder."""
+
+
 def synthesize(folder: Path, family: str) -> Resources:
-    """Synthesize the project in `folder` and count its cells."""
+    """Synthesize the project in `folder` to `NETLIST` there, and count its cells."""
     command = find_yosys()
     if command is None:
         names = " or ".join(COMMANDS)
         raise InputError(f"no yosys: install the extra 'rtl', or put {names} on the PATH")
     sources = " ".join(path.name for path in sorted(folder.glob("*.sv")))
     script = SCRIPTS[family].format(top=TOP)
-    with tempfile.TemporaryDirectory(prefix="ceras-yosys-", dir=folder) as work:
-        out = Path(work).name
-        # Memories are named by the top module, so that modules wait for their parameters.
-        text = f"read_verilog -sv -defer {sources}; {script}; tee -q -o {out}/stat stat -json"
-        done = subprocess.run(
-            [command, "-q", "-p", text], cwd=folder, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            lines = "\n".join((done.stderr or done.stdout).splitlines()[-12:])
-            raise InputError(f"yosys failed with exit status {done.returncode}:\n{lines}")
-        return count(Path(work, "stat").read_text())
+    # Memories are named by the top module, so that modules wait for their parameters.
+    text = f"read_verilog -sv -defer {sources}; {script}; write_json {NETLIST}"
+    text += f"; tee -q -o {STATISTICS} stat -json"
+    done = subprocess.run(
+        [command, "-q", "-p", text], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        lines = "\n".join((done.stderr or done.stdout).splitlines()[-12:])
+        raise InputError(f"yosys failed with exit status {done.returncode}:\n{lines}")
+    return count((folder / STATISTICS).read_text())
 
 
 def count(statistics: str) -> Resources:

@@ -27,13 +27,21 @@ if TYPE_CHECKING:
     from ceras_ir.backends.c.compiled import CompiledC
 
 
+RESIDUAL_SPREAD = 10
+"""By how many bits a residual may go further left in one channel than in another: any number."""
+
+
 @dataclass(frozen=True)
 class DataflowTarget(Target):
     """A hardware project for one network: every layer a circuit, all of them working at once."""
 
     name = "dataflow"
     arithmetic = Arithmetic(
-        floats=False, multipliers=False, channel_shifts=False, half_even=False, widths=(8,)
+        floats=False,
+        multipliers=False,
+        residual_spread=RESIDUAL_SPREAD,
+        half_even=False,
+        widths=(8,),
     )
     dialects: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:Dataflow"}
     interpreters: ClassVar = {"dataflow": "ceras_ir.backends.dataflow.dialect:DataflowFunctions"}
@@ -53,6 +61,11 @@ class DataflowTarget(Target):
         False,
         "count resources by yosys (minutes) instead of estimating them",
     )
+    route: bool = option(
+        False,
+        "place and route by nextpnr (minutes) for the clock that the circuit reaches; counts "
+        "resources by yosys too. For boards of ECP5",
+    )
     stall: int = option(
         0,
         "let both ports of the simulator wait in so many of 100 cycles, at random",
@@ -70,9 +83,16 @@ class DataflowTarget(Target):
         load_board(name)
 
     def check(self) -> None:
+        from ceras_ir.backends.dataflow.board import load_board
+
         super().check()
         if not 0 <= self.stall < 100:
             raise UsageError(f"--stall must be in [0, 100), got {self.stall}")
+        if self.route and not load_board(self.board).nextpnr:
+            raise UsageError(
+                f"--route is for boards that nextpnr knows, and {self.board} is none: leave it to "
+                "the vendor's tools"
+            )
         for name, number in (("dsp", self.dsp), ("ram18", self.ram18)):
             if number < 0:
                 raise UsageError(f"--{name} must be at least 0, got {number}")
@@ -104,7 +124,9 @@ class DataflowTarget(Target):
         from ceras_ir.backends.dataflow.emit import COLUMNS, emit_circuit
 
         board = load_board(self.board)
-        files, manifest, figures = emit_circuit(module, board, synthesized=self.synthesize)
+        files, manifest, figures = emit_circuit(
+            module, board, synthesized=self.synthesize, routed=self.route
+        )
         return Emission(
             [*emit_host(module), *files],
             manifest,

@@ -1,33 +1,28 @@
 """
 The top module: one instance for every block, streams between them, and two ports.
 
-All numbers of a layer are parameters of its instance, and its tables and weights are files of
-hexadecimal words. Streams with several readers are forked; an output whose rows come several at a
-time is put into order.
+`parameters.py` has what each instance is given. Streams with several readers are forked; an
+output whose rows come several at a time is put into order.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ceras_ir.backends.dataflow.blocks import (
-    Addition,
-    Block,
-    Convolution,
-    Feature,
-    MaxPool,
-    Scale,
-    Table,
-)
-from ceras_ir.backends.dataflow.encoding import Encoding, delta_bits
+from ceras_ir.backends.dataflow.blocks import Block, Feature
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.order import largest
-from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
+from ceras_ir.backends.dataflow.parameters import (
+    Memories,
+    MemoryFile,
+    Parameters,
+    block_parameters,
+    feature_parameters,
+)
+from ceras_ir.backends.dataflow.plan import Plan
 from ceras_ir.backends.dataflow.window import bits, ceiling
 
 TOP = "pipeline"
 """The module that a user instantiates."""
-
-Parameters = dict[str, int | str]
 
 
 @dataclass
@@ -35,20 +30,7 @@ class Project:
     """The generated files, by name."""
 
     top: str
-    memories: Mapping[str, "MemoryFile"]
-
-
-@dataclass(frozen=True)
-class MemoryFile:
-    """Words of a memory, and their width in bits."""
-
-    words: list[int]
-    width: int
-
-    def text(self) -> str:
-        """As `$readmemh` reads it."""
-        digits = ceiling(self.width, 4)
-        return "".join(f"{word:0{digits}x}\n" for word in self.words)
+    memories: Mapping[str, MemoryFile]
 
 
 @dataclass
@@ -59,11 +41,7 @@ class _Writer:
     plan: Plan
     port_bytes: int
     lines: list[str] = field(default_factory=list[str])
-    memories: dict[str, MemoryFile] = field(default_factory=dict[str, MemoryFile])
-
-    def memory(self, name: str, words: list[int], width: int) -> str:
-        self.memories[f"{name}.mem"] = MemoryFile(words, width)
-        return f'"{name}.mem"'
+    memories: Memories = field(default_factory=Memories)
 
     def instance(
         self, module: str, name: str, parameters: Parameters, ports: Mapping[str, str]
@@ -101,20 +79,6 @@ def _writes(wire: str) -> dict[str, str]:
     }
 
 
-def _feature(feature: Feature) -> Parameters:
-    return {"ROWS": feature.rows, "CHANNELS": feature.channels, "COLUMNS": feature.columns}
-
-
-def _scale(scale: Scale) -> Parameters:
-    return {"SHIFT": scale.shift, "LOW": scale.low, "HIGH": scale.high}
-
-
-def _vector(values: list[int], width: int) -> str:
-    """A parameter of several numbers, the first in the lowest bits."""
-    word = sum(value << width * n for n, value in enumerate(values))
-    return f"{len(values) * width}'h{word:x}"
-
-
 def write_project(pipeline: Pipeline, plan: Plan, port_bytes: int) -> Project:
     """The top module and its memories."""
     writer = _Writer(pipeline, plan, port_bytes)
@@ -143,7 +107,7 @@ def write_project(pipeline: Pipeline, plan: Plan, port_bytes: int) -> Project:
     writer.instance(
         "stream_input",
         "port_in",
-        _feature(source.feature) | port,
+        feature_parameters(source.feature) | port,
         CLOCK
         | {"port_valid": "s_axis_tvalid", "port_ready": "s_axis_tready"}
         | {"port_data": "s_axis_tdata"}
@@ -157,13 +121,13 @@ def write_project(pipeline: Pipeline, plan: Plan, port_bytes: int) -> Project:
             if not n and block in plan.delays:
                 wire, handshake = _queue(writer, block, wire, handshake, name)
             ports |= _reads(wire, handshake, prefix)
-        module, parameters = _block(writer, block, name)
+        module, parameters = block_parameters(block, plan, name, writer.memories)
         if module == "convolution" and len(block.inputs) == 1:
             unused = {"valid": "1'b0", "ready": "", "data": "'0", "row": "'0", "channel": "'0"}
             ports |= {f"second_{part}": value for part, value in unused.items()}
         writer.instance(module, f"{name}_block", parameters, ports | _writes(name))
     _output(writer, names[pipeline.result])
-    return Project(_module(writer, source.feature, pipeline.result.feature), writer.memories)
+    return Project(_module(writer, source.feature, pipeline.result.feature), writer.memories.files)
 
 
 def _queue(writer: _Writer, block: Block, wire: str, handshake: str, name: str) -> tuple[str, str]:
@@ -201,7 +165,7 @@ def _output(writer: _Writer, wire: str) -> None:
         writer.instance(
             "row_order",
             "order",
-            _feature(feature) | ring,
+            feature_parameters(feature) | ring,
             CLOCK | _reads(wire, f"{wire}_valid {wire}_ready") | _writes("ordered"),
         )
         wire = "ordered"
@@ -209,7 +173,7 @@ def _output(writer: _Writer, wire: str) -> None:
     writer.instance(
         "stream_output",
         "port_out",
-        _feature(feature) | {"PORT_BYTES": writer.port_bytes, "BEATS": beats},
+        feature_parameters(feature) | {"PORT_BYTES": writer.port_bytes, "BEATS": beats},
         CLOCK
         | _reads(wire, f"{wire}_valid {wire}_ready")
         | {"port_valid": "m_axis_tvalid", "port_ready": "m_axis_tready"}
@@ -239,155 +203,3 @@ def _module(writer: _Writer, source: Feature, result: Feature) -> str:
         f"    output logic [{width}:0] m_axis_tdata,\n    output logic m_axis_tlast\n"
         f");\n{body}endmodule\n"
     )
-
-
-def _block(writer: _Writer, block: Block, name: str) -> tuple[str, Parameters]:
-    """The module of a block and its parameters."""
-    match block:
-        case Convolution():
-            return "convolution", _convolution(writer, writer.plan.convolutions[block], name)
-        case MaxPool():
-            return "max_pool", _max_pool(writer, block, name)
-        case Addition():
-            a, b = block.terms
-            capacity = writer.plan.second(block)
-            words = capacity * block.feature.channels
-            return "addition", _feature(block.feature) | {
-                "CAPACITY": capacity,
-                "ADDRESS_BITS": bits(words),
-                "SUM_BITS": block.sum_bits,
-                "FIRST_SHIFT": a.shift,
-                "SECOND_SHIFT": b.shift,
-                "FIRST_SIGN": a.sign,
-                "SECOND_SIGN": b.sign,
-                "CONSTANT": block.constant,
-            } | _scale(block.scale)
-        case Table():
-            words = [int(v) & 255 for v in block.table]
-            table = writer.memory(f"{name}_table", words, 8)
-            return "function_table", {"COLUMNS": block.feature.columns, "TABLE": table}
-        case _:
-            raise AssertionError(block)
-
-
-def pool_windows(block: MaxPool) -> int:
-    """Windows of a channel that can be open at once."""
-    return min(block.feature.rows, ceiling(block.windows.kernel[0], block.windows.strides[0]))
-
-
-def _max_pool(writer: _Writer, block: MaxPool, name: str) -> Parameters:
-    w, count = block.windows, pool_windows(block)
-    words: list[int] = []
-    for row in range(block.input.rows):
-        takes = begins = ends = 0
-        first = -1
-        for window in range(block.feature.rows):
-            start = w.strides[0] * window - w.before[0]
-            inside = range(max(0, start), min(block.input.rows, start + w.kernel[0]))
-            if row not in inside:
-                continue
-            place = 1 << window % count
-            takes |= place
-            begins |= place if row == inside[0] else 0
-            if row == inside[-1]:
-                ends |= place
-                first = window if first < 0 else first
-        first = max(first, 0)
-        flags = takes << 2 * count | begins << count | ends
-        words.append(flags << 24 | first % count << 16 | first)
-    return _feature(block.input) | {
-        "OUT_COLUMNS": block.feature.columns,
-        "KERNEL": w.kernel[1],
-        "STRIDE": w.strides[1],
-        "LEFT": w.before[1],
-        "WINDOWS": count,
-        "ROW_MAP": writer.memory(f"{name}_rows", words, 3 * count + 24),
-    }
-
-
-def _convolution(writer: _Writer, planned: PlannedConvolution, name: str) -> Parameters:
-    layer, buffer, weights, lanes = planned.layer, planned.buffer, planned.weights, planned.lanes
-    w, sparse = layer.windows, lanes.encoding.is_sparse
-    uniform = int(layer.weights.flat[0]) if layer.uniform and not sparse else 0
-    rows = [buffer.tap_row(j) for j in range(w.kernel[0])]
-    columns = [buffer.tap_column(i) for i in range(w.kernel[1])]
-    taps = [
-        (address + phase) << buffer.rotation_bits + buffer.shift_bits
-        | rotation << buffer.shift_bits
-        | shift
-        for address, rotation in rows
-        for phase, shift in columns
-    ]
-    tap_bits = buffer.address_bits + buffer.rotation_bits + buffer.shift_bits
-    row_bits = buffer.address_bits + buffer.rotation_bits
-    column_bits = buffer.address_bits + buffer.shift_bits
-    row_map = [
-        slot << 24 | bank << 16 | at
-        for slot, bank, at in map(buffer.row_place, range(buffer.padded_rows))
-    ]
-    biases = [
-        sum(
-            (int(b) & (1 << layer.sum_bits) - 1) << layer.sum_bits * n
-            for n, b in enumerate(layer.bias[start : start + lanes.filters])
-        )
-        for start in range(0, len(layer.bias), lanes.filters)
-    ]
-    files: Parameters = {
-        "WEIGHTS": '""'
-        if uniform
-        else writer.memory(f"{name}_weights", [*weights.words(buffer)], weights.width(buffer)),
-        "BIASES": writer.memory(f"{name}_biases", biases, lanes.filters * layer.sum_bits),
-        "ROW_MAP": writer.memory(f"{name}_rows", row_map, 40),
-    }
-    out = layer.feature
-    parameters: Parameters = _feature(layer.input) | {
-        "OUT_ROWS": out.rows,
-        "OUT_CHANNELS": out.channels,
-        "OUT_COLUMNS": out.columns,
-        "KERNEL_ROWS": w.kernel[0],
-        "KERNEL_COLUMNS": w.kernel[1],
-        "GROUP_CHANNELS": layer.weights.shape[3],
-        "GROUP_BLOCKS": max(1, weights.blocks // layer.groups),
-        "BLOCKS": weights.blocks,
-        "FILTERS": lanes.filters,
-        "SPARSE": int(sparse),
-        "DELTA_BITS": delta_bits(layer) if lanes.encoding is Encoding.DELTA else 0,
-        "ENTRIES": weights.entries,
-        "PAIRED": int(planned.is_paired),
-        "TOP": w.before[0],
-        "LEFT": w.before[1],
-        "PAD": layer.pad,
-        "PADDED_ROWS": buffer.padded_rows,
-        "SLOT_ROWS": buffer.slot_rows,
-        "SLOTS": buffer.slots,
-        "SLOT_WORDS": buffer.slot_words,
-        "FRAME_SLOTS": buffer.frame_slots,
-        "BANKS": buffer.banks,
-        "STRIDE": w.strides[1],
-        "PHASES": buffer.phases,
-        "PHASE_COLUMNS": _vector([*buffer.residues], 8),
-        "FIRST": buffer.columns.start,
-        "STORED": len(buffer.columns),
-        "ADDRESS_BITS": buffer.address_bits,
-        "FIRST_ROWS": buffer.first_rows,
-        "LAST_ROWS": buffer.last_rows,
-        "GROUPS": buffer.groups,
-        "ROTATION_BITS": buffer.rotation_bits,
-        "SHIFT_BITS": buffer.shift_bits,
-        "MOST_SHIFT": buffer.most_shift,
-        "ROW_TABLE": _vector([a << buffer.rotation_bits | r for a, r in rows], row_bits),
-        "TAP_TABLE": _vector(taps if lanes.encoding is Encoding.DELTA else [0], tap_bits),
-        "COLUMN_TABLE": _vector([p << buffer.shift_bits | s for p, s in columns], column_bits),
-        "WEIGHT_BITS": layer.weight_bits,
-        "UNIFORM": uniform,
-        "SUM_BITS": layer.sum_bits,
-    }
-    if len(layer.inputs) > 1:
-        capacity = writer.plan.second(layer)
-        parameters |= {
-            "RESIDUAL": 1,
-            "RESIDUAL_SHIFT": layer.residual_shift,
-            "RESIDUAL_CAPACITY": capacity,
-            "RESIDUAL_ADDRESS_BITS": bits(capacity * out.channels),
-        }
-    return parameters | _scale(layer.scale) | files

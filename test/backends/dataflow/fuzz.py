@@ -46,6 +46,9 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Lan
     def pick(low: int, high: int) -> int:
         return int(rng.integers(low, high + 1))
 
+    # Of a quarter of chains all channels go alike.
+    spread = pick(0, 3) and pick(1, 10)
+
     source = Source("input", Feature(pick(1, 7), pick(1, 5), pick(1, 6)))
     blocks: list[Block] = []
     lanes: dict[Block, Lanes] = {}
@@ -69,9 +72,13 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Lan
                 rng,
                 padding=(1, 1, 1, 1),
                 zeros=float(rng.choice([0, 0.7])),
+                spread=spread,
             )
             blocks.append(way)
-            last = convolution(way, f.channels, (3, 1), rng, padding=(1, 0, 1, 0), residual=last)
+            around = (1, 0, 1, 0)
+            last = convolution(
+                way, f.channels, (3, 1), rng, padding=around, residual=last, spread=spread
+            )
         else:
             depthwise = kind == "depthwise"
             kernel = (pick(1, min(3, f.rows)), pick(1, min(3, f.columns)))
@@ -85,6 +92,7 @@ def random_chain(rng: np.random.Generator) -> tuple[list[Block], dict[Block, Lan
                 groups=f.channels if depthwise else 1,
                 zeros=float(rng.choice([0, 0.5, 0.9])),
                 pad=pick(-128, 127),
+                spread=spread,
             )
         blocks.append(last)
     for block in blocks:

@@ -2,8 +2,8 @@
 Circuits in Verilator against numpy, and the model of their cycles against Verilator.
 
 Each has what another does not: windows with gaps, strides, padding on one side, groups, several
-filters and rows at once, weights as COO and deltas, forks, rings, tables, outputs whose rows come
-in batches.
+filters and rows at once, weights as COO and deltas, shifts of channels, forks, rings, tables,
+outputs whose rows come in batches.
 """
 
 from pathlib import Path
@@ -145,3 +145,18 @@ def test_function_and_its_argument(tmp_path: Path):
     function = table(first, rng)
     total = addition(function, first, (Term(1), Term(0)))
     agree(run_circuit([first, function, total], {first: Lanes(5, 4)}, tmp_path, port_bytes=4))
+
+
+def test_channels_with_shifts_of_their_own(tmp_path: Path):
+    """Several filters and rows at once, a last block that is not full, and a residual."""
+    rng = np.random.default_rng(8)
+    source = Source("input", Feature(7, 5, 6))
+    first = convolution(source, 5, (3, 3), rng, padding=(1, 1, 1, 1), zeros=0.6, spread=10)
+    second = convolution(first, 5, (3, 3), rng, padding=(1, 1, 1, 1), residual=source, spread=4)
+    depthwise = convolution(second, 5, (3, 3), rng, groups=5, spread=1)
+    lanes: dict[Block, Lanes] = {
+        first: Lanes(2, 3, Encoding.COO),
+        second: Lanes(3, 2),
+        depthwise: Lanes(2, 1),
+    }
+    agree(run_circuit([first, second, depthwise], lanes, tmp_path))

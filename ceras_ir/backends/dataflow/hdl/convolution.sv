@@ -50,6 +50,7 @@ module convolution #(
     parameter WEIGHT_BITS = 8,
     parameter UNIFORM = 0,
     parameter SUM_BITS = 32,
+    parameter FURTHER_BITS = 0,  // of a shift behind each bias; 0 if filters have none of their own
     parameter RESIDUAL = 0,
     parameter RESIDUAL_SHIFT = 0,
     parameter RESIDUAL_CAPACITY = 2,
@@ -83,6 +84,8 @@ module convolution #(
   localparam READERS = SPARSE ? FILTERS : 1;
   localparam LANES = BANKS * OUT_COLUMNS;
   localparam WORD = 8 * STORED;
+  localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
+  localparam CONSTANT = SUM_BITS + FURTHER_BITS;
   localparam BLOCK_BITS = BLOCKS > 1 ? $clog2(BLOCKS) : 1;
 
   // Groups of rows: which slots they read, and when these are written.
@@ -226,8 +229,9 @@ module convolution #(
   logic [READERS*8*LANES-1:0] selected, columns;
   logic [FILTERS*LANES*SUM_BITS-1:0] sums;
   logic [BLOCK_BITS-1:0] block;
-  logic [FILTERS*SUM_BITS-1:0] biases[0:BLOCKS-1];
-  logic [FILTERS*SUM_BITS-1:0] bias;
+  logic [FILTERS*CONSTANT-1:0] biases[0:BLOCKS-1];
+  logic [FILTERS*CONSTANT-1:0] bias;
+  logic [FILTERS*AMOUNT-1:0] further;
 
   initial $readmemh(BIASES, biases);
 
@@ -294,6 +298,8 @@ module convolution #(
     for (genvar f = 0; f < FILTERS; f++) begin : filter
       localparam READER = SPARSE ? f : 0;
       localparam STEP = PAIRED ? 2 : 1;
+      if (FURTHER_BITS) assign further[f*AMOUNT+:AMOUNT] = bias[f*CONSTANT+SUM_BITS+:AMOUNT];
+      else assign further[f*AMOUNT+:AMOUNT] = '0;
       for (genvar lane = 0; lane < LANES; lane += STEP) begin : lanes
         localparam COUNT = LANES - lane < STEP ? LANES - lane : STEP;
         multiplier #(
@@ -307,7 +313,7 @@ module convolution #(
             .last(last[4]),
             .columns(columns[(READER*LANES+lane)*8+:8*COUNT]),
             .weight(weight3[f*WEIGHT_BITS+:WEIGHT_BITS]),
-            .bias(bias[f*SUM_BITS+:SUM_BITS]),
+            .bias(bias[f*CONSTANT+:SUM_BITS]),
             .sums(sums[(f*LANES+lane)*SUM_BITS+:SUM_BITS*COUNT])
         );
       end
@@ -392,6 +398,7 @@ module convolution #(
       .SUM_BITS(SUM_BITS),
       .RESIDUAL(RESIDUAL),
       .RESIDUAL_SHIFT(RESIDUAL_SHIFT),
+      .FURTHER_BITS(FURTHER_BITS),
       .SHIFT(SHIFT),
       .LOW(LOW),
       .HIGH(HIGH)
@@ -400,6 +407,7 @@ module convolution #(
       .rst(rst),
       .load(valid[4] && last[4]),
       .sums(sums),
+      .further(further),
       .done(done),
       .read(read),
       .read_row(read_row),

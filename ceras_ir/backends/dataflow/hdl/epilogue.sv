@@ -1,5 +1,6 @@
-// Sums of FILTERS filters and BANKS rows leave as words, one a cycle, filter by filter: the
-// residual is added, the rest is `requantize`. What lies past the last filter or row is left out.
+// Sums of FILTERS filters and BANKS rows leave as words, one a cycle, filter by filter: they go right
+// by what their filter says, the residual is added, the rest is `requantize`. What lies past the
+// last filter or row is left out.
 module epilogue #(
     parameter OUT_ROWS = 1,
     parameter OUT_CHANNELS = 1,
@@ -9,6 +10,7 @@ module epilogue #(
     parameter SUM_BITS = 32,
     parameter RESIDUAL = 0,
     parameter RESIDUAL_SHIFT = 0,
+    parameter FURTHER_BITS = 0,  // of what sums of a filter go right by itself; 0 if all are alike
     parameter SHIFT = 0,
     parameter LOW = -128,
     parameter HIGH = 127
@@ -17,6 +19,7 @@ module epilogue #(
     input logic rst,
     input logic load,  // `sums` are those of the next filters from now on
     input logic [FILTERS*BANKS*COLUMNS*SUM_BITS-1:0] sums,
+    input logic [FILTERS*(FURTHER_BITS?FURTHER_BITS:1)-1:0] further,  // of the next filters
     output logic done,  // the last of them is leaving
     output logic read,
     output logic [15:0] read_row,  // of all frames, modulo 2^16
@@ -31,17 +34,23 @@ module epilogue #(
     output logic [15:0] out_channel
 );
   localparam WORD = COLUMNS * SUM_BITS;
+  localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
 
   logic full, step, take, ends_filter, ends_block, ends_group, there;
   logic [15:0] filter, bank, channel, row, frame;  // channel of the block, row of the group
   logic middle_valid;
   logic [WORD-1:0] middle, chosen;
   logic [8*COLUMNS-1:0] result;
+  logic [FILTERS*AMOUNT-1:0] amounts;
+  logic [AMOUNT-1:0] amount, middle_amount;
   logic [15:0] middle_row, middle_channel;
 
   // One of several words, each masked by whether it is the one: cheaper than a shifter.
   always_comb begin
     chosen = '0;
+    amount = '0;
+    for (int f = 0; f < FILTERS; f++)
+    amount |= amounts[f*AMOUNT+:AMOUNT] & {AMOUNT{filter == 16'(f)}};
     for (int f = 0; f < FILTERS; f++)
     for (int b = 0; b < BANKS; b++)
     chosen |= sums[(f*BANKS+b)*WORD+:WORD] & {WORD{filter == 16'(f) && bank == 16'(b)}};
@@ -61,7 +70,10 @@ module epilogue #(
 
   always_ff @(posedge clk) begin
     if (done) full <= 0;
-    if (load) full <= 1;
+    if (load) begin
+      full <= 1;
+      amounts <= further;
+    end
     if (take) begin
       bank <= bank + 1;
       if (ends_filter) begin
@@ -85,6 +97,7 @@ module epilogue #(
     if (step) begin
       middle_valid <= take;
       middle <= chosen;
+      middle_amount <= amount;
       middle_row <= row + bank;
       middle_channel <= channel + filter;
       out_valid <= middle_valid;
@@ -107,7 +120,9 @@ module epilogue #(
 
   generate
     for (genvar x = 0; x < COLUMNS; x++) begin : column
-      logic signed [SUM_BITS-1:0] added;
+      logic signed [SUM_BITS-1:0] sum, moved, added;
+      assign sum = middle[x*SUM_BITS+:SUM_BITS];
+      assign moved = FURTHER_BITS == 0 ? sum : sum >>> middle_amount;
       assign added = RESIDUAL == 0 ? '0
           : SUM_BITS'($signed(residual[8*x+:8])) <<< RESIDUAL_SHIFT;
       requantize #(
@@ -116,7 +131,7 @@ module epilogue #(
           .LOW(LOW),
           .HIGH(HIGH)
       ) finish (
-          .sum($signed(middle[x*SUM_BITS+:SUM_BITS]) + added),
+          .sum(moved + added),
           .result(result[8*x+:8])
       );
     end
