@@ -7,7 +7,7 @@ compiler's: sums are over padded arrays, as the documentation of a block says.
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -187,8 +187,7 @@ def plan_of(pipeline: Pipeline, lanes: dict[Block, Lanes], *, paired: bool = Tru
             given = lanes.get(block, Lanes())
             one = PlannedConvolution(block, given, paired)
             slots = good_slots(one.buffer, batches(block.inputs[0], planned))
-            full = Lanes(given.rows, given.filters, given.encoding, slots)
-            planned[block] = PlannedConvolution(block, full, paired)
+            planned[block] = PlannedConvolution(block, replace(given, slots=slots), paired)
     return with_rings(pipeline, planned)
 
 

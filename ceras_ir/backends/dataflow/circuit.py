@@ -64,8 +64,9 @@ def circuit_of(module: ModuleOp, board: Board) -> Circuit:
             raise InputError(f"'{node_name(op)}' has no lanes: run allot-lanes first")
         one = PlannedConvolution(block, lanes, board.pairs)
         per_group = len(block.weights) // block.groups
-        if lanes.rows > block.feature.rows or lanes.filters > per_group:
-            message = f"has {block.feature.rows} rows and {per_group} filters in a group"
+        rows, columns = block.feature.rows, block.feature.columns
+        if lanes.rows > rows or lanes.filters > per_group or lanes.parts > columns:
+            message = f"has {rows} rows, {columns} columns and {per_group} filters in a group"
             raise InputError([Finding(node_name(op), op.name, f"{message}, got lanes {lanes}")])
         if (block.groups > 1 and per_group % lanes.filters) or one.buffer.depth > MOST_WORDS:
             raise InputError([Finding(node_name(op), op.name, f"lanes do not fit: {lanes}")])

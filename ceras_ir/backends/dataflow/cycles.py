@@ -48,9 +48,12 @@ class Timing:
 
 
 def lane_cycles(planned: PlannedConvolution) -> int:
-    """Cycles per frame that a convolution takes where it never waits for others."""
+    """
+    Cycles per frame that a convolution takes where it never waits for others: to compute, or to
+    write its input.
+    """
     feature, lanes, groups = planned.layer.feature, planned.lanes, planned.buffer.groups
-    lengths = planned.weights.lengths()
+    lengths, parts = planned.weights.lengths(), lanes.parts
     filters = [
         min(lanes.filters, feature.channels - n * lanes.filters) for n in range(len(lengths))
     ]
@@ -59,15 +62,18 @@ def lane_cycles(planned: PlannedConvolution) -> int:
         """A group of `rows` rows behind one of `before`: weights, or the words of the sums."""
         total = 0
         for n, length in enumerate(lengths):
-            leaving = filters[n - 1] * (rows if n else before) + DRAIN
-            total += max(length + (0 if n else RESTART + planned.decoding - 1), leaving)
+            leaving = filters[n - 1] * (rows if n else before) * parts + DRAIN + parts - 1
+            total += max(length * parts + (0 if n else RESTART + planned.decoding - 1), leaving)
         return total
 
+    buffer = planned.buffer
+    writing = buffer.padded_rows * planned.layer.input.channels * buffer.phases
     last = feature.rows - (groups - 1) * lanes.rows
     if groups == 1:
-        return group(last, last)
+        return max(writing, group(last, last))
     full = group(lanes.rows, lanes.rows)
-    return group(lanes.rows, last) + (groups - 2) * full + group(last, lanes.rows)
+    computing = group(lanes.rows, last) + (groups - 2) * full + group(last, lanes.rows)
+    return max(writing, computing)
 
 
 def port_cycles(pipeline: Pipeline, port_bytes: int) -> int:
@@ -293,7 +299,7 @@ class _Model:
         sums: Events,
         done: Events,
     ) -> Process:
-        buffer, lengths = planned.buffer, planned.weights.lengths()
+        buffer, lengths, parts = planned.buffer, planned.weights.lengths(), planned.lanes.parts
         stride, end, free = buffer.slot_rows, -RESTART, 0
         drains = 0
         while True:
@@ -310,7 +316,8 @@ class _Model:
                     if drains:
                         free = (yield Next(done)) + 1
                     drains = 1
-                    last = max(now + length - 1, free)
+                    # The last weight waits with its first part.
+                    last = max(now + (length - 1) * parts, free) + parts - 1
                     self.engine.post(sums, last + DRAIN)
                     now = last + 1
                 end = now - 1
@@ -349,6 +356,9 @@ class _Model:
                             there += 1
                         taken = max(taken + 1, before, at)
                         before, left = left, 0
+                        if lanes.parts > 1:
+                            # The second goes where the word before was.
+                            taken = max(taken + 1, before) + lanes.parts - 2
                         if word == filters * count - 1:
                             self.engine.post(done, taken)
                         left = yield Send([out], max(taken + 2, before + 1))

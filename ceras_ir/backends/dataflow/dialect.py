@@ -42,7 +42,8 @@ class LanesAttr(ParametrizedAttribute):
     """
     What is computed at once of a layer: `#dataflow.lanes<rows = R, filters = M, slots = S, coo>`.
     S slots of input rows are kept. Weights are stored `dense`, as `coo` (every non-zero with its
-    place), or as `delta` (how many weights behind the last it is).
+    place), or as `delta` (how many weights behind the last it is). With `parts = P` before the
+    encoding, each weight meets a part of the columns after the other.
     """
 
     name = "dataflow.lanes"
@@ -50,6 +51,7 @@ class LanesAttr(ParametrizedAttribute):
     rows: IntAttr
     filters: IntAttr
     slots: IntAttr
+    parts: IntAttr
     encoding: StringAttr
 
     def __init__(self, lanes: Lanes):
@@ -57,21 +59,20 @@ class LanesAttr(ParametrizedAttribute):
             IntAttr(lanes.rows),
             IntAttr(lanes.filters),
             IntAttr(lanes.slots),
+            IntAttr(lanes.parts),
             StringAttr(lanes.encoding.value),
         )
 
     @property
     def lanes(self) -> Lanes:
-        return Lanes(
-            self.rows.data, self.filters.data, Encoding(self.encoding.data), self.slots.data
-        )
+        encoding = Encoding(self.encoding.data)
+        return Lanes(self.rows.data, self.filters.data, encoding, self.slots.data, self.parts.data)
 
     def verify(self) -> None:
-        numbers = (self.rows.data, self.filters.data, self.slots.data)
+        numbers = (self.rows.data, self.filters.data, self.slots.data, self.parts.data)
         if min(numbers) < 1:
-            raise VerifyException(
-                f"rows, filters and slots must be at least 1, got {', '.join(map(str, numbers))}"
-            )
+            got = ", ".join(map(str, numbers))
+            raise VerifyException(f"rows, filters, slots and parts must be at least 1, got {got}")
         if self.encoding.data not in list(Encoding):
             known = ", ".join(Encoding)
             raise VerifyException(f"an encoding is one of {known}, got {self.encoding.data}")
@@ -85,12 +86,18 @@ class LanesAttr(ParametrizedAttribute):
                 parser.parse_punctuation("=")
                 numbers.append(IntAttr(parser.parse_integer()))
                 parser.parse_punctuation(",")
-            return (*numbers, StringAttr(parser.parse_identifier()))
+            parts = 1
+            if parser.parse_optional_keyword("parts") is not None:
+                parser.parse_punctuation("=")
+                parts = parser.parse_integer()
+                parser.parse_punctuation(",")
+            return (*numbers, IntAttr(parts), StringAttr(parser.parse_identifier()))
 
     def print_parameters(self, printer: Printer) -> None:
+        parts = "" if self.parts.data == 1 else f"parts = {self.parts.data}, "
         printer.print_string(
             f"<rows = {self.rows.data}, filters = {self.filters.data}, "
-            f"slots = {self.slots.data}, {self.encoding.data}>"
+            f"slots = {self.slots.data}, {parts}{self.encoding.data}>"
         )
 
 

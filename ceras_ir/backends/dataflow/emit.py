@@ -68,7 +68,8 @@ class Figures:
             if (planned := circuit.plan.convolutions.get(block)) is not None:
                 entry["cycles"] = lane_cycles(planned)
                 lanes = planned.lanes
-                entry["lanes"] = f"{lanes.rows} x {lanes.filters} {lanes.encoding.value}"
+                share = "" if lanes.parts == 1 else f", {lanes.parts} parts"
+                entry["lanes"] = f"{lanes.rows} x {lanes.filters} {lanes.encoding.value}{share}"
                 entry["products"] = planned.lane_count
             layers[block.name] = entry
         timing = model(circuit.pipeline, circuit.plan, board.port_bytes)

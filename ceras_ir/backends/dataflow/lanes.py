@@ -25,6 +25,8 @@ from ceras_ir.support.diagnostics import Finding, UnsupportedError
 LUT_SHARE = 0.75
 """Part of the chip's tables that a router can use."""
 MOST_ROWS = 16
+MOST_PARTS = 32
+"""Words of a table used as memory, where sums of parts are."""
 MOST_FILTERS = 64
 MOST_WORDS = 1 << 16
 """Words of a bank: addresses of rows have 16 bits."""
@@ -109,8 +111,15 @@ def _candidates(layer: Convolution) -> list[Lanes]:
         if layer.groups == 1
         else {n for n in range(1, min(per_group, MOST_FILTERS) + 1) if per_group % n == 0}
     )
-    encodings = encodings_of(layer)
-    return [Lanes(r, n, encoding) for r in rows for n in counts for encoding in encodings]
+    width = layer.feature.columns
+    parts = {ceiling(width, ceiling(width, p)) for p in range(2, min(width, MOST_PARTS) + 1)}
+    shapes = [*((r, 1) for r in rows), *((1, p) for p in sorted(parts))]
+    return [
+        Lanes(r, n, encoding, parts=p)
+        for r, p in shapes
+        for n in counts
+        for encoding in encodings_of(layer)
+    ]
 
 
 def choose(pipeline: Pipeline, board: Board, budget: Budget) -> Plan:
@@ -222,7 +231,7 @@ def _refuse(
 
 NAMES = {"dsp": "multipliers", "ram18": "memories of 18 kbit", "lut": "tables (LUT)"}
 WAYS_OUT = {
-    "dsp": "narrower feature maps",
+    "dsp": "fewer layers, or narrower feature maps",
     "ram18": "more zero weights (--prune), or fewer channels",
     "lut": "narrower feature maps",
 }

@@ -16,13 +16,17 @@ from ceras_ir.backends.dataflow.window import WindowBuffer
 
 @dataclass(frozen=True)
 class Lanes:
-    """What is computed at once of a layer: `rows` rows of all columns, for `filters` filters."""
+    """
+    What is computed at once of a layer: `rows` rows for `filters` filters, of all columns, or of
+    one of `parts` parts after the other.
+    """
 
     rows: int = 1
     filters: int = 1
     encoding: Encoding = Encoding.DENSE
     slots: int = 2
     """Slots of the window buffer; see `order.py` for how many there must be."""
+    parts: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +40,7 @@ class PlannedConvolution:
 
     @cached_property
     def buffer(self) -> WindowBuffer:
-        return WindowBuffer(self.layer, self.lanes.rows, self.lanes.slots)
+        return WindowBuffer(self.layer, self.lanes.rows, self.lanes.slots, self.lanes.parts)
 
     @cached_property
     def weights(self) -> StoredWeights:
@@ -59,12 +63,12 @@ class PlannedConvolution:
     @property
     def lane_count(self) -> int:
         """Products of a cycle."""
-        return self.lanes.filters * self.lanes.rows * self.layer.feature.columns
+        return self.lanes.filters * self.lanes.rows * self.buffer.part_columns
 
     @property
     def multipliers(self) -> int:
         """Those of the chip; a product with more bits than 18 has several."""
-        per_filter = self.lanes.rows * self.layer.feature.columns
+        per_filter = self.lanes.rows * self.buffer.part_columns
         return self.lanes.filters * (-(-per_filter // 2) if self.is_paired else per_filter)
 
 

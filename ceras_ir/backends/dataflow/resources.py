@@ -19,9 +19,9 @@ from ceras_ir.backends.dataflow.window import bits, ceiling
 RATIOS = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
 """Width and depth of a memory of 18 kbit with one port to write and one to read."""
 LUT_RAM_DEPTH = 64
-"""Words of one table used as memory."""
-LUT_RAM_WORDS = 128
-"""Memories of at most so many words are tables."""
+"""Words of one table used as memory; deeper memories are blocks."""
+SUMS_DEPTH, SUMS_PER_8_LUTS = 32, 14
+"""Sums of parts: words and bits of eight tables used as memory."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Resources:
 
 def memory(width: int, depth: int, *, rom: bool = False) -> Resources:
     """A memory of `depth` words."""
-    if depth <= LUT_RAM_WORDS and not rom:
-        return Resources(lut=ceiling(width * ceiling(depth, LUT_RAM_DEPTH), 1))
+    if depth <= LUT_RAM_DEPTH and not rom:
+        return Resources(lut=width)
     blocks = min(ceiling(width, w) * ceiling(depth, d) for w, d in RATIOS)
     return Resources(ram18=blocks)
 
@@ -56,10 +56,16 @@ def convolution(planned: PlannedConvolution) -> Resources:
     if not (layer.uniform and lanes.encoding is Encoding.DENSE):
         total += memory(planned.weights.width(buffer), planned.weights.entries, rom=True)
     selecting = ceiling(buffer.banks - 1, 2) + ceiling(buffer.most_shift, 2)
-    columns = planned.readers * lanes.rows * layer.feature.columns
+    columns = planned.readers * lanes.rows * buffer.part_columns
     per_lane = layer.sum_bits + (10 if planned.is_paired else 0)
+    if lanes.parts > 1:
+        # Those that run, and those that leave.
+        tables = ceiling(lanes.parts, SUMS_DEPTH)
+        per_lane += 2 * tables * ceiling(8 * layer.sum_bits, SUMS_PER_8_LUTS)
     draining = ceiling(lanes.rows * lanes.filters - 1, 3) * layer.sum_bits
-    epilogue = layer.feature.columns * (draining + 12)
+    # A shifter of several places, where channels have shifts of their own.
+    moving = layer.sum_bits * ceiling(layer.further_bits, 2)
+    epilogue = buffer.part_columns * (draining + moving + 12)
     writing = 8 * len(buffer.columns) * ceiling(buffer.phases, 3)
     return total + Resources(
         lut=planned.lane_count * per_lane + columns * 8 * selecting + epilogue + writing + 250

@@ -56,5 +56,5 @@ def slowest_clock(report: str) -> float:
     content: object = json.loads(report)
     assert isa(content, dict[str, object])
     clocks = content["fmax"]
-    assert isa(clocks, dict[str, dict[str, float]])
+    assert isa(clocks, dict[str, dict[str, float | int]])
     return min(clock["achieved"] for clock in clocks.values())

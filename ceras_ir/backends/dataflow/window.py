@@ -30,6 +30,8 @@ class WindowBuffer:
     banks: int
     slots: int
     """Those that a group reads, and those that are written meanwhile."""
+    parts: int = 1
+    """In how many parts columns are computed; each has words of its own."""
 
     @cached_property
     def reach(self) -> int:
@@ -78,7 +80,23 @@ class WindowBuffer:
 
     @property
     def phases(self) -> int:
-        return len(self.residues)
+        """Words for each row of a channel."""
+        return self.parts * len(self.residues)
+
+    @property
+    def part_columns(self) -> int:
+        """Columns of the result that are computed at once."""
+        return ceiling(self.layer.feature.columns, self.parts)
+
+    @property
+    def starts(self) -> list[int]:
+        """Which input column is the first that each phase stores."""
+        w = self.layer.windows
+        return [
+            w.strides[1] * (part * self.part_columns + self.columns.start) + residue - w.before[1]
+            for part in range(self.parts)
+            for residue in self.residues
+        ]
 
     @property
     def most_shift(self) -> int:
@@ -88,7 +106,12 @@ class WindowBuffer:
 
     @cached_property
     def columns(self) -> range:
-        """Columns, in strides, that are stored: those with an input at any residue."""
+        """
+        Columns of a part, in strides, that are stored: those with an input at any residue, or all
+        where there are several parts.
+        """
+        if self.parts > 1:
+            return range(self.part_columns + self.most_shift)
         w, width = self.layer.windows, self.layer.input.columns
         inside = [
             k

@@ -121,7 +121,8 @@ def _lanes(block: Convolution, rng: np.random.Generator) -> Lanes:
     counts = [n for n in range(1, most + 1) if block.groups == 1 or per_group % n == 0]
     known = [e for e in Encoding if e is not Encoding.DELTA or delta_bits(block)]
     encoding = Encoding.DENSE if block.uniform else Encoding(str(rng.choice(known)))
-    return Lanes(min(rows, 3), int(rng.choice(counts)), encoding)
+    parts = int(rng.integers(1, block.feature.columns + 1)) if rng.integers(2) else 1
+    return Lanes(min(rows, 3), int(rng.choice(counts)), encoding, parts=parts)
 
 
 def run_seed(seed: int) -> Outcome:

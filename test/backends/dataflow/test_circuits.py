@@ -160,3 +160,24 @@ def test_channels_with_shifts_of_their_own(tmp_path: Path):
         depthwise: Lanes(2, 1),
     }
     agree(run_circuit([first, second, depthwise], lanes, tmp_path))
+
+
+def test_columns_in_parts(tmp_path: Path):
+    """Parts that do not divide the columns, strides and gaps, all encodings, a residual."""
+    rng = np.random.default_rng(9)
+    source = Source("input", Feature(9, 4, 21))
+    first = convolution(
+        source, 6, (3, 3), rng, strides=(2, 2), padding=(1, 1, 1, 1), zeros=0.5, pad=7
+    )
+    second = convolution(
+        first, 6, (3, 3), rng, dilations=(1, 2), padding=(1, 2, 1, 2), zeros=0.6, spread=3
+    )
+    third = convolution(second, 6, (3, 3), rng, padding=(1, 1, 1, 1), residual=first)
+    depthwise = convolution(third, 6, (1, 3), rng, strides=(1, 2), groups=6)
+    lanes: dict[Block, Lanes] = {
+        first: Lanes(2, 2, Encoding.COO, parts=4),
+        second: Lanes(1, 3, Encoding.DELTA, parts=2),
+        third: Lanes(3, 2, parts=5),
+        depthwise: Lanes(1, 1, parts=5),
+    }
+    agree(run_circuit([first, second, third, depthwise], lanes, tmp_path))

@@ -167,6 +167,37 @@ def test_more_multipliers_are_faster_until_the_ports_are_the_limit():
     assert times == sorted(times, reverse=True) and times[0] > 3 * times[-1]
 
 
+def test_wide_rows_fit_few_multipliers():
+    """Parts of the columns share lanes; writing them is part of a layer's time."""
+    rng = np.random.default_rng(6)
+    source, board = Source("input", Feature(8, 3, 1280)), load_board("ecp5-85f")
+    wide = convolution(source, 4, (3, 3), rng, strides=(2, 2), padding=(1, 1, 1, 1))
+    plan = choose(Pipeline(source, [wide]), board, Budget.of(board, 40, 0))
+    planned = plan.convolutions[wide]
+    assert planned.lanes.parts > 1 and planned.multipliers <= 40
+    # Two words of each row of the input for every part, one for each residue of columns.
+    writing = planned.buffer.padded_rows * 3 * 2 * planned.lanes.parts
+    assert lane_cycles(planned) >= writing
+    thinner = PlannedConvolution(wide, Lanes(parts=32, filters=4), board.pairs)
+    assert thinner.multipliers == 4 * 20
+
+
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_parts_store_what_their_windows_read(parts: int):
+    """Stored column `x + shift` of a part and phase is the padded column of that window's tap."""
+    for seed in range(20):
+        layer = random_layer(seed)
+        buffer, w = WindowBuffer(layer, 1, 4, parts), layer.windows
+        for column in range(layer.feature.columns):
+            part, x = divmod(column, buffer.part_columns)
+            for i in range(w.kernel[1]):
+                phase, shift = buffer.tap_column(i)
+                start = buffer.starts[part * len(buffer.residues) + phase]
+                assert x + shift in buffer.columns
+                taken = start + w.strides[1] * (x + shift)
+                assert taken == w.strides[1] * column + i * w.dilations[1] - w.before[1]
+
+
 def test_zeros_cost_nothing():
     """At nine zeros of ten, weights are COO and cycles those of what is left."""
     pipeline, board = chain(), load_board("zcu102")
@@ -279,8 +310,8 @@ def test_memories():
 def test_no_chip_is_large_enough():
     """The message names the layer, the resource, and what would do."""
     pipeline, board = chain(), load_board("zcu102")
-    with pytest.raises(UnsupportedError, match=r"12 multipliers, 8 of them.*may use 5.*with 12"):
-        choose(pipeline, board, Budget.of(board, 5, 0))
+    with pytest.raises(UnsupportedError, match=r"2 multipliers, 1 of them.*may use 1.*with 2"):
+        choose(pipeline, board, Budget.of(board, 1, 0))
     small = Board("toy", "xcup", 100, 1, 100000, 100, 8)
     with pytest.raises(UnsupportedError, match=r"memories of 18 kbit.*more zero weights"):
         choose(pipeline, small, Budget.of(small))

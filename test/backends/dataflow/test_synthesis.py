@@ -8,12 +8,14 @@ import pytest
 from dataflow_circuits import convolution, max_pool, plan_of, write_circuit
 
 from ceras_ir.backends.dataflow.blocks import Feature, Source
+from ceras_ir.backends.dataflow.board import load_board
 from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.plan import Lanes
 from ceras_ir.backends.dataflow.resources import Resources, estimate, total
-from ceras_ir.backends.dataflow.synthesis import count, find_yosys, synthesize
+from ceras_ir.backends.dataflow.routing import find_nextpnr, route, slowest_clock
+from ceras_ir.backends.dataflow.synthesis import NETLIST, count, find_yosys, synthesize
 
 WITHIN = 0.15
 
@@ -39,3 +41,24 @@ def test_cells_are_counted():
     cells = {"DSP48E2": 3, "RAMB36E2": 2, "RAMB18E2": 1, "LUT6": 5, "RAM64M8": 1, "FDRE": 9}
     text = "a line\n" + json.dumps({"design": {"num_cells_by_type": cells}})
     assert count(text) == Resources(3, 5, 13)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_yosys() is None, reason="yosys is missing: install the extra 'rtl'")
+@pytest.mark.skipif(find_nextpnr() is None, reason="nextpnr is missing: install the extra 'rtl'")
+def test_a_circuit_is_routed(tmp_path: Path):
+    """A small one reaches the clock that its board promises."""
+    rng, board = np.random.default_rng(0), load_board("ecp5-85f")
+    source = Source("input", Feature(6, 3, 8))
+    layer = convolution(source, 4, (3, 3), rng, padding=(1, 1, 1, 1), spread=3)
+    pipeline = Pipeline(source, [layer])
+    plan = plan_of(pipeline, {layer: Lanes(1, 1, parts=4)}, paired=board.pairs)
+    write_circuit(Circuit(pipeline, plan), tmp_path, board.port_bytes)
+    counted = synthesize(tmp_path, board.family)
+    assert counted.dsp == total(estimate(pipeline, plan)).dsp == 2
+    assert route(tmp_path / NETLIST, board.nextpnr, board.clock_mhz) >= board.clock_mhz
+
+
+def test_the_slowest_clock_counts():
+    report = {"fmax": {"a": {"achieved": 80.5, "constraint": 60}, "b": {"achieved": 61.25}}}
+    assert slowest_clock(json.dumps(report)) == 61.25

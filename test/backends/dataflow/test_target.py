@@ -174,7 +174,7 @@ def test_real_networks(tool: Tool, name: str):
         (["--jobs", "0"], 2, "--jobs is for target vta, not dataflow"),
         (["--dsp", "many"], 2, "invalid int value: 'many'"),
         (["--dsp", "-1"], 2, "--dsp must be at least 0, got -1"),
-        (["--dsp", "2"], 3, "unsupported: the network needs at least"),
+        (["--dsp", "1"], 3, "unsupported: the network needs at least"),
     ],
 )
 def test_refusals(

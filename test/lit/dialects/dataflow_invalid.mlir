@@ -16,7 +16,7 @@ func.func @pipeline(%x: tensor<1x4x!quant.uniform<i8:f32, 0.5>>, %to: memref<4x1
 
 // -----
 
-// expected-error@+1 {{rows, filters and slots must be at least 1, got 3, 0, 4}}
+// expected-error@+1 {{rows, filters, slots and parts must be at least 1, got 3, 0, 4, 1}}
 func.func @pipeline() attributes {dataflow.lanes = #dataflow.lanes<rows = 3, filters = 0, slots = 4, coo>} {
   func.return
 }

@@ -1,4 +1,5 @@
-// A convolution: one weight a cycle, for each of FILTERS filters, meets BANKS rows of windows.
+// A convolution: one weight a cycle, for each of FILTERS filters, meets BANKS rows of windows. Where
+// columns are in PARTS parts, it meets one after the other, each in a cycle of its own.
 //
 // Stages: 0 weights, 1 addresses, 2 memories, 3 columns, 4 products, then the sums. A filter's last
 // weight waits at stage 0 until the sums of the filter before have left.
@@ -19,9 +20,10 @@ module convolution #(
     parameter DELTA_BITS = 0,  // of sparse weights; 0 where they have their places
     parameter ENTRIES = 1,
     parameter PAIRED = 0,
+    parameter PARTS = 1,
+    parameter PART_WORDS = 1,  // of the window buffer, for each row of a channel
     // Of the window buffer.
     parameter TOP = 0,
-    parameter LEFT = 0,
     parameter PAD = 0,
     parameter PADDED_ROWS = 1,
     parameter SLOT_ROWS = 1,
@@ -31,7 +33,7 @@ module convolution #(
     parameter BANKS = 1,
     parameter STRIDE = 1,
     parameter PHASES = 1,
-    parameter [8*PHASES-1:0] PHASE_COLUMNS = 0,
+    parameter [16*PHASES-1:0] STARTS = 0,
     parameter FIRST = 0,
     parameter STORED = 1,
     parameter ADDRESS_BITS = 1,
@@ -82,7 +84,9 @@ module convolution #(
 );
   localparam DEPTH = SLOTS * SLOT_WORDS;
   localparam READERS = SPARSE ? FILTERS : 1;
-  localparam LANES = BANKS * OUT_COLUMNS;
+  localparam PART_COLUMNS = (OUT_COLUMNS + PARTS - 1) / PARTS;
+  localparam PART_BITS = PARTS > 1 ? $clog2(PARTS) : 1;
+  localparam LANES = BANKS * PART_COLUMNS;
   localparam WORD = 8 * STORED;
   localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
   localparam CONSTANT = SUM_BITS + FURTHER_BITS;
@@ -127,7 +131,9 @@ module convolution #(
   end
 
   // Stage 0.
-  logic valid0, first0, last0;
+  logic valid0, first0, last0, ends0;  // of a filter, and of the parts of a weight
+  logic [PART_BITS-1:0] part0;
+  logic [ADDRESS_BITS-1:0] part_offset;
   logic [READERS*ADDRESS_BITS-1:0] offset;
   logic [READERS*ROTATION_BITS-1:0] rotation0;
   logic [READERS*SHIFT_BITS-1:0] shift0;
@@ -153,6 +159,7 @@ module convolution #(
           .rst(rst),
           .go(go),
           .free(!pending),
+          .next(ends0),
           .valid(valid0),
           .first(first0),
           .last(last0),
@@ -176,6 +183,7 @@ module convolution #(
           .rst(rst),
           .go(go),
           .free(!pending),
+          .next(ends0),
           .valid(valid0),
           .first(first0),
           .last(last0),
@@ -207,6 +215,7 @@ module convolution #(
           .rst(rst),
           .go(go),
           .free(!pending),
+          .next(ends0),
           .valid(valid0),
           .first(first0),
           .last(last0),
@@ -219,8 +228,22 @@ module convolution #(
     end
   endgenerate
 
+  assign ends0 = part0 == PART_BITS'(PARTS - 1);
+
+  always_ff @(posedge clk) begin
+    if (valid0) begin
+      part0 <= ends0 ? 0 : part0 + 1;
+      part_offset <= ends0 ? 0 : part_offset + ADDRESS_BITS'(PART_WORDS);
+    end
+    if (rst) begin
+      part0 <= 0;
+      part_offset <= 0;
+    end
+  end
+
   // Stages 1 to 4, and the sums behind them.
-  logic [4:1] valid, first, last;
+  logic [4:1] valid, first, last, ends;
+  logic [PART_BITS-1:0] part1, part2, part3, part4, sums_part;
   logic [READERS*ROTATION_BITS-1:0] rotation1, rotation2;
   logic [READERS*SHIFT_BITS-1:0] shift1, shift2;
   logic [FILTERS*WEIGHT_BITS-1:0] weight1, weight2, weight3;
@@ -239,6 +262,11 @@ module convolution #(
     valid <= {valid[3:1], valid0};
     first <= {first[3:1], first0};
     last <= {last[3:1], last0};
+    ends <= {ends[3:1], ends0};
+    part1 <= part0;
+    part2 <= part1;
+    part3 <= part2;
+    part4 <= part3;
     rotation1 <= rotation0;
     rotation2 <= rotation1;
     shift1 <= shift0;
@@ -249,9 +277,9 @@ module convolution #(
     columns <= selected;
     // At stage 3 the filter at hand is known; its bias is there at stage 4.
     bias <= biases[block];
-    if (valid[3] && last[3]) block <= block == BLOCK_BITS'(BLOCKS - 1) ? 0 : block + 1;
+    if (valid[3] && last[3] && ends[3]) block <= block == BLOCK_BITS'(BLOCKS - 1) ? 0 : block + 1;
     if (done) pending <= 0;
-    if (valid0 && last0) pending <= 1;
+    if (valid0 && last0 && ends0) pending <= 1;
     if (rst) begin
       valid <= 0;
       block <= 0;
@@ -263,8 +291,10 @@ module convolution #(
   generate
     for (genvar r = 0; r < READERS; r++) begin : reader
       logic [ADDRESS_BITS:0] here, later;
-      assign here = wrap(base + (ADDRESS_BITS + 1)'(offset[r*ADDRESS_BITS+:ADDRESS_BITS]));
-      assign later = wrap(next_base + (ADDRESS_BITS + 1)'(offset[r*ADDRESS_BITS+:ADDRESS_BITS]));
+      logic [ADDRESS_BITS-1:0] tap;
+      assign tap = offset[r*ADDRESS_BITS+:ADDRESS_BITS] + part_offset;
+      assign here = wrap(base + (ADDRESS_BITS + 1)'(tap));
+      assign later = wrap(next_base + (ADDRESS_BITS + 1)'(tap));
       for (genvar b = 0; b < BANKS; b++) begin : bank
         always_ff @(posedge clk) begin
           address[(r*BANKS+b)*ADDRESS_BITS+:ADDRESS_BITS] <=
@@ -280,15 +310,15 @@ module convolution #(
           word |= data[(r*BANKS+(b+s)%BANKS)*WORD+:WORD]
               & {WORD{rotation2[r*ROTATION_BITS+:ROTATION_BITS] == ROTATION_BITS'(s)}};
         end
-        for (genvar x = 0; x < OUT_COLUMNS; x++) begin : window
+        for (genvar x = 0; x < PART_COLUMNS; x++) begin : window
           always_comb begin
-            selected[(r*LANES+b*OUT_COLUMNS+x)*8+:8] = '0;
+            selected[(r*LANES+b*PART_COLUMNS+x)*8+:8] = '0;
             for (int s = 0; s <= MOST_SHIFT; s++) begin
               if (x + s >= FIRST && x + s - FIRST < STORED)
-                selected[(r*LANES+b*OUT_COLUMNS+x)*8+:8] |= word[8*(x+s-FIRST)+:8]
+                selected[(r*LANES+b*PART_COLUMNS+x)*8+:8] |= word[8*(x+s-FIRST)+:8]
                     & {8{shift2[r*SHIFT_BITS+:SHIFT_BITS] == SHIFT_BITS'(s)}};
               else
-                selected[(r*LANES+b*OUT_COLUMNS+x)*8+:8] |= 8'(PAD)
+                selected[(r*LANES+b*PART_COLUMNS+x)*8+:8] |= 8'(PAD)
                     & {8{shift2[r*SHIFT_BITS+:SHIFT_BITS] == SHIFT_BITS'(s)}};
             end
           end
@@ -304,6 +334,8 @@ module convolution #(
         localparam COUNT = LANES - lane < STEP ? LANES - lane : STEP;
         multiplier #(
             .LANES(COUNT),
+            .PARTS(PARTS),
+            .PART_BITS(PART_BITS),
             .WEIGHT_BITS(WEIGHT_BITS),
             .SUM_BITS(SUM_BITS)
         ) multiply (
@@ -311,6 +343,8 @@ module convolution #(
             .first(first[4]),
             .add(valid[4]),
             .last(last[4]),
+            .part(part4),
+            .sums_part(sums_part),
             .columns(columns[(READER*LANES+lane)*8+:8*COUNT]),
             .weight(weight3[f*WEIGHT_BITS+:WEIGHT_BITS]),
             .bias(bias[f*CONSTANT+:SUM_BITS]),
@@ -332,10 +366,8 @@ module convolution #(
       .FRAME_SLOTS(FRAME_SLOTS),
       .BANKS(BANKS),
       .STRIDE(STRIDE),
-      .LEFT(LEFT),
       .PHASES(PHASES),
-      .PHASE_COLUMNS(PHASE_COLUMNS),
-      .FIRST(FIRST),
+      .STARTS(STARTS),
       .STORED(STORED),
       .PAD(PAD),
       .READERS(READERS),
@@ -393,6 +425,9 @@ module convolution #(
       .OUT_ROWS(OUT_ROWS),
       .OUT_CHANNELS(OUT_CHANNELS),
       .COLUMNS(OUT_COLUMNS),
+      .PARTS(PARTS),
+      .PART_COLUMNS(PART_COLUMNS),
+      .PART_BITS(PART_BITS),
       .BANKS(BANKS),
       .FILTERS(FILTERS),
       .SUM_BITS(SUM_BITS),
@@ -405,7 +440,8 @@ module convolution #(
   ) finish (
       .clk(clk),
       .rst(rst),
-      .load(valid[4] && last[4]),
+      .load(valid[4] && last[4] && ends[4]),
+      .part(sums_part),
       .sums(sums),
       .further(further),
       .done(done),

@@ -15,6 +15,7 @@ module coo_sequencer #(
     input logic rst,
     input logic go,  // the rows of the next group are there
     input logic free,  // the sums of the filters before have left
+    input logic next,  // this entry is needed no longer
     output logic valid,
     output logic first,
     output logic last,
@@ -31,13 +32,14 @@ module coo_sequencer #(
   logic [FILTERS*ENTRY:0] memory[0:ENTRIES-1];
   logic [FILTERS*ENTRY:0] entry;
   logic [COUNT_BITS-1:0] count;  // of the entry to fetch
-  logic running, fetched;
+  logic running, fetched, advance;
 
   initial $readmemh(WEIGHTS, memory);
 
   assign last = entry[FILTERS*ENTRY];
   assign valid = fetched && (!last || free);
-  assign group_ends = valid && count == COUNT_BITS'(ENTRIES);
+  assign advance = valid && next;
+  assign group_ends = advance && count == COUNT_BITS'(ENTRIES);
 
   always_comb begin
     for (int f = 0; f < FILTERS; f++) begin
@@ -47,7 +49,7 @@ module coo_sequencer #(
   end
 
   always_ff @(posedge clk) begin
-    if (!fetched || valid) entry <= memory[count];
+    if (!fetched || advance) entry <= memory[count];
   end
 
   always_ff @(posedge clk) begin
@@ -57,11 +59,11 @@ module coo_sequencer #(
       running <= 0;
       fetched <= 0;
       count <= 0;
-    end else if (!fetched || valid) begin
+    end else if (!fetched || advance) begin
       fetched <= 1;
       count <= count + 1;
     end
-    if (valid) first <= last;
+    if (advance) first <= last;
     if (rst) begin
       running <= 0;
       fetched <= 0;

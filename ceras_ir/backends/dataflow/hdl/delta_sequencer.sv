@@ -21,6 +21,7 @@ module delta_sequencer #(
     input logic rst,
     input logic go,  // the rows of the next group are there
     input logic free,  // the sums of the filters before have left
+    input logic next,  // this entry is needed no longer
     output logic valid,
     output logic first,
     output logic last,
@@ -40,13 +41,14 @@ module delta_sequencer #(
   logic [FILTERS*ENTRY:0] memory[0:ENTRIES-1];
   logic [FILTERS*ENTRY:0] entry;
   logic [COUNT_BITS-1:0] count;  // of the entry to fetch
-  logic running, fetched, placed, fresh, take;
+  logic running, fetched, placed, fresh, take, advance;
 
   initial $readmemh(WEIGHTS, memory);
 
   assign valid = placed && (!last || free);
-  assign take = !placed || valid;
-  assign group_ends = valid && !fetched && count == COUNT_BITS'(ENTRIES);
+  assign advance = valid && next;
+  assign take = !placed || advance;
+  assign group_ends = advance && !fetched && count == COUNT_BITS'(ENTRIES);
 
   always_ff @(posedge clk) begin
     if (!fetched || take) entry <= memory[count];
@@ -89,7 +91,7 @@ module delta_sequencer #(
       fetched <= count != COUNT_BITS'(ENTRIES);
       if (count != COUNT_BITS'(ENTRIES)) count <= count + 1;
     end
-    if (valid) first <= last;
+    if (advance) first <= last;
     if (rst) begin
       running <= 0;
       fetched <= 0;

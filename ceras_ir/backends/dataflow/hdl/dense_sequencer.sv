@@ -24,6 +24,7 @@ module dense_sequencer #(
     input logic rst,
     input logic go,  // the rows of the next group are there
     input logic free,  // the sums of the filters before have left
+    input logic next,  // this weight is needed no longer
     output logic valid,
     output logic first,
     output logic last,
@@ -41,7 +42,7 @@ module dense_sequencer #(
   logic [OFFSET_BITS-1:0] inner;  // the channel's part of the address
   logic [OFFSET_BITS-1:0] group;  // where the group's first channel is
   logic [OFFSET_BITS-1:0] row_offset, column_offset;
-  logic running, fetched;
+  logic running, fetched, advance;
 
   generate
     if (UNIFORM != 0) begin : uniform
@@ -52,7 +53,7 @@ module dense_sequencer #(
       logic [FILTERS*WEIGHT_BITS-1:0] fetch;
       initial $readmemh(WEIGHTS, memory);
       always_ff @(posedge clk) begin
-        if (!fetched || valid) fetch <= memory[count];
+        if (!fetched || advance) fetch <= memory[count];
       end
       assign weight = fetch;
     end
@@ -67,7 +68,8 @@ module dense_sequencer #(
   assign last = channel == 16'(CHANNELS - 1) && column == 16'(KERNEL_COLUMNS - 1)
       && row == 16'(KERNEL_ROWS - 1);
   assign valid = fetched && (!last || free);
-  assign group_ends = valid && count == COUNT_BITS'(ENTRIES);
+  assign advance = valid && next;
+  assign group_ends = advance && count == COUNT_BITS'(ENTRIES);
 
   always_ff @(posedge clk) begin
     if (!running) begin
@@ -76,11 +78,11 @@ module dense_sequencer #(
       running <= 0;
       fetched <= 0;
       count <= 0;
-    end else if (!fetched || valid) begin
+    end else if (!fetched || advance) begin
       fetched <= 1;
       count <= count + 1;
     end
-    if (valid) begin
+    if (advance) begin
       channel <= channel + 1;
       inner <= inner + OFFSET_BITS'(PHASES);
       if (channel == 16'(CHANNELS - 1)) begin

@@ -1,10 +1,13 @@
 // Sums of FILTERS filters and BANKS rows leave as words, one a cycle, filter by filter: they go right
 // by what their filter says, the residual is added, the rest is `requantize`. What lies past the
-// last filter or row is left out.
+// last filter or row is left out. A word whose columns are in PARTS parts takes as many cycles.
 module epilogue #(
     parameter OUT_ROWS = 1,
     parameter OUT_CHANNELS = 1,
     parameter COLUMNS = 1,
+    parameter PARTS = 1,
+    parameter PART_COLUMNS = 1,
+    parameter PART_BITS = 1,
     parameter BANKS = 1,
     parameter FILTERS = 1,
     parameter SUM_BITS = 32,
@@ -18,7 +21,8 @@ module epilogue #(
     input logic clk,
     input logic rst,
     input logic load,  // `sums` are those of the next filters from now on
-    input logic [FILTERS*BANKS*COLUMNS*SUM_BITS-1:0] sums,
+    output logic [PART_BITS-1:0] part,
+    input logic [FILTERS*BANKS*PART_COLUMNS*SUM_BITS-1:0] sums,  // of this part
     input logic [FILTERS*(FURTHER_BITS?FURTHER_BITS:1)-1:0] further,  // of the next filters
     output logic done,  // the last of them is leaving
     output logic read,
@@ -33,14 +37,17 @@ module epilogue #(
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
-  localparam WORD = COLUMNS * SUM_BITS;
+  localparam WORD = PART_COLUMNS * SUM_BITS;
+  localparam PART = 8 * PART_COLUMNS;
   localparam AMOUNT = FURTHER_BITS ? FURTHER_BITS : 1;
 
-  logic full, step, take, ends_filter, ends_block, ends_group, there;
+  logic full, step, take, ends_word, ends_filter, ends_block, ends_group, there;
   logic [15:0] filter, bank, channel, row, frame;  // channel of the block, row of the group
-  logic middle_valid;
+  logic middle_valid, middle_ends;
   logic [WORD-1:0] middle, chosen;
-  logic [8*COLUMNS-1:0] result;
+  logic [PART-1:0] result, added_to;
+  logic [PARTS*PART-1:0] collected;
+  logic [PART_BITS-1:0] middle_part;
   logic [FILTERS*AMOUNT-1:0] amounts;
   logic [AMOUNT-1:0] amount, middle_amount;
   logic [15:0] middle_row, middle_channel;
@@ -59,7 +66,8 @@ module epilogue #(
   assign step = !out_valid || out_ready;
   assign there = RESIDUAL == 0 || $signed(16'(rows_written - read_row)) > 0;
   assign take = full && step && there;
-  assign ends_filter = bank == 16'(BANKS - 1) || row + bank == 16'(OUT_ROWS - 1);
+  assign ends_word = part == PART_BITS'(PARTS - 1);
+  assign ends_filter = ends_word && (bank == 16'(BANKS - 1) || row + bank == 16'(OUT_ROWS - 1));
   assign ends_block = ends_filter
       && (filter == 16'(FILTERS - 1) || channel + filter == 16'(OUT_CHANNELS - 1));
   assign ends_group = ends_block && channel + filter == 16'(OUT_CHANNELS - 1);
@@ -75,7 +83,8 @@ module epilogue #(
       amounts <= further;
     end
     if (take) begin
-      bank <= bank + 1;
+      part <= ends_word ? 0 : part + 1;
+      if (ends_word) bank <= bank + 1;
       if (ends_filter) begin
         bank <= 0;
         filter <= filter + 1;
@@ -96,17 +105,20 @@ module epilogue #(
     end
     if (step) begin
       middle_valid <= take;
+      middle_ends <= ends_word;
+      middle_part <= part;
       middle <= chosen;
       middle_amount <= amount;
       middle_row <= row + bank;
       middle_channel <= channel + filter;
-      out_valid <= middle_valid;
-      out_data <= result;
+      out_valid <= middle_valid && middle_ends;
+      if (middle_valid) collected <= (PARTS * PART)'({result, collected} >> PART);
       out_row <= middle_row;
       out_channel <= middle_channel;
     end
     if (rst) begin
       full <= 0;
+      part <= 0;
       bank <= 0;
       filter <= 0;
       channel <= 0;
@@ -118,13 +130,17 @@ module epilogue #(
     end
   end
 
+  // Parts come from the left and move down, so that the first ends at column 0.
+  assign out_data = collected[8*COLUMNS-1:0];
+  assign added_to = PART'((PARTS * PART)'(residual) >> (middle_part * PART));
+
   generate
-    for (genvar x = 0; x < COLUMNS; x++) begin : column
+    for (genvar x = 0; x < PART_COLUMNS; x++) begin : column
       logic signed [SUM_BITS-1:0] sum, moved, added;
       assign sum = middle[x*SUM_BITS+:SUM_BITS];
       assign moved = FURTHER_BITS == 0 ? sum : sum >>> middle_amount;
       assign added = RESIDUAL == 0 ? '0
-          : SUM_BITS'($signed(residual[8*x+:8])) <<< RESIDUAL_SHIFT;
+          : SUM_BITS'($signed(added_to[8*x+:8])) <<< RESIDUAL_SHIFT;
       requantize #(
           .SUM_BITS(SUM_BITS),
           .SHIFT(SHIFT),

@@ -1,8 +1,11 @@
-// One or two lanes: columns times one weight, summed up. A filter begins with its bias.
+// One or two lanes: columns times one weight, summed up. A filter begins with its bias. Each part of
+// the columns has sums of its own.
 // Two products of int8 come from one multiplier: the second is 18 bits above the first, whose
 // sign it must give back.
 module multiplier #(
     parameter LANES = 1,
+    parameter PARTS = 1,
+    parameter PART_BITS = 1,
     parameter WEIGHT_BITS = 8,
     parameter SUM_BITS = 32
 ) (
@@ -10,6 +13,8 @@ module multiplier #(
     input logic first,  // with the product that `columns` and `weight` of the cycle before gave
     input logic add,
     input logic last,
+    input logic [PART_BITS-1:0] part,  // of the product
+    input logic [PART_BITS-1:0] sums_part,  // of `sums`
     input logic [8*LANES-1:0] columns,
     input logic [WEIGHT_BITS-1:0] weight,
     input logic [SUM_BITS-1:0] bias,
@@ -35,10 +40,20 @@ module multiplier #(
       assign next[lane*SUM_BITS+:SUM_BITS] = products[lane*SUM_BITS+:SUM_BITS]
           + (first ? bias : running[lane*SUM_BITS+:SUM_BITS]);
     end
+    if (PARTS == 1) begin : whole
+      always_ff @(posedge clk) begin
+        if (add) running <= next;
+        if (add && last) sums <= next;
+      end
+    end else begin : parts
+      logic [SUM_BITS*LANES-1:0] all_running[0:PARTS-1];
+      logic [SUM_BITS*LANES-1:0] all_sums[0:PARTS-1];
+      assign running = all_running[part];
+      assign sums = all_sums[sums_part];
+      always_ff @(posedge clk) begin
+        if (add) all_running[part] <= next;
+        if (add && last) all_sums[part] <= next;
+      end
+    end
   endgenerate
-
-  always_ff @(posedge clk) begin
-    if (add) running <= next;
-    if (add && last) sums <= next;
-  end
 endmodule

@@ -2,8 +2,8 @@
 //
 // Rows are padded: PAD fills those above and below the input. BANKS * (vertical stride) padded
 // rows are a slot; SLOTS of them are kept, and a frame begins with a slot of its own. A word of
-// the input is stored as PHASES words, one for every residue of padded columns modulo STRIDE that
-// windows read, so that neighbouring windows read neighbouring columns.
+// the input is stored as PHASES words: of every part of the columns one for each residue of padded
+// columns modulo STRIDE that windows read, so that neighbouring windows read neighbouring columns.
 //
 // ROW_MAP says of every padded row: its slot in the frame, its bank, and its address in the bank
 // if the frame's first slot is at 0.
@@ -19,10 +19,8 @@ module window_buffer #(
     parameter FRAME_SLOTS = 1,
     parameter BANKS = 1,
     parameter STRIDE = 1,
-    parameter LEFT = 0,
     parameter PHASES = 1,
-    parameter [8*PHASES-1:0] PHASE_COLUMNS = 0,  // the residue of each phase
-    parameter FIRST = 0,  // stored column 0 is padded column FIRST * STRIDE + residue
+    parameter [16*PHASES-1:0] STARTS = 0,  // which input column is stored column 0 of each phase
     parameter STORED = 1,
     parameter PAD = 0,
     parameter READERS = 1,
@@ -73,7 +71,8 @@ module window_buffer #(
   generate
     for (genvar p = 0; p < PHASES; p++) begin : split
       for (genvar k = 0; k < STORED; k++) begin : stored
-        localparam FROM = STRIDE * (FIRST + k) + PHASE_COLUMNS[8*p+:8] - LEFT;
+        localparam signed [15:0] START = STARTS[16*p+:16];
+        localparam integer FROM = START + STRIDE * k;
         if (FROM >= 0 && FROM < COLUMNS) begin : from_input
           assign phases[p*WORD+8*k+:8] = padding ? 8'(PAD) : in_data[8*FROM+:8];
         end else begin : around
