@@ -105,6 +105,11 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
 
         folding = (FoldDequantizedConstantsPass(),)
     stages = [Stage(FUSED, (FusePass(), *folding))]
+    if options.silu == "hardswish" and not options.is_quantized:
+        from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
+
+        # `set-silu` does this for integers.
+        stages.append(Stage("HardSwish graph", (SwishToHardSwishPass(),), changes_values=True))
     if pruned := pruning(options):
         stages.append(Stage("pruned graph", pruned, changes_values=True))
     if options.is_quantized:

@@ -59,11 +59,14 @@ def padded(x: Tensor, window: Window, value: float) -> Tensor:
     return functional.pad(x, (0, 0, left, right, top, bottom), value=value)
 
 
-def convolve(x: Tensor, weights: Tensor, window: Window, groups: int) -> Tensor:
-    """Sums of products of a padded feature map with weights [O, KH, KW, C/groups]."""
+def convolve(
+    x: Tensor, weights: Tensor, window: Window, groups: int, bias: Tensor | None = None
+) -> Tensor:
+    """Sums of products of a padded feature map with weights [O, KH, KW, C/groups], and a bias."""
     y = functional.conv2d(
         x.permute(0, 3, 1, 2),
         weights.permute(0, 3, 1, 2),
+        bias,
         stride=window.strides,
         dilation=window.dilations,
         groups=groups,
@@ -71,19 +74,21 @@ def convolve(x: Tensor, weights: Tensor, window: Window, groups: int) -> Tensor:
     return y.permute(0, 2, 3, 1)
 
 
-def products(op: graph.LinearOperation, x: Tensor, weights: Tensor) -> Tensor:
-    """The sums of products of an operation alone."""
+def products(
+    op: graph.LinearOperation, x: Tensor, weights: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """The sums of products of an operation, and its bias if that is given."""
     if not isinstance(op, graph.Conv2dOp):
-        return x @ weights.transpose(0, 1)
+        return functional.linear(x, weights, bias)
     window = Window.of_operation(op)
-    return convolve(padded(x, window, 0.0), weights, window, op.group_count)
+    return convolve(padded(x, window, 0.0), weights, window, op.group_count, bias)
 
 
 @meaning(graph.MatmulOp)
 @meaning(graph.Conv2dOp)
 def linear(op: graph.LinearOperation, args: Sequence[Tensor]) -> Tensor:
     x, weights, *rest = args
-    total = products(op, x, weights)
+    total = products(op, x, weights, rest.pop(0) if op.bias is not None else None)
     for addend in rest:
         total = total + addend
     return total if op.activation is None else apply_function(op.activation, total)

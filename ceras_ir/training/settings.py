@@ -12,6 +12,9 @@ from ceras_ir.support.diagnostics import UsageError
 CHECKPOINT = ".checkpoint"
 """What the name of a run's checkpoint has behind that of its output."""
 
+HARD_SWISH = "hardswish"
+"""The only form of SiLU that is for floats too."""
+
 Schedule: TypeAlias = Literal["cosine", "step", "constant"]
 Optimizer: TypeAlias = Literal["adam", "sgd"]
 
@@ -29,7 +32,9 @@ class Settings:
     step_factor: float = 0.1
     weight_decay: float = 0.0
     alphas: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Layers of the soft loss, and the weight of each."""
+    """Layers of the soft loss, by name or pattern, and the weight of each."""
+    relative: bool = False
+    """Soft losses are shares of the mean square of the dense network's feature maps."""
     beta: float = 1.0
     """The weight of the hard loss."""
     balance: bool = False

@@ -10,6 +10,7 @@ computed with is the integers that they round to, and those are what `arrays` gi
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -149,6 +150,22 @@ class TorchNetwork(nn.Module):
         if name not in made:
             raise InputError(f"there is no layer '{name}'{did_you_mean(name, list(made))}")
         return made[name]
+
+    def by_layer(self, patterns: Mapping[str, float]) -> dict[str, float]:
+        """The number of each layer, by the first pattern that is one of its names or matches it."""
+        layers = {names[0]: names for op, _ in self.steps if (names := node_names(op))}
+        found: dict[str, float] = {}
+        for pattern, number in patterns.items():
+            if any(pattern in known for known in layers.values()):
+                found.setdefault(pattern, number)
+                continue
+            matched = [name for name, known in layers.items() if fnmatch.filter(known, pattern)]
+            if not matched:
+                self.layer(pattern)
+            for name in matched:
+                if not any(other in found for other in layers[name]):
+                    found[name] = number
+        return found
 
     def arrays(self) -> dict[graph.ConstantOp, Array]:
         """The trained constants as they are stored."""

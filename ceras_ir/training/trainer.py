@@ -73,10 +73,11 @@ class Run:
             net.to(self.device)
             net.probe(self.device)
         self.optimizer = self._optimizer()
-        self.seen = {name: self.network.layer(name) for name in self.settings.alphas}
+        self.alphas = self.network.by_layer(self.settings.alphas)
+        self.seen = {name: self.network.layer(name) for name in self.alphas}
         self.shown = {}
         if self.teacher is not None:
-            self.shown = {name: self.teacher.layer(name) for name in self.settings.alphas}
+            self.shown = {name: self.teacher.layer(name) for name in self.alphas}
             for name, value in self.seen.items():
                 shapes = graph.shape_of(value), graph.shape_of(self.shown[name])
                 if shapes[0] != shapes[1]:
@@ -193,10 +194,11 @@ class Run:
                 weights=self.class_weights,
             )
             loss = loss + self.settings.beta * hard
-        if self.teacher is not None and self.settings.alphas:
+        if self.teacher is not None and self.alphas:
             with torch.no_grad():
                 _, wanted = self.teacher(inputs, self.shown)
-            loss = loss + soft_loss(features, wanted, self.settings.alphas)
+            relative = self.settings.relative
+            loss = loss + soft_loss(features, wanted, self.alphas, relative=relative)
         return loss
 
     @property

@@ -25,6 +25,7 @@ from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
+from ceras_ir.support.diagnostics import InputError
 from ceras_ir.training import trainer
 from ceras_ir.training.torch_network import TorchNetwork
 
@@ -176,3 +177,70 @@ def test_torch_is_asked_for(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setattr(builtins, "__import__", missing)
     assert retrain(tmp_path / "out.onnx") == 1
     assert "pip install 'ceras-ir[retrain]'" in capsys.readouterr().err
+
+
+SILU = """
+func.func @main(%x: tensor<1x8x8x3xf32> {graph.name = "x"}) -> (
+    tensor<1x4x4x6xf32> {graph.name = "y"}, tensor<1x4x4x2xf32> {graph.name = "z"}) {
+  %w = graph.constant dense<WEIGHTS0> : tensor<6x3x3x3xf32> : tensor<6x3x3x3xf32>
+  %0 = graph.conv2d %x, %w {strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 0, 0>,
+    activation = #graph.function<swish>}
+    : (tensor<1x8x8x3xf32>, tensor<6x3x3x3xf32>) -> tensor<1x4x4x6xf32> loc("stem")
+  %u = graph.constant dense<WEIGHTS1> : tensor<6x1x1x6xf32> : tensor<6x1x1x6xf32>
+  %1 = graph.conv2d %0, %u {activation = #graph.function<swish>}
+    : (tensor<1x4x4x6xf32>, tensor<6x1x1x6xf32>) -> tensor<1x4x4x6xf32> loc("head/a")
+  %v = graph.constant dense<WEIGHTS2> : tensor<2x1x1x6xf32> : tensor<2x1x1x6xf32>
+  %2 = graph.conv2d %0, %v
+    : (tensor<1x4x4x6xf32>, tensor<2x1x1x6xf32>) -> tensor<1x4x4x2xf32> loc("head/b")
+  func.return %1, %2 : tensor<1x4x4x6xf32>, tensor<1x4x4x2xf32>
+}
+"""
+
+
+@pytest.fixture
+def silu(tmp_path: Path) -> Path:
+    """A network of two outputs with SiLU, beside samples for it."""
+    generator, text = np.random.default_rng(3), SILU
+    for number, shape in enumerate(((6, 3, 3, 3), (6, 1, 1, 6), (2, 1, 1, 6))):
+        text = text.replace(f"WEIGHTS{number}", str(generator.normal(0, 0.3, size=shape).tolist()))
+    path = tmp_path / "silu.mlir"
+    path.write_text(text)
+    np.savez(tmp_path / "x.npz", x=generator.normal(size=(64, 8, 8, 3)).astype(np.float32))
+    return path
+
+
+def test_hard_swish_learns_what_silu_did(silu: Path, tmp_path: Path):
+    """Without labels, on all outputs, from the network as it was."""
+    output = tmp_path / "hard.onnx"
+    options = ["--silu", "hardswish", "--soft", "stem,head/*", "--alpha", "0.1,1", "--relative"]
+    common = ["--data", str(tmp_path / "x.npz"), "-o", str(output), "--device", "cpu"]
+    schedule = ["--epochs", "12", "--rate", "0.01", "--threads", "1"]
+    assert main([str(silu), *options, *common, *schedule]) == 0
+    sample = {"x": np.load(tmp_path / "x.npz")["x"][:1]}
+    plain = replace(BuildOptions(), quantize="none", silu="hardswish")
+    untrained = student_of(read_network(str(silu)), plain).module
+    wanted, *others = (
+        {name: value.astype(np.float64) for name, value in run(module, sample).items()}
+        for module in (read_network(str(silu)), untrained, read_network(str(output)))
+    )
+    before, after = (
+        sum(np.square(found[name] - wanted[name]).mean() for name in ("y", "z")) for found in others
+    )
+    assert after < 0.7 * before
+    kinds = {op.activation for op in main_function(read_network(str(output))).body.block.ops
+             if isinstance(op, graph.LinearOperation)}  # fmt: skip
+    assert graph.Function.SWISH not in {k.kind for k in kinds if k is not None}
+
+
+def test_patterns_of_soft_layers(silu: Path):
+    """The first that fits counts; a name is itself before it is a pattern."""
+    network = TorchNetwork(read_network(str(silu)))
+    assert network.by_layer({"head/b": 10.0, "head/*": 2.0}) == {"head/b": 10.0, "head/a": 2.0}
+    with pytest.raises(InputError, match="there is no layer 'haed/\\*'"):
+        network.by_layer({"haed/*": 1.0})
+
+
+def test_only_hard_swish_is_for_floats(silu: Path, tmp_path: Path, capsys):
+    options = ["--silu", "table16", "--data", str(tmp_path / "x.npz"), "-o", "out.onnx"]
+    assert main([str(silu), *options]) == 2
+    assert "--silu table16 is for --int8" in capsys.readouterr().err

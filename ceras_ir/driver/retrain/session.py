@@ -26,7 +26,7 @@ from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.verification import verify_module
 from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.training.examples import Examples, load_examples
-from ceras_ir.training.settings import CHECKPOINT, Settings
+from ceras_ir.training.settings import CHECKPOINT, HARD_SWISH, Settings
 from ceras_ir.training.torch_network import TorchNetwork
 from ceras_ir.training.trainer import Run, Stopped
 from ceras_ir.training.write_back import write_back
@@ -98,10 +98,11 @@ def _read(arguments: argparse.Namespace, path: str):
 
 
 def _teacher(arguments: argparse.Namespace) -> TorchNetwork | None:
-    """The network of `--teacher`, or the one that is pruned, as it was before."""
+    """The network of `--teacher`, or the one that is trained, as it was before all changes."""
     if not arguments.soft:
         return None
-    if arguments.teacher is None and arguments.prune is None and not arguments.int8:
+    changed = arguments.prune is not None or arguments.int8 or arguments.silu == HARD_SWISH
+    if arguments.teacher is None and not changed:
         raise UsageError("--soft compares with a dense network: add --teacher or --prune")
     path = arguments.teacher or arguments.model
     with naming(path):

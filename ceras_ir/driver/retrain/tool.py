@@ -10,7 +10,7 @@ from ceras_ir.driver.calibration_options import with_image_options
 from ceras_ir.driver.options import EXIT_STATUS, add_extensions, add_scheme, add_shapes, names
 from ceras_ir.pipeline.plugins import plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
-from ceras_ir.training.settings import CHECKPOINT, Optimizer, Schedule, Settings
+from ceras_ir.training.settings import CHECKPOINT, HARD_SWISH, Optimizer, Schedule, Settings
 
 if TYPE_CHECKING:
     from ceras_ir.pipeline.options import BuildOptions
@@ -29,7 +29,8 @@ def make_parser() -> ToolParser:
         "ceras-retrain",
         description="Train the weights of a network further. Weights that are zero stay zero, so "
         "that a pruned network keeps its pattern. Labels teach it, or the dense network that it "
-        "was pruned from, or both. With --int8 the weights are trained in the integers that run.",
+        "was pruned from, or both. With --int8 the weights are trained in the integers that run. "
+        "With --silu hardswish, HardSwish takes the place of SiLU first, in float too.",
         epilog=f"{EXIT_STATUS} 130: interrupted; the checkpoint is there. Needs torch: "
         "pip install 'ceras-ir[retrain]'.",
     )
@@ -103,14 +104,21 @@ def _add_losses(parser: UsageParser) -> None:
         type=names,
         default=[],
         metavar="LAYER,...",
-        help="layers whose feature maps are to be the teacher's: mean squared error",
+        help="layers whose feature maps are to be the teacher's, by name or pattern such as "
+        "'*/conv*': mean squared error. Of several that fit the first counts",
     )
     group.add_argument(
         "--alpha",
         type=_numbers,
         default=[1.0],
         metavar="A[,A...]",
-        help="weight of the soft loss, one or one for each layer (default: 1)",
+        help="weight of the soft loss, one or one for each name of --soft (default: 1)",
+    )
+    group.add_argument(
+        "--relative",
+        action="store_true",
+        help="divide the soft loss of each layer by the mean square of the teacher's feature map, "
+        "so that layers of any range count alike",
     )
     group.add_argument(
         "--beta",
@@ -203,6 +211,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         weight_decay=arguments.weight_decay,
         alphas=dict(zip(layers, alphas * (len(layers) if len(alphas) == 1 else 1), strict=True)),
         beta=arguments.beta,
+        relative=arguments.relative,
         balance=arguments.balance,
         flip=arguments.flip,
         patience=arguments.patience,
@@ -252,7 +261,9 @@ def _scheme(arguments: argparse.Namespace, data: str) -> "BuildOptions":
     if not arguments.int8:
         if arguments.target is not None or arguments.calibrate:
             raise UsageError("--target and --calibrate are for --int8, which is not given")
-        return replace(BuildOptions(), quantize="none", **common)
+        if arguments.silu not in ("auto", HARD_SWISH):
+            raise UsageError(f"--silu {arguments.silu} is for --int8, which is not given")
+        return replace(BuildOptions(), quantize="none", silu=arguments.silu, **common)
     target = None
     if arguments.target is not None:
         given = {} if arguments.board is None else {"board": arguments.board}
