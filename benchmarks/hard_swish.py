@@ -99,7 +99,7 @@ def accuracy(arguments: argparse.Namespace) -> None:
         found = of_runtime(export_model(floats, "network").SerializeToString(), samples, names)
         table.show(f"{title}: float", iter([found]))
         kinds = [f"target={target}" for target in arguments.targets]
-        for kind in (*kinds, f"target={arguments.targets[0]} {ONE_SCALE}"):
+        for kind in (*kinds, f"{kinds[0]} {ONE_SCALE}") if arguments.draws else ():
             runs = (
                 of_target(quantized(floats, f"{calibration(arguments, draw)} {kind}")[0], samples)
                 for draw in range(arguments.draws)
@@ -161,9 +161,9 @@ def main() -> None:
     parser.add_argument("--labels")
     parser.add_argument("--retrained")
     parser.add_argument("--samples", type=int, default=64)
-    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=3, help="0: float alone")
     parser.add_argument("--targets", nargs="+", default=["nnet", "c", "vta"])
-    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--only", nargs="*", default=[], metavar="TITLE", help="these networks")
     parser.add_argument("--layers", type=int)
     arguments = parser.parse_args()
     logging.disable()

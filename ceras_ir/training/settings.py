@@ -27,6 +27,8 @@ class Settings:
     batch: int = 8
     optimizer: Optimizer = "adam"
     rate: float = 1e-3
+    channel_rates: bool = False
+    """Steps are shares of the size that the weights of an output channel had before training."""
     schedule: Schedule = "cosine"
     step_epochs: int = 10
     step_factor: float = 0.1

@@ -73,6 +73,7 @@ class Run:
             net.to(self.device)
             net.probe(self.device)
         self.optimizer = self._optimizer()
+        self.sizes = {parameter: channel_sizes(parameter) for parameter in self.network.parameters()}
         self.alphas = self.network.by_layer(self.settings.alphas)
         self.seen = {name: self.network.layer(name) for name in self.alphas}
         self.shown = {}
@@ -175,8 +176,19 @@ class Run:
             loss = self._loss(inputs, labels) * (len(part) / len(chosen))
             loss.backward()
             total += float(loss.detach())
-        self.optimizer.step()
+        if self.settings.channel_rates:
+            self._scaled_step()
+        else:
+            self.optimizer.step()
         return total
+
+    def _scaled_step(self) -> None:
+        """A step of the optimizer, of which each channel takes its share."""
+        with torch.no_grad():
+            before = [parameter.clone() for parameter in self.sizes]
+            self.optimizer.step()
+            for (parameter, size), old in zip(self.sizes.items(), before, strict=True):
+                parameter.copy_(old + (parameter - old) * size)
 
     @property
     def _batched(self) -> bool:
@@ -264,6 +276,13 @@ class Run:
     def _stop(self) -> None:
         self._save()
         raise Stopped
+
+
+def channel_sizes(parameter: Tensor) -> Tensor:
+    """The root mean square of the weights of each output channel, or of all biases; 1 of zeros."""
+    axes = list(range(parameter.ndim > 1, parameter.ndim))
+    size = parameter.detach().square().mean(axes, keepdim=True).sqrt()
+    return torch.where(size > 0, size, torch.ones_like(size))
 
 
 @contextmanager

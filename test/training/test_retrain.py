@@ -244,3 +244,25 @@ def test_only_hard_swish_is_for_floats(silu: Path, tmp_path: Path, capsys):
     options = ["--silu", "table16", "--data", str(tmp_path / "x.npz"), "-o", "out.onnx"]
     assert main([str(silu), *options]) == 2
     assert "--silu table16 is for --int8" in capsys.readouterr().err
+
+
+def test_steps_are_shares_of_a_channel(silu: Path, tmp_path: Path):
+    """With --channel-rates no channel goes further than its size allows, however small it is."""
+    text = silu.read_text()
+    module = read_network(str(silu))
+    stem = next(op for op in main_function(module).body.block.ops if hasattr(op, "weights"))
+    small = graph.known_array(stem.weights).copy()
+    small[0] /= 256
+    first = text.index("dense<") + len("dense<")
+    silu.write_text(f"{text[:first]}{small.tolist()}{text[text.index('>', first) :]}")
+    furthest: dict[bool, float] = {}
+    for limited in (True, False):
+        options = ["--silu", "hardswish", "--soft", "stem", "--epochs", "1", "--rate", "0.01"]
+        files = ["--data", str(tmp_path / "x.npz"), "-o", str(tmp_path / f"{limited}.onnx")]
+        more = ["--channel-rates"] if limited else []
+        assert main([str(silu), *options, *files, *more, "--device", "cpu", "--threads", "1"]) == 0
+        change = (weights_of(tmp_path / f"{limited}.onnx")[0] - small).reshape(6, -1)
+        sizes = np.sqrt(np.square(small).reshape(6, -1).mean(1, keepdims=True))
+        furthest[limited] = float(np.abs(change / sizes)[0].max())
+    # Eight steps of 64 samples, the rate falling to zero.
+    assert furthest[True] < 0.08 < furthest[False]

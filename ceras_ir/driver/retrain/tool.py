@@ -157,6 +157,12 @@ def _add_schedule(parser: UsageParser) -> None:
     )
     add("--rate", type=float, default=SETTINGS.rate, help=f"learning rate at the start {default}")
     add(
+        "--channel-rates",
+        action="store_true",
+        help="multiply the rate of each output channel by the root mean square of its weights, and "
+        "that of biases by theirs: folded batch norms make channels that are octaves apart",
+    )
+    add(
         "--schedule",
         choices=get_args(Schedule),
         default=SETTINGS.schedule,
@@ -205,6 +211,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         batch=arguments.batch_size,
         optimizer=arguments.optimizer,
         rate=arguments.rate,
+        channel_rates=arguments.channel_rates,
         schedule=arguments.schedule,
         step_epochs=arguments.step_epochs,
         step_factor=arguments.step_factor,
