@@ -73,7 +73,7 @@ class Run:
             net.to(self.device)
             net.probe(self.device)
         self.optimizer = self._optimizer()
-        self.sizes = {parameter: channel_sizes(parameter) for parameter in self.network.parameters()}
+        self.sizes = {p: channel_sizes(p) for p in self.network.parameters()}
         self.alphas = self.network.by_layer(self.settings.alphas)
         self.seen = {name: self.network.layer(name) for name in self.alphas}
         self.shown = {}
