@@ -73,6 +73,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "fold-dequantized-constants",
         "fold-qdq",
         "hoist-quantize",
+        "keep-masks-in-float",
         "keep-pixels-in-float",
         "keep-tail-in-float",
         "make-signed",

@@ -1,7 +1,7 @@
 """Record what the values of a float network were on sample data."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -11,11 +11,17 @@ from xdsl.passes import ModulePass
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, observed_values
 from ceras_ir.network.ranges import exponent, interval, set_exponent
-from ceras_ir.support.diagnostics import UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 
 SYNTHETIC_SAMPLES = 6
 """Made-up samples say little, so that more of them would only take longer."""
+
+
+UNFIT = (
+    "the result is not finite on synthetic samples, which the network was not made for; give "
+    "calibration data"
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,6 @@ class ObserveRangesPass(ModulePass):
             self._from_ir(op)
 
     def _from_file(self, module: ModuleOp, path: str) -> None:
-        from ceras_ir.support.diagnostics import InputError
         from ceras_ir.transforms.quantization.analysis.calibration import record
         from ceras_ir.transforms.quantization.analysis.shared_calibration import observe_data
 
@@ -121,4 +126,7 @@ class ObserveRangesPass(ModulePass):
         # Made-up samples have no rare extremes.
         observer = "mse" if self.observer == "auto" else self.observer
         steps = with_states(module, progress(samples, "calibrating"))
-        calibrate(module, steps, missing, observer)
+        try:
+            calibrate(module, steps, missing, observer)
+        except InputError as error:
+            raise InputError([replace(f, message=UNFIT) for f in error.findings]) from None

@@ -28,6 +28,7 @@ from ceras_ir.transforms.quantization.fit_inputs import FitInputsPass
 from ceras_ir.transforms.quantization.fold_dequantized_constants import FoldDequantizedConstantsPass
 from ceras_ir.transforms.quantization.fold_qdq import FoldQdqPass
 from ceras_ir.transforms.quantization.hoist_quantize import HoistQuantizePass
+from ceras_ir.transforms.quantization.keep_masks_in_float import KeepMasksInFloatPass
 from ceras_ir.transforms.quantization.keep_pixels_in_float import KeepPixelsInFloatPass
 from ceras_ir.transforms.quantization.keep_tail_in_float import KeepTailInFloatPass
 from ceras_ir.transforms.quantization.make_signed import MakeSignedPass
@@ -147,6 +148,7 @@ class QuantizePass(PipelinePass):
             FuseGeluPass(),
             SetSiluPass(self.silu, self.calibration, *self._offering()),
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
+            KeepMasksInFloatPass(),
             KeepPixelsInFloatPass(),
             # Scales of activations.
             FitInputsPass(*data),

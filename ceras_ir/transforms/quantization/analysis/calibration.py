@@ -20,7 +20,7 @@ from ceras_ir.interpreters.sequence import with_states
 from ceras_ir.network.artefacts import network_inputs
 from ceras_ir.network.exponents import fitting_exponent
 from ceras_ir.network.function import input_names, main_function
-from ceras_ir.network.precision import WIDE, widen, width
+from ceras_ir.network.precision import WIDE, stays_float, widen, width
 from ceras_ir.network.ranges import set_exponent, set_range
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
 from ceras_ir.support.progress import progress
@@ -92,7 +92,7 @@ def observe(
     def see(value: SSAValue, array: Array, where: Operation | str) -> None:
         if (number := numbers.get(value)) is not None:
             real = array.astype(np.float32, copy=False)
-            found.see(number, Seen(real, bounds[number]), where)
+            found.see(number, Seen(_without_masks(where, real), bounds[number]), where)
 
     def look(op: Operation, results: tuple[Array, ...]) -> None:
         for value, array in zip(op.results, results, strict=True):
@@ -206,7 +206,7 @@ def channel_statistics(
         if value not in found:
             channels = array.shape[-1] if array.ndim else 1
             found[value] = ChannelStatistics(np.zeros(channels), np.zeros(channels))
-        seen = Seen(array, wanted[value])
+        seen = Seen(_without_masks(_where(value), array), wanted[value])
         found[value].see(seen, powers=powers)
         if not seen.is_finite:
             raise not_finite(_where(value))
@@ -226,6 +226,13 @@ def _observe(observer: Observer, seen: Seen, where: Operation | str) -> float:
     if not seen.is_finite:
         raise not_finite(where)
     return max(-observer.last[0], observer.last[1])
+
+
+def _without_masks(where: Operation | str, array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`array`, with 0 for infinities if it stays in float, as masks of scores do."""
+    if isinstance(where, str) or not stays_float(where):
+        return array
+    return np.where(np.isinf(array), np.float32(0), array)
 
 
 def not_finite(where: Operation | str) -> InputError:

@@ -70,6 +70,10 @@ def _pulled_back(
                     lambda x, i=i: run(op, [*arrays[:i], x, *arrays[i + 1 :]]), arrays[i]
                 )
                 yield value, _unbroadcast(gradient * slope, arrays[i].shape)
+        case graph.SelectOp():
+            taken = arrays[0].astype(np.bool_)
+            yield op.lhs, _unbroadcast(gradient * taken, arrays[1].shape)
+            yield op.rhs, _unbroadcast(gradient * ~taken, arrays[2].shape)
         case graph.UnaryOp():
             yield op.input, gradient * _slope(lambda x: run(op, [x]), arrays[0])
         case graph.SoftmaxOp():
@@ -147,11 +151,16 @@ def _inside(window: Window, padded: Real) -> Real:
 
 
 def _slope(function: Callable[[Real], Array], at: Array) -> Real:
-    """Of a function of single elements, by a central difference."""
+    """Of a function of single elements, by a central difference; 0 where that is not finite."""
     x = at.astype(np.float32, copy=False)
-    h = np.float32(STEP * max(float(np.abs(x).mean()), 1e-6))
-    above, below = (function(moved).astype(np.float32) for moved in (x + h, x - h))
-    return (above - below) / (2 * h)
+    # Masks of scores are infinite, or nearly so.
+    finite = np.isfinite(x)
+    mean = float(np.abs(x).mean(where=finite, dtype=np.float64)) if finite.any() else 0.0
+    h = np.float32(STEP * max(mean, 1e-6))
+    with np.errstate(over="ignore", invalid="ignore"):
+        above, below = (function(moved).astype(np.float32) for moved in (x + h, x - h))
+        slope = (above - below) / (2 * h)
+    return np.where(np.isfinite(slope), slope, np.float32(0))
 
 
 def _unbroadcast(gradient: Real, shape: tuple[int, ...]) -> Real:

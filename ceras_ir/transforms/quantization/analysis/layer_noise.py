@@ -124,6 +124,17 @@ class LayerNoise:
             self.clipped += int(beyond.sum())
 
 
+def _finite(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """`array` with 0 for infinities, as masks of scores have them."""
+    return np.where(np.isinf(array), np.float32(0), array)
+
+
+def _error(actual: NDArray[np.float32], real: NDArray[np.float32]) -> NDArray[np.float32]:
+    """By how much `actual` differs; equal infinities do not."""
+    with np.errstate(invalid="ignore"):
+        return np.where(actual == real, np.float32(0), actual - real)
+
+
 def _power(array: Array) -> float:
     flat = array.reshape(-1).astype(np.float64)
     return float(np.dot(flat, flat))
@@ -189,7 +200,7 @@ class NoiseMeter:
                 op: Operation, results: tuple[Array, ...], floats: dict[int, Array] = floats
             ) -> None:
                 if (number := layer_of(op)) is not None:
-                    floats[number] = _real(op.results[0], results[0])
+                    floats[number] = _unquantized(op.results[0], results[0])
 
             expected = run(self.reference, sample, look)
 
@@ -204,7 +215,8 @@ class NoiseMeter:
                     return
                 real = floats[number].astype(np.float32, copy=False)
                 actual = _real(op.results[0], results[0])
-                if self.aligned and number not in self.factors:
+                # Indices and truth values have no scale.
+                if self.aligned and number not in self.factors and floats[number].dtype.kind == "f":
                     self.factors[number] = self._factors(op, real, actual)
                 if number not in self.layers:
                     return
@@ -212,13 +224,15 @@ class NoiseMeter:
                 # What lies where the next function is flat does not matter to anybody.
                 value, alone = self.values[number], self._alone(op, floats, sample)
                 real = trimmed(value, real)
-                layer.accumulated += _power(trimmed(value, actual * factors) - real)
-                layer.isolated += _power(trimmed(value, alone * factors) - real)
+                layer.accumulated += _power(_error(trimmed(value, actual * factors), real))
+                layer.isolated += _power(_error(trimmed(value, alone * factors), real))
 
             actual = run(self.quantized, as_stored(self.quantized, sample), compare)
             for number, layer in self.layers.items():
                 real = trimmed(self.values[number], floats[number].astype(np.float32, copy=False))
-                layer.see(real, self.ranges[number], self.factors.get(number, np.float32(1)))
+                layer.see(
+                    _finite(real), self.ranges[number], self.factors.get(number, np.float32(1))
+                )
             yield expected, actual
 
     def measure_reach(self, samples: Sequence[Mapping[str, Array]]) -> None:
@@ -235,7 +249,7 @@ class NoiseMeter:
                     continue
                 op, layer = quantized[value]
                 floats = {number: known[v] for number, v in self.values.items() if v in known}
-                error = self._alone(op, floats, sample) - known[value].astype(np.float32)
+                error = _error(self._alone(op, floats, sample), known[value].astype(np.float32))
                 layer.reaching += _power(weights * error) / len(samples)
         total = sum(layer.reaching for layer in self.layers.values())
         for layer in self.layers.values():
@@ -292,7 +306,7 @@ class NoiseMeter:
                 made = self.interpreter.run_op(source.owner, tuple(operands))[0]
                 if value is source:
                     return made
-                real = _real(source, made)
+                real = _unquantized(source, made)
             else:
                 real = floats[number]
                 if number in self.factors:
@@ -318,7 +332,10 @@ def _operator(op: Operation) -> str:
 
 def _real(value: SSAValue, array: Array) -> NDArray[np.float32]:
     """What an array stands for."""
+    return _unquantized(value, array).astype(np.float32, copy=False)
+
+
+def _unquantized(value: SSAValue, array: Array) -> Array:
+    """What an array stands for; indices and truth values keep their type, as operands need them."""
     element = graph.quantized_element(value)
-    if element is None:
-        return array.astype(np.float32, copy=False)
-    return dequantize(array, element)
+    return array if element is None else dequantize(array, element)

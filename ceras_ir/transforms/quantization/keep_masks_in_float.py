@@ -1,0 +1,79 @@
+"""Keep masked scores in float."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import keep_in_float
+from ceras_ir.network.quantizable import is_quantized, keeps_scale
+from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
+
+HIDING = 64.0
+"""Magnitude from which a number among scores hides some of them: exp(-64) is nothing beside 1."""
+
+REASON = "masks scores: beside a mask int8 has no steps for them"
+
+
+@dataclass(frozen=True)
+class KeepMasksInFloatPass(ModulePass):
+    """
+    Keep in float what leads from a mask to the softmax of an attention, which gets
+    `graph.precision = "f32"`, and so does the softmax. A mask is a constant that has an element of
+    magnitude 64 or more, infinities included, and reaches the softmax by elementwise operations,
+    selections and moves alone. In int8 one scale would serve the mask and the scores, and leave no
+    steps for the latter.
+
+    A mask that `fuse-residual` made the residual of a product is added by an operation of its own
+    again, which is exact. Changes no value.
+    """
+
+    name = "keep-masks-in-float"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        ops = list(main.body.block.ops)
+        hidden = _hidden(ops)
+        leading: set[SSAValue] = set()
+        for inner in reversed(ops):
+            if isinstance(inner, graph.SoftmaxOp) and inner.input in hidden:
+                keep_in_float(inner, REASON)
+            elif not hidden.intersection(inner.results) & leading:
+                continue
+            elif isinstance(inner, graph.LinearOperation):
+                assert inner.residual is not None
+                leading.add(inner.residual)
+                keep_in_float(split_residual(inner, inner.residual)[1], REASON)
+                continue
+            elif not isinstance(inner, graph.ConstantOp):
+                keep_in_float(inner, REASON)
+            leading.update(hidden.intersection(inner.operands))
+
+
+def _hidden(ops: list[Operation]) -> set[SSAValue]:
+    """Masks, and all values that they reach element by element."""
+    found: set[SSAValue] = set()
+    for op in ops:
+        match op:
+            case graph.ConstantOp():
+                masks = _masks(op)
+            case graph.LinearOperation():
+                masks = op.residual in found
+            case graph.BinaryOp() | graph.SelectOp():
+                masks = not found.isdisjoint(op.operands)
+            case _:
+                masks = keeps_scale(op) and not found.isdisjoint(op.operands)
+        if masks:
+            found.update(op.results)
+    return found
+
+
+def _masks(op: graph.ConstantOp) -> bool:
+    return graph.element_of(op.result) == f32 and bool((np.abs(op.array()) >= HIDING).any())

@@ -1,0 +1,53 @@
+// RUN: ceras-opt %s --keep-masks-in-float --split-input-file | filecheck %s
+
+// From the mask to the softmax; the scores before it become integers.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.select {{.*}}graph.precision = "f32", graph.float_reason = "masks scores
+// CHECK:       graph.reshape {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.matmul %x, %w :
+// CHECK-NEXT:  graph.binary add {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.softmax {{.*}}graph.precision = "f32"
+// CHECK:       graph.unary <relu> %{{[0-9a-z]*}} :
+func.func @main(%x: tensor<2x3xf32>, %m: tensor<2xi1>) -> tensor<2x2xf32> {
+  %w = graph.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %i = graph.constant dense<0xFF800000> : tensor<1xf32> : tensor<1xf32>
+  %z = graph.constant dense<0.0> : tensor<1xf32> : tensor<1xf32>
+  %0 = graph.select %m, %z, %i : (tensor<2xi1>, tensor<1xf32>, tensor<1xf32>) -> tensor<2xf32>
+  %1 = graph.reshape %0 : (tensor<2xf32>) -> tensor<1x2xf32>
+  %2 = graph.matmul %x, %w : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x2xf32>
+  %3 = graph.binary add %2, %1 : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x2xf32>
+  %4 = graph.softmax %3 {axis = 1 : i64} : tensor<2x2xf32>
+  %5 = graph.unary <relu> %4 : tensor<2x2xf32>
+  func.return %5 : tensor<2x2xf32>
+}
+
+// -----
+
+// A mask in an epilogue is added by an operation of its own.
+// CHECK-LABEL: func.func @main(
+// CHECK:       %[[P:.*]] = graph.matmul %{{[^ ]*}}, %{{[^ ]*}} :
+// CHECK-NEXT:  graph.binary add %[[P]], {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.softmax {{.*}}graph.precision = "f32"
+func.func @main(%x: tensor<2x3xf32>) -> tensor<2x2xf32> {
+  %w = graph.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %m = graph.constant dense<[[0.0, -1.0e4], [0.0, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %0 = graph.matmul %x, %w residual %m : tensor<2x2xf32> : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x2xf32>
+  %1 = graph.softmax %0 {axis = 1 : i64} : tensor<2x2xf32>
+  func.return %1 : tensor<2x2xf32>
+}
+
+// -----
+
+// A small bias is no mask, and what a product takes in is none of the softmax behind it.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT:   graph.precision
+func.func @main(%x: tensor<2x3xf32>) -> tensor<2x2xf32> {
+  %w = graph.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %b = graph.constant dense<63.0> : tensor<1x2xf32> : tensor<1x2xf32>
+  %s = graph.constant dense<255.0> : tensor<1x3xf32> : tensor<1x3xf32>
+  %0 = graph.binary mul %x, %s : (tensor<2x3xf32>, tensor<1x3xf32>) -> tensor<2x3xf32>
+  %1 = graph.matmul %0, %w : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x2xf32>
+  %2 = graph.binary add %1, %b : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x2xf32>
+  %3 = graph.softmax %2 {axis = 1 : i64} : tensor<2x2xf32>
+  func.return %3 : tensor<2x2xf32>
+}

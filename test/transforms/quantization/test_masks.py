@@ -1,0 +1,76 @@
+"""Attention with masks, quantized: scores keep their steps whatever hides some of them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import ceras_ir as ceras
+from ceras_ir.transforms.quantization.analysis.output_noise import decibels
+
+SOURCE = """
+func.func @main(%x: tensor<4x8xf32>, %m: tensor<1x4xi64>) -> tensor<4x4xf32> {
+  %k = graph.constant dense<KEYS> : tensor<4x8xf32> : tensor<4x8xf32>
+  %v = graph.constant dense<VALUES> : tensor<4x4xf32> : tensor<4x4xf32>
+  %one = graph.constant dense<1> : tensor<1xi64> : tensor<1xi64>
+  %i = graph.constant dense<FILL> : tensor<1xf32> : tensor<1xf32>
+  %z = graph.constant dense<0.0> : tensor<1xf32> : tensor<1xf32>
+  %c = graph.compare equal %m, %one : (tensor<1x4xi64>, tensor<1xi64>) -> tensor<1x4xi1>
+  %0 = graph.select %c, %z, %i : (tensor<1x4xi1>, tensor<1xf32>, tensor<1xf32>) -> tensor<1x4xf32>
+  %1 = graph.matmul %x, %k : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
+  %2 = graph.binary add %1, %0 : (tensor<4x4xf32>, tensor<1x4xf32>) -> tensor<4x4xf32>
+  %3 = graph.softmax %2 {axis = 1 : i64} : tensor<4x4xf32>
+  %4 = graph.matmul %3, %v : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  func.return %4 : tensor<4x4xf32>
+}
+"""
+FILLS = {"-inf": "0xFF800000", "least": "-3.4028235e38", "bert": "-1.0e4", "swin": "-100.0"}
+
+
+def masked(folder: Path, fill: str) -> Path:
+    random = np.random.default_rng(5)
+    text = SOURCE.replace("FILL", fill)
+    text = text.replace("KEYS", str(random.normal(size=(4, 8)).round(3).tolist()))
+    path = folder / "masked.mlir"
+    path.write_text(text.replace("VALUES", str(random.normal(size=(4, 4)).round(3).tolist())))
+    return path
+
+
+def data(count: int) -> dict[str, NDArray[np.generic]]:
+    """Between one and all four tokens are there."""
+    random = np.random.default_rng(6)
+    lengths = random.integers(1, 5, count)
+    return {
+        "input0": random.normal(size=(count, 4, 8)).astype(np.float32),
+        "input1": (np.arange(4) < lengths[:, None]).astype(np.int64),
+    }
+
+
+def result(model: ceras.Model, samples: dict[str, NDArray[np.generic]]) -> NDArray[np.float64]:
+    (found,) = model.run(samples).values()
+    return found.astype(np.float64)
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_scores_beside_a_mask(tmp_path: Path, fill: str) -> None:
+    model, samples = ceras.load(masked(tmp_path, FILLS[fill])), data(40)
+    expected, actual = result(model, samples), result(model.quantize(samples, target="c"), samples)
+    noise = float(np.square(expected - actual).sum())
+    assert decibels(float(np.square(expected).sum()), noise) > 30
+
+
+def test_infinite_values_are_no_noise(tmp_path: Path) -> None:
+    """Selections, indices and infinities are compared as they are."""
+    model, samples = ceras.load(masked(tmp_path, FILLS["-inf"])), data(40)
+    found = ceras.compare(model, inputs=samples, calibration=samples)
+    assert found.decibels > 30
+    assert all(np.isfinite(layer.signal) for layer in found.layers)
+    assert not any(np.isnan(layer.accumulated) for layer in found.layers)
+
+
+def test_made_up_samples_that_hide_all(tmp_path: Path) -> None:
+    """A row without a score has no softmax: the message asks for data."""
+    model = ceras.load(masked(tmp_path, FILLS["-inf"]))
+    with pytest.warns(ceras.CerasWarning), pytest.raises(ceras.InputError, match="give calibr"):
+        model.quantize(target="c")
