@@ -211,6 +211,8 @@ def _give_up(stream: IO[str]) -> None:
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
     """Leave as an exception does, so that what is half written goes; say nothing."""
+    # `timeout` sends it twice: to the process and to its group.
+    signal.signal(number, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 

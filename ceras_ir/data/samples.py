@@ -6,9 +6,11 @@ An array of exactly the input's shape is one sample. Files are not trusted: no p
 every array's size is checked by numpy against the bytes that are there.
 """
 
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -171,7 +173,8 @@ def as_declared(arrays: Mapping[str, Array], outputs: Sequence[TensorInfo]) -> d
 def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
     """Write an `.npz` file, completely or not at all."""
     destination = Path(path).resolve()
-    temporary = destination.with_name(f".{destination.name}.partial")
+    # Two processes may write to one destination.
+    temporary = destination.with_name(f".{destination.name}.{os.getpid()}.partial")
     try:
         if destination.exists() and not destination.is_file():
             # Pipes and devices cannot be renamed onto, nor archives written to them piece by piece.
@@ -185,7 +188,9 @@ def save_arrays(path: str, arrays: Mapping[str, Array]) -> None:
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", path) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        # A file system that is read-only says so again.
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_arrays(stream: IO[bytes], arrays: Mapping[str, Array]) -> None:

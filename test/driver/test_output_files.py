@@ -1,11 +1,14 @@
 """Output files are complete or as they were: full disks, signals, inputs named as outputs."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,6 +161,53 @@ def test_signals_leave_nothing(number: int, status: int, tmp_path: Path) -> None
     assert process.returncode == status
     assert errors.decode() == ("ceras-opt: interrupted\n" if status == 130 else "")
     assert not list(tmp_path.iterdir())
+
+
+TWICE = """
+import os, signal, sys
+from ceras_ir.command.exit_status import run_tool
+
+def main(argv):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("cleaned up", flush=True)
+    return 0
+
+sys.exit(run_tool("ceras-test", main))
+"""
+
+
+def test_a_second_signal_does_not_stop_the_cleaning() -> None:
+    """`timeout` sends one to the process and one to its group."""
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "cleaned up\n", "")
+
+
+def test_a_folder_that_cannot_be_written(
+    model: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    """The message names the user's file, not the temporary one beside it."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "hidden")
+
+    monkeypatch.setattr("builtins.open", refuse_writing(refuse))
+    monkeypatch.setattr(Path, "unlink", refuse)
+    output = str(data.with_name("o.npz"))
+    assert run([str(model), "--inputs", str(data), "--outputs", output]) == 1
+    assert capsys.readouterr().err == f"{output}: error: cannot write: Read-only file system\n"
+
+
+def refuse_writing(refuse: Callable[..., None]) -> Callable[..., object]:
+    """`open`, which reads and does not write."""
+    really = open
+
+    def opened(file: str | Path, mode: str = "r", **options: Any) -> object:
+        return refuse() if "w" in mode else really(file, mode, **options)
+
+    return opened
 
 
 def test_objects_are_not_loaded(model: Path, data: Path, capsys: Captured) -> None:

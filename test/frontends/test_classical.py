@@ -198,6 +198,19 @@ def test_constants_that_are_text_are_not_computed_with():
         import_model(ml_model(nodes, (2, 3), {"y": FLOAT}, constants=[text]))
 
 
+def test_models_without_the_operator_set_of_onnx():
+    """XGBoost's converter names ai.onnx.ml alone; what is refused says why."""
+    node = ml_node("Scaler", ["x"], ["y"], offset=[1.0], scale=[0.5])
+    proto, x = ml_model([node], (20, 3), {"y": FLOAT}), rows()
+    del proto.opset_import[0]
+    assert [entry.domain for entry in proto.opset_import] == ["ai.onnx.ml"]
+    got = run(import_model(proto), {"x": x})["y"]
+    assert_close(got, run_onnxruntime(proto, {"x": x})["y"])
+    proto.graph.node[0].op_type = "SVMRegressor"
+    with pytest.raises(UnsupportedError, match="SVMRegressor: not an operator"):
+        import_model(proto)
+
+
 def test_one_class_is_refused():
     node = ml_node("LinearClassifier", ["x"], ["y"], coefficients=[1.0] * 3, classlabels_ints=[0])
     with pytest.raises(UnsupportedError, match="one class"):

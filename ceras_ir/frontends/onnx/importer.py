@@ -152,7 +152,10 @@ class Importer:
         if opset is None:
             others = [Node(proto, 0) for proto in self.graph.node if proto.domain in versions]
             if others and len(others) == len(self.graph.node):
-                raise UnsupportedError([f for node in others for f in refusals(node)])
+                if refused := [f for node in others for f in refusals(node)]:
+                    raise UnsupportedError(refused)
+                # XGBoost's converter: no node is of a version of ai.onnx.
+                return NEWEST_OPSET
             raise InputError("not an ONNX model: no version of the operator set ai.onnx")
         if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
             raise UnsupportedError(
