@@ -9,11 +9,14 @@ A folder of artefacts that is there completely or not at all.
    folder that has nothing else is refused. `force` replaces those in the way and no others.
 """
 
+import errno
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 REPORT = "report.json"
 
+_NUMBERS = count()
+
 
 @contextmanager
 def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
@@ -37,20 +42,18 @@ def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
     exists = destination.exists()
     if exists and not destination.is_dir():
         raise InputError("is a file, and a folder is needed for the output", path)
-    listed = _listed(destination)
-    if listed is None and not force and exists and any(destination.iterdir()):
-        raise InputError(
-            f"has files, and no {MANIFEST} that says they are ours: name another, or --force", path
-        )
+    _ours(destination, path, force=force)
     place = destination if exists else destination.parent
-    staging = place / f".{destination.name}.{os.getpid()}.partial"
+    staging = place / f".{destination.name}.{os.getpid()}.{next(_NUMBERS)}.partial"
     try:
         staging.mkdir(parents=True)
         yield staging
-        if exists:
-            _exchange(staging, destination, listed or (), path, force=force)
-        else:
-            os.rename(staging, destination)
+        if not exists and _renamed(staging, destination):
+            return
+        with _locked(destination):
+            # Another process may have written meanwhile.
+            listed = _ours(destination, path, force=force)
+            _exchange(staging, destination, listed, path, force=force)
     except OSError as error:
         # With another name it is of a file that is read.
         if error.filename is None or Path(error.filename).is_relative_to(place):
@@ -58,6 +61,43 @@ def open_folder(path: str, *, force: bool = False) -> Generator[Path]:
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _ours(destination: Path, shown: str, *, force: bool) -> set[Path]:
+    """The files that may be replaced in a folder, which may be absent or hold nothing else."""
+    listed = _listed(destination)
+    if listed is None and not force and destination.exists():
+        # What is being written beside this has such a name.
+        pattern = f".{destination.name}.*.partial"
+        if not all(entry.match(pattern) for entry in destination.iterdir()):
+            raise InputError(
+                f"has files, and no {MANIFEST} that says they are ours: name another, or --force",
+                shown,
+            )
+    return listed or set()
+
+
+def _renamed(staging: Path, destination: Path) -> bool:
+    """Let a folder come by one rename; False if another process made one of its name meanwhile."""
+    try:
+        os.rename(staging, destination)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Let one process at a time exchange the files of a folder, where the system has locks."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _listed(folder: Path) -> set[Path] | None:

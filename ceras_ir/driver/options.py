@@ -352,7 +352,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {value}")
+    if not text.isdecimal() or (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
     return value

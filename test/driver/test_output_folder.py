@@ -54,6 +54,20 @@ def test_files_of_an_earlier_target_go() -> None:
     assert not Path("out/temps").exists()
 
 
+@pytest.mark.parametrize("before", ["nothing", "empty", "ours"])
+def test_who_ends_last_replaces_what_another_process_wrote(before: str) -> None:
+    """The second one writes all of its files between the first one's beginning and end."""
+    if before == "ours":
+        build({"a": "0", "b": "0"})
+    elif before == "empty":
+        Path("out").mkdir()
+    with open_folder("out") as folder:
+        build({"b": "2", "c": "2"})
+        manifest = json.dumps({"version": 1, "target": "t", "files": {"a": ""}})
+        fill(folder, {"a": "1", "manifest.json": manifest})
+    assert {**tree(), "manifest.json": ""} == {"a": "1", "manifest.json": ""}
+
+
 def test_what_a_manifest_of_somebody_else_lists_stays() -> None:
     fill(Path("."), {"secret": "mine", "elsewhere/x": "mine"})
     listed = ["../secret", str(Path("secret").resolve()), "", ".", "link/x"]

@@ -139,6 +139,7 @@ def test_folder_that_is_not_ours(tmp_path: Path, inputs: Path, tool: Tool):
         (["--target", "c", "--io", "int8", "--quantize", "none"], "--quantize int8"),
         (["--target", "cuda"], "unknown target 'cuda'"),
         (["--target", "c", "--batch", "0"], "at least 1"),
+        (["--target", "c", "--batch", "x"], "at least 1, got 'x'"),
         ([], "--target"),
     ],
 )
