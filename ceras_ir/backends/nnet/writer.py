@@ -189,6 +189,10 @@ class _Writer:
         attributes += struct.pack(f"<{len(record.attributes)}I", *record.attributes)
 
 
+WAY_OUT = "leave it to the application, or compile for target c"
+"""For what the format cannot hold."""
+
+
 def _section_of(dtype: np.dtype[np.generic]) -> Section:
     if dtype == np.float32:
         return Section.FLOATS
@@ -200,7 +204,7 @@ def why_not_written(op: Operation) -> str | None:
     if reason := why_refused(op):
         return reason
     if encode(op, lambda _: 0) is None:
-        return "the nnet format has no such operation"
+        return f"the nnet format has no such operation; {WAY_OUT}"
     reasons = (unsupported_tensor(value) for value in (*op.operands, *op.results))
     return next((reason for reason in reasons if reason is not None), None)
 
@@ -211,7 +215,7 @@ def unsupported_tensor(value: SSAValue) -> str | None:
     if len(shape_of(value)) > MAX_RANK:
         return f"a tensor has rank {len(shape_of(value))}, at most {MAX_RANK} expected"
     if numpy_dtype(element).name not in STORAGES:
-        return f"a tensor is stored as {numpy_dtype(element).name}"
+        return f"a tensor is stored as {numpy_dtype(element).name}; {WAY_OUT}"
     if isinstance(element, UniformType):
         if element.is_per_axis and not isinstance(value.owner, ConstantOp):
             return "a tensor has one scale per channel"
