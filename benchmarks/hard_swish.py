@@ -114,8 +114,8 @@ def calibration(arguments: argparse.Namespace, draw: int) -> str:
 
 def layers(arguments: argparse.Namespace) -> None:
     """
-    What each convolution with SiLU loses in decibels, alone and with all before it: in int8, and
-    of HardSwish in float.
+    What each function loses in decibels, alone and with all before it: as a table of int8, and of
+    HardSwish behind its convolution in float.
     """
     network = network_inputs(main_function(read_network(arguments.model)))
     samples: Samples = [*islice(open_samples(arguments.test, network), arguments.layers)]
@@ -129,7 +129,9 @@ def layers(arguments: argparse.Namespace) -> None:
     measured = {"SiLU, int8": noise(beside_float(read_network(arguments.model), options), samples)}
     for title, module in networks(arguments):
         if title != "SiLU":
-            meter = beside_another(reference.clone(), module)
+            named = beside_another(reference.clone(), module)
+            # Channels are as they were: none is to be matched by a power of two.
+            meter = NoiseMeter(named.reference, named.quantized)
             measured[f"{title}, float"] = noise(meter, samples)
     names = [name for name in measured["HardSwish, float"] if "Conv" in name]
     print(f"{'alone; accumulated, dB':24}", *(f"{title:>28}" for title in measured))

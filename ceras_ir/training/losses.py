@@ -21,7 +21,7 @@ from ceras_ir.support.diagnostics import InputError
 IGNORED = -100
 """The label of what is not judged."""
 LEAST = 1e-12
-"""Below it a probability has no logarithm worth a gradient, and a map no power to divide by."""
+"""Below it a probability has no logarithm worth a gradient."""
 
 
 def class_scores(output: Tensor, labels: Tensor) -> Tensor:
@@ -71,15 +71,7 @@ def soft_loss(
     found: Mapping[str, Tensor],
     wanted: Mapping[str, Tensor],
     alphas: Mapping[str, float],
-    *,
-    relative: bool = False,
 ) -> Tensor:
-    """
-    The weighted mean of squared errors over layers; `relative` ones are divided by the mean square
-    of what is wanted, so that layers of any range count alike.
-    """
+    """The weighted mean of squared errors over layers."""
     errors = [alphas[n] * functional.mse_loss(found[n], wanted[n]) for n in alphas]
-    if relative:
-        powers = [wanted[n].square().mean().clamp_min(LEAST) for n in alphas]
-        errors = [error / power for error, power in zip(errors, powers, strict=True)]
     return torch.stack(errors).sum() / len(errors)

@@ -36,7 +36,7 @@ class Settings:
     alphas: Mapping[str, float] = field(default_factory=dict[str, float])
     """Layers of the soft loss, by name or pattern, and the weight of each."""
     relative: bool = False
-    """Soft losses are shares of the mean square of the dense network's feature maps."""
+    """Each soft loss is a share of the mean square of the dense network's feature map."""
     beta: float = 1.0
     """The weight of the hard loss."""
     balance: bool = False

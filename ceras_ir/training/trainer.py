@@ -34,6 +34,9 @@ from ceras_ir.training.torch_network import TorchNetwork
 
 Say = Callable[[str], None]
 
+MEASURED = 64
+"""Examples on which the size of feature maps is measured."""
+
 
 class Stopped(KeyboardInterrupt):
     """The user ended the run; what was done is in the checkpoint."""
@@ -86,6 +89,9 @@ class Run:
                         f"layer '{name}' makes {list(shapes[0])}, and {list(shapes[1])} in the "
                         "dense network"
                     )
+        if self.settings.relative:
+            powers = self._powers()
+            self.alphas = {name: a / powers[name] for name, a in self.alphas.items()}
         self.class_weights = self._class_weights()
 
     def _optimizer(self) -> torch.optim.Optimizer:
@@ -95,6 +101,20 @@ class Run:
         if s.optimizer == "sgd":
             return torch.optim.SGD(parameters, s.rate, 0.9, weight_decay=s.weight_decay)
         return torch.optim.AdamW(parameters, s.rate, weight_decay=s.weight_decay)
+
+    def _powers(self) -> dict[str, float]:
+        """
+        The mean square of each of the dense network's feature maps over the first examples, for a
+        map may be nearly zero on one example; 1 of one that is zero on all.
+        """
+        assert self.teacher is not None
+        sums, count = dict.fromkeys(self.shown, 0.0), min(MEASURED, len(self.examples))
+        with torch.no_grad():
+            for number in range(count):
+                inputs, _ = self._batch(self.examples, np.array([number]), None)
+                for name, value in self.teacher(inputs, self.shown)[1].items():
+                    sums[name] += float(value.square().mean())
+        return {name: total / count or 1.0 for name, total in sums.items()}
 
     def _class_weights(self) -> Tensor | None:
         """Of each class the median share of pixels over its own: median frequency balancing."""
@@ -209,8 +229,7 @@ class Run:
         if self.teacher is not None and self.alphas:
             with torch.no_grad():
                 _, wanted = self.teacher(inputs, self.shown)
-            relative = self.settings.relative
-            loss = loss + soft_loss(features, wanted, self.alphas, relative=relative)
+            loss = loss + soft_loss(features, wanted, self.alphas)
         return loss
 
     @property

@@ -56,6 +56,7 @@ NAVIGATION: list[Page | Section] = [
             {"Architecture": "docs/architecture.md"},
             {"Quantization": "docs/quantization.md"},
             {"Functions": "docs/functions.md"},
+            {"HardSwish for SiLU": "docs/hardswish.md"},
             {"Networks that come quantized": "docs/quantized-import.md"},
             {"Memory": "docs/memory.md"},
         ]
