@@ -68,9 +68,7 @@ def hard_loss(
 
 
 def soft_loss(
-    found: Mapping[str, Tensor],
-    wanted: Mapping[str, Tensor],
-    alphas: Mapping[str, float],
+    found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], alphas: Mapping[str, float]
 ) -> Tensor:
     """The weighted mean of squared errors over layers."""
     errors = [alphas[n] * functional.mse_loss(found[n], wanted[n]) for n in alphas]
