@@ -5,7 +5,6 @@ Shared by the tests of the circuits and of their fuzzing. Nothing of the referen
 compiler's: sums are over padded arrays, as the documentation of a block says.
 """
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,12 +32,13 @@ from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.order import batches, good_slots
 from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
 from ceras_ir.backends.dataflow.rings import with_rings
-from ceras_ir.backends.dataflow.simulation import COMMAND, Simulator
+from ceras_ir.backends.dataflow.simulation import Simulator
 from ceras_ir.backends.dataflow.verilog import write_project
+from ceras_ir.support.verilator import has_verilator
 
 Integers = NDArray[np.int64]
 
-needs_verilator = pytest.mark.skipif(shutil.which(COMMAND) is None, reason="verilator is missing")
+needs_verilator = pytest.mark.skipif(not has_verilator(), reason="verilator is missing")
 
 
 def convolution(

@@ -117,23 +117,32 @@ def build_program(
     # Renamed when complete: two processes may build at the same time.
     with tempfile.TemporaryDirectory(dir=program.parent) as folder:
         here = Path(folder)
-        for part in parts:
-            for header, text in part.made.items():
-                (here / header).write_text(text, encoding="utf-8")
         everything = [*parts, *(() if generate is None else generate(here))]
-        sources = [(part, path) for part in everything for path in part.sources]
-
-        def compiled(number: int) -> Path:
-            return _compiled(*sources[number], command, here / f"{number}.o", purpose)
-
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            made = pool.map(compiled, range(len(sources)))
-            objects = list(progress(made, f"building {purpose}", len(sources)))
-        flags = dict.fromkeys(flag for part in everything for flag in part.flags)
-        built = here / name
-        _run([*command, *flags, *map(str, objects), "-o", str(built)], purpose)
-        built.replace(program)
+        build(here / name, purpose, everything)
+        (here / name).replace(program)
     return program
+
+
+def build(program: Path, purpose: str, parts: Sequence[Part]) -> None:
+    """
+    Compile `parts` on all processors and link `program`. Its folder has the headers that are
+    generated, and gets the objects that are not kept.
+    """
+    command = compiler(purpose)
+    folder = program.parent
+    for part in parts:
+        for header, text in part.made.items():
+            (folder / header).write_text(text, encoding="utf-8")
+    sources = [(part, path) for part in parts for path in part.sources]
+
+    def compiled(number: int) -> Path:
+        return _compiled(*sources[number], command, folder / f"{number}.o", purpose)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = pool.map(compiled, range(len(sources)))
+        objects = list(progress(made, f"building {purpose}", len(sources)))
+    flags = dict.fromkeys(flag for part in parts for flag in part.flags)
+    _run([*command, *flags, *map(str, objects), "-o", str(program)], purpose)
 
 
 def _compiled(part: Part, source: Path, command: Sequence[str], target: Path, purpose: str) -> Path:

@@ -5,15 +5,11 @@ A frame is what the ports carry: rows, of each row its channels, of each channel
 filled up to whole beats.
 """
 
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
@@ -22,15 +18,18 @@ from numpy.typing import NDArray
 from ceras_ir.backends.dataflow.blocks import Feature
 from ceras_ir.backends.dataflow.verilog import TOP
 from ceras_ir.backends.dataflow.window import ceiling
+from ceras_ir.support import native
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.native import cache_folder, digest
+from ceras_ir.support.native import Part
+from ceras_ir.support.verilator import include_folder, verilate
 
 Frames = NDArray[np.int8]
 """[frames, rows, columns, channels], as the network has them."""
 
-COMMAND = "verilator"
-OPTIMIZATION = "-O1"
-"""Of the C++ that Verilator makes; more takes longer than it saves here."""
+FLAGS = ("-std=c++17", "-O1", "-pthread")
+"""More optimization takes longer than it saves here."""
+
+PURPOSE = "the simulation of the circuits"
 
 
 @dataclass(frozen=True)
@@ -82,71 +81,29 @@ class Simulator:
         numbers = [*counts, len(frames), seed, stall]
         # Memories are read from the folder of the project.
         command = [str(self.program), str(work / "in.bin"), str(work / "out.bin")]
-        done = _execute([*command, *map(str, numbers)], self.folder, "the simulation")
+        done = _execute([*command, *map(str, numbers)], self.folder)
         output = from_port((work / "out.bin").read_bytes(), self.result, self.port_bytes)
         return Run(output, [int(line) for line in done.splitlines()])
 
 
-@cache
-def _runtime() -> Path:
-    """
-    Where Verilator's own objects are kept, which are the same for all circuits: half of the time of
-    a build.
-    """
-    done = subprocess.run([COMMAND, "--version"], capture_output=True, check=False)
-    parts = [done.stdout, OPTIMIZATION.encode(), os.environ.get("CXX", "").encode()]
-    return cache_folder() / f"verilated-{digest(parts)[:24]}"
-
-
-def _copy_runtime(source: Path, target: Path) -> None:
-    for path in source.glob("verilated*.o"):
-        shutil.copy2(path, target)
-
-
-def _keep_runtime(objects: Path) -> None:
-    """Keep what a build has made; renamed when complete, because others may build as well."""
-    kept = _runtime()
-    if kept.exists():
-        return
-    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-        made = Path(folder) / "made"
-        made.mkdir()
-        _copy_runtime(objects, made)
-        with suppress(OSError):
-            made.rename(kept)
-
-
 def build(folder: Path, work: Path, port_bytes: int) -> Path:
     """Compile the project in `folder`; the program's path."""
-    if shutil.which(COMMAND) is None:
-        raise InputError(
-            f"cannot run '{COMMAND}', which simulates the circuit: install it (apt-get install "
-            "verilator)"
-        )
-    sources = sorted(str(path.resolve()) for path in folder.glob("*.sv"))
-    harness = work / "simulate.cpp"
-    harness.write_bytes((files("ceras_ir.backends.dataflow") / "hdl" / "simulate.cpp").read_bytes())
+    flags = [*FLAGS, f"-I{include_folder()}", f"-DPORT_BYTES={port_bytes}"]
     objects = work / "obj"
     objects.mkdir()
-    _copy_runtime(_runtime(), objects)
-    command = [COMMAND, "--cc", "--exe", "--build", "-j", "1", "--top-module", TOP]
-    command += ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert"]
-    command += ["-Wno-fatal", "-Wno-lint", "-Wno-style", "--Mdir", str(objects)]
-    command += ["-CFLAGS", f"-DPORT_BYTES={port_bytes} {OPTIMIZATION}", "-o", "simulate"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
-    _execute([*command, str(harness), *sources], work, COMMAND, environment)
-    _keep_runtime(objects)
+    parts = verilate(TOP, sorted(folder.resolve().glob("*.sv")), objects, flags)
+    with as_file(files("ceras_ir.backends.dataflow") / "hdl" / "simulate.cpp") as harness:
+        own = Part([harness], (), flags, kept=False)
+        native.build(objects / "simulate", PURPOSE, [own, *parts])
     return objects / "simulate"
 
 
-def _execute(
-    command: Sequence[str], folder: Path, what: str, environment: dict[str, str] | None = None
-) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+def _execute(command: Sequence[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         shown = "\n".join(said[:12])
-        raise InputError(f"{what} failed with exit status {done.returncode}:\n{shown}", str(folder))
+        raise InputError(
+            f"the simulation failed with exit status {done.returncode}:\n{shown}", str(folder)
+        )
     return done.stdout

@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import ModuleOp
 from ceras_ir.backends.nnet.array_cycles import cycles_of
 from ceras_ir.backends.nnet.array_geometry import Layer, Window, cut, layer_of
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
-from ceras_ir.backends.nnet.rtl_engine import has_verilator
 from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.backends.nnet.runner import NnetModel, Rtl
 from ceras_ir.dialects import graph
@@ -20,6 +19,7 @@ from ceras_ir.dialects.graph import Binary, Pool
 from ceras_ir.dialects.mem import device_of
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.network.function import main_function
+from ceras_ir.support.verilator import has_verilator
 from ceras_ir.transforms.memory.analysis.liveness import steps
 
 WITHIN = 0.02

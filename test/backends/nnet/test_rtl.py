@@ -13,7 +13,7 @@ from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
 from ceras_ir.backends.nnet.core_rules import why_not_in_verilog
 from ceras_ir.backends.nnet.engine import SOURCES
 from ceras_ir.backends.nnet.placement import moved_bytes
-from ceras_ir.backends.nnet.rtl_engine import build_simulation, has_verilator
+from ceras_ir.backends.nnet.rtl_engine import build_simulation
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.backends.nnet.runner import NnetModel, Rtl
 from ceras_ir.dialects.graph import element_of, shape_of
@@ -21,6 +21,7 @@ from ceras_ir.dialects.mem import device_of
 from ceras_ir.driver.compile.tool import main
 from ceras_ir.driver.run.tool import main as run_tool
 from ceras_ir.network.function import main_function
+from ceras_ir.support.verilator import has_verilator
 from ceras_ir.transforms.memory.analysis.liveness import steps
 
 pytestmark = [

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
 from ceras_ir.backends.nnet.engine import build_board_engine
 from ceras_ir.backends.nnet.reader import read
-from ceras_ir.backends.nnet.rtl_engine import build_simulation, has_verilator
+from ceras_ir.backends.nnet.rtl_engine import build_simulation
 from ceras_ir.driver.compile.tool import main as compile_model
 from ceras_ir.pipeline.build import open_folder
+from ceras_ir.support.verilator import has_verilator
 
 pytestmark = [
     pytest.mark.slow,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ceras_ir.backends.nnet.register_map import register_map, register_table, registers_header
-from ceras_ir.backends.nnet.rtl_engine import has_verilator
 from ceras_ir.backends.nnet.tool import main
+from ceras_ir.support.verilator import has_verilator
 
 
 def test_every_register_has_an_address_of_its_own():
