@@ -51,7 +51,8 @@ def test_published_boards(name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(1000, 1200, 50))
+@pytest.mark.parametrize("start", range(1000, 1080, 20))
 def test_many(start: int):
-    for seed in range(start, start + 50):
+    """A few of those that `make fuzz-vta` draws."""
+    for seed in range(start, start + 20):
         check_all_levels(*random_chain(seed))

@@ -26,8 +26,9 @@ def test_forced_blocks(seed: int):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(1000, 1400, 50))
+@pytest.mark.parametrize("start", range(1000, 1160, 40))
 def test_many(start: int):
-    for seed in range(start, start + 50):
+    """A few of those that `make fuzz-vta` draws."""
+    for seed in range(start, start + 40):
         layer = random_layer(seed)
         check_all_levels(layer.module(), layer.inputs, layer.expected())
