@@ -133,10 +133,15 @@ def build(program: Path, purpose: str, parts: Sequence[Part]) -> None:
     for part in parts:
         for header, text in part.made.items():
             (folder / header).write_text(text, encoding="utf-8")
-    sources = [(part, path) for part in parts for path in part.sources]
+    keys = [part.key(command) if part.kept else None for part in parts]
+    sources = [
+        ([*command, *part.flags], path, key)
+        for part, key in zip(parts, keys, strict=True)
+        for path in part.sources
+    ]
 
     def compiled(number: int) -> Path:
-        return _compiled(*sources[number], command, folder / f"{number}.o", purpose)
+        return _compiled(*sources[number], folder / f"{number}.o", purpose)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = pool.map(compiled, range(len(sources)))
@@ -145,16 +150,18 @@ def build(program: Path, purpose: str, parts: Sequence[Part]) -> None:
     _run([*command, *flags, *map(str, objects), "-o", str(program)], purpose)
 
 
-def _compiled(part: Part, source: Path, command: Sequence[str], target: Path, purpose: str) -> Path:
-    """The object of a source: one that is kept, or else `target`."""
-    flags = [*part.flags, f"-I{target.parent}", "-c", str(source)]
-    if not part.kept:
-        _run([*command, *flags, "-o", str(target)], purpose)
+def _compiled(
+    command: Sequence[str], source: Path, key: bytes | None, target: Path, purpose: str
+) -> Path:
+    """The object of a source: one that is kept if there is a `key`, or else `target`."""
+    command = [*command, f"-I{target.parent}", "-c", str(source), "-o", str(target)]
+    if key is None:
+        _run(command, purpose)
         return target
-    parts = [part.key(command), source.name.encode(), b"\0", source.read_bytes()]
-    kept = cache_folder() / f"{source.stem}-{digest(parts)[:24]}.o"
+    name = digest([key, source.name.encode(), b"\0", source.read_bytes()])[:24]
+    kept = cache_folder() / f"{source.stem}-{name}.o"
     if not kept.exists():
-        _run([*command, *flags, "-o", str(target)], purpose)
+        _run(command, purpose)
         target.replace(kept)
     return kept
 
