@@ -17,24 +17,22 @@ from pathlib import Path
 from xdsl.utils.hints import isa
 
 from ceras_ir.backends.dataflow.routing import route
-from ceras_ir.backends.dataflow.synthesis import SCRIPTS, count, find_yosys
+from ceras_ir.backends.dataflow.synthesis import SCRIPTS, YOSYS, count
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, TOP, CircuitSize, circuit_sources
 from ceras_ir.backends.nnet.engine import SOURCES
 from ceras_ir.backends.nnet.rtl_engine import build_simulation
+from ceras_ir.support.diagnostics import InputError
 
 
 def netlist(size: CircuitSize, family: str, work: Path) -> str:
     """Synthesize to `net.json` in the folder `work`; what yosys counts."""
-    command = find_yosys()
-    if command is None:
-        raise SystemExit("no yosys: install the extra 'rtl', or put yosys on the PATH")
     for source in circuit_sources():
         (work / source.name).write_bytes(source.read_bytes())
     names = " ".join(source.name for source in circuit_sources())
     sizes = " ".join(f"-set {name} {value}" for name, value in size.parameters().items())
     text = f"read_verilog -sv {names}; chparam {sizes} {TOP}; {SCRIPTS[family].format(top=TOP)}"
     text += "; write_json net.json; tee -q -o stat stat -json"
-    subprocess.run([command, "-q", "-p", text], cwd=work, check=True)
+    YOSYS.run(["-q", "-p", text], work)
     return (work / "stat").read_text()
 
 
@@ -101,10 +99,13 @@ def main() -> None:
     # Pairs of products are for the multipliers of xcup; ECP5's are narrower.
     paired = not arguments.place and arguments.chip != "ecp5"
     size = CircuitSize(arguments.lanes, arguments.bus, arguments.lines, arguments.results, paired)
-    if arguments.chip:
-        synthesize(size, arguments.chip)
-    if arguments.place:
-        place(size)
+    try:
+        if arguments.chip:
+            synthesize(size, arguments.chip)
+        if arguments.place:
+            place(size)
+    except InputError as error:
+        raise SystemExit(str(error)) from None
     if arguments.layers:
         layers(size, arguments.layers, arguments.first)
     for folder in arguments.folders:

