@@ -5,7 +5,7 @@ from conformance_page import PAGE, outcome, required_cases
 from onnx_compare import SHARED
 
 TOOLS = SHARED / "tools"
-EVERY = {"interp": 30, "c": 120}
+EVERY = {"interp": 60, "c": 180}
 """Which part of the cases is run; all of them by docs/tools/conformance_page.py."""
 
 pytestmark = [

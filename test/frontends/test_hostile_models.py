@@ -171,7 +171,7 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "an input of 2^60 elements": lambda: one("Relu", inputs="x", shape=(1 << 20,) * 3),
     "an input of 40 dimensions": lambda: one("Relu", inputs="x", shape=(1,) * 40),
     "40 doublings": lambda: twice(40),
-    "3,000 nodes in a row": lambda: chain(3000),
+    "1,500 nodes in a row": lambda: chain(1500),
     "a tile of 2^40": lambda: one("Tile", {"k": longs(1, 1, 1, BIG)}),
     "an expansion to 2^40": lambda: one("Expand", {"k": longs(BIG, 4, 4, 4)}),
     "a padding of 2^40": lambda: one("Pad", {"k": longs(0, 0, 0, 0, 0, 0, 0, BIG)}),
@@ -345,7 +345,7 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "a quotation and braces": lambda: named('"}], {%s%n'),
     "a word of C": lambda: named("int"),
     "letters of many alphabets": lambda: named("é𝄞\u202e\u0000x"),
-    "a megabyte": lambda: named("a" * (1 << 20)),
+    "100,000 letters": lambda: named("a" * 100_000),
     "nothing": lambda: named(""),
 }
 

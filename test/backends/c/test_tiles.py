@@ -184,7 +184,8 @@ def test_convolutions(build: str, storage: IntegerType, workspace: int):
 
 
 @pytest.mark.parametrize(
-    ("build", "point"), [*product([b for b in BUILDS if b != "vex"], (-128, 0, 3)), ("vex", 3)]
+    ("build", "point"),
+    [*product(("tiles", "loops"), (-128, 0, 3)), ("avx2", -128), ("256", 0), ("vex", 3)],
 )
 def test_depthwise(build: str, point: int):
     element = UniformType(1.0, point)

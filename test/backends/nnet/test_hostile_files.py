@@ -1,6 +1,7 @@
 """The engine under the sanitizers, given files from anywhere through its embedding interface."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from backends.nnet.networks import (
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.nnet.engine import FLAGS, compiler, write_sources
+from ceras_ir.backends.nnet.engine import SOURCES, runtime
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
@@ -26,6 +27,7 @@ from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pad, Pool, R
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.native import Part, build
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 pytestmark = pytest.mark.slow
@@ -112,11 +114,15 @@ def mutate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program `mutate` with the engine in it, and `model.nnet` beside it."""
     folder = tmp_path_factory.mktemp("mutate")
     (folder / "model.nnet").write_bytes(every_operator())
-    write_sources(engine := folder / "engine")
-    sources = [p for p in sorted(engine.glob("*.cpp")) if p.name != "main.cpp"]
-    main = Path(__file__).with_name("mutate.cpp")
-    command = [*compiler(), *FLAGS, *SANITIZERS, f"-I{engine}", *map(str, sources), str(main)]
-    subprocess.run([*command, "-o", "mutate"], cwd=folder, check=True)
+    engine = runtime(extra_flags=SANITIZERS)
+    main = Part(
+        [Path(__file__).with_name("mutate.cpp")],
+        engine.headers,
+        (*engine.flags, f"-I{SOURCES}"),
+        engine.made,
+    )
+    rest = replace(engine, sources=[p for p in engine.sources if p.name != "main.cpp"])
+    build(folder / "mutate", "a program that damages files", [rest, main])
     return folder
 
 

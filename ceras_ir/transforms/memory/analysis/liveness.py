@@ -46,10 +46,14 @@ def steps(main: FuncOp) -> list[Operation]:
 class Buffer:
     """Memory that must stay untouched during `[lower, upper)`."""
 
-    values: list[SSAValue]
     size: int
     lower: int
     upper: int
+    values: list[SSAValue] = field(default_factory=list[SSAValue])
+    has_argument: bool = False
+    """Whether an input of the network is among them."""
+    has_result: bool = False
+    """Whether a result of the network is, which nothing may overwrite."""
 
     @property
     def span(self) -> Span:
@@ -76,8 +80,13 @@ class Liveness:
     """With `slicing`: the operands that are not, and why."""
 
     def add(self, value: SSAValue, lower: int, upper: int) -> None:
-        buffer = Buffer([value], byte_size(value), lower, upper)
-        self.buffers.append(buffer)
+        self.buffers.append(buffer := Buffer(byte_size(value), lower, upper))
+        self._put(value, buffer)
+
+    def _put(self, value: SSAValue, buffer: Buffer) -> None:
+        buffer.values.append(value)
+        buffer.has_argument |= isinstance(value, BlockArgument)
+        buffer.has_result |= value in self.returned
         self.by_value[value] = buffer
 
     def shared(self, op: Operation, step: int, in_place: bool) -> SSAValue | None:
@@ -89,12 +98,12 @@ class Liveness:
             return None
         for operand in op.operands:
             buffer = self.by_value.get(operand)
-            if buffer is None or buffer.upper != step + 1 or not may_overwrite(op, operand):
+            if buffer is None or buffer.upper != step + 1 or buffer.has_result:
+                continue
+            if not may_overwrite(op, operand):
                 continue
             # Other operands in the same bytes must be read the same way.
             others = [v for v in op.operands if self.by_value.get(v) is buffer]
-            if any(v in self.returned for v in buffer.values):
-                continue
             places = {(self.starts.get(v, 0), self.pitches.get(v, 0)) for v in others}
             same = len(places) == 1 and all(may_overwrite(op, other) for other in others)
             if same and self._has_room(op, operand) and not self._leaves(op, buffer):
@@ -109,7 +118,7 @@ class Liveness:
 
     def _leaves(self, op: Operation, buffer: Buffer) -> bool:
         """Whether the result of `op` is wanted as columns, which an input of the network is not."""
-        if self.slicing is None or not any(isinstance(v, BlockArgument) for v in buffer.values):
+        if self.slicing is None or not buffer.has_argument:
             return False
         (result,) = op.results
         return any(
@@ -121,9 +130,8 @@ class Liveness:
 
     def take_over(self, value: SSAValue, buffer: Buffer, place: tuple[int, int], upper: int):
         """Put `value` into a buffer that is there already, at a start and with a pitch."""
-        buffer.values.append(value)
         buffer.upper = max(buffer.upper, upper)
-        self.by_value[value] = buffer
+        self._put(value, buffer)
         for known, number in zip((self.starts, self.pitches), place, strict=True):
             known.pop(value, None)
             if number:
@@ -148,8 +156,8 @@ class Liveness:
         if not merged:
             return False
         gone = [buffer for buffer, _, _ in merged.values()]
-        whole = Buffer([op.result], byte_size(op.result), min(b.lower for b in gone), upper)
-        self.by_value[op.result] = whole
+        whole = Buffer(byte_size(op.result), min(b.lower for b in gone), upper)
+        self._put(op.result, whole)
         self.buffers[self.buffers.index(gone[0])] = whole
         for buffer, part, shift in merged.values():
             width = self._width(part)
