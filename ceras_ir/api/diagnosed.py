@@ -14,6 +14,7 @@ from io import StringIO
 from xdsl.utils.exceptions import DiagnosticException
 
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.remarks import each_once
 
 
 class CerasWarning(UserWarning):
@@ -29,7 +30,7 @@ def diagnosed(file: str) -> Generator[None]:
     remarks = StringIO()
     try:
         # Passes write to sys.stderr, and show no progress where it is no terminal.
-        with redirect_stderr(remarks):
+        with redirect_stderr(remarks), each_once():
             yield
     except InputError as error:
         error.file = error.file or file

@@ -26,6 +26,7 @@ from xdsl.utils.lexer import Span
 from ceras_ir.command.output_file import first_unused, open_output
 from ceras_ir.command.tool_parser import versions
 from ceras_ir.support.diagnostics import Finding, InputError, UsageError, node_names, printable
+from ceras_ir.support.remarks import each_once
 
 MAX_LINES = 30
 """How many lines one run prints about the user's mistakes."""
@@ -230,7 +231,7 @@ def run_tool(
         if getattr(sys, stream) is None:
             setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
-        with phase(tool):
+        with phase(tool), each_once():
             try:
                 status = main(sys.argv[1:] if argv is None else argv)
             except SystemExit:

@@ -150,7 +150,7 @@ def add_precision(group: ArgumentContainer) -> None:
         )
     group.add_argument(
         "--budget",
-        type=float,
+        type=_share,
         metavar="SHARE",
         help="let values in 16 bits take this share of the network's modelled time, those first "
         f"that int8 hurts most; 0 for none (default: {DEFAULT_BUDGET:g}, and {HOST_BUDGET:g} where "
@@ -349,6 +349,16 @@ def _pair(text: str) -> tuple[str, str]:
     if not name or not result:
         raise argparse.ArgumentTypeError(f"expected INPUT=OUTPUT, got {text!r}")
     return name, result
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not share >= 0:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text!r}")
+    return share
 
 
 def _positive(text: str) -> int:

@@ -153,6 +153,16 @@ def is_model(path: str) -> bool:
     return os.path.splitext(path)[1].lower() == ".onnx"
 
 
+def check_ending(path: str) -> None:
+    """Refuse a file that is neither a model nor IR text by its name, nor the standard input."""
+    if not is_model(path) and not path.endswith(".mlir") and path != "-":
+        raise InputError(
+            "expected a model ending in .onnx or IR text ending in .mlir, or - for IR text on the "
+            "standard input",
+            path,
+        )
+
+
 def load_module(
     ctx: Context,
     path: str,

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.pipeline.context import load_context, load_universe
-from ceras_ir.pipeline.parsing import is_model, load_module
+from ceras_ir.pipeline.parsing import check_ending, is_model, load_module
 from ceras_ir.pipeline.verification import verify_module
-from ceras_ir.support.diagnostics import InputError
 
 
 def read_network(
@@ -19,11 +18,11 @@ def read_network(
     states: Mapping[str, str] | None = None,
 ) -> ModuleOp:
     """
-    The float graph of an ONNX file, or the module of an IR text, verified; inputs in `states` are
+    The float graph of an ONNX file, or the module of an IR text (`-` for the standard input),
+    verified; inputs in `states` are
     the outputs of the call before that they are there with.
     """
-    if not is_model(path) and not path.endswith(".mlir"):
-        raise InputError("expected a model ending in .onnx or IR text ending in .mlir", path)
+    check_ending(path)
     ctx = load_context(None if is_model(path) else load_universe())
     module = load_module(ctx, path, batch=batch, shapes=shapes, values=values)
     verify_module(module)

@@ -159,3 +159,33 @@ def test_broken_text(tmp_path: Path, inputs: Path, tool: Tool):
     path.write_text("func.func @main(%x: tensor<4xf32>) {\n  %0 = graph.nothing %x\n}\n")
     done = tool("ceras-run", path, "--inputs", inputs, "--outputs", tmp_path / "out.npz")
     refused(done, 1, "broken.mlir:2:")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--budget", "-1"), "argument --budget: expected a number of at least 0, got '-1'"),
+        (("--budget", "nan"), "argument --budget: expected a number of at least 0, got 'nan'"),
+        (("--regions", "foo"), "regions: one is NAME:BYTES or NAME:BYTES:BYTES_PER_US, got 'foo'"),
+        (("--regions", "a:0"), "regions: region 'a' must have 1 to 2^48 bytes, got 0"),
+        (("--input-image", "nhwc", "--image-std", "0"), "--image-scale and --image-std divide"),
+        (("--at", "nowhere", "fuse"), "--at: there is no level 'nowhere'"),
+    ],
+)
+def test_wrong_options_are_not_the_models(
+    options: tuple[str, ...], message: str, tmp_path: Path, model: Path, tool: Tool
+):
+    to_int8 = ("--target", "c", "--quantize", "int8")
+    done = tool("ceras-compile", model, "-o", tmp_path / "out", *to_int8, *options)
+    refused(done, 2, f"ceras-compile: error: {message}")
+    assert "samples" not in done.stderr, "it was found after calibration"
+
+
+@pytest.mark.slow
+def test_a_warning_about_the_data_is_said_once(model: Path, tmp_path: Path, tool: Tool):
+    np.savez(tmp_path / "one.npz", x=np.ones((1, 2, 6, 6), np.float32))
+    # Two quantized graphs: VTA has one shift for each layer.
+    done = tool("ceras-verify", model, "--calibrate", "one.npz", "--targets", "c,vta")
+    assert done.status == 0
+    assert done.stdout.count("quantized graph ") == 2
+    assert done.stderr.count("warning: only 1 calibration sample; ") == 1

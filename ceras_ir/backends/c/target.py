@@ -108,6 +108,10 @@ class CTarget(Target):
 
         super().check()
         prefix = Prefix(self.prefix)
+        if self.regions:
+            from ceras_ir.transforms.memory.analysis.regions import parse_regions
+
+            parse_regions(self.regions)
         if self.package is not None:
             from ceras_ir.backends.c.packages import check_package
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import BinaryIO
 
 import numpy as np
@@ -20,6 +19,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
+from ceras_ir.support.remarks import remark
 
 MODEL = "model.onnx"
 """The file that target onnx writes."""
@@ -93,10 +93,9 @@ def _note(ops: list[Operation]) -> None:
     others = [node_name(op) for op in ops if rounds_otherwise(op)]
     if others:
         more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
-        print(
+        remark(
             f"onnx: note: imported again, ties of {', '.join(others[:NAMED])}{more} round "
-            "otherwise than here; see docs/onnx-export.md",
-            file=sys.stderr,
+            "otherwise than here; see docs/onnx-export.md"
         )
 
 

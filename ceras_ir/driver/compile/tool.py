@@ -123,6 +123,8 @@ def _compile(argv: Sequence[str]) -> int:
 def _build(arguments: argparse.Namespace, chosen: TargetClass, argv: Sequence[str]) -> int:
     options = build_options(arguments, target_of(chosen, arguments))
     options.check()
+    if arguments.model == "-":
+        raise UsageError("the model must be a file, which the report names with its digest")
     pruning(options)
 
     from ceras_ir.command.named_file import naming

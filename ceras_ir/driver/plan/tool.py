@@ -9,6 +9,7 @@ import argparse
 import csv
 import io
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,9 @@ def make_parser() -> ToolParser:
         f"or proven impossible; 2 wrong usage; {UNSOLVED} not solved in time.",
     )
     parser.add_argument(
-        "input", metavar="IN.csv", help="columns id,lower,upper,size; alive during [lower, upper)"
+        "input",
+        metavar="IN.csv",
+        help="columns id,lower,upper,size; alive during [lower, upper); - is stdin",
     )
     parser.add_argument(
         "--capacity",
@@ -53,7 +56,10 @@ def make_parser() -> ToolParser:
     )
     end = parser.add_mutually_exclusive_group(required=True)
     end.add_argument(
-        "-o", dest="output", metavar="OUT.csv", help="write IN.csv with a column offset here"
+        "-o",
+        dest="output",
+        metavar="OUT.csv",
+        help="write IN.csv with a column offset here; - is stdout, and the summary goes to stderr",
     )
     end.add_argument(
         "--check", action="store_true", help="check the offsets in IN.csv, and place nothing"
@@ -94,8 +100,10 @@ class Request:
 def read_requests(path: str, *, placed: bool = False) -> list[Request]:
     """The rows of a table, with offsets if they are `placed`."""
     columns = (*COLUMNS, "offset") if placed else COLUMNS
+    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    path = "<stdin>" if path == "-" else path
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("not a text file", path) from None
     rows = csv.reader(io.StringIO(text, newline=""))
@@ -184,8 +192,8 @@ def _plan(argv: Sequence[str]) -> int:
         writer.writerow((*COLUMNS, "offset"))
         for request, offset in zip(requests, answer.offsets, strict=True):
             writer.writerow((request.id, request.lower, request.upper, request.size, offset))
-    if arguments.output != "-":
-        print(summary(spans, answer.offsets, bound, capacity))
+    summed = summary(spans, answer.offsets, bound, capacity)
+    print(summed, file=sys.stderr if arguments.output == "-" else sys.stdout)
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ceras_ir.command.exit_status import run_tool
 from ceras_ir.command.tool_parser import ToolParser
 from ceras_ir.driver.options import EXIT_STATUS
-from ceras_ir.pipeline.parsing import is_model
+from ceras_ir.pipeline.parsing import check_ending, display_name, is_model
 from ceras_ir.pipeline.plugins import add_plugins, plugins
 from ceras_ir.support.diagnostics import InputError, UsageError
 
@@ -33,7 +33,7 @@ def make_parser() -> ToolParser:
         epilog=f"{EXIT_STATUS} Input on which the command does not end with 0 is bad input.",
     )
     add = parser.add_argument
-    add("input", metavar="FILE", help="IR text in .mlir, or an ONNX model")
+    add("input", metavar="FILE", help="IR text in .mlir, or an ONNX model; - is IR text on stdin")
     add(
         "-o",
         dest="output",
@@ -85,12 +85,11 @@ def _run(arguments: argparse.Namespace) -> int:
         if value is not None and not value > 0:
             raise UsageError(f"--{flag.replace('_', '-')} must be positive, got {value:g}")
     path: str = arguments.input
-    if not is_model(path) and not path.endswith(".mlir"):
-        raise UsageError(f"expected a model ending in .onnx or IR text ending in .mlir, got {path}")
+    check_ending(path)
     refuse_overwriting(arguments.output, path)
     suffix = ".onnx" if is_model(path) else ".mlir"
     command = Command(arguments.test, suffix, timeout=arguments.timeout, limit=arguments.time_limit)
-    with naming(path):
+    with naming(display_name(path)):
         reduction = (
             _of_model(path, command)
             if is_model(path)
@@ -102,7 +101,8 @@ def _run(arguments: argparse.Namespace) -> int:
             print("ceras-reduce: interrupted: this is the smallest so far", file=sys.stderr)
     write_file(arguments.output, reduction.data)
     print(
-        f"{path}: {reduction.first} operations, reduced to {reduction.left} in {command.runs} runs",
+        f"{display_name(path)}: {reduction.first} operations, reduced to {reduction.left} in "
+        f"{command.runs} runs",
         file=sys.stderr,
     )
     return 0
@@ -127,7 +127,7 @@ def _of_text(path: str, command: "Command", *, unregistered: bool) -> "Reduction
 
     text = read_text(path)
     ctx = load_context(load_universe(), allow_unregistered=unregistered)
-    module = without_places(parse_text(ctx, text, path))
+    module = without_places(parse_text(ctx, text, display_name(path)))
     return Reduction(IrSubject(module, names="loc(" in text), module, command)
 
 

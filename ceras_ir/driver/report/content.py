@@ -199,7 +199,8 @@ def read_folder(path: str) -> Content:
     """The content of a folder that `ceras-compile` wrote."""
     folder = Path(path)
     if not folder.is_dir():
-        raise InputError("no such folder", path)
+        found = "a file, and no folder" if folder.exists() else "no such folder"
+        raise InputError(f"{found}; expected one that ceras-compile wrote", path)
     manifest = read_manifest(folder)
     file = folder / REPORT
     try:

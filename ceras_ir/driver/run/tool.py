@@ -144,10 +144,11 @@ def _run_on(cls: TargetClass, argv: Sequence[str], manifests: "Mapping[Path, Man
 def _run_model(arguments: argparse.Namespace, cls: TargetClass) -> None:
     from ceras_ir.command.named_file import naming
     from ceras_ir.data.samples import load_samples
+    from ceras_ir.pipeline.parsing import display_name
 
     options = build_options(arguments, target_of(cls, arguments).for_host())
     options.check()
-    with naming(arguments.model), calibration_workers(arguments):
+    with naming(display_name(arguments.model)), calibration_workers(arguments):
         module = read_model(arguments)
         samples = load_samples(arguments.inputs, module)
         options, watching = options.resolved(module), watching_of(arguments, arguments.inputs)

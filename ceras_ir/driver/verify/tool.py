@@ -122,9 +122,10 @@ def _compare(
     from ceras_ir.data.samples import load_samples
     from ceras_ir.driver.verify.levels import check_request, verifications
     from ceras_ir.driver.verify.sharing import Sample, SharedSamples
+    from ceras_ir.pipeline.parsing import display_name
 
     check_request(arguments.quantize, classes, arguments.samples)
-    with naming(arguments.model):
+    with naming(display_name(arguments.model)):
         module = read_model(arguments)
         targets = targets_of(classes, arguments)
         options = build_options(arguments, targets[0])

@@ -12,6 +12,9 @@ from google.protobuf.message import DecodeError
 
 from ceras_ir.support.diagnostics import InputError
 
+LFS = b"version https://git-lfs.github.com/spec/"
+"""How the files begin that Git LFS leaves where it has not fetched the real ones."""
+
 MAX_FILE_BYTES = (1 << 31) - 1
 """What protobuf can hold in one message."""
 
@@ -33,6 +36,8 @@ def read_model(path: str | Path) -> onnx.ModelProto:
         raise InputError(f"cannot read: {e.strerror or e}", str(path)) from None
     if not data:
         raise InputError("empty file, expected an ONNX model", str(path))
+    if data.startswith(LFS):
+        raise InputError("a pointer of Git LFS to a model: fetch it by git lfs pull", str(path))
     try:
         return onnx.ModelProto.FromString(data)
     except DecodeError:

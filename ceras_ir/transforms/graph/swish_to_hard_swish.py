@@ -1,6 +1,5 @@
 """Approximate Swish by HardSwish, which needs no exponential (S1, section 3.1.3)."""
 
-import sys
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -10,6 +9,7 @@ from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.ranges import drop_statistics
+from ceras_ir.support.remarks import remark
 
 LARGEST_ERROR = 0.142
 """Of `|swish(x) - hard_swish(x)|` over all x, taken at x = -3 and x = 3: `3 / (1 + e^3)`."""
@@ -29,10 +29,9 @@ class SwishToHardSwishPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if replaced := replace_swish(op):
-            print(
+            remark(
                 f"{self.name}: note: {replaced} swish became hard_swish, each off by up to "
-                f"{LARGEST_ERROR}; measure the accuracy, the network may need retraining",
-                file=sys.stderr,
+                f"{LARGEST_ERROR}; measure the accuracy, the network may need retraining"
             )
 
 

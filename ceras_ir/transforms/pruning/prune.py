@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import partial
 from math import inf, isnan, log10
@@ -17,6 +16,7 @@ from ceras_ir.dialects.graph import ConstantOp, LinearOperation
 from ceras_ir.dialects.sparse import MASK, MaskAttr
 from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError, UnsupportedError, node_name, node_names
+from ceras_ir.support.remarks import remark
 from ceras_ir.support.suggestions import did_you_mean
 from ceras_ir.transforms.rebuilding import erase_unused
 
@@ -273,10 +273,9 @@ class PrunePass(ModulePass):
 
         if self.calibration is not None:
             return list(calibration_samples(module, self.calibration, self.samples, "weighing"))
-        print(
+        remark(
             f"{self.name}: note: layers are weighed on {self.samples} synthetic samples; give "
-            "calibration=FILE.npz for real ones",
-            file=sys.stderr,
+            "calibration=FILE.npz for real ones"
         )
         return list(synthetic_samples(main_function(module), self.samples, 0))
 
@@ -288,10 +287,9 @@ class PrunePass(ModulePass):
         cost_text = "" if self.target_loss else f"{cost:,.0f} "
         what = "" if self.target_loss else "products, " if self.target_products else "bytes, "
         shown = ", ".join(named[:24]) + (", ..." if len(named) > 24 else "")
-        print(
+        remark(
             f"{self.name}: note: {cost_text}{what}{decibels:.1f} dB of signal over noise at the "
-            f"outputs before retraining: {shown}",
-            file=sys.stderr,
+            f"outputs before retraining: {shown}"
         )
 
 

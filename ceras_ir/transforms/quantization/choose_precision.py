@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from ceras_ir.network.quantizable import (
 )
 from ceras_ir.network.ranges import exponent
 from ceras_ir.support.diagnostics import UsageError, node_name
+from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.quantization.analysis.before_after import NOISE, note
 from ceras_ir.transforms.quantization.analysis.time_model import TimeModel
@@ -182,10 +182,9 @@ class ChoosePrecisionPass(CalibratedPass):
         if len(named) > NAMED:
             names.append(f"{len(named) - NAMED} more")
         count = "1 value" if len(chosen) == 1 else f"{len(chosen)} values"
-        print(
+        remark(
             f"{self.name}: note: 16 bits for {count}: noise of stored values "
-            f"{change} of the modelled time: {', '.join(names)}",
-            file=sys.stderr,
+            f"{change} of the modelled time: {', '.join(names)}"
         )
 
 

@@ -1,6 +1,5 @@
 """Record what the values of a float network were on sample data."""
 
-import sys
 from dataclasses import dataclass, replace
 
 from xdsl.context import Context
@@ -12,6 +11,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, observed_values
 from ceras_ir.network.ranges import exponent, interval, set_exponent
 from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.remarks import remark
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 
 SYNTHETIC_SAMPLES = 6
@@ -91,7 +91,7 @@ class ObserveRangesPass(ModulePass):
             error.file = error.file or path
             raise
         if doubt is not None:
-            print(f"{self.name}: warning: {doubt}", file=sys.stderr)
+            remark(f"{self.name}: warning: {doubt}")
 
     def _from_ir(self, module: ModuleOp) -> None:
         from ceras_ir.network.exponents import fitting_exponent
@@ -116,11 +116,10 @@ class ObserveRangesPass(ModulePass):
         from ceras_ir.transforms.quantization.analysis.calibration import calibrate
 
         count = min(self.samples, SYNTHETIC_SAMPLES)
-        print(
+        remark(
             f"{self.name}: note: no calibration data for {len(missing)} values; their ranges "
             f"come from {count} synthetic samples (seed {self.seed}) of the declared input "
-            f"range; give calibration=FILE.npz for real ones",
-            file=sys.stderr,
+            f"range; give calibration=FILE.npz for real ones"
         )
         samples = synthetic_samples(main_function(module), count, self.seed)
         # Made-up samples have no rare extremes.

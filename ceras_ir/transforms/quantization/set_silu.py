@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +13,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
 from ceras_ir.network.quantizable import is_quantized
+from ceras_ir.support.remarks import remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,9 +116,8 @@ def _harden(module: ModuleOp, calibration: str | None) -> None:
         samples = list(calibration_samples(module, calibration, MEASURED, "measuring HardSwish"))
         ratio = output_ratio(before, module, samples)
         cost = f"in float, before any rounding, the outputs keep {ratio:.1f} dB of signal to noise"
-    print(
+    remark(
         f"set-silu: WARNING: {replaced} SiLU became HardSwish, another function: a network that "
         f"was not trained for it may lose its accuracy; {cost}. Without retraining take "
-        "silu=table, table16 or piecewise",
-        file=sys.stderr,
+        "silu=table, table16 or piecewise"
     )

@@ -1,6 +1,5 @@
 """Move the scales of a Q/DQ network to powers of two, for targets that cannot multiply."""
 
-import sys
 from dataclasses import dataclass
 from math import frexp, log2, log10
 
@@ -18,6 +17,7 @@ from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import SNAPPED
 from ceras_ir.network.ranges import exponent, set_exponent
 from ceras_ir.support.diagnostics import Finding, InputError, node_name
+from ceras_ir.support.remarks import remark
 from ceras_ir.support.text_table import shortened
 from ceras_ir.transforms.quantization.analysis.qdq import only_moves
 from ceras_ir.transforms.quantization.rewrites.repadding import repadded
@@ -104,7 +104,7 @@ class _Costs:
 
 
 def _say(name: str, text: str) -> None:
-    print(f"{name}: note: {text}", file=sys.stderr)
+    remark(f"{name}: note: {text}")
 
 
 def _listed(entries: list[tuple[float, str]]) -> str:

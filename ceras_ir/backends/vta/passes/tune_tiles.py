@@ -1,6 +1,5 @@
 """Choose the schedules of contractions by running them."""
 
-import sys
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -11,6 +10,7 @@ from ceras_ir.backends.vta.analysis.tiling import Convolution
 from ceras_ir.backends.vta.hardware import DEFAULT_BOARD_NAME
 from ceras_ir.backends.vta.passes.expand_tiles import ExpandTilesPass
 from ceras_ir.backends.vta.passes.schedule_tiles import ScheduleTilesPass
+from ceras_ir.support.remarks import remark
 
 
 @dataclass(frozen=True)
@@ -48,4 +48,4 @@ class TuneTilesPass(ModulePass):
         ).tuned()
         for contraction, schedule in found.schedules:
             contraction.schedule = schedule
-        print(f"{self.name}: note: {found.line()}", file=sys.stderr)
+        remark(f"{self.name}: note: {found.line()}")

@@ -43,10 +43,10 @@ def parse_regions(texts: Sequence[str]) -> list[Region]:
             found.append(Region(name, int(numbers[0]), rate))
         except ValueError:
             raise UsageError(
-                f"a region is NAME:BYTES or NAME:BYTES:BYTES_PER_US, got '{text}'"
+                f"regions: one is NAME:BYTES or NAME:BYTES:BYTES_PER_US, got '{text}'"
             ) from None
     if (wrong := _problem(found)) is not None:
-        raise UsageError(wrong)
+        raise UsageError(f"regions: {wrong}")
     return found
 
 

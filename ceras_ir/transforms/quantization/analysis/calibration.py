@@ -123,7 +123,8 @@ def record(values: Sequence[SSAValue], found: Observations, observer: ObserverNa
 def _doubt(count: int, halves: Sequence[Sequence[float]]) -> str | None:
     """Why so many samples, with these peaks of every value in either half, say little."""
     if count < FEW:
-        return f"only {count} calibration samples; {FEW} or more keep ranges from being chance"
+        samples = "sample" if count == 1 else "samples"
+        return f"only {count} calibration {samples}; {FEW} or more keep ranges from being chance"
     apart = sum(max(pair) > 2 * min(pair) for pair in halves)
     if apart > APART * len(halves):
         return (
