@@ -83,6 +83,7 @@ _EXPONENTS = _integers(-MAX_EXPONENT, MAX_EXPONENT)
 _RANGE = Rule("array<f32: MIN, MAX>", _is_range)
 
 RULES: Mapping[str, Rule] = {
+    "graph.equalized": _kind("unit", UnitAttr),
     "graph.exponent": _EXPONENT,
     "graph.float_reason": _TEXT,
     "graph.form": _word("table", "table16", "shifts", "float"),

@@ -34,6 +34,9 @@ ROW_EXPONENTS = "graph.row_exponents"
 LAYER = "graph.layer"
 """A number that an operation keeps when it is quantized, for comparing it with its float form."""
 
+EQUALIZED = "graph.equalized"
+"""On a function whose channels stand for powers of two of what those of its model do."""
+
 ZERO_POINT = "graph.zero_point"
 """The number that stands for zero."""
 

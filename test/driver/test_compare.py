@@ -162,6 +162,22 @@ def test_layers_that_really_differ_are_found(tool: Tool, files: Path) -> None:
     assert table["mean"][-2] == "exact"
 
 
+def test_float_networks_have_no_factors(tool: Tool, files: Path) -> None:
+    """Channels of another network are not taken for multiples of the first one's."""
+    done = tool("ceras-opt", "n.mlir", "--fuse", "--print-debuginfo")
+    (files / "a.mlir").write_text(done.stdout)
+    constant = next(line for line in done.stdout.splitlines() if "xf32>" in line and "[[[[" in line)
+    signs = iter("+-" * constant.count("."))
+    other = re.sub(r"(?<=[\[ ])-?(?=\d)", lambda _: next(signs).strip("+"), constant)
+    (files / "b.mlir").write_text(done.stdout.replace(constant, other))
+    done = tool("ceras-compare", "a.mlir", "b.mlir", "--inputs", "b.npz")
+    assert done.status == 0, done.stderr
+    table = rows(done.stdout)
+    assert float(table["mix"][-2]) < 10
+    # The layer that both have the same is the same.
+    assert table["mean"][-2] == "exact"
+
+
 def test_two_models_are_refused_by_what_differs(tool: Tool, files: Path) -> None:
     (files / "m.mlir").write_text(MIXING.replace('"scores"', '"logits"'))
     done = tool("ceras-compare", "n.mlir", "m.mlir", "--inputs", "b.npz")

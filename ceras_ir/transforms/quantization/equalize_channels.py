@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from ceras_ir.network.function import main_function
+from ceras_ir.network.ranges import EQUALIZED
 from ceras_ir.transforms.quantization.rewrites.calibrated_pass import CalibratedPass
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class EqualizeChannelsPass(CalibratedPass):
     factors. A clip from 0 to a bound keeps its place: its channels are raised only so far that
     twice the largest value seen stays below the bound. Larger values are clipped earlier, as int8
     would clip them.
+
+    `graph.equalized` on the function says that channels have changed.
     """
 
     name = "equalize-channels"
@@ -55,7 +58,10 @@ class EqualizeChannelsPass(CalibratedPass):
         data = self.data(op, most=SAMPLES)
         statistics = channel_statistics(op, data, slots.ids, powers=not self.rows)
         factors = ChannelFactors(main, slots, statistics)
-        _apply(factors, factors.choose(rows=self.rows))
+        exponents = factors.choose(rows=self.rows)
+        if exponents.any():
+            main.attributes[EQUALIZED] = UnitAttr()
+        _apply(factors, exponents)
 
 
 def _apply(factors: ChannelFactors, exponents: Vector) -> None:

@@ -25,8 +25,8 @@ from ceras_ir.interpreters.registry import interpreter_of
 from ceras_ir.interpreters.sequence import as_stored
 from ceras_ir.network.function import input_names, main_function
 from ceras_ir.network.integer import dequantize, quantize
-from ceras_ir.network.quantizable import is_alias
-from ceras_ir.network.ranges import LAYER, interval
+from ceras_ir.network.quantizable import is_alias, is_quantized
+from ceras_ir.network.ranges import EQUALIZED, LAYER, interval
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.progress import progress
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
@@ -37,6 +37,9 @@ Array: TypeAlias = NDArray[np.generic]
 
 BINS = 48
 """Bars of a histogram."""
+
+ALIKE = 0.5
+"""Of a channel's power, what a multiple of the other's must explain for both to be the same."""
 
 
 @dataclass
@@ -140,6 +143,12 @@ def _power(array: Array) -> float:
     return float(np.dot(flat, flat))
 
 
+def _may_be_equalized(module: ModuleOp) -> bool:
+    """Whether channels may have factors; in ONNX and in older text integers do not say so."""
+    main = main_function(module)
+    return EQUALIZED in main.attributes or is_quantized(main)
+
+
 def label_layers(module: ModuleOp) -> None:
     """Number the operations whose values are compared, so that both networks name them alike."""
     for number, op in enumerate(main_function(module).body.block.ops):
@@ -156,13 +165,15 @@ def layer_of(op: Operation) -> int | None:
 class NoiseMeter:
     """
     Measures a quantized network against the float one that it was made from, or one variant
-    against another. Then, `aligned`, channels may stand for powers of two of the other's, as
-    `equalize-channels` makes them: which ones, the first sample says.
+    against another, `aligned` by names. Channels of variants may stand for powers of two of the
+    other's where `equalize-channels` has made them so, which integers do not tell: which ones, the
+    first sample says.
     """
 
     def __init__(self, reference: ModuleOp, quantized: ModuleOp, *, aligned: bool = False):
         self.reference, self.quantized = reference, quantized
         self.aligned = aligned
+        self.scaled = aligned and (_may_be_equalized(reference) or _may_be_equalized(quantized))
         self.factors: dict[int, NDArray[np.float32]] = {}
         self.values: dict[int, SSAValue] = {}
         self.names = input_names(main_function(quantized))
@@ -216,7 +227,7 @@ class NoiseMeter:
                 real = floats[number].astype(np.float32, copy=False)
                 actual = _real(op.results[0], results[0])
                 # Indices and truth values have no scale.
-                if self.aligned and number not in self.factors and floats[number].dtype.kind == "f":
+                if self.scaled and number not in self.factors and floats[number].dtype.kind == "f":
                     self.factors[number] = self._factors(op, real, actual)
                 if number not in self.layers:
                     return
@@ -268,9 +279,11 @@ class NoiseMeter:
                 return moved.transpose(op.permutation.get_values())
         axes = tuple(range(real.ndim - 1))
         mine = (actual.astype(np.float64) ** 2).sum(axis=axes)
+        theirs = (real.astype(np.float64) ** 2).sum(axis=axes)
         both = (actual.astype(np.float64) * real).sum(axis=axes)
         ratio = both / np.where(mine > 0, mine, 1)
-        known = (ratio > 0) & (mine > 0)
+        # Channels that do something else have no factor but by chance.
+        known = (ratio > 0) & (both**2 > ALIKE * mine * theirs)
         return np.exp2(np.where(known, np.rint(np.log2(np.where(known, ratio, 1))), 0)).astype(
             np.float32
         )
