@@ -1,17 +1,18 @@
 """Keep masked scores in float."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, SSAValue, Use
 from xdsl.passes import ModulePass
 
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.precision import keep_in_float
-from ceras_ir.network.quantizable import is_quantized, keeps_scale
+from ceras_ir.network.quantizable import is_quantized, keeps_scale, uses_behind_moves
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 
 HIDING = 64.0
@@ -24,10 +25,12 @@ REASON = "masks scores: beside a mask int8 has no steps for them"
 class KeepMasksInFloatPass(ModulePass):
     """
     Keep in float what leads from a mask to the softmax of an attention, which gets
-    `graph.precision = "f32"`, and so does the softmax. A mask is a constant that has an element of
-    magnitude 64 or more, infinities included, and reaches the softmax by elementwise operations,
-    selections and moves alone. In int8 one scale would serve the mask and the scores, and leave no
-    steps for the latter.
+    `graph.precision = "f32"`, and so does the softmax. In int8 one scale would serve the mask and
+    the scores, and leave no steps for the latter. A mask is
+
+    1. a constant that has an element of magnitude 64 or more, infinities included, and reaches the
+       softmax by elementwise operations, selections and moves alone; or
+    2. an input of the network that is added to what softmaxes read, and does nothing else.
 
     A mask that `fuse-residual` made the residual of a product is added by an operation of its own
     again, which is exact. Changes no value.
@@ -40,7 +43,7 @@ class KeepMasksInFloatPass(ModulePass):
         if is_quantized(main):
             return
         ops = list(main.body.block.ops)
-        hidden = _hidden(ops)
+        hidden = _hidden(ops, [value for value in main.body.block.args if _is_mask(value)])
         leading: set[SSAValue] = set()
         for inner in reversed(ops):
             if isinstance(inner, graph.SoftmaxOp) and inner.input in hidden:
@@ -57,9 +60,9 @@ class KeepMasksInFloatPass(ModulePass):
             leading.update(hidden.intersection(inner.operands))
 
 
-def _hidden(ops: list[Operation]) -> set[SSAValue]:
-    """Masks, and all values that they reach element by element."""
-    found: set[SSAValue] = set()
+def _hidden(ops: Sequence[Operation], inputs: Sequence[SSAValue]) -> set[SSAValue]:
+    """Masks, those among the `inputs` too, and all values that they reach element by element."""
+    found = set(inputs)
     for op in ops:
         match op:
             case graph.ConstantOp():
@@ -73,6 +76,29 @@ def _hidden(ops: list[Operation]) -> set[SSAValue]:
         if masks:
             found.update(op.results)
     return found
+
+
+def _is_mask(value: SSAValue, *, added: bool = False) -> bool:
+    """Whether an input, or a sum that it was added to, is for softmaxes alone."""
+    uses = list(uses_behind_moves(value, joined=True))
+    return bool(uses) and all(_hides(use, added=added) for use in uses)
+
+
+def _hides(use: Use, *, added: bool) -> bool:
+    op = use.operation
+    match op:
+        case graph.SoftmaxOp():
+            return added
+        case graph.LinearOperation():
+            is_sum = op.operands[use.index] is op.residual and op.activation is None
+            return is_sum and _is_mask(op.result, added=True)
+        case graph.BinaryOp():
+            is_sum = op.function is graph.Binary.ADD and op.activation is None
+            return (added or is_sum) and _is_mask(op.result, added=True)
+        case graph.SelectOp():
+            return _is_mask(op.result, added=added)
+        case _:
+            return False
 
 
 def _masks(op: graph.ConstantOp) -> bool:

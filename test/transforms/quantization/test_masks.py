@@ -1,5 +1,6 @@
 """Attention with masks, quantized: scores keep their steps whatever hides some of them."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +26,17 @@ func.func @main(%x: tensor<4x8xf32>, %m: tensor<1x4xi64>) -> tensor<4x4xf32> {
   func.return %4 : tensor<4x4xf32>
 }
 """
+GIVEN = re.sub(
+    r"(?s)  %one =.*?(?=  %1 =)", "", SOURCE.replace("%m: tensor<1x4xi64>", "%0: tensor<1x4xf32>")
+)
+"""The same with the numbers that are added as an input."""
+
 FILLS = {"-inf": "0xFF800000", "least": "-3.4028235e38", "bert": "-1.0e4", "swin": "-100.0"}
 
 
-def masked(folder: Path, fill: str) -> Path:
+def masked(folder: Path, fill: str, source: str = SOURCE) -> Path:
     random = np.random.default_rng(5)
-    text = SOURCE.replace("FILL", fill)
+    text = source.replace("FILL", fill)
     text = text.replace("KEYS", str(random.normal(size=(4, 8)).round(3).tolist()))
     path = folder / "masked.mlir"
     path.write_text(text.replace("VALUES", str(random.normal(size=(4, 4)).round(3).tolist())))
@@ -47,6 +53,11 @@ def data(count: int) -> dict[str, NDArray[np.generic]]:
     }
 
 
+def adding(fill: float, present: NDArray[np.generic]) -> NDArray[np.float32]:
+    """What is added to the scores of tokens: 0, or `fill` to hide them."""
+    return np.where(np.equal(present, 1), 0, fill).astype(np.float32)[:, None]
+
+
 def result(model: ceras.Model, samples: dict[str, NDArray[np.generic]]) -> NDArray[np.float64]:
     (found,) = model.run(samples).values()
     return found.astype(np.float64)
@@ -58,6 +69,29 @@ def test_scores_beside_a_mask(tmp_path: Path, fill: str) -> None:
     expected, actual = result(model, samples), result(model.quantize(samples, target="c"), samples)
     noise = float(np.square(expected - actual).sum())
     assert decibels(float(np.square(expected).sum()), noise) > 30
+
+
+@pytest.mark.parametrize("fill", [-1e4, -100.0, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("target", ["c", "vta"])
+def test_scores_beside_an_input_that_masks(tmp_path: Path, fill: float, target: str) -> None:
+    """The input stays as it is given, and scores keep their steps: it was 6.6 dB."""
+    model, samples = ceras.load(masked(tmp_path, "", GIVEN)), data(40)
+    samples["input1"] = np.where(np.equal(samples["input1"], 1), 0, fill).astype(np.float32)[
+        :, None
+    ]
+    quantized = model.quantize(samples, target=target)
+    expected, actual = result(model, samples), result(quantized, samples)
+    noise = float(np.square(expected - actual).sum())
+    assert decibels(float(np.square(expected).sum()), noise) > 30
+
+
+def test_a_mask_of_infinities_is_told_what_to_be(tmp_path: Path) -> None:
+    model, samples = ceras.load(masked(tmp_path, "", GIVEN)), data(40)
+    samples["input1"] = np.where(np.equal(samples["input1"], 1), 0, -np.inf).astype(np.float32)[
+        :, None
+    ]
+    with pytest.raises(ceras.InputError, match=r"'input1' has NaN or infinite elements; .* -10000"):
+        model.quantize(samples, target="c")
 
 
 def test_infinite_values_are_no_noise(tmp_path: Path) -> None:

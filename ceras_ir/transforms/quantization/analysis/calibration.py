@@ -239,7 +239,10 @@ def _without_masks(where: Operation | str, array: NDArray[np.float32]) -> NDArra
 def not_finite(where: Operation | str) -> InputError:
     """What is wrong when a value of the network, or the data, is not finite."""
     if isinstance(where, str):
-        return InputError(f"the calibration data for input '{where}' has NaN or infinite elements")
+        return InputError(
+            f"the calibration data for input '{where}' has NaN or infinite elements; in a mask "
+            "-10000 hides as well as an infinity"
+        )
     return InputError(
         [
             Finding(

@@ -51,3 +51,39 @@ func.func @main(%x: tensor<2x3xf32>) -> tensor<2x2xf32> {
   %3 = graph.softmax %2 {axis = 1 : i64} : tensor<2x2xf32>
   func.return %3 : tensor<2x2xf32>
 }
+
+// -----
+
+// An input that is added to scores, and does nothing else, is a mask.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.reshape {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.matmul %x, %w :
+// CHECK-NEXT:  graph.binary add {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.softmax {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  %[[P:.*]] = graph.matmul %x, %w :
+// CHECK-NEXT:  graph.binary add %[[P]], {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.softmax {{.*}}graph.precision = "f32"
+func.func @main(%x: tensor<2x3xf32>, %m: tensor<2xf32>, %n: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>) {
+  %w = graph.constant dense<1.0> : tensor<2x3xf32> : tensor<2x3xf32>
+  %0 = graph.reshape %m : (tensor<2xf32>) -> tensor<1x2xf32>
+  %1 = graph.matmul %x, %w : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x2xf32>
+  %2 = graph.binary add %1, %0 : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x2xf32>
+  %3 = graph.softmax %2 {axis = 1 : i64} : tensor<2x2xf32>
+  %4 = graph.matmul %x, %w residual %n : tensor<2x2xf32> : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x2xf32>
+  %5 = graph.softmax %4 {axis = 1 : i64} : tensor<2x2xf32>
+  func.return %3, %5 : tensor<2x2xf32>, tensor<2x2xf32>
+}
+
+// -----
+
+// One that is an output too, one that is multiplied with scores, and scores themselves are none.
+// CHECK-LABEL: func.func @main(
+// CHECK-NOT:   graph.precision
+func.func @main(%x: tensor<2x2xf32>, %a: tensor<2x2xf32>, %b: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>) {
+  %0 = graph.binary add %x, %a : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %1 = graph.binary mul %0, %b : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %2 = graph.softmax %1 {axis = 1 : i64} : tensor<2x2xf32>
+  %3 = graph.softmax %x {axis = 1 : i64} : tensor<2x2xf32>
+  %4 = graph.unary <relu> %x : tensor<2x2xf32>
+  func.return %a, %2, %4 : tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>
+}
