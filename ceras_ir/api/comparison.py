@@ -122,7 +122,7 @@ def compare(
     if samples is not None and samples < 1:
         raise UsageError(f"samples must be at least 1, got {samples}")
     files = SampleFiles()
-    with diagnosed(model.title):
+    with diagnosed(model.title), files.named():
         network = model.inputs
         folders = images if calibration is None or _is_path(calibration) else None
         data = None
@@ -131,7 +131,7 @@ def compare(
         path = files.paths(inputs, network, "inputs", images if _is_path(inputs) else None)
         truth = labels
         if truth is not None and not isinstance(truth, str | PathLike):
-            truth = files.save({"labels": np.asarray(truth)})
+            truth = files.save({"labels": np.asarray(truth)}, "labels")
         everything = open_samples(path, network)
         chosen = everything.first(samples)
         count = len(everything)

@@ -33,15 +33,22 @@ def diagnosed(file: str) -> Generator[None]:
         with redirect_stderr(remarks), each_once():
             yield
     except InputError as error:
-        error.file = error.file or file
-        error.add_note("\n".join(error.lines(error.file)))
+        _noted(error, file)
         raise
     except OSError as error:
-        raise InputError(error.strerror or str(error), str(error.filename or file)) from error
+        place = str(error.filename or file)
+        raise _noted(InputError(error.strerror or str(error), place), file) from error
     except DiagnosticException as error:
-        raise InputError(str(error).strip(), file) from error
+        raise _noted(InputError(str(error).strip()), file) from error
     finally:
         _warn(remarks.getvalue())
+
+
+def _noted(error: InputError, file: str) -> InputError:
+    """`error` with its file, and with what a command prints as its note."""
+    error.file = error.file or file
+    error.add_note("\n".join(error.lines(error.file)))
+    return error
 
 
 def _warn(text: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast, get_args
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
@@ -18,6 +19,7 @@ from ceras_ir.api.samples import Data, SampleFiles, read_samples
 from ceras_ir.command.output_file import open_output
 from ceras_ir.data.image_folder import ImageOptions
 from ceras_ir.data.samples import Array
+from ceras_ir.driver.compile.trying import remedied
 from ceras_ir.driver.report.graph_picture import module_picture
 from ceras_ir.driver.target_options import reference_target
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
@@ -36,13 +38,15 @@ from ceras_ir.pipeline.reading import read_network
 from ceras_ir.pipeline.running import run_all
 from ceras_ir.pipeline.stages import graph_stages, run_stages
 from ceras_ir.pipeline.verification import verify_module
-from ceras_ir.support.diagnostics import InputError, UsageError
+from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
 from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.observer_names import DEFAULT_OBSERVER, ObserverName
 from ceras_ir.transforms.quantization.recipe import check_recipe
 from ceras_ir.transforms.quantization.set_rows import Rows
 from ceras_ir.transforms.quantization.set_silu import Silu
+
+Io: TypeAlias = Literal["model", "int8"]
 
 Passes: TypeAlias = str | ModulePass | Iterable[str | ModulePass]
 """Pipelines as `ceras-opt -p` reads them, or passes themselves."""
@@ -65,6 +69,8 @@ class Model:
         self, module: ModuleOp, options: BuildOptions, files: SampleFiles | None = None
     ) -> Model:
         self._module, self._options, self._files = module, options, files
+        self._source = module
+        """What `quantize` was called of; the network itself where it was not, or has changed."""
         return self
 
     def _changed(self, module: ModuleOp, **options: object) -> Model:
@@ -135,16 +141,21 @@ class Model:
         int16: Sequence[str] = (),
         in_float: Sequence[str] = (),
         budget: float | None = None,
-        io: Literal["model", "int8"] = "model",
+        io: Io = "model",
     ) -> Model:
         """
         Quantize the network in the arithmetic of `target`, or in any; it is fused before. Samples
         for `calibration` are arrays, arrays by name, a generator of either, files or folders.
         Options are those of the commands: `int16` and `in_float` are `--int16` and `--float`.
         """
-        check_recipe(list(recipe), "recipe")
         files, data = SampleFiles(), None
-        with diagnosed(self.title):
+        with diagnosed(self.title), files.named():
+            check_recipe(list(recipe), "recipe")
+            for name, value, kind in (
+                *(("silu", silu, Silu), ("rows", rows, Rows)),
+                *(("observer", observer, ObserverName), ("io", io, Io)),
+            ):
+                _expect(name, value, get_args(kind))
             if calibration is not None:
                 data = files.paths(calibration, self.inputs, "calibration", images)
             chosen = Target() if target is None else _target(target, board, {})
@@ -163,7 +174,9 @@ class Model:
             options.check()
             module = self._module.clone()
             run_stages(load_context(), module, graph_stages(options))
-        return Model.__new__(type(self))._init(module, options, files)
+        made = Model.__new__(type(self))._init(module, options, files)
+        made._source = self._module
+        return made
 
     def apply(self, *passes: Passes) -> Model:
         """Run passes in order, each a text such as `"canonicalize,my-pass{x=1}"` or an object."""
@@ -183,7 +196,8 @@ class Model:
         """
         Compile for `target`. It is quantized first if the target computes in integers alone and
         `quantize` was not called. `at` has passes that run behind levels, by the level's name;
-        `options` are those of the target, such as `weights="file"`.
+        `options` are those of the target, such as `weights="file"`. Where the board does not hold
+        the network, the error names the smallest change with which it does.
         """
         with diagnosed(self.title):
             chosen = replace(
@@ -192,7 +206,12 @@ class Model:
                 insertions=tuple(_insertion(*item) for item in (at or {}).items()),
             )
             chosen.check()
-            made = build(self._module.clone(), chosen)
+            begun = time.monotonic()
+            try:
+                made = build(self._module.clone(), chosen)
+            except DoesNotFitError as error:
+                seconds = time.monotonic() - begun
+                raise remedied(error, self._source.clone, chosen, seconds) from None
             return compiled_of(made, [] if self._files is None else [self._files])
 
     def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:
@@ -266,7 +285,7 @@ def _target(name: str, board: str | None, options: Mapping[str, object]) -> Targ
     return with_values(find_target(name), given)
 
 
-def _passes(passes: Iterable[Passes]) -> list[ModulePass]:
+def _passes(passes: Iterable[object]) -> list[ModulePass]:
     known = load_universe().all_passes
     found: list[ModulePass] = []
     for each in passes:
@@ -274,9 +293,17 @@ def _passes(passes: Iterable[Passes]) -> list[ModulePass]:
             found += build_pipeline(parse_pipeline(each), known)
         elif isinstance(each, ModulePass):
             found.append(each)
+        elif isinstance(each, Iterable):
+            found += _passes(cast("Iterable[object]", each))
         else:
-            found += _passes(each)
+            kind = type(each).__name__
+            raise UsageError(f"expected pipelines as text, or passes, got {kind}")
     return found
+
+
+def _expect(name: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{name} must be one of {', '.join(allowed)}, got '{value}'")
 
 
 def _insertion(level: str, passes: Passes) -> Insertion:

@@ -7,7 +7,8 @@ read files, so that what is to calibrate is written to some: 64 samples at a tim
 does not grow with what a generator gives.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,7 +60,8 @@ class SampleFiles:
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="ceras-data-")
-        self._count = 0
+        self._names: dict[str, str] = {}
+        """What the caller calls the data in a file."""
 
     def paths(
         self,
@@ -73,31 +75,41 @@ class SampleFiles:
             return _with_images(paths, images)
         _refuse_images(images)
         if isinstance(data, Mapping) or _is_array(data):
-            return self._save(_batch(cast("Batch", data), inputs, what))
+            return self._save(_batch(cast("Batch", data), inputs, what), what)
         files: list[str] = []
         waiting: list[Samples] = []
         for batch in _batches(data, inputs, what):
             waiting.append(batch)
             if sum(map(len, waiting)) >= PER_FILE:
-                files.append(self._save(_joined(waiting, what)))
+                files.append(self._save(_joined(waiting, what), what))
                 waiting = []
         if waiting or not files:
-            files.append(self._save(_joined(waiting, what)))
+            files.append(self._save(_joined(waiting, what), what))
         return ",".join(files)
 
-    def _save(self, samples: Samples) -> str:
+    def _save(self, samples: Samples, what: str) -> str:
         arrays = {
             name: array.reshape(-1, *array.shape[2:]) if array.shape[1:2] == (1,) else array
             for name, array in samples.arrays.items()
         }
-        return self.save(arrays)
+        return self.save(arrays, what)
 
-    def save(self, arrays: Mapping[str, Array]) -> str:
-        """The name of a file with `arrays`."""
-        self._count += 1
-        path = str(Path(self._folder.name) / f"{self._count}.npz")
+    def save(self, arrays: Mapping[str, Array], what: str) -> str:
+        """The name of a file with `arrays`, which the caller calls `what`."""
+        path = str(Path(self._folder.name) / f"{len(self._names) + 1}.npz")
+        self._names[path] = what
         save_arrays(path, arrays)
         return path
+
+    @contextmanager
+    def named(self) -> Generator[None]:
+        """Have errors inside that are about these files say what the caller calls the data."""
+        try:
+            yield
+        except InputError as error:
+            first = (error.file or "").partition(",")[0]
+            error.file = self._names.get(first, error.file)
+            raise
 
 
 def _with_images(paths: Sequence[str], images: ImageOptions | None) -> str:

@@ -106,6 +106,8 @@ class BuildOptions:
             )
         if self.quantize == "none" and self.calibrate is not None:
             raise UsageError("--calibrate is for quantization, and --quantize none forbids it")
+        if self.precision.budget is not None and not self.precision.budget >= 0:
+            raise UsageError(f"budget must be at least 0, got {self.precision.budget:g}")
         self.target.check()
 
     def inserted(self, level: str) -> tuple[ModulePass, ...]:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from driver.test_trying import BOARD, NETWORK
 from numpy.typing import NDArray
 
 import ceras_ir as ceras
@@ -359,3 +360,41 @@ def test_folders_of_others_stay(model: ceras.Model, tmp_path: Path) -> None:
     assert (tmp_path / "mine.txt").read_text() == "mine" and (tmp_path / "model.c").exists()
     with pytest.raises(ceras.InputError, match="no such folder"):
         ceras.open_compiled(tmp_path / "nowhere")
+
+
+def test_choices_are_checked(model: ceras.Model) -> None:
+    """What is not among an option's choices was taken for the default, or crashed a pass."""
+    for option in ("silu", "rows", "observer", "io"):
+        with pytest.raises(ceras.UsageError, match=f"{option} must be one of .*, got 'much'"):
+            getattr(model, "quantize")(**{option: "much"})  # noqa: B009
+    with pytest.raises(ceras.UsageError, match="budget must be at least 0, got -1"):
+        model.quantize(budget=-1)
+    with pytest.raises(ceras.UsageError, match="expected pipelines as text, or passes, got int"):
+        getattr(model, "apply")(3)  # noqa: B009
+
+
+def test_errors_name_what_the_caller_gave(model: ceras.Model, tmp_path: Path) -> None:
+    """Not the temporary file that passes read, and a note has what a command prints."""
+    shape = model.inputs[0].shape
+    with pytest.raises(ceras.InputError) as caught:
+        model.quantize(np.full((4, *shape[1:]), np.nan, np.float32))
+    assert caught.value.file == "calibration"
+    with pytest.raises(ceras.InputError) as caught:
+        ceras.load(tmp_path / "nowhere.mlir")
+    assert caught.value.__notes__ == [
+        f"{tmp_path / 'nowhere.mlir'}: error: No such file or directory"
+    ]
+
+
+def test_what_does_not_fit_is_told_what_does(tmp_path: Path) -> None:
+    """By the same trials as those of `ceras-compile`, from before quantization too."""
+    board = tmp_path / "board.toml"
+    board.write_text(BOARD.format(sram=7000))
+    model = ceras.Model.parse(NETWORK, "net")
+    with pytest.raises(ceras.UnsupportedError, match=r"\(1\) --quantize int8: a board: flash"):
+        model.compile("arduino", board=str(board))
+    board.write_text(BOARD.format(sram=4700))
+    with pytest.warns(ceras.CerasWarning, match="synthetic"):
+        quantized = model.quantize(target="arduino", board=str(board))
+    with pytest.raises(ceras.UnsupportedError, match=r"\(1\) --io int8: a board: flash"):
+        quantized.compile("arduino", board=str(board))

@@ -110,11 +110,11 @@ def _cards(content: Content) -> list[Card]:
     if content.microseconds is not None:
         number, unit = duration(content.microseconds)
         each = 1e6 / content.microseconds if content.microseconds else 0.0
-        note = f"{together(amount(each))} a second, as modelled for {content.machine}"
+        note = f"{together(amount(each))} inferences a second, as modelled for {content.machine}"
         cards.append(Card("predicted latency", number, unit, note))
     peak, bound = content.total("peak_bytes"), content.total("lower_bound_bytes")
     if peak is not None:
-        note = "" if bound is None else f"no plan takes less than {bound:,}"
+        note = "" if bound is None else f"no plan takes less than {bound:,} bytes"
         share = bound / peak if bound is not None and peak else None
         cards.append(Card("memory for values", *size(peak), note, share))
     for key, label in (("sram_bytes", "SRAM"), ("flash_bytes", "flash")):
