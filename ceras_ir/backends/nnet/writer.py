@@ -27,7 +27,8 @@ from ceras_ir.backends.nnet.engine_rules import why_refused
 from ceras_ir.backends.nnet.layers import encode
 from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.backends.nnet.sections import Sections
-from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
+from ceras_ir.dialects.graph import CastOp, ConstantOp, element_of, numpy_dtype, shape_of
+from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, device_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.artefacts import Artefact
@@ -203,6 +204,11 @@ def why_not_written(op: Operation) -> str | None:
     """Why the format or the engine cannot hold an operation, or None."""
     if reason := why_refused(op):
         return reason
+    if isinstance(op, CastOp) and element_of(op.input) == BYTE:
+        return (
+            "nnet looks up int8 and int16, and this reads plain bytes: let the application make "
+            "floats of them (--input-image is left out then), or compile for target c"
+        )
     if encode(op, lambda _: 0) is None:
         return f"the nnet format has no such operation; {WAY_OUT}"
     reasons = (unsupported_tensor(value) for value in (*op.operands, *op.results))

@@ -81,6 +81,7 @@ def test_mistakes_are_one_clear_error(tool: Tool, tmp_path: Path):
         ("{'image': np.zeros((8, 8), np.float32)}", "got float32[8, 8]"),
         ("{'image': np.zeros(net.INPUTS[0].shape)}", "got float64["),
         ("{'image': 1, 'other': 2}", "got 'image', 'other'"),
+        ("np.zeros((1, 1, 8, 8))", "such as run({'image': array}); got ndarray"),
     ):
         done = python(tmp_path, f"import net, numpy as np; net.run({call})")
         assert done.status == 1 and message in done.stderr.splitlines()[-1], done.stderr

@@ -252,6 +252,9 @@ class Network:
 def _checked(inputs: Mapping[str, Array]) -> list[Array]:
     """The arrays in C's order, if they are what C reads."""
     wanted = ", ".join(map(str, INPUTS))
+    if not hasattr(inputs, "keys"):
+        name, kind = INPUTS[0].name, type(inputs).__name__
+        raise TypeError(f"inputs are arrays by name, such as run({{'{name}': array}}); got {kind}")
     if set(inputs) != {tensor.name for tensor in INPUTS}:
         raise ValueError(f"inputs are {wanted}; got {', '.join(map(repr, inputs)) or 'none'}")
     arrays = [np.asarray(inputs[tensor.name], order="C") for tensor in INPUTS]
