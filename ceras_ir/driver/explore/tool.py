@@ -144,7 +144,7 @@ def _write_page(exploration: "Exploration", folder: Path) -> None:
     try:
         page = study_page(exploration.study, exploration.records())
     except UsageError as error:
-        print(f"note: {error}", file=sys.stderr)
+        print(f"note: no page of the study yet: {error}", file=sys.stderr)
         return
     write_file(str(folder / PAGE), page.encode())
 
