@@ -68,8 +68,17 @@ def hard_loss(
 
 
 def soft_loss(
-    found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], alphas: Mapping[str, float]
+    found: Mapping[str, Tensor],
+    wanted: Mapping[str, Tensor],
+    alphas: Mapping[str, float],
+    factors: Mapping[str, Tensor],
 ) -> Tensor:
-    """The weighted mean of squared errors over layers."""
-    errors = [alphas[n] * functional.mse_loss(found[n], wanted[n]) for n in alphas]
+    """
+    The weighted mean of squared errors over layers. `factors` multiplies the channels of those that
+    have some.
+    """
+    errors = [
+        alphas[n] * functional.mse_loss(found[n] * factors[n] if n in factors else found[n], w)
+        for n, w in ((n, wanted[n]) for n in alphas)
+    ]
     return torch.stack(errors).sum() / len(errors)

@@ -27,6 +27,7 @@ from ceras_ir.dialects.graph.operation import quantized_element
 from ceras_ir.dialects.quant import UniformType
 from ceras_ir.network import integer
 from ceras_ir.network.function import main_function, output_names, result_values
+from ceras_ir.network.ranges import EQUALIZED
 from ceras_ir.support.diagnostics import (
     Finding,
     InputError,
@@ -80,6 +81,8 @@ class TorchNetwork(nn.Module):
         self.masks: dict[str, str] = {}
         self.batched = True
         """Whether several samples can be computed at once."""
+        self.is_equalized = EQUALIZED in main.attributes
+        """Whether channels may stand for powers of two of what they were in float."""
         ops = [op for op in main.body.block.ops if not isinstance(op, ReturnOp)]
         _refuse(ops)
         for op in ops:

@@ -31,11 +31,15 @@ from ceras_ir.training.losses import hard_loss, soft_loss
 from ceras_ir.training.scores import Score
 from ceras_ir.training.settings import Settings
 from ceras_ir.training.torch_network import TorchNetwork
+from ceras_ir.transforms.quantization.analysis.channel_ratio import channel_ratios
 
 Say = Callable[[str], None]
 
 MEASURED = 64
 """Examples on which the size of feature maps is measured."""
+
+ALIGNED = 8
+"""Examples that say by which powers of two channels in integers differ from float ones."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -89,6 +93,7 @@ class Run:
                         f"layer '{name}' makes {list(shapes[0])}, and {list(shapes[1])} in the "
                         "dense network"
                     )
+        self.factors = self._channel_factors()
         if self.settings.relative:
             powers = self._powers()
             self.alphas = {name: a / powers[name] for name, a in self.alphas.items()}
@@ -101,6 +106,25 @@ class Run:
         if s.optimizer == "sgd":
             return torch.optim.SGD(parameters, s.rate, 0.9, weight_decay=s.weight_decay)
         return torch.optim.AdamW(parameters, s.rate, weight_decay=s.weight_decay)
+
+    def _channel_factors(self) -> dict[str, Tensor]:
+        """Where integers stand for powers of two of the dense network's channels: which ones."""
+        if self.teacher is None or not self.network.is_equalized:
+            return {}
+        wanted, found = dict[str, list[Tensor]](), dict[str, list[Tensor]]()
+        with torch.no_grad():
+            for number in range(min(ALIGNED, len(self.examples))):
+                inputs, _ = self._batch(self.examples, np.array([number]), None)
+                for name, value in self.teacher(inputs, self.shown)[1].items():
+                    wanted.setdefault(name, []).append(value)
+                for name, value in self.network(inputs, self.seen)[1].items():
+                    found.setdefault(name, []).append(value)
+        return {
+            name: torch.from_numpy(
+                channel_ratios(_stacked(wanted[name]), _stacked(found[name]))
+            ).to(self.device, torch.float32)
+            for name in self.alphas
+        }
 
     def _powers(self) -> dict[str, float]:
         """
@@ -229,7 +253,7 @@ class Run:
         if self.teacher is not None and self.alphas:
             with torch.no_grad():
                 _, wanted = self.teacher(inputs, self.shown)
-            loss = loss + soft_loss(features, wanted, self.alphas)
+            loss = loss + soft_loss(features, wanted, self.alphas, self.factors)
         return loss
 
     @property
@@ -295,6 +319,10 @@ class Run:
     def _stop(self) -> None:
         self._save()
         raise Stopped
+
+
+def _stacked(values: list[Tensor]) -> NDArray[np.floating]:
+    return torch.stack(values).cpu().numpy()
 
 
 def channel_sizes(parameter: Tensor) -> Tensor:

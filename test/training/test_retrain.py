@@ -13,13 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 torch = pytest.importorskip("torch", reason="training needs torch: pip install 'ceras-ir[retrain]'")
 
 from ceras_ir.dialects import graph
-from ceras_ir.driver.retrain.networks import student_of
+from ceras_ir.driver.retrain.networks import student_of, teacher_of
 from ceras_ir.driver.retrain.tool import main
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
@@ -27,6 +29,8 @@ from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.reading import read_network
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.training import trainer
+from ceras_ir.training.examples import Examples
+from ceras_ir.training.settings import Settings
 from ceras_ir.training.torch_network import TorchNetwork
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
@@ -264,3 +268,37 @@ def test_steps_are_shares_of_a_channel(silu: Path, tmp_path: Path):
         furthest[limited] = float(np.abs(change / sizes)[0].max())
     # Eight steps of 64 samples, the rate falling to zero.
     assert furthest[True] < 0.08 < furthest[False]
+
+
+def test_soft_layers_are_compared_at_the_scale_of_the_dense_network(tmp_path: Path):
+    """Where `equalize-channels` has raised channels: they are not to be trained back."""
+    rng = np.random.default_rng(0)
+    sizes = 2.0 ** -np.arange(8.0)
+    weights = [rng.normal(size=(8, 3, 3, 3)) * sizes[:, None, None, None]]
+    weights += [rng.normal(size=(4, 8, 3, 3)) / sizes[:, None, None]]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c"], "first"),
+        helper.make_node("Relu", ["c"], ["r"], "relu"),
+        helper.make_node("Conv", ["r", "w1"], ["y"], "second"),
+    ]
+    ends = [("x", (1, 3, 12, 12)), ("y", (1, 4, 8, 8))]
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in ends]
+    held = [numpy_helper.from_array(w.astype(np.float32), f"w{i}") for i, w in enumerate(weights)]
+    model = helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:], held))
+    onnx.save(model, path := tmp_path / "m.onnx")
+    x = rng.normal(size=(16, 1, 3, 12, 12)).astype(np.float32)
+    np.savez(data := tmp_path / "x.npz", x=x)
+    module = read_network(str(path))
+    student = student_of(module, replace(BuildOptions(), quantize="int8", calibrate=str(data)))
+    network = TorchNetwork(student.module)
+    dense = TorchNetwork(teacher_of(read_network(str(path))))
+    assert network.is_equalized
+    made = trainer.Run(
+        network, dense, Examples([x], None), None, Settings(alphas={"first": 1.0}),
+        torch.device("cpu"), "run",
+    )  # fmt: skip
+    assert len(set(made.factors["first"].tolist())) > 4
+    with torch.no_grad():
+        features = dense([torch.from_numpy(x[0])], made.shown)[1]["first"]
+        loss = made._loss([torch.from_numpy(x[0])], None)
+    assert float(loss) < 1e-3 * float(features.square().mean())

@@ -29,6 +29,7 @@ from ceras_ir.network.quantizable import is_alias, is_quantized
 from ceras_ir.network.ranges import EQUALIZED, LAYER, interval
 from ceras_ir.support.diagnostics import node_name
 from ceras_ir.support.progress import progress
+from ceras_ir.transforms.quantization.analysis.channel_ratio import channel_ratios
 from ceras_ir.transforms.quantization.analysis.function_forms import trimmed
 from ceras_ir.transforms.quantization.analysis.output_noise import decibels
 from ceras_ir.transforms.quantization.analysis.sensitivity import SensitivityMeter
@@ -37,9 +38,6 @@ Array: TypeAlias = NDArray[np.generic]
 
 BINS = 48
 """Bars of a histogram."""
-
-ALIKE = 0.5
-"""Of a channel's power, what a multiple of the other's must explain for both to be the same."""
 
 
 @dataclass
@@ -277,16 +275,7 @@ class NoiseMeter:
                 if isinstance(op, graph.ReshapeOp):
                     return moved.reshape(graph.shape_of(op.result))
                 return moved.transpose(op.permutation.get_values())
-        axes = tuple(range(real.ndim - 1))
-        mine = (actual.astype(np.float64) ** 2).sum(axis=axes)
-        theirs = (real.astype(np.float64) ** 2).sum(axis=axes)
-        both = (actual.astype(np.float64) * real).sum(axis=axes)
-        ratio = both / np.where(mine > 0, mine, 1)
-        # Channels that do something else have no factor but by chance.
-        known = (ratio > 0) & (both**2 > ALIKE * mine * theirs)
-        return np.exp2(np.where(known, np.rint(np.log2(np.where(known, ratio, 1))), 0)).astype(
-            np.float32
-        )
+        return channel_ratios(real, actual).astype(np.float32)
 
     def _alone(
         self, op: Operation, floats: Mapping[int, Array], sample: Mapping[str, Array]
