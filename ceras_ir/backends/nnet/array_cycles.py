@@ -1,10 +1,10 @@
 """
 How long the circuits in Verilog take for a layer, tile of outputs by tile of outputs.
 
-Three things run beside each other: the array, one read a cycle; the bus, which brings constants
-first and then residual and rows in turn; and the epilogue with the writer behind it. Whatever is
-waited for decides. Small constants are those of the pipelines in `hdl/`; a test holds the sum to
-the simulation.
+Function tables come first. Then three things run beside each other: the array, one read a cycle;
+the bus, which brings constants first and then residual and rows in turn; and the epilogue with the
+writer behind it. Whatever is waited for decides. Small constants are those of the pipelines in
+`hdl/`; a test holds the sum to the simulation.
 """
 
 from dataclasses import dataclass, field
@@ -23,6 +23,10 @@ QUEUE = 128
 """Beats of constants that are fetched ahead."""
 FIRST_BEAT = 6
 """From the start to the first data, besides the latency."""
+TABLE_BYTES = 256
+"""Of a function of int8."""
+TABLE_CYCLES = TABLE_BYTES // 8
+"""Of a table, which is written in words of 64 bits."""
 BLOCK_START = 8
 """From the last row that a block needs to its first value."""
 SWAP = 5
@@ -120,8 +124,9 @@ class _Run:
         bus = self._bus()
         results = _Results(self._write_cycles())
 
-        now = FIRST_BEAT + LATENCY + float(min(stream, QUEUE))
-        ready = FIRST_BEAT + LATENCY + header + tile
+        tables = ceiling(TABLE_BYTES * layer.tables, size.bus_bytes)
+        now = FIRST_BEAT + LATENCY + tables + float(min(stream, QUEUE))
+        ready = FIRST_BEAT + LATENCY + TABLE_CYCLES * layer.tables + header + tile
         freed = group = 0
         for image in range(layer.images):
             for row in range(0, layer.rows, blocks.rows):
@@ -133,7 +138,9 @@ class _Run:
                     columns = min(blocks.columns, layer.columns - column)
                     pixels, reads = rows * columns, blocks.reads(rows, columns)
                     waited = bus.wait_for_rows(needed)
-                    now = max(now + waited + (BLOCK_START if waited else 0), ready)
+                    now += waited + (BLOCK_START if waited else 0)
+                    bus.advance(max(ready - now, 0))
+                    now = max(now, ready)
                     for output in range(blocks.output_tiles):
                         begin = max(now, results.free[0] + 2)
                         each = max(reads, load, LEAST)

@@ -4,7 +4,7 @@ How the array in Verilog goes through an operation: blocks of pixels, tiles of p
 The engine cuts layers in the same way when it fills the registers (`core/plan.cpp`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -64,6 +64,8 @@ class Layer:
     """An output is made of the channel of its number alone."""
     most_pixels: int = PIXELS
     """Of a block."""
+    tables: int = 0
+    """Function tables of its channels, which come before everything else."""
 
 
 @dataclass(frozen=True)
@@ -158,11 +160,12 @@ def layer_of(op: Operation, size: CircuitSize) -> Layer | None:
                 down, across = _windows(op, shape_of(op.weights)[1:3])
                 return Layer(
                     images, height, width, channels, rows, columns, outputs, *pitches, down, across,
-                    by_channel=by_channel,
+                    by_channel=by_channel, tables=_table_count(op),
                 )  # fmt: skip
             channels = prod(shape_of(op.weights)[1:])
             pixels = prod(shape_of(op.result)) // outputs
-            return _as_image(pixels, channels, outputs, pitches, size, multiplies=True)
+            image = _as_image(pixels, channels, outputs, pitches, size, multiplies=True)
+            return None if image is None else replace(image, tables=_table_count(op))
         case graph.Pool2dOp():
             multiplier = 1 if op.requant is None else op.requant.multiplier.data
             if op.function is graph.Pool.AVERAGE and multiplier & (multiplier - 1):
@@ -186,6 +189,12 @@ def layer_of(op: Operation, size: CircuitSize) -> Layer | None:
             return _as_image(numbers // length, length, length, pitches, size, multiplies=False)
         case _:
             return None
+
+
+def _table_count(op: graph.LinearOperation) -> int:
+    """How many different tables the channels look up in."""
+    tables = op.tables
+    return 0 if tables is None else len({tables[i].tobytes() for i in op.channel_rows or (0,)})
 
 
 def _even_length(numbers: int, lanes: int) -> int:

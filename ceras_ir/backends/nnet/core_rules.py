@@ -19,11 +19,9 @@ def why_not_in_verilog(op: Operation, size: CircuitSize) -> str | None:
         return None
     if isinstance(op, MOVERS | graph.LookupOp):
         return f"the core has no circuit for {op.name}"
-    if isinstance(op, graph.LinearOperation) and op.tables is not None:
-        if len({op.tables[row].tobytes() for row in op.channel_rows or ()}) > 1:
-            return "it has a table for each channel"
-        if op.tables.itemsize != 1:
-            return "its table has floats"
+    tables = op.tables if isinstance(op, graph.LinearOperation) else None
+    if tables is not None and tables.itemsize != 1:
+        return "its table has floats"
     layer = layer_of(op, size)
     if layer is None:
         is_pool = isinstance(op, graph.Pool2dOp)

@@ -70,6 +70,7 @@ FpgaWindow window(Draw& draw, int channels, int most_pixels) {
 struct Cycles {
   uint32_t got;
   int64_t products;
+  bool by_row;  // it has a table for each channel
 };
 
 int64_t bytes_of(int64_t pixels, int64_t pitch) { return pixels * pitch; }
@@ -126,9 +127,14 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, bool by_channel,
   for (int8_t& s : shifts)
     s = static_cast<int8_t>(draw.one_in(4) ? draw(-8, 47) : draw(0, bits > 6 ? bits - 6 : 1));
   const int8_t* each = draw.one_in(2) ? shifts.data() : nullptr;
-  std::vector<uint8_t> entries(256);
+  // One table of all channels, or a choice of several for each.
+  const int count = draw.one_in(2) ? 1 : draw(2, FPGA_MAX_TABLES);
+  std::vector<uint8_t> entries(static_cast<size_t>(256 * count)), rows(bias.size());
   for (uint8_t& entry : entries) entry = static_cast<uint8_t>(draw(0, 255));
-  const FpgaTables tables{draw.one_in(3) ? entries.data() : nullptr, nullptr, 1};
+  for (uint8_t& row : rows) row = static_cast<uint8_t>(draw(0, count - 1));
+  const bool looks_up = draw.one_in(2), by_row = looks_up && count > 1;
+  const FpgaTables tables{looks_up ? entries.data() : nullptr, by_row ? rows.data() : nullptr, 1};
+  cycles.by_row = by_row;
 
   std::vector<int8_t> expected(static_cast<size_t>(bytes_of(out, layer.result_pitch) + before), 77);
   std::vector<int8_t> got = expected;
@@ -208,7 +214,7 @@ int main(int argc, char** argv) {
   const int stall = std::atoi(argv[3]);
   const auto buffers = std::make_unique<FpgaBuffers>();
   Simulation core;
-  unsigned long ran = 0, wrong = 0;
+  unsigned long ran = 0, by_row = 0, wrong = 0;
   uint64_t cycles = 0;
   for (unsigned long seed = first; seed < first + count; ++seed) {
     Draw draw{std::mt19937_64(seed)};
@@ -220,9 +226,10 @@ int main(int argc, char** argv) {
                                   : linear(draw, core, *buffers, kind < 4, seed, each);
     if (!good) ++wrong;
     ran += each.got != 0;
+    by_row += each.got != 0 && each.by_row;
     cycles += each.got;
   }
-  std::printf("%lu layers ran, %lu not taken, %lu wrong, %llu cycles\n", ran, count - ran, wrong,
-              static_cast<unsigned long long>(cycles));
+  std::printf("%lu layers ran, %lu with tables by channel, %lu not taken, %lu wrong, %llu cycles\n",
+              ran, by_row, count - ran, wrong, static_cast<unsigned long long>(cycles));
   return wrong == 0 ? 0 : 1;
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.nnet.drawn import INT8, INT32
+from backends.nnet.drawn import INT8, INT32, function_tables
 from backends.nnet.networks import Network, random_array, written
 from xdsl.dialects.builtin import ModuleOp
 
@@ -15,12 +15,13 @@ from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
 from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.backends.nnet.runner import NnetModel, Rtl
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Pool
+from ceras_ir.dialects.graph import Binary, Pool, integers
 from ceras_ir.dialects.mem import device_of
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.network.function import main_function
 from ceras_ir.support.verilator import has_verilator
 from ceras_ir.transforms.memory.analysis.liveness import steps
+from ceras_ir.transforms.rebuilding import rebuild_linear
 
 WITHIN = 0.02
 """Of the simulation's cycles."""
@@ -37,6 +38,7 @@ class Conv:
     stride: int = 1
     residual: bool = False
     by_channel: bool = False
+    tables: int = 0
 
 
 DEEP = Conv(7, 256, 64)
@@ -57,6 +59,10 @@ LAYERS = (
     Conv(7, 160, 160, by_channel=True),
     Conv(4, 200, 200, by_channel=True),
     Conv(26, 64, 64, residual=True, by_channel=True),
+    Conv(26, 64, 64, kernel=1, tables=16),
+    Conv(13, 64, 64, tables=1),
+    Conv(7, 32, 160, kernel=1, tables=16),
+    Conv(28, 64, 64, by_channel=True, tables=5),
 )
 
 
@@ -96,6 +102,11 @@ def convolution(net: Network, index: int, layer: Conv, requant: RequantAttr):
         result_element=INT8, requant=requant, strides=(layer.stride, layer.stride),
         padding=(pad, pad, pad, pad), groups=layer.channels // channels,
     )  # fmt: skip
+    if layer.tables:
+        table = function_tables(rng, layer.tables, None)
+        rows = integers([i % layer.tables for i in range(layer.outputs)])
+        plain, op = op, rebuild_linear(op, {"table": table, "rows": rows})
+        plain.drop_all_references()
     assert why_not(op) is None
     return net.add(op, FPGA)
 

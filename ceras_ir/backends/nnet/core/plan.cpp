@@ -201,9 +201,10 @@ void set_numbers(const Numbers& n, CorePlan& plan) {
   set_field(plan, INPUT_SHIFT, n.input_shift);
 }
 
-// Constant and shift of each lane of a tile of outputs.
+// Constant, shift and number of its table of each lane of a tile of outputs.
 void put_header(std::vector<uint8_t>& stream, int L, int64_t first, int64_t outputs,
-                const int32_t* constants, int32_t constant, const int8_t* shifts, int shift) {
+                const int32_t* constants, int32_t constant, const int8_t* shifts, int shift,
+                const uint8_t* tables) {
   const size_t at = stream.size();
   stream.resize(at + static_cast<size_t>(8 * L));
   for (int64_t lane = 0; lane < L && first + lane < outputs; ++lane) {
@@ -213,6 +214,7 @@ void put_header(std::vector<uint8_t>& stream, int L, int64_t first, int64_t outp
     uint8_t* to = stream.data() + at + 8 * lane;
     std::memcpy(to, &sum, sizeof sum);
     to[4] = static_cast<uint8_t>(shifts != nullptr ? shifts[first + lane] : shift);
+    to[5] = tables != nullptr ? tables[first + lane] : 0;
   }
 }
 
@@ -256,8 +258,15 @@ void put_taps(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t fi
 void put_headers(const CoreSize& size, int64_t outputs, int32_t constant, int shift,
                  CorePlan& plan) {
   for (int64_t o = 0; o < outputs; o += size.lanes)
-    put_header(plan.stream, size.lanes, o, outputs, nullptr, constant, nullptr, shift);
+    put_header(plan.stream, size.lanes, o, outputs, nullptr, constant, nullptr, shift, nullptr);
   set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size()));
+}
+
+// How many tables the channels of a layer have.
+int tables_of(const FpgaLinear& layer, const FpgaTables& tables) {
+  if (tables.entries == nullptr) return 0;
+  if (tables.rows == nullptr) return 1;
+  return 1 + *std::max_element(tables.rows, tables.rows + layer.outputs);
 }
 
 int net_shift(const FpgaRescale& r) { return r.right - r.left; }
@@ -281,7 +290,6 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   CorePlan plan;
   const int L = size.lanes;
   const bool looks_up = tables.entries != nullptr;
-  if (looks_up && tables.rows != nullptr) refuse(plan, "it has a table for each channel");
   if (looks_up && tables.entry_bytes != 1) refuse(plan, "its table has floats");
   Geometry g = of_window(layer.window);
   g.images = layer.images;
@@ -296,19 +304,21 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   if (plan.taken()) set_geometry(size, g, plan);
   if (!plan.taken()) return plan;
   const FpgaRescale& r = layer.rescale;
-  const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0) |
-                        (looks_up ? HAS_TABLE : 0);
+  const uint32_t mode = (residual ? HAS_RESIDUAL : 0) | (r.to_even ? TO_EVEN : 0);
   set_numbers({mode, layer.input_zero, r.zero_point, r.low, r.high, layer.residual_shift, 0}, plan);
 
   const int32_t constant = residual ? -(layer.residual_zero * (1 << layer.residual_shift)) : 0;
   std::vector<uint8_t>& stream = plan.stream;
   // The circuit looks up the byte, the engine the number from -128 on.
-  for (int i = 0; looks_up && i < 256; ++i) stream.push_back(tables.entries[i ^ 128]);
+  for (int i = 0; i < 256 * tables_of(layer, tables); ++i) stream.push_back(tables.entries[i ^ 128]);
+  const int64_t table_bytes = static_cast<int64_t>(stream.size());
+  set_field(plan, TABLE_BYTES, table_bytes);
   for (int64_t first = 0; first < g.outputs; first += L) {
-    put_header(stream, L, first, g.outputs, constants, constant, shifts, net_shift(r));
+    put_header(stream, L, first, g.outputs, constants, constant, shifts, net_shift(r),
+               tables.rows);
     (g.by_channel ? put_taps : put_tiles)(stream, L, g, first, weights);
   }
-  set_field(plan, STREAM_BYTES, static_cast<int64_t>(stream.size()));
+  set_field(plan, STREAM_BYTES, static_cast<int64_t>(stream.size()) - table_bytes);
   return plan;
 }
 

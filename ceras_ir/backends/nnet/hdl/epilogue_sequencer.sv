@@ -20,6 +20,7 @@ module epilogue_sequencer #(
     input logic [1:0] header_ready,
     output logic [1:0] header_taken,
     output logic header_bank,  // with the sums
+    output logic table_bank,  // the same, with what is looked up
     input logic [1:0] residual_there,
     output logic [1:0] residual_taken,
     output logic [PLACE_BITS-1:0] residual_address,
@@ -160,6 +161,7 @@ module epilogue_sequencer #(
   assign sum_address = addresses[16+:8];
   assign sum_half = halves[2];
   assign header_bank = banks[3];
+  assign table_bank = banks[LATENCY-1];
   assign write = masks[LANES*LATENCY+:LANES] & {LANES{issued[LATENCY]}};
   assign write_address = {result_halves[LATENCY], places[(PLACE_BITS-1)*LATENCY+:PLACE_BITS-1]};
   assign half_free = ended[4] ? 2'b01 << halves[4] : 2'b00;

@@ -1,29 +1,38 @@
-// A function of int8 by a table for two lanes, which share one memory.
+// Functions of int8 by tables for two lanes, which share one memory of two ports. Each lane has a
+// table of its own choice; while tables are written nothing is looked up.
 module lane_table #(
-    parameter BUS_BYTES = 16
+    parameter TABLES = 16,
+    parameter NUMBER_BITS = $clog2(TABLES)
 ) (
     input logic clk,
     input logic write,
-    input logic [7:0] write_beat,
-    input logic [8*BUS_BYTES-1:0] write_data,
+    input logic [NUMBER_BITS+4:0] write_place,  // in words of 64 bits
+    input logic [63:0] write_data,
     input logic use_table,
+    input logic [2*NUMBER_BITS-1:0] number,
     input logic [15:0] in_data,
     output logic [15:0] out_data
 );
-  localparam LANE = $clog2(BUS_BYTES);
-  localparam WORDS = 256 / BUS_BYTES;
-  logic [8*BUS_BYTES-1:0] memory[0:WORDS-1];
-  logic [8*BUS_BYTES-1:0] first, second;
+  logic [31:0] memory[0:64*TABLES-1];
+  logic [31:0] first, second;
+  logic [NUMBER_BITS+5:0] first_place, second_place;
   logic [15:0] index;
   logic used;
 
+  assign first_place = write ? {write_place, 1'b0} : {number[0+:NUMBER_BITS], in_data[7:2]};
+  assign second_place = write ? {write_place, 1'b1} : {number[NUMBER_BITS+:NUMBER_BITS], in_data[15:10]};
+
   always_ff @(posedge clk) begin
-    if (write) memory[write_beat[7-LANE:0]] <= write_data;
-    first <= memory[in_data[7:LANE]];
-    second <= memory[in_data[15:8+LANE]];
+    if (write) begin
+      memory[first_place] <= write_data[31:0];
+      memory[second_place] <= write_data[63:32];
+    end else begin
+      first <= memory[first_place];
+      second <= memory[second_place];
+    end
     index <= in_data;
     used <= use_table;
   end
 
-  assign out_data = used ? {second[8*index[8+:LANE]+:8], first[8*index[0+:LANE]+:8]} : index;
+  assign out_data = used ? {second[8*index[9:8]+:8], first[8*index[1:0]+:8]} : index;
 endmodule

@@ -1,7 +1,7 @@
 // All registers of the core. register_map.py reads this file: the engine's header of them and the
 // table in docs/nnet-board.md are made of it, so whoever drives the core has these numbers.
 package layer_registers;
-  localparam WORDS = 50;
+  localparam WORDS = 51;
 
   // Numbers of words of 32 bits behind the AXI4-Lite port.
   localparam CONTROL = 0;  // bit 0 starts; reads as bit 0 busy, 1 done until read, 2 idle, 3 ready
@@ -9,15 +9,15 @@ package layer_registers;
   localparam ENABLE = 2;  // bit 0: the same
   localparam PENDING = 3;  // bit 0: the interrupt; writing it takes it back
   localparam LAYER = 4;  // the first of a layer
-  localparam CYCLES = 54;  // of the last launch
+  localparam CYCLES = 55;  // of the last launch
   // What the core was built as; they can only be read.
-  localparam IDENTITY = 55;
-  localparam BUILT_LANES = 56;
-  localparam BUILT_BUS_BYTES = 57;
-  localparam BUILT_LINE_BYTES = 58;
-  localparam BUILT_RESULT_BYTES = 59;
+  localparam IDENTITY = 56;
+  localparam BUILT_LANES = 57;
+  localparam BUILT_BUS_BYTES = 58;
+  localparam BUILT_LINE_BYTES = 59;
+  localparam BUILT_RESULT_BYTES = 60;
 
-  localparam VERSION = 1313751810;  // of these registers: NNC and 2, which IDENTITY reads as
+  localparam VERSION = 1313751811;  // of these registers: NNC and 3, which IDENTITY reads as
 
   // The registers of one launch, in the order of their addresses. `N bits` is how many of them
   // count, `signed` with the sign.
@@ -26,7 +26,7 @@ package layer_registers;
     logic [63:0] stream_address;  // 40 bits
     logic [63:0] residual_address;  // 40 bits
     logic [63:0] result_address;  // 40 bits
-    logic [31:0] mode;  // 8 bits
+    logic [31:0] mode;  // 7 bits
     // Rows of the input, and where the line buffer has them.
     logic [31:0] input_rows;  // 31 bits; of all images, up to the last that is needed
     logic [31:0] height;  // 23 bits; of one
@@ -68,7 +68,8 @@ package layer_registers;
     logic [31:0] tiles;  // 16 bits; of weights, of one tile of outputs
     logic [31:0] residual_pitch;  // 24 bits
     logic [31:0] result_pitch;  // 24 bits
-    logic [31:0] stream_bytes;  // 31 bits
+    logic [31:0] table_bytes;  // 13 bits; of function tables, which the stream begins with
+    logic [31:0] stream_bytes;  // 31 bits; of the rest, which each block reads
     logic [31:0] blocks;  // 31 bits
     logic [7:0] high;
     logic [7:0] low;
@@ -85,8 +86,7 @@ package layer_registers;
   localparam TAKES_GREATEST = 1;
   localparam HAS_RESIDUAL = 2;
   localparam TO_EVEN = 3;
-  localparam HAS_TABLE = 4;
-  localparam DENSE_RESIDUAL = 5;
-  localparam DENSE_RESULT = 6;
-  localparam BY_CHANNEL = 7;  // an output is made of the channel of its number alone
+  localparam DENSE_RESIDUAL = 4;
+  localparam DENSE_RESULT = 5;
+  localparam BY_CHANNEL = 6;  // an output is made of the channel of its number alone
 endpackage

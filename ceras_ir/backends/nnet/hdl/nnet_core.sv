@@ -10,7 +10,7 @@ module nnet_core #(
     parameter RESULT_BYTES = 65536,
     parameter PIXELS = 256,
     parameter PAIRED = 1,
-    parameter TABLES = 1,
+    parameter TABLES = 16,  // of a layer, a power of two from 2; 0: none
     parameter ADDRESS_BITS = 40,
     parameter BURST_BYTES = 256
 ) (
@@ -59,6 +59,7 @@ module nnet_core #(
   localparam VALUE = 4;
   localparam TERM = VALUE + CHAIN + 2;
   localparam EPILOGUE = 9;
+  localparam TABLE_BITS = $clog2(TABLES);
 
   layer_registers::layer_t layer;
   logic start, done, launched;
@@ -132,6 +133,8 @@ module nnet_core #(
 
   logic [15:0] stream_beat;
   logic [8*BUS_BYTES-1:0] stream_data;
+  logic [15:0] table_place;
+  logic [63:0] table_data;
   logic load_table, load_header, load_bank, load_tile, weights_there, swap;
   logic [1:0] header_ready, header_taken;
 
@@ -157,6 +160,8 @@ module nnet_core #(
       .beat(stream_beat),
       .data(stream_data),
       .load_table(load_table),
+      .table_place(table_place),
+      .table_data(table_data),
       .load_header(load_header),
       .header_bank(load_bank),
       .load_tile(load_tile),
@@ -490,7 +495,7 @@ module nnet_core #(
 
   // The epilogue.
   logic [64*LANES-1:0] header0, header1;
-  logic header_bank, epilogue_idle, result_idle;
+  logic header_bank, table_bank, epilogue_idle, result_idle;
   logic [RESULT_BITS-1:0] residual_address, result_place, written_address, read_result;
   logic [8*LANES-1:0] residual_data, clamped, results;
   logic [LANES-1:0] write_result;
@@ -527,6 +532,7 @@ module nnet_core #(
       .header_ready(header_ready),
       .header_taken(header_taken),
       .header_bank(header_bank),
+      .table_bank(table_bank),
       .residual_there(residual_there),
       .residual_taken(residual_taken),
       .residual_address(residual_address),
@@ -576,16 +582,22 @@ module nnet_core #(
           .result(clamped[8*j+:8])
       );
     end
-    if (TABLES) begin : with_tables
+    if (TABLES != 0) begin : with_tables
       for (genvar j = 0; j < LANES; j += 2) begin : two
+        // A header stays until its last pixel was looked up.
+        logic [2*TABLE_BITS-1:0] number;
+        assign number = table_bank
+            ? {header1[64*(j+1)+40+:TABLE_BITS], header1[64*j+40+:TABLE_BITS]}
+            : {header0[64*(j+1)+40+:TABLE_BITS], header0[64*j+40+:TABLE_BITS]};
         lane_table #(
-            .BUS_BYTES(BUS_BYTES)
+            .TABLES(TABLES)
         ) lookup (
             .clk(clk),
             .write(load_table),
-            .write_beat(stream_beat[7:0]),
-            .write_data(stream_data),
-            .use_table(layer.mode[layer_registers::HAS_TABLE]),
+            .write_place(table_place[TABLE_BITS+4:0]),
+            .write_data(table_data),
+            .use_table(layer.table_bytes != 0),
+            .number(number),
             .in_data(clamped[8*j+:16]),
             .out_data(results[8*j+:16])
         );

@@ -1,5 +1,6 @@
-// What comes of the stream of constants, once for each block of pixels: the table, if there is
-// one; of each tile of outputs eight bytes for each (constant, shift), then its tiles of weights.
+// What comes of the stream of constants: function tables, if there are any, in words of 64 bits;
+// then, once for each block of pixels, of each tile of outputs eight bytes for each (constant,
+// shift, number of its table) and its tiles of weights.
 module stream_loader #(
     parameter LANES = 16,
     parameter BUS_BYTES = 16,
@@ -20,6 +21,8 @@ module stream_loader #(
     output logic [15:0] beat,
     output logic [8*BUS_BYTES-1:0] data,
     output logic load_table,
+    output logic [15:0] table_place,
+    output logic [63:0] table_data,
     output logic load_header,
     output logic header_bank,
     output logic load_tile,
@@ -33,12 +36,16 @@ module stream_loader #(
   localparam LANE = $clog2(BUS_BYTES);
   // Rows of the array take their weights one after the other; wide beats must not come before.
   localparam WAIT = BUS_BYTES > LANES ? 8 : 0;
-  localparam TABLE_BEATS = 256 / BUS_BYTES;
+  localparam TABLE_PARTS = BUS_BYTES / 8;
   localparam HEADER_BEATS = 8 * LANES / BUS_BYTES;
   localparam TILE_BEATS = LANES * LANES / BUS_BYTES;
 
-  logic walker_valid, room, pop, valid, last_beat;
+  logic walker_valid, walker_ready, room, pop, valid, last_beat;
+  logic has_tables, tables_first, blocks_next, part, last_part;
   logic [FIFO_BITS:0] reserved;
+
+  assign has_tables = layer.table_bytes[12:0] != 0;
+  assign tables_first = start && has_tables;
 
   run_walker #(
       .ADDRESS_BITS(ADDRESS_BITS),
@@ -47,11 +54,12 @@ module stream_loader #(
   ) walker (
       .clk(clk),
       .rst(rst),
-      .start(start),
-      .ready(),
-      .address(ADDRESS_BITS'(layer.stream_address)),
-      .runs(layer.blocks),
-      .length(layer.stream_bytes),
+      .start(start || blocks_next),
+      .ready(walker_ready),
+      .address(ADDRESS_BITS'(layer.stream_address)
+          + (tables_first ? '0 : ADDRESS_BITS'(layer.table_bytes[12:0]))),
+      .runs(tables_first ? 32'd1 : layer.blocks),
+      .length(tables_first ? layer.table_bytes : layer.stream_bytes),
       .pitch(32'b0),
       .place(1'b0),
       .burst_valid(walker_valid),
@@ -99,8 +107,11 @@ module stream_loader #(
   assign load_table = valid && state == TABLE;
   assign load_header = valid && state == HEADER && !header_ready[header_bank];
   assign load_tile = valid && state == TILE && !tile_ready && wait_left == 0;
-  assign pop = load_table || load_header || load_tile;
-  assign last_beat = beat == (state == TABLE ? 16'(TABLE_BEATS - 1)
+  assign last_part = part == 1'(TABLE_PARTS - 1);
+  assign table_place = 16'(beat * TABLE_PARTS) + 16'(part);
+  assign table_data = part ? data[8*BUS_BYTES-1-:64] : data[63:0];
+  assign pop = (load_table && last_part) || load_header || load_tile;
+  assign last_beat = beat == (state == TABLE ? 16'(layer.table_bytes[12:LANE]) - 1
       : state == HEADER ? 16'(HEADER_BEATS - 1) : 16'(TILE_BEATS - 1));
   // The last beat of all that belongs to a tile of outputs.
   assign outputs_end = last_beat && (load_header ? layer.tiles == 0 : load_tile && tiles_left == 1);
@@ -115,7 +126,9 @@ module stream_loader #(
     end
     header_ready <= header_ready & ~header_taken;
     if (pop) beat <= last_beat ? '0 : beat + 1;
-    if (load_table && last_beat) state <= HEADER;
+    if (load_table) part <= !last_part;
+    if (load_table && last_part && last_beat) state <= HEADER;
+    if (walker_ready) blocks_next <= 0;
     if (load_header && last_beat) begin
       header_ready[header_bank] <= 1;
       header_bank <= !header_bank;
@@ -132,11 +145,13 @@ module stream_loader #(
       if (outputs_left == 1) begin
         outputs_left <= 16'(layer.output_tiles);
         blocks_left <= blocks_left - 1;
-        state <= blocks_left == 1 ? IDLE : layer.mode[layer_registers::HAS_TABLE] ? TABLE : HEADER;
+        state <= blocks_left == 1 ? IDLE : HEADER;
       end
     end
     if (start) begin
-      state <= layer.mode[layer_registers::HAS_TABLE] ? TABLE : HEADER;
+      state <= has_tables ? TABLE : HEADER;
+      blocks_next <= has_tables;
+      part <= 0;
       outputs_left <= 16'(layer.output_tiles);
       blocks_left <= layer.blocks;
       header_bank <= 0;
@@ -144,6 +159,7 @@ module stream_loader #(
     end
     if (rst) begin
       state <= IDLE;
+      blocks_next <= 0;
       tile_ready <= 0;
       header_ready <= 0;
       reserved <= 0;
