@@ -19,8 +19,7 @@ def read_network(
 ) -> ModuleOp:
     """
     The float graph of an ONNX file, or the module of an IR text (`-` for the standard input),
-    verified; inputs in `states` are
-    the outputs of the call before that they are there with.
+    verified; inputs in `states` are the outputs of the call before that they are there with.
     """
     check_ending(path)
     ctx = load_context(None if is_model(path) else load_universe())
