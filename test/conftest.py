@@ -9,6 +9,7 @@ import gc
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +32,8 @@ gc.set_threshold(100_000, 50, 100)
 # A draw may take a second where the collector of garbage has much to look at.
 settings.register_profile("ceras", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ceras")
+# Commands that nohup starts let it pass, and so would those of the tests.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
