@@ -19,7 +19,6 @@ from xdsl.utils.hints import isa
 
 from ceras_ir.command.exit_status import InternalError
 from ceras_ir.driver.compile.tool import make_parser
-from ceras_ir.driver.compile.trying import remedied
 from ceras_ir.driver.evaluation import CacheAt, Data, judge_all, tasks_of
 from ceras_ir.driver.explore.expressions import UnknownFigure, identifier, resolved
 from ceras_ir.driver.explore.points import Point, arguments_of
@@ -40,7 +39,7 @@ from ceras_ir.pipeline.stages import (
 )
 from ceras_ir.support.content_cache import CacheError, key_of
 from ceras_ir.support.dask_workers import shipped, shipped_paths
-from ceras_ir.support.diagnostics import DoesNotFitError, InputError, UsageError
+from ceras_ir.support.diagnostics import InputError, UsageError
 from ceras_ir.support.workers import ThisProcess
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.quantization.analysis.time_model import time_of
@@ -49,9 +48,6 @@ Figures = dict[str, float]
 
 WORK = "modelled_work"
 """What the network takes on a machine in general, in products of int8; see `time_model`."""
-
-REMEDY_SECONDS = 10.0
-"""How long options are tried that make a point fit its board; a study has many points."""
 
 DONE, RULED_OUT, FAILED = "done", "ruled out", "failed"
 """How a trial can end."""
@@ -199,16 +195,10 @@ class _Trial:
 
         def make() -> bytes:
             all_stages(self.options)  # Refuses what no level is called.
-            begun = time.monotonic()
             module = front.module()
             main = main_function(module)
             work = time_of(main) if self.options.is_quantized else None
-            try:
-                build = build_target(module, self.options)
-            except DoesNotFitError as error:
-                seconds = time.monotonic() - begun
-                read = self.source.module
-                raise remedied(error, read, self.options, seconds, REMEDY_SECONDS) from None
+            build = build_target(module, self.options)
             text = table(build.report, target.name, build.emission)
             return json.dumps({"report": build.report, "table": text, WORK: work}).encode()
 

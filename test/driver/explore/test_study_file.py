@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from driver.test_trying import BOARD, NETWORK
 from driver_networks import MIXING
 
 from ceras_ir.driver.evaluation import CacheAt
 from ceras_ir.driver.explore.study_file import load_study
 from ceras_ir.driver.explore.tool import main
-from ceras_ir.driver.explore.trial import FAILED, Work, run_trial
+from ceras_ir.driver.explore.trial import Work, run_trial
 from ceras_ir.support.content_cache import CacheError
 
 STUDY = """
@@ -72,23 +71,6 @@ def test_a_study_whose_points_all_fail(study: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr()
     assert "did you mean 'flash_bytes'?" in said.out
     assert "s.toml: error: every point has failed" in said.err
-
-
-def test_a_point_that_does_not_fit_is_told_what_does(study: Path):
-    """As ceras-compile tells it: by the option that was compiled and fits."""
-    (study.parent / "n.mlir").write_text(NETWORK)
-    (study.parent / "board.toml").write_text(BOARD.format(sram=7000))
-    text = STUDY.replace('calibrate = "a.npz"\n', "").replace('quantize = "int8"\n', "")
-    text = text.replace("targets.c", "targets.arduino").replace('["pico", "due"]', '"board.toml"')
-    study.write_text(text)
-    loaded = load_study(str(study), study.parent / "boards")
-    cache = CacheAt(str(study.parent / "cache"), 1 << 20)
-    (axis,) = loaded.axes_of("arduino")
-    (board,) = axis.choices
-    point = {"model": "mix", "target": "arduino", axis.name: board}
-    found = run_trial(Work(loaded, cache, point))
-    assert found.state == FAILED
-    assert "(1) --quantize int8: a board: flash" in found.diagnostic
 
 
 def _with_a_full_disk(study: str) -> None:
