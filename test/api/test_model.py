@@ -346,7 +346,7 @@ def test_what_a_target_does_not_take_is_unsupported(model: ceras.Model) -> None:
     assert issubclass(ceras.UnsupportedError, ceras.InputError)
     with pytest.raises(ceras.UnsupportedError, match="unsupported") as caught:
         ceras.Model.parse(
-            TEXT.replace("4x4x", "400x400x").replace("4, 4", "400, 400"), "large"
+            TEXT.replace("4x4x", "100x100x").replace("4, 4", "100, 100"), "large"
         ).compile("arduino", board="uno_r4_wifi")
     assert caught.value.file == "large"
 
