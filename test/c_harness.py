@@ -36,6 +36,14 @@ needs_rv32 = pytest.mark.skipif(
     not all(map(shutil.which, ("riscv64-unknown-elf-gcc", "qemu-riscv32"))),
     reason="needs riscv64-unknown-elf-gcc and qemu-riscv32",
 )
+needs_xtensa = pytest.mark.skipif(
+    not all(map(shutil.which, ("xtensa-lx106-elf-gcc", "qemu-system-xtensa"))),
+    reason="needs xtensa-lx106-elf-gcc and qemu-system-xtensa",
+)
+needs_espressif = pytest.mark.skipif(
+    not shutil.which("xtensa-esp32s3-elf-g++"),
+    reason="needs Espressif's xtensa-esp32s3-elf-g++, which no package brings",
+)
 needs_rvv = pytest.mark.skipif(not RISCV.is_available, reason="needs clang-19 and qemu-riscv64")
 
 SANITIZE = (

@@ -22,6 +22,8 @@ clang-19:clang-19:the tests of RISC-V vectors, for which gcc 12 has no functions
 qemu-riscv64:qemu-user:the tests that run 64-bit RISC-V code
 riscv64-unknown-elf-gcc:gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf:the tests that cross-compile for 32-bit RISC-V
 qemu-riscv32:qemu-user:the tests that run 32-bit RISC-V code
+xtensa-lx106-elf-gcc:gcc-xtensa-lx106 picolibc-xtensa-lx106-elf:the tests that cross-compile for Xtensa
+qemu-system-xtensa:qemu-system-misc:the tests that run Xtensa code
 verilator:verilator make g++:the tests that run generated circuits
 mlir-opt-19:mlir-19-tools:the tests that hold our IR to the upstream mlir-opt
 '

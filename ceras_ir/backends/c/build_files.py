@@ -168,9 +168,10 @@ def cmake_lists(model: Model, package: Package | None = None) -> str:
 def toolchain(machine: Machine) -> str:
     """The text of `toolchain.cmake`, for a machine that is not the one at hand."""
     family = machine.compiler.partition("-")[0]
+    is_bare = machine.is_bare or re.search("-(none|unknown)-", machine.compiler) is not None
     holes = {
         "TITLE": comment(machine.title),
-        "SYSTEM": "Generic" if re.search("-(none|unknown)-", machine.compiler) else "Linux",
+        "SYSTEM": "Generic" if is_bare else "Linux",
         "PROCESSOR": "riscv32" if any("rv32" in f for f in machine.flags) else family,
         "CC": machine.compiler,
         "FLAGS": " ".join(machine.flags),

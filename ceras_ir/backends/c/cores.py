@@ -11,7 +11,10 @@ class Tools:
     small: tuple[str, ...]
     """Flags of a small C library, for compiling and linking."""
     console: tuple[str, ...]
-    """Flags of programs whose files and console are a debugger's; `@FLASH@` and `@SRAM@` bytes."""
+    """
+    Flags that link programs whose files and console are a debugger's; `@FLASH@` and `@SRAM@` bytes.
+    Without any, the board's own framework has to link them.
+    """
     console_flags: tuple[str, ...] = ()
     """Those of them that compiling needs too."""
     startup: str = "startup.c"
@@ -30,6 +33,7 @@ RISCV = Tools(
     console_flags=("--specs=picolibc.specs",),
     startup="startup_riscv.c",
 )
+XTENSA = Tools("xtensa-esp32s3-elf-", (), (), startup="startup_xtensa.c")
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,13 @@ CORES = {
         float_library_bytes=3200,
         tools=RISCV,
         bytes_per_operator=3.2,
+        code_margin=0.4,
+        has_times=False,
+    ),
+    # Measured on an LX106 with integers, whose base instructions are the same.
+    "xtensa-lx7": Core(
+        tools=XTENSA,
+        bytes_per_operator=2.4,
         code_margin=0.4,
         has_times=False,
     ),

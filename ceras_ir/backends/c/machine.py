@@ -29,6 +29,8 @@ class Machine:
     compiler: str
     flags: tuple[str, ...]
     link_flags: tuple[str, ...] = ()
+    is_bare: bool = False
+    """Whether there is no operating system: a debugger has files and console."""
     products_per_us: float | None = None
     """Of int8 in dense layers, as the kernels compute them on one core."""
     bytes_per_us: float | None = None
@@ -37,11 +39,6 @@ class Machine:
     @property
     def is_native(self) -> bool:
         return self == NATIVE
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether there is no operating system: a debugger has files and console."""
-        return bool(self.link_flags)
 
 
 MEASURED_PRODUCTS_PER_US = 240_000
@@ -104,7 +101,7 @@ def bare_machine(board: Board) -> Machine:
     holes = {"FLASH": board.flash_bytes, "SRAM": board.sram_bytes}
     link = tuple(filled(flag, holes) for flag in tools.console)
     flags = (*board.flags, *tools.console_flags)
-    return Machine(board.title, f"{tools.prefix}gcc", flags, link)
+    return Machine(board.title, f"{tools.prefix}gcc", flags, link, is_bare=True)
 
 
 def machine_names() -> list[str]:

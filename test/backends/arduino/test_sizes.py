@@ -8,7 +8,7 @@ from pathlib import Path
 import firmware
 import pytest
 from backends.arduino.networks import colour_mlp
-from c_harness import needs_arm, needs_rv32
+from c_harness import needs_arm, needs_espressif, needs_rv32
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.hints import isa
 
@@ -37,10 +37,8 @@ CORES = [
     pytest.param("uno_r4_wifi", marks=needs_arm),
     pytest.param("esp32_c3", marks=needs_rv32),
 ]
-BOARDS = [
-    pytest.param(name, marks=needs_rv32 if name == "esp32_c3" else needs_arm)
-    for name in board_names()
-]
+TOOLS = {"esp32_c3": needs_rv32, "esp32_s3": needs_espressif}
+BOARDS = [pytest.param(name, marks=TOOLS.get(name, needs_arm)) for name in board_names()]
 SHARED = Path(__file__).parents[4] / "shared/models"
 LINKER_SLACK = 64
 CALLER = '#include "model.h"\nfloat x[3], y[3];\nint main(void) { return model_run(x, y); }\n'
