@@ -37,20 +37,23 @@ def runtime(only: Collection[str] = (), extra_flags: Sequence[str] = ()) -> Part
     return Part(sources, headers, (*FLAGS, *host_flags(PURPOSE), *extra_flags), made_headers())
 
 
-def build(extra_flags: Sequence[str] = ()) -> Path:
+def build() -> Path:
     """The program `ceras_engine`, built if it is not in the cache."""
-    return build_program("ceras_engine", PURPOSE, [runtime(extra_flags=extra_flags)])
+    return build_program("ceras_engine", PURPOSE, [runtime()])
 
 
-def build_board_engine(extra_flags: Sequence[str] = ()) -> Path:
-    """`ceras_engine` with the driver of a board."""
+def build_board_engine() -> Path:
+    """`ceras_engine` with the driver of a board; but for `main`, its objects are the engine's."""
+    main = SOURCES / "main.cpp"
     files = [path for folder in (SOURCES, *BOARD) for path in sorted(folder.iterdir())]
     files += DEVICE_SOURCES
     sources = [path for path in files if path.suffix in (".cpp", ".c")]
+    shared = {path.name for path in sources if path.parent == SOURCES and path != main}
+    own = [path for path in sources if path.parent != SOURCES or path == main]
     headers = [path for path in files if path.suffix == ".h"]
     folders = sorted({path.parent for path in headers})
-    flags = [*FLAGS, "-DCERAS_HARDWARE", *(f"-I{folder}" for folder in folders), *extra_flags]
-    parts = [Part(sources, headers, flags, made_headers())]
+    flags = [*FLAGS, "-DCERAS_HARDWARE", *(f"-I{folder}" for folder in folders)]
+    parts = [runtime(shared), Part(own, headers, flags, made_headers())]
     return build_program("ceras_engine_board", PURPOSE, parts)
 
 
