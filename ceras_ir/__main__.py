@@ -7,8 +7,11 @@ Without a command they are listed. Useful where the folder of scripts is not on 
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 
 from ceras_ir.command.installed import PREFIX, commands
+
+INSTALL = "this package is not installed; run 'pip install .' in its folder"
 
 
 def listing() -> str:
@@ -20,6 +23,9 @@ def listing() -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command that `argv` begins with; its exit status."""
+    if find_spec("ceras_ir.tools") is None:
+        print(f"ceras_ir: error: {INSTALL}", file=sys.stderr)
+        return 1
     if not argv or argv[0] in ("-h", "--help"):
         print(listing())
         return 0

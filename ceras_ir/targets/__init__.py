@@ -12,6 +12,7 @@ from ceras_ir.targets.prediction import MICROSECONDS, Ceiling, Prediction
 from ceras_ir.targets.protocol import (
     MEMORY,
     PLACED,
+    ROW_SPREAD,
     Arithmetic,
     Emission,
     RunAction,
@@ -24,6 +25,7 @@ __all__ = [
     "MEMORY",
     "MICROSECONDS",
     "PLACED",
+    "ROW_SPREAD",
     "Accelerator",
     "Arithmetic",
     "Ceiling",

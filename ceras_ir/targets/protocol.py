@@ -38,6 +38,9 @@ PLACED = "placed graph"
 MEMORY = "memory"
 """The level at which every value has its bytes."""
 
+ROW_SPREAD = 10
+"""Octaves that channels of one layer may be apart: shifts and accumulators must have room."""
+
 
 @dataclass(frozen=True)
 class Arithmetic:
@@ -50,7 +53,10 @@ class Arithmetic:
     channel_shifts: bool = True
     """Every output channel of a layer may have its own shift; else a layer has one."""
     residual_spread: int = 0
-    """By how many bits more the residual of one channel may be shifted than of another."""
+    """
+    By how many bits more the residual of one channel may be shifted than of another; `ROW_SPREAD`
+    is any that occurs.
+    """
     half_even: bool = True
     """Sums of few values and averages round half to even where a zero point takes part."""
     rows: bool = True

@@ -30,6 +30,14 @@ def test_a_command_runs_with_its_name_and_status() -> None:
     assert done.returncode == 2 and done.stderr.startswith("ceras-compile: error: ")
 
 
+def test_a_package_that_is_not_installed_says_so() -> None:
+    """Its commands are in `tools/`, which only an installation makes a package."""
+    command = [sys.executable, "-S", "-m", "ceras_ir", "compile"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "not installed; run 'pip install .'" in done.stderr
+
+
 def test_an_unknown_command_is_wrong_usage() -> None:
     done = run("compil")
     assert (done.returncode, done.stdout) == (2, "")

@@ -12,12 +12,20 @@ from xdsl.ir import Operation
 from ceras_ir.backends.c.choices import (
     ENCODING_HELP,
     NAME_HELP,
-    RESIDUAL_SPREAD,
     EncodingChoice,
 )
 from ceras_ir.command.output_folder import is_inside
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.targets import Arithmetic, Emission, Executable, Manifest, Stage, Target, option
+from ceras_ir.targets import (
+    ROW_SPREAD,
+    Arithmetic,
+    Emission,
+    Executable,
+    Manifest,
+    Stage,
+    Target,
+    option,
+)
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -31,7 +39,7 @@ class ArduinoTarget(Target):
     """A folder that is a sketch and a library at once; what does not fit the board is refused."""
 
     name = "arduino"
-    arithmetic = Arithmetic(residual_spread=RESIDUAL_SPREAD)
+    arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
     keeps_states = True
 
     board: str = option(

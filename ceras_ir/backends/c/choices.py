@@ -2,12 +2,6 @@
 
 from typing import Literal, TypeAlias
 
-RESIDUAL_SPREAD = 10
-"""
-By how many bits more the residual of one channel is shifted than of another: every epilogue has a
-factor for each, and 32 bits have room for as many as `choose-row-exponents` makes.
-"""
-
 Weights: TypeAlias = Literal["source", "file", "incbin"]
 """Where constants are: string literals, a file that is loaded, or one that is assembled in."""
 

@@ -11,7 +11,6 @@ from xdsl.ir import Operation
 from ceras_ir.backends.c.choices import (
     ENCODING_HELP,
     NAME_HELP,
-    RESIDUAL_SPREAD,
     EncodingChoice,
     Package,
     Weights,
@@ -20,6 +19,7 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
+    ROW_SPREAD,
     Arithmetic,
     Emission,
     Manifest,
@@ -43,7 +43,7 @@ class CTarget(Target):
     """Readable C99 without malloc, in one static arena: for hosts and microcontrollers."""
 
     name = "c"
-    arithmetic = Arithmetic(residual_spread=RESIDUAL_SPREAD)
+    arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
     verified_by_default = True
     runs_natively = True
     keeps_states = True

@@ -11,6 +11,7 @@ from ceras_ir.support.diagnostics import UsageError
 from ceras_ir.targets import (
     MEMORY,
     PLACED,
+    ROW_SPREAD,
     Accelerator,
     Arithmetic,
     Emission,
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from ceras_ir.backends.c.compiled import CompiledC
 
 
-RESIDUAL_SPREAD = 10
-"""By how many bits a residual may go further left in one channel than in another: any number."""
-
-
 @dataclass(frozen=True)
 class DataflowTarget(Target):
     """A hardware project for one network: every layer a circuit, all of them working at once."""
@@ -39,7 +36,7 @@ class DataflowTarget(Target):
     arithmetic = Arithmetic(
         floats=False,
         multipliers=False,
-        residual_spread=RESIDUAL_SPREAD,
+        residual_spread=ROW_SPREAD,
         half_even=False,
         widths=(8,),
     )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ceras_ir.backends.c.choices import ENCODING_HELP, RESIDUAL_SPREAD, EncodingChoice
-from ceras_ir.targets import Arithmetic, Executable, Stage, Target, option
+from ceras_ir.backends.c.choices import ENCODING_HELP, EncodingChoice
+from ceras_ir.targets import ROW_SPREAD, Arithmetic, Executable, Stage, Target, option
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class InterpTarget(Target):
     name = "interp"
     compiles = False
     # That of target C: both make the same network of a float one.
-    arithmetic = Arithmetic(residual_spread=RESIDUAL_SPREAD)
+    arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
 
     encoding: EncodingChoice | None = option(None, ENCODING_HELP)
 

@@ -97,15 +97,18 @@ def _run(arguments: argparse.Namespace) -> int:
         )
         try:
             reduction.run(_say if sys.stderr.isatty() else _nothing)
+            interrupted = False
         except KeyboardInterrupt:
-            print("ceras-reduce: interrupted: this is the smallest so far", file=sys.stderr)
+            interrupted = True
     write_file(arguments.output, reduction.data)
     print(
         f"{display_name(path)}: {reduction.first} operations, reduced to {reduction.left} in "
         f"{command.runs} runs",
         file=sys.stderr,
     )
-    return 0
+    if interrupted:
+        print("ceras-reduce: interrupted: what is written is the smallest so far", file=sys.stderr)
+    return 130 if interrupted else 0
 
 
 def _of_model(path: str, command: "Command") -> "Reduction[ModelProto]":

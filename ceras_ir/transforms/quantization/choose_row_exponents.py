@@ -10,9 +10,7 @@ from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, quantized_operations
 from ceras_ir.network.ranges import ROW_EXPONENTS, WEIGHT_EXPONENT
-
-SPREAD = 10
-"""Octaves that channels of one layer may be apart: shifts and accumulators must have room."""
+from ceras_ir.targets.protocol import ROW_SPREAD
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class ChooseRowExponentsPass(ModulePass):
         for linear in quantized_operations(main):
             if not isinstance(linear, graph.LinearOperation):
                 continue
-            spread = SPREAD if linear.residual is None else self.residual_spread
+            spread = ROW_SPREAD if linear.residual is None else self.residual_spread
             weights = graph.constant_array(linear.weights)
             if weights is None or spread == 0:
                 continue
@@ -59,5 +57,5 @@ class ChooseRowExponentsPass(ModulePass):
 
 def check_spread(spread: int) -> None:
     """Refuse a `residual_spread` that is none."""
-    if not 0 <= spread <= SPREAD:
-        raise ValueError(f"residual_spread must be in [0, {SPREAD}], got {spread}")
+    if not 0 <= spread <= ROW_SPREAD:
+        raise ValueError(f"residual_spread must be in [0, {ROW_SPREAD}], got {spread}")

@@ -9,7 +9,8 @@ from xdsl.passes import ModulePass
 from ceras_ir.dialects import graph
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import is_quantized, quantized_operations
-from ceras_ir.transforms.quantization.choose_row_exponents import SPREAD, check_spread
+from ceras_ir.targets.protocol import ROW_SPREAD
+from ceras_ir.transforms.quantization.choose_row_exponents import check_spread
 from ceras_ir.transforms.quantization.rewrites.residuals import split_residual
 
 WORTHWHILE = 2
@@ -73,4 +74,4 @@ def _rows_pay(op: graph.LinearOperation, spread: int) -> bool:
         return sum(squared_error(*pair, WEIGHT_LOW) for pair in zip(rows, exponents, strict=True))
 
     kept = min(one, error(spread)) if spread else one
-    return kept >= WORTHWHILE * error(SPREAD) > 0
+    return kept >= WORTHWHILE * error(ROW_SPREAD) > 0

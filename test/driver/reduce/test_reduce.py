@@ -235,6 +235,14 @@ def test_the_smallest_so_far_is_written_when_the_time_is_over(tool: Tool, tmp_pa
     assert done.status == 0 and (tmp_path / "out.mlir").read_text().count("graph.") > 10
 
 
+def test_an_interrupt_writes_the_smallest_so_far(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "in.mlir").write_text(chain(2, 1))
+    test = "kill -INT $PPID; sleep 9; true {input}"
+    done = tool("ceras-reduce", "in.mlir", "-o", "out.mlir", "--test", test)
+    assert done.status == 130 and "graph.conv2d" in (tmp_path / "out.mlir").read_text()
+    assert done.stderr.endswith("interrupted: what is written is the smallest so far\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [
