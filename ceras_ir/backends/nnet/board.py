@@ -148,18 +148,27 @@ class _Reader:
 
     def array(self, content: Table) -> CircuitSize:
         entry = self.table(content, "array")
-        known = ("lanes", "bus_bytes", "line_bytes", "result_bytes")
+        known = ("lanes", "bus_bytes", "line_bytes", "result_bytes", "tables")
         self.only(entry, "array", set(known))
-        given = {name: value for name in known if (value := self.integer(entry, name)) is not None}
+        # A core may have no tables; all else it must have.
+        least = dict.fromkeys(known, 1) | {"tables": 0}
+        given = {
+            name: value
+            for name in known
+            if (value := self.integer(entry, name, least[name])) is not None
+        }
         for name, value in given.items():
             if value & (value - 1):
                 raise InputError(f"{name} must be a power of two, got {value}", self.file)
+        if given.get("tables") == 1:
+            raise InputError("tables must be 0 or at least 2, got 1", self.file)
         return replace(DEFAULT, **given)
 
-    def integer(self, content: Table, name: str) -> int | None:
+    def integer(self, content: Table, name: str, least: int = 1) -> int | None:
         value = content.get(name)
         if value is None:
             return None
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} must be an integer of at least 1, got {value!r}", self.file)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            message = f"{name} must be an integer of at least {least}, got {value!r}"
+            raise InputError(message, self.file)
         return value

@@ -24,6 +24,8 @@ class CircuitSize:
     """Results, and as much of the residual, in two halves."""
     paired: bool = True
     """Two products in one multiplier."""
+    tables: int = 16
+    """Function tables that the channels of a layer may have; none where it is 0."""
 
     def parameters(self) -> dict[str, int]:
         """By the names of the module."""
@@ -33,6 +35,7 @@ class CircuitSize:
             "LINE_BYTES": self.line_bytes,
             "RESULT_BYTES": self.result_bytes,
             "PAIRED": int(self.paired),
+            "TABLES": self.tables,
         }
 
 

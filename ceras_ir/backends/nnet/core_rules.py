@@ -26,6 +26,8 @@ def why_not_in_verilog(op: Operation, size: CircuitSize) -> str | None:
     if layer is None:
         is_pool = isinstance(op, graph.Pool2dOp)
         return "it divides by no power of two" if is_pool else "a row exceeds the line buffer"
+    if layer.tables > size.tables:
+        return f"it has {layer.tables} function tables, the core has room for {size.tables}"
     if cut(layer, size) is None:
         return "the rows under its window do not fit the line buffer"
     return None

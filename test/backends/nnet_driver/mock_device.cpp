@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   words[BUILT_BUS_BYTES] = static_cast<uint32_t>(core.size().bus_bytes);
   words[BUILT_LINE_BYTES] = static_cast<uint32_t>(core.size().line_bytes);
   words[BUILT_RESULT_BYTES] = static_cast<uint32_t>(core.size().result_bytes);
+  words[BUILT_TABLES] = static_cast<uint32_t>(core.size().tables);
   words[CONTROL] = FINISHED;
   std::printf("ready\n");
   std::fflush(stdout);

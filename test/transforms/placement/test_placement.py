@@ -96,6 +96,8 @@ def test_no_placement_is_cheaper(tmp_path: Path, seed: int):
         (("[bus]", "[buss]"), "the board has no field 'buss'"),
         (("lanes = 16", "lanes = 0"), "lanes must be an integer of at least 1, got 0"),
         (("lanes = 16", "lanes = 12"), "lanes must be a power of two, got 12"),
+        (("lanes = 16", "tables = -1"), "tables must be an integer of at least 0, got -1"),
+        (("lanes = 16", "tables = 1"), "tables must be 0 or at least 2, got 1"),
         (("launch_us = 10", "macs_per_cycle = 256"), "has no field 'macs_per_cycle'"),
         (("launch_us", "launch"), "has no field 'launch'"),
         (("[cpu]", "[cpu"), "not TOML"),

@@ -24,7 +24,8 @@ set_property -dict [list \
 
 set core [create_bd_cell -type module -reference nnet_axi core]
 set_property -dict [list CONFIG.LANES @LANES@ CONFIG.BUS_BYTES @BUS_BYTES@ \
-    CONFIG.LINE_BYTES @LINE_BYTES@ CONFIG.RESULT_BYTES @RESULT_BYTES@ CONFIG.PAIRED @PAIRED@] $core
+    CONFIG.LINE_BYTES @LINE_BYTES@ CONFIG.RESULT_BYTES @RESULT_BYTES@ CONFIG.PAIRED @PAIRED@ \
+    CONFIG.TABLES @TABLES@] $core
 set reset [create_bd_cell -type ip -vlnv xilinx.com:ip:proc_sys_reset reset]
 set control [create_bd_cell -type ip -vlnv xilinx.com:ip:smartconnect control]
 set memory [create_bd_cell -type ip -vlnv xilinx.com:ip:smartconnect memory]

@@ -4,7 +4,8 @@ module nnet_axi #(
     parameter BUS_BYTES = 16,
     parameter LINE_BYTES = 262144,
     parameter RESULT_BYTES = 65536,
-    parameter PAIRED = 1
+    parameter PAIRED = 1,
+    parameter TABLES = 16
 ) (
     (* X_INTERFACE_PARAMETER = "ASSOCIATED_BUSIF s_axi:m_axi, ASSOCIATED_RESET aresetn" *)
     input wire aclk,
@@ -82,7 +83,8 @@ module nnet_axi #(
       .BUS_BYTES(BUS_BYTES),
       .LINE_BYTES(LINE_BYTES),
       .RESULT_BYTES(RESULT_BYTES),
-      .PAIRED(PAIRED)
+      .PAIRED(PAIRED),
+      .TABLES(TABLES)
   ) core (
       .clk(aclk),
       .rst(!aresetn),

@@ -17,6 +17,7 @@ struct CoreSize {
   int bus_bytes = 0;
   int64_t line_bytes = 0;
   int64_t result_bytes = 0;
+  int tables = 0;  // of one layer
 };
 
 class Core {

@@ -291,6 +291,10 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   const int L = size.lanes;
   const bool looks_up = tables.entries != nullptr;
   if (looks_up && tables.entry_bytes != 1) refuse(plan, "its table has floats");
+  const int needed = tables_of(layer, tables);
+  if (needed > size.tables)
+    refuse(plan, "it has " + std::to_string(needed) + " function tables, the core has room for " +
+                     std::to_string(size.tables));
   Geometry g = of_window(layer.window);
   g.images = layer.images;
   g.by_channel = layer.by_channel;
@@ -310,7 +314,7 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   const int32_t constant = residual ? -(layer.residual_zero * (1 << layer.residual_shift)) : 0;
   std::vector<uint8_t>& stream = plan.stream;
   // The circuit looks up the byte, the engine the number from -128 on.
-  for (int i = 0; i < 256 * tables_of(layer, tables); ++i) stream.push_back(tables.entries[i ^ 128]);
+  for (int i = 0; i < 256 * needed; ++i) stream.push_back(tables.entries[i ^ 128]);
   const int64_t table_bytes = static_cast<int64_t>(stream.size());
   set_field(plan, TABLE_BYTES, table_bytes);
   for (int64_t first = 0; first < g.outputs; first += L) {

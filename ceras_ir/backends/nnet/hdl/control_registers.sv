@@ -5,7 +5,8 @@ module control_registers #(
     parameter LANES = 16,
     parameter BUS_BYTES = 16,
     parameter LINE_BYTES = 262144,
-    parameter RESULT_BYTES = 65536
+    parameter RESULT_BYTES = 65536,
+    parameter TABLES = 16
 ) (
     input logic clk,
     input logic rst,
@@ -74,6 +75,7 @@ module control_registers #(
         INDEX'(layer_registers::BUILT_BUS_BYTES): s_rdata <= BUS_BYTES;
         INDEX'(layer_registers::BUILT_LINE_BYTES): s_rdata <= LINE_BYTES;
         INDEX'(layer_registers::BUILT_RESULT_BYTES): s_rdata <= RESULT_BYTES;
+        INDEX'(layer_registers::BUILT_TABLES): s_rdata <= TABLES;
         default:
         for (int i = 0; i < WORDS; i++)
           if (from == INDEX'(i + layer_registers::LAYER)) s_rdata <= words[32*i+:32];

@@ -16,6 +16,7 @@ package layer_registers;
   localparam BUILT_BUS_BYTES = 58;
   localparam BUILT_LINE_BYTES = 59;
   localparam BUILT_RESULT_BYTES = 60;
+  localparam BUILT_TABLES = 61;  // function tables of a layer; 0 where the core looks up nothing
 
   localparam VERSION = 1313751811;  // of these registers: NNC and 3, which IDENTITY reads as
 

@@ -68,7 +68,8 @@ module nnet_core #(
       .LANES(LANES),
       .BUS_BYTES(BUS_BYTES),
       .LINE_BYTES(LINE_BYTES),
-      .RESULT_BYTES(RESULT_BYTES)
+      .RESULT_BYTES(RESULT_BYTES),
+      .TABLES(TABLES)
   ) control (
       .clk(clk),
       .rst(rst),

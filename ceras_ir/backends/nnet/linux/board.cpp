@@ -53,7 +53,7 @@ BoardCore::BoardCore(const BoardSettings& settings) : settings_(settings) {
     fail_with("no nnet core at " + at + ": its identity reads " + hex(identity) + ", expected " +
               hex(VERSION) + "; load the bitstream, or say where its registers are");
   size_ = {static_cast<int>(read(BUILT_LANES)), static_cast<int>(read(BUILT_BUS_BYTES)), read(BUILT_LINE_BYTES),
-           read(BUILT_RESULT_BYTES)};
+           read(BUILT_RESULT_BYTES), static_cast<int>(read(BUILT_TABLES))};
   if ((read(CONTROL) & IDLE) == 0)
     fail_with("the core at " + at + " is busy with another process's launch, or hangs: load the "
               "bitstream again");

@@ -191,7 +191,8 @@ Simulation::Simulation() : state_(new State) {
   s.top.rst = 0;
   if (s.get(IDENTITY, memory) != VERSION) fail("has other registers at", 4 * IDENTITY);
   s.size = {static_cast<int>(s.get(BUILT_LANES, memory)), static_cast<int>(s.get(BUILT_BUS_BYTES, memory)),
-            s.get(BUILT_LINE_BYTES, memory), s.get(BUILT_RESULT_BYTES, memory)};
+            s.get(BUILT_LINE_BYTES, memory), s.get(BUILT_RESULT_BYTES, memory),
+            static_cast<int>(s.get(BUILT_TABLES, memory))};
   s.put(GLOBAL_ENABLE, 1, memory);
   s.put(ENABLE, 1, memory);
 }
