@@ -8,6 +8,7 @@ writer behind it. Whatever is waited for decides. Small constants are those of t
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ceras_ir.backends.nnet.array_geometry import CHAIN, Blocks, Layer, ceiling, cut
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
@@ -17,6 +18,8 @@ LATENCY = 32
 BURST_BYTES = 256
 OUTSTANDING = 16
 """Bursts that are on their way at a time."""
+BURST_CYCLES = (LATENCY + 2) / OUTSTANDING
+"""Of a short burst, where all that are on their way are short and wait for memory."""
 RUN_START = 1
 """From the last burst of a row to the first of the next."""
 QUEUE = 128
@@ -41,28 +44,59 @@ WRITE_START = 9
 """From a full half of the results to its first beat."""
 
 
+@dataclass(frozen=True)
+class _Read:
+    """What is read at once: a row, or the residual of a group."""
+
+    bursts: float
+    beats: float
+    least: float = 0.0
+    """Cycles in which its bursts can be asked for."""
+
+    @property
+    def cycles(self) -> float:
+        """If nothing else is read meanwhile."""
+        return max(self.beats, self.bursts * BURST_CYCLES, self.least)
+
+
+NOTHING = _Read(0.0, 0.0)
+
+
 @dataclass
 class _Bus:
     """Rows and residual, which share what constants leave of the bus."""
 
-    row_cycles: float
-    group_cycles: float
+    row: _Read
+    group: _Read
     rows_allowed: int
     groups_allowed: int
     rows: float = 0.0
     """Cycles spent on rows."""
     groups: float = 0.0
 
+    @cached_property
+    def speed(self) -> float:
+        """
+        How much faster both are read together: a short burst waits for memory while a long one of
+        the other comes.
+        """
+        row, group = self.row, self.group
+        beats = row.beats / row.bursts + group.beats / group.bursts
+        apart = row.cycles / row.bursts + group.cycles / group.bursts
+        pairs = min(row.bursts / row.cycles, group.bursts / group.cycles)
+        saved = pairs * (apart - max(beats, 2 * BURST_CYCLES))
+        return 2 / (2 - max(saved, 0.0))
+
     def advance(self, cycles: float) -> None:
         """Move what may be moved."""
         while cycles > 1e-9:
-            rows = self.rows_allowed * self.row_cycles - self.rows
-            groups = self.groups_allowed * self.group_cycles - self.groups
+            rows = self.rows_allowed * self.row.cycles - self.rows
+            groups = self.groups_allowed * self.group.cycles - self.groups
             if rows > 1e-9 and groups > 1e-9:
-                each = min(cycles / 2, rows, groups)
+                each = min(cycles * self.speed / 2, rows, groups)
                 self.rows += each
                 self.groups += each
-                cycles -= 2 * each
+                cycles -= 2 * each / self.speed
             elif rows > 1e-9:
                 self.rows += min(cycles, rows)
                 return
@@ -74,21 +108,26 @@ class _Bus:
 
     def wait_for_rows(self, count: int) -> float:
         """Cycles until so many rows are there; they pass."""
-        left = count * self.row_cycles - self.rows
+        left = count * self.row.cycles - self.rows
         if left <= 1e-9:
             return 0.0
-        groups = max(self.groups_allowed * self.group_cycles - self.groups, 0.0)
-        cycles = left + min(left, groups)
+        groups = max(self.groups_allowed * self.group.cycles - self.groups, 0.0)
+        cycles = self._shared(left, groups)
         self.advance(cycles)
         return cycles
 
+    def _shared(self, left: float, others: float) -> float:
+        """Cycles until what is left has come, while others may come too."""
+        both = min(left, others)
+        return left - both + (2 * both / self.speed if both else 0.0)
+
     def until_group(self, number: int) -> float:
         """Cycles until the residual of a group is there, if nothing else changes."""
-        left = (number + 1) * self.group_cycles - self.groups
+        left = (number + 1) * self.group.cycles - self.groups
         if left <= 1e-9:
             return 0.0
-        rows = max(self.rows_allowed * self.row_cycles - self.rows, 0.0)
-        return left + min(left, rows)
+        rows = max(self.rows_allowed * self.row.cycles - self.rows, 0.0)
+        return self._shared(left, rows)
 
 
 @dataclass
@@ -125,7 +164,9 @@ class _Run:
         results = _Results(self._write_cycles())
 
         tables = ceiling(TABLE_BYTES * layer.tables, size.bus_bytes)
-        now = FIRST_BEAT + LATENCY + tables + float(min(stream, QUEUE))
+        ahead = min(stream, QUEUE)
+        stream -= ahead
+        now = FIRST_BEAT + LATENCY + tables + float(ahead)
         ready = FIRST_BEAT + LATENCY + TABLE_CYCLES * layer.tables + header + tile
         freed = group = 0
         for image in range(layer.images):
@@ -138,14 +179,17 @@ class _Run:
                     columns = min(blocks.columns, layer.columns - column)
                     pixels, reads = rows * columns, blocks.reads(rows, columns)
                     waited = bus.wait_for_rows(needed)
-                    now += waited + (BLOCK_START if waited else 0)
-                    bus.advance(max(ready - now, 0))
-                    now = max(now, ready)
+                    start = max(now + waited + (BLOCK_START if waited else 0), ready)
+                    bus.advance(start - now - waited)
+                    now = start
                     for output in range(blocks.output_tiles):
                         begin = max(now, results.free[0] + 2)
                         each = max(reads, load, LEAST)
                         length = max(each * blocks.tiles, beats)
-                        bus.advance(begin - now + max(length - beats, 0))
+                        # As many constants come for later tiles, until all have come.
+                        fetched = min(beats, stream)
+                        stream -= fetched
+                        bus.advance(begin - now + max(length - fetched, 0))
                         now = begin + length
                         sums = now - each + reads - blocks.reads_after + ARRAY_DEPTH + chain
                         place = output % blocks.group
@@ -200,14 +244,14 @@ class _Run:
         layer, blocks, size = self.blocks.layer, self.blocks, self.size
         dense = layer.input_pitch == layer.channels
         runs, length = (1, layer.width * layer.channels) if dense else (layer.width, layer.channels)
-        row = _read_cycles(runs, length, layer.input_pitch, layer.width * layer.input_pitch, size)
-        residual = 0.0
+        row = _read(runs, length, layer.input_pitch, layer.width * layer.input_pitch, size)
+        residual = NOTHING
         if layer.residual_pitch:
             width = min(blocks.group * size.lanes, layer.outputs)
             dense = layer.residual_pitch == layer.outputs == width
             runs, length = (1, blocks.pixels * width) if dense else (blocks.pixels, width)
             step = blocks.pixels * layer.residual_pitch
-            residual = _read_cycles(runs, length, layer.residual_pitch, step, size)
+            residual = _read(runs, length, layer.residual_pitch, step, size)
         allowed = min(blocks.slots, self._rows())
         return _Bus(row, residual, allowed, 2 if layer.residual_pitch else 0)
 
@@ -222,14 +266,11 @@ class _Run:
         return runs * total
 
 
-def _read_cycles(runs: int, length: int, pitch: int, step: int, size: CircuitSize) -> float:
-    """Of the bus for so many runs, on average over what begins every `step` bytes."""
-    each = (LATENCY + 6) / OUTSTANDING
-    total = 0.0
-    for i in range(16):
-        count, beats = _bursts(length, i * (pitch if runs > 1 else step), size)
-        total += max(beats, count * each, count + RUN_START if runs == 1 else 0)
-    return runs * total / 16
+def _read(runs: int, length: int, pitch: int, step: int, size: CircuitSize) -> _Read:
+    """So many runs, on average over what begins every `step` bytes."""
+    found = [_bursts(length, i * (pitch if runs > 1 else step), size) for i in range(16)]
+    bursts, beats = (runs * sum(counts) / 16 for counts in zip(*found, strict=True))
+    return _Read(bursts, beats, bursts + RUN_START if runs == 1 else 0.0)
 
 
 def _bursts(length: int, start: int, size: CircuitSize) -> tuple[int, int]:
