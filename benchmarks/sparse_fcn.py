@@ -188,7 +188,7 @@ def main() -> None:
     target = DataflowTarget(board=args.board, dsp=args.dsp, ram18=args.ram18)
     board = load_board(args.board)
     circuit, module = compile_circuit(network, target)
-    parts = estimate(circuit.pipeline, circuit.plan)
+    parts = estimate(circuit.pipeline, circuit.plan, board.fabric)
     print("| layer | rows x filters | weights | products | cycles | DSP | RAM18 | LUT |")
     print(f"|{'---|' * 8}")
     for block, part in parts.items():

@@ -5,11 +5,9 @@ from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
 
+from ceras_ir.backends.dataflow.families import FAMILIES, Family
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.support.toml_text import parse_toml
-
-FAMILIES = {"xcup": True, "ecp5": False}
-"""Families of chips, and whether a multiplier is wide enough for two products of int8."""
 
 CHIP = re.compile(r"\w+ \w+ \w+")
 """Size, package and speed grade of a chip."""
@@ -39,9 +37,14 @@ class Board:
     """Size, package and speed grade as nextpnr calls them; none if it does not know the chip."""
 
     @property
+    def fabric(self) -> Family:
+        """What the chip is made of."""
+        return FAMILIES[self.family]
+
+    @property
     def pairs(self) -> bool:
         """Whether one multiplier makes two products of int8."""
-        return FAMILIES[self.family]
+        return self.fabric.paired
 
 
 def load_board(name: str) -> Board:

@@ -60,7 +60,7 @@ class Figures:
     def of(
         cls, circuit: Circuit, board: Board, counted: Resources | None, routed_mhz: float | None
     ) -> "Figures":
-        parts = estimate(circuit.pipeline, circuit.plan)
+        parts = estimate(circuit.pipeline, circuit.plan, board.fabric)
         layers: dict[str, dict[str, object]] = {}
         for block, part in parts.items():
             entry: dict[str, object] = {"multipliers": part.dsp, "memories": part.ram18}

@@ -15,6 +15,7 @@ from ceras_ir.backends.dataflow.board import Board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, port_cycles
 from ceras_ir.backends.dataflow.encoding import encodings_of
 from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.families import Family
 from ceras_ir.backends.dataflow.order import batches, good_slots
 from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
 from ceras_ir.backends.dataflow.resources import Resources, convolution, estimate, total
@@ -72,9 +73,10 @@ class Budget:
         return sum(price * share for price, share in zip(prices, shares, strict=True))
 
 
-def choices(layer: Convolution, pairs: bool) -> list[Choice]:
+def choices(layer: Convolution, family: Family) -> list[Choice]:
     """Lanes of a layer that are worth their price, the fastest first."""
     found: list[Choice] = []
+    pairs = family.paired
     # How rows come is not known yet.
     single = [range(row, row + 1) for row in range(layer.input.rows)]
     slots: dict[int, int] = {}
@@ -85,7 +87,8 @@ def choices(layer: Convolution, pairs: bool) -> list[Choice]:
         planned = PlannedConvolution(layer, replace(lanes, slots=slots[lanes.rows]), pairs)
         if planned.buffer.depth > MOST_WORDS:
             continue
-        found.append(Choice(lane_cycles(planned), convolution(planned), planned))
+        resources = convolution(planned, family).resources()
+        found.append(Choice(lane_cycles(planned), resources, planned))
     found.sort(key=lambda c: (c.cycles, c.resources.dsp, c.resources.ram18, c.resources.lut))
     kept: list[Choice] = []
     for choice in found:
@@ -125,7 +128,7 @@ def _candidates(layer: Convolution) -> list[Lanes]:
 def choose(pipeline: Pipeline, board: Board, budget: Budget) -> Plan:
     """The plan with the least cycles per frame that `budget` holds."""
     table = {
-        block: choices(block, board.pairs)
+        block: choices(block, board.fabric)
         for block in pipeline.blocks
         if isinstance(block, Convolution)
     }
@@ -146,7 +149,7 @@ def choose(pipeline: Pipeline, board: Board, budget: Budget) -> Plan:
     low, high = 0, len(times) - 1
     while low <= high:
         middle = (low + high) // 2
-        plan = _plan_for(times[middle], pipeline, table, budget)
+        plan = _plan_for(times[middle], pipeline, table, board, budget)
         if plan is None:
             low = middle + 1
         else:
@@ -160,6 +163,7 @@ def _plan_for(
     time: int,
     pipeline: Pipeline,
     table: Mapping[Convolution, Sequence[Choice]],
+    board: Board,
     budget: Budget,
 ) -> Plan | None:
     """The cheapest plan in which no layer takes longer, if the budget holds it."""
@@ -172,7 +176,7 @@ def _plan_for(
             chosen = min(fast, key=lambda c: budget.price(c.resources, prices))
             planned[layer] = _with_slots(chosen.planned, batches(layer.inputs[0], planned))
         plan = with_rings(pipeline, planned)
-        if budget.holds(total(estimate(pipeline, plan))):
+        if budget.holds(total(estimate(pipeline, plan, board.fabric))):
             return plan
     return None
 
@@ -203,7 +207,7 @@ def _refuse(
         plan_of: dict[Block, PlannedConvolution] = {}
         for layer, choice in least.items():
             plan_of[layer] = _with_slots(choice.planned, batches(layer.inputs[0], plan_of))
-        parts = estimate(pipeline, with_rings(pipeline, plan_of))
+        parts = estimate(pipeline, with_rings(pipeline, plan_of), board.fabric)
         needed: int = getattr(total(parts), name)
         if needed <= available:
             continue

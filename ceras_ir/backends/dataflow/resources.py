@@ -1,16 +1,18 @@
 """
 Multipliers, memories and tables of a pipeline, estimated without a synthesizer.
 
-Multipliers are exact. Memories are counted as `yosys` maps them: in the aspect ratio with the
-fewest blocks, or in tables where they are small. Tables (LUT) are a sum of what the parts of a
-block cost per bit, fitted to what `yosys` counts; `benchmarks/sparse_fcn.py` prints both.
+Multipliers and memories are counted as `yosys` maps them. Logic is counted in parts, and what a
+unit of a part takes is fitted for each family of chips (`families.py`);
+`benchmarks/dataflow_estimates.py` prints estimates beside the counts of `yosys`.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
-from ceras_ir.backends.dataflow.blocks import Addition, Block, MaxPool, Table
+from ceras_ir.backends.dataflow.blocks import Addition, Block, Convolution, MaxPool, Table
 from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.families import Family, Part
 from ceras_ir.backends.dataflow.parameters import pool_windows
 from ceras_ir.backends.dataflow.plan import Plan, PlannedConvolution
 from ceras_ir.backends.dataflow.verilog import in_order, order_capacity
@@ -18,10 +20,8 @@ from ceras_ir.backends.dataflow.window import bits, ceiling
 
 RATIOS = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
 """Width and depth of a memory of 18 kbit with one port to write and one to read."""
-LUT_RAM_DEPTH = 64
-"""Words of one table used as memory; deeper memories are blocks."""
-SUMS_DEPTH, SUMS_PER_8_LUTS = 32, 14
-"""Sums of parts: words and bits of eight tables used as memory."""
+MUX_PRICE = 0.5
+"""Of a bit that is chosen from behind a memory of several, as `yosys` takes it."""
 
 
 @dataclass(frozen=True)
@@ -39,84 +39,141 @@ class Resources:
         return {"dsp": self.dsp, "ram18": self.ram18, "lut": self.lut}
 
 
-def memory(width: int, depth: int, *, rom: bool = False) -> Resources:
-    """A memory of `depth` words."""
-    if depth <= LUT_RAM_DEPTH and not rom:
-        return Resources(lut=width)
-    blocks = min(ceiling(width, w) * ceiling(depth, d) for w, d in RATIOS)
-    return Resources(ram18=blocks)
+@dataclass
+class Usage:
+    """What a block takes of a family's chips, its logic in parts."""
+
+    family: Family
+    dsp: int = 0
+    ram18: int = 0
+    memory_tables: int = 0
+    """Those that are memories."""
+    parts: Counter[Part] = field(default_factory=Counter[Part])
+
+    def resources(self) -> Resources:
+        logic = sum(self.family.tables[part] * count for part, count in self.parts.items())
+        return Resources(self.dsp, self.ram18, self.memory_tables + round(logic))
+
+    def memory(self, width: int, depth: int, copies: int = 1, *, clocked: bool = True) -> None:
+        """Memories of `depth` words; one that is not read by the clock is made of tables."""
+        blocks = _blocks(width, depth)
+        price, tables, choices = min(
+            (self.family.table_price * tables + MUX_PRICE * choices, tables, choices)
+            for tables, choices in self._of_tables(width, depth)
+        )
+        if clocked and price > self.family.block_price * blocks:
+            self.ram18 += copies * blocks
+        else:
+            self.memory_tables += copies * tables
+            self.parts[Part.SELECT] += copies * choices
+
+    def _of_tables(self, width: int, depth: int) -> list[tuple[int, int]]:
+        """Tables of a memory, and bits that are chosen from behind them."""
+        found: list[tuple[int, int]] = []
+        for ram in self.family.lut_rams:
+            deep = ceiling(depth, ram.words)
+            found.append((deep * ceiling(width, ram.bits) * ram.tables, (deep - 1) * width))
+        return found
+
+    def contents(self, width: int, depth: int) -> None:
+        """A memory that is only read."""
+        self.ram18 += _blocks(width, depth)
+
+    def addresses(self, unit: int, address_bits: int, count: int = 1) -> None:
+        """Products of a number and `unit`; zeros at the end of `unit` cost nothing."""
+        zeros = (unit & -unit).bit_length() - 1
+        if unit >> zeros > 1 and address_bits - zeros >= self.family.product_bits:
+            self.dsp += count
+
+    def rows(self, width: int, channels: int, capacity: int) -> None:
+        """A ring of rows, which is written and read by row and channel."""
+        self.memory(width, capacity * channels)
+        self.addresses(channels, bits(capacity * channels), 2)
 
 
-def convolution(planned: PlannedConvolution) -> Resources:
+def _blocks(width: int, depth: int) -> int:
+    """Memories of 18 kbit."""
+    return min(ceiling(width, w) * ceiling(depth, d) for w, d in RATIOS)
+
+
+def convolution(planned: PlannedConvolution, family: Family) -> Usage:
     """One convolution without its ring."""
     buffer, layer, lanes = planned.buffer, planned.layer, planned.lanes
-    bank = memory(8 * len(buffer.columns), buffer.depth)
-    copies = planned.readers * buffer.banks
-    total = Resources(planned.multipliers, copies * bank.ram18, copies * bank.lut)
+    used, width = Usage(family, planned.multipliers), 8 * len(buffer.columns)
+    columns, sum_bits, leaving = buffer.part_columns, layer.sum_bits, _leaving_bits(layer)
+    used.memory(width, buffer.depth, planned.readers * buffer.banks)
+    used.addresses(buffer.phases, buffer.address_bits)
+    if lanes.encoding is Encoding.DELTA:
+        used.addresses(buffer.phases, buffer.address_bits, lanes.filters)
     if not (layer.uniform and lanes.encoding is Encoding.DENSE):
-        total += memory(planned.weights.width(buffer), planned.weights.entries, rom=True)
-    selecting = ceiling(buffer.banks - 1, 2) + ceiling(buffer.most_shift, 2)
-    columns = planned.readers * lanes.rows * buffer.part_columns
-    per_lane = layer.sum_bits + (10 if planned.is_paired else 0)
+        used.contents(planned.weights.width(buffer), planned.weights.entries)
     if lanes.parts > 1:
         # Those that run, and those that leave.
-        tables = ceiling(lanes.parts, SUMS_DEPTH)
-        per_lane += 2 * tables * ceiling(8 * layer.sum_bits, SUMS_PER_8_LUTS)
-    draining = ceiling(lanes.rows * lanes.filters - 1, 3) * layer.sum_bits
-    # A shifter of several places, where channels have shifts of their own.
-    moving = layer.sum_bits * ceiling(layer.further_bits, 2)
-    epilogue = buffer.part_columns * (draining + moving + 12)
-    writing = 8 * len(buffer.columns) * ceiling(buffer.phases, 3)
-    return total + Resources(
-        lut=planned.lane_count * per_lane + columns * 8 * selecting + epilogue + writing + 250
+        for size in (sum_bits, leaving):
+            each = size * planned.lane_count // planned.multipliers
+            used.memory(each, lanes.parts, planned.multipliers, clocked=False)
+    banks = planned.readers * buffer.banks
+    used.parts[Part.CONTROL] += 1
+    used.parts[Part.SUM] += planned.lane_count * sum_bits
+    used.parts[Part.SELECT] += banks * (
+        width * (buffer.banks - 1) + 8 * columns * buffer.most_shift
     )
+    used.parts[Part.DRAIN] += columns * leaving * (lanes.filters * buffer.banks - 1)
+    used.parts[Part.FINISH] += columns * leaving
+    used.parts[Part.MOVE] += columns * leaving * layer.further_bits
+    used.parts[Part.PHASE] += width * (buffer.phases - 1)
+    return used
 
 
-def ring(block: Block, capacity: int) -> Resources:
-    """The rows in which the second operand of an addition waits."""
-    second = block.feature
-    return memory(8 * second.columns, capacity * second.channels)
+def _leaving_bits(layer: Convolution) -> int:
+    """Bits of a sum that its result depends on: those that are shifted out are not."""
+    below = layer.residual_shift if len(layer.inputs) > 1 else layer.scale.shift
+    return layer.sum_bits - max(0, min(below, layer.scale.shift))
 
 
-def queue(block: Block, words: int) -> Resources:
-    """The words in which the first operand of an addition waits."""
-    first = block.input
-    width = 8 * first.columns + bits(first.rows) + bits(first.channels)
-    return memory(width, words) + Resources(lut=40)
-
-
-def other(block: Block) -> Resources:
+def other(block: Block, family: Family) -> Usage:
     """A block that multiplies nothing."""
-    columns = block.feature.columns
+    used, columns = Usage(family), block.feature.columns
     match block:
         case MaxPool():
-            state = 8 * columns * pool_windows(block)
-            kept = Resources(lut=state * ceiling(block.feature.channels, LUT_RAM_DEPTH))
-            across = columns * (block.windows.kernel[1] - 1) * 14
-            return kept + Resources(lut=across + 2 * state + 60)
+            windows = pool_windows(block)
+            used.memory(8 * columns * windows, block.feature.channels, clocked=False)
+            used.parts[Part.MAXIMUM] = 8 * columns * (block.windows.kernel[1] - 1 + windows)
         case Addition():
-            return Resources(lut=columns * (block.sum_bits + 14) + 60)
+            used.parts[Part.SUM] = columns * block.sum_bits
+            used.parts[Part.FINISH] = columns * (block.sum_bits - max(0, block.scale.shift))
         case Table():
-            return Resources(lut=columns * 40)
+            used.parts[Part.FUNCTION] = columns
         case _:
-            return Resources()
+            pass
+    return used
 
 
-def estimate(pipeline: Pipeline, plan: Plan) -> dict[Block, Resources]:
-    """What every block takes, rings included; the ports are with the first and the last."""
-    found: dict[Block, Resources] = {}
+def usage(pipeline: Pipeline, plan: Plan, family: Family) -> dict[Block, Usage]:
+    """What every block takes, rings included; the ports are with the last."""
+    found: dict[Block, Usage] = {}
     for block in pipeline.blocks:
         planned = plan.convolutions.get(block)
-        found[block] = convolution(planned) if planned is not None else other(block)
+        used = other(block, family) if planned is None else convolution(planned, family)
         if block in plan.capacities:
-            found[block] += ring(block, plan.capacities[block])
+            # The rows in which the second operand of an addition waits.
+            used.rows(8 * block.feature.columns, block.feature.channels, plan.capacities[block])
         if block in plan.delays:
-            found[block] += queue(block, plan.delays[block])
-    last, result = pipeline.result, pipeline.result.feature
-    found[last] += Resources(lut=8 * result.columns + 40)
+            # The words in which the first waits.
+            first = block.input
+            width = 8 * first.columns + bits(first.rows) + bits(first.channels)
+            used.memory(width, plan.delays[block])
+        found[block] = used
+    result = pipeline.result.feature
     if not in_order(pipeline, plan):
-        found[last] += memory(8 * result.columns, order_capacity(pipeline, plan) * result.channels)
+        capacity = order_capacity(pipeline, plan)
+        found[pipeline.result].rows(8 * result.columns, result.channels, capacity)
     return found
+
+
+def estimate(pipeline: Pipeline, plan: Plan, family: Family) -> dict[Block, Resources]:
+    """What every block takes."""
+    return {block: used.resources() for block, used in usage(pipeline, plan, family).items()}
 
 
 def total(parts: dict[Block, Resources]) -> Resources:

@@ -19,7 +19,7 @@ SCRIPTS = {
     "xcup": "synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {top}",
     "ecp5": "synth_ecp5 -top {top}",
 }
-"""How the families of `board.FAMILIES` are synthesized."""
+"""How the families of `families.FAMILIES` are synthesized."""
 
 DSP = frozenset({"DSP48E2", "MULT18X18D"})
 RAM = {"RAMB18E2": 1, "RAMB36E2": 2, "DP16KD": 1, "PDPW16KD": 1}

@@ -11,10 +11,11 @@ from ceras_ir.backends.dataflow.board import Board, load_board, parse_board
 from ceras_ir.backends.dataflow.cycles import lane_cycles, model
 from ceras_ir.backends.dataflow.encoding import Encoding, StoredWeights, delta_bits, encodings_of
 from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.families import FAMILIES
 from ceras_ir.backends.dataflow.lanes import Budget, choose
 from ceras_ir.backends.dataflow.order import batches, complete_with, least_slots
 from ceras_ir.backends.dataflow.plan import Lanes, Plan, PlannedConvolution
-from ceras_ir.backends.dataflow.resources import estimate, memory, total
+from ceras_ir.backends.dataflow.resources import Usage, estimate, total
 from ceras_ir.backends.dataflow.window import WindowBuffer
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
 
@@ -159,7 +160,7 @@ def test_more_multipliers_are_faster_until_the_ports_are_the_limit():
     times: list[int] = []
     for dsp in (12, 24, 48, 96, 400):
         plan = choose(pipeline, board, Budget.of(board, dsp, 0))
-        assert total(estimate(pipeline, plan)).dsp <= dsp
+        assert total(estimate(pipeline, plan, board.fabric)).dsp <= dsp
         timing = model(pipeline, plan, board.port_bytes)
         slowest = max(lane_cycles(planned) for planned in plan.convolutions.values())
         assert timing.per_frame >= slowest
@@ -300,11 +301,18 @@ def test_rings_keep_the_rate(rows: int, at_once: tuple[int, ...]):
 
 
 def test_memories():
-    assert memory(36, 512).ram18 == 1
-    assert memory(37, 512).ram18 == 2
-    assert memory(9, 2049).ram18 == 2
-    assert memory(8, 16384).ram18 == 8
-    assert memory(64, 64).ram18 == 0
+    def blocks(width: int, depth: int, family: str = "xcup") -> int:
+        used = Usage(FAMILIES[family])
+        used.memory(width, depth)
+        return used.ram18
+
+    assert blocks(36, 512) == 1
+    assert blocks(37, 512) == 2
+    assert blocks(9, 2049) == 2
+    assert blocks(8, 16384) == 8
+    # Tables are cheaper for few words; those of ECP5 have 16.
+    assert blocks(64, 64) == 0 and blocks(48, 80) == 0 and blocks(88, 96) == 3
+    assert blocks(64, 64, "ecp5") == 2 and blocks(64, 16, "ecp5") == 0
 
 
 def test_no_chip_is_large_enough():

@@ -1,4 +1,4 @@
-"""The estimate of resources against yosys, on S5's second layer with two rows at once."""
+"""Estimates of resources against yosys: counts that are kept, and two circuits counted now."""
 
 import json
 from pathlib import Path
@@ -6,34 +6,59 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataflow_circuits import convolution, max_pool, plan_of, write_circuit
+from dataflow_samples import counted, sample
 
 from ceras_ir.backends.dataflow.blocks import Feature, Source
 from ceras_ir.backends.dataflow.board import load_board
 from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.families import FAMILIES
 from ceras_ir.backends.dataflow.plan import Lanes
 from ceras_ir.backends.dataflow.resources import Resources, estimate, total
 from ceras_ir.backends.dataflow.routing import NEXTPNR, route, slowest_clock
 from ceras_ir.backends.dataflow.synthesis import NETLIST, YOSYS, count, synthesize
 
 WITHIN = 0.15
+FEW = 3
+"""Multipliers or memories by which the estimate of a small circuit may be off."""
+
+
+def assert_near(guess: Resources, found: Resources) -> None:
+    """Memories and tables; multipliers have numbers of their own."""
+    for name in ("ram18", "lut"):
+        a, b = getattr(guess, name), getattr(found, name)
+        assert abs(a - b) <= WITHIN * b, (name, a, b)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_estimates_are_near_the_kept_counts(family: str):
+    """Of circuits of every kind; all of them together are nearer."""
+    far: list[object] = []
+    sums = np.zeros((2, 3))
+    for seed, found in counted()[family].items():
+        guess = total(estimate(*sample(seed, family), FAMILIES[family]))
+        sums += [(r.dsp, r.ram18, r.lut) for r in (guess, found)]
+        near = abs(guess.dsp - found.dsp) <= FEW and abs(guess.ram18 - found.ram18) <= FEW
+        if not near or abs(guess.lut - found.lut) > WITHIN * found.lut:
+            far.append((seed, guess, found))
+    assert not far
+    assert np.all(np.abs(sums[0] / sums[1] - 1) <= 0.05)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(YOSYS.find() is None, reason="yosys is missing: install the extra 'rtl'")
 def test_the_estimate_is_near(tmp_path: Path):
-    rng = np.random.default_rng(0)
+    rng, board = np.random.default_rng(0), load_board("zcu102")
     source = Source("input", Feature(21, 64, 29))
     layer = convolution(source, 64, (5, 5), rng, padding=(2, 2, 2, 2), zeros=0.941)
     pipeline = Pipeline(source, [layer, max_pool(layer, 3, 2)])
     plan = plan_of(pipeline, {layer: Lanes(2, 1, Encoding.COO)})
-    write_circuit(Circuit(pipeline, plan), tmp_path, 8)
-    counted, estimated = synthesize(tmp_path, "xcup"), total(estimate(pipeline, plan))
-    assert counted.dsp == estimated.dsp == 29
-    for name in ("ram18", "lut"):
-        found, guess = getattr(counted, name), getattr(estimated, name)
-        assert abs(guess - found) <= WITHIN * found, (name, guess, found)
+    write_circuit(Circuit(pipeline, plan), tmp_path, board.port_bytes)
+    found = synthesize(tmp_path, board.family)
+    guess = total(estimate(pipeline, plan, board.fabric))
+    assert found.dsp == guess.dsp == 29
+    assert_near(guess, found)
 
 
 def test_cells_are_counted():
@@ -54,8 +79,10 @@ def test_a_circuit_is_routed(tmp_path: Path):
     pipeline = Pipeline(source, [layer])
     plan = plan_of(pipeline, {layer: Lanes(1, 1, parts=4)}, paired=board.pairs)
     write_circuit(Circuit(pipeline, plan), tmp_path, board.port_bytes)
-    counted = synthesize(tmp_path, board.family)
-    assert counted.dsp == total(estimate(pipeline, plan)).dsp == 2
+    found = synthesize(tmp_path, board.family)
+    guess = total(estimate(pipeline, plan, board.fabric))
+    assert found.dsp == guess.dsp == 2
+    assert_near(guess, found)
     assert route(tmp_path / NETLIST, board.nextpnr, board.clock_mhz) > 60
 
 

@@ -16,19 +16,23 @@ module function_table #(
     output logic [15:0] out_row,
     output logic [15:0] out_channel
 );
-  logic [7:0] memory[0:255];
-
-  initial $readmemh(TABLE, memory);
-
   assign in_ready = !out_valid || out_ready;
 
   always_ff @(posedge clk) begin
     if (in_ready) begin
       out_valid <= in_valid;
-      for (int x = 0; x < COLUMNS; x++) out_data[8*x+:8] <= memory[in_data[8*x+:8]];
       out_row <= in_row;
       out_channel <= in_channel;
     end
     if (rst) out_valid <= 0;
   end
+
+  // A memory for each column: yosys finds no place for one with many ports.
+  generate
+    for (genvar x = 0; x < COLUMNS; x++) begin : column
+      logic [7:0] memory[0:255];
+      initial $readmemh(TABLE, memory);
+      always_ff @(posedge clk) if (in_ready) out_data[8*x+:8] <= memory[in_data[8*x+:8]];
+    end
+  endgenerate
 endmodule

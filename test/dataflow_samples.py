@@ -1,0 +1,120 @@
+"""
+Small circuits of every kind, with what yosys counted of them.
+
+`benchmarks/dataflow_estimates.py` counts them and fits the estimates to that.
+"""
+
+import json
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from dataflow_circuits import addition, convolution, max_pool, plan_of, table
+from xdsl.utils.hints import isa
+
+from ceras_ir.backends.dataflow.blocks import Block, Convolution, Feature, Source, Term
+from ceras_ir.backends.dataflow.encoding import Encoding, encodings_of
+from ceras_ir.backends.dataflow.extraction import Pipeline
+from ceras_ir.backends.dataflow.families import FAMILIES
+from ceras_ir.backends.dataflow.plan import Lanes, Plan
+from ceras_ir.backends.dataflow.resources import Resources
+
+COUNTS = Path(__file__).parent / "backends" / "dataflow" / "yosys_counts.json"
+KINDS = ("dense", "coo", "delta", "depthwise", "parts", "residual", "pool", "other")
+"""Of the circuits whose seeds are 0 to 7 modulo 8."""
+MOST_LANES = 48
+PORT_BYTES = {"xcup": 8, "ecp5": 4}
+Samples: TypeAlias = dict[str, dict[int, Resources]]
+"""By family and seed, what yosys counted."""
+
+
+def sample(seed: int, family: str) -> tuple[Pipeline, Plan]:
+    """The circuit of a seed, and a plan of it for a family of chips."""
+    rng, kind = np.random.default_rng(seed), KINDS[seed % len(KINDS)]
+
+    def pick(low: int, high: int) -> int:
+        return int(rng.integers(low, high + 1))
+
+    source = Source("input", Feature(pick(8, 40), pick(3, 24), pick(6, 26)))
+    channels = source.feature.channels
+    spread = pick(0, 1) * pick(1, 4)
+    zeros = 0.0 if kind in ("dense", "depthwise") else float(rng.choice([0.5, 0.8, 0.94]))
+    size = int(rng.choice([1, 3, 3, 5]))
+    stride = pick(1, 2) if size > 1 else 1
+    zeros = 0.8 if kind == "delta" else zeros
+    blocks: list[Block] = []
+    if kind == "residual":
+        around = (1, 1, 1, 1)
+        way = convolution(source, channels, (3, 3), rng, padding=around, zeros=zeros, spread=spread)
+        layer = convolution(
+            way, channels, (3, 3), rng, padding=around, zeros=zeros, residual=source, spread=spread
+        )
+        blocks.append(way)
+    else:
+        by_channel = kind == "depthwise"
+        half = size // 2
+        layer = convolution(
+            source,
+            channels if by_channel else pick(4, 40),
+            (size, size),
+            rng,
+            strides=(stride, stride),
+            padding=(half, half, half, half),
+            groups=channels if by_channel else 1,
+            zeros=zeros,
+            spread=spread,
+        )
+    blocks.append(layer)
+    if kind == "pool":
+        blocks.append(max_pool(layer, pick(2, 3), 2))
+    if kind == "other":
+        function = table(layer, rng)
+        blocks += [function, addition(function, layer, (Term(pick(0, 2)), Term(1)))]
+    lanes: dict[Block, Lanes] = {
+        block: _lanes(block, kind, zeros, rng) for block in blocks if isinstance(block, Convolution)
+    }
+    pipeline = Pipeline(source, blocks)
+    return pipeline, plan_of(pipeline, lanes, paired=FAMILIES[family].paired)
+
+
+def _lanes(layer: Convolution, kind: str, zeros: float, rng: np.random.Generator) -> Lanes:
+    def pick(low: int, high: int) -> int:
+        return int(rng.integers(low, high + 1))
+
+    known, encoding = encodings_of(layer), Encoding.DENSE
+    if kind == "delta" and Encoding.DELTA in known:
+        encoding = Encoding.DELTA
+    elif zeros:
+        encoding = Encoding(str(rng.choice(known)))
+    columns, parts = layer.feature.columns, 1
+    if kind == "parts" or pick(0, 3) == 0:
+        parts = -(-columns // pick(2, 8))
+    room = max(1, MOST_LANES // -(-columns // parts))
+    rows = 1 if parts > 1 else pick(1, min(6, room, layer.feature.rows))
+    per_group = len(layer.weights) // layer.groups
+    filters = pick(1, max(1, min(6, room // rows, per_group)))
+    while per_group % filters:
+        filters -= 1
+    return Lanes(rows, filters, encoding, parts=parts)
+
+
+def counted() -> Samples:
+    """What yosys counted."""
+    content: object = json.loads(COUNTS.read_text())
+    assert isa(content, dict[str, dict[str, dict[str, int]]])
+    return {
+        family: {int(seed): Resources(**found) for seed, found in seeds.items()}
+        for family, seeds in content.items()
+    }
+
+
+def keep(found: Samples) -> None:
+    """Write them."""
+    text = json.dumps(
+        {
+            family: {str(seed): seeds[seed].to_json() for seed in sorted(seeds)}
+            for family, seeds in found.items()
+        },
+        indent=1,
+    )
+    COUNTS.write_text(text + "\n")
