@@ -37,9 +37,9 @@ def runtime(only: Collection[str] = (), extra_flags: Sequence[str] = ()) -> Part
     return Part(sources, headers, (*FLAGS, *host_flags(PURPOSE), *extra_flags), made_headers())
 
 
-def build() -> Path:
+def build(extra_flags: Sequence[str] = ()) -> Path:
     """The program `ceras_engine`, built if it is not in the cache."""
-    return build_program("ceras_engine", PURPOSE, [runtime()])
+    return build_program("ceras_engine", PURPOSE, [runtime(extra_flags=extra_flags)])
 
 
 def build_board_engine() -> Path:
