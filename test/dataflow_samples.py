@@ -117,4 +117,6 @@ def keep(found: Samples) -> None:
         },
         indent=1,
     )
-    COUNTS.write_text(text + "\n")
+    unfinished = COUNTS.with_suffix(".new")
+    unfinished.write_text(text + "\n")
+    unfinished.replace(COUNTS)
