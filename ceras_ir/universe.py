@@ -82,6 +82,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "prove-accumulators",
         "quantize",
         "quantize-graph",
+        "quantize-recurrence",
         "round-weights",
         "set-precision",
         "set-rows",

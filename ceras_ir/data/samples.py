@@ -88,7 +88,8 @@ def load_samples(path: str, network: ModuleOp | Sequence[TensorInfo]) -> Samples
 def samples_of(arrays: Mapping[str, Array], inputs: Sequence[TensorInfo], path: str) -> Samples:
     """The samples in `arrays` for a network with `inputs`; errors say that they are in `path`."""
     names = [tensor.name for tensor in inputs]
-    if unknown := sorted(set(arrays) - set(names)):
+    # An input without elements is none of the network's.
+    if unknown := sorted(k for k, array in arrays.items() if k not in names and array.size):
         raise InputError(
             f"no input is named '{unknown[0]}'; the network has {', '.join(names)}", path
         )

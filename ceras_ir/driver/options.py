@@ -328,7 +328,7 @@ def title_of(path: str) -> str:
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, _, extents = text.rpartition("=")
     parts = extents.split("x")
-    if not name or not all(p.isdecimal() and 1 <= int(p) < 1 << 31 for p in parts):
+    if not name or not all(p.isdecimal() and int(p) < 1 << 31 for p in parts):
         raise argparse.ArgumentTypeError(f"expected NAME=1x3x224x224, got {text!r}")
     return name, tuple(map(int, parts))
 

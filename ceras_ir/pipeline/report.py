@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.dialects.graph import (
     ConstantOp,
     GraphOperation,
+    RecurrenceOp,
     quantized_element,
     shape_of,
 )
@@ -32,6 +33,9 @@ from ceras_ir.transforms.quantization.analysis.function_forms import quantized_f
 
 Entry = dict[str, object]
 
+PRODUCTS = "products"
+"""What is of integers in a recurrent layer, whose functions are float."""
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -47,7 +51,10 @@ class Layer:
     cost: str | None = None
     """What each device would take, where that decided."""
     form: str | None = None
-    """Of a quantized function: what it is made of, see `function_forms`."""
+    """
+    Of a quantized function: what it is made of, see `function_forms`; of a recurrent layer
+    `PRODUCTS`, if its products are of integers.
+    """
     bits: int | None = None
     """Of the stored result; None where it is float."""
     float_reason: str | None = None
@@ -82,6 +89,12 @@ def spelling(op: Operation) -> str:
     return op.spelling if isinstance(op, GraphOperation) else op.name
 
 
+def _form(op: Operation) -> str | None:
+    if isinstance(op, RecurrenceOp) and op.exponents is not None:
+        return PRODUCTS
+    return quantized_form(op)
+
+
 def layers(placed: ModuleOp) -> list[Layer]:
     """The layers of a placed graph, in the order they run."""
     main = main_function(placed)
@@ -98,7 +111,7 @@ def layers(placed: ModuleOp) -> list[Layer]:
                 op.macs if isinstance(op, GraphOperation) else 0,
                 sum(map(_stored_bytes, {*op.operands, *op.results})),
                 _text(op, COST),
-                quantized_form(op),
+                _form(op),
                 _bits(op),
                 _text(op, FLOAT_REASON),
                 shape_of(op.results[0]) if op.results else (),

@@ -61,7 +61,7 @@ def test_shape_option(tool: Tool, tmp_path: Path):
     assert tool("ceras-run", *arguments).status == 3
     assert tool("ceras-run", *arguments, "--shape", "x=1x3x4x5").status == 0
     assert np.load(tmp_path / "out.npz")["y"].shape == (1, 3, 4, 5)
-    assert tool("ceras-run", *arguments, "--shape", "x=1x0").status == 2
+    assert tool("ceras-run", *arguments, "--shape", "x=1x-1").status == 2
 
 
 def test_local_functions_are_inlined():
@@ -127,6 +127,25 @@ def test_a_negative_dimension_is_open():
         import_model(proto)
     module = import_model(proto, shapes={"x": (1, 3, 4, 5)})
     assert run(module, {"x": np.ones((1, 3, 4, 5), np.float32)})["y"].shape == (1, 3, 4, 5)
+
+
+def test_inputs_without_elements_are_constants(tool: Tool, tmp_path: Path):
+    """A decoder's first step: nothing is in the cache, and so it is no input."""
+    nodes = [
+        node("Concat", "past x", "now", axis=1),
+        node("ReduceMax", "now", "m", axes=[1]),
+        node("ReduceSum", "past axes", "s", keepdims=1),
+        node("Add", "m s", "y"),
+    ]
+    inputs = {"x": (1, 2, 3), "past": (1, "P", 3)}
+    proto = model(nodes, inputs, ["y"], {"axes": np.array([1])}, infer=False)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+    x = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
+    np.savez(tmp_path / "in.npz", x=x, past=np.zeros((1, 0, 3), np.float32))
+    arguments = ("m.onnx", "--shape", "past=1x0x3", "--inputs", "in.npz", "--outputs", "out.npz")
+    assert tool("ceras-run", *arguments).status == 0
+    with np.load(tmp_path / "out.npz") as found:
+        assert np.array_equal(found["y"], x.max(1, keepdims=True))
 
 
 @pytest.mark.parametrize(

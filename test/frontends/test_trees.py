@@ -149,6 +149,21 @@ def test_doubles_are_compared_as_they_are():
     np.testing.assert_array_equal(run(import_model(proto), {"x": x})["y"][:, 0], [2, 1])
 
 
+def test_inputs_in_doubles_are_equal_to_thresholds_in_doubles():
+    tensor = numpy_helper.from_array(np.array([1.2, 0, 0]), "v")
+    assert float(np.float32(1.2)) > 1.2
+    nodes = [Node(0, 0, "BRANCH_LEQ", 0, 0, 0, 1, 2)]
+    nodes += [Node(0, i, weights=[(0, float(i))]) for i in (1, 2)]
+    attributes = node_attributes(nodes, "target") | {"nodes_values_as_tensor": tensor}
+    del attributes["nodes_values"]
+    x = np.full((2, FEATURES), 1.2)
+    x[1] = 1.3
+    node = ml_node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **attributes)
+    proto = ml_model([node], x.shape, {"y": TensorProto.FLOAT})
+    proto.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    np.testing.assert_array_equal(run(import_model(proto), {"x": x})["y"][:, 0], [1, 2])
+
+
 @pytest.mark.parametrize("aggregate", [0, 1])
 def test_tree_ensemble_of_version_5(aggregate: int):
     # x[0] <= 0 ? 1 to result 0 : (x[1] > 1 ? 2 to result 1 : 4 to result 0), and a stump.

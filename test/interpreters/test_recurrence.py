@@ -6,11 +6,17 @@ import pytest
 from c_harness import SANITIZE, check
 from onnx import TensorProto, helper, numpy_helper
 from onnx_compare import agree
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32
+from xdsl.rewriter import Rewriter
 
-from ceras_ir.dialects.graph import MatmulOp, RecurrenceOp
+from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.dialects.graph import ConstantOp, MatmulOp, RecurrenceOp, constant_array
 from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+from ceras_ir.network.function import main_function
 from ceras_ir.support.diagnostics import InputError, UnsupportedError
+from ceras_ir.transforms.quantization.quantize_recurrence import QuantizeRecurrencePass
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 T, B, N, H = 5, 2, 3, 6
@@ -79,6 +85,55 @@ def test_as_onnx_runtime(name: str) -> None:
 def test_c_is_exact(name: str) -> None:
     """In the order that is documented; the products of the input have an order of their own."""
     module = import_model(MODELS[name])
+    for op in module.walk():
+        if isinstance(op, MatmulOp):
+            op.properties["ordered"] = UnitAttr()
+    check(module, flags=SANITIZE)
+    check(module, flags=("-O3", "-march=native"))
+
+
+IN_INTEGERS = [name for name in MODELS if "relu" not in name]
+
+
+def in_integers(name: str) -> ModuleOp:
+    module = import_model(MODELS[name])
+    QuantizeRecurrencePass().apply(Context(), module)
+    module.verify()
+    assert all(op.exponents for op in module.walk() if isinstance(op, RecurrenceOp))
+    return module
+
+
+@pytest.mark.parametrize("name", IN_INTEGERS)
+def test_integers_are_near(name: str) -> None:
+    """Only the state is rounded beside a float layer of the same weights, to steps of 2^-14."""
+    module, real = in_integers(name), in_integers(name)
+    for op in list(real.walk()):
+        if not isinstance(op, RecurrenceOp) or op.exponents is None:
+            continue
+        stored = constant_array(op.weights)
+        assert stored is not None
+        weights = stored * np.exp2(np.array(op.exponents[1], np.float32))[:, None]
+        constant = ConstantOp.from_array(weights.astype(np.float32), f32)
+        same = RecurrenceOp(
+            op.type_of_cell,
+            op.input,
+            constant.result,
+            op.state,
+            op.functions.data,
+            cell=op.cell,
+            bias=op.bias,
+        )
+        Rewriter.replace_op(op, [constant, same], [same.result])
+    (sample,) = synthetic_samples(main_function(module), 1, 1)
+    expected = run(real, sample)
+    for key, found in run(module, sample).items():
+        assert np.allclose(found.astype(float), expected[key].astype(float), rtol=0, atol=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_INTEGERS)
+def test_integers_in_c_are_exact(name: str) -> None:
+    module = in_integers(name)
     for op in module.walk():
         if isinstance(op, MatmulOp):
             op.properties["ordered"] = UnitAttr()

@@ -1,5 +1,6 @@
 """Recurrent layers: a loop over steps, with the weights of the state packed column by column."""
 
+from collections.abc import Callable
 from math import prod
 
 import numpy as np
@@ -8,7 +9,8 @@ from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.printers import prints
-from ceras_ir.dialects.graph import Cell, ConstantOp, RecurrenceOp, shape_of
+from ceras_ir.dialects.graph import Cell, ConstantOp, RecurrenceOp, constant_array, shape_of
+from ceras_ir.interpreters.float_text import float_literal
 
 PANEL = 128
 """Outputs whose weights lie together; as in `multiply_state.c`."""
@@ -26,10 +28,12 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
     bias = layer.read(op.bias, "bias") if op.bias is not None else ""
     # Where the last gate's product waits for the second one, it has a matrix of its own.
     joint = 2 * hidden if kind is Cell.GRU_RESET_FIRST else width
-    w = _panels(layer, op, "weights", 0, joint)
-    rest = _panels(layer, op, "last_weights", joint, width) if joint < width else ""
+    multiply, last = (
+        _product(layer, op, name, start, end) if start < end else None
+        for name, start, end in (("weights", 0, joint), ("last_weights", joint, width))
+    )
+    assert multiply is not None
     y = layer.write(op.result)
-    multiply = layer.kernels.use("multiply_state")
     layer.scratch("float", "p", width, 4)
     if kind is Cell.GRU_RESET_FIRST:
         layer.scratch("float", "reset", hidden, 4)
@@ -47,7 +51,7 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
     layer.line(f"float *to = {y} + {at} * {hidden};", 2)
     if cell:
         layer.line(f"float *c = {y} + ({steps * batch} + b) * {hidden};", 2)
-    layer.line(f"{multiply}(p, h, {w}, {hidden}, {joint});", 2)
+    layer.line(multiply("p", "h"), 2)
     if bias:
         layer.loop("j", joint, [f"p[j] += {bias}[j];"], 2)
     functions = [apply(layer.kernels, f, "v") for f in op.functions]
@@ -73,21 +77,47 @@ def recurrence(layer: Layer, op: RecurrenceOp) -> None:
             f, g = functions
             gates = ["const float v = in[j] + p[j];", f"p[j] = {f};"]
             layer.loop("j", 2 * n, gates, 2)
-            last = f"p[{n} + j] * p[{2 * n} + j]"
-            if kind is Cell.GRU_RESET_FIRST:
+            inner = f"p[{n} + j] * p[{2 * n} + j]"
+            if last is not None:
                 layer.loop("j", n, [f"reset[j] = p[{n} + j] * h[j];"], 2)
-                layer.line(f"{multiply}(p + {2 * n}, reset, {rest}, {hidden}, {hidden});", 2)
-                last = f"p[{2 * n} + j]"
+                layer.line(last(f"p + {2 * n}", "reset"), 2)
+                inner = f"p[{2 * n} + j]"
                 if bias:
                     layer.loop("j", n, [f"p[{2 * n} + j] += {bias}[{2 * n} + j];"], 2)
             body = [
-                f"const float v = in[{2 * n} + j] + {last};",
+                f"const float v = in[{2 * n} + j] + {inner};",
                 f"p[{2 * n} + j] = {g};",
             ]
             layer.loop("j", n, body, 2)
             layer.loop("j", n, [f"to[j] = (1.0f - p[j]) * p[{2 * n} + j] + p[j] * h[j];"], 2)
     layer.line("}", 1)
     layer.line("}")
+
+
+def _product(
+    layer: Layer, op: RecurrenceOp, name: str, first: int, last: int
+) -> Callable[[str, str], str]:
+    """The call that multiplies a state by the weights of some outputs."""
+    hidden, outputs = shape_of(op.weights)[1], last - first
+    if (exponents := op.exponents) is None:
+        w = _panels(layer, op, name, first, last)
+        multiply = layer.kernels.use("multiply_state")
+        return lambda to, h: f"{multiply}({to}, {h}, {w}, {hidden}, {outputs});"
+    state, rows = exponents
+    weights = constant_array(op.weights)
+    assert weights is not None
+    part = np.ascontiguousarray(weights[first:last], np.int8)
+    w = layer.constant(name, "int8_t", outputs * hidden, 1, lambda: part)
+    scales = np.exp2(np.array(rows[first:last], np.float32) + np.float32(state))
+    scale = layer.array(f"{name}_scales", scales, "float")
+    holes = {"NAME": "i16_int8_t", "ROW": "int16_t", "WEIGHT": "int8_t", "NEON": "", "END": ""}
+    dot = layer.kernels.use("dot_rows", **holes)
+    multiply = layer.kernels.use("multiply_state_i16", DOT=dot)
+    if not first:
+        layer.scratch("int16_t", "q", hidden, 2)
+        layer.scratch("int32_t", "sums", outputs, 4)
+    up = float_literal(2.0**-state)
+    return lambda to, h: f"{multiply}({to}, {h}, {w}, {scale}, {hidden}, {outputs}, {up}, q, sums);"
 
 
 def _panels(layer: Layer, op: RecurrenceOp, name: str, first: int, last: int) -> str:

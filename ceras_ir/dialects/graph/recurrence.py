@@ -3,9 +3,20 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, TensorType
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import (
+    I64,
+    ArrayAttr,
+    DenseArrayBase,
+    IntegerAttr,
+    TensorType,
+    f32,
+    i8,
+    i64,
+)
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import SpacedOpaqueSyntaxAttribute, SSAValue
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     ParsePropInAttrDict,
@@ -13,13 +24,14 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_operand_def,
+    opt_prop_def,
     prop_def,
 )
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from ceras_ir.dialects.graph.attributes import FunctionAttr
-from ceras_ir.dialects.graph.constant import ConstantOp
+from ceras_ir.dialects.graph.constant import ConstantOp, constant_array
 from ceras_ir.dialects.graph.operation import (
     GraphOperation,
     element_of,
@@ -27,6 +39,9 @@ from ceras_ir.dialects.graph.operation import (
     expect_shape,
     shape_of,
 )
+
+MAX_EXPONENT = 60
+"""Steps are so far from the ends of float32 that their products are normal numbers."""
 
 
 class Cell(StrEnum):
@@ -74,7 +89,10 @@ class RecurrenceOp(GraphOperation):
     """
 
     name = "graph.recurrence"
+    ADMITS_INTEGERS: ClassVar = True
     MAX_WIDTH: ClassVar = 1 << 14
+    STATE_BOUND: ClassVar = 1 << 15
+    """Magnitude of the integers that stand for the state."""
 
     kind = prop_def(CellAttr)
     functions = prop_def(ArrayAttr[FunctionAttr])
@@ -83,6 +101,8 @@ class RecurrenceOp(GraphOperation):
     state = operand_def(TensorType)
     cell = opt_operand_def(TensorType)
     bias = opt_operand_def(TensorType)
+    state_exponent = opt_prop_def(IntegerAttr[I64])
+    weight_exponents = opt_prop_def(DenseArrayBase[I64])
 
     irdl_options = (ParsePropInAttrDict(), AttrSizedOperandSegments(as_property=True))
     assembly_format = (
@@ -101,18 +121,31 @@ class RecurrenceOp(GraphOperation):
         *,
         cell: SSAValue | None = None,
         bias: SSAValue | None = None,
+        exponents: tuple[int, Sequence[int]] | None = None,
     ):
+        """`exponents` of the state, and of every row of weights that are integers."""
         steps, batch, _ = shape_of(input)
         shape = (steps + (kind is Cell.LSTM), batch, shape_of(state)[1])
+        integers: dict[str, Attribute] = {}
+        if exponents is not None:
+            integers["state_exponent"] = IntegerAttr(exponents[0], i64)
+            integers["weight_exponents"] = DenseArrayBase.from_list(i64, exponents[1])
         super().__init__(
             operands=[input, weights, state, cell, bias],
             result_types=[TensorType(element_of(input), shape)],
-            properties={"kind": CellAttr(kind), "functions": ArrayAttr(functions)},
+            properties={"kind": CellAttr(kind), "functions": ArrayAttr(functions), **integers},
         )
 
     @property
     def type_of_cell(self) -> Cell:
         return self.kind.data
+
+    @property
+    def exponents(self) -> tuple[int, tuple[int, ...]] | None:
+        """Of the state and of every row of weights, which are integers; None where all is float."""
+        if self.state_exponent is None or self.weight_exponents is None:
+            return None
+        return self.state_exponent.value.data, self.weight_exponents.get_values()
 
     @property
     def spelling(self) -> str:
@@ -126,6 +159,11 @@ class RecurrenceOp(GraphOperation):
     @property
     def data_operands(self) -> Sequence[SSAValue]:
         return [v for v in self.operands if not isinstance(v.owner, ConstantOp)]
+
+    @classmethod
+    def largest_sum(cls, weights: NDArray[np.generic]) -> int:
+        """What the magnitude of no sum exceeds."""
+        return int(np.abs(weights.astype(np.int64)).sum(1).max()) * cls.STATE_BOUND
 
     def verify_semantics(self) -> None:
         kind = self.type_of_cell
@@ -150,6 +188,20 @@ class RecurrenceOp(GraphOperation):
             raise VerifyException(
                 f"'{kind.value}' has {kind.functions} functions, got {len(self.functions)}"
             )
-        if self.is_quantized:
-            raise VerifyException("a recurrent layer is float; dequantize its input")
+        floats = [v for v in (*self.operands, self.result) if v is not self.weights]
+        if not all(element_of(v) == f32 for v in floats):
+            raise VerifyException("a recurrent layer is float but for its weights; dequantize it")
+        is_integer, exponents = element_of(self.weights) == i8, self.exponents
+        if is_integer != (exponents is not None):
+            raise VerifyException("weights of i8, and no others, have exponents, as the state has")
+        if exponents is not None:
+            state, rows = exponents
+            if len(rows) != width:
+                raise VerifyException(f"{width} exponents of weights expected, got {len(rows)}")
+            if not all(-MAX_EXPONENT <= e <= MAX_EXPONENT for e in (state, *rows)):
+                raise VerifyException(f"exponents must be within {MAX_EXPONENT} of 0")
+            if (weights := constant_array(self.weights)) is None:
+                raise VerifyException("weights of i8 must be constant")
+            if (sums := self.largest_sum(weights)) >= 1 << 31:
+                raise VerifyException(f"sums can reach {sums}, beyond 32 bits")
         expect_shape("result", self.result, (steps + (kind is Cell.LSTM), batch, hidden))

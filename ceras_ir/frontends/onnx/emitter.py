@@ -79,6 +79,8 @@ class Emitter:
         """What the model's tensor names stand for so far."""
         self.labels: dict[SSAValue, tuple[str, ...]] = {}
         """Values that are numbers where the model has text: numbers of these names."""
+        self.rounded: set[SSAValue] = set()
+        """Inputs that callers have in 64 bits."""
         self.declared: dict[str, tuple[int, ...]] = {}
         """The shapes that the model declares of outputs, where nothing is open."""
         self.node = Node(onnx.NodeProto(), 0)

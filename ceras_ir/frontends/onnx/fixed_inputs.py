@@ -1,4 +1,7 @@
-"""Inputs that are fixed when the model is imported, such as a sampling rate: they are constants."""
+"""
+Inputs that are constants when the model is imported: those that are set, such as a sampling rate,
+and those without elements, such as a cache of which nothing is there yet.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -38,4 +41,20 @@ def fix_inputs(
         found[name] = Constant.of(
             name, np.broadcast_to(array.reshape(shape if array.size == prod(shape) else ()), shape)
         )
+    return found
+
+
+def empty_inputs(
+    graph: onnx.GraphProto, shapes: Mapping[str, Sequence[int]]
+) -> dict[str, Constant]:
+    """The inputs without elements: what is known of them is all that there is to know."""
+    found: dict[str, Constant] = {}
+    for value in graph.input:
+        kind = value.type.tensor_type
+        dims = kind.shape.dim
+        declared = [d.dim_value if d.HasField("dim_value") else -1 for d in dims]
+        shape = tuple(shapes.get(value.name, declared))
+        dtype = DTYPES.get(kind.elem_type)
+        if dtype is not None and shape and min(shape) == 0:
+            found[value.name] = Constant.of(value.name, np.zeros(shape, dtype))
     return found

@@ -90,7 +90,7 @@ def reference_evaluator(node: Node) -> Evaluator:
 def evaluate(node: Node, operands: Sequence[Array | None]) -> Sequence[Array]:
     """The results of a node of constant operands."""
     try:
-        elements = _result_elements(node.operator, [a for a in operands if a is not None])
+        elements = _result_elements(node, [a for a in operands if a is not None])
         if elements > MAX_FOLDED_ELEMENTS:
             raise node.wrong(f"a constant of {elements} elements is too large to fold")
         feeds = {
@@ -143,9 +143,9 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _result_elements(operator: str, arrays: Sequence[Array]) -> int:
+def _result_elements(node: Node, arrays: Sequence[Array]) -> int:
     """An upper bound of the elements of the result, before anything is allocated."""
-    shapes = [a.shape for a in arrays]
+    operator, shapes = node.operator, [a.shape for a in arrays]
 
     def count(extents: Array) -> int:
         return prod(int(i) for i in extents.reshape(-1))
@@ -163,7 +163,8 @@ def _result_elements(operator: str, arrays: Sequence[Array]) -> int:
         case "MelWeightMatrix":
             return (int(arrays[1].reshape(-1)[0]) // 2 + 1) * count(arrays[0])
         case "Gather":
-            return prod(shapes[0]) * max(prod(shapes[1]), 1)
+            along = shapes[0][node.integer("axis", 0)]
+            return prod(shapes[0]) // max(along, 1) * prod(shapes[1])
         case _ if operator in ELEMENTWISE:
             return prod(np.broadcast_shapes(*shapes))
         case _ if operator in SHRINKING:

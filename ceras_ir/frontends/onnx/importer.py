@@ -7,17 +7,18 @@ it collects as well, leaving out what depends on it. A node of constants alone i
 """
 
 from collections.abc import Container, Mapping, Sequence
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import onnx
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
-from ceras_ir.frontends.onnx.emitter import Emitter, name_loc
-from ceras_ir.frontends.onnx.fixed_inputs import fix_inputs
+from ceras_ir.frontends.onnx.emitter import Emitter, name_loc, shape_of_value
+from ceras_ir.frontends.onnx.fixed_inputs import empty_inputs, fix_inputs
 from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.node import Node
@@ -25,7 +26,12 @@ from ceras_ir.frontends.onnx.operators import load_operators
 from ceras_ir.frontends.onnx.order import VIEWS, is_folded, may_be_constant, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
-from ceras_ir.frontends.onnx.signature import contradiction, end_attributes, read_inputs
+from ceras_ir.frontends.onnx.signature import (
+    contradiction,
+    declared_empty,
+    end_attributes,
+    read_inputs,
+)
 from ceras_ir.frontends.onnx.tensors import (
     Array,
     element_type,
@@ -36,6 +42,7 @@ from ceras_ir.frontends.onnx.tensors import (
     type_name,
 )
 from ceras_ir.frontends.onnx.values import Constant, Value
+from ceras_ir.network.function import MODEL_TYPE
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
 from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
 
@@ -95,7 +102,10 @@ class Importer:
         load_operators()
         opset = self._opset()
         refused: list[Finding] = []
-        fixed = fix_inputs(self.graph, self.values, self.shapes)
+        fixed = {
+            **empty_inputs(self.graph, self.shapes),
+            **fix_inputs(self.graph, self.values, self.shapes),
+        }
         inputs = read_inputs(self.graph, self.batch, self.shapes, set(fixed), refused)
         outputs = [text(value.name) for value in self.graph.output]
         if not outputs or not all(outputs) or len(set(outputs)) != len(outputs):
@@ -117,8 +127,14 @@ class Importer:
         for value, argument in zip(inputs, block.args, strict=True):
             argument.location = name_loc(value.name)
             emitter.values[value.name] = argument
-        self._emit(nodes, emitter)
-        results = [self._result(emitter, value) for value in self.graph.output]
+            if value.attributes.data.get(MODEL_TYPE) == StringAttr("float64"):
+                emitter.rounded.add(argument)
+        try:
+            self._emit(nodes, emitter)
+            results = [self._result(emitter, value) for value in self.graph.output]
+        except UnsupportedError as e:
+            e.findings = (*e.findings, *declared_empty(self.graph, {*self.shapes, *self.values}))
+            raise
         block.add_op(ReturnOp(*results))
         main = FuncOp(
             "main",
@@ -228,7 +244,7 @@ class Importer:
 
     def _results(self, node: Node, emitter: Emitter) -> Sequence[Value]:
         folded = is_folded(node)
-        if node.operator in FOLDABLE and folded:
+        if folded and (node.operator in FOLDABLE or _reads_nothing(node, emitter)):
             return self._evaluated(node, emitter)
         if node.operator == "Constant" and (tensor := node.tensor("value")) is not None:
             return [self._constant(tensor, node.outputs[0], emitter.scope)]
@@ -332,6 +348,13 @@ class Importer:
         if (message := contradiction(value, result, self.graph)) is not None:
             raise emitter.node.wrong(message)
         return result
+
+
+def _reads_nothing(node: Node, emitter: Emitter) -> bool:
+    """Whether the first operand has no elements, of which the IR has no constants."""
+    if node.operator in VIEWS or node.subgraphs() or not node.has_input(0):
+        return False
+    return not prod(shape_of_value(emitter.value(0)))
 
 
 def _refused(node: Node) -> Sequence[Finding]:

@@ -88,10 +88,8 @@ def read_inputs(
                 shape.append(shapes[value.name][i])
             elif dim.dim_param in bound:
                 shape.append(bound[dim.dim_param])
-            elif dim.dim_value > 0:
+            elif dim.HasField("dim_value") and dim.dim_value >= 0:
                 shape.append(dim.dim_value)
-            elif dim.HasField("dim_value") and not dim.dim_value:
-                refused.append(Finding(value.name, BORDER, _empty(i, way_out(value))))
             elif i == 0 or dim.dim_param in symbols:
                 shape.append(batch)
             else:
@@ -188,11 +186,19 @@ def way_out(value: onnx.ValueInfoProto) -> str:
     return f"--shape {text(value.name)}={'x'.join(map(str, extents))}"
 
 
-def _empty(index: int, remedy: str) -> str:
-    return (
-        f"unsupported dimension {index} of 0: there are no tensors without elements; if it is "
-        f"open, give the shape, for example with {remedy}"
-    )
+def declared_empty(graph: onnx.GraphProto, shapes: Container[str]) -> Sequence[Finding]:
+    """Inputs declared without elements, which some exporters do where a dimension is open."""
+    return [
+        Finding(
+            value.name,
+            BORDER,
+            f"unsupported dimension {i} of 0, unless what is refused above does without it; if it "
+            f"is open, give the shape, for example with {way_out(value)}",
+        )
+        for value in graph.input
+        for i, dim in enumerate(value.type.tensor_type.shape.dim)
+        if dim.HasField("dim_value") and not dim.dim_value and value.name not in shapes
+    ]
 
 
 def _open(index: int, symbol: str, remedy: str) -> str:

@@ -16,7 +16,7 @@ from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import node_names
 from ceras_ir.transforms.quantization.set_precision import is_named
 
-SUMS = (graph.LinearOperation, graph.Pool2dOp, graph.ResizeOp)
+SUMS = (graph.LinearOperation, graph.RecurrenceOp, graph.Pool2dOp, graph.ResizeOp)
 """What does the work of a network; what follows the last of them is its tail."""
 
 REASON = "follows the last sum of products"

@@ -36,6 +36,7 @@ from ceras_ir.transforms.quantization.observe_ranges import ObserveRangesPass
 from ceras_ir.transforms.quantization.order_float_sums import OrderFloatSumsPass
 from ceras_ir.transforms.quantization.prove_accumulators import ProveAccumulatorsPass
 from ceras_ir.transforms.quantization.quantize_graph import QuantizeGraphPass
+from ceras_ir.transforms.quantization.quantize_recurrence import QuantizeRecurrencePass
 from ceras_ir.transforms.quantization.recipe import (
     OPTIONAL,
     REMOVED_OPTIONS,
@@ -168,6 +169,7 @@ class QuantizePass(PipelinePass):
             UnfuseResidualPass(),
             RoundWeightsPass(*data),
             CorrectBiasPass(*data),
+            QuantizeRecurrencePass(),
             QuantizeGraphPass(),
             StripStateQuantizationPass(),
             TabulatePixelsPass(),

@@ -5,6 +5,7 @@ from itertools import zip_longest
 
 import numpy as np
 import onnx
+from xdsl.ir import SSAValue
 
 from ceras_ir.dialects.graph import TreeEnsembleOp
 from ceras_ir.frontends.onnx.compose import Composer
@@ -93,7 +94,8 @@ def tree_ensemble(node: Node, emitter: Emitter) -> Value:
         )
     }
     missing = node.integers("nodes_missing_value_tracks_true") or ()
-    modes, splits = _tensor(node, "nodes_modes"), _tensor(node, "nodes_splits")
+    modes = _tensor(node, "nodes_modes")
+    splits = _as_inputs(node, emitter, _tensor(node, "nodes_splits"))
     if len({*map(len, lists.values()), len(modes), len(splits)}) != 1:
         raise node.wrong("the lists of its nodes differ in length")
     targets, weights = node.integers("leaf_targetids") or (), _tensor(node, "leaf_weights")
@@ -129,7 +131,7 @@ def _sums(node: Node, emitter: Emitter, kind: str, targets: int) -> Value:
     names += ["nodes_truenodeids", "nodes_falsenodeids"]
     lists = [node.integers(name) or () for name in names]
     modes = node.strings("nodes_modes") or ()
-    values = _floats(node, "nodes_values")
+    values = _as_inputs(node, emitter, _floats(node, "nodes_values"))
     node.ignore("nodes_hitrates", "nodes_hitrates_as_tensor")
     missing = node.integers("nodes_missing_value_tracks_true") or ()
     if len({*map(len, lists), len(modes), len(values)}) != 1 or not modes:
@@ -163,6 +165,14 @@ def _sums(node: Node, emitter: Emitter, kind: str, targets: int) -> Value:
     if len(roots) != len(trees) or {tree for tree, _ in roots} != trees:
         raise node.wrong("each tree must have one node that no other leads to")
     return _emitted(node, emitter, nodes, roots, targets)
+
+
+def _as_inputs(node: Node, emitter: Emitter, thresholds: Sequence[float]) -> Sequence[float]:
+    """Thresholds of 64 bits, rounded where features are, so that what was equal is equal."""
+    if not isinstance(x := emitter.value(0), SSAValue) or x not in emitter.rounded:
+        return thresholds
+    with np.errstate(over="ignore"):
+        return [float(np.float32(t)) for t in thresholds]
 
 
 def _emitted(

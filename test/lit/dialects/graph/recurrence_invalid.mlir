@@ -29,3 +29,21 @@ func.func @result(%x: tensor<5x2x3xf32>, %w: tensor<3x3xf32>, %h: tensor<2x3xf32
   %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x3xf32>, tensor<3x3xf32>, tensor<2x3xf32>) -> tensor<6x2x3xf32>
   func.return
 }
+
+// -----
+
+func.func @exponents(%x: tensor<5x2x3xf32>, %h: tensor<2x3xf32>) {
+  %w = graph.constant dense<1> : tensor<3x3xi8> : tensor<3x3xi8>
+  // expected-error@+1 {{weights of i8, and no others, have exponents, as the state has}}
+  %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x2x3xf32>, tensor<3x3xi8>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
+  func.return
+}
+
+// -----
+
+func.func @rows(%x: tensor<5x2x3xf32>, %h: tensor<2x3xf32>) {
+  %w = graph.constant dense<1> : tensor<3x3xi8> : tensor<3x3xi8>
+  // expected-error@+1 {{3 exponents of weights expected, got 1}}
+  %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>], state_exponent = -14 : i64, weight_exponents = array<i64: 0>} : (tensor<5x2x3xf32>, tensor<3x3xi8>, tensor<2x3xf32>) -> tensor<5x2x3xf32>
+  func.return
+}

@@ -1,0 +1,25 @@
+// RUN: ceras-opt %s --quantize-recurrence --split-input-file | filecheck %s
+// RUN: ceras-opt %s --quantize-recurrence --quantize-recurrence --split-input-file | filecheck %s
+
+// Each row has a power of two of its own; 1.5 does not fit 127 steps of 2^-7.
+// CHECK-LABEL: func.func @main
+// CHECK: graph.constant dense<{{\[\[}}64, -32], [96, 0]]> : tensor<2x2xi8>
+// CHECK: graph.recurrence rnn {{.*}} state_exponent = -14 : i64, weight_exponents = array<i64: -7, -6>{{.*}} tensor<2x2xi8>
+func.func @main(%x: tensor<3x1x2xf32>, %h: tensor<1x2xf32>) -> tensor<3x1x2xf32> {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %y = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
+  func.return %y : tensor<3x1x2xf32>
+}
+
+// -----
+
+// A state that nothing bounds, a layer that stays float, and weights that are computed.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: i8
+func.func @main(%x: tensor<3x1x2xf32>, %h: tensor<1x2xf32>, %v: tensor<2x2xf32>) -> (tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>) {
+  %w = graph.constant dense<[[0.5, -0.25], [1.5, 0.0]]> : tensor<2x2xf32> : tensor<2x2xf32>
+  %y = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<relu>]} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
+  %z = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>], graph.precision = "f32"} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
+  %u = graph.recurrence rnn %x, %v, %h {functions = [#graph.function<tanh>]} : (tensor<3x1x2xf32>, tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<3x1x2xf32>
+  func.return %y, %z, %u : tensor<3x1x2xf32>, tensor<3x1x2xf32>, tensor<3x1x2xf32>
+}
