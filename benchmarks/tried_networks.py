@@ -3,10 +3,12 @@ What becomes of networks as they are shipped, as the page docs/tried-networks.md
 
     python benchmarks/tried_networks.py FOLDER|MODEL.onnx... [--installed] [-o PAGE.md]
 
-Every network is taken as it is: imported, compared with ONNX Runtime in float, quantized on made-up
-inputs, verified against the interpreter, compiled and timed beside ONNX Runtime, in process CPU
-time on one thread, rounds of both in turns. `--installed` adds the models that installed packages
-bring along. What is absent, refused or takes too long is a line with the reason.
+Every network is taken as it is: imported, compared with ONNX Runtime in float, quantized on 16
+samples of NAME.npz beside it, or of made-up inputs, judged on 8 others, verified against the
+interpreter, compiled and timed beside ONNX Runtime in float and in int8 (static, per channel, on
+the same samples), in process CPU time on one thread, rounds of all in turns. `--installed` adds the
+models that installed packages bring along. What is absent, refused or takes too long is a line with
+the reason.
 """
 
 import argparse
@@ -25,35 +27,43 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
 
+from ceras_ir.data.samples import load_samples
 from ceras_ir.data.synthetic_samples import synthetic_samples
+from ceras_ir.driver.differences import signal_to_noise
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.reading import read_network
+from ceras_ir.pipeline.report import PRODUCTS
 from ceras_ir.support.diagnostics import InputError
 
 BIN = Path(sys.executable).parent
 ROUNDS = 5
 SECONDS = 300
 """Of one command."""
+CALIBRATE, JUDGE = 16, 8
+"""Samples of each."""
 
 PAGE = """\
 <!-- Written by benchmarks/tried_networks.py. -->
 
 # Networks that were tried
 
-Networks as they are shipped or exported, without options. Times are milliseconds of process CPU
-time on one thread; in brackets how many times as fast as ONNX Runtime in float.
+Networks as they are shipped or exported, without options; those with seeded weights stand for a
+topology. Times are milliseconds of process CPU time on one thread, rounds in turns; in brackets how
+many times as fast as ONNX Runtime, in float and in int8 (static, per channel).
 [networks.md](networks.md) has networks with real inputs on all targets.
 
 - *error*: the largest difference of the float network in the interpreter from ONNX Runtime,
   relative to the largest output.
 - *int8*: the share of multiplications that are done in integers.
-- *dB*: signal to noise of int8 against float on made-up inputs, which also calibrated.
-- *exact*: whether C has the interpreter's integers.
+- *dB*: signal to noise of int8 against float at the outputs, on 8 samples behind 16 that
+  calibrated; in brackets ONNX Runtime's, calibrated on the same.
+- *exact*: the targets that have the interpreter's integers, of c and nnet.
 
-| network | import | error | int8 | dB | exact | ONNX Runtime | C, float | C, int8 |
-|---|---|---|---|---|---|---|---|---|
+| network | import | error | int8 | dB | exact | ONNX Runtime | its int8 | C, float | C, int8 |
+|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -68,6 +78,7 @@ class Row:
     noise: str = "-"
     exact: str = "-"
     runtime: str = "-"
+    peer: str = "-"
     floats: str = "-"
     integers: str = "-"
 
@@ -114,6 +125,72 @@ def difference(expected: NDArray[Any], actual: NDArray[Any]) -> float:
     return float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-9)) if a.size else 0.0
 
 
+def samples_of(path: Path, module: ModuleOp) -> list[dict[str, NDArray[Any]]]:
+    """Those of `NAME.npz` beside a network, or made-up ones, each as the network takes it."""
+    network = main_function(module)
+    if (beside := path.with_suffix(".npz")).is_file():
+        return list(load_samples(str(beside), module).first(CALIBRATE + JUDGE))
+    return synthetic_samples(network, CALIBRATE + JUDGE, 1)
+
+
+def stacked(samples: Sequence[dict[str, NDArray[Any]]], path: Path) -> str:
+    """A file of samples for commands."""
+    arrays = {
+        name: np.stack([s[name][0] if s[name].shape[:1] == (1,) else s[name] for s in samples])
+        for name in samples[0]
+    }
+    np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
+    return str(path)
+
+
+def quantized_by_runtime(
+    path: Path, samples: Sequence[dict[str, NDArray[Any]]], work: Path
+) -> Any | None:
+    """A session of ONNX Runtime's own int8 network: static, symmetric weights per channel."""
+    tools: Any = import_module("onnxruntime.quantization")
+    shapes: Any = import_module("onnxruntime.quantization.shape_inference")
+
+    class Reader(tools.CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = iter(samples)
+
+        def get_next(self) -> dict[str, NDArray[Any]] | None:
+            return next(self.left, None)
+
+    prepared, target = work / "prepared.onnx", work / "quantized.onnx"
+    try:
+        shapes.quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
+        tools.quantize_static(
+            str(prepared),
+            str(target),
+            Reader(),
+            quant_format=tools.QuantFormat.QDQ,
+            activation_type=tools.QuantType.QInt8,
+            weight_type=tools.QuantType.QInt8,
+            per_channel=True,
+        )
+        return session_of(target)
+    except Exception as error:
+        print(f"{path.stem}: ONNX Runtime's int8: {first_line(str(error))}", file=sys.stderr)
+        return None
+
+
+def decibels(
+    session: Any, expected: Sequence[Sequence[NDArray[Any]]], samples: Sequence[dict[str, Any]]
+) -> float:
+    """Signal to noise at the outputs of a session."""
+    found = [session.run(None, sample) for sample in samples]
+    return signal_to_noise([a for f in found for a in f], [a for e in expected for a in e])
+
+
+def share_of(report: Path) -> str:
+    """The share of multiplications in integers."""
+    layers = json.loads(report.read_text())["layers"]
+    total = sum(layer["macs"] for layer in layers)
+    whole = sum(x["macs"] for x in layers if "bits" in x or x.get("form") == PRODUCTS)
+    return f"{100 * whole / total:.0f}%" if total else "-"
+
+
 def tried(path: Path) -> Row:
     """Everything about one network, as far as it gets."""
     row = Row(path.stem)
@@ -125,56 +202,78 @@ def tried(path: Path) -> Row:
     except InputError as error:
         row.imported = f"refused: {first_line(str(error))}"
         return row
-    (sample,) = synthetic_samples(main_function(module), 1, 1)
-    names: list[str] = []
+    samples = samples_of(path, module)
+    given, others = samples[:CALIBRATE], samples[CALIBRATE:]
+    session: Any = None
+    wanted: list[list[NDArray[Any]]] = []
     try:
         session = session_of(path)
-        names = [output.name for output in session.get_outputs()]
-        expected = dict(zip(names, session.run(names, sample), strict=True))
+        wanted = [session.run(None, sample) for sample in others]
     except Exception as error:
-        session, expected = None, {}
         row.runtime = f"refused: {first_line(str(error))}"
-    if expected:
-        found = run(module, sample)
-        row.error = f"{max(difference(expected[n], found[n]) for n in names):.1e}"
-    said = tool("ceras-verify", str(path), "--targets", "c", "--samples", "2")
-    noise = re.search(r"signal to noise (\S+) dB", said.stdout)
-    row.noise = noise[1] if noise else "-"
-    machine = [line for line in said.stdout.splitlines() if line.startswith("c: machine")]
-    good = said.returncode == 0 and machine and machine[0].endswith("exact")
-    row.exact = "exact" if good else first_line(said.stderr or said.stdout)
-    with tempfile.TemporaryDirectory() as work:
-        folders = {kind: Path(work) / kind for kind in ("none", "int8")}
+    if wanted:
+        found = run(module, others[0])
+        names = [output.name for output in session.get_outputs()]
+        pairs = zip(names, wanted[0], strict=True)
+        row.error = f"{max(difference(value, found[n]) for n, value in pairs):.1e}"
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        calibrate = ["--calibrate", stacked(given, work / "calibrate.npz")]
+        judge = ["--inputs", stacked(others, work / "judge.npz")]
+        exact: list[str] = []
+        for target in ("c", "nnet"):
+            said = tool("ceras-verify", str(path), "--targets", target, *calibrate, *judge)
+            noise = re.search(r"signal to noise (\S+) dB", said.stdout)
+            if noise and row.noise == "-":
+                row.noise = noise[1]
+            lines = [x for x in said.stdout.splitlines() if x.startswith(f"{target}: machine")]
+            if said.returncode == 0 and lines and lines[0].endswith("exact"):
+                exact.append(target)
+            else:
+                reason = first_line(said.stderr or said.stdout)
+                exact.append(f"not {target}: {reason}")
+        row.exact = ", ".join(exact)
+        sessions = {"runtime": session}
+        if wanted and (peer := quantized_by_runtime(path, given, work)) is not None:
+            row.noise += f" ({decibels(peer, wanted, others):.1f})"
+            sessions["peer"] = peer
+        folders = {kind: work / kind for kind in ("none", "int8")}
         for kind, folder in folders.items():
             options = ["--target", "c", "--quantize", kind, "-o", str(folder)]
+            options += calibrate if kind == "int8" else []
             if tool("ceras-compile", str(path), *options).returncode == 0:
                 subprocess.run(["make", "-s", "-C", str(folder)], check=False, timeout=SECONDS)
         if (report := folders["int8"] / "report.json").is_file():
-            layers = json.loads(report.read_text())["layers"]
-            total = sum(layer["macs"] for layer in layers)
-            whole = sum(layer["macs"] for layer in layers if "bits" in layer)
-            row.share = f"{100 * whole / total:.0f}%" if total else "-"
-        times = timed(folders, session, sample)
-    if (base := times.get("runtime")) is not None:
-        row.runtime = f"{base:.2f}"
-    for kind, name in (("none", "floats"), ("int8", "integers")):
+            row.share = share_of(report)
+        times = timed(folders, sessions, others[0])
+    for kind, name in (("runtime", "runtime"), ("peer", "peer")):
+        if (base := times.get(kind)) is not None:
+            setattr(row, name, f"{base:.2f}")
+    for kind, name, bases in (
+        ("none", "floats", ("runtime",)),
+        ("int8", "integers", ("runtime", "peer")),
+    ):
         if (mine := times.get(kind)) is not None:
-            ratio = f" ({base / mine:.1f})" if base else ""
-            setattr(row, name, f"{mine:.2f}{ratio}")
+            ratios = ", ".join(f"{times[b] / mine:.1f}" for b in bases if b in times)
+            setattr(row, name, f"{mine:.2f} ({ratios})" if ratios else f"{mine:.2f}")
     return row
 
 
-def timed(folders: dict[str, Path], session: Any, sample: dict[str, Any]) -> dict[str, float]:
+def timed(
+    folders: dict[str, Path], sessions: dict[str, Any], sample: dict[str, Any]
+) -> dict[str, float]:
     """Medians of the rounds of all that runs, in milliseconds."""
     rounds: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
-        if session is not None:
+        for kind, session in sessions.items():
+            if session is None:
+                continue
             session.run(None, sample)
             runs, start = 0, time.process_time()
             while runs < 3 or time.process_time() - start < 0.1:
                 session.run(None, sample)
                 runs += 1
-            rounds.setdefault("runtime", []).append((time.process_time() - start) * 1e3 / runs)
+            rounds.setdefault(kind, []).append((time.process_time() - start) * 1e3 / runs)
         for kind, folder in folders.items():
             if (program := folder / "model_bench").is_file():
                 said = subprocess.run(
