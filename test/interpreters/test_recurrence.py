@@ -138,6 +138,7 @@ def test_integers_in_c_are_exact(name: str) -> None:
         if isinstance(op, MatmulOp):
             op.properties["ordered"] = UnitAttr()
     check(module, flags=SANITIZE)
+    check(module, flags=(*SANITIZE, "-march=native"))
     check(module, flags=("-O3", "-march=native"))
 
 
