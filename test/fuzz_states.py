@@ -1,6 +1,7 @@
 """
-Random networks with states, ten steps each: the interpreter against ONNX Runtime, whose caller
-hands states back, and C against the interpreter, in float and, exactly, in integers.
+Random networks with states, control flow, recurrent layers and attention, ten steps each: the
+interpreter against ONNX Runtime, whose caller hands states back, and C against the interpreter, in
+float and, exactly, in integers.
 
     python test/fuzz_states.py [NETWORKS] [FIRST]
 """

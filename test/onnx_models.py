@@ -27,7 +27,12 @@ Attribute = int | float | str | Sequence[int] | None
 
 
 def node(
-    op: str, inputs: str, outputs: str, name: str = "", /, **attributes: Attribute
+    op: str,
+    inputs: str,
+    outputs: str,
+    name: str = "",
+    /,
+    **attributes: Attribute | onnx.GraphProto,
 ) -> onnx.NodeProto:
     """`node("Conv", "x w", "y", group=2)`: names separated by blanks, attributes of None left out.
 

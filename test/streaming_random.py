@@ -5,9 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import onnx_models as om
+from onnx import TensorProto, helper
 
 WIDTH = 24
 """No row is longer."""
+
+
+def real(name: str, *shape: int) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
 class Streaming:
@@ -27,7 +32,13 @@ class Streaming:
             average(self)
         self.emit("Identity", self.value, name="y")
 
-    def emit(self, op: str, operands: str, name: str = "", **attributes: om.Attribute) -> str:
+    def emit(
+        self,
+        op: str,
+        operands: str,
+        name: str = "",
+        **attributes: om.Attribute | onnx.GraphProto,
+    ) -> str:
         name = name or f"v{len(self.nodes)}"
         self.nodes.append(om.node(op, operands, name, **attributes))
         return name.split()[0]
@@ -43,7 +54,7 @@ class Streaming:
 
     def state(self, *shape: int) -> str:
         """A state that is read; `keep` says what it becomes."""
-        name = f"s{len(self.states)}"
+        name = f"s{len(self.inputs)}"
         self.inputs[name] = shape
         return name
 
@@ -94,7 +105,7 @@ def window(net: Streaming) -> None:
     rest = net.emit("Slice", f"{state} {' '.join(bounds)}")
     rows = net.emit("Concat", f"{rest} {net.value}", axis=0)
     net.keep(state, rows)
-    net.value = net.emit("ReduceMax", rows, axes=[0], keepdims=1)
+    net.value = net.emit("ReduceMax", f"{rows} {net.constant(np.array([0]))}", keepdims=1)
 
 
 def scatter(net: Streaming) -> None:
@@ -122,8 +133,145 @@ def greatest(net: Streaming) -> None:
     net.width = count
 
 
+def recurrent(net: Streaming) -> None:
+    """ONNX's own layers over this row and the one before, with the last state kept."""
+    kind = ("LSTM", "GRU", "RNN")[int(net.random.integers(3))]
+    gates, units = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind], int(net.random.integers(1, 9))
+    before = net.state(1, net.width)
+    net.keep(before, net.value)
+    rows = net.emit("Concat", f"{before} {net.value}", axis=0)
+    sequence = net.emit("Unsqueeze", f"{rows} {net.constant(np.array([1]))}")
+    states = [net.state(1, 1, units) for _ in range(2 if kind == "LSTM" else 1)]
+    wide = gates * units
+    weights = [net.weights(1, wide, net.width), net.weights(1, wide, units)]
+    ends = [f"{name}{len(net.nodes)}" for name in ("h", "c")[: len(states)]]
+    net.emit(
+        kind,
+        f"{sequence} {' '.join(weights)} {net.weights(1, 2 * wide)} - {' '.join(states)}",
+        name=f"r{len(net.nodes)} {' '.join(ends)}",
+        hidden_size=units,
+        linear_before_reset=int(net.random.integers(2)) if kind == "GRU" else None,
+    )
+    for state, end in zip(states, ends, strict=True):
+        net.keep(state, end)
+    net.value = net.emit("Squeeze", f"{ends[0]} {net.constant(np.array([0]))}")
+    net.width = units
+
+
+def attention(net: Streaming) -> None:
+    """This row asks three rows, the newest of which it is; normalized, as a decoder does it."""
+    state, width = net.state(2, net.width), net.width
+    rows = net.emit("Concat", f"{state} {net.value}", axis=0)
+    bounds = [net.constant(np.array([n])) for n in (1, 3, 0)]
+    net.keep(state, net.emit("Slice", f"{rows} {' '.join(bounds)}"))
+    query, keys, values = (net.product(v, width, width) for v in (net.value, rows, rows))
+    turned = net.emit("Transpose", keys, perm=[1, 0])
+    scores = net.emit("Softmax", net.emit("MatMul", f"{query} {turned}"), axis=-1)
+    seen = net.emit("Add", f"{net.emit('MatMul', f'{scores} {values}')} {net.value}")
+    parameters = f"{net.weights(width)} {net.weights(width)}"
+    net.value = net.emit("LayerNormalization", f"{seen} {parameters}", axis=-1)
+
+
+def branch(net: Streaming) -> None:
+    """Which of two products is taken is computed."""
+    total = net.emit("ReduceSum", net.value, keepdims=0)
+    at = net.constant(np.array(0.1, np.float32))
+    condition = net.emit("Greater", f"{total} {at}")
+    made, number = int(net.random.integers(2, 9)), len(net.nodes)
+    bodies: list[onnx.GraphProto] = []
+    for name, op in (("then", "Tanh"), ("else", "Relu")):
+        operands = f"{net.value} {net.weights(net.width, made)} {net.weights(made)}"
+        nodes = [
+            om.node("Gemm", operands, f"{name}{number}p"),
+            om.node(op, f"{name}{number}p", f"{name}{number}"),
+        ]
+        bodies.append(helper.make_graph(nodes, name, [], [real(f"{name}{number}", 1, made)]))
+    net.value = net.emit("If", condition, then_branch=bodies[0], else_branch=bodies[1])
+    net.width = made
+
+
+def loop(net: Streaming) -> None:
+    """A product again and again, a constant number of times, or as long as a sum is small."""
+    number, trips = len(net.nodes), int(net.random.integers(1, 5))
+    weights = net.weights(net.width, net.width)
+    limit = net.constant(np.array(0.3, np.float32))
+    nodes = [
+        om.node("MatMul", f"h{number} {weights}", f"p{number}"),
+        om.node("Tanh", f"p{number}", f"n{number}"),
+        om.node("ReduceSum", f"n{number}", f"t{number}", keepdims=0),
+        om.node("Less", f"t{number} {limit}", f"b{number}"),
+        om.node("Identity", f"o{number}", f"e{number}"),
+    ]
+    going = "be"[int(net.random.integers(2))]
+    inputs = [
+        helper.make_tensor_value_info(f"i{number}", TensorProto.INT64, []),
+        helper.make_tensor_value_info(f"o{number}", TensorProto.BOOL, []),
+        real(f"h{number}", 1, net.width),
+    ]
+    outputs = [helper.make_tensor_value_info(f"{going}{number}", TensorProto.BOOL, [])]
+    body = helper.make_graph(nodes, "body", inputs, [*outputs, real(f"n{number}", 1, net.width)])
+    counts = f"{net.constant(np.array(trips))} {net.constant(np.array(True))}"
+    end = net.emit("Loop", f"{counts} {net.value}", body=body)
+    # ONNX's shape inference takes it that the shape may change.
+    net.value = net.emit("Reshape", f"{end} {net.constant(np.array([1, net.width]))}")
+
+
+def scan(net: Streaming) -> None:
+    """A running average over three rows, whose outputs are summed."""
+    state, number, width = net.state(2, net.width), len(net.nodes), net.width
+    rows = net.emit("Concat", f"{state} {net.value}", axis=0)
+    bounds = [net.constant(np.array([n])) for n in (1, 3, 0)]
+    net.keep(state, net.emit("Slice", f"{rows} {' '.join(bounds)}"))
+    share = net.constant(net.random.uniform(0.1, 0.9, width).astype(np.float32))
+    nodes = [
+        om.node("Mul", f"a{number} {share}", f"m{number}"),
+        om.node("Add", f"m{number} e{number}", f"n{number}"),
+        om.node("Sigmoid", f"n{number}", f"o{number}"),
+    ]
+    body = helper.make_graph(
+        nodes,
+        "body",
+        [real(f"a{number}", width), real(f"e{number}", width)],
+        [real(f"n{number}", width), real(f"o{number}", width)],
+    )
+    start = net.constant(np.zeros(width, np.float32))
+    ends = f"l{number} y{number}"
+    backwards = [int(net.random.integers(2))]
+    net.emit(
+        *("Scan", f"{start} {rows}"),
+        name=ends,
+        body=body,
+        num_scan_inputs=1,
+        scan_input_directions=backwards,
+    )
+    total = net.emit("ReduceSum", f"y{number} {net.constant(np.array([0]))}", keepdims=1)
+    net.value = net.emit("Add", f"{total} l{number}")
+
+
+def gather(net: Streaming) -> None:
+    """A row of a table, and some of its elements, by what is computed."""
+    rows = net.weights(5, net.width)
+    score = net.product(net.value, net.width, 5)
+    at = net.emit("ArgMax", score, axis=1, keepdims=0)
+    row = net.emit("Gather", f"{rows} {at}", axis=0)
+    places = net.emit("ArgMax", net.value, axis=1, keepdims=1)
+    peak = net.emit("GatherElements", f"{row} {places}", axis=1)
+    net.value = net.emit("Add", f"{net.emit('Mul', f'{row} {peak}')} {net.value}")
+
+
+def curve(net: Streaming) -> None:
+    """Functions of one element, and a running sum."""
+    op = ("Sin", "Cos", "Atan", "Erf", "Softplus", "Mish", "Exp")[int(net.random.integers(7))]
+    value = net.emit(op, net.emit("Tanh", net.value))
+    if net.random.integers(2):
+        value = net.emit("CumSum", f"{value} {net.constant(np.array(1))}")
+    hidden = net.emit("IsNaN", value)
+    net.value = net.emit("Where", f"{hidden} {net.value} {value}")
+
+
 STEPS: list[Callable[[Streaming], None]] = [
     *(dense, average, gated, delay, window, scatter, cache, greatest),
+    *(recurrent, attention, branch, loop, scan, gather, curve),
 ]
 
 
@@ -131,7 +279,7 @@ def random_streaming(seed: int) -> tuple[onnx.ModelProto, dict[str, str], om.Arr
     """The network of `seed`, its states, and ten steps of input."""
     net = Streaming(seed)
     outputs = ["y", *net.states.values()]
-    model = om.model(net.nodes, net.inputs, outputs, net.constants, opset=16)
+    model = om.model(net.nodes, net.inputs, outputs, net.constants, opset=18)
     _, width = om.value_shape(model, "x")
     steps: om.Array = net.random.normal(0, 1, (10, 1, int(width))).astype(np.float32)
     return model, net.states, steps
