@@ -6,13 +6,15 @@ weights and requantization included, and its integers are compared with the inte
 
     python benchmarks/cortex_m4.py [--flags=-O2]
     python benchmarks/cortex_m4.py --network MODEL.onnx [--calibrate DATA.npz] [--board NAME]
+                                   [--state h=hn]...
 
-The second form counts a whole network as `ceras-compile --target arduino` deploys it.
+The second form counts a whole network as `ceras-compile --target arduino` deploys it, of one with
+states a step.
 """
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +37,7 @@ from ceras_ir.backends.c.options import COptions
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, LinearOperation, MatmulOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
+from ceras_ir.interpreters.sequence import in_turn
 from ceras_ir.network.artefacts import network_inputs, network_outputs
 from ceras_ir.network.function import main_function
 from ceras_ir.pipeline.build import build
@@ -143,7 +146,13 @@ def measure(case: Case, options: COptions, flags: Sequence[str]) -> float:
     return model.instructions[0] / layer_of(module).macs
 
 
-def whole_network(path: str, calibrate: str | None, board: str, flags: Sequence[str]) -> str:
+def whole_network(
+    path: str,
+    calibrate: str | None,
+    board: str,
+    flags: Sequence[str],
+    states: Mapping[str, str],
+) -> str:
     """Flash, SRAM and instructions of a network in int8; asserts that its results are right."""
     options = BuildOptions(
         ArduinoTarget(board=board),
@@ -152,7 +161,7 @@ def whole_network(path: str, calibrate: str | None, board: str, flags: Sequence[
         io="int8",
         recipe=("none",),
     )
-    result = build(read_network(path), options)
+    result = build(read_network(path, states=states), options)
     main = main_function(result.module)
     ends = network_inputs(main), network_outputs(main)
     with tempfile.TemporaryDirectory(prefix="ceras-m4-") as name:
@@ -162,9 +171,10 @@ def whole_network(path: str, calibrate: str | None, board: str, flags: Sequence[
         model = EmulatedModel(sources, *ends, load_board(board), work, flags=flags)
         rng = np.random.default_rng(0)
         sample = {t.name: rng.integers(-128, 128, t.shape).astype(t.dtype) for t in ends[0]}
-        (got,) = model.run([sample])
-        for key, expected in run(result.module, sample).items():
-            assert np.array_equal(got[key], expected), key
+        steps = [sample] * (2 if states else 1)
+        for got, right in zip(model.run(steps), in_turn(result.module, steps), strict=True):
+            for key, expected in right.items():
+                assert np.array_equal(got[key], expected), key
         size = sizes(work / "firmware.elf")
     totals = result.report["totals"]
     assert isa(totals, dict[str, object])
@@ -183,12 +193,14 @@ def main() -> None:
     parser.add_argument("--network", metavar="MODEL.onnx", help="count a whole network instead")
     parser.add_argument("--calibrate", metavar="DATA.npz", help="calibration data of --network")
     parser.add_argument("--board", default=BOARD, help="of --network (default: %(default)s)")
+    parser.add_argument("--state", metavar="h=hn", action="append", default=[], help="of --network")
     arguments = parser.parse_args()
     if not available():
         parser.exit(1, "needs arm-none-eabi-gcc and qemu-system-arm\n")
     flags = arguments.flags.split()
     if arguments.network:
-        print(whole_network(arguments.network, arguments.calibrate, arguments.board, flags))
+        states = dict(pair.split("=") for pair in arguments.state)
+        print(whole_network(arguments.network, arguments.calibrate, arguments.board, flags, states))
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("instructions per MAC")
