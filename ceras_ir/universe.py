@@ -32,6 +32,7 @@ PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.graph": (
         "eliminate-transposes",
         "fold-batch-norm",
+        "fold-stride",
         "fuse",
         "fuse-activation",
         "fuse-bias",

@@ -26,6 +26,7 @@ class FusePass(PipelinePass):
     def passes(self) -> tuple[ModulePass, ...]:
         from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
         from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
+        from ceras_ir.transforms.graph.fold_stride import FoldStridePass
         from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
         from ceras_ir.transforms.graph.fuse_bias import FuseBiasPass
         from ceras_ir.transforms.graph.fuse_mean import FuseMeanPass
@@ -38,6 +39,7 @@ class FusePass(PipelinePass):
             EliminateTransposesPass(),
             FuseMeanPass(),
             FusePadPass(),
+            FoldStridePass(),
             FoldBatchNormPass(),
             FuseBiasPass(),
             FuseSwishPass(),
