@@ -59,9 +59,10 @@ class FoldStride(RewritePattern):
 
 class FoldStridePass(PatternPass):
     """
-    Make channels of the positions that a strided window of one row steps over, for windows of
-    sound: of one channel in 256 samples with stride 128 they make 128 channels in 2. Kernels fill
-    few channels up to four, and multiply as often.
+    Make channels of the positions that a strided window of one row steps over.
+
+    It is for sound: a window of 256 samples with stride 128 becomes one of 2 over 128 channels.
+    Kernels fill few channels up to four, and multiply as often.
     """
 
     name = "fold-stride"
