@@ -225,6 +225,15 @@ def test_constant_arithmetic_is_bounded() -> None:
             import_model(proto)
 
 
+def test_constant_rows_that_are_picked_count_once() -> None:
+    """A table of positions, of which as many rows are picked as it has."""
+    rows = np.arange(1500)
+    nodes = [node("Gather", "table rows", "picked"), node("Add", "x picked", "y")]
+    constants = {"table": zeros(1500, 96), "rows": rows}
+    proto = model(nodes, {"x": (1500, 96)}, ["y"], constants)
+    assert import_model(proto)
+
+
 def test_constant_arithmetic_that_fails() -> None:
     nodes = [node("Concat", "a b", "c", "n", axis=3), node("Add", "x c", "y")]
     proto = model(nodes, {"x": (1,)}, ["y"], {"a": zeros(2), "b": zeros(2)}, infer=False)
