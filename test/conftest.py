@@ -32,8 +32,10 @@ gc.set_threshold(100_000, 50, 100)
 # A draw may take a second where the collector of garbage has much to look at.
 settings.register_profile("ceras", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ceras")
-# Commands that nohup starts let it pass, and so would those of the tests.
+# Commands that nohup starts let the first pass, a shell's background jobs the second, and so would
+# those of the tests.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

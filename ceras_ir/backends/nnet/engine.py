@@ -52,7 +52,8 @@ def build_board_engine() -> Path:
     own = [path for path in sources if path.parent != SOURCES or path == main]
     headers = [path for path in files if path.suffix == ".h"]
     folders = sorted({path.parent for path in headers})
-    flags = [*FLAGS, "-DCERAS_HARDWARE", *(f"-I{folder}" for folder in folders)]
+    # Those of the engine's objects, whose packed weights depend on what the processor has.
+    flags = [*FLAGS, *host_flags(PURPOSE), "-DCERAS_HARDWARE", *(f"-I{f}" for f in folders)]
     parts = [runtime(shared), Part(own, headers, flags, made_headers())]
     return build_program("ceras_engine_board", PURPOSE, parts)
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from ceras_ir.backends.nnet.circuit_size import CircuitSize
 from ceras_ir.backends.nnet.engine import build_board_engine
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rtl_engine import build_simulation
+from ceras_ir.backends.nnet.tool import main as nnet
 from ceras_ir.driver.compile.tool import main as compile_model
 from ceras_ir.pipeline.build import open_folder
 from ceras_ir.support.verilator import has_verilator
@@ -148,6 +150,22 @@ def test_samples_are_exact_and_each_crossing_is_maintained(
     assert all(covers(found, wanted) for wanted in crossings(board.engine, board.model, tmp_path))
     lines = (board.folder / "cycles").read_text().splitlines()
     assert sum(line != "0" and int(line.split()[0]) > 0 for line in lines) >= COUNT * 5
+
+
+def test_an_engine_that_cmake_builds(board: Board, expected: Samples, tmp_path: Path):
+    """What `ceras-nnet engine` writes is whole, and its parts agree on the order of weights."""
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed")
+    folder = tmp_path / "engine"
+    assert nnet(["engine", str(folder)]) == 0
+    build = folder / "build"
+    options = ["-DCERAS_BOARD=ON", "-DCMAKE_BUILD_TYPE=Debug"]
+    subprocess.run(["cmake", "-S", str(folder), "-B", str(build), *options], check=True)
+    subprocess.run(["cmake", "--build", str(build)], check=True)
+    board.engine = build / "ceras_engine"
+    done = board.run(samples())
+    assert (done.returncode, done.stderr) == (0, "")
+    np.testing.assert_array_equal(board.outputs(), expected)
 
 
 def test_an_interrupt_ends_the_wait(board: Board, expected: Samples):

@@ -56,17 +56,3 @@ def test_the_circuits_of_a_bitstream(tmp_path: Path):
     if shutil.which("dtc"):
         tree = ["dtc", "-@", "-I", "dts", "-O", "dtb", "-o", "/dev/null", "nnet.dtso"]
         subprocess.run(tree, cwd=tmp_path, check=True)
-
-
-@pytest.mark.slow
-def test_the_engine_of_a_board_builds_with_make(tmp_path: Path):
-    """What `ceras-nnet engine` writes is whole, with the driver."""
-    assert main(["engine", str(tmp_path)]) == 0
-    if shutil.which("cmake") is None:
-        pytest.skip("cmake is not installed")
-    build = tmp_path / "build"
-    options = ["-DCERAS_BOARD=ON", "-DCMAKE_BUILD_TYPE=Debug"]
-    subprocess.run(["cmake", "-S", str(tmp_path), "-B", str(build), *options], check=True)
-    subprocess.run(["cmake", "--build", str(build)], check=True)
-    done = subprocess.run([build / "ceras_engine"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "--registers FILE|ADDRESS" in done.stderr
