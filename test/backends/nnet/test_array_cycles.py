@@ -30,7 +30,7 @@ WITHIN = 0.02
 
 @dataclass(frozen=True)
 class Conv:
-    """A square convolution, of all channels or by channel."""
+    """A convolution of a square, or of some rows, of all channels or by channel."""
 
     side: int
     channels: int
@@ -40,6 +40,11 @@ class Conv:
     residual: bool = False
     by_channel: bool = False
     tables: int = 0
+    rows: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return (1, self.rows or self.side, self.side, self.channels)
 
 
 DEEP = Conv(7, 256, 64)
@@ -53,7 +58,7 @@ LAYERS = (
     Conv(28, 3, 64, kernel=7, stride=2),
     Conv(28, 64, 128, kernel=1, stride=2),
     DEEP,
-    Conv(300, 4, 16),
+    Conv(300, 4, 16, rows=40),
     Conv(28, 48, 48, by_channel=True),
     Conv(56, 24, 24, stride=2, by_channel=True),
     Conv(14, 96, 96, kernel=5, by_channel=True),
@@ -72,8 +77,8 @@ RESIDUAL = (1, 26, 26, 64)
 
 def network() -> ModuleOp:
     """Each layer from an input of its own; sums, a maximum and a product beside them."""
-    shapes = [(1, c.side, c.side, c.channels) for c in LAYERS]
-    summed = [(1, c.side, c.side, c.channels) for c in SUMMED]
+    shapes = [c.shape for c in LAYERS]
+    summed = [c.shape for c in SUMMED]
     net = Network([(shape, INT8) for shape in (*shapes, RESIDUAL, *summed)])
     requant = RequantAttr(9)
     results = [convolution(net, i, layer, requant) for i, layer in enumerate(LAYERS)]
