@@ -37,6 +37,12 @@ def runtime(only: Collection[str] = (), extra_flags: Sequence[str] = ()) -> Part
     return Part(sources, headers, (*FLAGS, *host_flags(PURPOSE), *extra_flags), made_headers())
 
 
+def shared_and_own(sources: Sequence[Path]) -> tuple[set[str], list[Path]]:
+    """Names of sources whose objects any engine may have, and what is compiled for a program."""
+    shared = {path.name for path in sources if path.parent == SOURCES} - {"main.cpp"}
+    return shared, [path for path in sources if path.parent != SOURCES or path.name not in shared]
+
+
 def build(extra_flags: Sequence[str] = ()) -> Path:
     """The program `ceras_engine`, built if it is not in the cache."""
     return build_program("ceras_engine", PURPOSE, [runtime(extra_flags=extra_flags)])
@@ -44,12 +50,9 @@ def build(extra_flags: Sequence[str] = ()) -> Path:
 
 def build_board_engine() -> Path:
     """`ceras_engine` with the driver of a board; but for `main`, its objects are the engine's."""
-    main = SOURCES / "main.cpp"
     files = [path for folder in (SOURCES, *BOARD) for path in sorted(folder.iterdir())]
     files += DEVICE_SOURCES
-    sources = [path for path in files if path.suffix in (".cpp", ".c")]
-    shared = {path.name for path in sources if path.parent == SOURCES and path != main}
-    own = [path for path in sources if path.parent != SOURCES or path == main]
+    shared, own = shared_and_own([path for path in files if path.suffix in (".cpp", ".c")])
     headers = [path for path in files if path.suffix == ".h"]
     folders = sorted({path.parent for path in headers})
     # Those of the engine's objects, whose packed weights depend on what the processor has.

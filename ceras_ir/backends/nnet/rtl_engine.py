@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ceras_ir.backends.nnet.circuit_size import TOP, CircuitSize, circuit_sources
-from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, made_headers, runtime
+from ceras_ir.backends.nnet.engine import FLAGS, SOURCES, made_headers, runtime, shared_and_own
 from ceras_ir.support.native import Part, build_program, host_flags
 from ceras_ir.support.verilator import include_folder, verilate
 
@@ -24,9 +24,7 @@ def build_simulation(name: str, sources: Sequence[Path], size: CircuitSize) -> P
     source are its own.
     """
     modules = circuit_sources()
-    # Sources of the engine are those of programs without circuits, but for its `main`.
-    shared = {path.name for path in sources if path.parent == SOURCES} - {"main.cpp"}
-    own = [path for path in sources if path.parent != SOURCES or path.name == "main.cpp"]
+    shared, own = shared_and_own(sources)
     harness = sorted(path for folder in FOLDERS for path in folder.glob("*.cpp"))
     folders = {SOURCES, *FOLDERS, *(path.parent for path in own)}
     headers = sorted(path for folder in folders for path in folder.glob("*.h"))
