@@ -11,8 +11,6 @@ from importlib.util import find_spec
 
 from ceras_ir.command.installed import PREFIX, commands
 
-INSTALL = "this package is not installed; run 'pip install .' in its folder"
-
 
 def listing() -> str:
     """Every command with what it does."""
@@ -24,7 +22,8 @@ def listing() -> str:
 def main(argv: Sequence[str]) -> int:
     """Run the command that `argv` begins with; its exit status."""
     if find_spec("ceras_ir.tools") is None:
-        print(f"ceras_ir: error: {INSTALL}", file=sys.stderr)
+        message = "this package is not installed; run 'pip install .' in its folder"
+        print(f"ceras_ir: error: {message}", file=sys.stderr)
         return 1
     if not argv or argv[0] in ("-h", "--help"):
         print(listing())

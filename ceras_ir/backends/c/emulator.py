@@ -50,7 +50,7 @@ def build_elf(
     """Compile `sources` (.c, .cpp, .ino) and link them; an `InputError` if they do not fit."""
     runtime = files("ceras_ir.backends.c") / "emulation"
     tools = board.known_core.tools
-    for name in (tools.startup, "semihosting.h"):
+    for name in (tools.startup, "prepare_memory.h", "semihosting.h"):
         (work / name).write_text((runtime / name).read_text("ascii"))
     stack = board.stack_bytes
     holes = {"FLASH": board.free_flash, "SRAM": board.free_sram + stack, "STACK": stack}

@@ -56,12 +56,13 @@ def elf_sizes(
     files = [a for a in emit(module, c_options) if a.path.startswith("model")]
     sources = firmware.write_files(files, work)
     caller = work / "caller.c"
-    caller.write_text(_caller(model))
+    caller.write_text(calling(model))
     elf = emulator.build_elf([caller, *sources], roomy, work, include=[work], flags=("-Os",))
     return footprint, firmware.sizes(elf, roomy.known_core.tools.prefix)
 
 
-def _caller(model: Model) -> str:
+def calling(model: Model) -> str:
+    """A program that only calls the model."""
     pairs = list(zip(model.tensors, model.names, strict=True))
     lines = [f"{tensor_c_type(t)} {n}_data[{t.size}];" for t, n in pairs]
     call = ", ".join(f"{n}_data" for _, n in pairs)

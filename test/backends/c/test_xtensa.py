@@ -11,6 +11,8 @@ from pathlib import Path
 import firmware
 import numpy as np
 import pytest
+from backends.arduino.test_sizes import agree as sizes_agree
+from backends.arduino.test_sizes import calling
 from backends.c.bare_programs import outputs_of, sources_of
 from backends.c.test_files import TABLE
 from backends.c.test_machine import agree, shell
@@ -128,8 +130,9 @@ def test_integers_are_the_interpreters(tmp_path: Path):
     script = (runtime / "board.ld").read_text().replace("0x00000000", FLASH)
     holes = {"FLASH": "0x1000000", "SRAM": "0x1000000", "STACK": "4096"}
     (tmp_path / "board.ld").write_text(filled(script.replace("0x20000000", SRAM), holes))
-    start, program = tmp_path / "start.c", str(tmp_path / "program")
-    start.write_text((runtime / LX106.startup).read_text())
+    start, program = tmp_path / LX106.startup, str(tmp_path / "program")
+    for name in (LX106.startup, "prepare_memory.h"):
+        (tmp_path / name).write_text((runtime / name).read_text())
     flags = [*BOARD.flags, *LX106.small, "-O2", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}"]
     link = ["-nostartfiles", f"-T{tmp_path / 'board.ld'}"]
     shell(f"{LX106.prefix}gcc", *flags, *link, str(start), *sources, "-o", program)
@@ -143,17 +146,10 @@ def test_size(tmp_path: Path):
     model, options, footprint = printed_model(module, BOARD, "model")
     files = [a for a in emit(module, options) if a.path.startswith("model")]
     sources = write_files(files, tmp_path)
-    pairs = list(zip(model.tensors, model.names, strict=True))
-    arrays = [f"int8_t {n}_data[{t.size}];" for t, n in pairs]
-    call = ", ".join(f"{n}_data" for n in model.names)
-    main = f"int main(void) {{ return model_run({call}); }}"
     caller = tmp_path / "caller.c"
-    caller.write_text("\n".join(['#include "model.h"', *arrays, DIVISION, main, ""]))
+    caller.write_text(f"{calling(model)}\n{DIVISION}")
     elf = build_elf([caller, *sources], BOARD, tmp_path, include=[tmp_path], flags=("-Os",))
-    real = firmware.sizes(elf, LX106.prefix)
-    margin = BOARD.known_core.code_margin * footprint.code
-    assert abs(real.flash - footprint.flash) <= margin, (real, footprint)
-    assert abs(real.sram - footprint.sram) <= 64, (real, footprint)
+    sizes_agree(footprint, firmware.sizes(elf, LX106.prefix))
 
 
 def test_a_folder_for_the_board(tmp_path: Path):

@@ -1,10 +1,8 @@
 /* Reset of a Cortex-M and semihosting: enough to run a program bare, on a board or under qemu. */
 #include <stdint.h>
 
+#include "prepare_memory.h"
 #include "semihosting.h"
-
-extern uint32_t stack_top, data_source, data_start, data_end, bss_start, bss_end;
-extern void (*const init_start[])(void), (*const init_end[])(void);
 
 int main(void);
 void reset(void);
@@ -30,10 +28,7 @@ void reset(void)
 {
   *(volatile uint32_t *)0xe000ed88 |= 0xfu << 20; /* CPACR: the floating-point unit */
   __asm__ volatile("dsb\n\tisb");
-  const uint32_t *from = &data_source;
-  for (uint32_t *to = &data_start; to < &data_end;) *to++ = *from++;
-  for (uint32_t *to = &bss_start; to < &bss_end;) *to++ = 0;
-  for (void (*const *init)(void) = init_start; init < init_end; ++init) (*init)();
+  prepare_memory();
   leave(main());
 }
 
