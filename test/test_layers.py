@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -66,9 +67,11 @@ def _names_target(text: str) -> bool:
     return whole in TARGETS or not UNMISTAKABLE.isdisjoint(_words(text))
 
 
-def _words(text: str) -> set[str]:
+@cache
+def _words(text: str) -> frozenset[str]:
     """The words of a text, or of an identifier in any spelling, in lower case."""
-    return {w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", text)}
+    found = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", text)
+    return frozenset(w.lower() for w in found)
 
 
 @pytest.mark.parametrize(

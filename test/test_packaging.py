@@ -1,6 +1,5 @@
 """The tables that name files agree with the tree, and what is imported stays small."""
 
-import ast
 import re
 import shutil
 import subprocess
@@ -53,10 +52,9 @@ def test_every_script_has_its_main():
 def test_every_pass_in_the_tree_is_in_the_table():
     found = set[str]()
     for path in (ROOT / "ceras_ir").rglob("*.py"):
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and node.name.endswith("Pass"):
-                module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-                found.add(f"{module}:{node.name}")
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        names = re.findall(r"^class (\w+Pass)\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+        found.update(f"{module}:{name}" for name in names)
     # What other passes are made of.
     found -= {
         "ceras_ir.transforms.pattern_pass:PatternPass",

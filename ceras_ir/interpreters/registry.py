@@ -10,6 +10,7 @@ every `InterpreterFunctions` is registered anyway.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -62,10 +63,14 @@ def interpreter_of(
 
 
 def _made(meaning: Meaning) -> "InterpreterFunctions":
+    return _imported(meaning) if isinstance(meaning, str) else meaning()
+
+
+@cache
+def _imported(meaning: str) -> "InterpreterFunctions":
+    """Made once: functions keep nothing between calls."""
     from xdsl.interpreter import InterpreterFunctions
 
-    if not isinstance(meaning, str):
-        return meaning()
     module, _, name = meaning.partition(":")
     functions: object = getattr(import_module(module), name)()
     assert isinstance(functions, InterpreterFunctions), meaning

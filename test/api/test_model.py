@@ -177,6 +177,7 @@ def test_files_are_those_of_the_command(tmp_path: Path, capfd: pytest.CaptureFix
         assert np.array_equal(each.run(images)["probabilities"], expected)
 
 
+@pytest.mark.slow
 def test_quantization_is_that_of_the_command(
     tmp_path: Path, model: ceras.Model, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -386,6 +387,7 @@ def test_errors_name_what_the_caller_gave(model: ceras.Model, tmp_path: Path) ->
     ]
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_told_what_does(tmp_path: Path) -> None:
     """By the same trials as those of `ceras-compile`, from before quantization too."""
     board = tmp_path / "board.toml"

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from slow_cases import slow
 
 from ceras_ir.backends.arduino.target import ArduinoTarget
 from ceras_ir.driver.compile.tool import main
@@ -56,8 +57,8 @@ def refused(capsys: pytest.CaptureFixture[str], sram: int, *more: str) -> str:
     ("sram", "given", "expected"),
     [
         (7000, [], "--quantize int8"),
-        (4700, [], "--quantize int8 --io int8"),
-        (4700, ["--quantize", "int8"], "--io int8"),
+        slow(4700, [], "--quantize int8 --io int8"),
+        slow(4700, ["--quantize", "int8"], "--io int8"),
     ],
 )
 def test_the_option_that_is_named_fits(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from c_harness import constant, make_network
+from slow_cases import first_fast
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
@@ -46,7 +47,7 @@ def network(name: str, zeros: float, *, is_float: bool) -> ModuleOp:
 
 @pytest.mark.parametrize("is_float", [False, True], ids=["bytes", "floats"])
 @pytest.mark.parametrize("board", [None, "uno_r4_wifi"], ids=["host", "core"])
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", first_fast(2, LAYERS))
 def test_choice_turns_once(name: str, board: str | None, is_float: bool):
     choose = ChooseEncodingsPass(board=board)
     listed: list[bool] = []

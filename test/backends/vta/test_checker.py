@@ -75,6 +75,7 @@ def test_a_lost_flag_is_found(index: int, flag: str):
     assert changed(index, **{flag: False})
 
 
+@pytest.mark.slow
 def test_a_flag_too_many_is_found():
     for index, i in enumerate(STREAM):
         for flag in FLAGS:

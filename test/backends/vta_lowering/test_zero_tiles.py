@@ -57,7 +57,13 @@ PRODUCT = Layer(
 )
 
 
-@pytest.mark.parametrize("dense", [CONVOLUTION, PRODUCT], ids=["convolution", "product"])
+@pytest.mark.parametrize(
+    "dense",
+    [
+        pytest.param(CONVOLUTION, id="convolution"),
+        pytest.param(PRODUCT, id="product", marks=pytest.mark.slow),
+    ],
+)
 def test_zero_tiles_take_no_cycles(dense: Layer):
     layer = pruned(dense, 0.75, seed=5)
     image = check_all_levels(layer.module(), layer.inputs, layer.expected())

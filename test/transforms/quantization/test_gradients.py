@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType, f32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.interpreter import Interpreter
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ceras_ir.dialects import graph
@@ -165,31 +166,38 @@ CASES: dict[str, Callable[[Network], SSAValue]] = {
 
 
 def evaluated(
-    module: ModuleOp, start: Mapping[SSAValue, Array], forced: Mapping[SSAValue, Array]
+    main: FuncOp,
+    interpreter: Interpreter,
+    start: Mapping[SSAValue, Array],
+    forced: Mapping[SSAValue, Array],
 ) -> dict[SSAValue, Array]:
     """Every value, where those in `forced` are as given."""
-    known, interpreter = dict(start) | dict(forced), interpreter_of(module)
-    for op in main_function(module).body.block.ops:
+    known = dict(start) | dict(forced)
+    for op in main.body.block.ops:
         if op.results and op.results[0] not in forced:
             known[op.results[0]] = interpreter.run_op(op, tuple(known[v] for v in op.operands))[0]
     return known
 
 
 def slopes(
-    module: ModuleOp, start: Mapping[SSAValue, Array], value: SSAValue, seed: Reals
+    main: FuncOp,
+    interpreter: Interpreter,
+    start: Mapping[SSAValue, Array],
+    value: SSAValue,
+    seed: Reals,
 ) -> tuple[list[tuple[int, ...]], Reals, NDArray[np.bool_]]:
     """
     Differences of `sum(seed * end)` by some elements of a value: their places, the differences,
     and where shorter ones are the same, so that nothing bends between.
     """
-    last = main_function(module).body.block.last_op
+    last = main.body.block.last_op
     assert last is not None
-    at = evaluated(module, start, {})[value].astype(np.float32)
+    at = evaluated(main, interpreter, start, {})[value].astype(np.float32)
 
     def loss(place: tuple[int, ...], step: float) -> float:
         moved = at.copy()
         moved[place] += np.float32(step)
-        found = evaluated(module, start, {value: moved})[last.operands[0]]
+        found = evaluated(main, interpreter, start, {value: moved})[last.operands[0]]
         return float((seed * found.astype(np.float64)).sum())
 
     drawn: list[int] = np.random.default_rng(at.size).permutation(at.size)[:PLACES].tolist()
@@ -210,7 +218,7 @@ def test_differences(case: str) -> None:
         argument: random.normal(0, 1, graph.shape_of(argument)).astype(np.float32)
         for argument in main.body.block.args
     }
-    known = evaluated(module, start, {})
+    known = evaluated(main, interpreter, start, {})
     last = main.body.block.last_op
     assert last is not None
     (end,) = last.operands
@@ -227,7 +235,7 @@ def test_differences(case: str) -> None:
     inside = {value for value in read if not isinstance(value.owner, graph.ConstantOp)}
     assert set(found) == inside
     for value in inside:
-        places, expected, smooth = slopes(module, start, value, seed)
+        places, expected, smooth = slopes(main, interpreter, start, value, seed)
         assert smooth.mean() > 0.7
         scale = np.abs(expected).max()
         assert scale > 0.1
@@ -242,7 +250,7 @@ def test_without_a_rule_power_is_spread() -> None:
     module = network.module(end)
     main, interpreter = main_function(module), interpreter_of(module)
     rows = np.arange(15, dtype=np.float32).reshape(3, 5)
-    known = evaluated(module, {network.rows: rows}, {})
+    known = evaluated(main, interpreter, {network.rows: rows}, {})
     seed = np.linspace(-1, 2, 3, dtype=np.float32).reshape(3, 1)
 
     def run(op: Operation, operands: Sequence[Array]) -> Array:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from slow_cases import first_fast
 
 import ceras_ir as ceras
 from ceras_ir.transforms.quantization.analysis.output_noise import decibels
@@ -63,7 +64,7 @@ def result(model: ceras.Model, samples: dict[str, NDArray[np.generic]]) -> NDArr
     return found.astype(np.float64)
 
 
-@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("fill", first_fast(1, FILLS))
 def test_scores_beside_a_mask(tmp_path: Path, fill: str) -> None:
     model, samples = ceras.load(masked(tmp_path, FILLS[fill])), data(40)
     expected, actual = result(model, samples), result(model.quantize(samples, target="c"), samples)
@@ -71,7 +72,7 @@ def test_scores_beside_a_mask(tmp_path: Path, fill: str) -> None:
     assert decibels(float(np.square(expected).sum()), noise) > 30
 
 
-@pytest.mark.parametrize("fill", [-1e4, -100.0, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("fill", first_fast(1, [-1e4, -100.0, float(np.finfo(np.float32).min)]))
 @pytest.mark.parametrize("target", ["c", "vta"])
 def test_scores_beside_an_input_that_masks(tmp_path: Path, fill: float, target: str) -> None:
     """The input stays as it is given, and scores keep their steps: it was 6.6 dB."""
@@ -94,6 +95,7 @@ def test_a_mask_of_infinities_is_told_what_to_be(tmp_path: Path) -> None:
         model.quantize(samples, target="c")
 
 
+@pytest.mark.slow
 def test_infinite_values_are_no_noise(tmp_path: Path) -> None:
     """Selections, indices and infinities are compared as they are."""
     model, samples = ceras.load(masked(tmp_path, FILLS["-inf"])), data(40)
