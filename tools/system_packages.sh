@@ -25,6 +25,7 @@ qemu-riscv32:qemu-user:the tests that run 32-bit RISC-V code
 xtensa-lx106-elf-gcc:gcc-xtensa-lx106 picolibc-xtensa-lx106-elf:the tests that cross-compile for Xtensa
 qemu-system-xtensa:qemu-system-misc:the tests that run Xtensa code
 verilator:verilator make g++:the tests that run generated circuits
+chromium:chromium:the tests that open reports in a browser
 mlir-opt-19:mlir-19-tools:the tests that hold our IR to the upstream mlir-opt
 '
 

@@ -16,11 +16,14 @@ from ceras_ir.dialects.graph import (
     quantized_element,
     shape_of,
 )
+from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.network.function import input_names
 from ceras_ir.network.ranges import INPUT_RANGE, interval
 
 DEFAULT_RANGE = (0.0, 1.0)
 """Of an input without `graph.input_range`."""
+PIXELS = (0.0, 255.0)
+"""The same of plain ui8."""
 BLOCK_SIZES = 6
 """Blocks measure 1, 2, ..., 32 elements in every dimension."""
 
@@ -40,9 +43,10 @@ def synthetic_samples(main: FuncOp, count: int, seed: int) -> list[dict[str, NDA
                 numbers = element.low + np.floor((element.high - element.low + 1) * unit)
                 sample[name] = numbers.astype(numpy_dtype(element))
                 continue
-            low, high = interval(argument, INPUT_RANGE) or DEFAULT_RANGE
+            default = PIXELS if element_of(argument) == BYTE else DEFAULT_RANGE
+            low, high = interval(argument, INPUT_RANGE) or default
             if is_plain(argument):
-                # Indices, lengths and masks: 0 and 1 are in every range.
+                # Of indices, lengths and masks 0 and 1 are in every range.
                 whole = np.floor(low + (high - low + 1) * unit)
                 sample[name] = whole.astype(numpy_dtype(element_of(argument)))
                 continue

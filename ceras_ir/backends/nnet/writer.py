@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ceras_ir.backends.nnet.encoding import (
     DEVICES,
@@ -27,7 +27,7 @@ from ceras_ir.backends.nnet.engine_rules import why_refused
 from ceras_ir.backends.nnet.layers import encode
 from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.backends.nnet.sections import Sections
-from ceras_ir.dialects.graph import CastOp, ConstantOp, element_of, numpy_dtype, shape_of
+from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
 from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, device_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -153,7 +153,7 @@ class _Writer:
             name=self.string(node_name(owner) if isinstance(owner, Operation) else ""),
             storage=STORAGES[dtype.name],
             shape=shape,
-            scale=max(s.data for s in element.scales) if isinstance(element, UniformType) else 0.0,
+            scale=_scale_of(element),
             zero_point=element.zero_points.data[0].data if isinstance(element, UniformType) else 0,
             section=section,
             block=block,
@@ -194,6 +194,13 @@ WAY_OUT = "leave it to the application, or compile for target c"
 """For what the format cannot hold."""
 
 
+def _scale_of(element: Attribute) -> float:
+    """The scale of the record: of several the greatest, 1 of pixels, 0 of floats."""
+    if isinstance(element, UniformType):
+        return max(scale.data for scale in element.scales)
+    return 1.0 if element == BYTE else 0.0
+
+
 def _section_of(dtype: np.dtype[np.generic]) -> Section:
     if dtype == np.float32:
         return Section.FLOATS
@@ -204,11 +211,6 @@ def why_not_written(op: Operation) -> str | None:
     """Why the format or the engine cannot hold an operation, or None."""
     if reason := why_refused(op):
         return reason
-    if isinstance(op, CastOp) and element_of(op.input) == BYTE:
-        return (
-            "nnet looks up int8 and int16, and this reads plain bytes: let the application make "
-            "floats of them (--input-image is left out then), or compile for target c"
-        )
     if encode(op, lambda _: 0) is None:
         return f"the nnet format has no such operation; {WAY_OUT}"
     reasons = (unsupported_tensor(value) for value in (*op.operands, *op.results))

@@ -24,6 +24,7 @@ from ceras_ir.dialects.graph import (
     element_of,
     shape_of,
 )
+from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.mem import CPU, DEVICE, DeviceAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
@@ -117,6 +118,8 @@ def random_array(shape: Sequence[int], element: Attribute, seed: int = 0) -> Arr
         values[rng.random(shape) < 0.2] = high
         storage = element.storage
         return values.astype(f"{'' if element.is_signed else 'u'}int{storage.width.data}")
+    if element == BYTE:
+        return rng.integers(0, 256, shape, np.uint8)
     values = rng.normal(0, 4, shape)
     return np.where(rng.random(shape) < 0.5, np.round(values * 2) / 2, values).astype(np.float32)
 

@@ -8,6 +8,7 @@ from xdsl.ir import SSAValue
 
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Function, FunctionAttr, integers
+from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.graph.swish import BENDS
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
@@ -31,6 +32,17 @@ def test_tables(element: UniformType, made: UniformType) -> None:
     for entries in (256,) if element is INT8 else (256, 1024, 1 << 16):
         ends.append(net.add(graph.LookupOp(x, tables(1, entries, made), made)))
         ends.append(net.add(graph.LookupOp(x, tables(2, entries, made), made, rows=(1, 0, 1))))
+    agree(net.module(*ends))
+
+
+def test_pixels() -> None:
+    """Plain bytes are looked up as they are, and become floats."""
+    net = Network([((90, 3), BYTE)])
+    x = net.inputs[0]
+    ends = [net.add(graph.CastOp(x, f32))]
+    for made in (INT8, WIDE):
+        ends.append(net.add(graph.LookupOp(x, tables(1, 256, made), made)))
+        ends.append(net.add(graph.LookupOp(x, tables(2, 256, made), made, rows=(1, 0, 1))))
     agree(net.module(*ends))
 
 

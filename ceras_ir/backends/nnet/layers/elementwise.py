@@ -1,9 +1,14 @@
 """Operations of one operand whose result has its shape."""
 
+import numpy as np
+from xdsl.dialects.builtin import Float32Type
+
 from ceras_ir.backends.nnet.encoding import AddTable, LayerRecord, encodes, record_as
 from ceras_ir.backends.nnet.file import BYTES, Case, Kind, always
 from ceras_ir.backends.nnet.rules import is_int8
 from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph import element_of
+from ceras_ir.dialects.graph.lookup import BYTE
 
 FLOAT = ("f32",)
 INTEGERS = tuple(storage for storage in BYTES if storage not in FLOAT)
@@ -26,7 +31,7 @@ def _check_lookup(case: Case) -> None:
     """Without attributes a table of 256; else the entries, then one table or each channel's."""
     must = case.must
     entries, tables = (case.words[0], case.words[1:]) if case.words else (256, ())
-    kinds = ("i16",) if entries > 256 else ("i8", "i16") if case.words else ("i8",)
+    kinds = ("i16",) if entries > 256 else ("i8", "i16", "u8") if case.words else ("i8",)
     case.stored_as(kinds, ("i8", "i16", "f32") if case.words else ("i8",), "int8 expected")
     if not case.words:
         return
@@ -93,6 +98,15 @@ def encode_lookup(op: graph.LookupOp, add_table: AddTable) -> LayerRecord:
         return LayerRecord(LOOKUP, table=tables[0])
     attributes = [entries, *(tables[row] for row in rows or (0,))]
     return LayerRecord(LOOKUP, attributes=attributes, table=tables[0])
+
+
+@encodes(graph.CastOp)
+def encode_cast(op: graph.CastOp, add_table: AddTable) -> LayerRecord | None:
+    """Pixels as floats are looked up; no other conversion is in the format."""
+    if element_of(op.input) != BYTE or not isinstance(element_of(op.result), Float32Type):
+        return None
+    table = add_table(np.arange(256, dtype=np.float32).tobytes())
+    return LayerRecord(LOOKUP, attributes=[256, table], table=table)
 
 
 record_as(SOFTMAX, graph.SoftmaxOp, lambda op: [op.axis.value.data])

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "checks.h"
 #include "float_functions.h"
@@ -31,9 +32,11 @@ void each_chunk(const Layer& layer, Body body) {
   });
 }
 
-// Rows of channels, each with its table; or one table for all.
+// Rows of channels, each with its table; or one table for all. The middle of a table is that of
+// signed 0, and of unsigned 128.
 template <class Stored, class Made>
 void lookup_by_channel(const Layer& layer) {
+  constexpr int64_t middle = std::is_signed_v<Stored> ? 0 : 128;
   const int64_t half = layer.attributes[0] / 2;
   const int64_t channels = static_cast<int64_t>(layer.tables.size());
   const uint8_t* const* tables = layer.tables.data();
@@ -43,10 +46,19 @@ void lookup_by_channel(const Layer& layer) {
     uint8_t* to = layer.output().target + out * size;
     for (int64_t row = 0; row < count; row += channels)
       for (int64_t c = 0; c < channels; ++c) {
-        const int64_t index = std::clamp<int64_t>(from[row + c], -half, half - 1);
+        const int64_t index = std::clamp<int64_t>(from[row + c] - middle, -half, half - 1);
         std::memcpy(to + (row + c) * size, tables[c] + index * size, size);
       }
   });
+}
+
+template <class Stored>
+void lookup_into(const Layer& layer) {
+  switch (layer.output().storage) {
+    case Storage::I8: return lookup_by_channel<Stored, int8_t>(layer);
+    case Storage::I16: return lookup_by_channel<Stored, int16_t>(layer);
+    default: return lookup_by_channel<Stored, float>(layer);
+  }
 }
 
 int64_t bent(int64_t q, const uint32_t* k) {
@@ -90,16 +102,11 @@ void unary(const Layer& layer, Scratch&) {
 
 void lookup(const Layer& layer, Scratch&) {
   if (!layer.tables.empty()) {
-    const bool narrow = layer.output().storage == Storage::I8;
-    const bool bytes = layer.input().storage == Storage::I8;
-    if (!layer.output().quantized())
-      return bytes ? lookup_by_channel<int8_t, float>(layer)
-                   : lookup_by_channel<int16_t, float>(layer);
-    if (bytes)
-      return narrow ? lookup_by_channel<int8_t, int8_t>(layer)
-                    : lookup_by_channel<int8_t, int16_t>(layer);
-    return narrow ? lookup_by_channel<int16_t, int8_t>(layer)
-                  : lookup_by_channel<int16_t, int16_t>(layer);
+    switch (layer.input().storage) {
+      case Storage::I8: return lookup_into<int8_t>(layer);
+      case Storage::U8: return lookup_into<uint8_t>(layer);
+      default: return lookup_into<int16_t>(layer);
+    }
   }
   const Translation table(layer.table);
   each_run(layer, [&](int64_t in, int64_t out, int64_t, int64_t count) {
@@ -190,8 +197,9 @@ const char* check_unary(const Layer& layer) {
 const char* check_lookup(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const bool wide = in.storage == Storage::I16 && !layer.attributes.empty();
+  const bool pixels = in.storage == Storage::U8 && !layer.attributes.empty();
   const bool made = (out.storage == Storage::I16 || !out.quantized()) && !layer.attributes.empty();
-  if ((out.storage != Storage::I8 && !made) || (in.storage != Storage::I8 && !wide))
+  if ((out.storage != Storage::I8 && !made) || (in.storage != Storage::I8 && !wide && !pixels))
     return "int8 is expected";
   if (layer.attributes.empty()) return nullptr;
   if (layer.attributes[0] > (wide ? 1u << 16 : 256u)) return "its tables are too long";
