@@ -71,6 +71,8 @@ class Model:
         self._module, self._options, self._files = module, options, files
         self._source = module
         """What `quantize` was called of; the network itself where it was not, or has changed."""
+        self._chosen = options.precision
+        """Layers that `quantize` was given by name, which only a float network can be given."""
         return self
 
     def _changed(self, module: ModuleOp, **options: object) -> Model:
@@ -174,8 +176,9 @@ class Model:
             options.check()
             module = self._module.clone()
             run_stages(load_context(), module, graph_stages(options))
-        made = Model.__new__(type(self))._init(module, options, files)
-        made._source = self._module
+        rest = replace(options, precision=PrecisionOptions(budget=budget))
+        made = Model.__new__(type(self))._init(module, rest, files)
+        made._source, made._chosen = self._module, options.precision
         return made
 
     def apply(self, *passes: Passes) -> Model:
@@ -211,7 +214,8 @@ class Model:
                 made = build(self._module.clone(), chosen)
             except DoesNotFitError as error:
                 seconds = time.monotonic() - begun
-                raise remedied(error, self._source.clone, chosen, seconds) from None
+                whole = replace(chosen, precision=self._chosen)
+                raise remedied(error, self._source.clone, whole, seconds) from None
             return compiled_of(made, [] if self._files is None else [self._files])
 
     def run(self, inputs: Data, *, images: ImageOptions | None = None) -> dict[str, Array]:

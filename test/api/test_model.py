@@ -191,6 +191,16 @@ def test_quantization_is_that_of_the_command(
     assert str(ceras.load(out)) == str(quantized)
 
 
+def test_layers_that_were_chosen_stay_chosen(model: ceras.Model) -> None:
+    """What is done with a quantized network does not choose its layers again."""
+    quantized = model.quantize(SAMPLES, target="c", int16=["image"])
+    assert "<i16:" in str(quantized)
+    (found,) = quantized.compile("c").run(SAMPLES[:2]).values()
+    (expected,) = quantized.run(SAMPLES[:2]).values()
+    assert np.array_equal(found, expected)
+    assert ceras.verify(quantized, SAMPLES[:2], targets=["c"])
+
+
 def test_verification(model: ceras.Model) -> None:
     found = ceras.verify(model.quantize(SAMPLES, target="c"), SAMPLES[:2], targets=["c"])
     assert found and found.ok and found.samples == 2
