@@ -85,6 +85,7 @@ PASSES: dict[str, tuple[str, ...]] = {
         "quantize-graph",
         "quantize-recurrence",
         "round-weights",
+        "separate-cell-state",
         "set-precision",
         "set-rows",
         "set-silu",

@@ -84,7 +84,8 @@ def quantized_operations(main: FuncOp) -> dict[Operation, None]:
 def observed_values(main: FuncOp) -> list[SSAValue]:
     """
     The values of the network that need a range: arguments and results of operations, but for
-    constants, which are known, and for values that are another one in another order.
+    constants, which are known, and for values that are another one in another order, as that one
+    is stored.
     """
     return [
         value
@@ -92,8 +93,12 @@ def observed_values(main: FuncOp) -> list[SSAValue]:
         if isinstance(value.type, TensorType)
         and not is_plain(value)
         and not isinstance(value.owner, graph.ConstantOp)
-        and not is_alias(value.owner)
+        and not _is_stored_as_operand(value.owner)
     ]
+
+
+def _is_stored_as_operand(op: Operation | Block) -> bool:
+    return isinstance(op, GraphOperation) and op.is_alias and not stays_float(op)
 
 
 def is_quantized(main: FuncOp) -> bool:

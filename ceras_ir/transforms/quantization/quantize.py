@@ -45,6 +45,7 @@ from ceras_ir.transforms.quantization.recipe import (
     default_recipe,
 )
 from ceras_ir.transforms.quantization.round_weights import RoundWeightsPass
+from ceras_ir.transforms.quantization.separate_cell_state import SeparateCellStatePass
 from ceras_ir.transforms.quantization.set_precision import SetPrecisionPass
 from ceras_ir.transforms.quantization.set_rows import Rows, SetRowsPass
 from ceras_ir.transforms.quantization.set_silu import SetSiluPass, Silu
@@ -151,6 +152,7 @@ class QuantizePass(PipelinePass):
             *([KeepTailInFloatPass(self.int16)] if self.tail == "float" else []),
             KeepMasksInFloatPass(),
             KeepPixelsInFloatPass(),
+            SeparateCellStatePass(),
             # Scales of activations.
             FitInputsPass(*data),
             EqualizeChannelsPass(*data, rows=rows),
