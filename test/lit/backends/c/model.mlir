@@ -13,7 +13,7 @@
 // CHECK-NEXT:      3      output         16  flatten
 
 // CHECK:      /* Layer 1: graph.conv2d 'conv%2A/1', 1x2x2x4 -> 1x2x2x1, 1x1 window, 16 products */
-// CHECK-NEXT: static void layer_1_conv2d(
+// CHECK-NEXT: MODEL_LAYER void layer_1_conv2d(
 // CHECK:      #if MODEL_TILES
 // CHECK:        /* Strips of 4 positions, panels of 16 outputs, tiles of 4 positions. */
 // CHECK-NEXT:   const int32_t first = 0;
