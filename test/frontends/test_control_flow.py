@@ -137,6 +137,50 @@ def test_all_refusals_come_at_once() -> None:
         assert expected in text
 
 
+def branch(name: str, op: str, value: str) -> onnx.GraphProto:
+    return helper.make_graph([make(op, [value], [name])], name, [], [info(name, FLOAT, [5, 3])])
+
+
+def test_refusals_behind_control_flow_are_in_the_list() -> None:
+    """No name that they depend on is a constant, whatever the branch or the number of steps."""
+    body = helper.make_graph(
+        [make("Identity", ["going"], ["on_"]), make("Neg", ["h"], ["g"])],
+        "body",
+        [info("number", INT64, []), info("going", BOOL, []), info("h", FLOAT, [5, 3])],
+        [info("on_", BOOL, []), info("g", FLOAT, [5, 3])],
+    )
+    nodes = [
+        make("If", ["on"], ["v"], then_branch=branch("a", "Neg", "x"),
+             else_branch=branch("b", "Abs", "x")),
+        make("Loop", ["trips", "on", "v"], ["l"], body=body),
+        make("Unique", ["v"], ["u"], name="behind the branches"),
+        make("DeformConv", ["l"], ["d"], name="behind the loop"),
+        make("TfIdfVectorizer", ["x"], ["t"], name="before"),
+        make("Shrink", ["x"], ["s"]),
+        make("Unique", ["s"], ["n"], name="behind a function"),
+        make("Sum", ["u", "d", "t", "n"], ["y"]),
+    ]  # fmt: skip
+    with pytest.raises(UnsupportedError) as info_:
+        import_model(whole(nodes, {"y": [5, 3]}, on=np.array(True), trips=np.array(2)))
+    names = {finding.node for finding in info_.value.findings}
+    assert names == {"behind the branches", "behind the loop", "behind a function", "before"}
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_what_a_constant_condition_chooses_may_be_constant(taken: bool) -> None:
+    """GatherND has no importer: it leaves what a branch has of a constant alone."""
+    nodes = [
+        make("If", ["on"], ["v"], then_branch=branch("a", "Neg", "table"),
+             else_branch=branch("b", "Abs", "table")),
+        make("GatherND", ["v", "at"], ["row"]),
+        make("Add", ["x", "row"], ["y"]),
+    ]  # fmt: skip
+    table = np.arange(15, dtype=np.float32).reshape(5, 3)
+    proto = whole(nodes, {"y": [5, 3]}, table=table, at=np.array([[2]]), on=np.array(taken))
+    (found,) = run(import_model(proto), {"x": X}).values()
+    assert np.array_equal(found, X + (-table if taken else table)[2])
+
+
 def test_constants_fold_whatever_the_operator() -> None:
     """GatherND has no importer, Sin one that makes operations: both leave a constant alone."""
     nodes = [

@@ -6,7 +6,7 @@ that all refusals come at once and before any work. The second emits; what it ha
 it collects as well, leaving out what depends on it. A node of constants alone is folded.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
-from ceras_ir.frontends.onnx.order import VIEWS, is_folded, may_be_constant, ordered_nodes
+from ceras_ir.frontends.onnx.order import VIEWS, Either, constant_outputs, is_folded, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
 from ceras_ir.frontends.onnx.signature import (
@@ -368,20 +368,9 @@ def _refused(node: Node) -> Sequence[Finding]:
         constants = {text(tensor.name) for tensor in graph.initializer}
         for proto in graph.node:
             inner = Node(proto, node.opset, constants)
-            inner.constants = _Either(constants, node.constants)
-            if is_folded(inner) or may_be_constant(inner):
-                constants.update(inner.outputs)
+            inner.constants = Either(constants, node.constants)
+            constants.update(constant_outputs(inner))
             # Rules of operands wait until it is known what is bound to the graph's inputs.
             if inner.subgraphs() or inner.operator not in OPERATORS:
                 found += _refused(inner)
     return found
-
-
-class _Either:
-    """The names that one of two sets has."""
-
-    def __init__(self, first: Container[str], second: Container[str]):
-        self.first, self.second = first, second
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in self.first or name in self.second)

@@ -3,14 +3,14 @@ The nodes that a model's outputs need, checked to be in order, and which of thei
 constants. Everything here is known from names alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 import onnx
 
 from ceras_ir.frontends.onnx.folding import NEVER_FOLDED
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.registry import OPERATORS
-from ceras_ir.frontends.onnx.schema_functions import has_body
+from ceras_ir.frontends.onnx.tensors import text
 from ceras_ir.support.diagnostics import InputError
 
 VIEWS = frozenset({"Constant", "Shape", "Size", "Identity", "Dropout"}) | {
@@ -46,8 +46,7 @@ def ordered_nodes(
             if name in known:
                 raise node.wrong(f"computes '{name}', which exists already")
             known.add(name)
-        if is_folded(node) or may_be_constant(node):
-            constants.update(filter(None, node.outputs))
+        constants.update(constant_outputs(node))
         nodes.append(node)
     for name in outputs:
         if name not in known:
@@ -81,11 +80,74 @@ def is_folded(node: Node) -> bool:
     )
 
 
-def may_be_constant(node: Node) -> bool:
-    """Whether only emitting a node tells if its results are constants."""
-    if node.operator == "CastLike":
-        return node.is_constant(0)
-    return bool(node.subgraphs()) or (node.operator not in OPERATORS and has_body(node))
+def constant_outputs(node: Node) -> Sequence[str]:
+    """
+    The results of a node that are constants, or may be, which only emitting the node tells: of
+    control flow that constants may decide. Functions that ONNX defines have none of operands that
+    are not constant.
+    """
+    outputs = node.outputs
+    if is_folded(node) or (node.operator == "CastLike" and node.is_constant(0)):
+        return [name for name in outputs if name]
+    match node.operator:
+        case "If":
+            branches = [constant_results(node, graph, ()) for graph in node.subgraphs()]
+            # Both branches may give one constant of the graph around them.
+            chosen = any if node.is_constant(0) else all
+            found = [chosen(pair) for pair in zip(*branches, strict=False)]
+        case "Loop":
+            found = _repeated(node, skipped=2, made=1)
+        case "Scan":
+            found = _repeated(node, skipped=0, made=0)
+        case _:
+            found = [bool(node.subgraphs())] * len(outputs)
+    return [name for name, known in zip(outputs, found, strict=False) if name and known]
+
+
+def constant_results(node: Node, graph: onnx.GraphProto, given: Iterable[str]) -> list[bool]:
+    """
+    Which results of a subgraph of a node may be constants if the inputs in `given` and what the
+    node sees as constants are.
+    """
+    constants = {*given, *(text(tensor.name) for tensor in graph.initializer)}
+    every = Either(constants, node.constants)
+    for proto in graph.node:
+        inner = Node(proto, node.opset, constants)
+        inner.constants = every
+        constants.update(constant_outputs(inner))
+    return [text(value.name) in every for value in graph.output]
+
+
+def _repeated(node: Node, *, skipped: int, made: int) -> list[bool]:
+    """
+    Which results of a loop may be constants. Its body's inputs are the node's from `skipped` on,
+    behind as many of its own; the node's results are the body's from `made` on.
+    """
+    graphs = node.subgraphs()
+    if len(graphs) != 1:
+        return []
+    names = [text(value.name) for value in graphs[0].input]
+    known = [node.is_constant(i) for i in range(skipped, len(names))]
+    states = len(known) - (0 if skipped else node.integer("num_scan_inputs", 0))
+    while True:
+        pairs = zip(names[skipped:], known, strict=True)
+        given = [*names[:skipped], *(name for name, constant in pairs if constant)]
+        found = constant_results(node, graphs[0], given)[made:]
+        # No step at all leaves a state as it was.
+        after = [a or b for a, b in zip(known[:states], found, strict=False)]
+        if after == known[: len(after)]:
+            return [*after, *found[states:]]
+        known[: len(after)] = after
+
+
+class Either:
+    """The names that one of two sets has."""
+
+    def __init__(self, first: Container[str], second: Container[str]):
+        self.first, self.second = first, second
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self.first or name in self.second)
 
 
 def _needed(nodes: Sequence[Node], outputs: Sequence[str]) -> Iterator[Node]:
