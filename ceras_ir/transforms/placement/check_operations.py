@@ -19,8 +19,9 @@ class CheckOperationsPass(ModulePass):
     Refuse the operations of a float network that stay as they are and that `target` cannot run.
 
     1. What has a quantized form, or only moves elements, is left to the target's own levels.
-    2. Every other operation stays float; all that the target has nothing for are named at once,
-       each once.
+    2. Every other operation stays as it is; all that the target has nothing for are named at once.
+    3. A node that became several operations is named once, with the last of them that is refused,
+       which is what the node computes; those before only bring operands into shape.
 
     Changes nothing. A quantized network is not looked at.
     """
@@ -35,11 +36,12 @@ class CheckOperationsPass(ModulePass):
         if is_quantized(main):
             return
         found = find_target(self.target)
-        findings: dict[Finding, None] = {}
+        findings: dict[str, Finding] = {}
         for inner in steps(main):
             if computes(inner) or keeps_scale(inner):
                 continue
             if (reason := found.why_not(inner)) is not None:
-                findings[Finding(node_name(inner), inner.name, f"unsupported: {reason}")] = None
+                name = node_name(inner)
+                findings[name] = Finding(name, inner.name, f"unsupported: {reason}")
         if findings:
-            raise UnsupportedError(list(findings))
+            raise UnsupportedError(list(findings.values()))

@@ -2,8 +2,9 @@
 // RUN: not ceras-opt %s --check-operations="target=nnet" 2>&1 | filecheck %s --check-prefix=NNET
 // RUN: not ceras-compile %s --target nnet -o %t 2>&1 | filecheck %s --check-prefix=COMPILE
 
-// What has a quantized form, or only moves elements, is not judged in float; each other once.
+// What has a quantized form, or only moves elements, is not judged in float; each other node once.
 // NNET:      node 'cell' (graph.recurrence): error: unsupported: the nnet format has no such operation
+// NNET-NEXT: node 'rows' (graph.take): error: unsupported: the nnet format has no such operation
 // NNET-NEXT: node 'power' (graph.binary): error: unsupported: the engine has no elementwise 'pow'
 // NNET-NOT:  error
 
@@ -13,11 +14,13 @@
 
 // C-LABEL: func.func @main
 // C:       graph.recurrence
-func.func @main(%x: tensor<5x1x3xf32> {graph.name = "x"}, %h: tensor<1x3xf32> {graph.name = "h"}) -> (tensor<5x3xf32> {graph.name = "y"}) {
+func.func @main(%x: tensor<5x1x3xf32> {graph.name = "x"}, %h: tensor<1x3xf32> {graph.name = "h"}, %i: tensor<1x5xi64> {graph.name = "i"}) -> (tensor<5x3xf32> {graph.name = "y"}) {
   %w = graph.constant dense<0.5> : tensor<3x3xf32> : tensor<3x3xf32>
   %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x1x3xf32>, tensor<3x3xf32>, tensor<1x3xf32>) -> tensor<5x1x3xf32> loc("cell")
   %1 = graph.reshape %0 : (tensor<5x1x3xf32>) -> tensor<5x3xf32>
   %2 = graph.matmul %1, %w : (tensor<5x3xf32>, tensor<3x3xf32>) -> tensor<5x3xf32>
-  %3 = graph.binary pow %2, %1 : (tensor<5x3xf32>, tensor<5x3xf32>) -> tensor<5x3xf32> loc("power")
+  %r = graph.reshape %i : (tensor<1x5xi64>) -> tensor<5xi64> loc("rows")
+  %t = graph.take %2[%r] : (tensor<5x3xf32>, tensor<5xi64>) -> tensor<5x3xf32> loc("rows")
+  %3 = graph.binary pow %t, %1 : (tensor<5x3xf32>, tensor<5x3xf32>) -> tensor<5x3xf32> loc("power")
   func.return %3 : tensor<5x3xf32>
 }
