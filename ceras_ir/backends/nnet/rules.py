@@ -95,9 +95,14 @@ def tables_fit(op: Operation) -> str | None:
 
 def moves_boxes(op: Operation) -> str | None:
     """
-    What is moved has at most 5 dimensions; a resize takes the nearest element of a whole factor.
+    What is moved is computed and has at most 5 dimensions; a resize takes the nearest element of a
+    whole factor.
     """
-    if not isinstance(op, MOVERS) or isinstance(op, graph.ReshapeOp):
+    if not isinstance(op, MOVERS):
+        return None
+    if any(map(_is_constant, op.operands)):
+        return "the FPGA moves what is computed, got a constant"
+    if isinstance(op, graph.ReshapeOp):
         return None
     if (rank := len(shape_of(op.result))) > MAX_RANK:
         return f"the FPGA moves tensors of at most {MAX_RANK} dimensions, got {rank}"

@@ -66,6 +66,13 @@ def transpose(rank: int, element: Attribute = INT8) -> Operation:
     return owner(net.add(graph.TransposeOp(net.inputs[0], range(rank))))
 
 
+def joined_to_a_constant() -> Operation:
+    """As the class token that a vision transformer puts before its patches."""
+    net = Network([((1, 6, 8), INT8)])
+    token = net.constant(random_array((1, 1, 8), INT8), INT8)
+    return owner(net.add(graph.ConcatOp([token, net.inputs[0]], 1)))
+
+
 def resize(scale: float, rounding: Nearest = Nearest.FLOOR) -> Operation:
     net = Network([((1, 2, 2, 3), INT8)])
     size, kind = int(2 * scale), Coordinates.ASYMMETRIC
@@ -131,6 +138,7 @@ def test_what_the_circuits_take(op: Operation):
         (lookup(17), "has 16 tables in a layer, got 17"),
         (transpose(6), "at most 5 dimensions, got 6"),
         (transpose(4, f32), "computes on int8, got float"),
+        (joined_to_a_constant(), "moves what is computed, got a constant"),
         (resize(1.5), "a whole number of times"),
         (resize(2.0, Nearest.CEIL), "a whole number of times"),
         (convolution(groups=2), "all channels or each by itself, got 4 channels in 2 groups to 4"),
