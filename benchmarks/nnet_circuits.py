@@ -56,7 +56,7 @@ def place(size: CircuitSize) -> None:
 def layers(size: CircuitSize, count: int, first: int) -> None:
     """Random layers in Verilog and in C++, under random stalls; every byte must agree."""
     tests = Path(__file__).parents[1] / "test" / "backends" / "nnet"
-    names = ("fpga_linear.cpp", "fpga_depthwise.cpp", "fpga_circuits.cpp")
+    names = ("fpga_linear.cpp", "fpga_depthwise.cpp", "fpga_circuits.cpp", "fpga_movement.cpp")
     circuits = [SOURCES / name for name in names]
     program = build_simulation("rtl_layers", [tests / "rtl_layers.cpp", *circuits], size)
     done = subprocess.run([program, str(first), str(count), "-1", "24"], check=False)

@@ -7,7 +7,7 @@ writer behind it. Whatever is waited for decides. Small constants are those of t
 `hdl/`; a test holds the sum to the simulation.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ceras_ir.backends.nnet.array_geometry import CHAIN, Blocks, Layer, ceiling, cut
@@ -22,26 +22,38 @@ BURST_CYCLES = (LATENCY + 2) / OUTSTANDING
 """Of a short burst, where all that are on their way are short and wait for memory."""
 RUN_START = 1
 """From the last burst of a row to the first of the next."""
+RESIDUAL_START = 8
+"""From the last burst of a block's residual to the first of the next."""
 QUEUE = 128
 """Beats of constants that are fetched ahead."""
 FIRST_BEAT = 6
 """From the start to the first data, besides the latency."""
 TABLE_BYTES = 256
 """Of a function of int8."""
-TABLE_CYCLES = TABLE_BYTES // 8
-"""Of a table, which is written in words of 64 bits."""
+TABLE_WORD = 8
+"""Bytes of a table that are written in a cycle."""
 BLOCK_START = 8
 """From the last row that a block needs to its first value."""
 SWAP = 5
 """From a tile's first value until the next weights may come."""
 LEAST = 6
 """Of a tile."""
-ARRAY_DEPTH = 9
-"""From a value to its sum, besides the rows of a column of the array."""
-EPILOGUE_DEPTH = 12
+ARRAY_DEPTH = 8
+"""From a value to the start of the epilogue, besides the rows of a column of the array."""
+EPILOGUE_STEP = 1
+"""From the last sum that goes through the epilogue to the first of the other half."""
+HALF_FREE = 6
+"""From there to the first value that is added up in the same half."""
+HEADER_FREE = 12
+"""The same to the constants of the next tile of outputs but one, behind which its weights come."""
+EPILOGUE_DEPTH = 8
 """From a sum to the write command."""
 WRITE_START = 9
-"""From a full half of the results to its first beat."""
+"""From a full half of the results, or the last beat of the other, to its first beat."""
+WRITE_FREE = 4
+"""From its last beat to the first sum that may become a result in it."""
+WRITE_END = 15
+"""From the last beat to the end, besides the latency."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +64,13 @@ class _Read:
     beats: float
     least: float = 0.0
     """Cycles in which its bursts can be asked for."""
+    start: float = 0.0
+    """In which none is asked for."""
 
     @property
     def cycles(self) -> float:
         """If nothing else is read meanwhile."""
-        return max(self.beats, self.bursts * BURST_CYCLES, self.least)
+        return max(self.beats, self.bursts * BURST_CYCLES + self.start, self.least)
 
 
 NOTHING = _Read(0.0, 0.0)
@@ -69,10 +83,19 @@ class _Bus:
     row: _Read
     group: _Read
     rows_allowed: int
-    groups_allowed: int
+    all_groups: int
+    """Groups of results, each of which has its residual; two are fetched ahead."""
     rows: float = 0.0
     """Cycles spent on rows."""
     groups: float = 0.0
+    groups_allowed: int = 0
+
+    def __post_init__(self) -> None:
+        self.groups_allowed = min(2, self.all_groups)
+
+    def allow_group(self) -> None:
+        """One is done."""
+        self.groups_allowed = min(self.groups_allowed + 1, self.all_groups)
 
     @cached_property
     def speed(self) -> float:
@@ -135,8 +158,8 @@ class _Results:
     """Epilogue and writer: two halves of sums, and two of results."""
 
     write_cycles: float
-    free: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    """When the halves of the sums that were filled last are free."""
+    finished: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """When the last sums of the halves that were filled last go through the epilogue."""
     written: list[float] = field(default_factory=lambda: [0.0, 0.0])
     end: float = 0.0
 
@@ -159,15 +182,17 @@ class _Run:
         beats = header + tile * blocks.tiles
         chain = min(size.lanes, CHAIN)
         load = tile + SWAP + (8 if size.bus_bytes > size.lanes else 0) if layer.multiplies else 0
+        free = max(HALF_FREE, HEADER_FREE + header + tile if layer.multiplies else 0)
         stream = beats * blocks.output_tiles * self._count()
         bus = self._bus()
         results = _Results(self._write_cycles())
 
-        tables = ceiling(TABLE_BYTES * layer.tables, size.bus_bytes)
+        table_bytes = TABLE_BYTES * layer.tables * layer.result_size
+        tables = ceiling(table_bytes, size.bus_bytes)
         ahead = min(stream, QUEUE)
         stream -= ahead
         now = FIRST_BEAT + LATENCY + tables + float(ahead)
-        ready = FIRST_BEAT + LATENCY + TABLE_CYCLES * layer.tables + header + tile
+        ready = FIRST_BEAT + LATENCY + table_bytes // TABLE_WORD + header + tile
         freed = group = 0
         for image in range(layer.images):
             for row in range(0, layer.rows, blocks.rows):
@@ -183,7 +208,7 @@ class _Run:
                     bus.advance(start - now - waited)
                     now = start
                     for output in range(blocks.output_tiles):
-                        begin = max(now, results.free[0] + 2)
+                        begin = max(now, results.finished[0] + free)
                         each = max(reads, load, LEAST)
                         length = max(each * blocks.tiles, beats)
                         # As many constants come for later tiles, until all have come.
@@ -199,7 +224,7 @@ class _Run:
                 next_top = top + blocks.rows * layer.down.stride
                 freed = image * layer.height + (layer.height if last else max(next_top, 0))
                 bus.rows_allowed = min(freed + blocks.slots, self._rows())
-        return results.end + LATENCY + 6
+        return results.end + LATENCY + WRITE_END
 
     def _finish(
         self,
@@ -212,13 +237,13 @@ class _Run:
         group: int,
     ) -> int:
         """One tile of outputs behind the array; the number of the group after it."""
-        begin = max(sums + 2, results.free[1] - 3)
+        begin = max(sums, results.finished[1] + EPILOGUE_STEP)
         if place == 0:
-            begin = max(begin, results.written[0])
+            begin = max(begin, results.written[0] + WRITE_FREE)
             if self.blocks.layer.residual_pitch:
                 begin = max(begin, sums + bus.until_group(group))
-        end = begin + pixels
-        results.free = [results.free[1], end + 5]
+        end = begin + pixels * self.blocks.layer.result_size
+        results.finished = [results.finished[1], end]
         results.end = max(results.end, end + EPILOGUE_DEPTH)
         if not ends:
             return group
@@ -226,7 +251,7 @@ class _Run:
         start = max(end + EPILOGUE_DEPTH, results.end)
         results.end = start + WRITE_START + results.write_cycles * share
         results.written = [results.written[1], results.end]
-        bus.groups_allowed += 1
+        bus.allow_group()
         return group + 1
 
     def _rows(self) -> int:
@@ -242,9 +267,8 @@ class _Run:
 
     def _bus(self) -> _Bus:
         layer, blocks, size = self.blocks.layer, self.blocks, self.size
-        dense = layer.input_pitch == layer.channels
-        runs, length = (1, layer.width * layer.channels) if dense else (layer.width, layer.channels)
-        row = _read(runs, length, layer.input_pitch, layer.width * layer.input_pitch, size)
+        line = layer.line
+        row = _read(line.runs, line.run_bytes, line.pitch, line.step, size)
         residual = NOTHING
         if layer.residual_pitch:
             width = min(blocks.group * size.lanes, layer.outputs)
@@ -252,16 +276,18 @@ class _Run:
             runs, length = (1, blocks.pixels * width) if dense else (blocks.pixels, width)
             step = blocks.pixels * layer.residual_pitch
             residual = _read(runs, length, layer.residual_pitch, step, size)
+            residual = replace(residual, start=RESIDUAL_START)
         allowed = min(blocks.slots, self._rows())
-        return _Bus(row, residual, allowed, 2 if layer.residual_pitch else 0)
+        groups = self._count() * ceiling(blocks.output_tiles, blocks.group)
+        return _Bus(row, residual, allowed, groups if layer.residual_pitch else 0)
 
     def _write_cycles(self) -> float:
         """Of a group of a whole block."""
         layer, blocks, size = self.blocks.layer, self.blocks, self.size
         groups = ceiling(blocks.output_tiles, blocks.group)
-        width = layer.outputs / groups
-        dense = groups == 1 and layer.result_pitch == layer.outputs
-        runs, length = (1, blocks.pixels * layer.outputs) if dense else (blocks.pixels, width)
+        width = layer.outputs * layer.result_size
+        dense = groups == 1 and layer.result_pitch == width
+        runs, length = (1, blocks.pixels * width) if dense else (blocks.pixels, width / groups)
         total = sum(_bursts(round(length), layer.result_pitch * i, size)[1] for i in range(16)) / 16
         return runs * total
 

@@ -1,7 +1,7 @@
 """
 How the array in Verilog goes through an operation: blocks of pixels, tiles of products and outputs.
 
-The engine cuts layers in the same way when it fills the registers (`core/plan.cpp`).
+The engine cuts layers in the same way when it fills the registers (`core/geometry.cpp`).
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from ceras_ir.backends.nnet.rules import is_product
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import shape_of
 from ceras_ir.dialects.mem import block_of
+from ceras_ir.transforms.memory.analysis.slices import element_bytes
 
 PIXELS = 256
 """Of a block, at most: as many sums of each output are on chip."""
@@ -23,6 +24,8 @@ CHAIN = 8
 """Rows of the array that add up in one column, where it has so many."""
 SHORT = 4
 """Words of a row, which takes no less time than so many."""
+MOST_ROWS = 65535
+"""What the register of them holds."""
 ENOUGH_PIXELS = 64
 """A block of fewer waits for its weights rather than for the next block's rows."""
 
@@ -40,6 +43,23 @@ class Window:
     def extent(self) -> int:
         """From the first element under the window to the last."""
         return (self.kernel - 1) * self.dilation + 1
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the line buffer has of a row of the input: runs of bytes, side by side on chip."""
+
+    runs: int
+    run_bytes: int
+    pitch: int
+    """From run to run, in memory."""
+    step: int
+    """From line to line, in memory."""
+
+    @property
+    def bytes(self) -> int:
+        """On chip."""
+        return self.runs * self.run_bytes
 
 
 @dataclass(frozen=True)
@@ -66,6 +86,21 @@ class Layer:
     """Of a block."""
     tables: int = 0
     """Function tables of its channels, which come before everything else."""
+    result_size: int = 1
+    """Bytes of a result, which is a float where it is 4."""
+    own_line: Line | None = None
+    """Where it is not all pixels of a row, `input_pitch` bytes apart."""
+    repeats: int = 1
+    """Pixels of the result side by side that are the same one of the input."""
+
+    @property
+    def line(self) -> Line:
+        """What is read of a row of the input."""
+        if self.own_line is not None:
+            return self.own_line
+        dense = self.input_pitch == self.channels
+        runs, length = (1, self.width * self.channels) if dense else (self.width, self.channels)
+        return Line(runs, length, self.input_pitch, self.width * self.input_pitch)
 
 
 @dataclass(frozen=True)
@@ -106,14 +141,16 @@ def ceiling(size: int, unit: int) -> int:
 def cut(layer: Layer, size: CircuitSize) -> Blocks | None:
     """The blocks of a layer; None where its rows do not fit on chip."""
     lanes, down = size.lanes, layer.down
-    slots = size.line_bytes // max(layer.width * layer.channels, 1)
+    slots = size.line_bytes // max(layer.line.bytes, 1)
     if slots < down.extent:
         return None
-    column_blocks = ceiling(layer.columns, layer.most_pixels)
-    columns = ceiling(layer.columns, column_blocks)
-    single = (slots - down.extent) // down.stride + 1
+    most_pixels = _most_pixels(layer, size)
+    # Pixels that are the same one stay together.
+    own = layer.columns // layer.repeats
+    columns = ceiling(own, ceiling(own, max(most_pixels // layer.repeats, 1))) * layer.repeats
+    single = (slots - down.extent) // down.stride + 1 if down.stride else layer.rows
     twice = (single + 1) // 2
-    rows = 1 if column_blocks > 1 else layer.most_pixels // layer.columns
+    rows = 1 if columns < layer.columns else most_pixels // layer.columns
     rows = min(rows, twice if twice * layer.columns >= ENOUGH_PIXELS else single, layer.rows)
     rows = ceiling(layer.rows, ceiling(layer.rows, rows))
     apart, after = 1, 0
@@ -125,9 +162,16 @@ def cut(layer: Layer, size: CircuitSize) -> Blocks | None:
     else:
         tiles = down.kernel * layer.across.kernel * ceiling(layer.channels, lanes)
     output_tiles = ceiling(layer.outputs, lanes)
-    most = max(size.result_bytes // 2 // (rows * columns * lanes), 1)
+    most = max(size.result_bytes // 2 // (rows * columns * lanes * layer.result_size), 1)
     group = ceiling(output_tiles, ceiling(output_tiles, most))
     return Blocks(layer, slots, rows, columns, tiles, output_tiles, group, apart, after)
+
+
+def _most_pixels(layer: Layer, size: CircuitSize) -> int:
+    """Of a block: a half of the result buffer holds a tile of outputs of each."""
+    if layer.result_size == 1:
+        return layer.most_pixels
+    return min(layer.most_pixels, size.result_bytes // 2 // (size.lanes * layer.result_size))
 
 
 def _taps_by_channel(layer: Layer, columns: int, lanes: int) -> tuple[int, int, int]:
@@ -151,21 +195,25 @@ def layer_of(op: Operation, size: CircuitSize) -> Layer | None:
             return None
         case graph.LinearOperation():
             by_channel = graph.is_depthwise(op)
-            residual = 0 if op.residual is None else _pitch(op.residual)
+            residual = 0 if op.residual is None else pitch_of(op.residual)
             outputs = shape_of(op.weights)[0]
-            pitches = (_pitch(op.input), _pitch(op.result), residual)
+            unit = element_bytes(op.results[0])
+            pitches = (pitch_of(op.input), pitch_of(op.results[0]) * unit, residual)
             if isinstance(op, graph.Conv2dOp) and (by_channel or not is_product(op)):
                 images, height, width, channels = shape_of(op.input)
                 rows, columns = shape_of(op.result)[1:3]
                 down, across = _windows(op, shape_of(op.weights)[1:3])
                 return Layer(
                     images, height, width, channels, rows, columns, outputs, *pitches, down, across,
-                    by_channel=by_channel, tables=_table_count(op),
+                    by_channel=by_channel, tables=table_count(op), result_size=unit,
                 )  # fmt: skip
             channels = prod(shape_of(op.weights)[1:])
-            pixels = prod(shape_of(op.result)) // outputs
-            image = _as_image(pixels, channels, outputs, pitches, size, multiplies=True)
-            return None if image is None else replace(image, tables=_table_count(op))
+            pixels = prod(shape_of(op.results[0])) // outputs
+            image = Layer(
+                1, 1, 1, channels, 1, 1, outputs, *pitches, tables=table_count(op),
+                result_size=unit,
+            )  # fmt: skip
+            return as_image(pixels, image, size)
         case graph.Pool2dOp():
             multiplier = 1 if op.requant is None else op.requant.multiplier.data
             if op.function is graph.Pool.AVERAGE and multiplier & (multiplier - 1):
@@ -173,31 +221,47 @@ def layer_of(op: Operation, size: CircuitSize) -> Layer | None:
             images, height, width, channels = shape_of(op.input)
             rows, columns = shape_of(op.result)[1:3]
             down, across = _windows(op, op.kernel.get_values())
-            pitches = (_pitch(op.input), _pitch(op.result))
+            pitches = (pitch_of(op.input), pitch_of(op.result))
             return Layer(
                 images, height, width, channels, rows, columns, channels, *pitches, 0, down, across,
                 multiplies=False, by_channel=True,
             )  # fmt: skip
         case graph.BinaryOp():
             length = (1, *shape_of(op.result))[-1]
-            numbers = prod(shape_of(op.result))
-            pitches = (_pitch(op.lhs), _pitch(op.result), _pitch(op.rhs))
+            pitches = (pitch_of(op.lhs), pitch_of(op.result), pitch_of(op.rhs))
             if set(pitches) == {length}:
                 # Without gaps any length of a pixel will do that divides them all.
-                length = _even_length(numbers, size.lanes)
+                length = even_length(prod(shape_of(op.result)), size.lanes)
                 pitches = (length, length, length)
-            return _as_image(numbers // length, length, length, pitches, size, multiplies=False)
+            image = Layer(
+                1, 1, 1, length, 1, 1, length, *pitches, multiplies=False, by_channel=True,
+                most_pixels=SUM_PIXELS,
+            )  # fmt: skip
+            return as_image(prod(shape_of(op.result)) // length, image, size)
+        case graph.LookupOp():
+            length, unit = (1, *shape_of(op.result))[-1], element_bytes(op.result)
+            pitches = (pitch_of(op.input), pitch_of(op.result))
+            count = table_count(op)
+            if count == 1 and set(pitches) == {length}:
+                length = even_length(prod(shape_of(op.result)), size.lanes)
+                pitches = (length, length)
+            image = Layer(
+                1, 1, 1, length, 1, 1, length, pitches[0], pitches[1] * unit, multiplies=False,
+                by_channel=True, tables=count, result_size=unit,
+            )  # fmt: skip
+            return as_image(prod(shape_of(op.result)) // length, image, size)
         case _:
             return None
 
 
-def _table_count(op: graph.LinearOperation) -> int:
+def table_count(op: graph.LinearOperation | graph.LookupOp) -> int:
     """How many different tables the channels look up in."""
     tables = op.tables
     return 0 if tables is None else len({tables[i].tobytes() for i in op.channel_rows or (0,)})
 
 
-def _even_length(numbers: int, lanes: int) -> int:
+def even_length(numbers: int, lanes: int) -> int:
+    """The divisor of `numbers` that is the best length of a pixel: whole words, if there are."""
     best = 1
     for length in range(1, min(8 * lanes, numbers) + 1):
         if numbers % length == 0 and (length % lanes == 0 or best % lanes):
@@ -205,36 +269,31 @@ def _even_length(numbers: int, lanes: int) -> int:
     return best
 
 
-def _as_image(
-    pixels: int,
-    channels: int,
-    outputs: int,
-    pitches: tuple[int, int, int],
-    size: CircuitSize,
-    *,
-    multiplies: bool,
-) -> Layer | None:
+def as_image(pixels: int, layer: Layer, size: CircuitSize) -> Layer | None:
+    """The layer of one pixel for so many in a row, as rows of an image; None where none fits."""
+    width = image_width(pixels, layer.channels, size, _most_pixels(layer, size))
+    if width is None:
+        return None
+    height = pixels // width
+    return replace(layer, height=height, width=width, rows=height, columns=width)
+
+
+def image_width(pixels: int, length: int, size: CircuitSize, most_pixels: int) -> int | None:
     """
-    Pixels in a row, as rows of the width that fills blocks best; of those the least that is not
-    short, or the greatest.
+    Pixels of a row, each of `length` bytes on chip: of the widths that divide them all, that which
+    fills blocks best; of those the least that is not short, or the greatest.
     """
     width = most = 0
-    most_pixels = PIXELS if multiplies else SUM_PIXELS
     for w in range(1, min(most_pixels, pixels) + 1):
-        if pixels % w or 2 * w * channels > size.line_bytes:
+        if pixels % w or pixels // w > MOST_ROWS or 2 * w * length > size.line_bytes:
             continue
-        rows = min(most_pixels // w, max(size.line_bytes // (w * channels) // 2, 1), pixels // w)
-        is_short = width * channels < SHORT * size.bus_bytes
+        rows = min(most_pixels // w, max(size.line_bytes // (w * length) // 2, 1), pixels // w)
+        is_short = width * length < SHORT * size.bus_bytes
         if w * rows > most or (w * rows == most and is_short):
             most, width = w * rows, w
-    if width == 0 and channels > size.line_bytes:
+    if width == 0 and (length > size.line_bytes or pixels > MOST_ROWS):
         return None
-    width = width or 1
-    height = pixels // width
-    return Layer(
-        1, height, width, channels, height, width, outputs, *pitches, multiplies=multiplies,
-        by_channel=not multiplies, most_pixels=most_pixels,
-    )  # fmt: skip
+    return width or 1
 
 
 def _windows(op: graph.Conv2dOp | graph.Pool2dOp, kernel: tuple[int, ...]) -> tuple[Window, Window]:
@@ -244,7 +303,8 @@ def _windows(op: graph.Conv2dOp | graph.Pool2dOp, kernel: tuple[int, ...]) -> tu
     return down, across
 
 
-def _pitch(value: SSAValue) -> int:
-    """Bytes from row to row, as memory has it, or without gaps where it has no place yet."""
+def pitch_of(value: SSAValue) -> int:
+    """Elements from row to row, as memory has it, or without gaps where it has no place yet."""
     block = block_of(value)
-    return (block.pitch.data if block is not None else 0) or (1, *shape_of(value))[-1]
+    pitch = 0 if block is None else block.pitch.data // element_bytes(value)
+    return pitch or (1, *shape_of(value))[-1]

@@ -4,14 +4,9 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.array_cycles import cycles_of
-from ceras_ir.backends.nnet.array_geometry import layer_of
 from ceras_ir.backends.nnet.board import Circuit, FpgaBoard, load_board
-from ceras_ir.backends.nnet.rules import (
-    FPGA,
-    MOVERS,
-    why_not,
-)
+from ceras_ir.backends.nnet.core_rules import core_cycles_of
+from ceras_ir.backends.nnet.rules import FPGA, MOVERS, why_not
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import GraphOperation, shape_of
 from ceras_ir.dialects.graph.traits import viewed
@@ -103,9 +98,9 @@ def cost_of(op: Operation, board: FpgaBoard, *, admitted: bool) -> Cost:
     circuit = circuit_of(op, board)
     if not admitted or circuit is None:
         return Cost(cpu, None, FPGA)
-    cycles = array_cycles_of(op, board)
-    if cycles is not None:
-        return Cost(cpu, circuit.launch_us + cycles / board.clock_mhz, FPGA)
+    if board.array is not None and (run := core_cycles_of(op, board.array)) is not None:
+        launches, cycles = run
+        return Cost(cpu, launches * circuit.launch_us + cycles / board.clock_mhz, FPGA)
     cycles = moved / circuit.bytes_per_cycle
     if isinstance(op, graph.SliceOp | graph.TransposeOp):
         # Elements side by side are one burst, which takes a cycle at least.
@@ -145,14 +140,6 @@ def _run_length(op: graph.SliceOp | graph.TransposeOp) -> int:
         return run
     strides = [int(v) for v in op.strides.get_values()]
     return shape_of(op.result)[-1] if strides[-1:] == [1] else 1
-
-
-def array_cycles_of(op: Operation, board: FpgaBoard) -> int | None:
-    """Cycles of an operation on the board's array in Verilog; None without one."""
-    if board.array is None:
-        return None
-    layer = layer_of(op, board.array)
-    return None if layer is None else cycles_of(layer, board.array)
 
 
 def _rounded(size: int, lanes: int) -> int:

@@ -3,8 +3,8 @@
 from xdsl.dialects.builtin import ModuleOp
 
 from ceras_ir.backends.nnet.board import load_board
-from ceras_ir.backends.nnet.core_rules import why_not_in_verilog
-from ceras_ir.backends.nnet.placement import array_cycles_of, cost_of
+from ceras_ir.backends.nnet.core_rules import core_cycles_of, why_not_in_verilog
+from ceras_ir.backends.nnet.placement import cost_of, moved_bytes
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects.mem import CPU, device_of
 from ceras_ir.network.function import main_function
@@ -24,13 +24,12 @@ def annotate_times(layers: list[dict[str, object]], module: ModuleOp, board_name
             continue
         on_fpga = device_of(op) == FPGA
         cost = cost_of(op, board, admitted=on_fpga)
-        if on_fpga and board.array is not None:
-            reason = why_not_in_verilog(op, board.array)
-            cycles = array_cycles_of(op, board)
-            if reason is not None:
-                entry[ONLY_IN_CPP] = reason
-            elif cycles is not None:
-                entry["cycles"] = cycles
+        if on_fpga and board.array is not None and moved_bytes(op):
+            run = core_cycles_of(op, board.array)
+            if run is None:
+                entry[ONLY_IN_CPP] = why_not_in_verilog(op, board.array)
+            else:
+                entry["cycles"] = run[1]
         entry[MICROSECONDS] = round((cost.accelerator if on_fpga else cost.cpu) or 0.0, 3)
 
 

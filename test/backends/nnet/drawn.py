@@ -1,4 +1,4 @@
-"""Random layers for the FPGA's circuits: zero points, shifts, windows, residuals."""
+"""Random layers for the FPGA's circuits: zero points, shifts, windows, residuals, moves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,14 @@ from xdsl.ir import Operation, SSAValue
 from ceras_ir.backends.nnet import rules
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, GraphOperation, Pool, integers, window_output
+from ceras_ir.dialects.graph import (
+    Binary,
+    GraphOperation,
+    Pool,
+    Resize,
+    integers,
+    window_output,
+)
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
@@ -60,8 +67,11 @@ class Drawn:
 
     def module(self, count: int) -> ModuleOp:
         for _ in range(count):
-            draw = [self.convolution, self.product, self.average, self.maximum, self.addition]
-            op = draw[int(self.rng.choice(5, p=[0.4, 0.2, 0.2, 0.1, 0.1]))]()
+            draw = [
+                self.convolution, self.product, self.average, self.maximum, self.addition,
+                self.lookup, self.movement,
+            ]  # fmt: skip
+            op = draw[int(self.rng.choice(7, p=[0.3, 0.15, 0.15, 0.08, 0.08, 0.09, 0.15]))]()
             self.net.add(op, FPGA)
             assert rules.why_not(op) is None, str(op)
         return self.net.module(*self.outputs())
@@ -201,3 +211,28 @@ class Drawn:
             Binary.ADD, self.input(), self.input(), result_element=element, shifts=shifts,
             requant=self.requant(element, max(0, max(shifts) + self.pick(-1, 0, 1))),
         )  # fmt: skip
+
+    def lookup(self) -> GraphOperation:
+        """Of one table or several, of bytes or floats."""
+        made, count = f32 if self.rng.random() < 0.4 else None, self.pick(2, 4, 16)
+        by_channel = self.rng.random() < 0.5
+        table = function_tables(self.rng, count if by_channel else None, made)
+        rows = self.rng.integers(0, count, self.shape[3]).tolist() if by_channel else None
+        return graph.LookupOp(self.input(), table, made or self.result(), rows)
+
+    def movement(self) -> GraphOperation:
+        """A slice, also backwards; a transposed, a repeated, or a joined tensor."""
+        x, (images, height, width, _) = self.input(), self.shape
+        kind = self.pick(0, 0, 1, 2, 3)
+        if kind == 0:
+            starts = (self.pick(0, 1), self.pick(0, 2), self.pick(0, 3, width - 1), self.pick(0, 4))
+            back = starts[2] == width - 1
+            sizes = (images - starts[0], (height - starts[1]) // 2, 3, self.pick(1, 12, 15))
+            return graph.SliceOp(x, starts, sizes, (1, self.pick(1, 2), -1 if back else 2, 1))
+        if kind == 1:
+            return graph.TransposeOp(x, [int(d) for d in self.rng.permutation(4)])
+        if kind == 2:
+            size = (height * (rows := self.pick(1, 2, 3)), width * (columns := self.pick(1, 2, 4)))
+            return graph.ResizeOp(Resize.NEAREST, x, size, (float(rows), float(columns)))
+        axis = self.pick(1, 2, 3)
+        return graph.ConcatOp([x, x], axis)

@@ -3,6 +3,7 @@
 //   rtl_layers FIRST LAYERS STALL LATENCY
 //
 // Layer number n is drawn from seed FIRST + n. STALL is of 100; with -1 it is drawn too.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -68,9 +69,28 @@ FpgaWindow window(Draw& draw, int channels, int most_pixels) {
 }
 
 struct Cycles {
-  uint32_t got;
+  uint64_t got;
   int64_t products;
   bool by_row;  // it has a table for each channel
+  bool floats;
+};
+
+// One table of all channels, or a choice of several for each; of bytes or of floats.
+struct DrawnTables {
+  std::vector<uint8_t> entries, rows;
+  int unit = 1;
+  bool by_row = false;
+
+  DrawnTables(Draw& draw, int channels) : rows(static_cast<size_t>(channels)) {
+    unit = draw.one_in(3) ? 4 : 1;
+    // Of floats a few more than a core of 16 tables has room for.
+    const int count = draw.one_in(2) ? 1 : draw(2, unit == 1 ? FPGA_MAX_TABLES : 5);
+    by_row = count > 1;
+    entries.resize(static_cast<size_t>(256 * count * unit));
+    for (uint8_t& entry : entries) entry = static_cast<uint8_t>(draw(0, 255));
+    for (uint8_t& row : rows) row = static_cast<uint8_t>(draw(0, count - 1));
+  }
+  FpgaTables tables() const { return {entries.data(), by_row ? rows.data() : nullptr, unit}; }
 };
 
 int64_t bytes_of(int64_t pixels, int64_t pitch) { return pixels * pitch; }
@@ -107,7 +127,12 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, bool by_channel,
   const auto gap = [&draw] { return draw.one_in(3) ? draw(1, 37) : 0; };
   layer.input_pitch = w.channels + gap();
   layer.residual_pitch = layer.outputs + gap();
-  layer.result_pitch = layer.outputs + gap();
+  const DrawnTables drawn(draw, layer.outputs);
+  const bool looks_up = draw.one_in(2);
+  const FpgaTables tables = looks_up ? drawn.tables() : FpgaTables{};
+  cycles.by_row = looks_up && drawn.by_row;
+  cycles.floats = looks_up && drawn.unit != 1;
+  layer.result_pitch = (layer.outputs + gap()) * (cycles.floats ? drawn.unit : 1);
   const int64_t in = layer.product ? layer.pixels : int64_t{layer.images} * w.height * w.width;
   const int64_t out = layer.images * layer.pixels;
   const int before = draw(0, 70);  // places that are not words
@@ -127,14 +152,6 @@ bool linear(Draw& draw, Simulation& core, FpgaBuffers& buffers, bool by_channel,
   for (int8_t& s : shifts)
     s = static_cast<int8_t>(draw.one_in(4) ? draw(-8, 47) : draw(0, bits > 6 ? bits - 6 : 1));
   const int8_t* each = draw.one_in(2) ? shifts.data() : nullptr;
-  // One table of all channels, or a choice of several for each.
-  const int count = draw.one_in(2) ? 1 : draw(2, FPGA_MAX_TABLES);
-  std::vector<uint8_t> entries(static_cast<size_t>(256 * count)), rows(bias.size());
-  for (uint8_t& entry : entries) entry = static_cast<uint8_t>(draw(0, 255));
-  for (uint8_t& row : rows) row = static_cast<uint8_t>(draw(0, count - 1));
-  const bool looks_up = draw.one_in(2), by_row = looks_up && count > 1;
-  const FpgaTables tables{looks_up ? entries.data() : nullptr, by_row ? rows.data() : nullptr, 1};
-  cycles.by_row = by_row;
 
   std::vector<int8_t> expected(static_cast<size_t>(bytes_of(out, layer.result_pitch) + before), 77);
   std::vector<int8_t> got = expected;
@@ -205,6 +222,89 @@ bool add(Draw& draw, Simulation& core, unsigned long seed, Cycles& cycles) {
   return cycles.got == 0 || same(expected, got, "sum of seed", seed);
 }
 
+bool look_up(Draw& draw, Simulation& core, unsigned long seed, Cycles& cycles) {
+  FpgaLookup layer{};
+  layer.rows = draw.one_in(3) ? draw(1, 4) : draw(1, 700);
+  layer.channels = draw.one_in(4) ? draw(60, 300) : draw(1, 40);
+  const DrawnTables drawn(draw, layer.channels);
+  cycles.by_row = drawn.by_row;
+  cycles.floats = drawn.unit != 1;
+  layer.input_pitch = layer.channels + (draw.one_in(3) ? draw(1, 20) : 0);
+  layer.result_pitch = (layer.channels + (draw.one_in(3) ? draw(1, 20) : 0)) * drawn.unit;
+  std::vector<int8_t> input(static_cast<size_t>(bytes_of(layer.rows, layer.input_pitch)));
+  fill(draw, input);
+  // In one of two the bytes lie where those do that were looked up.
+  const bool over = layer.result_pitch == layer.input_pitch && !cycles.floats && draw.one_in(2);
+  std::vector<int8_t> expected(static_cast<size_t>(bytes_of(layer.rows, layer.result_pitch)), 21);
+  if (over) expected = input;
+  std::vector<int8_t> got = expected;
+  const FpgaTables tables = drawn.tables();
+  fpga_lookup_circuit(layer, tables, over ? expected.data() : input.data(), expected.data());
+  cycles.got = run_layer(core, plan_lookup(core.size(), layer, tables),
+                         over ? got.data() : input.data(), nullptr, got.data());
+  return cycles.got == 0 || same(expected, got, "lookup of seed", seed);
+}
+
+// A slice, a transposed tensor or a repeated one of four dimensions, with gaps on either side.
+bool move(Draw& draw, Simulation& core, unsigned long seed, Cycles& cycles) {
+  const int unit = draw.one_in(3) ? 4 : 1;
+  const int channels = draw.one_in(5) ? draw(60, 200) : draw(1, 40);
+  const int shape[] = {draw(1, 2), draw(1, 20), channels < 10 ? draw(1, 400) : draw(1, 20),
+                       channels};
+  int64_t stride[4];
+  stride[3] = unit;
+  stride[2] = (channels + (draw.one_in(3) ? draw(1, 30) : 0)) * unit;
+  stride[1] = stride[2] * shape[2];
+  stride[0] = stride[1] * shape[1];
+  FpgaMove box{};
+  box.unit = unit;
+  int order[] = {0, 1, 2, 3};
+  int64_t start = 0;
+  const int kind = draw(0, 2);
+  for (int i = 0; i < FPGA_BOX; ++i) box.dims[i] = 1;
+  if (kind == 0) {
+    for (int d = 0; d < 4; ++d) {
+      const int begin = draw.one_in(2) ? 0 : draw(0, shape[d] - 1);
+      const int step = draw.one_in(3) ? draw(2, 3) : 1, most = (shape[d] - 1 - begin) / step + 1;
+      start += begin * stride[d];
+      box.dims[d + 2] = draw.one_in(2) ? most : draw(1, most);
+      box.from[d + 2] = step * stride[d];
+    }
+  } else if (kind == 1) {
+    std::shuffle(order, order + 4, draw.random);
+    for (int d = 0; d < 4; ++d) {
+      box.dims[d + 2] = shape[order[d]];
+      box.from[d + 2] = stride[order[d]];
+    }
+  } else {
+    const int at[] = {0, 1, 3, 5};
+    for (int d = 0; d < 4; ++d) {
+      box.dims[at[d]] = shape[d];
+      box.from[at[d]] = stride[d];
+    }
+    box.dims[2] = draw(1, 3);
+    box.dims[4] = draw.one_in(6) ? draw(100, 300) : draw(1, 3);
+  }
+  // Without a dimension the next element would be behind the last.
+  if (box.dims[FPGA_BOX - 1] == 1) box.from[FPGA_BOX - 1] = unit;
+  int64_t next = unit;
+  for (int d = FPGA_BOX - 1; d >= 0; --d) {
+    box.to[d] = next;
+    next *= box.dims[d];
+    if (d == FPGA_BOX - 1 && draw.one_in(3)) next += draw(1, 30) * unit;
+  }
+  std::vector<int8_t> input(static_cast<size_t>(stride[0] * shape[0]));
+  fill(draw, input);
+  const int before = draw(0, 70);
+  std::vector<int8_t> expected(static_cast<size_t>(next + before), 66), got = expected;
+  fpga_move_circuit(box, input.data() + start, expected.data() + before);
+  const MovePlan plan = plan_move(core.size(), box);
+  for (const Place& place : plan.places)
+    cycles.got += run_layer(core, plan.plan, input.data() + start + place.input, nullptr,
+                            got.data() + before + place.result);
+  return cycles.got == 0 || same(expected, got, "move of seed", seed);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -214,22 +314,28 @@ int main(int argc, char** argv) {
   const int stall = std::atoi(argv[3]);
   const auto buffers = std::make_unique<FpgaBuffers>();
   Simulation core;
-  unsigned long ran = 0, by_row = 0, wrong = 0;
+  unsigned long ran = 0, by_row = 0, floats = 0, moved = 0, wrong = 0;
   uint64_t cycles = 0;
   for (unsigned long seed = first; seed < first + count; ++seed) {
     Draw draw{std::mt19937_64(seed)};
     core.memory = {std::atoi(argv[4]), stall < 0 ? draw(0, 1) * draw(0, 70) : stall, seed};
     Cycles each{};
-    const int kind = draw(0, 7);
+    const int kind = draw(0, 11);
     const bool good = kind == 0   ? pool(draw, core, seed, each)
                       : kind == 1 ? add(draw, core, seed, each)
-                                  : linear(draw, core, *buffers, kind < 4, seed, each);
+                      : kind == 2 ? look_up(draw, core, seed, each)
+                      : kind < 5  ? move(draw, core, seed, each)
+                                  : linear(draw, core, *buffers, kind < 7, seed, each);
     if (!good) ++wrong;
     ran += each.got != 0;
     by_row += each.got != 0 && each.by_row;
+    floats += each.got != 0 && each.floats;
+    moved += each.got != 0 && (kind == 3 || kind == 4);
     cycles += each.got;
   }
-  std::printf("%lu layers ran, %lu with tables by channel, %lu not taken, %lu wrong, %llu cycles\n",
-              ran, by_row, count - ran, wrong, static_cast<unsigned long long>(cycles));
+  std::printf("%lu layers ran, %lu with tables by channel, %lu of floats, %lu moves, %lu not taken, "
+              "%lu wrong, %llu cycles\n",
+              ran, by_row, floats, moved, count - ran, wrong,
+              static_cast<unsigned long long>(cycles));
   return wrong == 0 ? 0 : 1;
 }

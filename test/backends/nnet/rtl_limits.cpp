@@ -94,6 +94,56 @@ bool is_refused(Simulation& core, const Limit& limit) {
   return false;
 }
 
+// What is moved or looked up at most, as `most` says it, and what is refused beyond.
+struct ValueLimit {
+  const char* reason;
+  int most;
+  std::function<FpgaMove(int)> move;  // null: so many tables of floats
+};
+
+// Runs in Verilog as in C++; or the reason why the core does not take it.
+std::string run_values(Simulation& core, const ValueLimit& limit, int value) {
+  FpgaMove move{};
+  const int bytes = 1 << 16;
+  const std::vector<int8_t> input = drawn(bytes), entries = drawn(256 * 4 * value);
+  std::vector<int8_t> expected(static_cast<size_t>(4 * bytes), 9), got = expected;
+  MovePlan plan{{}, {{0, 0}}};
+  if (limit.move) {
+    move = limit.move(value);
+    plan = plan_move(core.size(), move);
+    fpga_move_circuit(move, input.data(), expected.data());
+  } else {
+    std::vector<uint8_t> rows;
+    for (int i = 0; i < 40; ++i) rows.push_back(static_cast<uint8_t>(i % value));
+    const FpgaTables tables{reinterpret_cast<const uint8_t*>(entries.data()), rows.data(), 4};
+    const FpgaLookup layer{30, 40, 41, 170};
+    plan.plan = plan_lookup(core.size(), layer, tables);
+    fpga_lookup_circuit(layer, tables, input.data(), expected.data());
+  }
+  if (!plan.plan.taken()) return plan.plan.refused;
+  for (const Place& place : plan.places)
+    run_layer(core, plan.plan, input.data() + place.input, nullptr, got.data() + place.result);
+  return same(expected, got, limit.reason, static_cast<unsigned long>(value)) ? "" : "it is wrong";
+}
+
+FpgaMove repeated(int times) {
+  return {{1, 1, 1, 3, times, 5}, {0, 0, 0, 5, 0, 1}, {0, 0, 0, 5 * times, 5, 1}, 1};
+}
+
+// Two rows of 3 pixels, which no launch has together: between them the result has a gap.
+FpgaMove launched(int times) {
+  return {{1, 1, times, 2, 3, 4}, {0, 0, 99, 40, 7, 1}, {0, 0, 500, 200, 4, 1}, 1};
+}
+
+bool holds(Simulation& core, const ValueLimit& limit) {
+  const std::string at_most = run_values(core, limit, limit.most);
+  const std::string beyond = run_values(core, limit, limit.most + 1);
+  if (at_most.empty() && beyond.find(limit.reason) != std::string::npos) return true;
+  std::printf("%s: '%s' for %d, '%s' for one more\n", limit.reason, at_most.c_str(), limit.most,
+              beyond.c_str());
+  return false;
+}
+
 }  // namespace
 
 int main() {
@@ -188,6 +238,15 @@ int main() {
     if (!runs(core, *buffers, limit, number)) ++wrong;
     if (!is_refused(core, limit)) ++wrong;
     ++number;
+  }
+  const ValueLimit values[] = {
+      {"it repeats a pixel 257 times", 256, repeated},
+      {"it takes more than 64 launches", 32, launched},
+      {"it has 5 function tables of floats, the core has room for 4", 4, nullptr},
+  };
+  for (const ValueLimit& limit : values) {
+    core.memory = {32, 25, ++number};
+    if (!holds(core, limit)) ++wrong;
   }
   std::printf("%lu limits, %lu wrong\n", number, wrong);
   return wrong == 0 ? 0 : 1;

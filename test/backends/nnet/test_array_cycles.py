@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 from backends.nnet.drawn import INT8, INT32, function_tables
 from backends.nnet.networks import Network, random_array, written
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.array_cycles import cycles_of
-from ceras_ir.backends.nnet.array_geometry import Layer, Window, cut, layer_of
+from ceras_ir.backends.nnet.array_geometry import Layer, Window, cut
 from ceras_ir.backends.nnet.circuit_size import DEFAULT, CircuitSize
+from ceras_ir.backends.nnet.core_rules import core_cycles_of
+from ceras_ir.backends.nnet.placement import moved_bytes
 from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.backends.nnet.runner import NnetModel, Rtl
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Pool, integers
+from ceras_ir.dialects.graph import Binary, Pool, Resize, integers
 from ceras_ir.dialects.mem import device_of
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.network.function import main_function
@@ -40,6 +42,7 @@ class Conv:
     residual: bool = False
     by_channel: bool = False
     tables: int = 0
+    floats: bool = False
     rows: int | None = None
 
     @property
@@ -69,17 +72,22 @@ LAYERS = (
     Conv(13, 64, 64, tables=1),
     Conv(7, 32, 160, kernel=1, tables=16),
     Conv(28, 64, 64, by_channel=True, tables=5),
+    Conv(112, 16, 96, kernel=1),
+    Conv(14, 384, 64, kernel=1, residual=True),
+    Conv(26, 128, 85, kernel=1, tables=1, floats=True),
+    Conv(13, 32, 64, kernel=1, tables=4, floats=True),
 )
 SUMMED = (Conv(104, 16, 16, kernel=1), Conv(52, 32, 32, kernel=1), Conv(26, 64, 64, kernel=1))
 """Of YOLOX-Nano; their results are added to their inputs, and have gaps between rows."""
-RESIDUAL = (1, 26, 26, 64)
+RESIDUALS = [(1, 26, 26, 64), (1, 14, 14, 64)]
+"""Behind the inputs of the layers."""
 
 
 def network() -> ModuleOp:
     """Each layer from an input of its own; sums, a maximum and a product beside them."""
     shapes = [c.shape for c in LAYERS]
     summed = [c.shape for c in SUMMED]
-    net = Network([(shape, INT8) for shape in (*shapes, RESIDUAL, *summed)])
+    net = Network([(shape, INT8) for shape in (*shapes, *RESIDUALS, *summed)])
     requant = RequantAttr(9)
     results = [convolution(net, i, layer, requant) for i, layer in enumerate(LAYERS)]
     pooled = graph.Pool2dOp(
@@ -97,9 +105,37 @@ def network() -> ModuleOp:
         flat, net.constant(weights, INT8), None, result_element=INT8, requant=requant
     )
     results.append(net.add(product, FPGA))
-    for index, layer in enumerate(SUMMED, len(shapes) + 1):
+    results += moved(net)
+    for index, layer in enumerate(SUMMED, len(shapes) + len(RESIDUALS)):
         results += joined(net, index, layer, requant)
     return net.module(*results, strategy="slices")
+
+
+def moved(net: Network) -> list[SSAValue]:
+    """What is looked up, repeated, cut, transposed and copied, of bytes and of floats."""
+    rng = np.random.default_rng(5)
+    small, wide = net.inputs[2], net.inputs[LAYERS.index(Conv(300, 4, 16, rows=40))]
+    shape = graph.shape_of(wide)
+    floats = graph.LookupOp(small, function_tables(rng, None, f32), f32)
+    ops: list[graph.GraphOperation] = [
+        graph.LookupOp(small, function_tables(rng, None, None), INT8),
+        graph.LookupOp(small, function_tables(rng, 9, None), INT8, [i % 9 for i in range(64)]),
+        floats,
+        graph.ResizeOp(Resize.NEAREST, small, (52, 52), (2.0, 2.0)),
+        graph.ResizeOp(Resize.NEAREST, wide, (40, 900), (1.0, 3.0)),
+        graph.SliceOp(wide, (0, 1, 1, 0), (1, 19, 149, 3), (1, 2, 2, 1)),
+        graph.SliceOp(small, (0, 3, 0, 16), (1, 20, 26, 32), (1, 1, 1, 1)),
+        graph.TransposeOp(small, (0, 3, 1, 2)),
+        graph.TransposeOp(floats.result, (0, 3, 2, 1)),
+        graph.TransposeOp(wide, (0, 3, 1, 2)),
+        graph.ConcatOp([wide, wide], 2),
+    ]
+    assert graph.shape_of(ops[5].results[0])[1:3] == (shape[1] // 2 - 1, shape[2] // 2 - 1)
+    results: list[SSAValue] = []
+    for op in ops:
+        assert why_not(op) is None, why_not(op)
+        results.append(net.add(op, FPGA))
+    return results
 
 
 def joined(net: Network, index: int, layer: Conv, requant: RequantAttr) -> list[SSAValue]:
@@ -120,15 +156,18 @@ def convolution(net: Network, index: int, layer: Conv, requant: RequantAttr):
     weights = net.constant(rng.integers(-128, 128, shape).astype(np.int8), INT8)
     bias = net.constant(rng.integers(-900, 900, layer.outputs).astype(np.int32), INT32)
     pad = layer.kernel // 2
+    made = (1, layer.side, layer.side, layer.outputs)
+    residual = net.inputs[len(LAYERS) + RESIDUALS.index(made)] if layer.residual else None
     op = graph.Conv2dOp(
-        net.inputs[index], weights, bias, net.inputs[len(LAYERS)] if layer.residual else None,
+        net.inputs[index], weights, bias, residual,
         result_element=INT8, requant=requant, strides=(layer.stride, layer.stride),
         padding=(pad, pad, pad, pad), groups=layer.channels // channels,
     )  # fmt: skip
     if layer.tables:
-        table = function_tables(rng, layer.tables, None)
+        made = f32 if layer.floats else None
+        table = function_tables(rng, layer.tables, made)
         rows = integers([i % layer.tables for i in range(layer.outputs)])
-        plain, op = op, rebuild_linear(op, {"table": table, "rows": rows})
+        plain, op = op, rebuild_linear(op, {"table": table, "rows": rows}, element=made)
         plain.drop_all_references()
     assert why_not(op) is None
     return net.add(op, FPGA)
@@ -138,12 +177,10 @@ def modelled(module: ModuleOp, size: CircuitSize) -> list[int]:
     """Of the layers on the FPGA, in order."""
     found: list[int] = []
     for op in steps(main_function(module)):
-        if device_of(op) == FPGA:
-            layer = layer_of(op, size)
-            assert layer is not None
-            cycles = cycles_of(layer, size)
-            assert cycles is not None
-            found.append(cycles)
+        if device_of(op) == FPGA and moved_bytes(op):
+            run = core_cycles_of(op, size)
+            assert run is not None
+            found.append(run[1])
     return found
 
 

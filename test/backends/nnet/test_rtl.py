@@ -33,7 +33,7 @@ pytestmark = [
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 MOBILENET = Path(__file__).parents[4] / "shared" / "models" / "vww_float.onnx"
 LAYERS = Path(__file__).parent / "rtl_layers.cpp"
-NAMES = ("fpga_linear.cpp", "fpga_depthwise.cpp", "fpga_circuits.cpp")
+NAMES = ("fpga_linear.cpp", "fpga_depthwise.cpp", "fpga_circuits.cpp", "fpga_movement.cpp")
 CIRCUITS = [SOURCES / name for name in NAMES]
 
 

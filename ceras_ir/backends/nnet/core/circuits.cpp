@@ -24,50 +24,80 @@ CoreCircuits::~CoreCircuits() {
 
 template <class Plan>
 CoreCircuits::Kept& CoreCircuits::planned(const void* layer, Plan plan) {
-  const auto found = plans_.find(layer);
-  if (found != plans_.end()) return found->second;
-  Kept& kept = plans_.emplace(layer, Kept{plan(), 0}).first->second;
-  if (kept.plan.taken()) kept.stream = core_.keep(kept.plan.stream.data(), kept.plan.stream.size());
-  kept.plan.stream = {};
+  const auto found = layers_.find(layer);
+  if (found != layers_.end()) return found->second;
+  Kept& kept = layers_.emplace(layer, plan()).first->second;
+  for (Part& part : kept) {
+    CorePlan& own = part.plan.plan;
+    if (own.taken()) part.stream = core_.keep(own.stream.data(), own.stream.size());
+    own.stream = {};
+  }
   return kept;
 }
 
-bool CoreCircuits::run(Kept& kept, const int8_t* input, const int8_t* residual, int8_t* result) {
+template <class Plan>
+bool CoreCircuits::run_one(const void* layer, Plan plan, const int8_t* input,
+                           const int8_t* residual, int8_t* result) {
+  Kept& kept = planned(layer, [&] { return Kept{{{plan(), {{0, 0}}}, 0}}; });
+  const Ends ends{input, residual, result};
+  return run(kept, &ends);
+}
+
+bool CoreCircuits::run(Kept& kept, const Ends* ends) {
   if (planning_) return true;
-  if (!kept.plan.taken()) {
-    if (log_ != nullptr) std::fprintf(log_, "0 %s\n", kept.plan.refused.c_str());
+  for (const Part& part : kept) {
+    if (part.plan.plan.taken()) continue;
+    if (log_ != nullptr) std::fprintf(log_, "0 %s\n", part.plan.plan.refused.c_str());
     return false;
   }
-  const uint32_t cycles = run_plan(core_, kept.plan, kept.stream, input, residual, result);
-  if (log_ != nullptr) std::fprintf(log_, "%u\n", cycles);
+  uint64_t cycles = 0;
+  for (Part& part : kept) {
+    for (const Place& place : part.plan.places)
+      cycles += run_plan(core_, part.plan.plan, part.stream, ends->input + place.input,
+                         ends->residual, ends->result + place.result);
+    ++ends;
+  }
+  if (log_ != nullptr) std::fprintf(log_, "%llu\n", static_cast<unsigned long long>(cycles));
   return true;
 }
 
 bool CoreCircuits::linear(const void* layer, const FpgaLinear& registers, const int8_t* input,
                           const int8_t* weights, const int32_t* constants, const int8_t* shifts,
                           const FpgaTables& tables, const int8_t* residual, int8_t* result) {
-  Kept& kept = planned(layer, [&] {
+  const auto plan = [&] {
     return plan_linear(core_.size(), registers, weights, constants, shifts, tables,
                        residual != nullptr);
-  });
-  return run(kept, input, residual, result);
+  };
+  return run_one(layer, plan, input, residual, result);
 }
 
 bool CoreCircuits::pool(const void* layer, const FpgaPool& registers, const int8_t* input,
                         int8_t* result) {
-  Kept& kept = planned(layer, [&] { return plan_pool(core_.size(), registers); });
-  return run(kept, input, nullptr, result);
+  const auto plan = [&] { return plan_pool(core_.size(), registers); };
+  return run_one(layer, plan, input, nullptr, result);
 }
 
 bool CoreCircuits::add(const void* layer, const FpgaAdd& registers, const int8_t* lhs,
                        const int8_t* rhs, int8_t* result) {
-  Kept& kept = planned(layer, [&] { return plan_add(core_.size(), registers); });
-  return run(kept, lhs, rhs, result);
+  const auto plan = [&] { return plan_add(core_.size(), registers); };
+  return run_one(layer, plan, lhs, rhs, result);
 }
 
-bool CoreCircuits::other(const void*, const char* what) {
-  if (log_ != nullptr && !planning_) std::fprintf(log_, "0 the core has no circuit for %s\n", what);
-  return planning_;
+bool CoreCircuits::lookup(const void* layer, const FpgaLookup& registers, const FpgaTables& tables,
+                          const int8_t* input, int8_t* result) {
+  const auto plan = [&] { return plan_lookup(core_.size(), registers, tables); };
+  return run_one(layer, plan, input, nullptr, result);
+}
+
+bool CoreCircuits::move(const void* layer, const std::vector<FpgaBox>& boxes) {
+  Kept& kept = planned(layer, [&] {
+    Kept parts;
+    for (const FpgaBox& box : boxes) parts.push_back({plan_move(core_.size(), box.move), 0});
+    return parts;
+  });
+  std::vector<Ends> ends;
+  for (const FpgaBox& box : boxes) ends.push_back({box.input, nullptr, box.result});
+  return run(kept, ends.data());
 }
 
 }  // namespace ceras

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "plan.h"
 
@@ -17,7 +18,7 @@ uint32_t run_plan(Core& core, CorePlan& plan, uint64_t stream, const int8_t* inp
 // Layers are planned once and run often.
 class CoreCircuits : public FpgaCircuits {
  public:
-  // `log`, if there is one, gets a line for each launch: its cycles, or 0 and why there is none.
+  // `log`, if there is one, gets a line for each layer: its cycles, or 0 and why it is not run.
   CoreCircuits(Core& core, const char* log);
   ~CoreCircuits() override;
 
@@ -28,22 +29,34 @@ class CoreCircuits : public FpgaCircuits {
             int8_t* result) override;
   bool add(const void* layer, const FpgaAdd& registers, const int8_t* lhs, const int8_t* rhs,
            int8_t* result) override;
-  bool other(const void* layer, const char* what) override;
+  bool lookup(const void* layer, const FpgaLookup& registers, const FpgaTables& tables,
+              const int8_t* input, int8_t* result) override;
+  bool move(const void* layer, const std::vector<FpgaBox>& boxes) override;
   void begin_planning() override { planning_ = true; }
   void end_planning() override { planning_ = false; }
 
  private:
-  struct Kept {
-    CorePlan plan;
-    uint64_t stream;  // its address
+  // Launches of one plan, and the address of its stream.
+  struct Part {
+    MovePlan plan;
+    uint64_t stream;
   };
-  bool run(Kept& kept, const int8_t* input, const int8_t* residual, int8_t* result);
+  using Kept = std::vector<Part>;  // of a layer; it runs in Verilog as a whole, or not at all
+  struct Ends {
+    const int8_t *input, *residual;
+    int8_t* result;
+  };
+  // `ends` of each part.
+  bool run(Kept& kept, const Ends* ends);
   template <class Plan>
   Kept& planned(const void* layer, Plan plan);
+  template <class Plan>
+  bool run_one(const void* layer, Plan plan, const int8_t* input, const int8_t* residual,
+               int8_t* result);
 
   Core& core_;
   std::FILE* log_;
-  std::map<const void*, Kept> plans_;
+  std::map<const void*, Kept> layers_;
   bool planning_ = false;
 };
 

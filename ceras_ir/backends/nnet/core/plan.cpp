@@ -1,6 +1,5 @@
-// From the registers that the engine has for a layer to those of the core: how the
-// result is cut into blocks of pixels, where the ring of rows turns, and the order of constants.
-#include "plan.h"
+// From the registers that the engine has for a layer to those of the core, and the order of constants.
+#include "geometry.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,185 +10,12 @@ namespace {
 
 using namespace registers;
 
-constexpr int64_t MOST = int64_t{1} << 22;  // of positions in a row
-constexpr int64_t SHORT = 4;
-constexpr int64_t SUM_PIXELS = 64;  // of a block of sums of two tensors, which is written early
-
-int64_t ceiling(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
-
-// What pixels are read and written, whatever is made of them.
-struct Geometry {
-  int64_t images, height, width, channels, rows, columns;
-  int64_t kernel_y, kernel_x, stride_y, stride_x, top, left, dilation_y, dilation_x;
-  int64_t outputs;
-  int64_t input_pitch, residual_pitch, result_pitch;
-  bool values, by_channel, residual;
-  int64_t most_pixels = CORE_PIXELS;  // of a block
-};
-
-// How the array goes through a row of a window, by channel: `tiles` tiles of `taps` positions, the
-// first ones `tile_step` apart; `read_step` positions from one read to the next, and `reads_apart`
-// reads from one pixel to the next.
-struct RowTaps {
-  int64_t tiles, taps, tile_step, read_step, reads_apart;
-};
+constexpr int FLOAT_BYTES = 4;
 
 struct Numbers {
   uint32_t mode;
   int outside, zero_point, low, high, residual_shift, input_shift;
 };
-
-// Pixels in a row, as rows of an image: of the widths that divide them, the one that fills blocks
-// best. Of those the least, for rows are what the circuit waits for; but a row takes the time of
-// SHORT words at least.
-bool as_image(const CoreSize& size, int64_t pixels, Geometry& g) {
-  int64_t width = 0, most = 0;
-  for (int64_t w = 1; w <= g.most_pixels && w <= pixels; ++w) {
-    if (pixels % w != 0 || pixels / w > ROWS.most || w * g.channels * 2 > size.line_bytes) continue;
-    const int64_t rows =
-        std::min({g.most_pixels / w, std::max<int64_t>(size.line_bytes / (w * g.channels) / 2, 1),
-                  pixels / w});
-    const bool is_short = width * g.channels < SHORT * size.bus_bytes;
-    if (w * rows > most || (w * rows == most && is_short)) {
-      most = w * rows;
-      width = w;
-    }
-  }
-  if (width == 0 && pixels <= ROWS.most && g.channels <= size.line_bytes) width = 1;
-  if (width == 0) return false;
-  g.images = g.kernel_y = g.kernel_x = g.stride_y = g.stride_x = g.dilation_y = g.dilation_x = 1;
-  g.top = g.left = 0;
-  g.width = g.columns = width;
-  g.height = g.rows = pixels / width;
-  return true;
-}
-
-int64_t columns_of_block(const Geometry& g) {
-  return ceiling(g.columns, ceiling(g.columns, g.most_pixels));
-}
-
-// One tap of each pixel after the other, or all positions under several taps, which is less to read
-// where strides and dilations are small.
-RowTaps taps_by_channel(int lanes, const Geometry& g) {
-  const int64_t columns = columns_of_block(g), span = (g.kernel_x - 1) * g.dilation_x + 1;
-  const int64_t tiles = ceiling(span, std::min(lanes / 2, CORE_CHAIN)), taps = ceiling(span, tiles);
-  if (!g.values && tiles * ((columns - 1) * g.stride_x + taps) < g.kernel_x * columns)
-    return {tiles, taps, taps, 1, g.stride_x};
-  return {g.kernel_x, 1, g.dilation_x, g.stride_x, 1};
-}
-
-void refuse(CorePlan& plan, const std::string& reason) {
-  if (plan.taken()) plan.refused = reason;
-}
-
-// Put a number into its register; one that the register does not hold refuses the layer.
-void set_field(CorePlan& plan, const Field& field, int64_t value) {
-  if (value < field.least || value > field.most)
-    refuse(plan, std::string("its ") + field.name + " is " + std::to_string(value) +
-                     ", the register holds " + std::to_string(field.least) + " to " +
-                     std::to_string(field.most));
-  const uint64_t bits = static_cast<uint64_t>(value);
-  uint32_t& word = plan.words[field.word];
-  if (field.bits < 32)
-    word |= (static_cast<uint32_t>(bits) & ((1u << field.bits) - 1)) << field.shift;
-  else
-    word = static_cast<uint32_t>(bits);
-  if (field.bits == 64) plan.words[field.word + 1] = static_cast<uint32_t>(bits >> 32);
-}
-
-void set_geometry(const CoreSize& size, const Geometry& g, CorePlan& plan) {
-  const auto set = [&plan](const Field& field, int64_t value) { set_field(plan, field, value); };
-  const int L = size.lanes;
-  const int64_t row_bytes = g.width * g.channels;
-  const int64_t slots = size.line_bytes / std::max<int64_t>(row_bytes, 1);
-  const int64_t extent = (g.kernel_y - 1) * g.dilation_y + 1;
-  if (slots < extent) {
-    refuse(plan, "the rows under its window are " + std::to_string(extent * row_bytes) +
-                     " bytes, the line buffer has " + std::to_string(size.line_bytes));
-    return;
-  }
-  const int64_t furthest =
-      std::max((g.columns * g.stride_x + g.kernel_x * g.dilation_x) * g.channels,
-               g.left * g.channels) + 4 * L;
-  if (furthest > MOST || (g.rows * g.stride_y + extent + g.top) > MOST) {
-    refuse(plan, "its windows reach further than 2^22 positions");
-    return;
-  }
-
-  // Blocks as large as the sums, while the next block's rows have room beside.
-  const int64_t column_blocks = ceiling(g.columns, g.most_pixels);
-  const int64_t block_columns = columns_of_block(g);
-  const int64_t single = (slots - extent) / g.stride_y + 1;
-  int64_t block_rows = column_blocks > 1 ? 1 : g.most_pixels / g.columns;
-  const int64_t twice = (single + 1) / 2;
-  block_rows = std::min({block_rows, twice * g.columns >= 64 ? twice : single, g.rows});
-  block_rows = ceiling(g.rows, ceiling(g.rows, block_rows));
-
-  const bool dense_taps = g.dilation_x == 1;
-  const int64_t run = dense_taps ? g.kernel_x * g.channels : g.channels;
-  const RowTaps row = g.by_channel ? taps_by_channel(L, g)
-                      : dense_taps ? RowTaps{1, 1, 1, g.stride_x, 1}
-                                   : RowTaps{g.kernel_x, 1, g.dilation_x, g.stride_x, 1};
-  const int64_t run_tiles = g.by_channel ? 1 : ceiling(run, L);
-  const int64_t tiles = g.values ? 0 : g.kernel_y * row.tiles * run_tiles;
-  const int64_t output_tiles = ceiling(g.outputs, L), pixels = block_rows * block_columns;
-  // Groups alike, so that none waits for one before it that takes longer to write.
-  const int64_t most = std::max<int64_t>(size.result_bytes / 2 / (pixels * L), 1);
-  const int64_t group = ceiling(output_tiles, ceiling(output_tiles, most));
-  const bool whole = group == output_tiles;
-  if (g.by_channel) plan.words[MODE.word] |= BY_CHANNEL;
-  if (g.residual && whole && g.residual_pitch == g.outputs) plan.words[MODE.word] |= DENSE_RESIDUAL;
-  if (whole && g.result_pitch == g.outputs) plan.words[MODE.word] |= DENSE_RESULT;
-
-  const bool dense = g.input_pitch == g.channels;
-  const auto ring = [&](int64_t rows) { return (rows % slots + slots) % slots * row_bytes; };
-  const int64_t last_row = (g.rows - 1) * g.stride_y - g.top + extent;
-  set(INPUT_ROWS, (g.images - 1) * g.height + std::clamp<int64_t>(last_row, 1, g.height));
-  set(HEIGHT, g.height);
-  set(SLOTS, slots);
-  set(RING_BYTES, slots * row_bytes);
-  set(ROW_RUNS, dense ? 1 : g.width);
-  set(RUN_BYTES, dense ? row_bytes : g.channels);
-  set(INPUT_PITCH, g.input_pitch);
-  set(ROW_BYTES, row_bytes);
-  set(ROW_PITCH, g.width * g.input_pitch);
-  set(ROWS, g.rows);
-  set(COLUMNS, g.columns);
-  set(BLOCK_ROWS, block_rows);
-  set(BLOCK_COLUMNS, block_columns);
-  set(IMAGES, g.images);
-  set(STRIDE_Y, g.stride_y);
-  set(FIRST_Y, -g.top);
-  set(EXTENT, extent);
-  set(KERNEL_ROWS, g.kernel_y);
-  set(DILATION_Y, g.dilation_y);
-  set(ROW_TAPS, row.tiles);
-  set(RUN_TILES, run_tiles);
-  set(COLUMN_STEP, row.read_step * g.channels);
-  set(READS_APART, row.reads_apart);
-  set(READS_AFTER, row.taps - 1);
-  set(FIRST_POSITION, -g.left * g.channels);
-  set(TAP_STEP, row.tile_step * g.channels);
-  set(RING_START, ring(-g.top));
-  set(RING_ROW_STEP, ring(g.stride_y));
-  set(RING_TAP_STEP, ring(g.dilation_y));
-  set(RING_BLOCK_STEP, ring(block_rows * g.stride_y));
-  set(RING_IMAGE_STEP, ring(g.height));
-  set(BLOCK_POSITION_STEP, block_columns * g.stride_x * g.channels);
-  set(BLOCK_Y_STEP, block_rows * g.stride_y);
-  set(OUTPUTS, g.outputs);
-  set(OUTPUT_TILES, output_tiles);
-  set(GROUP_TILES, group);
-  set(TILES, tiles);
-  set(RESIDUAL_PITCH, g.residual_pitch);
-  set(RESULT_PITCH, g.result_pitch);
-  set(BLOCKS, g.images * ceiling(g.rows, block_rows) * column_blocks);
-
-  const int64_t in = g.images * g.height * g.width, out = g.images * g.rows * g.columns;
-  plan.input_bytes = (in - 1) * g.input_pitch + g.channels;
-  plan.residual_bytes = g.residual ? (out - 1) * g.residual_pitch + g.outputs : 0;
-  plan.result_bytes = (out - 1) * g.result_pitch + g.outputs;
-}
 
 void set_numbers(const Numbers& n, CorePlan& plan) {
   plan.words[MODE.word] |= n.mode;
@@ -255,18 +81,40 @@ void put_taps(std::vector<uint8_t>& stream, int L, const Geometry& g, int64_t fi
   }
 }
 
+// Headers alone, of what multiplies nothing; the function tables are there already.
 void put_headers(const CoreSize& size, int64_t outputs, int32_t constant, int shift,
-                 CorePlan& plan) {
+                 const uint8_t* tables, CorePlan& plan) {
+  const size_t table_bytes = plan.stream.size();
   for (int64_t o = 0; o < outputs; o += size.lanes)
-    put_header(plan.stream, size.lanes, o, outputs, nullptr, constant, nullptr, shift, nullptr);
-  set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size()));
+    put_header(plan.stream, size.lanes, o, outputs, nullptr, constant, nullptr, shift, tables);
+  set_field(plan, STREAM_BYTES, static_cast<int64_t>(plan.stream.size() - table_bytes));
 }
 
-// How many tables the channels of a layer have.
-int tables_of(const FpgaLinear& layer, const FpgaTables& tables) {
-  if (tables.entries == nullptr) return 0;
-  if (tables.rows == nullptr) return 1;
-  return 1 + *std::max_element(tables.rows, tables.rows + layer.outputs);
+// The tables that channels choose from: those of a linear layer or of a lookup.
+void put_tables(const CoreSize& size, const FpgaTables& tables, int64_t channels, CorePlan& plan) {
+  if (tables.entries == nullptr) return;
+  const int unit = tables.entry_bytes, room = size.tables / unit;
+  const int needed =
+      tables.rows == nullptr ? 1 : 1 + *std::max_element(tables.rows, tables.rows + channels);
+  if (unit != 1 && unit != FLOAT_BYTES)
+    refuse(plan, "its table has entries of " + std::to_string(unit) + " bytes");
+  if (needed > room)
+    refuse(plan, "it has " + std::to_string(needed) + " function tables" +
+                     (unit != 1 ? " of floats" : "") + ", the core has room for " +
+                     std::to_string(room));
+  if (!plan.taken()) return;
+  // The circuit looks up the byte, the engine the number from -128 on.
+  for (int i = 0; i < 256 * needed; ++i) {
+    const uint8_t* entry = tables.entries + (i ^ 128) * unit;
+    plan.stream.insert(plan.stream.end(), entry, entry + unit);
+  }
+  set_field(plan, TABLE_BYTES, static_cast<int64_t>(plan.stream.size()));
+}
+
+// Results of `bytes` bytes, of which a half of the result buffer holds a tile of outputs.
+void set_result_size(const CoreSize& size, int64_t bytes, Geometry& g) {
+  g.result_size = bytes;
+  g.most_pixels = std::min(g.most_pixels, size.result_bytes / 2 / (size.lanes * bytes));
 }
 
 int net_shift(const FpgaRescale& r) { return r.right - r.left; }
@@ -289,12 +137,7 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
                      bool residual) {
   CorePlan plan;
   const int L = size.lanes;
-  const bool looks_up = tables.entries != nullptr;
-  if (looks_up && tables.entry_bytes != 1) refuse(plan, "its table has floats");
-  const int needed = tables_of(layer, tables);
-  if (needed > size.tables)
-    refuse(plan, "it has " + std::to_string(needed) + " function tables, the core has room for " +
-                     std::to_string(size.tables));
+  put_tables(size, tables, layer.outputs, plan);
   Geometry g = of_window(layer.window);
   g.images = layer.images;
   g.by_channel = layer.by_channel;
@@ -303,8 +146,10 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
   g.input_pitch = layer.input_pitch;
   g.residual_pitch = layer.residual_pitch;
   g.result_pitch = layer.result_pitch;
-  if (layer.product && !as_image(size, layer.pixels, g))
+  if (tables.entries != nullptr) set_result_size(size, tables.entry_bytes, g);
+  if (layer.product && !as_image(size, layer.pixels, g.channels, g))
     refuse(plan, "its rows do not fit the line buffer");
+  lay_lines(g);
   if (plan.taken()) set_geometry(size, g, plan);
   if (!plan.taken()) return plan;
   const FpgaRescale& r = layer.rescale;
@@ -313,16 +158,13 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
 
   const int32_t constant = residual ? -(layer.residual_zero * (1 << layer.residual_shift)) : 0;
   std::vector<uint8_t>& stream = plan.stream;
-  // The circuit looks up the byte, the engine the number from -128 on.
-  for (int i = 0; i < 256 * needed; ++i) stream.push_back(tables.entries[i ^ 128]);
-  const int64_t table_bytes = static_cast<int64_t>(stream.size());
-  set_field(plan, TABLE_BYTES, table_bytes);
+  const size_t table_bytes = stream.size();
   for (int64_t first = 0; first < g.outputs; first += L) {
     put_header(stream, L, first, g.outputs, constants, constant, shifts, net_shift(r),
                tables.rows);
     (g.by_channel ? put_taps : put_tiles)(stream, L, g, first, weights);
   }
-  set_field(plan, STREAM_BYTES, static_cast<int64_t>(stream.size()) - table_bytes);
+  set_field(plan, STREAM_BYTES, static_cast<int64_t>(stream.size() - table_bytes));
   return plan;
 }
 
@@ -349,26 +191,23 @@ CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer) {
     n = {TAKES_VALUES | (layer.to_even ? TO_EVEN : 0u), layer.input_zero, layer.zero_point,
          layer.low, layer.high, 0, 0};
   }
+  lay_lines(g);
   if (plan.taken()) set_geometry(size, g, plan);
   if (!plan.taken()) return plan;
   set_numbers(n, plan);
-  put_headers(size, g.outputs, constant, shift, plan);
+  put_headers(size, g.outputs, constant, shift, nullptr, plan);
   return plan;
 }
 
 CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer) {
   CorePlan plan;
-  const int L = size.lanes;
   Geometry g{};
   int64_t pixels = layer.rows;
   g.channels = layer.length;
   if (layer.rows == 1) {
-    // Without gaps any length of a pixel will do that divides them all: whole words, if there are.
-    int64_t best = 1;
-    for (int64_t c = 1; c <= 8 * L && c <= layer.length; ++c)
-      if (layer.length % c == 0 && (c % L == 0 || best % L != 0)) best = c;
-    g.channels = best;
-    pixels = layer.length / best;
+    // Without gaps any length of a pixel will do that divides them all.
+    g.channels = even_length(size, layer.length);
+    pixels = layer.length / g.channels;
   }
   g.outputs = g.channels;
   g.values = g.by_channel = g.residual = true;
@@ -376,7 +215,8 @@ CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer) {
   g.input_pitch = layer.rows == 1 ? g.channels : layer.lhs_pitch;
   g.residual_pitch = layer.rows == 1 ? g.channels : layer.rhs_pitch;
   g.result_pitch = layer.rows == 1 ? g.channels : layer.result_pitch;
-  if (!as_image(size, pixels, g)) refuse(plan, "its rows do not fit the line buffer");
+  if (!as_image(size, pixels, g.channels, g)) refuse(plan, "its rows do not fit the line buffer");
+  lay_lines(g);
   if (plan.taken()) set_geometry(size, g, plan);
   if (!plan.taken()) return plan;
   const FpgaRescale& r = layer.rescale;
@@ -385,8 +225,43 @@ CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer) {
               plan);
   const int32_t zero =
       layer.lhs_zero * (1 << layer.lhs_shift) + layer.rhs_zero * (1 << layer.rhs_shift);
-  put_headers(size, g.outputs, -zero, net_shift(r), plan);
+  put_headers(size, g.outputs, -zero, net_shift(r), nullptr, plan);
   return plan;
+}
+
+CorePlan plan_values(const CoreSize& size, const Geometry& g, const FpgaTables& tables) {
+  CorePlan plan;
+  put_tables(size, tables, g.outputs, plan);
+  if (plan.taken()) set_geometry(size, g, plan);
+  if (!plan.taken()) return plan;
+  set_numbers({TAKES_VALUES, 0, 0, -128, 127, 0, 0}, plan);
+  put_headers(size, g.outputs, 0, 0, tables.rows, plan);
+  return plan;
+}
+
+CorePlan plan_lookup(const CoreSize& size, const FpgaLookup& layer, const FpgaTables& tables) {
+  Geometry g{};
+  const int64_t unit = tables.entry_bytes;
+  int64_t pixels = layer.rows;
+  g.channels = layer.channels;
+  g.input_pitch = layer.input_pitch;
+  g.result_pitch = layer.result_pitch;
+  if (tables.rows == nullptr && g.input_pitch == g.channels && g.result_pitch == g.channels * unit) {
+    // Where all bytes are alike, any length of a pixel will do.
+    g.channels = g.input_pitch = even_length(size, pixels * g.channels);
+    g.result_pitch = g.channels * unit;
+    pixels = layer.rows * layer.channels / g.channels;
+  }
+  g.outputs = g.channels;
+  g.values = g.by_channel = true;
+  set_result_size(size, unit, g);
+  CorePlan plan;
+  if (!as_image(size, pixels, g.channels, g)) {
+    refuse(plan, "its rows do not fit the line buffer");
+    return plan;
+  }
+  lay_lines(g);
+  return plan_values(size, g, tables);
 }
 
 void set_addresses(CorePlan& plan, uint64_t input, uint64_t stream, uint64_t residual,

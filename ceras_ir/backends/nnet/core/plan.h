@@ -25,6 +25,18 @@ CorePlan plan_linear(const CoreSize& size, const FpgaLinear& layer, const int8_t
                      bool residual);
 CorePlan plan_pool(const CoreSize& size, const FpgaPool& layer);
 CorePlan plan_add(const CoreSize& size, const FpgaAdd& layer);
+CorePlan plan_lookup(const CoreSize& size, const FpgaLookup& layer, const FpgaTables& tables);
+
+// Bytes from the first of input and result to those that a launch begins with.
+struct Place {
+  int64_t input, result;
+};
+// Launches of one plan, which differ in their places.
+struct MovePlan {
+  CorePlan plan;
+  std::vector<Place> places;
+};
+MovePlan plan_move(const CoreSize& size, const FpgaMove& move);
 void set_addresses(CorePlan& plan, uint64_t input, uint64_t stream, uint64_t residual,
                    uint64_t result);
 

@@ -1,5 +1,6 @@
 // Send the sums of a half through the epilogue, a pixel a cycle, and their results into one half
-// of the output buffer: group after group of outputs.
+// of the output buffer: group after group of outputs. Floats take four cycles a pixel, each of which
+// writes a quarter of the lanes' results.
 module epilogue_sequencer #(
     parameter LANES = 16,
     parameter PLACE_BITS = 16,
@@ -14,7 +15,7 @@ module epilogue_sequencer #(
     input logic [1:0][9:0] pixels,
     input logic [1:0][31:0] group,
     input logic [1:0][31:0] group_place,
-    input logic [1:0][31:0] group_bytes,
+    input logic [1:0][31:0] group_bytes,  // or floats
     input logic [1:0] group_ends,
     output logic [1:0] half_free,
     input logic [1:0] header_ready,
@@ -28,6 +29,7 @@ module epilogue_sequencer #(
     output logic sum_half,
     output logic [LANES-1:0] write,  // LATENCY cycles later
     output logic [PLACE_BITS-1:0] write_address,
+    output logic [1:0] write_quarter,
     // Results that wait to be written.
     output logic [1:0] result_full,
     input logic [1:0] result_written,
@@ -36,26 +38,41 @@ module epilogue_sequencer #(
     output logic [1:0][31:0] result_bytes
 );
   localparam DEPTH = LATENCY + 2;
+  localparam LANE_BITS = $clog2(LANES);
 
   logic running, half, bank, residual_half, result_half, ends, group_end, go;
   logic [1:0] claimed;
   logic [9:0] pixel, count;
-  logic [PLACE_BITS-2:0] place, step;
+  logic [PLACE_BITS-2:0] place, step, result_place;
+  logic [1:0] quarter;
+  logic floats, last_quarter;
+  logic signed [LANE_BITS+3:0] pixel_bytes, bytes_left;
   logic [LANES-1:0] mask;
   logic [31:0] outputs_left;
+  logic signed [LANE_BITS+3:0] go_bytes;
 
   // What happened so many cycles before.
   logic [DEPTH:0] ended, ended_group, halves, banks, residual_halves, result_halves, issued;
   logic [(PLACE_BITS-1)*(LATENCY+1)-1:0] places;
   logic [LANES*(LATENCY+1)-1:0] masks;
   logic [8*3-1:0] addresses;
+  logic [2*(LATENCY+1)-1:0] quarters;
 
   assign go = !running && full[half] && !(|(half_free & (2'b01 << half))) && header_ready[bank]
       && (!layer.mode[layer_registers::HAS_RESIDUAL] || residual_there[residual_half])
       && (group_place[half] != 0 || !claimed[result_half]);
-  assign ends = running && pixel + 1 == count;
+  assign floats = layer.mode[layer_registers::MAKES_FLOATS];
+  assign last_quarter = !floats || quarter == 3;
+  assign ends = running && last_quarter && pixel + 1 == count;
   assign outputs_left = group_bytes[half] - group_place[half];
+  assign go_bytes = (LANE_BITS + 4)'(
+      (outputs_left < LANES ? outputs_left : LANES) << (floats ? 2 : 0));
   assign residual_address = {residual_half, place};
+  assign result_place = floats
+      ? {place[PLACE_BITS-4:0], 2'b0} + (PLACE_BITS - 1)'({quarter, LANE_BITS'(0)}) : place;
+
+  always_comb
+    for (int i = 0; i < LANES; i++) mask[i] = $signed((LANE_BITS + 4)'(i)) < bytes_left;
 
   delay_line #(
       .WIDTH(1),
@@ -134,7 +151,7 @@ module epilogue_sequencer #(
   ) places_line (
       .clk(clk),
       .rst(rst),
-      .now(place),
+      .now(result_place),
       .taps(places)
   );
   delay_line #(
@@ -146,6 +163,16 @@ module epilogue_sequencer #(
       .rst(rst),
       .now(mask),
       .taps(masks)
+  );
+  delay_line #(
+      .WIDTH(2),
+      .STAGES(LATENCY),
+      .RESET(0)
+  ) quarters_line (
+      .clk(clk),
+      .rst(rst),
+      .now(quarter),
+      .taps(quarters)
   );
   delay_line #(
       .WIDTH(8),
@@ -164,6 +191,7 @@ module epilogue_sequencer #(
   assign table_bank = banks[LATENCY-1];
   assign write = masks[LANES*LATENCY+:LANES] & {LANES{issued[LATENCY]}};
   assign write_address = {result_halves[LATENCY], places[(PLACE_BITS-1)*LATENCY+:PLACE_BITS-1]};
+  assign write_quarter = quarters[2*LATENCY+:2];
   assign half_free = ended[4] ? 2'b01 << halves[4] : 2'b00;
   assign header_taken = ended[DEPTH] ? 2'b01 << banks[DEPTH] : 2'b00;
   assign residual_taken = ended_group[4] ? 2'b01 << residual_halves[4] : 2'b00;
@@ -175,8 +203,14 @@ module epilogue_sequencer #(
     if (ended_group[DEPTH]) result_full[result_halves[DEPTH]] <= 1;
 
     if (running) begin
-      pixel <= pixel + 1;
-      place <= place + step;
+      quarter <= quarter + 1;
+      bytes_left <= bytes_left - (LANE_BITS + 4)'(LANES);
+      if (last_quarter) begin
+        quarter <= 0;
+        bytes_left <= pixel_bytes;
+        pixel <= pixel + 1;
+        place <= place + step;
+      end
       if (ends) begin
         running <= 0;
         half <= !half;
@@ -194,7 +228,9 @@ module epilogue_sequencer #(
       group_end <= group_ends[half];
       place <= (PLACE_BITS - 1)'(group_place[half]);
       step <= (PLACE_BITS - 1)'(group_bytes[half]);
-      for (int i = 0; i < LANES; i++) mask[i] <= 32'(i) < outputs_left;
+      quarter <= 0;
+      pixel_bytes <= go_bytes;
+      bytes_left <= go_bytes;
       claimed[result_half] <= 1;
       result_pixels[result_half] <= pixels[half];
       result_group[result_half] <= group[half];

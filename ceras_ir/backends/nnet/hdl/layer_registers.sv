@@ -18,7 +18,7 @@ package layer_registers;
   localparam BUILT_RESULT_BYTES = 60;
   localparam BUILT_TABLES = 61;  // function tables of a layer; 0 where the core looks up nothing
 
-  localparam VERSION = 1313751811;  // of these registers: NNC and 3, which IDENTITY reads as
+  localparam VERSION = 1313751812;  // of these registers: NNC and 4, which IDENTITY reads as
 
   // The registers of one launch, in the order of their addresses. `N bits` is how many of them
   // count, `signed` with the sign.
@@ -27,7 +27,7 @@ package layer_registers;
     logic [63:0] stream_address;  // 40 bits
     logic [63:0] residual_address;  // 40 bits
     logic [63:0] result_address;  // 40 bits
-    logic [31:0] mode;  // 7 bits
+    logic [31:0] mode;  // 8 bits
     // Rows of the input, and where the line buffer has them.
     logic [31:0] input_rows;  // 31 bits; of all images, up to the last that is needed
     logic [31:0] height;  // 23 bits; of one
@@ -52,7 +52,8 @@ package layer_registers;
     logic [31:0] dilation_y;  // 23 bits
     logic [31:0] row_taps;  // 16 bits
     logic [31:0] run_tiles;  // 16 bits
-    logic [31:0] column_step;  // 23 bits
+    logic [7:0] repeats;  // pixels side by side of one position, less one
+    logic [23:0] column_step;  // 23 bits
     logic [31:0] first_position;  // signed 24 bits
     logic [31:0] tap_step;  // 23 bits
     logic [31:0] ring_start;  // 31 bits
@@ -90,4 +91,5 @@ package layer_registers;
   localparam DENSE_RESIDUAL = 4;
   localparam DENSE_RESULT = 5;
   localparam BY_CHANNEL = 6;  // an output is made of the channel of its number alone
+  localparam MAKES_FLOATS = 7;  // four bytes of an output, which function tables have
 endpackage

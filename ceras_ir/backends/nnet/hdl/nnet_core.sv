@@ -503,6 +503,10 @@ module nnet_core #(
   logic [1:0] result_full, result_written;
   logic [1:0][9:0] result_pixels;
   logic [1:0][31:0] result_group, result_bytes;
+  logic [1:0] write_quarter;
+  logic floats;
+
+  assign floats = layer.mode[layer_registers::MAKES_FLOATS];
 
   localparam HEADER_BEATS = 8 * LANES / BUS_BYTES;
 
@@ -541,6 +545,7 @@ module nnet_core #(
       .sum_half(sum_half),
       .write(write_result),
       .write_address(written_address),
+      .write_quarter(write_quarter),
       .result_full(result_full),
       .result_written(result_written),
       .result_pixels(result_pixels),
@@ -584,6 +589,9 @@ module nnet_core #(
       );
     end
     if (TABLES != 0) begin : with_tables
+      logic [8*LANES-1:0] looked_up;
+      logic [32*LANES-1:0] entries;
+      assign results = floats ? entries[8*LANES*write_quarter+:8*LANES] : looked_up;
       for (genvar j = 0; j < LANES; j += 2) begin : two
         // A header stays until its last pixel was looked up.
         logic [2*TABLE_BITS-1:0] number;
@@ -598,9 +606,11 @@ module nnet_core #(
             .write_place(table_place[TABLE_BITS+4:0]),
             .write_data(table_data),
             .use_table(layer.table_bytes != 0),
+            .floats(floats),
             .number(number),
             .in_data(clamped[8*j+:16]),
-            .out_data(results[8*j+:16])
+            .out_data(looked_up[8*j+:16]),
+            .out_floats(entries[32*j+:64])
         );
       end
     end else begin : without_tables

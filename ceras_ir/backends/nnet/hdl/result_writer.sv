@@ -12,7 +12,7 @@ module result_writer #(
     output logic [1:0] written,
     input logic [1:0][9:0] pixels,
     input logic [1:0][31:0] group,
-    input logic [1:0][31:0] bytes,
+    input logic [1:0][31:0] bytes,  // or floats
     output logic writer_start,
     input logic writer_ready,
     output logic [ADDRESS_BITS-1:0] address,
@@ -31,21 +31,23 @@ module result_writer #(
   } state_t;
   state_t state;
   logic half, dense;
+  logic [1:0] size;  // bits of the number of a byte in a result
   logic [31:0] distance, block_distance, all_bytes;
 
   assign idle = state == IDLE;
   assign dense = layer.mode[layer_registers::DENSE_RESULT];
   assign writer_start = state == ASK && writer_ready;
   assign runs = dense ? 1 : 32'(pixels[half]);
-  assign length = dense ? all_bytes : bytes[half];
+  assign size = layer.mode[layer_registers::MAKES_FLOATS] ? 2'd2 : 2'd0;
+  assign length = dense ? all_bytes : bytes[half] << size;
   assign pitch = layer.result_pitch;
   assign place = {half, (PLACE_BITS - 1)'(0)};
   assign written = state == READ && read_done ? 2'b01 << half : 2'b00;
 
   always_ff @(posedge clk) begin
-    all_bytes <= 32'(pixels[half]) * 16'(bytes[half]);
+    all_bytes <= (32'(pixels[half]) * 16'(bytes[half])) << size;
     address <= ADDRESS_BITS'(layer.result_address) + ADDRESS_BITS'(distance)
-        + ADDRESS_BITS'(group[half]);
+        + ADDRESS_BITS'(group[half] << size);
     case (state)
       IDLE:
       if (full[half]) begin

@@ -43,6 +43,7 @@ module tile_runner #(
   logic is_last, last_pixel, row_ends, tile_ends, behind;
   logic [2:0] left_behind;
   logic [3:0] phase;
+  logic [7:0] same;  // pixels of this position that are read
   logic [3:0] age;
 
   assign next_ring = row_ring + (PLACE_BITS + 1)'(layer.ring_row_step);
@@ -70,11 +71,16 @@ module tile_runner #(
         behind <= 1;
         left_behind <= 3'(layer.reads_after);
       end
-      read_position <= read_position + 24'(layer.column_step);
+      same <= same + 1;
+      if (same == layer.repeats) begin
+        same <= 0;
+        read_position <= read_position + 24'(layer.column_step);
+      end
       if (row_ends) begin
         columns_left <= columns_all;
         phase <= 0;
         behind <= 0;
+        same <= 0;
         read_position <= row_start;
         rows_left <= rows_left - 1;
         row_y <= row_y + 24'(layer.stride_y);
@@ -93,6 +99,7 @@ module tile_runner #(
       read_pixel <= 0;
       phase <= 0;
       behind <= 0;
+      same <= 0;
       read_position <= position;
       read_half <= half;
       read_first <= first;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <vector>
 
 #include "lanes.h"
 
@@ -114,6 +115,13 @@ struct FpgaMove {
   int unit;  // bytes of an element
 };
 
+// What is moved, and its first element before and after.
+struct FpgaBox {
+  FpgaMove move;
+  const int8_t* input;
+  int8_t* result;
+};
+
 struct FpgaLookup {
   int64_t rows;
   int channels;
@@ -208,8 +216,10 @@ class FpgaCircuits {
                     int8_t* result) = 0;
   virtual bool add(const void* layer, const FpgaAdd& registers, const int8_t* lhs,
                    const int8_t* rhs, int8_t* result) = 0;
-  // A layer of another circuit, which is called `what`.
-  virtual bool other(const void* layer, const char* what) = 0;
+  virtual bool lookup(const void* layer, const FpgaLookup& registers, const FpgaTables& tables,
+                      const int8_t* input, int8_t* result) = 0;
+  // All boxes that a layer moves.
+  virtual bool move(const void* layer, const std::vector<FpgaBox>& boxes) = 0;
   // Layers that run in between are prepared and not run.
   virtual void begin_planning() = 0;
   virtual void end_planning() = 0;

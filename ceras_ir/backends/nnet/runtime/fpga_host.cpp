@@ -158,13 +158,6 @@ const int8_t* residual_of(const Layer& layer) {
   return layer.residual != nullptr ? bytes_at(*layer.residual) : nullptr;
 }
 
-// Whether hardware has no circuit for the layer: then the CPU runs it, in C++.
-bool is_left(const Layer& layer, const char* what) {
-  if (fpga_circuits != nullptr && fpga_circuits->other(&layer, what)) return false;
-  cpu_uses(layer);
-  return true;
-}
-
 void run_array(const Layer& layer, Scratch& scratch) {
   const FpgaLinear registers = registers_of(layer);
   const int8_t *input = bytes_at(layer.input()), *residual = residual_of(layer);
@@ -228,12 +221,21 @@ void run_lookup(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
   const FpgaLookup registers{out.elements / out.row, static_cast<int>(out.row), in.pitch,
                              out.pitch * bytes_of(out.storage)};
-  if (is_left(layer, "lookups"))
-    fpga_lookup_circuit(registers, tables_of(layer), bytes_at(in), result_of(layer));
+  const FpgaTables tables = tables_of(layer);
+  const int8_t* input = bytes_at(in);
+  if (fpga_circuits != nullptr &&
+      fpga_circuits->lookup(&layer, registers, tables, input, result_of(layer)))
+    return;
+  cpu_uses(layer);
+  fpga_lookup_circuit(registers, tables, input, result_of(layer));
 }
 
-void run_moves(const Layer& layer, Scratch& scratch) {
-  if (moves_any(layer) && is_left(layer, "moves")) fpga_mover_of(layer)(layer, scratch);
+void run_moves(const Layer& layer, Scratch&) {
+  if (!moves_any(layer)) return;
+  const std::vector<FpgaBox> boxes = fpga_boxes_of(layer);
+  if (fpga_circuits != nullptr && fpga_circuits->move(&layer, boxes)) return;
+  cpu_uses(layer);
+  for (const FpgaBox& box : boxes) fpga_move_circuit(box.move, box.input, box.result);
 }
 
 // The different tables of a layer.

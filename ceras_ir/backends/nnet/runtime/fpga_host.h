@@ -1,13 +1,15 @@
 // What the files of the FPGA's host side share.
 #pragma once
 
+#include "fpga.h"
 #include "operation.h"
 
 namespace ceras {
 
 // What keeps the mover from a layer; null if nothing does.
 const char* check_fpga_move(const Layer& layer);
-Run fpga_mover_of(const Layer& layer);
+// What a checked layer moves.
+std::vector<FpgaBox> fpga_boxes_of(const Layer& layer);
 // Whether any byte is not already where it goes.
 bool moves_any(const Layer& layer);
 

@@ -2,14 +2,13 @@
 //
 // A box has six dimensions; what has fewer begins with ones.
 #include "boxes.h"
-#include "fpga.h"
 
 namespace ceras {
 namespace {
 
 // `count` dimensions of a box, in elements.
-void run_box(const Tensor& in, int64_t from_start, const int64_t* from, const Tensor& out,
-             int64_t to_start, const int64_t* to, const int64_t* dims, uint32_t count) {
+FpgaBox box_of(const Tensor& in, int64_t from_start, const int64_t* from, const Tensor& out,
+               int64_t to_start, const int64_t* to, const int64_t* dims, uint32_t count) {
   const int64_t unit = bytes_of(out.storage);
   FpgaMove move{};
   for (int i = 0; i < FPGA_BOX; ++i) move.dims[i] = 1;
@@ -23,33 +22,21 @@ void run_box(const Tensor& in, int64_t from_start, const int64_t* from, const Te
     move.from[i] = from[d] * unit;
     move.to[i] = to[d] * unit;
   }
-  fpga_move_circuit(move, reinterpret_cast<const int8_t*>(in.data) + from_start * unit,
-                    reinterpret_cast<int8_t*>(out.target) + to_start * unit);
+  return {move, reinterpret_cast<const int8_t*>(in.data) + from_start * unit,
+          reinterpret_cast<int8_t*>(out.target) + to_start * unit};
 }
 
-void move_reshaped(const Layer& layer, Scratch&) {
+// Rows are as wide in both where one has gaps; else all is one run.
+FpgaBox reshaped(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
-  if (in.data == out.data) return;
-  // Rows are as wide in both where one has gaps; else each is one run. A run of more elements
-  // than a counter holds goes in parts.
   const bool gaps = in.has_gaps() || out.has_gaps();
   const int64_t row = gaps ? out.row : out.elements;
-  for (int64_t i = 0; i < out.elements / row; ++i)
-    for (int64_t at = 0; at < row; at += FPGA_MAX_EXTENT) {
-      const int64_t rest = row - at, count = rest < FPGA_MAX_EXTENT ? rest : FPGA_MAX_EXTENT;
-      const int64_t step = 1;
-      run_box(in, i * in.pitch + at, &step, out, i * out.pitch + at, &step, &count, 1);
-    }
+  const int64_t dims[] = {out.elements / row, row}, from[] = {in.pitch, 1}, to[] = {out.pitch, 1};
+  return box_of(in, 0, from, out, 0, to, dims, 2);
 }
 
-void move_transposed(const Layer& layer, Scratch&) { transpose_boxes(layer, run_box); }
-
-void move_slice(const Layer& layer, Scratch&) { slice_boxes(layer, run_box); }
-
-void move_joined(const Layer& layer, Scratch&) { concat_boxes(layer, run_box); }
-
 // Rows and columns of an input are read as often as the result repeats them.
-void move_repeated(const Layer& layer, Scratch&) {
+FpgaBox repeated(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const int64_t rows = out.dims[1] / in.dims[1], columns = out.dims[2] / in.dims[2];
   int64_t own[MAX_RANK] = {}, whole[MAX_RANK] = {};
@@ -59,7 +46,7 @@ void move_repeated(const Layer& layer, Scratch&) {
   const int64_t from[] = {own[0], own[1], 0, own[2], 0, own[3]};
   const int64_t to[] = {whole[0], whole[1] * rows, whole[1], whole[2] * columns, whole[2],
                         whole[3]};
-  run_box(in, 0, from, out, 0, to, dims, FPGA_BOX);
+  return box_of(in, 0, from, out, 0, to, dims, FPGA_BOX);
 }
 
 bool repeats_all(const uint32_t* indices, int64_t from, int64_t to) {
@@ -97,19 +84,24 @@ bool moves_any(const Layer& layer) {
   return false;
 }
 
-Run fpga_mover_of(const Layer& layer) {
+std::vector<FpgaBox> fpga_boxes_of(const Layer& layer) {
+  std::vector<FpgaBox> boxes;
+  const auto add = [&boxes](const auto&... box) { boxes.push_back(box_of(box...)); };
   switch (layer.operation->opcode) {
     case RESHAPE:
-      return move_reshaped;
-    case TRANSPOSE:
-      return move_transposed;
-    case CONCAT:
-      return move_joined;
+      return {reshaped(layer)};
     case RESIZE:
-      return move_repeated;
+      return {repeated(layer)};
+    case TRANSPOSE:
+      transpose_boxes(layer, add);
+      break;
+    case CONCAT:
+      concat_boxes(layer, add);
+      break;
     default:
-      return move_slice;
+      slice_boxes(layer, add);
   }
+  return boxes;
 }
 
 }  // namespace ceras
