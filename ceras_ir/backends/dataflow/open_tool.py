@@ -1,7 +1,9 @@
 """Open tools for circuits, which the optional extra `rtl` brings."""
 
+import os
 import shutil
 import subprocess
+import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +22,11 @@ class OpenTool:
     commands: tuple[str, ...]
 
     def find(self) -> str | None:
-        """The command that runs it, if it is installed."""
-        return next((found for name in self.commands if (found := shutil.which(name))), None)
+        """The command that runs it, if it is installed; on the PATH, or beside this Python."""
+        # The extra puts commands there, and nobody has to activate an environment.
+        own = sysconfig.get_path("scripts")
+        places = os.pathsep.join([os.environ.get("PATH", os.defpath), own])
+        return next((found for c in self.commands if (found := shutil.which(c, path=places))), None)
 
     def run(self, options: Sequence[str], folder: Path) -> None:
         """Run it in `folder`; an `InputError` if it is missing or fails."""

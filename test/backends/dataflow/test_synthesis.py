@@ -1,6 +1,7 @@
 """Estimates of resources against yosys: counts that are kept, and two circuits counted now."""
 
 import json
+import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from ceras_ir.backends.dataflow.circuit import Circuit
 from ceras_ir.backends.dataflow.encoding import Encoding
 from ceras_ir.backends.dataflow.extraction import Pipeline
 from ceras_ir.backends.dataflow.families import FAMILIES
+from ceras_ir.backends.dataflow.open_tool import OpenTool
 from ceras_ir.backends.dataflow.plan import Lanes
 from ceras_ir.backends.dataflow.resources import Resources, estimate, total
 from ceras_ir.backends.dataflow.routing import NEXTPNR, route, slowest_clock
@@ -89,3 +91,18 @@ def test_a_circuit_is_routed(tmp_path: Path):
 def test_the_slowest_clock_counts():
     report = {"fmax": {"a": {"achieved": 80.5, "constraint": 60}, "b": {"achieved": 61.25}}}
     assert slowest_clock(json.dumps(report)) == 61.25
+
+
+def test_a_tool_is_found_beside_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The extra installs it there; the environment need not be active."""
+    monkeypatch.setenv("PATH", str(tmp_path / "elsewhere"))
+    tool = OpenTool("made", ("no-such-tool", "made-tool"))
+    assert tool.find() is None
+    (tmp_path / "made-tool").write_text("#!/bin/sh\n")
+    (tmp_path / "made-tool").chmod(0o755)
+
+    def scripts(name: str) -> str:
+        return str(tmp_path)
+
+    monkeypatch.setattr(sysconfig, "get_path", scripts)
+    assert tool.find() == str(tmp_path / "made-tool")
