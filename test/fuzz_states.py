@@ -54,7 +54,8 @@ def judge(seed: int, folder: Path) -> str | None:
         # Ten samples are few, which does not matter here.
         warnings.simplefilter("ignore", ceras.CerasWarning)
         whole = network.quantize(data, target="c")
-    if not np.array_equal(whole.run(data)["y"], whole.compile("c").run(data)["y"]):
+        in_c = whole.compile("c")
+    if not np.array_equal(whole.run(data)["y"], in_c.run(data)["y"]):
         return f"seed {seed}: integers in C differ from the interpreter's"
     return None
 
