@@ -1,14 +1,14 @@
 """
 What becomes of networks as they are shipped, as the page docs/tried-networks.md.
 
-    python benchmarks/tried_networks.py FOLDER|MODEL.onnx... [--installed] [-o PAGE.md]
+    python benchmarks/tried_networks.py FOLDER|MODEL.onnx... [--installed] [--large] [-o PAGE.md]
 
 Every network is taken as it is: imported, compared with ONNX Runtime in float, quantized on 16
 samples of NAME.npz beside it, or of made-up inputs, judged on 8 others, verified against the
 interpreter, compiled and timed beside ONNX Runtime in float and in int8 (static, per channel, on
 the same samples), in process CPU time on one thread, rounds of all in turns. `--installed` adds the
-models that installed packages bring along. What is absent, refused or takes too long is a line with
-the reason.
+models that installed packages bring along; `--large` takes fewer samples. What is absent, refused
+or takes too long is a line with the reason.
 """
 
 import argparse
@@ -44,6 +44,8 @@ SECONDS = 300
 """Of one command."""
 CALIBRATE, JUDGE = 16, 8
 """Samples of each."""
+FEW = 4, 2
+"""The same, of networks that take minutes for more."""
 
 PAGE = """\
 <!-- Written by benchmarks/tried_networks.py. -->
@@ -125,12 +127,12 @@ def difference(expected: NDArray[Any], actual: NDArray[Any]) -> float:
     return float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-9)) if a.size else 0.0
 
 
-def samples_of(path: Path, module: ModuleOp) -> list[dict[str, NDArray[Any]]]:
+def samples_of(path: Path, module: ModuleOp, count: int) -> list[dict[str, NDArray[Any]]]:
     """Those of `NAME.npz` beside a network, or made-up ones, each as the network takes it."""
     network = main_function(module)
     if (beside := path.with_suffix(".npz")).is_file():
-        return list(load_samples(str(beside), module).first(CALIBRATE + JUDGE))
-    return synthetic_samples(network, CALIBRATE + JUDGE, 1)
+        return list(load_samples(str(beside), module).first(count))
+    return synthetic_samples(network, count, 1)
 
 
 def stacked(samples: Sequence[dict[str, NDArray[Any]]], path: Path) -> str:
@@ -191,9 +193,11 @@ def share_of(report: Path) -> str:
     return f"{100 * whole / total:.0f}%" if total else "-"
 
 
-def tried(path: Path) -> Row:
+def tried(path: Path, calibrate_on: int, judge_on: int) -> Row:
     """Everything about one network, as far as it gets."""
     row = Row(path.stem)
+    if (calibrate_on, judge_on) != (CALIBRATE, JUDGE):
+        row.name += f" ({calibrate_on} samples calibrate, {judge_on} judge)"
     if not path.is_file():
         row.imported = "absent"
         return row
@@ -202,8 +206,8 @@ def tried(path: Path) -> Row:
     except InputError as error:
         row.imported = f"refused: {first_line(str(error))}"
         return row
-    samples = samples_of(path, module)
-    given, others = samples[:CALIBRATE], samples[CALIBRATE:]
+    samples = samples_of(path, module, calibrate_on + judge_on)
+    given, others = samples[:calibrate_on], samples[calibrate_on:]
     session: Any = None
     wanted: list[list[NDArray[Any]]] = []
     try:
@@ -290,11 +294,13 @@ def main() -> None:
     )
     parser.add_argument("models", nargs="*")
     parser.add_argument("--installed", action="store_true")
+    parser.add_argument("--large", action="store_true")
     parser.add_argument("-o", default=Path("docs/tried-networks.md"), type=Path)
     arguments = parser.parse_args()
     rows: list[str] = []
     for path in models(arguments.models, arguments.installed):
-        rows.append(tried(path).markdown())
+        counts = FEW if arguments.large else (CALIBRATE, JUDGE)
+        rows.append(tried(path, *counts).markdown())
         print(rows[-1], end="", flush=True)
         # After each: a run of hours may end early.
         arguments.o.write_text(PAGE + "".join(rows), encoding="utf-8")
