@@ -157,7 +157,8 @@ class _Bus:
 class _Results:
     """Epilogue and writer: two halves of sums, and two of results."""
 
-    write_cycles: float
+    write_cycles: tuple[float, float]
+    """Of a group of a whole block, and of the last one."""
     finished: list[float] = field(default_factory=lambda: [0.0, 0.0])
     """When the last sums of the halves that were filled last go through the epilogue."""
     written: list[float] = field(default_factory=lambda: [0.0, 0.0])
@@ -217,9 +218,7 @@ class _Run:
                         bus.advance(begin - now + max(length - fetched, 0))
                         now = begin + length
                         sums = now - each + reads - blocks.reads_after + ARRAY_DEPTH + chain
-                        place = output % blocks.group
-                        ends = place == blocks.group - 1 or output == blocks.output_tiles - 1
-                        group = self._finish(results, bus, sums, pixels, place, ends, group)
+                        group = self._finish(results, bus, sums, pixels, output, group)
                 last = row + blocks.rows >= layer.rows
                 next_top = top + blocks.rows * layer.down.stride
                 freed = image * layer.height + (layer.height if last else max(next_top, 0))
@@ -232,11 +231,12 @@ class _Run:
         bus: _Bus,
         sums: float,
         pixels: int,
-        place: int,
-        ends: bool,
+        output: int,
         group: int,
     ) -> int:
         """One tile of outputs behind the array; the number of the group after it."""
+        place = output % self.blocks.group
+        is_last = output == self.blocks.output_tiles - 1
         begin = max(sums, results.finished[1] + EPILOGUE_STEP)
         if place == 0:
             begin = max(begin, results.written[0] + WRITE_FREE)
@@ -245,11 +245,11 @@ class _Run:
         end = begin + pixels * self.blocks.layer.result_size
         results.finished = [results.finished[1], end]
         results.end = max(results.end, end + EPILOGUE_DEPTH)
-        if not ends:
+        if place < self.blocks.group - 1 and not is_last:
             return group
         share = pixels / self.blocks.pixels
         start = max(end + EPILOGUE_DEPTH, results.end)
-        results.end = start + WRITE_START + results.write_cycles * share
+        results.end = start + WRITE_START + results.write_cycles[is_last] * share
         results.written = [results.written[1], results.end]
         bus.allow_group()
         return group + 1
@@ -268,33 +268,38 @@ class _Run:
     def _bus(self) -> _Bus:
         layer, blocks, size = self.blocks.layer, self.blocks, self.size
         line = layer.line
-        row = _read(line.runs, line.run_bytes, line.pitch, line.step, size)
+        row = _read(line.runs, line.run_bytes, line.pitch, line.step, size, layer.starts[0])
         residual = NOTHING
         if layer.residual_pitch:
             width = min(blocks.group * size.lanes, layer.outputs)
             dense = layer.residual_pitch == layer.outputs == width
             runs, length = (1, blocks.pixels * width) if dense else (blocks.pixels, width)
             step = blocks.pixels * layer.residual_pitch
-            residual = _read(runs, length, layer.residual_pitch, step, size)
+            start = layer.starts[2]
+            residual = _read(runs, length, layer.residual_pitch, step, size, start)
             residual = replace(residual, start=RESIDUAL_START)
         allowed = min(blocks.slots, self._rows())
         groups = self._count() * ceiling(blocks.output_tiles, blocks.group)
         return _Bus(row, residual, allowed, groups if layer.residual_pitch else 0)
 
-    def _write_cycles(self) -> float:
-        """Of a group of a whole block."""
+    def _write_cycles(self) -> tuple[float, float]:
+        """Of a group of a whole block, and of the last group, which may have fewer outputs."""
         layer, blocks, size = self.blocks.layer, self.blocks, self.size
-        groups = ceiling(blocks.output_tiles, blocks.group)
-        width = layer.outputs * layer.result_size
-        dense = groups == 1 and layer.result_pitch == width
-        runs, length = (1, blocks.pixels * width) if dense else (blocks.pixels, width / groups)
-        total = sum(_bursts(round(length), layer.result_pitch * i, size)[1] for i in range(16)) / 16
-        return runs * total
+        whole = min(blocks.group * size.lanes, layer.outputs)
+        last = layer.outputs - (ceiling(layer.outputs, whole) - 1) * whole
+        dense = last == layer.outputs and layer.result_pitch == last * layer.result_size
+        counts: list[float] = []
+        for outputs in (whole, last):
+            width = outputs * layer.result_size
+            runs, length = (1, blocks.pixels * width) if dense else (blocks.pixels, width)
+            step = layer.result_pitch * (blocks.pixels if dense else 1)
+            counts.append(_read(runs, length, step, step, size, layer.starts[1]).beats)
+        return counts[0], counts[1]
 
 
-def _read(runs: int, length: int, pitch: int, step: int, size: CircuitSize) -> _Read:
-    """So many runs, on average over what begins every `step` bytes."""
-    found = [_bursts(length, i * (pitch if runs > 1 else step), size) for i in range(16)]
+def _read(runs: int, length: int, pitch: int, step: int, size: CircuitSize, start: int) -> _Read:
+    """So many runs, on average over what begins every `step` bytes from `start` on."""
+    found = [_bursts(length, start + i * (pitch if runs > 1 else step), size) for i in range(16)]
     bursts, beats = (runs * sum(counts) / 16 for counts in zip(*found, strict=True))
     return _Read(bursts, beats, bursts + RUN_START if runs == 1 else 0.0)
 

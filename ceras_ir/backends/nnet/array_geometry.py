@@ -24,6 +24,8 @@ CHAIN = 8
 """Rows of the array that add up in one column, where it has so many."""
 SHORT = 4
 """Words of a row, which takes no less time than so many."""
+ALIGNMENT = 64
+"""Of the memory that has all values."""
 MOST_ROWS = 65535
 """What the register of them holds."""
 ENOUGH_PIXELS = 64
@@ -92,6 +94,8 @@ class Layer:
     """Where it is not all pixels of a row, `input_pitch` bytes apart."""
     repeats: int = 1
     """Pixels of the result side by side that are the same one of the input."""
+    starts: tuple[int, int, int] = (0, 0, 0)
+    """Where input, result and residual begin, in bytes from a multiple of `ALIGNMENT`."""
 
     @property
     def line(self) -> Line:
@@ -308,3 +312,9 @@ def pitch_of(value: SSAValue) -> int:
     block = block_of(value)
     pitch = 0 if block is None else block.pitch.data // element_bytes(value)
     return pitch or (1, *shape_of(value))[-1]
+
+
+def start_of(value: SSAValue, offset: int = 0) -> int:
+    """Where the byte `offset` of a value is, from a multiple of `ALIGNMENT`; 0 without a place."""
+    block = block_of(value)
+    return 0 if block is None else (block.offset.data + offset) % ALIGNMENT

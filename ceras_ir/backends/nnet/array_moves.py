@@ -19,6 +19,7 @@ from ceras_ir.backends.nnet.array_geometry import (
     even_length,
     image_width,
     pitch_of,
+    start_of,
 )
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
 from ceras_ir.backends.nnet.rules import MOVERS, repetitions
@@ -47,16 +48,27 @@ class _Axis:
 def moves_of(op: MOVERS, size: CircuitSize) -> list[Layer] | str:
     """The launches that move what `op` moves; or why the core does not take it."""
     found: list[Layer] = []
-    for unit, axes in _boxes(op):
-        own = _launches(unit, axes, size)
+    for box in _boxes(op):
+        own = _launches(box, size)
         if isinstance(own, str):
             return own
         found += own
     return found
 
 
-def _boxes(op: MOVERS) -> list[tuple[int, list[_Axis]]]:
-    """Bytes of an element, and the dimensions of each box."""
+@dataclass(frozen=True)
+class _Box:
+    """What is moved at once."""
+
+    unit: int
+    """Bytes of an element."""
+    axes: list[_Axis]
+    starts: tuple[int, int]
+    """Where its first element is read and written, in bytes from a multiple of 64."""
+
+
+def _boxes(op: MOVERS) -> list[_Box]:
+    first = 0
     unit, whole, to = element_bytes(op.results[0]), shape_of(op.results[0]), _steps(op.results[0])
     source, own = shape_of(op.operands[0]), _steps(op.operands[0])
     match op:
@@ -71,6 +83,7 @@ def _boxes(op: MOVERS) -> list[tuple[int, list[_Axis]]]:
         case graph.SliceOp():
             steps = zip(own, op.strides.get_values(), strict=True)
             dims, starts, ends = whole, [step * int(stride) for step, stride in steps], to
+            first = sum(i * step for i, step in zip(op.starts.get_values(), own, strict=True))
         case graph.ResizeOp():
             rows, columns = repetitions(op) or (1, 1)
             dims = (source[0], source[1], rows, source[2], columns, source[3])
@@ -82,9 +95,16 @@ def _boxes(op: MOVERS) -> list[tuple[int, list[_Axis]]]:
                 for part in slices(op)
                 if block_of(op.result) is not None and operand_in_place(op, part)
             ]
-            moved = [value for value in op.operands if value not in there]
-            return [(unit, _axes(unit, shape_of(v), _steps(v), to)) for v in moved]
-    return [(unit, _axes(unit, dims, starts, ends))]
+            boxes: list[_Box] = []
+            for value in op.operands:
+                places = (start_of(value), start_of(op.result, first * unit))
+                axes = _axes(unit, shape_of(value), _steps(value), to)
+                if value not in there:
+                    boxes.append(_Box(unit, axes, places))
+                first += shape_of(value)[op.axis.value.data] * to[op.axis.value.data]
+            return boxes
+    places = (start_of(op.operands[0], first * unit), start_of(op.results[0]))
+    return [_Box(unit, _axes(unit, dims, starts, ends), places)]
 
 
 def _axes(
@@ -131,8 +151,8 @@ def _merged(unit: int, given: list[_Axis], size: CircuitSize) -> tuple[int, list
     return run, axes or [_Axis(1, run, run)]
 
 
-def _launches(unit: int, given: list[_Axis], size: CircuitSize) -> list[Layer] | str:
-    run, axes = _merged(unit, given, size)
+def _launches(box: _Box, size: CircuitSize) -> list[Layer] | str:
+    run, axes = _merged(box.unit, box.axes, size)
     if any(axis.start < 0 for axis in axes):
         return "it reads from the last element to the first"
     if axes[-1].start == 0 and axes[-1].count > PIXELS:
@@ -144,7 +164,7 @@ def _launches(unit: int, given: list[_Axis], size: CircuitSize) -> list[Layer] |
     launches = prod(axis.count for axis in axes[: len(axes) - taken])
     if launches > MOST_LAUNCHES:
         return f"it takes more than {MOST_LAUNCHES} launches"
-    return [layer] * launches
+    return [replace(layer, starts=(*box.starts, 0))] * launches
 
 
 def _inner(run: int, all_axes: list[_Axis], size: CircuitSize) -> tuple[Layer, int] | None:

@@ -5,10 +5,12 @@ circuits in C++ alone.
 `core/plan.cpp` and `core/plan_move.cpp` decide the same of a file, and a test holds them to this.
 """
 
+from dataclasses import replace
+
 from xdsl.ir import Operation
 
 from ceras_ir.backends.nnet.array_cycles import cycles_of
-from ceras_ir.backends.nnet.array_geometry import Layer, cut, layer_of
+from ceras_ir.backends.nnet.array_geometry import Layer, cut, layer_of, start_of
 from ceras_ir.backends.nnet.array_moves import moves_of
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
 from ceras_ir.backends.nnet.rules import MOVERS
@@ -29,7 +31,13 @@ def launches_of(op: Operation, size: CircuitSize) -> list[Layer] | str:
         if (room := size.tables // layer.result_size) < layer.tables:
             kind = "function tables" if layer.result_size == 1 else "function tables of floats"
             return f"it has {layer.tables} {kind}, the core has room for {room}"
-        launches = [layer]
+        residual = op.residual if isinstance(op, graph.LinearOperation) else None
+        if isinstance(op, graph.BinaryOp):
+            residual = op.rhs
+        starts = [
+            0 if v is None else start_of(v) for v in (op.operands[0], op.results[0], residual)
+        ]
+        launches = [replace(layer, starts=(starts[0], starts[1], starts[2]))]
     if any(cut(layer, size) is None for layer in launches):
         return "the rows under its window do not fit the line buffer"
     return launches

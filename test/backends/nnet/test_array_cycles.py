@@ -135,7 +135,10 @@ def moved(net: Network) -> list[SSAValue]:
     for op in ops:
         assert why_not(op) is None, why_not(op)
         results.append(net.add(op, FPGA))
-    return results
+    # Three bytes of every twelve, at any place of a word.
+    corners = [(0, y, x, 0) for y in (0, 1) for x in (0, 1)]
+    quarters = [graph.SliceOp(wide, at, (1, 20, 150, 3), (1, 2, 2, 1)) for at in corners]
+    return [*results, net.add(graph.ConcatOp([net.add(q, FPGA) for q in quarters], 3), FPGA)]
 
 
 def joined(net: Network, index: int, layer: Conv, requant: RequantAttr) -> list[SSAValue]:
