@@ -333,8 +333,8 @@ int main(int argc, char** argv) {
     moved += each.got != 0 && (kind == 3 || kind == 4);
     cycles += each.got;
   }
-  std::printf("%lu layers ran, %lu with tables by channel, %lu of floats, %lu moves, %lu not taken, "
-              "%lu wrong, %llu cycles\n",
+  std::printf("%lu layers ran, %lu with tables by channel, %lu of floats, %lu moves, "
+              "%lu not taken, %lu wrong, %llu cycles\n",
               ran, by_row, floats, moved, count - ran, wrong,
               static_cast<unsigned long long>(cycles));
   return wrong == 0 ? 0 : 1;

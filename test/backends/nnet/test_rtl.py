@@ -52,8 +52,8 @@ def test_random_layers_under_random_stalls(size: CircuitSize):
         [program, "0", "60", "-1", "24"], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    ran, by_row = (int(part.split()[0]) for part in done.stdout.split(",")[:2])
-    assert ran >= 40 and by_row >= 5, done.stdout
+    ran, by_row, floats, moved = (int(part.split()[0]) for part in done.stdout.split(",")[:4])
+    assert ran >= 40 and min(by_row, floats, moved) >= 4, done.stdout
 
 
 def test_registers_at_their_limits():

@@ -7,8 +7,8 @@ namespace ceras {
 
 constexpr int64_t SUM_PIXELS = 64;  // of a block of sums of two tensors, which is written early
 
-// What the line buffer has of a row of the input: `runs` of bytes, `pitch` bytes apart in memory and
-// side by side on chip. `step` bytes of memory from one line to the next.
+// What the line buffer has of a row of the input: `runs` of bytes, `pitch` bytes apart in memory
+// and side by side on chip. `step` bytes of memory from one line to the next.
 struct Line {
   int64_t runs, run_bytes, pitch, step;
 

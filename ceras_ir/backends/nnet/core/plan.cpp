@@ -1,4 +1,5 @@
-// From the registers that the engine has for a layer to those of the core, and the order of constants.
+// From the registers that the engine has for a layer to those of the core, and the order of
+// constants.
 #include "geometry.h"
 
 #include <algorithm>
@@ -246,7 +247,8 @@ CorePlan plan_lookup(const CoreSize& size, const FpgaLookup& layer, const FpgaTa
   g.channels = layer.channels;
   g.input_pitch = layer.input_pitch;
   g.result_pitch = layer.result_pitch;
-  if (tables.rows == nullptr && g.input_pitch == g.channels && g.result_pitch == g.channels * unit) {
+  const bool dense = g.input_pitch == g.channels && g.result_pitch == g.channels * unit;
+  if (tables.rows == nullptr && dense) {
     // Where all bytes are alike, any length of a pixel will do.
     g.channels = g.input_pitch = even_length(size, pixels * g.channels);
     g.result_pitch = g.channels * unit;

@@ -51,8 +51,8 @@ Box box_of(const CoreSize& size, const FpgaMove& move) {
   return box;
 }
 
-// Pixels of `run` bytes, one in each `pixels.from` bytes of memory. Gaps between short runs are read
-// with them.
+// Pixels of `run` bytes, one in each `pixels.from` bytes of memory. Gaps between short runs are
+// read with them.
 Line line_of(const CoreSize& size, const Axis& pixels, int64_t run) {
   if (pixels.from == run || pixels.from <= SHORT_BURST * size.bus_bytes)
     return {1, (pixels.count - 1) * pixels.from + run, pixels.from, 0};
@@ -167,8 +167,8 @@ MovePlan plan_move(const CoreSize& size, const FpgaMove& move) {
   }
   const Axis& last = box.axes.back();
   if (last.from == 0 && last.count > CORE_PIXELS) {
-    refuse(planned.plan, "it repeats a pixel " + std::to_string(last.count) + " times, a block has " +
-                             std::to_string(CORE_PIXELS) + " pixels");
+    refuse(planned.plan, "it repeats a pixel " + std::to_string(last.count) +
+                             " times, a block has " + std::to_string(CORE_PIXELS) + " pixels");
     return planned;
   }
   Geometry g{};

@@ -1,6 +1,6 @@
 // Send the sums of a half through the epilogue, a pixel a cycle, and their results into one half
-// of the output buffer: group after group of outputs. Floats take four cycles a pixel, each of which
-// writes a quarter of the lanes' results.
+// of the output buffer: group after group of outputs. Floats take four cycles a pixel, each of
+// which writes a quarter of the lanes' results.
 module epilogue_sequencer #(
     parameter LANES = 16,
     parameter PLACE_BITS = 16,
