@@ -65,8 +65,9 @@ typedef int16_t model_row;
 
 /* A processor's own kernels leave the portable ones unused, and the other way around. Tiles are
  * worth a call: they would be unrolled into the loops of layers. What copies rows is faster where
- * sizes are known, but clang takes ten times as long. Layers stay calls: if gcc 12.2 inlines them
- * at -O2 without AVX, an LSTM of two units reads products for what functions made of them. */
+ * sizes are known, but clang takes ten times as long. Layers stay calls: where gcc 12.2 inlines
+ * them at -O2 without AVX, it takes their `restrict` too far, and an LSTM of two units reads
+ * products for what functions made of them. */
 #if defined(__GNUC__)
 #define MODEL_STATIC static __attribute__((unused))
 #define MODEL_TILE static __attribute__((noinline, unused))
