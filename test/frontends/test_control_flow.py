@@ -166,6 +166,25 @@ def test_refusals_behind_control_flow_are_in_the_list() -> None:
     assert names == {"behind the branches", "behind the loop", "behind a function", "before"}
 
 
+def nested_loops(depth: int) -> onnx.NodeProto:
+    """Each begins with `x`, and ends with a constant."""
+    inner = [] if depth == 0 else [nested_loops(depth - 1)]
+    ones = numpy_helper.from_array(np.ones((5, 3), np.float32))
+    body = helper.make_graph(
+        [*inner, make("Identity", ["going"], ["on_"]), make("Constant", [], ["g"], value=ones)],
+        "body",
+        [info("number", INT64, []), info("going", BOOL, []), info("h", FLOAT, [5, 3])],
+        [info("on_", BOOL, []), info("g", FLOAT, [5, 3])],
+    )
+    return make("Loop", ["trips", "on", "x"], [f"y{depth}"], body=body)
+
+
+def test_loops_in_loops_are_looked_at_in_no_exponential_time() -> None:
+    nodes = [nested_loops(27), make("Unique", ["x"], ["u"]), make("Sum", ["u", "y27"], ["y"])]
+    with pytest.raises(UnsupportedError, match="Unique"):
+        import_model(whole(nodes, {"y": [5, 3]}, on=np.array(True), trips=np.array(2)))
+
+
 @pytest.mark.parametrize("taken", [True, False])
 def test_what_a_constant_condition_chooses_may_be_constant(taken: bool) -> None:
     """GatherND has no importer: it leaves what a branch has of a constant alone."""

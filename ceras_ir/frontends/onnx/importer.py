@@ -23,7 +23,7 @@ from ceras_ir.frontends.onnx.folding import FOLDABLE, computed, evaluate
 from ceras_ir.frontends.onnx.functions import inlined
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators import load_operators
-from ceras_ir.frontends.onnx.order import VIEWS, Either, constant_outputs, is_folded, ordered_nodes
+from ceras_ir.frontends.onnx.order import VIEWS, inner_nodes, is_folded, ordered_nodes
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
 from ceras_ir.frontends.onnx.signature import (
@@ -365,11 +365,7 @@ def _refused(node: Node) -> Sequence[Finding]:
     if node.operator == "If" and node.is_constant(0):
         return found  # One of its branches is never taken.
     for graph in node.subgraphs():
-        constants = {text(tensor.name) for tensor in graph.initializer}
-        for proto in graph.node:
-            inner = Node(proto, node.opset, constants)
-            inner.constants = Either(constants, node.constants)
-            constants.update(constant_outputs(inner))
+        for inner in inner_nodes(node, graph, set()):
             # Rules of operands wait until it is known what is bound to the graph's inputs.
             if inner.subgraphs() or inner.operator not in OPERATORS:
                 found += _refused(inner)

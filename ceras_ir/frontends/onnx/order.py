@@ -4,6 +4,7 @@ constants. Everything here is known from names alone.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import onnx
 
@@ -80,45 +81,64 @@ def is_folded(node: Node) -> bool:
     )
 
 
-def constant_outputs(node: Node) -> Sequence[str]:
+Loops: TypeAlias = dict[tuple[str, ...], list[bool]]
+"""Which states of loops may be constants, by the loops' results, as far as it is known."""
+
+
+def constant_outputs(node: Node, loops: Loops | None = None) -> Sequence[str]:
     """
     The results of a node that are constants, or may be, which only emitting the node tells: of
     control flow that constants may decide. Functions that ONNX defines have none of operands that
-    are not constant.
+    are not constant. `loops` is what was found inside with fewer constants around it.
     """
-    outputs = node.outputs
+    outputs, loops = node.outputs, {} if loops is None else loops
     if is_folded(node) or (node.operator == "CastLike" and node.is_constant(0)):
         return [name for name in outputs if name]
     match node.operator:
         case "If":
-            branches = [constant_results(node, graph, ()) for graph in node.subgraphs()]
+            branches = [_constant_results(node, graph, (), loops) for graph in node.subgraphs()]
             # Both branches may give one constant of the graph around them.
             chosen = any if node.is_constant(0) else all
             found = [chosen(pair) for pair in zip(*branches, strict=False)]
         case "Loop":
-            found = _repeated(node, skipped=2, made=1)
+            found = _repeated(node, loops, skipped=2, made=1)
         case "Scan":
-            found = _repeated(node, skipped=0, made=0)
+            found = _repeated(node, loops, skipped=0, made=0)
         case _:
             found = [bool(node.subgraphs())] * len(outputs)
     return [name for name, known in zip(outputs, found, strict=False) if name and known]
 
 
-def constant_results(node: Node, graph: onnx.GraphProto, given: Iterable[str]) -> list[bool]:
+def inner_nodes(
+    node: Node, graph: onnx.GraphProto, constants: set[str], loops: Loops | None = None
+) -> Iterator[Node]:
+    """
+    The nodes of a subgraph of a node, in order. Each knows what may be constant where it stands:
+    what `node` sees as constants, and `constants`, which results of the nodes are added to.
+    """
+    constants.update(text(tensor.name) for tensor in graph.initializer)
+    every = _Either(constants, node.constants)
+    for proto in graph.node:
+        inner = Node(proto, node.opset, every)
+        constants.update(constant_outputs(inner, loops))
+        yield inner
+
+
+def _constant_results(
+    node: Node, graph: onnx.GraphProto, given: Iterable[str], loops: Loops
+) -> list[bool]:
     """
     Which results of a subgraph of a node may be constants if the inputs in `given` and what the
     node sees as constants are.
     """
-    constants = {*given, *(text(tensor.name) for tensor in graph.initializer)}
-    every = Either(constants, node.constants)
-    for proto in graph.node:
-        inner = Node(proto, node.opset, constants)
-        inner.constants = every
-        constants.update(constant_outputs(inner))
-    return [text(value.name) in every for value in graph.output]
+    constants = set(given)
+    for _ in inner_nodes(node, graph, constants, loops):
+        pass
+    names = [text(value.name) for value in graph.output]
+    return [name in constants or name in node.constants for name in names]
 
 
-def _repeated(node: Node, *, skipped: int, made: int) -> list[bool]:
+def _repeated(node: Node, loops: Loops, *, skipped: int, made: int) -> list[bool]:
     """
     Which results of a loop may be constants. Its body's inputs are the node's from `skipped` on,
     behind as many of its own; the node's results are the body's from `made` on.
@@ -129,18 +149,23 @@ def _repeated(node: Node, *, skipped: int, made: int) -> list[bool]:
     names = [text(value.name) for value in graphs[0].input]
     known = [node.is_constant(i) for i in range(skipped, len(names))]
     states = len(known) - (0 if skipped else node.integer("num_scan_inputs", 0))
+    # From where the last look at this loop ended: begun anew for each look at the loop around it,
+    # loops in loops would take exponential time.
+    before = loops.get(tuple(node.outputs), [])
+    known[: len(before)] = [a or b for a, b in zip(known, before, strict=False)]
     while True:
         pairs = zip(names[skipped:], known, strict=True)
         given = [*names[:skipped], *(name for name, constant in pairs if constant)]
-        found = constant_results(node, graphs[0], given)[made:]
+        found = _constant_results(node, graphs[0], given, loops)[made:]
         # No step at all leaves a state as it was.
         after = [a or b for a, b in zip(known[:states], found, strict=False)]
         if after == known[: len(after)]:
+            loops[tuple(node.outputs)] = after
             return [*after, *found[states:]]
         known[: len(after)] = after
 
 
-class Either:
+class _Either:
     """The names that one of two sets has."""
 
     def __init__(self, first: Container[str], second: Container[str]):
