@@ -8,7 +8,7 @@ writer behind it. Whatever is waited for decides. Small constants are those of t
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from ceras_ir.backends.nnet.array_geometry import CHAIN, Blocks, Layer, ceiling, cut
 from ceras_ir.backends.nnet.circuit_size import CircuitSize
@@ -165,8 +165,12 @@ class _Results:
     end: float = 0.0
 
 
+@cache
 def cycles_of(layer: Layer, size: CircuitSize) -> int | None:
-    """Cycles of a launch; None where the circuits do not take the layer."""
+    """
+    Cycles of a launch; None where the circuits do not take the layer. Placement and report ask for
+    the same ones, and layers come again in a network.
+    """
     blocks = cut(layer, size)
     return None if blocks is None else round(_Run(blocks, size).cycles())
 

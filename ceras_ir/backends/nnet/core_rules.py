@@ -54,5 +54,4 @@ def core_cycles_of(op: Operation, size: CircuitSize) -> tuple[int, int] | None:
     launches = launches_of(op, size)
     if isinstance(launches, str):
         return None
-    each = {layer: cycles_of(layer, size) or 0 for layer in launches}
-    return len(launches), sum(each[layer] for layer in launches)
+    return len(launches), sum(cycles_of(layer, size) or 0 for layer in launches)

@@ -196,12 +196,12 @@ const char* check_unary(const Layer& layer) {
 // The number of entries, then the table of all channels or of each; the loader found them.
 const char* check_lookup(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
-  const bool wide = in.storage == Storage::I16 && !layer.attributes.empty();
-  const bool pixels = in.storage == Storage::U8 && !layer.attributes.empty();
-  const bool made = (out.storage == Storage::I16 || !out.quantized()) && !layer.attributes.empty();
-  if ((out.storage != Storage::I8 && !made) || (in.storage != Storage::I8 && !wide && !pixels))
-    return "int8 is expected";
-  if (layer.attributes.empty()) return nullptr;
+  if (in.storage == Storage::I8 && out.storage == Storage::I8 && layer.attributes.empty())
+    return nullptr;
+  const bool wide = in.storage == Storage::I16;
+  const bool looked_up = wide || in.storage == Storage::I8 || in.storage == Storage::U8;
+  const bool made = out.storage == Storage::I8 || out.storage == Storage::I16 || !out.quantized();
+  if (layer.attributes.empty() || !looked_up || !made) return "int8 is expected";
   if (layer.attributes[0] > (wide ? 1u << 16 : 256u)) return "its tables are too long";
   if (layer.tables.size() != 1 && static_cast<int64_t>(layer.tables.size()) != channels_of(out))
     return "one table for each channel is expected";
