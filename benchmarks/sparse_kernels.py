@@ -35,8 +35,8 @@ from xdsl.ir import Block, Region
 from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel, available
-from ceras_ir.backends.c.linear_sparse import smallest_distances
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.sparse_source import smallest_distances
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.dialects.sparse import Encoded

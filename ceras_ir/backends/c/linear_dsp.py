@@ -17,6 +17,7 @@ from ceras_ir.backends.c.dsp_rows import ROWS, few_positions
 from ceras_ir.backends.c.dsp_tiles import FILTERS, POSITIONS, direct_rows, windows
 from ceras_ir.backends.c.dsp_winograd import winograd
 from ceras_ir.backends.c.integer_layer import IntegerLayer
+from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.requant import Rescaling, half_of
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sums import LIMIT, Sums
@@ -76,14 +77,18 @@ def narrowed(of: IntegerLayer) -> Rescaling:
     plain = only_shifts and rounds_down and requant.zero_point.data == 0
     if not plain or rescale.type != "int32_t" or high != 127 or low not in (-128, 0):
         return rescale
-    shift = requant.shift.data
+    return replace(rescale, statements=(), result=narrow(of.layer, "v", low, requant.shift.data))
+
+
+def narrow(layer: Layer, value: str, low: int, shift: int) -> str:
+    """`value` shifted right and clamped from `low`, -128 or 0, to 127, by one instruction."""
     moved = f", asr #{shift}" if shift else ""
-    function = of.layer.kernels.use(
+    function = layer.kernels.use(
         "dsp_narrow",
         NAME=f"{'s8' if low else 'u7'}_{shift}",
         SHIFT=str(shift),
         LOW=str(low),
-        HIGH=str(high),
+        HIGH="127",
         INSTRUCTION=f"{'ssat %0, #8' if low else 'usat %0, #7'}, %1{moved}",
     )
-    return replace(rescale, statements=(), result=f"(int8_t){function}(v)")
+    return f"(int8_t){function}({value})"

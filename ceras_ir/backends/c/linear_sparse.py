@@ -7,11 +7,9 @@ weights as they lie in memory, a filter at a time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from xdsl.dialects.builtin import f32, i8
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.epilogue import Epilogue
@@ -30,16 +28,13 @@ from ceras_ir.backends.c.sparse_code import (
     products,
 )
 from ceras_ir.backends.c.sparse_costs import SPARSE, host_cost
+from ceras_ir.backends.c.sparse_source import SparseSource
 from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.types import value_type, zero_point_of
-from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_element, shape_of
-from ceras_ir.dialects.sparse import BlockAttr, CooAttr
+from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_element
 
 VECTORS = 8
 """Vectors of positions that each block of code computes before the next: few enough for a cache."""
-
-WIDTHS = range(2, 12)
-"""Bits of distances that are tried."""
 
 
 def sparse_planes(layer: Layer, op: LinearOperation, geometry: Geometry) -> Planes | None:
@@ -183,61 +178,26 @@ class _Sparse:
     def _rows(self, bias: str, border: str) -> None:
         layer, p = self.layer, self.planes
         outputs = len(self.weights)
-        kind = "f32" if self.is_float else "i8"
         ctype = "float" if self.is_float else "int32_t"
         stored = "float" if self.is_float else value_type(self.op.input)
-        encoded, unit = readable(self.weights, self.op)
-        most = int(encoded.filter_counts.max(initial=0)) * unit
-        layer.kernels.use(
-            "sparse_entries", NAME=kind, VALUE="float" if self.is_float else "int8_t", WIDE=ctype
-        )
-        if layer.options.dsp and stored == "int8_t":
-            count = 8
-            layer.kernels.use("sparse_sums_dsp")
-        else:
-            count = min((8, 16, 32), key=lambda n: (-(-p.columns // n) * n, -n))
+        count = min((8, 16, 32), key=lambda n: (-(-p.columns // n) * n, -n))
+        taps = [plane * p.pitch + offset for plane, offset in p.taps()]
+        weights = SparseSource.of(layer, self.op, self.weights, taps)
         sums = layer.kernels.use(
-            "sparse_sums", NAME=f"{stored}_{count}", ELEMENT=stored, ENTRY=kind, SUM=ctype,
+            "sparse_sums", NAME=f"{stored}_{count}", ELEMENT=stored, ENTRY=weights.kind, SUM=ctype,
             COUNT=str(count),
         )  # fmt: skip
-        sections = [
-            layer.array(name, np.frombuffer(data or b"\0", np.uint8), "uint8_t")
-            for name, data in (("counts", encoded.counts.data), ("places", encoded.places.data))
-        ]
-        held = encoded.elements_of_values
-        held = held if held.size else np.zeros(1, held.dtype)
-        values = layer.array("values", held, "float" if self.is_float else "int8_t")
-        taps = np.array([plane * p.pitch + offset for plane, offset in p.taps()], np.int32)
-        places = layer.array("taps", taps, "int32_t")
         layer.scratch(stored, "planes", p.elements, 4 if self.is_float else 1)
-        layer.scratch(f"struct sparse_entry_{kind}", "entries", most + 1, 8)
+        weights.reserve()
         self._open()
         p.fill(layer, self.x, (stored, stored), 1, border)
-        layer.line(
-            f"struct sparse_source_{kind} source = "
-            f"{{{sections[0]}, {sections[1]}, {values}, 0, 0}};",
-            1,
-        )
-        equal = 0 if encoded.counts.data else int(encoded.filter_counts[0])
+        weights.declare(1)
         layer.line(f"for (int32_t o = 0; o < {outputs}; ++o) {{", 1)
-        layer.line(
-            f"const int32_t n = sparse_entries_{kind}(entries, &source, "
-            f"{encoded.counts_width.data}, {equal}, {encoded.delta.data}, {unit}, {places}, "
-            f"{p.channels}, {p.pitch});",
-            2,
-        )
+        layer.line(f"const int32_t n = {weights.next_filter(p.channels, p.pitch)};", 2)
         layer.line("for (int32_t r = 0; r < rows; ++r) {", 2)
         layer.line(f"for (int32_t c = 0; c < {p.columns}; c += {count}) {{", 3)
         layer.line(f"{ctype} sums[{count}];", 4)
-        arguments = f"(planes + r * {p.plane_columns} + c, entries, n, sums);"
-        if layer.options.dsp and stored == "int8_t":
-            layer.lines.append("#if defined(__ARM_FEATURE_DSP)")
-            layer.line(f"sparse_sums_dsp{arguments}", 4)
-            layer.lines.append("#else")
-            layer.line(f"{sums}{arguments}", 4)
-            layer.lines.append("#endif")
-        else:
-            layer.line(f"{sums}{arguments}", 4)
+        layer.line(f"{sums}(planes + r * {p.plane_columns} + c, entries, n, sums);", 4)
         here = f"{p.columns} - c < {count} ? {p.columns} - c : {count}"
         if p.columns % count:
             layer.line(f"const int32_t here = {here};", 4)
@@ -250,33 +210,16 @@ class _Sparse:
         layer.line("}")
 
 
-def readable(weights: NDArray[np.generic], op: LinearOperation) -> tuple[CooAttr | BlockAttr, int]:
-    """
-    The weights as kernels read them, and how many stand in each place: as the constant lists them
-    where that is distances, or blocks of neighbours, else by distances of the best width.
-    """
-    encoded, channels = op.encoded_weights, shape_of(op.weights)[-1]
-    if encoded is None or not np.array_equal(encoded.array.reshape(weights.shape), weights):
-        # Zero points make other numbers of the weights.
-        return smallest_distances(weights), 1
-    if isinstance(encoded, CooAttr) and encoded.delta.data:
-        return encoded, 1
-    if isinstance(encoded, BlockAttr):
-        wide = encoded.columns.data
-        if encoded.rows.data == 1 and channels % wide == 0:
-            return encoded, wide
-    return smallest_distances(weights), 1
-
-
-def smallest_distances(weights: NDArray[np.generic]) -> CooAttr:
-    """Coordinates as distances of the width that takes the fewest bytes."""
-    element = f32 if weights.dtype == np.float32 else i8
-    return min((CooAttr.of(weights, element, w) for w in WIDTHS), key=lambda coo: coo.nbytes)
-
-
 def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     """A quantized layer; `fits_sparse` holds."""
     layer, op, sums = of.layer, of.op, of.sums
+    if layer.options.dsp:
+        # Hosts need none of this; loading it takes some milliseconds.
+        from ceras_ir.backends.c.linear_sparse_dsp import paired_planes, sparse_pairs
+
+        if (pairs := paired_planes(of, planes)) is not None:
+            sparse_pairs(of, pairs)
+            return
     is_signed = value_type(op.input) == "int8_t"
     point = zero_point_of(sums.x)
     moved = sums.bias - (128 if is_signed else 0) * sums.per_output
@@ -289,11 +232,6 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     for condition, values in ((CONDITION, moved), (f"!({CONDITION})", sums.bias)):
         data = values.astype(np.int32)
         biases.append(layer.constant("bias", "int32_t", data.size, 4, lambda d=data: d, condition))
-    if layer.options.dsp:
-        from ceras_ir.backends.c.linear_dsp import narrowed
-
-        layer.kernels.use("dsp")
-        of = replace(of, rescale=narrowed(of))
     lines = of.epilogue("sum", "@BIAS@[o]")
     weights = np.ascontiguousarray(sums.centred()).astype(np.int8)
     sparse = _Sparse(layer, op, planes, of.x, weights, lines, is_float=False, narrow=narrow)

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.c.paired_planes import COLUMNS, PairedPlanes
 from ceras_ir.backends.c.planes import Planes
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sparse_code import MOST_PRODUCTS, product_count
@@ -32,8 +33,11 @@ CYCLES_PER_OUTPUT, CYCLES_PER_ELEMENT = 0.6, 1.0
 CYCLES_PER_LOOSE_BYTE = 2.0
 """The same of bytes where channels do not come in fours."""
 
-TILE, PER_ENTRY, PER_TILE, PER_OUTPUT, PER_ELEMENT, PER_DECODED = 8, 17.0, 45.0, 10.0, 6.0, 40.0
+TILE, PER_TILE, PER_OUTPUT, PER_ELEMENT, PER_DECODED = 8, 45.0, 10.0, 6.0, 26.0
 """Instructions of a Cortex-M4, of eight positions at a time."""
+
+PAIRED_ENTRY, PAIRED_TILE, PAIRED_WORD, PAIRED_PLACE, PAIRED_FILTER = 8.5, 52.0, 4.5, 24.0, 80.0
+"""The same of pairs of positions: of words of a channel and of a place, and of a filter too."""
 
 DENSE_INSTRUCTIONS = 0.9
 """Of a product in tiles of pairs; `dsp_costs.py` knows better for windows of 3x3."""
@@ -95,16 +99,23 @@ def core_cost(
     if planes is None:
         return None
     entries = np.count_nonzero(weights.reshape(len(weights), -1), axis=1)
-    strips = planes.images * -(-planes.rows // planes.strip)
-    tiles = planes.images * planes.rows * -(-planes.columns // TILE)
-    per_dense, per_entry = PORTABLE_DENSE, PORTABLE_ENTRY
-    if is_float:
-        per_dense, per_entry = FLOAT_DENSE, FLOAT_ENTRY
-    elif has_pairs:
-        per_dense, per_entry = DENSE_INSTRUCTIONS, PER_ENTRY
-    sparse = float(entries.sum()) * tiles * per_entry
-    sparse += tiles * len(weights) * PER_TILE + prod(shape_of(op.result)) * PER_OUTPUT
-    sparse += strips * (planes.elements * PER_ELEMENT + float(entries.sum()) * PER_DECODED)
+    if has_pairs and (pairs := PairedPlanes.of(planes, CORE_WORKSPACE)) and not is_float:
+        strips, near = planes.images * pairs.strips, pairs.near
+        tiles = strips * near.strip * -(-near.columns // COLUMNS)
+        sparse = tiles * (float(entries.sum()) * PAIRED_ENTRY + len(weights) * PAIRED_TILE)
+        places = pairs.words // near.channels
+        sparse += strips * (
+            pairs.words * PAIRED_WORD + places * PAIRED_PLACE + len(weights) * PAIRED_FILTER
+        )
+    else:
+        strips = planes.images * -(-planes.rows // planes.strip)
+        tiles = planes.images * planes.rows * -(-planes.columns // TILE)
+        per_entry = FLOAT_ENTRY if is_float else PORTABLE_ENTRY
+        sparse = float(entries.sum()) * tiles * per_entry
+        sparse += tiles * len(weights) * PER_TILE + prod(shape_of(op.result)) * PER_OUTPUT
+        sparse += strips * planes.elements * PER_ELEMENT
+    sparse += strips * float(entries.sum()) * PER_DECODED
     if dense is None:
+        per_dense = FLOAT_DENSE if is_float else DENSE_INSTRUCTIONS if has_pairs else PORTABLE_DENSE
         dense = op.macs * per_dense
     return Cost(dense, sparse)

@@ -120,7 +120,7 @@ def _dense_instructions(layer: LinearOperation, has_dsp: bool) -> float | None:
 
 def smallest(weights: NDArray[np.generic]) -> Encoded:
     """The encoding of the fewest bytes that kernels read."""
-    from ceras_ir.backends.c.linear_sparse import WIDTHS, smallest_distances
+    from ceras_ir.backends.c.sparse_source import WIDTHS, smallest_distances
     from ceras_ir.dialects.sparse import BlockAttr
 
     found: list[Encoded] = [smallest_distances(weights)]

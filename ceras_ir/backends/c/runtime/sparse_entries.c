@@ -7,15 +7,12 @@ struct sparse_source_@NAME@ {
 };
 struct sparse_entry_@NAME@ { int32_t at; @WIDE@ w; };
 
+/* `width` bits, at most 25, from bit `at` on; three bytes behind them are read too. */
 static inline uint32_t sparse_bits_@NAME@(const uint8_t *from, uint32_t at, uint32_t width)
 {
-  uint32_t value = 0, have = 0;
-  while (have < width) {
-    const uint32_t bit = at & 7, taken = 8 - bit < width - have ? 8 - bit : width - have;
-    value |= ((uint32_t)from[at >> 3] >> bit & ((1u << taken) - 1)) << have;
-    have += taken, at += taken;
-  }
-  return value;
+  const uint8_t *const b = from + (at >> 3);
+  const uint32_t word = b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+  return word >> (at & 7) & ((1u << width) - 1);
 }
 
 static int32_t sparse_entries_@NAME@(struct sparse_entry_@NAME@ *restrict to,
@@ -35,7 +32,7 @@ static int32_t sparse_entries_@NAME@(struct sparse_entry_@NAME@ *restrict to,
     while (channel >= channels) channel -= channels, ++tap;
     for (int32_t u = 0; u < unit; ++u, ++to) {
       to->at = taps[tap] + (channel + u) * pitch;
-      to->w = (@WIDE@)*from->values++;
+      to->w = @SCALE@*from->values++;
     }
   }
   return count * unit;
