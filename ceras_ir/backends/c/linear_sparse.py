@@ -8,8 +8,10 @@ weights as they lie in memory, a filter at a time.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.epilogue import Epilogue
@@ -22,6 +24,7 @@ from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.sparse_code import (
     CONDITION,
     MOST_PRODUCTS,
+    Narrow,
     block_text,
     blocks,
     product_count,
@@ -69,17 +72,23 @@ class _Sparse:
     epilogue: Sequence[str]
     """Of the sum `sum` and output `o` at `at`."""
     is_float: bool
-    narrow: Epilogue | None = None
-    """What vectors do with sums, where it is no more than one shift to bytes."""
+    narrow: Narrow | None = None
+    """What vectors do with sums, where it is no more than a shift to bytes."""
+
+    @cached_property
+    def has_code(self) -> bool:
+        """Whether there is straight-line code, beside the loops of other processors."""
+        options = self.layer.options
+        few = product_count(self.weights, self.planes) <= MOST_PRODUCTS
+        return options.vectors and not options.dsp and few
 
     def print(self, biases: tuple[str, str] | None, borders: tuple[str, str]) -> None:
         """Both bodies; biases and borders are of inputs moved by 128, and of those as they are."""
         layer = self.layer
-        has_code = layer.options.vectors and not layer.options.dsp
         layer.kernel = SPARSE
         if layer.options.vectors and (cost := host_cost(self.op, self.weights)):
             layer.modelled |= {"cycles": round(cost.sparse), "dense_cycles": round(cost.dense)}
-        if has_code and product_count(self.weights, self.planes) <= MOST_PRODUCTS:
+        if self.has_code:
             with layer.variants(CONDITION) as otherwise:
                 self._code(biases[0] if biases else "", borders[0])
                 otherwise()
@@ -118,18 +127,20 @@ class _Sparse:
             name = f"sparse_{layer.index}_{block.start}"
             ordered = self.op.ordered is not None
             text, mine = block_text(
-                name, block, found, len(words), ordered=ordered, is_float=self.is_float
-            )
+                name, block, found, len(words), ordered=ordered, is_float=self.is_float,
+                narrow=self.narrow,
+            )  # fmt: skip
             names.append(layer.kernels.add(name, text, CONDITION))
             words += mine
         table = np.array(words or [0], np.uint32)
         w = layer.constant("words", "uint32_t", table.size, 4, lambda: table, CONDITION)
-        element_name, moved = ("i8", "int8_t") if self.narrow else ("i32", "int32_t")
-        turn = layer.kernels.use("turn_sums", NAME=element_name, ELEMENT=moved)
-        turned = moved if self.narrow else ctype
+        turn = layer.kernels.use("turn_words")
+        # Of bytes, four outputs are a word.
+        turned, width = ("int8_t", -(-outputs // 64) * 64) if self.narrow else (ctype, padded)
+        words_of = width // 4 if self.narrow else width
         layer.scratch(element, "planes", p.elements, item)
-        layer.scratch(ctype, "sums", VECTORS * padded * 16, 4)
-        layer.scratch(turned, "turned", padded * 16, 4)
+        layer.scratch(ctype, "sums", VECTORS * words_of * 16, 4)
+        layer.scratch(turned, "turned", width * 16, 1 if self.narrow else 4)
         self._open()
         stored = "float" if self.is_float else value_type(self.op.input)
         p.fill(layer, self.x, (stored, element), unit, border)
@@ -144,13 +155,12 @@ class _Sparse:
         for name in names:
             layer.line("for (int32_t v = 0; v < vectors; ++v)", 2)
             scale = f"{unit} * (q + 16 * v)" if unit > 1 else "q + 16 * v"
-            layer.line(f"{name}(planes + {scale}, {w}, sums + v * {padded * 16});", 3)
+            layer.line(f"{name}(planes + {scale}, {w}, sums + v * {words_of * 16});", 3)
         layer.line("for (int32_t v = 0; v < vectors; ++v) {", 2)
-        sums = f"sums + v * {padded * 16}"
-        if e := self.narrow:
-            narrow = layer.kernels.use("narrow_planes")
-            layer.line(f"{narrow}({sums}, {bias}, {outputs}, {e.shift}, {e.low}, {e.high});", 3)
-        layer.line(f"{turn}({sums}, turned, {padded});", 3)
+        sums = f"sums + v * {words_of * 16}"
+        layer.line(f"for (int32_t o = 0; o < {words_of}; o += 16)", 3)
+        to = "turned + 4 * o" if self.narrow else "turned + o"
+        layer.line(f"{turn}({sums} + 16 * o, 16, {to}, {words_of}, 0);", 4)
         layer.line("for (int32_t p = 0; p < 16; ++p) {", 3)
         layer.line(
             f"const int32_t place = q + 16 * v + p, r = place / {p.plane_columns}, "
@@ -160,9 +170,9 @@ class _Sparse:
         layer.line(f"if (place >= end || c >= {p.columns}) continue;", 4)
         layer.line(f"const int32_t at = (({self._row}) * {p.columns} + c) * {outputs};", 4)
         if self.narrow:
-            layer.line(f"memcpy(y + at, turned + p * {padded}, {outputs});", 4)
+            layer.line(f"memcpy(y + at, turned + p * {width}, {outputs});", 4)
         else:
-            layer.line(f"const {ctype} *from = turned + p * {padded};", 4)
+            layer.line(f"const {ctype} *from = turned + p * {width};", 4)
             layer.loop("o", outputs, self._finished("from[o]", bias), 4)
         for depth in (3, 2, 1):
             layer.line("}", depth)
@@ -222,20 +232,34 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
             return
     is_signed = value_type(op.input) == "int8_t"
     point = zero_point_of(sums.x)
-    moved = sums.bias - (128 if is_signed else 0) * sums.per_output
-    biases: list[str] = []
-    found = Epilogue.of(op, sums, of.rescale)
-    is_simple = found is not None and not (found.scale_bits or found.shifts or op.residual)
-    narrow = found if is_simple and found is not None and found.bits == 8 else None
-    if narrow is not None:
-        moved = moved + narrow.extra
-    for condition, values in ((CONDITION, moved), (f"!({CONDITION})", sums.bias)):
-        data = values.astype(np.int32)
-        biases.append(layer.constant("bias", "int32_t", data.size, 4, lambda d=data: d, condition))
     lines = of.epilogue("sum", "@BIAS@[o]")
     weights = np.ascontiguousarray(sums.centred()).astype(np.int8)
-    sparse = _Sparse(layer, op, planes, of.x, weights, lines, is_float=False, narrow=narrow)
-    sparse.print((biases[0], biases[1]), (str(point + (128 if is_signed else 0)), str(point)))
+    moved = sums.bias - (128 if is_signed else 0) * sums.per_output
+    sparse = _Sparse(
+        layer, op, planes, of.x, weights, lines, is_float=False, narrow=_narrow(of, moved)
+    )
+    ways = [("", sums.bias)]
+    if sparse.has_code:
+        ways = [(CONDITION, moved), (f"!({CONDITION})", sums.bias)]
+    if sparse.narrow is not None:
+        # Code has biases among its words.
+        ways = ways[-1:]
+    biases = [
+        layer.constant("bias", "int32_t", v.size, 4, lambda v=v: v.astype(np.int32), condition)
+        for condition, v in ways
+    ]
+    sparse.print((biases[0], biases[-1]), (str(point + (128 if is_signed else 0)), str(point)))
+
+
+def _narrow(of: IntegerLayer, biases: NDArray[np.int64]) -> Narrow | None:
+    """What makes bytes of sums, where that is a shift and a clamp."""
+    found = Epilogue.of(of.op, of.sums, of.rescale)
+    if found is None or found.scale_bits or found.bits != 8 or of.op.residual is not None:
+        return None
+    if value_type(of.op.result) != "int8_t":
+        return None
+    shifts = np.resize(np.array(found.shifts or found.shift, np.int64), len(biases))
+    return Narrow(biases + found.extra, shifts, found.low, found.high)
 
 
 def sparse_float(layer: Layer, op: LinearOperation, planes: Planes) -> None:

@@ -126,7 +126,7 @@ class Planes:
         stored, element = types
         moved = stored == "int8_t" and element == "uint8_t"
         if unit == 4 and self.channels % 4 == 0:
-            name, holes = "planes_words", {"SHIFT": " ^ 0x80808080u" if moved else ""}
+            name, holes = "planes_words", {"FLIP": "(int32_t)0x80808080u" if moved else "0"}
             holes["NAME"] = "moved" if moved else "plain"
         else:
             name = "planes"

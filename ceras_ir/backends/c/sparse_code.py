@@ -23,8 +23,25 @@ MOST_SUMS, INPUT = 28, 31
 
 PRODUCT = 30
 
+ORDER, LEAST, MOST = 28, 29, 30
+"""What makes bytes of sums: how bytes of four outputs become words, and two bounds."""
+
+IN_FOURS = (0x0C080400, 0x0D090501, 0x0E0A0602, 0x0F0B0703)
+"""Bytes of four vectors, packed, in the order of positions."""
+
 MOST_PRODUCTS = 1 << 16
 """Instructions with a weight that one layer may become: some 650 KB."""
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """How sums become bytes: they begin with a bias and end with a shift and a clamp."""
+
+    biases: NDArray[np.int64]
+    """Of each filter."""
+    shifts: NDArray[np.int64]
+    low: int
+    high: int
 
 
 @dataclass(frozen=True)
@@ -82,28 +99,43 @@ def product_count(weights: NDArray[np.generic], planes: Planes) -> int:
 
 
 def blocks(filters: int) -> list[range]:
-    """Filters whose sums are in registers at once."""
+    """Filters whose sums are in registers at once, in fours."""
     count = -(-filters // MOST_SUMS)
-    size = -(-filters // count)
+    size = -(-filters // count // 4) * 4
     return [range(i, min(i + size, filters)) for i in range(0, filters, size)]
 
 
 def block_text(
-    name: str, block: range, found: list[Product], first: int, *, ordered: bool, is_float: bool
+    name: str,
+    block: range,
+    found: list[Product],
+    first: int,
+    *,
+    ordered: bool,
+    is_float: bool,
+    narrow: Narrow | None,
 ) -> tuple[str, list[int]]:
     """
-    A function that stores the sums of a block as [filters, 16] and the words of its weights, of
-    which the first is number `first` of the layer.
+    A function that stores the sums of a block as [filters, 16], or bytes as [filters / 4, 16, 4],
+    and the words that it reads, of which the first is number `first` of the layer.
     """
     mine = sorted((p for p in found if p.filter in block), key=lambda p: (p.order, p.filter))
     register = {o: i for i, o in enumerate(block)}
-    lines = [f"vpxord %%zmm{i}, %%zmm{i}, %%zmm{i}" for i in range(len(block))]
     words: list[int] = []
+
+    def word(value: int) -> str:
+        words.append(value & 0xFFFFFFFF)
+        return f"{4 * (first + len(words) - 1)}(%[w])"
+
+    sums = range(-(-len(block) // 4) * 4 if narrow else len(block))
+    lines = [f"vpxord %%zmm{i}, %%zmm{i}, %%zmm{i}" for i in sums]
+    if narrow:
+        for o, i in register.items():
+            lines[i] = f"vpbroadcastd {word(int(narrow.biases[o]))}, %%zmm{i}"
     for offset, group in groupby(mine, key=lambda p: p.offset):
         lines.append(f"vmovdqu32 {offset}(%[x]), %%zmm{INPUT}")
         for product in group:
-            weight = f"{4 * (first + len(words))}(%[w])%{{1to16%}}"
-            words.append(product.weight)
+            weight = f"{word(product.weight)}%{{1to16%}}"
             total = f"%%zmm{register[product.filter]}"
             if not is_float:
                 lines.append(f"vpdpbusd {weight}, %%zmm{INPUT}, {total}")
@@ -112,7 +144,18 @@ def block_text(
             else:
                 lines.append(f"vmulps {weight}, %%zmm{INPUT}, %%zmm{PRODUCT}")
                 lines.append(f"vaddps %%zmm{PRODUCT}, {total}, {total}")
-    lines += [f"vmovdqu32 %%zmm{register[o]}, {64 * o}(%[sums])" for o in block]
+    if narrow:
+        at = word(IN_FOURS[0])
+        words += IN_FOURS[1:]
+        lines.append(f"vbroadcasti32x4 {at}, %%zmm{ORDER}")
+        for bound, register_of in ((narrow.low, LEAST), (narrow.high, MOST)):
+            lines.append(f"vpbroadcastd {word((bound & 255) * 0x01010101)}, %%zmm{register_of}")
+        for o, i in register.items():
+            lines.append(f"vpsrad ${int(narrow.shifts[o])}, %%zmm{i}, %%zmm{i}")
+        for i in sums[::4]:
+            lines += _as_bytes(i, 16 * (block.start + i))
+    else:
+        lines += [f"vmovdqu32 %%zmm{register[o]}, {64 * o}(%[sums])" for o in block]
     registers = ", ".join(f'"xmm{i}"' for i in range(32))
     body = "\n".join(f'      "{line}\\n\\t"' for line in lines)
     text = (
@@ -123,3 +166,17 @@ def block_text(
         f'      : "memory", {registers});\n}}\n'
     )
     return text, words
+
+
+def _as_bytes(first: int, at: int) -> list[str]:
+    """Stores the sums of four registers, saturated to bytes, as words of 16 positions."""
+    a, b, c, d = (f"%%zmm{first + i}" for i in range(4))
+    return [
+        f"vpackssdw {b}, {a}, {a}",
+        f"vpackssdw {d}, {c}, {c}",
+        f"vpacksswb {c}, {a}, {a}",
+        f"vpmaxsb %%zmm{LEAST}, {a}, {a}",
+        f"vpminsb %%zmm{MOST}, {a}, {a}",
+        f"vpshufb %%zmm{ORDER}, {a}, {a}",
+        f"vmovdqu32 {a}, {at}(%[sums])",
+    ]

@@ -41,11 +41,19 @@ BUILDS: dict[str, Build] = {
     },
 }
 
+BIAS = UniformType(0.125, storage=i32)
 INPUT, FILTERS, OUT = UniformType(0.5, 3), UniformType(0.25), UniformType(1.0)
 UNSIGNED = UniformType(1.0, 77, storage=IntegerType(8, Signedness.UNSIGNED))
 ROWS = (70, 36)
-MAPS = [*SHAPES, ((1, 40, 50, 8), (6, 3, 3, 8), (1, 1, 1, 1), (1, 1), (1, 1))]
-"""Of the last, vectors come in more than one round."""
+MAPS = [
+    *SHAPES,
+    ((1, 5, 37, 68), (70, 3, 2, 68), (1, 1, 1, 0), (1, 2), (1, 1)),
+    ((1, 40, 50, 8), (6, 3, 3, 8), (1, 1, 1, 1), (1, 1), (1, 1)),
+]
+"""Of the last, vectors come in more than one round; of the one before, channels do."""
+
+
+LAYERS = len(MAPS) + 4
 
 
 def network() -> ModuleOp:
@@ -56,17 +64,14 @@ def network() -> ModuleOp:
     rng = np.random.default_rng(11)
 
     def build(*inputs: SSAValue) -> Values:
-        *maps, unsigned, blocked, skip, rows = inputs
+        *maps, unsigned, blocked, skip, shifted, rows = inputs
         results: list[SSAValue] = []
         for i, (x, shape) in enumerate(zip(maps, MAPS, strict=True)):
             _, window, padding, strides, dilations = shape
             # The last filter has no weights.
             weights = sparse_weights(rng, window, (0.95, 0.8, 0.5)[i % 3])
             weights[-1] = 0
-            bias = constant(
-                rng.integers(-3000, 3000, window[0]).astype(np.int32),
-                UniformType(0.125, storage=i32),
-            )
+            bias = constant(rng.integers(-3000, 3000, window[0]).astype(np.int32), BIAS)
             op = Conv2dOp(
                 x, stored(CooAttr.of(weights, i8, 5), FILTERS), bias, result_element=OUT,
                 strides=strides, padding=padding, dilations=dilations, requant=RequantAttr(7),
@@ -85,6 +90,15 @@ def network() -> ModuleOp:
             requant=RequantAttr(20, multiplier=list(range(1000, 7000, 500))),
         )  # fmt: skip
         results.append(op.result)
+        weights = sparse_weights(rng, (21, 3, 3, 64), 0.9)
+        bias = constant(rng.integers(-3000, 3000, 21).astype(np.int32), BIAS)
+        shifts = (1 << rng.integers(0, 5, 21)).tolist()
+        op = Conv2dOp(
+            shifted, stored(CooAttr.of(weights, i8, 5), UniformType([0.25] * 21, axis=0)), bias,
+            result_element=OUT, padding=(1, 1, 1, 1),
+            requant=RequantAttr(11, multiplier=shifts, zero_point=5, low=-90, high=100),
+        )  # fmt: skip
+        results.append(op.result)
         weights = sparse_weights(rng, (20, ROWS[1]), 0.9)
         product = MatmulOp(
             rows, stored(CooAttr.of(weights, i8, 4), FILTERS), result_element=OUT,
@@ -98,6 +112,7 @@ def network() -> ModuleOp:
             (UNSIGNED, (1, 13, 9, 5)),
             (UniformType(0.5), (1, 9, 10, 8)),
             (UniformType(2.0), (1, 9, 10, 12)),
+            (UniformType(0.5), (1, 6, 20, 64)),
             (UniformType(0.5), ROWS),
         ],
         build,
@@ -114,14 +129,14 @@ def extremes(sample: dict[str, Array]) -> dict[str, Array]:
     return sample
 
 
-@pytest.fixture(scope="module", params=[COptions.workspace, 5000], ids=["maps", "strips"])
+@pytest.fixture(scope="module", params=[COptions.workspace, 17_500], ids=["maps", "strips"])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Network:
     """Whole maps at once, and strips of their rows."""
     module, folder = place(network()), tmp_path_factory.mktemp("sparse")
     files = emit(module, COptions(workspace=int(request.param)))
     write_files(files, folder)
     source = (folder / "model.c").read_text()
-    assert len(set(re.findall(r"sparse_\d+_0\(", source))) == len(MAPS) + 3
+    assert len(set(re.findall(r"sparse_\d+_0\(", source))) == LAYERS
     assert ("first += 40)" in source) == (request.param == COptions.workspace)
     main, sample = main_function(module), extremes(random_inputs(module))
     ends = network_inputs(main), network_outputs(main)
@@ -136,7 +151,7 @@ def test_every_build_computes_the_same(name: str, case: Network) -> None:
     if "-march=haswell" in build.flags and platform.machine() not in X86:
         pytest.skip("flags of x86")
     got = outputs_of(case, build)
-    assert len(got) == len(MAPS) + 3
+    assert len(got) == LAYERS
     for output, expected in case.expected.items():
         np.testing.assert_array_equal(got[output], expected, err_msg=output)
         assert np.unique(expected).size > 3

@@ -1,4 +1,6 @@
-/* The same of bytes, four planes interleaved, where channels come in fours: word by word. */
+#include "turn_words.c"
+/* The same of bytes, four planes interleaved, where channels come in fours: word by word, or 16
+ * words of 16 neighbours at a time. */
 MODEL_COPY void planes_words_@NAME@(unsigned char *restrict to, int32_t plane,
                                   const void *restrict map, int32_t rows, int32_t columns,
                                   int32_t pitch, int32_t down, int32_t along, int32_t top,
@@ -8,18 +10,35 @@ MODEL_COPY void planes_words_@NAME@(unsigned char *restrict to, int32_t plane,
   const unsigned char *x = (const unsigned char *)map;
   const uint32_t outside = (uint32_t)(border & 255) * 0x01010101u;
   const int32_t words = channels / 4;
+  int32_t first = left < 0 ? (along - 1 - left) / along : 0;
+  int32_t end = left < width ? (width - left + along - 1) / along : 0;
+  end = end < columns ? end : columns;
+  first = first < end ? first : end;
   to += plane * pitch;
-  for (int32_t r = 0; r < rows; ++r) {
+  for (int32_t r = 0; r < rows; ++r, to += 4 * columns) {
     const int32_t y = top + r * down;
-    for (int32_t i = 0; i < columns; ++i, to += 4) {
-      const int32_t column = left + i * along;
-      unsigned char *at = to;
-      if (y >= 0 && y < height && column >= 0 && column < width) {
-        const unsigned char *from = x + (y * width + column) * channels;
+    const int32_t start = y >= 0 && y < height ? first : columns;
+    const int32_t stop = y >= 0 && y < height ? end : columns;
+    for (int32_t i = 0; i < columns; ++i) {
+      unsigned char *at = to + 4 * i;
+      if (i >= start && i < stop) {
+        const unsigned char *from = x + (y * width + left + i * along) * channels;
+#if MODEL_LANES == 16
+        if (words >= 16 && stop - start >= 16) {
+          const int32_t back = i + 16 > stop ? i + 16 - stop : 0;
+          from -= back * along * channels, at -= 4 * back;
+          for (int32_t c = 0;; c = c + 32 > words ? words - 16 : c + 16) {
+            turn_words(from + 4 * c, along * words, at + 4 * c * pitch, pitch, @FLIP@);
+            if (c + 16 == words) break;
+          }
+          i += 15 - back;
+          continue;
+        }
+#endif
         for (int32_t c = 0; c < words; ++c, at += 4 * pitch, from += 4) {
           uint32_t word;
           memcpy(&word, from, 4);
-          word = word@SHIFT@;
+          word ^= (uint32_t)@FLIP@;
           memcpy(at, &word, 4);
         }
       } else {
