@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.c.channel_order import shuffles
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.epilogue import Epilogue
 from ceras_ir.backends.c.functions import apply
@@ -107,14 +108,13 @@ class _Sparse:
         else:
             layer.line(f"const int32_t rows = {p.strip};", 1)
 
-    @property
-    def _row(self) -> str:
-        """The output row `r` of a strip, in the whole result."""
+    def _row(self, row: str) -> str:
+        """An output row of a strip, in the whole result."""
         image = f"image * {self.planes.rows} + " if self.planes.images > 1 else ""
-        return f"{image}first + r"
+        return f"{image}first + {row}"
 
     def _code(self, bias: str, border: str) -> None:
-        layer, p = self.layer, self.planes
+        layer, p = self.layer, self.planes.clustered(self.weights)
         outputs = len(self.weights)
         padded = -(-outputs // 16) * 16
         unit, item = (1, 4) if self.is_float else (4, 1)
@@ -132,8 +132,8 @@ class _Sparse:
             )  # fmt: skip
             names.append(layer.kernels.add(name, text, CONDITION))
             words += mine
-        table = np.array(words or [0], np.uint32)
-        w = layer.constant("words", "uint32_t", table.size, 4, lambda: table, CONDITION)
+        read = np.array(words or [0], np.uint32)
+        w = layer.constant("words", "uint32_t", read.size, 4, lambda: read, CONDITION)
         turn = layer.kernels.use("turn_words")
         # Of bytes, four outputs are a word.
         turned, width = ("int8_t", -(-outputs // 64) * 64) if self.narrow else (ctype, padded)
@@ -143,9 +143,14 @@ class _Sparse:
         layer.scratch(turned, "turned", width * 16, 1 if self.narrow else 4)
         self._open()
         stored = "float" if self.is_float else value_type(self.op.input)
-        p.fill(layer, self.x, (stored, element), unit, border)
+        order = ""
+        if p.order:
+            table = shuffles(np.array(p.order))
+            order = layer.constant("order", "uint8_t", table.size, 1, lambda: table, CONDITION)
+        p.fill(layer, self.x, (stored, element), unit, border, order)
         last = f"(rows - 1) * {p.plane_columns} + {p.columns}"
         layer.line(f"const int32_t end = {last};", 1)
+        layer.line("int32_t r = 0, c = 0;", 1)
         layer.line(f"for (int32_t q = 0; q < end; q += {16 * VECTORS}) {{", 1)
         layer.line(
             f"const int32_t vectors = end - q < {16 * (VECTORS - 1)} ? (end - q + 15) / 16 "
@@ -160,15 +165,14 @@ class _Sparse:
         sums = f"sums + v * {words_of * 16}"
         layer.line(f"for (int32_t o = 0; o < {words_of}; o += 16)", 3)
         to = "turned + 4 * o" if self.narrow else "turned + o"
-        layer.line(f"{turn}({sums} + 16 * o, 16, {to}, {words_of}, 0);", 4)
+        layer.line(f"{turn}({sums} + 16 * o, 16, {to}, {words_of}, 0, 0);", 4)
         layer.line("for (int32_t p = 0; p < 16; ++p) {", 3)
+        layer.line("const int32_t row = r, column = c;", 4)
+        layer.line(f"if (++c == {p.plane_columns}) c = 0, ++r;", 4)
+        layer.line(f"if (row >= rows || column >= {p.columns}) continue;", 4)
         layer.line(
-            f"const int32_t place = q + 16 * v + p, r = place / {p.plane_columns}, "
-            f"c = place % {p.plane_columns};",
-            4,
+            f"const int32_t at = (({self._row('row')}) * {p.columns} + column) * {outputs};", 4
         )
-        layer.line(f"if (place >= end || c >= {p.columns}) continue;", 4)
-        layer.line(f"const int32_t at = (({self._row}) * {p.columns} + c) * {outputs};", 4)
         if self.narrow:
             layer.line(f"memcpy(y + at, turned + p * {width}, {outputs});", 4)
         else:
@@ -211,7 +215,7 @@ class _Sparse:
         here = f"{p.columns} - c < {count} ? {p.columns} - c : {count}"
         if p.columns % count:
             layer.line(f"const int32_t here = {here};", 4)
-        layer.line(f"int32_t at = (({self._row}) * {p.columns} + c) * {outputs};", 4)
+        layer.line(f"int32_t at = (({self._row('r')}) * {p.columns} + c) * {outputs};", 4)
         end = "here" if p.columns % count else str(count)
         layer.line(f"for (int32_t p = 0; p < {end}; ++p, at += {outputs}) {{", 4)
         layer.block(self._finished("sums[p]", bias), 5)

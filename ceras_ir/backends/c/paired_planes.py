@@ -37,7 +37,7 @@ class PairedPlanes:
         strips = 1
         while True:
             rows = -(-planes.rows // strips)
-            near = replace(planes, strip=-(-rows // 2), columns=columns)
+            near = replace(planes, strip=-(-rows // 2), columns=columns, shares=False)
             found = cls(replace(planes, strip=rows), near)
             if found.nbytes <= most:
                 return found

@@ -12,12 +12,16 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.c.channel_order import CHUNK, clustered
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 SLACK = 64
 """Elements behind a plane that the last vector of positions may read."""
+
+AT_ONCE = 16
+"""Positions that are laid out at once, and words of four channels."""
 
 LEAST_POSITIONS = 8
 """Positions below which there is nothing to be side by side."""
@@ -39,6 +43,10 @@ class Planes:
     top: int
     left: int
     strip: int
+    shares: bool = True
+    """Whether the border at the end of a row is that at the start of the next."""
+    order: tuple[int, ...] = ()
+    """The channel at each place, where not all are as they were."""
 
     @classmethod
     def of(cls, op: LinearOperation, geometry: Geometry, item: int, most: int) -> "Planes | None":
@@ -63,6 +71,16 @@ class Planes:
             planes = replace(planes, strip=-(-planes.strip // 2))
         return planes if planes.elements * item <= most else None
 
+    def clustered(self, weights: NDArray[np.generic]) -> "Planes":
+        """The same with channels in an order that suits bytes, where there are whole chunks."""
+        inside = min(self.columns + self._reach(1) - self.left, self.width)
+        if weights.dtype != np.int8 or self.channels % CHUNK or self.stride[1] != 1:
+            return self
+        if inside < AT_ONCE:
+            return self
+        nonzero = np.not_equal(weights, 0).reshape(-1, self.channels)
+        return replace(self, order=tuple(clustered(nonzero).tolist()))
+
     @property
     def phases(self) -> list[tuple[int, int]]:
         """Rows and columns, below the stride, at which planes begin."""
@@ -80,13 +98,21 @@ class Planes:
         return self.strip + self._reach(0)
 
     @property
+    def shared(self) -> int:
+        """Columns of the border that a row has in common with the next; planes end with them."""
+        if not self.shares or self.stride[1] != 1:
+            return 0
+        after = self.columns + self._reach(1) - self.left - self.width
+        return max(min(self.left, after), 0)
+
+    @property
     def plane_columns(self) -> int:
-        return self.columns + self._reach(1)
+        return self.columns + self._reach(1) - self.shared
 
     @property
     def pitch(self) -> int:
         """Elements from one plane to the next."""
-        return self.plane_rows * self.plane_columns + SLACK
+        return self.plane_rows * self.plane_columns + self.shared + SLACK
 
     @property
     def count(self) -> int:
@@ -118,16 +144,24 @@ class Planes:
         """The plane of each product of a filter, and the offset in it."""
         taps = np.array(self.taps(), np.int64)
         channel = np.arange(self.channels)
+        if self.order:
+            channel = np.argsort(self.order)
         planes = (taps[:, :1] + channel).reshape(-1)
         return planes, np.repeat(taps[:, 1], self.channels)
 
-    def fill(self, layer: Layer, x: str, types: tuple[str, str], unit: int, border: str) -> None:
-        """Print what fills `planes` for the rows from `first` on, `unit` planes interleaved."""
+    def fill(
+        self, layer: Layer, x: str, types: tuple[str, str], unit: int, border: str, order: str = ""
+    ) -> None:
+        """
+        Print what fills `planes` for the rows from `first` on, `unit` planes interleaved; `order`
+        is the table of shuffles of channels in another order.
+        """
         stored, element = types
         moved = stored == "int8_t" and element == "uint8_t"
         if unit == 4 and self.channels % 4 == 0:
             name, holes = "planes_words", {"FLIP": "(int32_t)0x80808080u" if moved else "0"}
             holes["NAME"] = "moved" if moved else "plain"
+            order = f", {order or '0'}"
         else:
             name = "planes"
             holes = {"IN": stored, "TO": element, "UNIT": str(unit)}
@@ -137,12 +171,13 @@ class Planes:
         source = image if self.images > 1 else x
         for n, (row, column) in enumerate(self.phases):
             numbers = (
-                self.plane_rows, self.plane_columns, self.pitch, self.stride[0], self.stride[1],
+                self.plane_rows, self.plane_columns, self.shared, self.pitch, self.stride[0],
+                self.stride[1],
             )  # fmt: skip
             top = f"first * {self.stride[0]} + {row - self.top}"
             layer.line(
                 f"{function}(planes, {n * self.channels}, {source}, "
                 f"{', '.join(map(str, numbers))}, {top}, {column - self.left}, "
-                f"{self.height}, {self.width}, {self.channels}, {border});",
+                f"{self.height}, {self.width}, {self.channels}, {border}{order});",
                 1,
             )

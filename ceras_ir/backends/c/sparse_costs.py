@@ -27,8 +27,11 @@ DENSE_BYTES, DENSE_FLOATS, DENSE_WINOGRAD = 62.0, 15.4, 27.0
 CYCLES_PER_DOT, CYCLES_PER_FLOAT = 1.0, 2.1
 """Of a product with 16 positions, its inputs' loads included."""
 
+CYCLES_PER_BYTE, CYCLES_PER_WORD = 0.25, 0.6
+"""Of a result of bytes, and of a word of four that is laid into planes."""
+
 CYCLES_PER_OUTPUT, CYCLES_PER_ELEMENT = 0.6, 1.0
-"""Of a result, and of a word or an element that is laid into planes."""
+"""The same of floats."""
 
 CYCLES_PER_LOOSE_BYTE = 2.0
 """The same of bytes where channels do not come in fours."""
@@ -63,18 +66,19 @@ def host_cost(op: LinearOperation, weights: NDArray[np.generic]) -> Cost | None:
     planes = Planes.of(op, Geometry.of(op), 4 if is_float else 1, HOST_WORKSPACE)
     if planes is None:
         return None
-    count = product_count(weights.reshape(len(weights), -1), planes)
+    count = product_count(weights.reshape(len(weights), -1), planes.clustered(weights))
     if count > MOST_PRODUCTS:
         return None
     strips = planes.images * -(-planes.rows // planes.strip)
     vectors = strips * -(-planes.positions // 16)
     sparse = count * vectors * (CYCLES_PER_FLOAT if is_float else CYCLES_PER_DOT)
-    sparse += prod(shape_of(op.result)) * CYCLES_PER_OUTPUT
+    outputs = prod(shape_of(op.result))
+    sparse += outputs * (CYCLES_PER_OUTPUT if is_float else CYCLES_PER_BYTE)
     elements = strips * planes.elements
     if is_float:
         sparse += elements * CYCLES_PER_ELEMENT
     elif planes.channels % 4 == 0:
-        sparse += elements / 4 * CYCLES_PER_ELEMENT
+        sparse += elements / 4 * CYCLES_PER_WORD
     else:
         sparse += elements * CYCLES_PER_LOOSE_BYTE
     rate = DENSE_BYTES

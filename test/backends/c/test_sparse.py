@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import TensorType, UnitAttr, f32, i8, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.board import load_board
+from ceras_ir.backends.c.channel_order import clustered
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.emulator import EmulatedModel
 from ceras_ir.backends.c.options import COptions
@@ -217,6 +218,26 @@ def test_code_loads_nothing_behind_the_planes(
     last = (planes.positions - 1) // 16 * 16
     furthest = max(p.offset for p in products(weights, planes))
     assert furthest + unit * last * item + 64 <= planes.elements * item
+
+
+def test_channels_with_weights_together_share_words():
+    rng = np.random.default_rng(0)
+    # Of 128 channels each has a partner in its 16 and another pair in its 64.
+    kept = rng.random((200, 32)) < 0.1
+    pairs = np.concatenate([64 * half + 16 * lane + np.array([[2, 9], [0, 15], [1, 4]])
+                            for half in range(2) for lane in range(4)])  # fmt: skip
+    nonzero = np.zeros((200, 128), bool)
+    for i, (a, b) in enumerate(pairs):
+        nonzero[:, a] = nonzero[:, b] = kept[:, i]
+    order = clustered(nonzero)
+    assert sorted(order) == list(range(128))
+    together = {tuple(sorted(pair)) for pair in order.reshape(-1, 2).tolist()}
+    assert {tuple(pair) for pair in pairs.tolist()} <= together
+
+    def words(columns: NDArray[np.bool_]) -> int:
+        return int(columns.reshape(200, -1, 4).any(axis=2).sum())
+
+    assert words(nonzero[:, order]) < 0.7 * words(nonzero)
 
 
 def test_listed_weights_where_no_kernel_is_sparse():

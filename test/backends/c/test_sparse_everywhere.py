@@ -48,7 +48,7 @@ ROWS = (70, 36)
 MAPS = [
     *SHAPES,
     ((1, 5, 37, 68), (70, 3, 2, 68), (1, 1, 1, 0), (1, 2), (1, 1)),
-    ((1, 40, 50, 8), (6, 3, 3, 8), (1, 1, 1, 1), (1, 1), (1, 1)),
+    ((1, 60, 50, 8), (6, 3, 3, 8), (1, 1, 1, 1), (1, 1), (1, 1)),
 ]
 """Of the last, vectors come in more than one round; of the one before, channels do."""
 
@@ -90,7 +90,7 @@ def network() -> ModuleOp:
             requant=RequantAttr(20, multiplier=list(range(1000, 7000, 500))),
         )  # fmt: skip
         results.append(op.result)
-        weights = sparse_weights(rng, (21, 3, 3, 64), 0.9)
+        weights = sparse_weights(rng, (21, 3, 3, 128), 0.9)
         bias = constant(rng.integers(-3000, 3000, 21).astype(np.int32), BIAS)
         shifts = (1 << rng.integers(0, 5, 21)).tolist()
         op = Conv2dOp(
@@ -112,7 +112,7 @@ def network() -> ModuleOp:
             (UNSIGNED, (1, 13, 9, 5)),
             (UniformType(0.5), (1, 9, 10, 8)),
             (UniformType(2.0), (1, 9, 10, 12)),
-            (UniformType(0.5), (1, 6, 20, 64)),
+            (UniformType(0.5), (1, 6, 20, 128)),
             (UniformType(0.5), ROWS),
         ],
         build,
@@ -129,7 +129,7 @@ def extremes(sample: dict[str, Array]) -> dict[str, Array]:
     return sample
 
 
-@pytest.fixture(scope="module", params=[COptions.workspace, 17_500], ids=["maps", "strips"])
+@pytest.fixture(scope="module", params=[COptions.workspace, 23_000], ids=["maps", "strips"])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Network:
     """Whole maps at once, and strips of their rows."""
     module, folder = place(network()), tmp_path_factory.mktemp("sparse")
@@ -137,7 +137,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     write_files(files, folder)
     source = (folder / "model.c").read_text()
     assert len(set(re.findall(r"sparse_\d+_0\(", source))) == LAYERS
-    assert ("first += 40)" in source) == (request.param == COptions.workspace)
+    assert ("first += 60)" in source) == (request.param == COptions.workspace)
     main, sample = main_function(module), extremes(random_inputs(module))
     ends = network_inputs(main), network_outputs(main)
     return Network(folder, *ends, sample, run(module, sample), is_float=False)

@@ -1,7 +1,7 @@
 /* Every channel of a map as a plane from plane `plane` on, `pitch` elements apart, @UNIT@ planes
  * interleaved: rows from `top` and columns from `left` on, some apart; `border` beyond the map. */
 MODEL_COPY void planes_@NAME@(@TO@ *restrict to, int32_t plane, const @IN@ *restrict x, int32_t rows,
-                            int32_t columns, int32_t pitch, int32_t down, int32_t along,
+                            int32_t columns, int32_t shared, int32_t pitch, int32_t down, int32_t along,
                             int32_t top, int32_t left, int32_t height, int32_t width,
                             int32_t channels, @TO@ border)
 {
@@ -10,10 +10,10 @@ MODEL_COPY void planes_@NAME@(@TO@ *restrict to, int32_t plane, const @IN@ *rest
   end = end < columns ? end : columns;
   first = first < end ? first : end;
   const int32_t step = along * channels;
-  for (int32_t r = 0; r < rows; ++r) {
-    const int32_t y = top + r * down;
-    const int32_t start = y >= 0 && y < height ? first : columns;
-    const int32_t stop = y >= 0 && y < height ? end : columns;
+  for (int32_t r = 0; r <= rows; ++r) {
+    const int32_t y = top + r * down, count = r < rows ? columns : shared;
+    const int is_inside = r < rows && y >= 0 && y < height;
+    const int32_t start = is_inside ? first : count, stop = is_inside ? end : count;
     const @IN@ *const from = x + (start < stop ? (y * width + left + start * along) * channels : 0);
     for (int32_t c = 0; c < channels; ++c) {
       const int32_t p = plane + c;
@@ -22,7 +22,7 @@ MODEL_COPY void planes_@NAME@(@TO@ *restrict to, int32_t plane, const @IN@ *rest
       for (; i < start; ++i, at += @UNIT@) *at = border;
       const @IN@ *next = from + c;
       for (; i < stop; ++i, at += @UNIT@, next += step) *at = (@TO@)(*next@SHIFT@);
-      for (; i < columns; ++i, at += @UNIT@) *at = border;
+      for (; i < count; ++i, at += @UNIT@) *at = border;
     }
   }
 }

@@ -1,12 +1,13 @@
 #include "turn_words.c"
 /* The same of bytes, four planes interleaved, where channels come in fours: word by word, or 16
- * words of 16 neighbours at a time. */
+ * words of 16 neighbours at a time, by which alone channels come into another order. */
 MODEL_COPY void planes_words_@NAME@(unsigned char *restrict to, int32_t plane,
                                   const void *restrict map, int32_t rows, int32_t columns,
-                                  int32_t pitch, int32_t down, int32_t along, int32_t top,
+                                  int32_t shared, int32_t pitch, int32_t down, int32_t along, int32_t top,
                                   int32_t left, int32_t height, int32_t width, int32_t channels,
-                                  int32_t border)
+                                  int32_t border, const uint8_t *order)
 {
+  (void)order;
   const unsigned char *x = (const unsigned char *)map;
   const uint32_t outside = (uint32_t)(border & 255) * 0x01010101u;
   const int32_t words = channels / 4;
@@ -15,11 +16,11 @@ MODEL_COPY void planes_words_@NAME@(unsigned char *restrict to, int32_t plane,
   end = end < columns ? end : columns;
   first = first < end ? first : end;
   to += plane * pitch;
-  for (int32_t r = 0; r < rows; ++r, to += 4 * columns) {
-    const int32_t y = top + r * down;
-    const int32_t start = y >= 0 && y < height ? first : columns;
-    const int32_t stop = y >= 0 && y < height ? end : columns;
-    for (int32_t i = 0; i < columns; ++i) {
+  for (int32_t r = 0; r <= rows; ++r, to += 4 * columns) {
+    const int32_t y = top + r * down, count = r < rows ? columns : shared;
+    const int is_inside = r < rows && y >= 0 && y < height;
+    const int32_t start = is_inside ? first : count, stop = is_inside ? end : count;
+    for (int32_t i = 0; i < count; ++i) {
       unsigned char *at = to + 4 * i;
       if (i >= start && i < stop) {
         const unsigned char *from = x + (y * width + left + i * along) * channels;
@@ -28,7 +29,8 @@ MODEL_COPY void planes_words_@NAME@(unsigned char *restrict to, int32_t plane,
           const int32_t back = i + 16 > stop ? i + 16 - stop : 0;
           from -= back * along * channels, at -= 4 * back;
           for (int32_t c = 0;; c = c + 32 > words ? words - 16 : c + 16) {
-            turn_words(from + 4 * c, along * words, at + 4 * c * pitch, pitch, @FLIP@);
+            turn_words(from + 4 * c, along * words, at + 4 * c * pitch, pitch, @FLIP@,
+                       order ? order + 8 * c : 0);
             if (c + 16 == words) break;
           }
           i += 15 - back;
