@@ -7,6 +7,7 @@ here the node is known by its name. The docstrings are printed in the documentat
 """
 
 from collections.abc import Callable
+from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
@@ -20,6 +21,7 @@ from ceras_ir.transforms.memory.analysis.slices import row_bytes
 
 MAX_WINDOW = limit("format.h", "MAX_WINDOW")
 MAX_BYTES = limit("format.h", "MAX_ARENA_BYTES")
+MAX_STATE_WEIGHTS = limit("format.h", "MAX_STATE_WEIGHTS")
 
 Rule = Callable[[Operation], str | None]
 
@@ -74,6 +76,17 @@ def borders_are_of_images(op: Operation) -> str | None:
     )
 
 
+def recurrent_weights_are_constant(op: Operation) -> str | None:
+    """Weights of recurrent layers are constant; of floats there are at most 33554432."""
+    if not isinstance(op, graph.RecurrenceOp):
+        return None
+    if not isinstance(op.weights.owner, graph.ConstantOp):
+        return "the engine takes constant weights of a recurrent layer"
+    if op.exponents is None and (count := prod(graph.shape_of(op.weights))) > MAX_STATE_WEIGHTS:
+        return f"the engine takes at most {MAX_STATE_WEIGHTS} weights of floats, got {count}"
+    return None
+
+
 def sizes_fit(op: Operation) -> str | None:
     """Tensors have at most 2 GiB; strides, padding, dilations and kernels are at most 32768."""
     for value in (*op.operands, *op.results):
@@ -107,6 +120,7 @@ RULES: tuple[Rule, ...] = (
     binaries_are_known,
     sums_are_of_bytes,
     borders_are_of_images,
+    recurrent_weights_are_constant,
     sizes_fit,
 )
 

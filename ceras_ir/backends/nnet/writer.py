@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects.builtin import Float32Type, ModuleOp, i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -28,7 +28,6 @@ from ceras_ir.backends.nnet.layers import encode
 from ceras_ir.backends.nnet.rules import FPGA, why_not
 from ceras_ir.backends.nnet.sections import Sections
 from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype, shape_of
-from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, device_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.artefacts import Artefact
@@ -195,10 +194,10 @@ WAY_OUT = "leave it to the application, or compile for target c"
 
 
 def _scale_of(element: Attribute) -> float:
-    """The scale of the record: of several the greatest, 1 of pixels, 0 of floats."""
+    """The scale of the record: of several the greatest, 1 of plain integers, 0 of floats."""
     if isinstance(element, UniformType):
         return max(scale.data for scale in element.scales)
-    return 1.0 if element == BYTE else 0.0
+    return 0.0 if isinstance(element, Float32Type) else 1.0
 
 
 def _section_of(dtype: np.dtype[np.generic]) -> Section:

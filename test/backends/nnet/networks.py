@@ -10,17 +10,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i16, i32
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i8, i16, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ceras_ir.backends.nnet import emit
 from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.dialects.graph import (
+    Cell,
     ConstantOp,
+    Function,
+    FunctionAttr,
     GraphOperation,
     IntegerNormalizeOp,
     IntegerSoftmaxOp,
+    RecurrenceOp,
     element_of,
     shape_of,
 )
@@ -104,6 +108,50 @@ def integer_normalize(
         centred=centred,
         element=UniformType(2.0**-9, storage=i16),
         requant=RequantAttr(17, low=-32768, high=32767),
+    )
+    return net.add(op)
+
+
+FUNCTIONS = (
+    FunctionAttr(Function.SIGMOID),
+    FunctionAttr(Function.TANH),
+    FunctionAttr(Function.HARD_SIGMOID, (0.25, 0.5)),
+)
+
+
+def recurrence(
+    net: Network,
+    kind: Cell,
+    x: SSAValue,
+    state: SSAValue,
+    *,
+    cell: SSAValue | None = None,
+    biased: bool = True,
+    integer: bool = False,
+    functions: Sequence[FunctionAttr] = FUNCTIONS,
+) -> SSAValue:
+    """A recurrent layer of seeded weights, whose rows differ in scale where they are integers."""
+    hidden, rng = shape_of(state)[1], np.random.default_rng(0)
+    width = kind.gates * hidden
+    if integer:
+        most = min(127, (1 << 16) // hidden - 1)  # Sums must fit 32 bits.
+        stored = rng.integers(-most, most + 1, (width, hidden)).astype(np.int8)
+        weights = net.constant(stored, i8)
+        exponents = (-14, [int(e) for e in rng.integers(-10, -5, width)])
+    else:
+        scale = 1.5 / np.sqrt(hidden)
+        weights = net.constant(rng.normal(0, scale, (width, hidden)).astype(np.float32))
+        exponents = None
+    bias = net.constant(rng.normal(0, 0.5, width).astype(np.float32)) if biased else None
+    op = RecurrenceOp(
+        kind,
+        x,
+        weights,
+        state,
+        functions[: kind.functions],
+        cell=cell,
+        bias=bias,
+        exponents=exponents,
     )
     return net.add(op)
 

@@ -40,13 +40,14 @@ def example() -> ModuleOp:
     return net.module(net.add(graph.DequantizeOp(net.add(op, FPGA))))
 
 
-def refuse(program: Path, file: Path, data: bytes) -> None:
+def refuse(program: Path, file: Path, data: bytes) -> str:
     """The engine must end with status 1 and one line, not with a signal or a sanitizer."""
     file.write_bytes(data)
     command = [program, file, "/dev/null", file.with_suffix(".out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert done.stderr.startswith(f"{file}: error: ") and done.stderr.count("\n") == 1
+    return done.stderr
 
 
 def offset_of(file: NnetFile, data: bytes, section: str) -> int:

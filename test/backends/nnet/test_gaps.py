@@ -10,6 +10,7 @@ from backends.nnet.networks import (
     integer_normalize,
     integer_softmax,
     random_array,
+    recurrence,
     written,
 )
 from backends.nnet.test_operators import Convolution, convolve, multiply
@@ -214,6 +215,19 @@ def test_products_of_matrices():
         y = multiply(net, x, (19, 37), device, residual)
         outputs = [widened(net, value) for value in (x, residual, y)]
         agree(net.module(*outputs, strategy="slices"))
+
+
+def test_recurrent_layers():
+    """Input, both states and result are columns."""
+    net = Network([((3, 2, 28), f32), ((2, 7), f32), ((2, 7), f32)])
+    x, state, cell = (made(net, value) for value in net.inputs)
+    y = recurrence(net, graph.Cell.LSTM, x, state, cell=cell)
+    values = (x, state, cell, y)
+    module = net.module(*(widened(net, value) for value in values), strategy="slices")
+    for value in values:
+        block = block_of(value)
+        assert block is not None and block.pitch.data
+    agree(module)
 
 
 def test_columns_of_columns_of_runs():

@@ -13,6 +13,7 @@ from backends.nnet.networks import (
     integer_normalize,
     integer_softmax,
     random_array,
+    recurrence,
     resealed,
     written,
 )
@@ -23,7 +24,7 @@ from ceras_ir.backends.nnet.engine import SOURCES, runtime
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import Binary, Function, FunctionAttr, Pad, Pool, Resize
+from ceras_ir.dialects.graph import Binary, Cell, Function, FunctionAttr, Pad, Pool, Resize
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.support.diagnostics import InputError
@@ -106,7 +107,15 @@ def every_operator() -> bytes:
     d = net.add(graph.NormalizeOp(d, scale, scale, epsilon=1e-5, centred=True))
     d = integer_softmax(net, net.add(graph.QuantizeOp(d, INT8)), 1)
     d = integer_normalize(net, d, centred=True)
-    return written(net.module(d, *ends, strategy="slices"))
+    steps = net.add(graph.ReshapeOp(flat, (1, 1, 20)))
+    state = net.constant(random_array((1, 5), f32, 6))
+    for integer in (False, True):
+        cells = recurrence(net, Cell.LSTM, steps, state, cell=state, integer=integer)
+        steps = net.add(graph.ConcatOp([cells, cells], 2))
+        steps = net.add(graph.ReshapeOp(steps, (1, 1, 20)))
+    rows = net.add(graph.SliceOp(steps, (0, 0, 0), (1, 1, 15), (1, 1, 1)))
+    rows = recurrence(net, Cell.GRU_RESET_FIRST, rows, state, integer=True)
+    return written(net.module(d, rows, *ends, strategy="slices"))
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,18 @@ def test_borders():
     assert "rows and columns of [N,H,W,C] at their border, got [0, 0, 0, 1]" in refused(net, op)
 
 
+def test_recurrent_layers():
+    net = Network([((2, 1, 4), f32), ((4, 4), f32), ((1, 4), f32)])
+    x, weights, state = net.inputs
+    op = graph.RecurrenceOp(graph.Cell.RNN, x, weights, state, [FunctionAttr(Function.TANH)])
+    assert "constant weights of a recurrent layer" in refused(net, op)
+    net = Network([((1, 1, 8192), f32), ((1, 8192), f32)])
+    x, state = net.inputs
+    weights = net.constant(np.zeros((8192, 8192), np.float32))
+    op = graph.RecurrenceOp(graph.Cell.RNN, x, weights, state, [FunctionAttr(Function.TANH)])
+    assert "at most 33554432 weights of floats, got 67108864" in refused(net, op)
+
+
 def test_sizes():
     net = Network([((1, 1, 40_000, 1), f32)])
     op = graph.Pool2dOp(Pool.MAX, net.inputs[0], (1, 40_000), result_element=f32)

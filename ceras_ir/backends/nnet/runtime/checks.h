@@ -33,6 +33,9 @@ const char* check_window(const Layer& layer);
 // The greatest magnitude of a stored number less the zero point.
 int64_t magnitude(const Tensor& tensor);
 
+// Sum of the magnitudes of the weights of one output channel, of `length` products.
+int64_t row_magnitude(const Tensor& weights, int64_t row, int64_t length);
+
 // |accumulator| <= bound: does its product stay within 64 bits, the rounding constant included?
 const char* fits_64(int64_t bound, int64_t multiplier);
 

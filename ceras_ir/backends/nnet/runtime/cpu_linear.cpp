@@ -368,18 +368,6 @@ const char* prepare_conv2d(Layer& layer) {
   return prepare_window(layer, 0);
 }
 
-// Sum of the magnitudes of the weights of one output channel.
-int64_t row_magnitude(const Tensor& weights, int64_t row, int64_t length) {
-  if (!weights.constant()) return length * magnitude(weights);
-  int64_t sum = 0, chunk[CHUNK];
-  for (int64_t start = 0; start < length; start += CHUNK) {
-    const int64_t count = std::min(CHUNK, length - start);
-    read_centred(weights, row * length + start, count, chunk);
-    for (int64_t i = 0; i < count; ++i) sum += std::abs(chunk[i]);
-  }
-  return sum;
-}
-
 const char* sum_fits(const Layer& layer) {
   const Tensor& weights = layer.weights();
   const int64_t channels = weights.dims[0], length = weights.elements / channels;
@@ -409,13 +397,18 @@ Run operator_of_linear(const Layer& layer) {
   return is_depthwise(layer) ? conv2d_depthwise : conv2d_integer;
 }
 
+double products_of(const Layer& layer) {
+  return work_of_elements(layer) *
+         static_cast<double>(layer.weights().elements / layer.weights().dims[0]);
+}
+
 constexpr unsigned RULES = EPILOGUE | FUNCTION | REQUANT;
 
 const Operation OPERATIONS[] = {
     {1, 2, 9, RULES, check_conv2d, operator_of_linear, over_residual, prepare_conv2d, sum_fits,
-     scratch_of, Circuit::Array},
+     scratch_of, Circuit::Array, products_of},
     {2, 2, 0, RULES, check_matmul, operator_of_linear, over_residual, accept_as_it_is, sum_fits,
-     scratch_of, Circuit::Array},
+     scratch_of, Circuit::Array, products_of},
 };
 
 }  // namespace

@@ -175,9 +175,14 @@ Run operator_of_pool(const Layer& layer) {
   return average ? pool2d_average : pool2d_maximum;
 }
 
+double taps_of(const Layer& layer) {
+  return work_of_elements(layer) * static_cast<double>(layer.window.kernel[0]) *
+         static_cast<double>(layer.window.kernel[1]);
+}
+
 const Operation OPERATIONS[] = {
     {3, 1, 12, REQUANT, check, operator_of_pool, never, prepare, sum_fits, no_scratch,
-     Circuit::Pool},
+     Circuit::Pool, taps_of},
 };
 
 }  // namespace

@@ -76,7 +76,8 @@ void plan(Model& model) {
 int64_t no_scratch(const Layer&) { return 0; }
 
 const Operation* operation_of(uint32_t opcode) {
-  for (const Family* family : {&BINARY, &ELEMENTWISE, &LINEAR, &MOVEMENT, &POOLING, &REDUCTION, &ROWS})
+  for (const Family* family : {&BINARY, &ELEMENTWISE, &LINEAR, &MOVEMENT, &POOLING, &RECURRENT,
+                               &REDUCTION, &ROWS})
     for (size_t i = 0; i < family->count; ++i)
       if (family->first[i].opcode == opcode) return family->first + i;
   return nullptr;
@@ -90,14 +91,8 @@ int64_t scratch_bytes(const Layer& layer) {
   return layer.device == Device::Cpu ? layer.operation->scratch(layer) : 0;
 }
 
-// What one run takes at most: products of a sum, elements of a window, or elements. A small
-// file can ask for years, which is as good as a hang.
-double work_of(const Layer& layer) {
-  const double elements = static_cast<double>(layer.output().elements);
-  if (layer.operation->takes(EPILOGUE))
-    return elements * static_cast<double>(layer.weights().elements / layer.weights().dims[0]);
-  return elements * static_cast<double>(layer.window.kernel[0]) *
-         static_cast<double>(layer.window.kernel[1]);
+double work_of_elements(const Layer& layer) {
+  return static_cast<double>(layer.output().elements);
 }
 
 }  // namespace ceras

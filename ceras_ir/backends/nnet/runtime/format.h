@@ -63,6 +63,8 @@ enum LayerFlag : uint8_t {
   HAS_TABLE = 16,
   ALL_FLAGS = 31
 };
+constexpr int64_t MAX_STATE_WIDTH = 1 << 14;    // units of a recurrent layer
+constexpr int64_t MAX_STATE_WEIGHTS = 1 << 25;  // of floats, in such a layer
 constexpr uint32_t MAX_FACTOR = 1u << 22;  // of an operand of `binary`
 
 enum PoolKind : uint32_t { POOL_MAX = 0, POOL_AVERAGE = 1 };
@@ -76,6 +78,7 @@ enum BinaryKind : uint32_t {
   BINARY_MAX = 5
 };
 enum ReduceKind : uint32_t { REDUCE_SUM = 0, REDUCE_PRODUCT = 1, REDUCE_MAX = 2, REDUCE_MIN = 3 };
+enum CellKind : uint32_t { CELL_RNN = 0, CELL_GRU = 1, CELL_GRU_RESET_FIRST = 2, CELL_LSTM = 3 };
 enum ResizeKind : uint32_t { RESIZE_NEAREST = 0, RESIZE_LINEAR = 1 };
 
 }  // namespace ceras

@@ -329,12 +329,13 @@ struct Loader {
       item.live = live_blocks(item);
       item.run = operator_of(item);
       scratch = std::max(scratch, scratch_bytes(item));
-      work += work_of(item);
+      work += item.operation->work(item);
       fpga = fpga || item.device == Device::Fpga;
     }
     if (next_operand * 4 != file[OPERANDS].size || next_word * 4 != file[ATTRIBUTES].size)
       return fail("operands or attributes follow those of the last layer");
     if (scratch > MAX_SCRATCH_BYTES) return fail("a layer needs more working memory than there is");
+    // A small file can ask for years, which is as good as a hang.
     if (work > MAX_WORK) return fail("it is more work than this engine takes");
     model.scratch.storage.reset(new uint8_t[static_cast<size_t>(scratch) + 64]);
     const uintptr_t address = reinterpret_cast<uintptr_t>(model.scratch.storage.get());

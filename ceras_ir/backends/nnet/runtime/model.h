@@ -187,7 +187,6 @@ const char* check_accumulator(const Layer& layer);
 // The operator of a checked layer and the scratch bytes that it needs.
 Run operator_of(const Layer& layer);
 int64_t scratch_bytes(const Layer& layer);
-double work_of(const Layer& layer);
 
 // Give checked layers on the FPGA what its circuits take: weights in the order of the array, which
 // layers may share, and the constants and shifts of output channels. False where that is too much.

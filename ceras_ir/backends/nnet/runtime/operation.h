@@ -38,6 +38,7 @@ const char* operand_fits(const Layer& layer);
 bool never(const Layer& layer, size_t operand);
 bool in_place(const Layer& layer, size_t operand);
 int64_t no_scratch(const Layer& layer);
+double work_of_elements(const Layer& layer);
 
 struct Operation {
   uint16_t opcode;
@@ -51,6 +52,7 @@ struct Operation {
   Check sum_fits = operand_fits;                     // Of layers with a requantization.
   int64_t (*scratch)(const Layer&) = no_scratch;     // Bytes that it needs on the CPU.
   Circuit circuit = Circuit::None;
+  double (*work)(const Layer&) = work_of_elements;  // Products and elements of one run, at most.
 
   bool takes(Rule rule) const { return (rules & rule) != 0; }
 };
@@ -63,7 +65,7 @@ struct Family {
   constexpr Family(const Operation (&all)[n]) : first(all), count(n) {}
 };
 
-extern const Family BINARY, ELEMENTWISE, LINEAR, MOVEMENT, POOLING, REDUCTION, ROWS;
+extern const Family BINARY, ELEMENTWISE, LINEAR, MOVEMENT, POOLING, RECURRENT, REDUCTION, ROWS;
 
 // The operation of a number; null if there is none.
 const Operation* operation_of(uint32_t opcode);

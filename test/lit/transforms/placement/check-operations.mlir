@@ -3,7 +3,7 @@
 // RUN: not ceras-compile %s --target nnet -o %t 2>&1 | filecheck %s --check-prefix=COMPILE
 
 // What has a quantized form, or only moves elements, is not judged in float; each other node once.
-// NNET:      node 'cell' (graph.recurrence): error: unsupported: the nnet format has no such operation
+// NNET:      node 'cell' (graph.recurrence): error: unsupported: the engine takes constant weights of a recurrent layer
 // NNET-NEXT: node 'rows' (graph.take): error: unsupported: the nnet format has no such operation
 // NNET-NEXT: node 'power' (graph.binary): error: unsupported: the engine has no elementwise 'pow'
 // NNET-NOT:  error
@@ -14,9 +14,9 @@
 
 // C-LABEL: func.func @main
 // C:       graph.recurrence
-func.func @main(%x: tensor<5x1x3xf32> {graph.name = "x"}, %h: tensor<1x3xf32> {graph.name = "h"}, %i: tensor<1x5xi64> {graph.name = "i"}) -> (tensor<5x3xf32> {graph.name = "y"}) {
+func.func @main(%x: tensor<5x1x3xf32> {graph.name = "x"}, %h: tensor<1x3xf32> {graph.name = "h"}, %i: tensor<1x5xi64> {graph.name = "i"}, %u: tensor<3x3xf32> {graph.name = "u"}) -> (tensor<5x3xf32> {graph.name = "y"}) {
   %w = graph.constant dense<0.5> : tensor<3x3xf32> : tensor<3x3xf32>
-  %0 = graph.recurrence rnn %x, %w, %h {functions = [#graph.function<tanh>]} : (tensor<5x1x3xf32>, tensor<3x3xf32>, tensor<1x3xf32>) -> tensor<5x1x3xf32> loc("cell")
+  %0 = graph.recurrence rnn %x, %u, %h {functions = [#graph.function<tanh>]} : (tensor<5x1x3xf32>, tensor<3x3xf32>, tensor<1x3xf32>) -> tensor<5x1x3xf32> loc("cell")
   %1 = graph.reshape %0 : (tensor<5x1x3xf32>) -> tensor<5x3xf32>
   %2 = graph.matmul %1, %w : (tensor<5x3xf32>, tensor<3x3xf32>) -> tensor<5x3xf32>
   %r = graph.reshape %i : (tensor<1x5xi64>) -> tensor<5xi64> loc("rows")

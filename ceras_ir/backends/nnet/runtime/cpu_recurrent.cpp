@@ -1,0 +1,293 @@
+// Recurrent layers: all steps of one direction, in the order of the operation's documentation.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "checks.h"
+#include "float_functions.h"
+
+namespace ceras {
+namespace {
+
+constexpr int64_t PANEL = 32;  // outputs of the float kernel that are summed beside each other
+constexpr int64_t STATE_BOUND = 1 << 15;  // magnitude of the integers that stand for the state
+constexpr int64_t MAX_EXPONENT = 60;
+constexpr size_t WORDS_OF_FUNCTION = 3;
+
+size_t functions_of(uint32_t cell) { return cell == CELL_RNN ? 1 : cell == CELL_LSTM ? 3 : 2; }
+
+int64_t gates_of(uint32_t cell) { return cell == CELL_RNN ? 1 : cell == CELL_LSTM ? 4 : 3; }
+
+int64_t panels_of(int64_t rows) { return (rows + PANEL - 1) / PANEL; }
+
+bool is_integer(const Layer& layer) { return layer.weights().quantized(); }
+
+// The exponent of the state, then of each row of weights.
+int exponent_of(const Layer& layer, size_t index) {
+  const size_t first = 1 + WORDS_OF_FUNCTION * functions_of(layer.attributes[0]);
+  return static_cast<int32_t>(layer.attributes[first + index]);
+}
+
+// Replace values by what the layer's function `index` makes of them.
+void apply_own(const Layer& layer, size_t index, float* values, int64_t count) {
+  const uint32_t* words = layer.attributes.data() + 1 + WORDS_OF_FUNCTION * index;
+  const float parameters[] = {as_float(words[1]), as_float(words[2])};
+  apply_all(static_cast<Function>(words[0]), parameters, values, count);
+}
+
+int64_t scratch_of(const Layer& layer) {
+  const int64_t width = layer.weights().dims[0], hidden = layer.weights().dims[1];
+  const int64_t products = is_integer(layer) ? 2 * width + hidden  // sums, scales and q
+                                             : panels_of(width) * PANEL * hidden;
+  return 4 * (width + hidden + products);
+}
+
+// The state's part of the gates: `p` of the operation, by weights in working memory.
+class Product {
+ public:
+  Product(const Layer& layer, void* memory) : layer_(layer) {
+    width_ = layer.weights().dims[0];
+    hidden_ = layer.weights().dims[1];
+    floats_ = static_cast<float*>(memory);
+    if (!is_integer(layer)) {
+      pack();
+      return;
+    }
+    sums_ = reinterpret_cast<int32_t*>(floats_ + width_);
+    q_ = reinterpret_cast<int16_t*>(sums_ + width_);
+    up_ = std::ldexp(1.0f, -exponent_of(layer, 0));
+    for (int64_t j = 0; j < width_; ++j)
+      floats_[j] = std::ldexp(
+          1.0f, exponent_of(layer, static_cast<size_t>(j) + 1) + exponent_of(layer, 0));
+  }
+
+  // Of the rows of weights from `first` to `end`.
+  void run(const float* h, int64_t first, int64_t end, float* p) const {
+    if (is_integer(layer_))
+      of_integers(h, first, end, p);
+    else
+      of_floats(h, first, end, p);
+    if (layer_.operands.size() == 4u + (layer_.attributes[0] == CELL_LSTM)) {
+      const float* bias = layer_.operands.back()->floats();
+      for (int64_t j = first; j < end; ++j) p[j] += bias[j];
+    }
+  }
+
+ private:
+  // [panels][hidden][PANEL]; zeros behind the last row.
+  void pack() {
+    const float* weights = layer_.weights().floats();
+    for (int64_t start = 0; start < width_; start += PANEL) {
+      float* panel = floats_ + start * hidden_;
+      for (int64_t j = 0; j < PANEL; ++j)
+        for (int64_t i = 0; i < hidden_; ++i)
+          panel[i * PANEL + j] = start + j < width_ ? weights[(start + j) * hidden_ + i] : 0.0f;
+    }
+  }
+
+  // From 0 on, in the order of `h`; lanes are outputs, so that no sum is reordered.
+  void of_floats(const float* h, int64_t first, int64_t end, float* p) const {
+    for (int64_t start = first / PANEL * PANEL; start < end; start += PANEL) {
+      const float* panel = floats_ + start * hidden_;
+      float sums[PANEL] = {};
+      for (int64_t i = 0; i < hidden_; ++i)
+        for (int64_t j = 0; j < PANEL; ++j) sums[j] += h[i] * panel[i * PANEL + j];
+      for (int64_t j = std::max(start, first); j < std::min(start + PANEL, end); ++j)
+        p[j] = sums[j - start];
+    }
+  }
+
+  void of_integers(const float* h, int64_t first, int64_t end, float* p) const {
+    for (int64_t i = 0; i < hidden_; ++i) {
+      float steps = h[i] * up_;
+      steps = steps == steps ? steps : 0.0f;
+      steps = std::min(std::max(steps, -32768.0f), 32767.0f);
+      q_[i] = static_cast<int16_t>(std::nearbyint(steps));  // ties to even
+    }
+    const int8_t* weights = reinterpret_cast<const int8_t*>(layer_.weights().data);
+    int64_t j = first;
+    for (; j + 4 <= end; j += 4) {
+      const int8_t *w0 = weights + j * hidden_, *w1 = w0 + hidden_, *w2 = w1 + hidden_;
+      const int8_t* w3 = w2 + hidden_;
+      int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+      for (int64_t i = 0; i < hidden_; ++i) {
+        const int32_t v = q_[i];
+        s0 += v * w0[i];
+        s1 += v * w1[i];
+        s2 += v * w2[i];
+        s3 += v * w3[i];
+      }
+      sums_[j] = s0, sums_[j + 1] = s1, sums_[j + 2] = s2, sums_[j + 3] = s3;
+    }
+    for (; j < end; ++j) {
+      const int8_t* w = weights + j * hidden_;
+      int32_t sum = 0;
+      for (int64_t i = 0; i < hidden_; ++i) sum += int32_t{q_[i]} * w[i];
+      sums_[j] = sum;
+    }
+    for (j = first; j < end; ++j) p[j] = static_cast<float>(sums_[j]) * floats_[j];
+  }
+
+  const Layer& layer_;
+  int64_t width_, hidden_;
+  float* floats_;  // panels of weights, or the scale of each row
+  int32_t* sums_ = nullptr;
+  int16_t* q_ = nullptr;
+  float up_ = 0;
+};
+
+// What a step of one sequence reads and writes.
+struct Step {
+  const float *x, *h;
+  float *y, *c;     // the next state, and the cell state of an LSTM
+  float *p, *reset;  // working memory of the gates, and of one state
+  int64_t n;
+};
+
+void add(const float* from, float* to, int64_t count) {
+  for (int64_t j = 0; j < count; ++j) to[j] = from[j] + to[j];
+}
+
+void step_rnn(const Layer& layer, const Product& product, const Step& s) {
+  product.run(s.h, 0, s.n, s.p);
+  add(s.x, s.p, s.n);
+  apply_own(layer, 0, s.p, s.n);
+  std::copy(s.p, s.p + s.n, s.y);
+}
+
+void step_lstm(const Layer& layer, const Product& product, const Step& s) {
+  const int64_t n = s.n;
+  float *p = s.p, *c = s.c, *y = s.y;
+  product.run(s.h, 0, 4 * n, p);
+  add(s.x, p, 4 * n);
+  apply_own(layer, 0, p, 3 * n);
+  apply_own(layer, 1, p + 3 * n, n);
+  for (int64_t j = 0; j < n; ++j) c[j] = p[2 * n + j] * c[j] + p[j] * p[3 * n + j];
+  std::copy(c, c + n, y);
+  apply_own(layer, 2, y, n);
+  for (int64_t j = 0; j < n; ++j) y[j] = p[n + j] * y[j];
+}
+
+void step_gru(const Layer& layer, const Product& product, const Step& s) {
+  const int64_t n = s.n;
+  float *p = s.p, *last = p + 2 * n;
+  const bool reset_first = layer.attributes[0] == CELL_GRU_RESET_FIRST;
+  product.run(s.h, 0, (reset_first ? 2 : 3) * n, p);
+  add(s.x, p, 2 * n);
+  apply_own(layer, 0, p, 2 * n);
+  if (reset_first) {
+    for (int64_t j = 0; j < n; ++j) s.reset[j] = p[n + j] * s.h[j];
+    product.run(s.reset, 2 * n, 3 * n, p);
+  } else {
+    for (int64_t j = 0; j < n; ++j) last[j] = p[n + j] * last[j];
+  }
+  add(s.x + 2 * n, last, n);
+  apply_own(layer, 1, last, n);
+  for (int64_t j = 0; j < n; ++j) s.y[j] = (1.0f - p[j]) * last[j] + p[j] * s.h[j];
+}
+
+void recurrence(const Layer& layer, Scratch& scratch) {
+  const Tensor &in = layer.input(), &state = *layer.operands[2], &out = layer.output();
+  const uint32_t cell = layer.attributes[0];
+  const int64_t steps = in.dims[0], batch = in.dims[1], n = layer.weights().dims[1];
+  Step s{};
+  s.n = n;
+  s.p = reinterpret_cast<float*>(scratch.base);
+  s.reset = s.p + layer.weights().dims[0];
+  const Product product(layer, s.reset + n);
+  float* cells = out.float_target() + steps * batch * out.pitch;
+  if (cell == CELL_LSTM)
+    for (int64_t b = 0; b < batch; ++b) {
+      const float* from = layer.operands[3]->floats() + b * layer.operands[3]->pitch;
+      std::copy(from, from + n, cells + b * out.pitch);
+    }
+  const auto step = cell == CELL_LSTM ? step_lstm : cell == CELL_RNN ? step_rnn : step_gru;
+  for (int64_t row = 0; row < steps * batch; ++row) {
+    const int64_t b = row % batch;
+    s.x = in.floats() + row * in.pitch;
+    s.y = out.float_target() + row * out.pitch;
+    s.h = row < batch ? state.floats() + b * state.pitch : s.y - batch * out.pitch;
+    s.c = cells + b * out.pitch;
+    step(layer, product, s);
+  }
+}
+
+const char* check_words(const Layer& layer) {
+  const auto& words = layer.attributes;
+  if (words.empty() || words[0] > CELL_LSTM) return "unknown attribute";
+  const size_t functions = functions_of(words[0]);
+  if (layer.operands.size() < 2) return "its weights are missing";
+  const size_t exponents =
+      is_integer(layer) ? 1 + static_cast<size_t>(layer.weights().dims[0]) : 0;
+  if (words.size() != 1 + WORDS_OF_FUNCTION * functions + exponents)
+    return "wrong number of attributes";
+  for (size_t i = 0; i < functions; ++i) {
+    const uint32_t* own = words.data() + 1 + WORDS_OF_FUNCTION * i;
+    if (own[0] < 1 || own[0] > LAST_FUNCTION) return "unknown function";
+    if (std::isnan(as_float(own[1])) || std::isnan(as_float(own[2])))
+      return "a parameter is not a number";
+  }
+  for (size_t i = 0; i < exponents; ++i)
+    if (std::abs(int64_t{exponent_of(layer, i)}) > MAX_EXPONENT)
+      return "an exponent is out of range";
+  return nullptr;
+}
+
+// All shapes follow from those of weights and input.
+const char* check_shapes(const Layer& layer) {
+  const Tensor &in = layer.input(), &weights = layer.weights(), &out = layer.output();
+  const bool lstm = layer.attributes[0] == CELL_LSTM;
+  const int64_t width = weights.dims[0], hidden = weights.dims[1];
+  if (hidden > MAX_STATE_WIDTH || width != gates_of(layer.attributes[0]) * hidden)
+    return "its weights have the wrong shape";
+  if (in.rank != 3 || in.dims[2] != width) return "its input has the wrong shape";
+  for (size_t i = 2; i < 3u + lstm; ++i) {
+    const Tensor& state = *layer.operands[i];
+    if (state.rank != 2 || state.dims[0] != in.dims[1] || state.dims[1] != hidden)
+      return "its state has the wrong shape";
+  }
+  const Tensor& last = *layer.operands.back();
+  if (layer.operands.size() == 4u + lstm && (last.rank != 1 || last.dims[0] != width))
+    return "its bias has the wrong shape";
+  if (out.rank != 3 || out.dims[0] != in.dims[0] + lstm || out.dims[1] != in.dims[1] ||
+      out.dims[2] != hidden)
+    return "its result has the wrong shape";
+  return nullptr;
+}
+
+const char* check(const Layer& layer) {
+  if (layer.operands.size() < 2 || layer.weights().rank != 2) return "weights of rank 2 are expected";
+  if (const char* reason = check_words(layer)) return reason;
+  const size_t least = 3u + (layer.attributes[0] == CELL_LSTM);
+  if (layer.operands.size() < least || layer.operands.size() > least + 1)
+    return "wrong number of operands";
+  const Tensor& weights = layer.weights();
+  for (const Tensor* tensor : layer.operands)
+    if (tensor != &weights && !is_float(*tensor)) return "float tensors are expected";
+  if (!is_float(layer.output())) return "float tensors are expected";
+  if (!weights.constant()) return "constant weights are expected";
+  if (const char* reason = check_shapes(layer)) return reason;
+  if (!is_integer(layer))
+    return weights.elements > MAX_STATE_WEIGHTS ? "it has too many weights of floats" : nullptr;
+  if (weights.storage != Storage::I8 || weights.zero_point != 0 || weights.scale != 1.0f)
+    return "weights of 8 bits, of scale 1 without zero point, are expected";
+  for (int64_t row = 0; row < weights.dims[0]; ++row)
+    if (row_magnitude(weights, row, weights.dims[1]) * STATE_BOUND > INT32_MAX)
+      return "its accumulator may overflow 32 bits";
+  return nullptr;
+}
+
+double products_of(const Layer& layer) {
+  return static_cast<double>(layer.input().elements) * static_cast<double>(layer.output().row);
+}
+
+const Operation OPERATIONS[] = {
+    {22, ANY, ANY, PLAIN, check, always<recurrence>, never, accept_as_it_is, operand_fits,
+     scratch_of, Circuit::None, products_of},
+};
+
+}  // namespace
+
+const Family RECURRENT(OPERATIONS);
+
+}  // namespace ceras
