@@ -25,17 +25,17 @@ from ceras_ir.network.artefacts import (
     network_states,
 )
 from ceras_ir.network.function import main_function
-from ceras_ir.network.states import states_of
 from ceras_ir.pipeline import report
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.digests import SHA256, Digests, check_digests
 from ceras_ir.pipeline.instrumentation import Watching
 from ceras_ir.pipeline.options import BuildOptions
 from ceras_ir.pipeline.stages import all_stages, run_stages, target_stages
-from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
+from ceras_ir.support.diagnostics import InputError, UnsupportedError
 from ceras_ir.targets.execution import Compiled, Manifest
-from ceras_ir.targets.protocol import PLACED, Emission, Stage, Target
+from ceras_ir.targets.protocol import PLACED, Emission, Stage
 from ceras_ir.targets.registry import find_target
+from ceras_ir.transforms.placement.check_operations import state_findings
 
 MANIFEST_VERSION = 1
 
@@ -107,6 +107,9 @@ def build_target(
     watching: Watching | None = None,
 ) -> Build:
     """Lower a fused and, if asked for, quantized graph to the target; `module` is consumed."""
+    # Targets that share a graph were not all asked when it was made.
+    if findings := state_findings(main_function(module), type(options.target)):
+        raise UnsupportedError(findings)
     return _run(module, options, target_stages(options), after, watching)
 
 
@@ -117,7 +120,6 @@ def _run(
     after: Observer | None,
     watching: Watching | None = None,
 ) -> Build:
-    _check_states(module, options.target)
     layers: list[report.Layer] = []
     ends: dict[str, int | str] = {}
     weights = 0
@@ -137,23 +139,6 @@ def _run(
         emission = target.emit(module, options.title)
     content = report.report(module, layers, ends, weights, emission, options)
     return Build(options, module, emission, content)
-
-
-def _check_states(module: ModuleOp, target: Target) -> None:
-    """Refuse states where nothing would keep them."""
-    if target.keeps_states:
-        return
-    findings = [
-        Finding(
-            state.name,
-            "input",
-            f"unsupported on target {target.name}, which keeps no states: leave out "
-            f"--state {state.name}={state.result_name}, and hand the output back as the input",
-        )
-        for state in states_of(main_function(module))
-    ]
-    if findings:
-        raise UnsupportedError(findings)
 
 
 def read_manifest(folder: Path) -> Manifest:

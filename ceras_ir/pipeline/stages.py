@@ -97,14 +97,14 @@ def graph_stages(options: BuildOptions) -> list[Stage]:
     """Fusion, pruning and quantization: the target has a say in them, and no stage of its own."""
     from ceras_ir.transforms.graph.fuse import FusePass
 
-    folding: tuple[ModulePass, ...] = ()
+    behind: tuple[ModulePass, ...] = ()
     if not options.is_quantized:
         from ceras_ir.transforms.quantization.fold_dequantized_constants import (
             FoldDequantizedConstantsPass,
         )
 
-        folding = (FoldDequantizedConstantsPass(),)
-    stages = [Stage(FUSED, (FusePass(), *folding))]
+        behind = (FoldDequantizedConstantsPass(), *_checking(options))
+    stages = [Stage(FUSED, (FusePass(), *behind))]
     if options.silu == "hardswish" and not options.is_quantized:
         from ceras_ir.transforms.graph.swish_to_hard_swish import SwishToHardSwishPass
 

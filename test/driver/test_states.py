@@ -9,6 +9,7 @@ import onnx_models as om
 import pytest
 from recurrent_networks import NETWORKS, STATES, sequence
 
+from ceras_ir.backends.nnet.target import NnetTarget
 from ceras_ir.driver.compile.tool import main as compile_tool
 from ceras_ir.driver.run.tool import main as run_tool
 from ceras_ir.driver.verify.tool import main as verify_tool
@@ -97,11 +98,13 @@ def test_verify_goes_through_a_sequence(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ):
     model, data = _files(tmp_path, name)
-    options = ["--inputs", data, "--calibrate", data, "--targets", "c"]
+    options = ["--inputs", data, "--calibrate", data, "--targets", "c,nnet"]
     assert verify_tool([model, *options, *_flags(name)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("10 sample(s), " + lines[0].rpartition("sample(s), ")[2])
-    assert next(line for line in lines if line.startswith("c: machine")).endswith("exact")
+    for target in ("c", "nnet"):
+        line = next(line for line in lines if line.startswith(f"{target}: machine"))
+        assert line.endswith("exact")
 
 
 def test_a_state_in_integers_is_stored_so(tmp_path: Path):
@@ -121,12 +124,19 @@ def test_a_state_in_integers_is_stored_so(tmp_path: Path):
     assert "memcpy(MODEL_AT" not in (out / "model.c").read_text()
 
 
-def test_every_run_of_a_folder_begins_anew(tmp_path: Path):
+@pytest.mark.parametrize("target", ["c", "nnet"])
+def test_every_run_of_a_folder_begins_anew(tmp_path: Path, target: str):
+    """And is one sequence, of however many samples."""
     model, data = _files(tmp_path, "gru")
+    np.savez(tmp_path / "in.npz", x=sequence("gru", steps=20)[:, 0])
     out = tmp_path / "out"
-    assert compile_tool([model, "--target", "c", "--state", "h=hn", "-o", str(out)]) == 0
+    options = ["--target", target, "--calibrate", data, "--state", "h=hn"]
+    assert compile_tool([model, *options, "-o", str(out)]) == 0
     first = _run(str(out), data, tmp_path / "a.npz")
     np.testing.assert_array_equal(_run(str(out), data, tmp_path / "b.npz"), first)
+    reference = _run(model, data, tmp_path / "c.npz", *options)
+    np.testing.assert_array_equal(reference, first)
+    assert json.loads((out / "report.json").read_text())["totals"]["state_bytes"] > 0
 
 
 @pytest.mark.parametrize(
@@ -147,7 +157,25 @@ def test_what_is_no_state_is_refused(
 
 
 def test_targets_that_keep_no_states_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    model, data = _files(tmp_path, "gru")
-    options = ["--target", "nnet", "--calibrate", data, "--state", "h=hn"]
-    assert compile_tool([model, *options, "-o", str(tmp_path / "o")]) == 3
-    assert "unsupported on target nnet, which keeps no states" in capsys.readouterr().err
+    model, _ = _files(tmp_path, "gru")
+    for options in (["--target", "vta"], ["--target", "onnx", "--quantize", "none"]):
+        options += ["--state", "h=hn", "-o", str(tmp_path / "o")]
+        assert compile_tool([model, *options]) == 3
+        said = capsys.readouterr().err
+        assert "node 'h' (input): error: unsupported on target" in said
+        assert "which keeps no states: leave out --state h=hn" in said
+        assert "observe-ranges" not in said
+
+
+def test_states_are_refused_beside_all_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(NnetTarget, "keeps_states", False)
+    nodes = [om.node("Pow", "x h", "y"), om.node("Add", "x h", "hn")]
+    model = om.model(nodes, {"x": [1, 4], "h": [1, 4]}, ["y", "hn"], {})
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    options = ["--target", "nnet", "--state", "h=hn", "-o", str(tmp_path / "o")]
+    assert compile_tool([str(tmp_path / "model.onnx"), *options]) == 3
+    said = capsys.readouterr().err
+    assert "(input): error: unsupported on target nnet, which keeps no states" in said
+    assert "the engine has no elementwise 'pow'" in said

@@ -16,6 +16,7 @@ class InterpTarget(Target):
 
     name = "interp"
     compiles = False
+    keeps_states = True
     # That of target C: both make the same network of a float one.
     arithmetic = Arithmetic(residual_spread=ROW_SPREAD)
 

@@ -15,7 +15,7 @@ BORDER: tuple[Field, ...] = (("tensor", 4), ("name", 4))
 RECORDS: dict[str, tuple[Field, ...]] = {
     "network": (
         ("arena size", 8), ("alignment", 4), ("tensors", 4), ("blocks", 4), ("inputs", 4),
-        ("outputs", 4), ("layers", 4), ("reserved", 8),
+        ("outputs", 4), ("layers", 4), ("states", 4), ("reserved", 4),
     ),
     "tensors": (
         ("name", 4), ("storage", 1), ("rank", 1), ("location", 1), ("reserved", 1), ("scale", 4),

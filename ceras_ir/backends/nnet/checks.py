@@ -5,7 +5,7 @@ What holds for every layer is here, by the fields of its `Kind`; the rest is the
 Where the values are in memory is `memory_checks.py`'s.
 """
 
-from ceras_ir.backends.nnet.file import BYTES, Case, NnetFile
+from ceras_ir.backends.nnet.file import BYTES, Case, NnetFile, expect
 from ceras_ir.backends.nnet.memory_checks import check_memory
 
 
@@ -13,7 +13,20 @@ def check(file: NnetFile) -> None:
     """Refuse a file whose parts do not agree."""
     for number, layer in enumerate(file.layers):
         check_layer(Case(file, number, layer))
+    check_states(file)
     check_memory(file)
+
+
+def check_states(file: NnetFile) -> None:
+    """The last inputs, which are the last outputs of the run before."""
+    count, inputs, outputs = file.states, file.inputs, file.outputs
+    expect(count <= min(len(inputs), len(outputs)), f"{count} states, more than inputs or outputs")
+    tensors, ids = file.tensors, [id for id, _ in inputs]
+    for i in range(-count, 0):
+        (id, name), (last, _) = inputs[i], outputs[i]
+        expect(ids.count(id) == 1, f"state '{name}' is an input twice")
+        same = tensors[id].shape == tensors[last].shape and tensors[id].type == tensors[last].type
+        expect(same, f"state '{name}' and what follows it are of different types")
 
 
 def check_layer(case: Case) -> None:

@@ -22,6 +22,10 @@ def dump(data: bytes) -> str:
     for title, borders in (("inputs", file.inputs), ("outputs", file.outputs)):
         lines.append(f"{title}:")
         lines += [f"  '{name}' = tensor {id}" for id, name in borders]
+    if file.states:
+        lines.append("states:")
+        ends = zip(file.inputs[-file.states :], file.outputs[-file.states :], strict=True)
+        lines += [f"  '{name}' was '{last}' of the run before" for (_, name), (_, last) in ends]
     lines.append("layers:")
     lines += [f"  {i}: {_layer(layer)}" for i, layer in enumerate(file.layers)]
     return "\n".join(lines) + "\n"

@@ -129,6 +129,8 @@ class NnetFile:
     blocks: tuple[Block, ...]
     inputs: tuple[tuple[int, str], ...]
     outputs: tuple[tuple[int, str], ...]
+    states: int
+    """How many of the inputs, the last of them, are what as many last outputs were before."""
     layers: tuple[Layer, ...]
     sections: dict[str, bytes]
 

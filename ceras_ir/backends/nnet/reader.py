@@ -76,7 +76,7 @@ class _Reader:
         network, strings = self.sections["network"], self.sections["strings"]
         expect(len(network) == 40, "the network section has 40 bytes")
         expect(strings[:1] == b"\0" == strings[-1:], "strings start and end with a zero")
-        arena, alignment, *counts, reserved = struct.unpack("<QI5IQ", network)
+        arena, alignment, *counts, states, reserved = struct.unpack("<QI5III", network)
         expect(reserved == 0, "reserved bytes are not zero")
         expect(alignment.bit_count() == 1 and alignment <= 4096, f"alignment {alignment}")
         expect(len(self.sections["tables"]) % 256 == 0, "a lookup table is cut short")
@@ -102,6 +102,7 @@ class _Reader:
             tuple(blocks),
             self.borders("inputs", counts[2], tensors),
             self.borders("outputs", counts[3], tensors),
+            states,
             tuple(layers),
             self.sections,
         )

@@ -69,15 +69,19 @@ class NnetModel:
     def run_samples(
         self, inputs: Mapping[str, Array], trace: Callable[[int, bytes], None] | None = None
     ) -> dict[str, Array]:
-        """N inferences in one process; every array has a leading dimension of N."""
-        names = [name for _, name in self.file.inputs]
+        """
+        N inferences in one process, from the first state on; every array has a leading dimension
+        of N.
+        """
+        given = self.file.inputs[: len(self.file.inputs) - self.file.states]
+        names = [name for _, name in given]
         if set(names) != set(inputs):
             raise InputError(f"inputs {', '.join(names)} expected, got {', '.join(inputs)}")
         counts = {np.shape(inputs[name])[0] for name in names if np.ndim(inputs[name])} or {1}
         if len(counts) != 1:
             raise InputError("the inputs have different numbers of samples")
         count = counts.pop()
-        columns = [self._bytes(id, name, inputs[name], count) for id, name in self.file.inputs]
+        columns = [self._bytes(id, name, inputs[name], count) for id, name in given]
         with tempfile.TemporaryDirectory() as folder:
             source, target, log = (Path(folder) / n for n in ("in.bin", "out.bin", "trace.bin"))
             with source.open("wb") as stream:
@@ -116,12 +120,13 @@ class NnetModel:
         return [np.ascontiguousarray(sample, dtype).tobytes() for sample in array]
 
     def _results(self, data: bytes, count: int) -> dict[str, Array]:
-        tensors = [self.file.tensors[id] for id, _ in self.file.outputs]
+        seen = self.file.outputs[: len(self.file.outputs) - self.file.states]
+        tensors = [self.file.tensors[id] for id, _ in seen]
         sizes = [tensor.nbytes for tensor in tensors]
         rows = np.frombuffer(data, np.uint8).reshape(count, sum(sizes))
         results: dict[str, Array] = {}
         start = 0
-        for (_, name), tensor, size in zip(self.file.outputs, tensors, sizes, strict=True):
+        for (_, name), tensor, size in zip(seen, tensors, sizes, strict=True):
             part = np.ascontiguousarray(rows[:, start : start + size])
             values = part.reshape(-1).view(np.dtype(DTYPES[tensor.storage]))
             results[name] = values.reshape(count, *tensor.shape)
@@ -147,8 +152,10 @@ class CompiledNnet:
         self.model = NnetModel(folder, rtl=rtl)
 
     def run(self, samples: Sequence[Sample]) -> Iterator[dict[str, Array]]:
-        for start in range(0, len(samples), self.CHUNK):
-            chunk = samples[start : start + self.CHUNK]
+        # States go on from sample to sample, and begin anew with the process.
+        size = len(samples) if self.model.file.states else self.CHUNK
+        for start in range(0, len(samples), size or 1):
+            chunk = samples[start : start + size]
             stacked = {name: np.stack([s[name] for s in chunk]) for name in chunk[0]}
             results = self.model.run_samples(stacked)
             for i in range(len(chunk)):

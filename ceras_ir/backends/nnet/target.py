@@ -38,6 +38,7 @@ class NnetTarget(Target):
     name = "nnet"
     arithmetic = Arithmetic(floats=False, widths=(8,))
     verified_by_default = True
+    keeps_states = True
     passes = by_convention("ceras_ir.backends.nnet.passes", "fuse-lookup", "tabulate")
     text = "ceras_ir.backends.nnet.text:NnetText"
 
@@ -95,10 +96,17 @@ class NnetTarget(Target):
     def emit(self, module: ModuleOp, title: str) -> Emission:
         from ceras_ir.backends.nnet import emit
         from ceras_ir.backends.nnet.zero_blocks import annotate_skipped
+        from ceras_ir.network.function import main_function
+        from ceras_ir.network.states import states_of
+        from ceras_ir.transforms.memory.analysis.liveness import byte_size
 
         files, board = emit(module), self.board
+        states = [byte_size(state.argument) for state in states_of(main_function(module))]
+        totals: dict[str, object] = {"state_bytes": sum(states)} if states else {}
         if board is None:
-            return Emission(files, annotate=lambda layers: annotate_skipped(layers, module))
+            return Emission(
+                files, totals=totals, annotate=lambda layers: annotate_skipped(layers, module)
+            )
         from ceras_ir.backends.nnet.prediction import annotate_times, prediction
 
         def annotate(layers: list[dict[str, object]]) -> None:
@@ -107,6 +115,7 @@ class NnetTarget(Target):
 
         return Emission(
             files,
+            totals=totals,
             annotate=annotate,
             prediction=prediction(board),
         )

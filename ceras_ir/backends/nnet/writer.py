@@ -32,6 +32,7 @@ from ceras_ir.dialects.mem import BlockAttr, arena_of, block_of, device_of
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.network.function import input_names, main_function, output_names, result_values
+from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, node_name
 from ceras_ir.transforms.memory.analysis.liveness import steps
 from ceras_ir.transforms.memory.analysis.regions import refuse_regions
@@ -64,17 +65,30 @@ class _Writer:
         self.string("")
         order = steps(self.main)
         self.refuse(order)
-        for section, names, values in (
-            (Section.INPUTS, input_names(self.main), self.main.body.block.args),
-            (Section.OUTPUTS, output_names(self.main), result_values(self.main)),
+        states = states_of(self.main)
+        for section, names, values, kept in (
+            (
+                Section.INPUTS,
+                input_names(self.main),
+                self.main.body.block.args,
+                [(state.name, state.argument) for state in states],
+            ),
+            (
+                Section.OUTPUTS,
+                output_names(self.main),
+                result_values(self.main),
+                [(state.result_name, state.result) for state in states],
+            ),
         ):
-            for name, value in zip(names, values, strict=True):
+            own = {name for name, _ in kept}
+            seen = [end for end in zip(names, values, strict=True) if end[0] not in own]
+            for name, value in (*seen, *kept):
                 entry = struct.pack("<II", self.tensor(value), self.string(name))
                 self.sections.tables[section] += entry
         for op in order:
             self.layer(op)
         self.sections.tables[Section.NETWORK] += struct.pack(
-            "<QI5IQ",
+            "<QI5III",
             arena.size.data,
             arena.alignment.data,
             len(self.tensors),
@@ -82,6 +96,7 @@ class _Writer:
             len(self.main.body.block.args),
             len(result_values(self.main)),
             len(order),
+            len(states),
             0,
         )
         return self.sections

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from ceras_ir.network.function import main_function
 from ceras_ir.network.quantizable import computes, is_quantized, keeps_scale
+from ceras_ir.network.states import states_of
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
+from ceras_ir.targets.protocol import Target
 from ceras_ir.targets.registry import find_target
 from ceras_ir.transforms.memory.analysis.liveness import steps
 
@@ -22,8 +25,9 @@ class CheckOperationsPass(ModulePass):
     2. Every other operation stays as it is; all that the target has nothing for are named at once.
     3. A node that became several operations is named once, with the last of them that is refused,
        which is what the node computes; those before only bring operands into shape.
+    4. The states of any network are named with them where the target keeps none.
 
-    Changes nothing. A quantized network is not looked at.
+    Changes nothing. Operations of a quantized network are not looked at.
     """
 
     name = "check-operations"
@@ -33,15 +37,29 @@ class CheckOperationsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         main = main_function(op)
-        if is_quantized(main):
-            return
         found = find_target(self.target)
+        states = state_findings(main, found)
         findings: dict[str, Finding] = {}
-        for inner in steps(main):
+        for inner in () if is_quantized(main) else steps(main):
             if computes(inner) or keeps_scale(inner):
                 continue
             if (reason := found.why_not(inner)) is not None:
                 name = node_name(inner)
                 findings[name] = Finding(name, inner.name, f"unsupported: {reason}")
-        if findings:
-            raise UnsupportedError(list(findings.values()))
+        if states or findings:
+            raise UnsupportedError([*states, *findings.values()])
+
+
+def state_findings(main: FuncOp, target: type[Target]) -> list[Finding]:
+    """The states of a network, if `target` keeps none."""
+    if target.keeps_states:
+        return []
+    return [
+        Finding(
+            state.name,
+            "input",
+            f"unsupported on target {target.name}, which keeps no states: leave out "
+            f"--state {state.name}={state.result_name}, and hand the output back as the input",
+        )
+        for state in states_of(main)
+    ]

@@ -29,6 +29,7 @@ bool accepts(const uint8_t* bytes, size_t size) {
       std::memset(ceras_input(model, i), 0x41, ceras_input_info(model, i).bytes);
     ceras_transfers(model, [](void*, const ceras_crossing*) {}, nullptr);
     ceras_run(model);
+    ceras_reset(model);
     ceras_unload(model);
   }
   std::free(copy);

@@ -3,7 +3,7 @@
 import io
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from ceras_ir.dialects.graph.lookup import BYTE
 from ceras_ir.dialects.mem import CPU, DEVICE, DeviceAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
+from ceras_ir.network.states import declare_states
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]
@@ -66,11 +67,17 @@ class Network:
             op.attributes[DEVICE] = DeviceAttr(device)
         return op.results[0]
 
-    def module(self, *outputs: SSAValue, strategy: str = "offsets") -> ModuleOp:
-        """The finished function, with a place in memory for every value."""
+    def module(
+        self, *outputs: SSAValue, strategy: str = "offsets", states: Mapping[str, str] | None = None
+    ) -> ModuleOp:
+        """
+        The finished function, with a place in memory for every value; inputs in `states` are
+        outputs of the run before.
+        """
         self.block.add_op(ReturnOp(*outputs))
         kinds = ([a.type for a in self.block.args], [v.type for v in outputs])
         module = ModuleOp([FuncOp("main", kinds, Region(self.block))])
+        declare_states(module, states or {})
         module.verify()
         assert strategy in ("offsets", "colouring", "slices")
         plan = AllocateBlocksPass(io=True, in_slices=True, target="nnet")

@@ -39,8 +39,8 @@ SHIFTED = UniformType(0.5, -7)
 
 def every_operator() -> bytes:
     """A file with each opcode, quantized and float, on both devices."""
-    net = Network([((1, 4, 4, 6), f32), ((1, 4, 4, 6), SHIFTED)])
-    x, y = net.inputs
+    net = Network([((1, 4, 4, 6), f32), ((1, 4, 4, 6), SHIFTED), ((1, 5), f32)])
+    x, y, state = net.inputs
 
     def convolve(x: SSAValue, groups: int, device: str) -> SSAValue:
         weights = net.constant(random_array((6, 3, 3, 6 // groups), INT8, 1), INT8)
@@ -108,14 +108,15 @@ def every_operator() -> bytes:
     d = integer_softmax(net, net.add(graph.QuantizeOp(d, INT8)), 1)
     d = integer_normalize(net, d, centred=True)
     steps = net.add(graph.ReshapeOp(flat, (1, 1, 20)))
-    state = net.constant(random_array((1, 5), f32, 6))
     for integer in (False, True):
         cells = recurrence(net, Cell.LSTM, steps, state, cell=state, integer=integer)
         steps = net.add(graph.ConcatOp([cells, cells], 2))
         steps = net.add(graph.ReshapeOp(steps, (1, 1, 20)))
     rows = net.add(graph.SliceOp(steps, (0, 0, 0), (1, 1, 15), (1, 1, 1)))
     rows = recurrence(net, Cell.GRU_RESET_FIRST, rows, state, integer=True)
-    return written(net.module(d, rows, *ends, strategy="slices"))
+    last = net.add(graph.ReshapeOp(rows, (1, 5)))
+    outputs = (d, last, *ends)
+    return written(net.module(*outputs, strategy="slices", states={"input2": "output1"}))
 
 
 @pytest.fixture(scope="module")

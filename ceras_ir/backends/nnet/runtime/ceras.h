@@ -51,6 +51,13 @@ ceras_status ceras_load(const void *data, size_t size, ceras_model **model, char
                         size_t message_size);
 void ceras_unload(ceras_model *model);
 
+/*
+ * Begin a new sequence: what the model keeps from run to run is zero again, as behind `ceras_load`.
+ * Nothing for a model without states.
+ */
+void ceras_reset(ceras_model *model);
+
+/* Those of the caller's; the model's states are not among them. */
 size_t ceras_input_count(const ceras_model *model);
 size_t ceras_output_count(const ceras_model *model);
 /* `index` must be smaller than the count. */

@@ -1,6 +1,7 @@
 // The C interface, and which operator runs a layer.
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <string>
 
@@ -121,9 +122,15 @@ ceras_status ceras_load(const void* data, size_t size, ceras_model** model, char
 
 void ceras_unload(ceras_model* model) { delete model; }
 
-size_t ceras_input_count(const ceras_model* model) { return model->model.inputs.size(); }
+void ceras_reset(ceras_model* model) { ceras::reset(model->model); }
 
-size_t ceras_output_count(const ceras_model* model) { return model->model.outputs.size(); }
+size_t ceras_input_count(const ceras_model* model) {
+  return model->model.inputs.size() - model->model.states.size();
+}
+
+size_t ceras_output_count(const ceras_model* model) {
+  return model->model.outputs.size() - model->model.states.size();
+}
 
 ceras_tensor ceras_input_info(const ceras_model* model, size_t index) {
   return ceras::describe(model->model.inputs[index]);
@@ -150,6 +157,10 @@ ceras_status ceras_run_traced(ceras_model* model, ceras_trace trace, void* conte
   if (!model->failure.empty()) return CERAS_BAD_DEVICE;
   size_t number = 0;
   try {
+    for (const ceras::State& state : model->model.states) {
+      ceras::cpu_writes(*state.input);
+      std::memcpy(state.input->target, state.kept.get(), static_cast<size_t>(state.input->bytes));
+    }
     for (const ceras::Layer& layer : model->model.layers) {
       if (layer.device == ceras::Device::Cpu) ceras::cpu_uses(layer);
       layer.run(layer, model->model.scratch);
@@ -161,6 +172,8 @@ ceras_status ceras_run_traced(ceras_model* model, ceras_trace trace, void* conte
       ++number;
     }
     for (const ceras::Border& output : model->model.outputs) ceras::cpu_reads(*output.tensor);
+    for (ceras::State& state : model->model.states)
+      std::memcpy(state.kept.get(), state.output->data, static_cast<size_t>(state.output->bytes));
   } catch (const ceras::FpgaError& error) {
     const auto& layers = model->model.layers;
     model->failure =

@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <utility>
 
+#include "checks.h"
 #include "container.h"
 #include "float_functions.h"
 #include "fpga.h"
@@ -56,7 +59,7 @@ struct Loader {
     for (int i = 0; i < 5; ++i)
       if (info.at<uint32_t>(12 + 4 * i) * counted[i].bytes != file[counted[i].section].size)
         return fail("a table does not have as many entries as the network section says");
-    if (info.at<uint64_t>(32) != 0) return fail("reserved bytes are not zero");
+    if (info.at<uint32_t>(36) != 0) return fail("reserved bytes are not zero");
     for (Section section : {OPERANDS, ATTRIBUTES})
       if (file[section].size % 4 != 0) return fail("a list section is not of whole words");
     if (file[TABLES].size % TABLE_BYTES != 0) return fail("a lookup table is cut short");
@@ -186,6 +189,27 @@ struct Loader {
           return fail("an input or output has gaps between its rows");
       }
     }
+    return true;
+  }
+
+  // The last inputs and outputs, as many as the network section says.
+  bool states() {
+    const uint64_t count = file[NETWORK].at<uint32_t>(32);
+    if (count > model.inputs.size() || count > model.outputs.size())
+      return fail("there are more states than inputs or outputs");
+    uint64_t bytes = 0;
+    for (uint64_t i = count; i > 0; --i) {
+      const Tensor& input = *model.inputs[model.inputs.size() - i].tensor;
+      const Tensor& output = *model.outputs[model.outputs.size() - i].tensor;
+      if (!same_shape(input, output) || !same_type(input, output))
+        return fail("a state and what follows it are of different types");
+      // Inputs do not overlap, so that no valid file asks for more.
+      bytes += static_cast<uint64_t>(input.bytes);
+      if (bytes > arena_bytes) return fail("states take more than the arena");
+      std::unique_ptr<uint8_t[]> kept(new uint8_t[static_cast<size_t>(input.bytes)]);
+      model.states.push_back({&input, &output, std::move(kept)});
+    }
+    reset(model);
     return true;
   }
 
@@ -347,13 +371,25 @@ struct Loader {
 
 }  // namespace
 
+void reset(Model& model) {
+  for (State& state : model.states) {
+    const Tensor& tensor = *state.input;
+    const int64_t unit = bytes_of(tensor.storage);
+    uint8_t zero[4];
+    for (int64_t i = 0; i < unit; ++i)
+      zero[i] = static_cast<uint8_t>(static_cast<uint64_t>(tensor.zero_point) >> 8 * i);
+    for (int64_t at = 0; at < tensor.bytes; at += unit)
+      std::memcpy(state.kept.get() + at, zero, static_cast<size_t>(unit));
+  }
+}
+
 bool load(const uint8_t* data, uint64_t size, Model& model, char* message, size_t message_size) {
   Loader loader{model, message, message_size, {}, 0, 0, 0};
   if (reinterpret_cast<uintptr_t>(data) % SECTION_ALIGNMENT != 0)
     return loader.fail("the file must be in memory that is aligned to 64 bytes");
   if (const char* reason = open_container(data, size, loader.file)) return loader.fail(reason);
   return loader.network() && loader.arena() && loader.tensors() && loader.borders() &&
-         loader.layers();
+         loader.states() && loader.layers();
 }
 
 }  // namespace ceras

@@ -11,4 +11,7 @@ namespace ceras {
 // May throw std::bad_alloc. `message` is written when the result is false.
 bool load(const uint8_t* data, uint64_t size, Model& model, char* message, size_t message_size);
 
+// Give every state its first value: zero, as it is stored.
+void reset(Model& model);
+
 }  // namespace ceras

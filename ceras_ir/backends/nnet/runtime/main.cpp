@@ -1,7 +1,8 @@
 // ceras_engine MODEL.nnet IN.bin OUT.bin [--samples N] [--trace FILE] [--transfers]
 //
 // IN.bin holds N samples (1 unless said), each the raw inputs in table order; OUT.bin gets the
-// outputs likewise. The trace has one record per layer and sample: u32 layer, u32 bytes, data.
+// outputs likewise; states go on from sample to sample. The trace has one record per layer and
+// sample: u32 layer, u32 bytes, data.
 // --transfers prints a line for each value that changes sides: who reads it, and its bytes.
 // An engine that is built with hardware has options of it: hardware.h.
 #include <cstdint>

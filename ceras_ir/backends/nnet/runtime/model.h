@@ -158,10 +158,18 @@ struct Border {
   const char* name = "";
 };
 
+// A value that stays from run to run, and where a run reads it and leaves the next.
+struct State {
+  const Tensor* input = nullptr;
+  const Tensor* output = nullptr;
+  std::unique_ptr<uint8_t[]> kept;
+};
+
 struct Model {
   std::vector<Tensor> tensors;
-  std::vector<Border> inputs;
+  std::vector<Border> inputs;  // the last of them, and of the outputs, those of states
   std::vector<Border> outputs;
+  std::vector<State> states;
   std::vector<Layer> layers;
   std::unique_ptr<uint8_t, void (*)(void*)> arena{nullptr, nullptr};
   uint8_t* base = nullptr;  // first byte of the arena, at a page

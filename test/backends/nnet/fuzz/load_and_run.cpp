@@ -59,7 +59,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
       touched += ceras_output_info(model, i).bytes;
     ceras_transfers(model, [](void*, const ceras_crossing*) {}, nullptr);
     // What takes longer than the fuzzer's patience says nothing about bounds.
-    if (touched < (size_t{1} << 20)) ceras_run(model);
+    if (touched < (size_t{1} << 20)) {
+      ceras_run(model);
+      ceras_reset(model);
+    }
     ceras_unload(model);
   }
   std::free(copy);
