@@ -42,6 +42,8 @@ def check_layer(case: Case) -> None:
     counted = kind.words is None or layer.fused
     must(counted or kind.words == len(case.words), f"{kind.words} attributes expected")
     must(result.location == "arena", "its result is a constant")
+    wide = any(t.storage == "i64" for t in (*case.operands, result))
+    must(kind.indices or not wide, "it takes no integers of 64 bits")
     must(kind.epilogue or not layer.fused, "it takes no table behind a requantization")
     tabulated = kind.table or layer.fused
     must((layer.table is not None) == tabulated, "a wrong lookup table")

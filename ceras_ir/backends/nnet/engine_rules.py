@@ -9,13 +9,15 @@ here the node is known by its name. The docstrings are printed in the documentat
 from collections.abc import Callable
 from math import prod
 
+from xdsl.dialects.builtin import i64
 from xdsl.ir import Operation, SSAValue
 
+from ceras_ir.backends.nnet.encoding import ENCODERS
 from ceras_ir.backends.nnet.layers.binary import BINARIES
 from ceras_ir.backends.nnet.layers.resizing import repeats_image
 from ceras_ir.backends.nnet.limits import limit
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import quantized_element, stored_element
+from ceras_ir.dialects.graph import element_of, quantized_element, stored_element
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.memory.analysis.slices import row_bytes
 
@@ -87,6 +89,25 @@ def recurrent_weights_are_constant(op: Operation) -> str | None:
     return None
 
 
+INDEXED = graph.TakeOp | graph.ReshapeOp | graph.SliceOp | graph.ConcatOp | graph.TransposeOp
+
+
+def wide_integers_are_indices(op: Operation) -> str | None:
+    """
+    Integers of 64 bits are computed or inputs, a take reads them as indices, and reshapes, slices,
+    concatenations and transposes move them.
+    """
+    wide = [v for v in (*op.operands, *op.results) if element_of(v) == i64]
+    if not wide or type(op) not in ENCODERS:
+        return None
+    takes_rows = isinstance(op, graph.TakeOp) and op.input in wide
+    if takes_rows or not isinstance(op, INDEXED):
+        return "the engine takes integers of 64 bits as indices of rows alone, got i64"
+    if any(isinstance(value.owner, graph.ConstantOp) for value in wide):
+        return "the engine takes integers of 64 bits that are no constants"
+    return None
+
+
 def sizes_fit(op: Operation) -> str | None:
     """Tensors have at most 2 GiB; strides, padding, dilations and kernels are at most 32768."""
     for value in (*op.operands, *op.results):
@@ -121,6 +142,7 @@ RULES: tuple[Rule, ...] = (
     sums_are_of_bytes,
     borders_are_of_images,
     recurrent_weights_are_constant,
+    wide_integers_are_indices,
     sizes_fit,
 )
 

@@ -17,7 +17,7 @@ from ceras_ir.support.diagnostics import InputError
 Place = tuple[int, int, int, int]
 """First byte, number of rows, bytes of each, and from one to the next."""
 
-BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4}
+BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "i64": 8}
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,8 @@ class Kind:
     """Whether a quantized result is requantized; its operands are quantized like it then."""
     same_shape: bool = False
     same_type: bool = False
+    indices: bool = False
+    """Whether it may move or read integers of 64 bits."""
     in_place: bool = False
     """Whether the result may replace an operand."""
     kept: Callable[[NnetFile, Layer], list[Place]] = lambda file, layer: []

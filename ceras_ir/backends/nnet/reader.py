@@ -20,7 +20,7 @@ SECTIONS = (
     "network", "tensors", "blocks", "inputs", "outputs", "layers", "operands", "attributes",
     "strings", "tables", "biases", "floats", "weights",
 )  # fmt: skip
-STORAGES = ("f32", "i8", "u8", "i16", "u16", "i32")
+STORAGES = ("f32", "i8", "u8", "i16", "u16", "i32", "i64")
 LOCATIONS = ("arena", "weights", "biases", "floats")
 DEVICES = ("cpu", "fpga")
 ROUNDINGS = ("half_up", "half_away", "half_even", "floor")
@@ -143,6 +143,8 @@ class _Reader:
         else:
             must(isfinite(scale) and scale > 0, f"scale {scale}")
             must(tensor.limits[0] <= point <= tensor.limits[1], f"zero point {point}")
+        plain = tensor.type == ("i64", 1.0, 0) and tensor.location == "arena"
+        must(plain or tensor.storage != "i64", "plain computed integers of 64 bits expected")
         must(offset % BYTES[tensor.storage] == 0, "it is not aligned to its elements")
         if pitch:
             count, width, _ = tensor.rows

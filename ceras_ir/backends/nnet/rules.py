@@ -9,6 +9,7 @@ printed in the documentation.
 from collections.abc import Callable
 from math import prod
 
+from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import Operation, SSAValue
 
 from ceras_ir.backends.nnet.limits import limit
@@ -65,7 +66,8 @@ def numbers_are_int8(op: Operation) -> str | None:
                 continue
             if isinstance(op, MOVERS) and all(map(_is_made_by_a_circuit, op.operands)):
                 continue
-            return "the FPGA computes on int8, got float"
+            kind = "float" if isinstance(element, Float32Type) else element
+            return f"the FPGA computes on int8, got {kind}"
         by_axis = element.is_per_axis and (linear is None or value is not linear.weights)
         if element.storage.width.data != 8 or not element.is_signed or by_axis:
             return f"the FPGA computes on int8 with one scale, got {element}"

@@ -19,7 +19,15 @@ from ceras_ir.support.diagnostics import InputError
 from ceras_ir.targets.execution import Sample, Trace
 
 Array: TypeAlias = NDArray[np.generic]
-DTYPES = {"f32": "<f4", "i8": "i1", "u8": "u1", "i16": "<i2", "u16": "<u2", "i32": "<i4"}
+DTYPES = {
+    "f32": "<f4",
+    "i8": "i1",
+    "u8": "u1",
+    "i16": "<i2",
+    "u16": "<u2",
+    "i32": "<i4",
+    "i64": "<i8",
+}
 
 
 @dataclass(frozen=True)

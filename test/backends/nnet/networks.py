@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i8, i16, i32
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i8, i16, i32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -173,6 +173,11 @@ def random_array(shape: Sequence[int], element: Attribute, seed: int = 0) -> Arr
         values[rng.random(shape) < 0.2] = high
         storage = element.storage
         return values.astype(f"{'' if element.is_signed else 'u'}int{storage.width.data}")
+    if element == i64:
+        values = rng.integers(-9, 9, shape)
+        values[rng.random(shape) < 0.3] = np.iinfo(np.int64).max
+        values[rng.random(shape) < 0.3] = np.iinfo(np.int64).min
+        return values
     if element == BYTE:
         return rng.integers(0, 256, shape, np.uint8)
     values = rng.normal(0, 4, shape)

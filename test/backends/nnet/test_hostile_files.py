@@ -17,7 +17,7 @@ from backends.nnet.networks import (
     resealed,
     written,
 )
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32, i64
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.nnet.engine import SOURCES, runtime
@@ -39,8 +39,9 @@ SHIFTED = UniformType(0.5, -7)
 
 def every_operator() -> bytes:
     """A file with each opcode, quantized and float, on both devices."""
-    net = Network([((1, 4, 4, 6), f32), ((1, 4, 4, 6), SHIFTED), ((1, 5), f32)])
-    x, y, state = net.inputs
+    arguments = [((1, 4, 4, 6), f32), ((1, 4, 4, 6), SHIFTED), ((1, 5), f32), ((1, 3), i64)]
+    net = Network(arguments)
+    x, y, state, indices = net.inputs
 
     def convolve(x: SSAValue, groups: int, device: str) -> SSAValue:
         weights = net.constant(random_array((6, 3, 3, 6 // groups), INT8, 1), INT8)
@@ -115,7 +116,9 @@ def every_operator() -> bytes:
     rows = net.add(graph.SliceOp(steps, (0, 0, 0), (1, 1, 15), (1, 1, 1)))
     rows = recurrence(net, Cell.GRU_RESET_FIRST, rows, state, integer=True)
     last = net.add(graph.ReshapeOp(rows, (1, 5)))
-    outputs = (d, last, *ends)
+    at = net.add(graph.ReshapeOp(net.add(graph.ConcatOp([indices, indices], 1)), (6,)))
+    taken = net.add(graph.TakeOp(net.constant(random_array((4, 3), INT8, 7), INT8), at))
+    outputs = (d, last, taken, *ends)
     return written(net.module(*outputs, strategy="slices", states={"input2": "output1"}))
 
 

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from backends.nnet.networks import Network, random_array, written
 from xdsl.dialects.builtin import (
+    IntegerAttr,
     IntegerType,
     Signedness,
     f32,
     i16,
     i32,
+    i64,
 )
 from xdsl.ir import Attribute
 
@@ -98,6 +100,17 @@ def test_recurrent_layers():
     weights = net.constant(np.zeros((8192, 8192), np.float32))
     op = graph.RecurrenceOp(graph.Cell.RNN, x, weights, state, [FunctionAttr(Function.TANH)])
     assert "at most 33554432 weights of floats, got 67108864" in refused(net, op)
+
+
+def test_integers_of_64_bits():
+    net = Network([((2, 3), i64)])
+    op = graph.PadOp(graph.Pad.CONSTANT, net.inputs[0], (1, 0), (0, 0), value=IntegerAttr(0, i64))
+    assert "as indices of rows alone" in refused(net, op)
+    net = Network([((2, 3), i64), ((4,), i64)])
+    assert "as indices of rows alone" in refused(net, graph.TakeOp(*net.inputs))
+    net = Network([((2, 3), f32)])
+    indices = net.constant(np.array([1, 0]), i64)
+    assert "that are no constants" in refused(net, graph.TakeOp(net.inputs[0], indices))
 
 
 def test_sizes():

@@ -95,19 +95,34 @@ def _check_rank(case: Case, more: int) -> int:
     return rank
 
 
-RESHAPE = Kind(8, "reshape", _check_reshape, same_type=True, in_place=True, kept=_kept_by_reshape)
-TRANSPOSE = Kind(9, "transpose", _check_transpose, words=None, same_type=True)
-CONCAT = Kind(
-    10, "concat", _check_concat, words=1, operands=None, same_type=True, kept=_kept_by_concat
+def _check_take(case: Case) -> None:
+    x, indices = case.operands
+    must, y = case.must, case.result
+    must(len(x.shape) == 2 and len(indices.shape) == 1, "a matrix and a list of indices expected")
+    must(y.shape == (*indices.shape, x.shape[1]), "its result: wrong shape")
+    must(x.type == y.type and x.storage != "i64", "it must keep the type of its rows")
+    plain = indices.storage != "f32" and indices.type[1:] == (1.0, 0)
+    must(plain, "indices of scale 1 without zero point expected")
+
+
+RESHAPE = Kind(
+    8, "reshape", _check_reshape, same_type=True, indices=True, in_place=True, kept=_kept_by_reshape
 )
-SLICE = Kind(15, "slice", _check_slice, words=None, same_type=True)
+TRANSPOSE = Kind(9, "transpose", _check_transpose, words=None, same_type=True, indices=True)
+CONCAT = Kind(
+    10, "concat", _check_concat, words=1, operands=None, same_type=True, indices=True,
+    kept=_kept_by_concat,
+)  # fmt: skip
+SLICE = Kind(15, "slice", _check_slice, words=None, same_type=True, indices=True)
 PAD = Kind(16, "pad", _check_pad, words=None, same_type=True)
+TAKE = Kind(23, "take", _check_take, operands=2, indices=True)
 
 
 record_as(RESHAPE, graph.ReshapeOp)
 record_as(TRANSPOSE, graph.TransposeOp, lambda op: words_of(op.permutation))
 record_as(CONCAT, graph.ConcatOp, lambda op: [op.axis.value.data])
 record_as(SLICE, graph.SliceOp, lambda op: words_of(op.starts, op.strides))
+record_as(TAKE, graph.TakeOp)
 
 
 @encodes(graph.PadOp)

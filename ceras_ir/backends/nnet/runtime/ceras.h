@@ -28,7 +28,8 @@ typedef enum {
   CERAS_U8 = 2,
   CERAS_I16 = 3,
   CERAS_U16 = 4,
-  CERAS_I32 = 5
+  CERAS_I32 = 5,
+  CERAS_I64 = 6
 } ceras_storage;
 
 typedef struct {

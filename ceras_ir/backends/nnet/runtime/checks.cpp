@@ -76,6 +76,11 @@ const char* check_layer(const Layer& layer) {
   if (layer.has_requant && !operation.takes(REQUANT)) return "a wrong requantization";
   for (float parameter : layer.parameters)
     if (std::isnan(parameter)) return "a parameter is not a number";
+  if (!operation.takes(INDICES) || layer.device == Device::Fpga) {
+    bool wide = out.storage == Storage::I64;
+    for (const Tensor* operand : layer.operands) wide = wide || operand->storage == Storage::I64;
+    if (wide) return "it takes no integers of 64 bits";
+  }
   if (operation.takes(SAME_SHAPE) && !same_shape(layer.input(), out)) return "its shapes differ";
   if (operation.takes(SAME_TYPE))
     for (const Tensor* operand : layer.operands)

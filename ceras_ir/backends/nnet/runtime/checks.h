@@ -12,7 +12,7 @@ inline bool same_type(const Tensor& a, const Tensor& b) {
 inline bool is_float(const Tensor& t) { return !t.quantized(); }
 
 // 8 or 16 bits: what fits the 64-bit arithmetic of every integer operator.
-inline bool is_narrow(const Tensor& t) { return t.quantized() && t.storage != Storage::I32; }
+inline bool is_narrow(const Tensor& t) { return t.quantized() && bytes_of(t.storage) <= 2; }
 
 inline bool is_byte(const Tensor& t) {
   return t.storage == Storage::I8 || t.storage == Storage::U8;

@@ -5,6 +5,7 @@
 #include "boxes.h"
 #include "checks.h"
 #include "float_functions.h"
+#include "integers.h"
 
 namespace ceras {
 namespace {
@@ -49,6 +50,8 @@ void copy_box(const Tensor& in, int64_t in_start, const int64_t* from, const Ten
       return copy(uint8_t{});
     case 2:
       return copy(uint16_t{});
+    case 8:
+      return copy(uint64_t{});
     default:
       return copy(uint32_t{});
   }
@@ -100,6 +103,20 @@ void pad(const Layer& layer, Scratch&) {
 }
 
 void concat(const Layer& layer, Scratch&) { concat_boxes(layer, copy_box); }
+
+// Indices below 0 count from the end; those outside are the nearest row.
+void take(const Layer& layer, Scratch&) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const int64_t rows = in.dims[0], unit = bytes_of(out.storage);
+  for (int64_t i = 0; i < out.dims[0]; ++i) {
+    int64_t index = 0;
+    read_integers(*layer.operands[1], i, 1, &index);
+    if (index < 0) index += rows;
+    index = std::clamp<int64_t>(index, 0, rows - 1);
+    std::memcpy(out.target + i * out.pitch * unit, in.data + index * in.pitch * unit,
+                static_cast<size_t>(out.row * unit));
+  }
+}
 
 void resize_nearest(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
@@ -221,6 +238,18 @@ const char* check_pad(const Layer& layer) {
   return nullptr;
 }
 
+const char* check_take(const Layer& layer) {
+  const Tensor &in = layer.input(), &indices = *layer.operands[1], &out = layer.output();
+  if (in.rank != 2 || indices.rank != 1 || out.rank != 2 || out.dims[0] != indices.dims[0] ||
+      out.dims[1] != in.dims[1])
+    return "its shapes are not those of rows and indices";
+  if (!same_type(in, out)) return "moving elements keeps their type";
+  if (in.storage == Storage::I64) return "rows of integers of 64 bits";
+  if (is_float(indices) || indices.scale != 1.0f || indices.zero_point != 0)
+    return "indices of scale 1 without zero point are expected";
+  return nullptr;
+}
+
 Run operator_of_resize(const Layer& layer) {
   return layer.attributes[0] == RESIZE_LINEAR ? resize_linear : resize_nearest;
 }
@@ -228,7 +257,7 @@ Run operator_of_resize(const Layer& layer) {
 // The FPGA moves too.
 constexpr Operation mover(uint16_t opcode, int operands, int words, Check check, Choose run,
                           Overlap may_overwrite = never) {
-  return {opcode, operands, words, SAME_TYPE, check, run, may_overwrite,
+  return {opcode, operands, words, SAME_TYPE | INDICES, check, run, may_overwrite,
           accept_as_it_is, operand_fits, no_scratch, Circuit::Mover};
 }
 
@@ -236,9 +265,11 @@ const Operation OPERATIONS[] = {
     mover(8, 1, 0, check_reshape, always<reshape>, in_place),
     mover(9, 1, ANY, check_transpose, always<transpose>),
     mover(10, ANY, 1, check_concat, always<concat>, is_in_its_slice),
-    mover(11, 1, ANY, check_resize, operator_of_resize),
+    {11, 1, ANY, SAME_TYPE, check_resize, operator_of_resize, never, accept_as_it_is, operand_fits,
+     no_scratch, Circuit::Mover},
     mover(15, 1, ANY, check_slice, always<slice>),
     {16, 1, ANY, SAME_TYPE, check_pad, always<pad>},
+    {23, 2, 0, INDICES, check_take, always<take>},
 };
 
 }  // namespace

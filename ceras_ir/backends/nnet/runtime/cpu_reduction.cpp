@@ -83,7 +83,7 @@ void reduce(const Layer& layer, Scratch&) {
       return reduce_integers<uint16_t>(layer);
     case Storage::I32:
       return reduce_integers<int32_t>(layer);
-    case Storage::F32:
+    default:
       break;
   }
   switch (layer.attributes[0]) {

@@ -45,8 +45,8 @@ constexpr uint32_t SECTION_COUNT = 13;
 
 enum class Device : uint8_t { Cpu = 0, Fpga = 1 };
 
-enum class Storage : uint8_t { F32 = 0, I8, U8, I16, U16, I32 };
-constexpr uint8_t LAST_STORAGE = 5;
+enum class Storage : uint8_t { F32 = 0, I8, U8, I16, U16, I32, I64 };
+constexpr uint8_t LAST_STORAGE = 6;
 
 enum class Location : uint8_t { Arena = 0, Weights, Biases, Floats };
 

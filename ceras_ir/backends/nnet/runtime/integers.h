@@ -26,6 +26,8 @@ inline void read_integers(const Tensor& tensor, int64_t start, int64_t count, in
       return widen<int16_t>(tensor.data, start, count, out);
     case Storage::U16:
       return widen<uint16_t>(tensor.data, start, count, out);
+    case Storage::I64:
+      return widen<int64_t>(tensor.data, start, count, out);
     default:
       return widen<int32_t>(tensor.data, start, count, out);
   }

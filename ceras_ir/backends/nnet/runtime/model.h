@@ -41,6 +41,8 @@ inline int64_t bytes_of(Storage storage) {
     case Storage::I16:
     case Storage::U16:
       return 2;
+    case Storage::I64:
+      return 8;
     default:
       return 4;
   }

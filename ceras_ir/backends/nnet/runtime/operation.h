@@ -18,7 +18,8 @@ enum Rule : unsigned {
   LOOKUP = 4,       // lookup tables; it must have them
   REQUANT = 8,      // a requantization
   SAME_SHAPE = 16,  // its result has the shape of its operand
-  SAME_TYPE = 32    // and storage, scale and zero point of each
+  SAME_TYPE = 32,   // and storage, scale and zero point of each
+  INDICES = 64      // integers of 64 bits
 };
 
 enum class Circuit : uint8_t { None, Array, Pool, Adder, Mover, Table };
