@@ -79,13 +79,13 @@ def borders_are_of_images(op: Operation) -> str | None:
 
 
 def recurrent_weights_are_constant(op: Operation) -> str | None:
-    """Weights of recurrent layers are constant; of floats there are at most 33554432."""
+    """Weights of recurrent layers are constant, and at most 33554432."""
     if not isinstance(op, graph.RecurrenceOp):
         return None
     if not isinstance(op.weights.owner, graph.ConstantOp):
         return "the engine takes constant weights of a recurrent layer"
-    if op.exponents is None and (count := prod(graph.shape_of(op.weights))) > MAX_STATE_WEIGHTS:
-        return f"the engine takes at most {MAX_STATE_WEIGHTS} weights of floats, got {count}"
+    if (count := prod(graph.shape_of(op.weights))) > MAX_STATE_WEIGHTS:
+        return f"the engine takes at most {MAX_STATE_WEIGHTS} recurrent weights, got {count}"
     return None
 
 

@@ -99,7 +99,7 @@ def test_recurrent_layers():
     x, state = net.inputs
     weights = net.constant(np.zeros((8192, 8192), np.float32))
     op = graph.RecurrenceOp(graph.Cell.RNN, x, weights, state, [FunctionAttr(Function.TANH)])
-    assert "at most 33554432 weights of floats, got 67108864" in refused(net, op)
+    assert "at most 33554432 recurrent weights, got 67108864" in refused(net, op)
 
 
 def test_integers_of_64_bits():

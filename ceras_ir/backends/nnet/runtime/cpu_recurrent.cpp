@@ -5,6 +5,7 @@
 
 #include "checks.h"
 #include "float_functions.h"
+#include "pairs.h"
 
 namespace ceras {
 namespace {
@@ -35,30 +36,59 @@ void apply_own(const Layer& layer, size_t index, float* values, int64_t count) {
   apply_all(static_cast<Function>(words[0]), parameters, values, count);
 }
 
-int64_t scratch_of(const Layer& layer) {
+// Units of a state, in pairs.
+int64_t pairs_of(int64_t hidden) { return (hidden + PAIR - 1) / PAIR; }
+
+// Rows of integers that are summed beside each other.
+int64_t whole_lanes(int64_t rows) { return (rows + LANES - 1) / LANES * LANES; }
+
+// Panels [hidden][PANEL] of floats, or blocks [pairs][LANES][PAIR] of 16 bits and then the scale of
+// each row; zeros behind the last row and the last unit.
+int64_t packed_bytes(const Layer& layer) {
   const int64_t width = layer.weights().dims[0], hidden = layer.weights().dims[1];
-  const int64_t products = is_integer(layer) ? 2 * width + hidden  // sums, scales and q
-                                             : panels_of(width) * PANEL * hidden;
-  return 4 * (width + hidden + products);
+  if (!is_integer(layer)) return 4 * panels_of(width) * PANEL * hidden;
+  return 2 * whole_lanes(width) * PAIR * pairs_of(hidden) + 4 * width;
 }
 
-// The state's part of the gates: `p` of the operation, by weights in working memory.
+void pack(const Layer& layer, uint8_t* to) {
+  const int64_t width = layer.weights().dims[0], hidden = layer.weights().dims[1];
+  if (!is_integer(layer)) {
+    const float* weights = layer.weights().floats();
+    float* floats = reinterpret_cast<float*>(to);
+    for (int64_t j = 0; j < width; ++j)
+      for (int64_t i = 0; i < hidden; ++i)
+        floats[(j / PANEL * hidden + i) * PANEL + j % PANEL] = weights[j * hidden + i];
+    return;
+  }
+  const int8_t* weights = reinterpret_cast<const int8_t*>(layer.weights().data);
+  int16_t* wide = reinterpret_cast<int16_t*>(to);
+  const int64_t pairs = pairs_of(hidden), state = exponent_of(layer, 0);
+  float* scales = reinterpret_cast<float*>(wide + whole_lanes(width) * PAIR * pairs);
+  for (int64_t j = 0; j < width; ++j) {
+    const int row = exponent_of(layer, static_cast<size_t>(j) + 1);
+    scales[j] = std::ldexp(1.0f, row + static_cast<int>(state));
+    for (int64_t i = 0; i < hidden; ++i)
+      wide[((j / LANES * pairs + i / PAIR) * LANES + j % LANES) * PAIR + i % PAIR] =
+          weights[j * hidden + i];
+  }
+}
+
+int64_t scratch_of(const Layer& layer) {
+  const int64_t width = layer.weights().dims[0], hidden = layer.weights().dims[1];
+  return 4 * (width + hidden + whole_lanes(width)) + 2 * PAIR * pairs_of(hidden);
+}
+
+// The state's part of the gates: `p` of the operation.
 class Product {
  public:
   Product(const Layer& layer, void* memory) : layer_(layer) {
     width_ = layer.weights().dims[0];
     hidden_ = layer.weights().dims[1];
-    floats_ = static_cast<float*>(memory);
-    if (!is_integer(layer)) {
-      pack();
-      return;
-    }
-    sums_ = reinterpret_cast<int32_t*>(floats_ + width_);
-    q_ = reinterpret_cast<int16_t*>(sums_ + width_);
+    if (!is_integer(layer)) return;
+    sums_ = static_cast<int32_t*>(memory);
+    q_ = reinterpret_cast<int16_t*>(sums_ + whole_lanes(width_));
+    std::fill(q_ + hidden_, q_ + PAIR * pairs_of(hidden_), int16_t{0});
     up_ = std::ldexp(1.0f, -exponent_of(layer, 0));
-    for (int64_t j = 0; j < width_; ++j)
-      floats_[j] = std::ldexp(
-          1.0f, exponent_of(layer, static_cast<size_t>(j) + 1) + exponent_of(layer, 0));
   }
 
   // Of the rows of weights from `first` to `end`.
@@ -74,21 +104,11 @@ class Product {
   }
 
  private:
-  // [panels][hidden][PANEL]; zeros behind the last row.
-  void pack() {
-    const float* weights = layer_.weights().floats();
-    for (int64_t start = 0; start < width_; start += PANEL) {
-      float* panel = floats_ + start * hidden_;
-      for (int64_t j = 0; j < PANEL; ++j)
-        for (int64_t i = 0; i < hidden_; ++i)
-          panel[i * PANEL + j] = start + j < width_ ? weights[(start + j) * hidden_ + i] : 0.0f;
-    }
-  }
-
   // From 0 on, in the order of `h`; lanes are outputs, so that no sum is reordered.
   void of_floats(const float* h, int64_t first, int64_t end, float* p) const {
+    const float* panels = reinterpret_cast<const float*>(layer_.ordered.data());
     for (int64_t start = first / PANEL * PANEL; start < end; start += PANEL) {
-      const float* panel = floats_ + start * hidden_;
+      const float* panel = panels + start * hidden_;
       float sums[PANEL] = {};
       for (int64_t i = 0; i < hidden_; ++i)
         for (int64_t j = 0; j < PANEL; ++j) sums[j] += h[i] * panel[i * PANEL + j];
@@ -104,33 +124,19 @@ class Product {
       steps = std::min(std::max(steps, -32768.0f), 32767.0f);
       q_[i] = static_cast<int16_t>(std::nearbyint(steps));  // ties to even
     }
-    const int8_t* weights = reinterpret_cast<const int8_t*>(layer_.weights().data);
-    int64_t j = first;
-    for (; j + 4 <= end; j += 4) {
-      const int8_t *w0 = weights + j * hidden_, *w1 = w0 + hidden_, *w2 = w1 + hidden_;
-      const int8_t* w3 = w2 + hidden_;
-      int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-      for (int64_t i = 0; i < hidden_; ++i) {
-        const int32_t v = q_[i];
-        s0 += v * w0[i];
-        s1 += v * w1[i];
-        s2 += v * w2[i];
-        s3 += v * w3[i];
-      }
-      sums_[j] = s0, sums_[j + 1] = s1, sums_[j + 2] = s2, sums_[j + 3] = s3;
-    }
-    for (; j < end; ++j) {
-      const int8_t* w = weights + j * hidden_;
-      int32_t sum = 0;
-      for (int64_t i = 0; i < hidden_; ++i) sum += int32_t{q_[i]} * w[i];
-      sums_[j] = sum;
-    }
-    for (j = first; j < end; ++j) p[j] = static_cast<float>(sums_[j]) * floats_[j];
+    const int pairs = static_cast<int>(pairs_of(hidden_));
+    const int16_t* wide = reinterpret_cast<const int16_t*>(layer_.ordered.data());
+    const float* scales =
+        reinterpret_cast<const float*>(wide + whole_lanes(width_) * PAIR * pairs);
+    const int64_t start = first / LANES * LANES;
+    std::fill(sums_ + start, sums_ + whole_lanes(end), 0);
+    for (int64_t j = start; j < end; j += LANES)
+      multiply_pairs<1>(q_, 0, wide + j * PAIR * pairs, pairs, sums_ + j);
+    for (int64_t j = first; j < end; ++j) p[j] = static_cast<float>(sums_[j]) * scales[j];
   }
 
   const Layer& layer_;
   int64_t width_, hidden_;
-  float* floats_;  // panels of weights, or the scale of each row
   int32_t* sums_ = nullptr;
   int16_t* q_ = nullptr;
   float up_ = 0;
@@ -267,8 +273,8 @@ const char* check(const Layer& layer) {
   if (!is_float(layer.output())) return "float tensors are expected";
   if (!weights.constant()) return "constant weights are expected";
   if (const char* reason = check_shapes(layer)) return reason;
-  if (!is_integer(layer))
-    return weights.elements > MAX_STATE_WEIGHTS ? "it has too many weights of floats" : nullptr;
+  if (weights.elements > MAX_STATE_WEIGHTS) return "it has too many weights";
+  if (!is_integer(layer)) return nullptr;
   if (weights.storage != Storage::I8 || weights.zero_point != 0 || weights.scale != 1.0f)
     return "weights of 8 bits, of scale 1 without zero point, are expected";
   for (int64_t row = 0; row < weights.dims[0]; ++row)
@@ -283,7 +289,7 @@ double products_of(const Layer& layer) {
 
 const Operation OPERATIONS[] = {
     {22, ANY, ANY, PLAIN, check, always<recurrence>, never, accept_as_it_is, operand_fits,
-     scratch_of, Circuit::None, products_of},
+     scratch_of, Circuit::None, products_of, packed_bytes, pack},
 };
 
 }  // namespace

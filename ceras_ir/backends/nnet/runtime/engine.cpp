@@ -76,6 +76,8 @@ void plan(Model& model) {
 
 int64_t no_scratch(const Layer&) { return 0; }
 
+void pack_nothing(const Layer&, uint8_t*) {}
+
 const Operation* operation_of(uint32_t opcode) {
   for (const Family* family : {&BINARY, &ELEMENTWISE, &LINEAR, &MOVEMENT, &POOLING, &RECURRENT,
                                &REDUCTION, &ROWS})

@@ -64,7 +64,7 @@ enum LayerFlag : uint8_t {
   ALL_FLAGS = 31
 };
 constexpr int64_t MAX_STATE_WIDTH = 1 << 14;    // units of a recurrent layer
-constexpr int64_t MAX_STATE_WEIGHTS = 1 << 25;  // of floats, in such a layer
+constexpr int64_t MAX_STATE_WEIGHTS = 1 << 25;  // of such a layer
 constexpr uint32_t MAX_FACTOR = 1u << 22;  // of an operand of `binary`
 
 enum PoolKind : uint32_t { POOL_MAX = 0, POOL_AVERAGE = 1 };

@@ -5,17 +5,9 @@
 // instructions multiplies and adds. CERAS_PLAIN leaves all instructions to the compiler.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-
-#if !defined(CERAS_PLAIN) && defined(__SSE2__)
-#define CERAS_VECTORS 1
-#include <immintrin.h>
-#endif
+#include "pairs.h"
 
 namespace ceras {
-
-constexpr int LANES = 16;
 
 #if defined(CERAS_VECTORS) && defined(__AVX512VNNI__) && defined(__AVX512BW__)
 
@@ -56,28 +48,8 @@ using Weight = Number;
 
 inline Number number(int8_t value) { return value; }
 
-#if defined(CERAS_VECTORS) && defined(__AVX2__)
-constexpr int TILE_ROWS = 4;
-constexpr int PARTS = 2;
-using Part = __m256i;
-inline Part pair_of(int32_t pair) { return _mm256_set1_epi32(pair); }
-inline Part part_at(const void* from) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
-}
-inline void put_part(void* to, Part part) { _mm256_storeu_si256(static_cast<__m256i*>(to), part); }
-inline Part add_products(Part sum, Part x, Part w) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
-}
-#elif defined(CERAS_VECTORS)
+#if defined(CERAS_VECTORS) && !defined(__AVX2__)
 constexpr int TILE_ROWS = 2;
-constexpr int PARTS = 4;
-using Part = __m128i;
-inline Part pair_of(int32_t pair) { return _mm_set1_epi32(pair); }
-inline Part part_at(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
-inline void put_part(void* to, Part part) { _mm_storeu_si128(static_cast<__m128i*>(to), part); }
-inline Part add_products(Part sum, Part x, Part w) {
-  return _mm_add_epi32(sum, _mm_madd_epi16(x, w));
-}
 #else
 constexpr int TILE_ROWS = 4;
 #endif
@@ -85,30 +57,7 @@ constexpr int TILE_ROWS = 4;
 template <int ROWS>
 inline void multiply_tile(const Number* x, int64_t step, const Weight* weights, int groups,
                           int32_t* sums) {
-#if defined(CERAS_VECTORS)
-  constexpr int WIDTH = LANES / PARTS;
-  Part rows[ROWS][PARTS];
-  for (int r = 0; r < ROWS; ++r)
-    for (int j = 0; j < PARTS; ++j) rows[r][j] = part_at(sums + r * LANES + j * WIDTH);
-  for (int i = 0; i < groups; ++i)
-    for (int r = 0; r < ROWS; ++r) {
-      int32_t pair;
-      std::memcpy(&pair, x + r * step + i * GROUP, sizeof pair);
-      for (int j = 0; j < PARTS; ++j)
-        rows[r][j] = add_products(rows[r][j], pair_of(pair),
-                                  part_at(weights + (i * LANES + j * WIDTH) * GROUP));
-    }
-  for (int r = 0; r < ROWS; ++r)
-    for (int j = 0; j < PARTS; ++j) put_part(sums + r * LANES + j * WIDTH, rows[r][j]);
-#else
-  for (int i = 0; i < groups; ++i) {
-    for (int r = 0; r < ROWS; ++r)
-      for (int lane = 0; lane < LANES; ++lane)
-        for (int j = 0; j < GROUP; ++j)
-          sums[r * LANES + lane] += int32_t{x[r * step + i * GROUP + j]} *
-                                    weights[(i * LANES + lane) * GROUP + j];
-  }
-#endif
+  multiply_pairs<ROWS>(x, step, weights, groups, sums);
 }
 
 #endif

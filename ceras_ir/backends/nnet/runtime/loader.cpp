@@ -341,7 +341,7 @@ struct Loader {
   bool layers() {
     const uint64_t count = file[LAYERS].size / LAYER_BYTES;
     model.layers.resize(count);
-    int64_t scratch = 0;
+    int64_t scratch = 0, packed = 0;
     double work = 0;
     bool fpga = false;
     for (uint64_t i = 0; i < count; ++i) {
@@ -352,6 +352,10 @@ struct Loader {
       if (reason == nullptr) reason = check_accumulator(item);
       if (reason == nullptr && item.device == Device::Fpga) reason = check_fpga_layer(item);
       if (reason != nullptr) return fail("layer", i, reason);
+      packed += item.operation->packed(item);
+      if (packed > MAX_PACKED_BYTES) return fail("its weights need more memory than there is");
+      item.ordered.resize(static_cast<size_t>(item.operation->packed(item)));
+      item.operation->pack(item, item.ordered.data());
       item.live = live_blocks(item);
       item.run = operator_of(item);
       scratch = std::max(scratch, scratch_bytes(item));

@@ -138,6 +138,7 @@ struct Layer {
   int residual_shift = 0;
   int64_t factors[2] = {1, 1};  // of the operands of `binary`
   const uint8_t* table = nullptr;
+  std::vector<uint8_t> ordered;    // constants in the order of its kernel on the CPU
   std::vector<uint8_t> live;       // blocks of weights that are not all zero, see zero_blocks.h
   const int8_t* packed = nullptr;  // weights in the order of the FPGA's array
   const int32_t* constants = nullptr;  // of each output channel on the FPGA

@@ -40,6 +40,7 @@ bool never(const Layer& layer, size_t operand);
 bool in_place(const Layer& layer, size_t operand);
 int64_t no_scratch(const Layer& layer);
 double work_of_elements(const Layer& layer);
+void pack_nothing(const Layer& layer, uint8_t* to);
 
 struct Operation {
   uint16_t opcode;
@@ -54,6 +55,8 @@ struct Operation {
   int64_t (*scratch)(const Layer&) = no_scratch;     // Bytes that it needs on the CPU.
   Circuit circuit = Circuit::None;
   double (*work)(const Layer&) = work_of_elements;  // Products and elements of one run, at most.
+  int64_t (*packed)(const Layer&) = no_scratch;     // Bytes of constants in the order of its kernel.
+  void (*pack)(const Layer&, uint8_t*) = pack_nothing;
 
   bool takes(Rule rule) const { return (rules & rule) != 0; }
 };
