@@ -8,35 +8,28 @@ HEADER = "functions.h"
 
 def functions_header() -> str:
     """
-    `apply`, which takes a function by its number, `apply_all`, which replaces values by theirs, and
-    the functions that they call.
+    `apply_all`, which replaces values by those of a function, taken by its number, and what it
+    calls.
     """
     names = ["exp_f32"]  # of softmax
     cases: list[str] = []
-    loops: list[str] = []
     for function, number in FUNCTIONS.items():
         parameters = [f"p[{i}]" for i in range(len(function.facts.parameters))]
         called, text = expression(function, "x", parameters)
         names += called
-        cases.append(f"    case {number}:\n      return {text};\n")
         each = f"const float x = values[i];\n        values[i] = {text};\n"
         loop = f"for (int64_t i = 0; i < count; ++i) {{\n        {each}      }}\n"
-        loops.append(f"    case {number}:\n      {loop}      return;\n")
+        cases.append(f"    case {number}:\n      {loop}      return;\n")
     bodies = [text.body for name in dict.fromkeys(needed(names)) if (text := float_text(name))]
     functions = "\n".join(bodies).replace("static inline ", "static ").replace("static ", "inline ")
     return (
         f"{functions}\n"
         f"constexpr uint8_t LAST_FUNCTION = {len(FUNCTIONS)};\n\n"
-        "inline float apply(Function function, const float* p, float x) {\n"
-        "  switch (static_cast<int>(function)) {\n"
-        f"{''.join(cases)}"
-        "    default:\n      return x;\n  }\n}\n\n"
         "// A loop for each function, which compilers make vectors of.\n"
         "inline void apply_all(Function function, const float* parameters, float* values,\n"
         "                      int64_t count) {\n"
         "  const float p[] = {parameters[0], parameters[1]};\n"
-        "  static_cast<void>(p);\n"
         "  switch (static_cast<int>(function)) {\n"
-        f"{''.join(loops)}"
+        f"{''.join(cases)}"
         "    default:\n      return;\n  }\n}\n"
     )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from backends.nnet.networks import (
     OTHER_PROCESSORS,
+    SANITIZERS,
     Network,
     agree,
     integer_normalize,
@@ -336,18 +337,22 @@ EXTREMES = np.array(
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_functions(function: FunctionAttr):
-    """Functions of a constant too, so that extremes and NaN are met."""
+    """Functions of a constant too, so that extremes and NaN are met; and in vectors."""
     net = Network([((1000,), f32)])
     many = np.linspace(-100, 100, 4001, dtype=np.float32)
     corner = net.constant(np.concatenate([EXTREMES, many]))
     ends = [net.add(graph.UnaryOp(x, function)) for x in (*net.inputs, corner)]
-    agree(net.module(*ends))
+    module = net.module(*ends)
+    for flags in (SANITIZERS, ()):
+        agree(module, flags=flags)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_softmax(axis: int):
-    net = Network([((3, 40, 5), f32)])
-    agree(net.module(net.add(graph.SoftmaxOp(net.inputs[0], axis))))
+    net = Network([((3, 40, 37), f32)])
+    module = net.module(net.add(graph.SoftmaxOp(net.inputs[0], axis)))
+    for flags in (SANITIZERS, ()):
+        agree(module, flags=flags)
 
 
 @pytest.mark.parametrize("element", [INT8, SHIFTED, WIDE], ids=str)

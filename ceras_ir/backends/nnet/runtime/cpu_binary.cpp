@@ -134,8 +134,8 @@ void binary_float(const Layer& layer, Scratch&) {
     for (int64_t i = 0; i < count; ++i) a[i] = left[lhs + i * rows.steps[0]];
     for (int64_t i = 0; i < count; ++i) b[i] = right[rhs + i * rows.steps[1]];
     combine_floats(layer.attributes[0], a, b, count);
-    for (int64_t i = 0; i < count; ++i)
-      out[at + i] = apply(layer.function, layer.parameters, a[i]);
+    apply_all(layer.function, layer.parameters, a, count);
+    std::copy(a, a + count, out + at);
   });
 }
 

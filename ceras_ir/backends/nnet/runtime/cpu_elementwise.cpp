@@ -88,15 +88,19 @@ void unary(const Layer& layer, Scratch&) {
     const float* in = layer.input().floats() + from;
     float* out = layer.output().float_target() + to;
     if (channels == 0) {
-      for (int64_t i = 0; i < count; ++i) out[i] = apply(layer.function, layer.parameters, in[i]);
-      return;
+      if (in != out) std::copy(in, in + count, out);
+      return apply_all(layer.function, layer.parameters, out, count);
     }
-    for (int64_t i = 0; i < count; ++i) {
-      const size_t c = static_cast<size_t>(element + i) % channels;
-      const int up = static_cast<int32_t>(layer.attributes[c]);
-      const int down = static_cast<int32_t>(layer.attributes[channels + c]);
-      out[i] = std::ldexp(apply(layer.function, layer.parameters, std::ldexp(in[i], up)), -down);
-    }
+    // Exponents of the operand, then those of the result.
+    const auto scale = [&](const float* from, size_t first, int sign) {
+      for (int64_t i = 0; i < count; ++i) {
+        const size_t c = static_cast<size_t>(element + i) % channels;
+        out[i] = std::ldexp(from[i], sign * static_cast<int32_t>(layer.attributes[first + c]));
+      }
+    };
+    scale(in, 0, 1);
+    apply_all(layer.function, layer.parameters, out, count);
+    scale(out, channels, -1);
   });
 }
 
@@ -131,10 +135,13 @@ void softmax(const Layer& layer, Scratch&) {
     float* y = out.float_target() + start / out.row * out.pitch + start % out.row;
     float greatest = x[0], sum = 0;
     for (int64_t i = 1; i < length; ++i) greatest = maximum(greatest, x[i * a]);
-    for (int64_t i = 0; i < length; ++i) {
-      y[i * b] = exp_f32(x[i * a] - greatest);
-      sum = i == 0 ? y[0] : sum + y[i * b];
-    }
+    for (int64_t i = 0; i < length; ++i) y[i * b] = x[i * a] - greatest;
+    // Apart, so that compilers make vectors of rows.
+    if (b == 1)
+      for (int64_t i = 0; i < length; ++i) y[i] = exp_f32(y[i]);
+    else
+      for (int64_t i = 0; i < length; ++i) y[i * b] = exp_f32(y[i * b]);
+    for (int64_t i = 0; i < length; ++i) sum = i == 0 ? y[0] : sum + y[i * b];
     for (int64_t i = 0; i < length; ++i) y[i * b] /= sum;
   }
 }

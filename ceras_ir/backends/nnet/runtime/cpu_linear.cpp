@@ -285,12 +285,14 @@ void conv2d_float(const Layer& layer, Scratch& scratch) {
         for (int64_t k = 0; k < s.length; ++k)
           for (int64_t p = 0; p < FLOAT_PIXELS; ++p)
             sums[p] += row[k] * patches[k * FLOAT_PIXELS + p];
-        for (int64_t p = 0; p < pixels; ++p) {
-          float sum = sums[p];
-          if (layer.bias != nullptr) sum += layer.bias->floats()[o];
-          if (layer.residual != nullptr) sum += layer.residual->floats()[(pixel + p) * layer.residual->pitch + o];
-          target[(pixel + p) * layer.output().pitch + o] = apply(layer.function, layer.parameters, sum);
-        }
+        if (layer.bias != nullptr)
+          for (int64_t p = 0; p < pixels; ++p) sums[p] += layer.bias->floats()[o];
+        if (layer.residual != nullptr)
+          for (int64_t p = 0; p < pixels; ++p)
+            sums[p] += layer.residual->floats()[(pixel + p) * layer.residual->pitch + o];
+        apply_all(layer.function, layer.parameters, sums, pixels);
+        for (int64_t p = 0; p < pixels; ++p)
+          target[(pixel + p) * layer.output().pitch + o] = sums[p];
       }
     }
 }
