@@ -7,15 +7,15 @@ the process, so that what several processes need is computed once. Entries that 
 longest go when the cache is larger than its limit.
 """
 
-import fcntl
 import os
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.file_lock import locked
 
 DEFAULT_LIMIT = 4 << 30
 """Bytes."""
@@ -94,7 +94,11 @@ class ContentCache:
         """The bytes under `key`, made by `make` if they are missing, by one process alone."""
         if (known := self.get(key)) is not None:
             return known
-        with self._locked(key):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.folder / "locks" / key))
+            except OSError as error:
+                raise self._cannot("lock", error) from None
             if (known := self.get(key)) is not None:
                 return known
             made = make()
@@ -114,30 +118,6 @@ class ContentCache:
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
-
-    @contextmanager
-    def _locked(self, key: str) -> Generator[None]:
-        path = self.folder / "locks" / key
-        while True:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-            except OSError as error:
-                raise self._cannot("lock", error) from None
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            # Whoever held it before removed the file; another may have made a new one.
-            try:
-                if os.fstat(handle).st_ino == path.stat().st_ino:
-                    break
-            except FileNotFoundError:
-                pass
-            os.close(handle)
-        try:
-            yield
-        finally:
-            with suppress(OSError):
-                path.unlink()
-            os.close(handle)
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
         for path in self.folder.glob("[0-9a-f][0-9a-f]/*"):

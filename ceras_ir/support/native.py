@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ceras_ir.support.diagnostics import InputError
+from ceras_ir.support.file_lock import locked
 from ceras_ir.support.progress import progress
 
 
@@ -161,8 +162,11 @@ def _compiled(
     name = digest([key, source.name.encode(), b"\0", source.read_bytes()])[:24]
     kept = cache_folder() / f"{source.stem}-{name}.o"
     if not kept.exists():
-        _run(command, purpose)
-        target.replace(kept)
+        # What two programs share is compiled by the process that comes first.
+        with locked(kept.with_suffix(".lock")):
+            if not kept.exists():
+                _run(command, purpose)
+                target.replace(kept)
     return kept
 
 

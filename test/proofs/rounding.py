@@ -14,7 +14,7 @@ ENGINE = "ceras_ir/backends/nnet/runtime/integers.h"
 FPGA = "ceras_ir/backends/nnet/runtime/fpga.h"
 POOL = "ceras_ir/backends/nnet/runtime/fpga_circuits.cpp"
 LINEAR = "ceras_ir/backends/nnet/runtime/fpga_epilogue.h"
-LANES = "ceras_ir/backends/nnet/runtime/lanes.h"
+PRODUCTS = "ceras_ir/backends/nnet/runtime/lane_products.h"
 RULES = "ceras_ir/backends/nnet/rules.py"
 
 MAX_SHIFT = 47
@@ -206,7 +206,7 @@ def circuit_half_even_32_bits() -> None:
 @identity(
     relied_on={
         LINEAR: "right[lane] = shift < 0 ? 0 : shift < 31 ? shift : 31;",
-        LANES: "sums[r * LANES + lane] = (x >> right[lane]) | last;",
+        PRODUCTS: "sums[r * LANES + lane] = (x >> right[lane]) | last;",
     },
     requires="half up leaves 1 bit, to even 2 and a sticky one; net shift in [0, 47]",
     checked_by=FPGA_CHECK,

@@ -88,11 +88,11 @@ class Simulator:
 
 def build(folder: Path, work: Path, port_bytes: int) -> Path:
     """Compile the project in `folder`; the program's path."""
-    flags = [*FLAGS, f"-I{include_folder()}", f"-DPORT_BYTES={port_bytes}"]
     objects = work / "obj"
     objects.mkdir()
-    parts = verilate(TOP, sorted(folder.resolve().glob("*.sv")), objects, flags)
+    parts = verilate(TOP, sorted(folder.resolve().glob("*.sv")), objects, FLAGS)
     with as_file(files("ceras_ir.backends.dataflow") / "hdl" / "simulate.cpp") as harness:
+        flags = [*FLAGS, f"-I{include_folder()}", f"-DPORT_BYTES={port_bytes}"]
         own = Part([harness], (), flags, kept=False)
         native.build(objects / "simulate", PURPOSE, [own, *parts])
     return objects / "simulate"

@@ -15,7 +15,8 @@ FLAGS = ("-std=c++17", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"
 """Contraction to fused multiply-add would change the bits of float operators."""
 
 PURPOSE = "the nnet engine"
-BOARD = [Path(__file__).parent / name for name in ("core", "linux")]
+CORE, LINUX = (Path(__file__).parent / name for name in ("core", "linux"))
+BOARD = [CORE, LINUX]
 """What an engine has more that drives a board, besides `DEVICE_SOURCES`."""
 
 
@@ -37,6 +38,22 @@ def runtime(only: Collection[str] = (), extra_flags: Sequence[str] = ()) -> Part
     return Part(sources, headers, (*FLAGS, *host_flags(PURPOSE), *extra_flags), made_headers())
 
 
+def hardware_part(sources: Sequence[Path], folders: Collection[Path]) -> Part:
+    """
+    Sources that see the engine's headers, those of circuits in hardware, and those of `folders`.
+    What packs weights goes by what the processor has, as the engine's own objects do.
+    """
+    places = sorted({SOURCES, CORE, *folders})
+    headers = [path for folder in places for path in sorted(folder.glob("*.h"))]
+    flags = [*FLAGS, *host_flags(PURPOSE), "-DCERAS_HARDWARE", *(f"-I{f}" for f in places)]
+    return Part(sources, headers, flags, made_headers())
+
+
+def core() -> Part:
+    """What prepares a launch of the circuits in hardware, on a board or simulated."""
+    return hardware_part(sorted(CORE.glob("*.cpp")), ())
+
+
 def shared_and_own(sources: Sequence[Path]) -> tuple[set[str], list[Path]]:
     """Names of sources whose objects any engine may have, and what is compiled for a program."""
     shared = {path.name for path in sources if path.parent == SOURCES} - {"main.cpp"}
@@ -50,14 +67,11 @@ def build(extra_flags: Sequence[str] = ()) -> Path:
 
 def build_board_engine() -> Path:
     """`ceras_engine` with the driver of a board; but for `main`, its objects are the engine's."""
-    files = [path for folder in (SOURCES, *BOARD) for path in sorted(folder.iterdir())]
-    files += DEVICE_SOURCES
-    shared, own = shared_and_own([path for path in files if path.suffix in (".cpp", ".c")])
-    headers = [path for path in files if path.suffix == ".h"]
-    folders = sorted({path.parent for path in headers})
-    # Those of the engine's objects, whose packed weights depend on what the processor has.
-    flags = [*FLAGS, *host_flags(PURPOSE), "-DCERAS_HARDWARE", *(f"-I{f}" for f in folders)]
-    parts = [runtime(shared), Part(own, headers, flags, made_headers())]
+    shared, own = shared_and_own(sorted(SOURCES.glob("*.cpp")))
+    linux = [path for path in sorted(LINUX.iterdir()) if path.suffix == ".cpp"]
+    own += [*linux, *(path for path in DEVICE_SOURCES if path.suffix == ".c")]
+    places = {LINUX, *(path.parent for path in DEVICE_SOURCES)}
+    parts = [runtime(shared), core(), hardware_part(own, places)]
     return build_program("ceras_engine_board", PURPOSE, parts)
 
 

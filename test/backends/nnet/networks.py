@@ -36,9 +36,9 @@ from ceras_ir.network.states import declare_states
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]
-SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZERS = ("-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 OTHER_PROCESSORS = [
-    ("-O1", "-Wno-unknown-pragmas", flag)
+    ("-O0", "-Wno-unknown-pragmas", flag)
     for flag in ("-march=x86-64", "-march=x86-64-v3", "-DCERAS_PLAIN")
 ]
 """Flags of engines that have fewer instructions, or leave them to the compiler."""

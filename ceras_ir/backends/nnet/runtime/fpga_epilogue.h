@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fpga.h"
+#include "lane_products.h"
 #include "translate.h"
 
 namespace ceras {

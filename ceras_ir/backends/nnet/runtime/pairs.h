@@ -7,14 +7,14 @@
 #include <cstdint>
 #include <cstring>
 
-#if !defined(CERAS_PLAIN) && defined(__SSE2__)
-#define CERAS_VECTORS 1
+#include "lanes.h"
+
+#if defined(CERAS_VECTORS)
 #include <immintrin.h>
 #endif
 
 namespace ceras {
 
-constexpr int LANES = 16;
 constexpr int PAIR = 2;
 
 #if defined(CERAS_VECTORS) && defined(__AVX512BW__)
