@@ -89,19 +89,26 @@ def recurrent_weights_are_constant(op: Operation) -> str | None:
     return None
 
 
-INDEXED = graph.TakeOp | graph.ReshapeOp | graph.SliceOp | graph.ConcatOp | graph.TransposeOp
+MOVED = graph.ReshapeOp | graph.SliceOp | graph.ConcatOp | graph.TransposeOp
+
+
+def rows_are_replaced(op: Operation) -> str | None:
+    """A put replaces rows, and combines none with what is there."""
+    if not isinstance(op, graph.PutOp) or op.function is None:
+        return None
+    return f"the engine puts rows in place of others, got '{op.function.value}' of both"
 
 
 def wide_integers_are_indices(op: Operation) -> str | None:
     """
-    Integers of 64 bits are computed or inputs, a take reads them as indices, and reshapes, slices,
-    concatenations and transposes move them.
+    Integers of 64 bits are computed or inputs, take and put read them as indices, and reshapes,
+    slices, concatenations and transposes move them.
     """
     wide = [v for v in (*op.operands, *op.results) if element_of(v) == i64]
     if not wide or type(op) not in ENCODERS:
         return None
-    takes_rows = isinstance(op, graph.TakeOp) and op.input in wide
-    if takes_rows or not isinstance(op, INDEXED):
+    rows = isinstance(op, graph.TakeOp | graph.PutOp) and op.input not in wide
+    if not rows and not isinstance(op, MOVED):
         return "the engine takes integers of 64 bits as indices of rows alone, got i64"
     if any(isinstance(value.owner, graph.ConstantOp) for value in wide):
         return "the engine takes integers of 64 bits that are no constants"
@@ -142,6 +149,7 @@ RULES: tuple[Rule, ...] = (
     sums_are_of_bytes,
     borders_are_of_images,
     recurrent_weights_are_constant,
+    rows_are_replaced,
     wide_integers_are_indices,
     sizes_fit,
 )

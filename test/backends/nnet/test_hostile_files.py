@@ -118,6 +118,7 @@ def every_operator() -> bytes:
     last = net.add(graph.ReshapeOp(rows, (1, 5)))
     at = net.add(graph.ReshapeOp(net.add(graph.ConcatOp([indices, indices], 1)), (6,)))
     taken = net.add(graph.TakeOp(net.constant(random_array((4, 3), INT8, 7), INT8), at))
+    taken = net.add(graph.PutOp(taken, at, taken))
     outputs = (d, last, taken, *ends)
     return written(net.module(*outputs, strategy="slices", states={"input2": "output1"}))
 

@@ -113,6 +113,13 @@ def test_integers_of_64_bits():
     assert "that are no constants" in refused(net, graph.TakeOp(net.inputs[0], indices))
 
 
+def test_rows_that_are_combined():
+    net = Network([((5, 3), f32), ((4,), i64), ((4, 3), f32)])
+    x, indices, rows = net.inputs
+    op = graph.PutOp(x, indices, rows, graph.Reduce.MAX)
+    assert "puts rows in place of others, got 'max' of both" in refused(net, op)
+
+
 def test_sizes():
     net = Network([((1, 1, 40_000, 1), f32)])
     op = graph.Pool2dOp(Pool.MAX, net.inputs[0], (1, 40_000), result_element=f32)

@@ -1,4 +1,4 @@
-"""Rows by indices that are computed, and integers of 64 bits, against the interpreter."""
+"""Rows taken and put by computed indices, and integers of 64 bits, against the interpreter."""
 
 import struct
 from pathlib import Path
@@ -34,6 +34,15 @@ def test_rows_of_every_storage(element: Attribute):
     agree(net.module(*(net.add(graph.TakeOp(rows, indices)) for rows in (x, table))))
 
 
+@pytest.mark.parametrize("element", [f32, INT8, WIDE])
+def test_rows_are_put(element: Attribute):
+    """One index twice, and some that put nothing."""
+    net = Network([((18, 3), element), ((40,), i64), ((40, 3), element)])
+    x, indices, rows = net.inputs
+    table = net.constant(random_array((18, 3), element, 4), element)
+    agree(net.module(*(net.add(graph.PutOp(given, indices, rows)) for given in (x, table))))
+
+
 @pytest.mark.parametrize("element", [i8, i16, i32, BYTE])
 def test_indices_of_every_storage(element: Attribute):
     net = Network([((5, 3), f32)])
@@ -49,7 +58,7 @@ def test_gaps_between_rows():
     x = net.add(graph.SliceOp(x, (0, 0), (5, 3)))
     y = net.add(graph.TakeOp(x, net.add(graph.ReshapeOp(indices, (8,)))))
     joined = [net.add(graph.ConcatOp([v, v_], 1)) for v, v_ in ((x, net.inputs[0]), (y, y))]
-    others = net.add(graph.SliceOp(y, (0, 0), (5, 3)))
+    others = net.add(graph.PutOp(x, net.add(graph.ReshapeOp(indices, (8,))), y))
     joined.append(net.add(graph.ConcatOp([others, x], 1)))
     module = net.module(*joined, strategy="slices")
     block = block_of(x)
@@ -87,9 +96,46 @@ def test_tokens_are_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.splitlines()[-1].split() == ["nnet:", "machine", "exact"]
 
 
+def test_a_cache_of_rows_is_a_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A step of a decoder: a row is stored at a place that is an input, and all are asked."""
+    whole, real = TensorProto.INT64, TensorProto.FLOAT
+    rng = np.random.default_rng(0)
+    shapes = {"table": (50, 8), "wk": (8, 8), "wq": (8, 8)}
+    weights = {name: rng.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [
+        om.node("Gather", "table token", "x"),
+        om.node("MatMul", "x wk", "k"),
+        om.node("ScatterND", "rows place k", "next"),
+        om.node("MatMul", "x wq", "q"),
+        om.node("Transpose", "next", "turned", perm=[1, 0]),
+        om.node("MatMul", "q turned", "scores"),
+        om.node("Softmax", "scores", "p", axis=-1),
+        om.node("MatMul", "p next", "y"),
+    ]
+    end = helper.make_tensor_value_info
+    inputs = [end("token", whole, [1]), end("place", whole, [1, 1]), end("rows", real, [6, 8])]
+    outputs = [end("y", real, [1, 8]), end("next", real, [6, 8])]
+    constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    made = helper.make_graph(nodes, "g", inputs, outputs, constants)
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)])
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    places = (np.arange(16) % 6 - 6 * (np.arange(16) % 2)).reshape(16, 1, 1)
+    data = str(tmp_path / "in.npz")
+    np.savez(data, token=rng.integers(0, 50, (16, 1)), place=places)
+    options = ["--inputs", data, "--calibrate", data, "--targets", "nnet", "--state", "rows=next"]
+    assert verify_tool([str(tmp_path / "model.onnx"), *options]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["nnet:", "machine", "exact"]
+
+
 def taking() -> bytes:
     net = Network([((5, 3), INT8), ((4,), i64)])
     return written(net.module(net.add(graph.TakeOp(*net.inputs))))
+
+
+def putting() -> bytes:
+    net = Network([((5, 3), INT8), ((4,), i64), ((4, 3), INT8)])
+    x, indices, rows = net.inputs
+    return written(net.module(net.add(graph.PutOp(x, indices, rows))))
 
 
 # (tensor, byte of its record, replacement, what the reader says)
@@ -100,20 +146,31 @@ TENSORS = [
     ("indices", 4, b"\x07", "unknown storage 7"),
     ("indices", 24, struct.pack("<Q", 4), "not aligned|does not lie inside"),
     ("rows", 8, struct.pack("<f", 2.0), "it must keep the type"),
-    ("rows", 32, struct.pack("<2I", 3, 5), "its result: wrong shape"),
-    ("result", 32, struct.pack("<2I", 3, 4), "its result: wrong shape"),
+    ("rows", 32, struct.pack("<2I", 3, 5), "wrong shape"),
+    ("result", 32, struct.pack("<2I", 3, 4), "wrong shape"),
 ]
+PUT = [
+    ("indices", 8, struct.pack("<f", 2.0), "plain computed integers"),
+    ("rows", 8, struct.pack("<f", 2.0), "it must keep the type"),
+    ("rows", 32, struct.pack("<2I", 3, 5), "wrong shape"),
+    ("put", 8, struct.pack("<f", 2.0), "it must keep the type"),
+    ("put", 32, struct.pack("<2I", 3, 4), "its rows: wrong shape"),
+    ("put", 32, struct.pack("<2I", 2, 6), "its rows: wrong shape"),
+    ("result", 8, struct.pack("<f", 2.0), "it must keep the type"),
+    ("result", 32, struct.pack("<2I", 3, 5), "its result: wrong shape"),
+]
+CASES = [("take", *case) for case in TENSORS] + [("put", *case) for case in PUT]
 
 
-@pytest.mark.parametrize(("tensor", "at", "value", "message"), TENSORS)
+@pytest.mark.parametrize(("opcode", "tensor", "at", "value", "message"), CASES)
 def test_crafted_tensors_are_refused(
-    tmp_path: Path, tensor: str, at: int, value: bytes, message: str
+    tmp_path: Path, opcode: str, tensor: str, at: int, value: bytes, message: str
 ):
-    data = taking()
+    data = putting() if opcode == "put" else taking()
     file = read(data)
     (layer,) = file.layers
-    numbers = (*layer.operands, layer.result)
-    number = numbers[("rows", "indices", "result").index(tensor)]
+    names = ("rows", "indices", *(["put"] if opcode == "put" else []), "result")
+    number = (*layer.operands, layer.result)[names.index(tensor)]
     changed = resealed(data, offset_of(file, data, "tensors") + 64 * number + at, value)
     with pytest.raises(InputError, match=message):
         read(changed)

@@ -12,7 +12,7 @@ from ceras_ir.backends.nnet.encoding import (
     record_as,
     words_of,
 )
-from ceras_ir.backends.nnet.file import BYTES, Case, Kind, Layer, NnetFile, Place
+from ceras_ir.backends.nnet.file import BYTES, Case, Kind, Layer, NnetFile, Place, Tensor
 from ceras_ir.backends.nnet.layers.resizing import border_record
 from ceras_ir.dialects import graph
 
@@ -97,10 +97,22 @@ def _check_rank(case: Case, more: int) -> int:
 
 def _check_take(case: Case) -> None:
     x, indices = case.operands
-    must, y = case.must, case.result
-    must(len(x.shape) == 2 and len(indices.shape) == 1, "a matrix and a list of indices expected")
-    must(y.shape == (*indices.shape, x.shape[1]), "its result: wrong shape")
-    must(x.type == y.type and x.storage != "i64", "it must keep the type of its rows")
+    _check_rows(case, x, indices, case.result)
+
+
+def _check_put(case: Case) -> None:
+    x, indices, rows = case.operands
+    case.must(x.shape == case.result.shape, "its result: wrong shape")
+    case.must(x.type == case.result.type, "it must keep the type of its rows")
+    _check_rows(case, x, indices, rows)
+
+
+def _check_rows(case: Case, matrix: Tensor, indices: Tensor, rows: Tensor) -> None:
+    """A matrix, and rows for indices of its own."""
+    must, both = case.must, len(matrix.shape) == 2 and len(indices.shape) == 1
+    must(both, "a matrix and a list of indices expected")
+    must(rows.shape == (*indices.shape, matrix.shape[1]), "its rows: wrong shape")
+    must(matrix.type == rows.type and rows.storage != "i64", "it must keep the type of its rows")
     plain = indices.storage != "f32" and indices.type[1:] == (1.0, 0)
     must(plain, "indices of scale 1 without zero point expected")
 
@@ -116,6 +128,7 @@ CONCAT = Kind(
 SLICE = Kind(15, "slice", _check_slice, words=None, same_type=True, indices=True)
 PAD = Kind(16, "pad", _check_pad, words=None, same_type=True)
 TAKE = Kind(23, "take", _check_take, operands=2, indices=True)
+PUT = Kind(24, "put", _check_put, operands=3, indices=True)
 
 
 record_as(RESHAPE, graph.ReshapeOp)
@@ -123,6 +136,7 @@ record_as(TRANSPOSE, graph.TransposeOp, lambda op: words_of(op.permutation))
 record_as(CONCAT, graph.ConcatOp, lambda op: [op.axis.value.data])
 record_as(SLICE, graph.SliceOp, lambda op: words_of(op.starts, op.strides))
 record_as(TAKE, graph.TakeOp)
+record_as(PUT, graph.PutOp)
 
 
 @encodes(graph.PadOp)

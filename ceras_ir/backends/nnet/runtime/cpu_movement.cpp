@@ -104,17 +104,35 @@ void pad(const Layer& layer, Scratch&) {
 
 void concat(const Layer& layer, Scratch&) { concat_boxes(layer, copy_box); }
 
-// Indices below 0 count from the end; those outside are the nearest row.
+// The row `from` of a matrix to the row `to` of another.
+void copy_row(const Tensor& in, int64_t from, const Tensor& out, int64_t to) {
+  const int64_t unit = bytes_of(out.storage);
+  std::memcpy(out.target + to * out.pitch * unit, in.data + from * in.pitch * unit,
+              static_cast<size_t>(out.row * unit));
+}
+
+// Index `i` of the second operand, which counts from the end of `rows` below 0.
+int64_t index_of(const Layer& layer, int64_t i, int64_t rows) {
+  int64_t index = 0;
+  read_integers(*layer.operands[1], i, 1, &index);
+  return index < 0 ? index + rows : index;
+}
+
+// Indices outside are the nearest row.
 void take(const Layer& layer, Scratch&) {
   const Tensor &in = layer.input(), &out = layer.output();
-  const int64_t rows = in.dims[0], unit = bytes_of(out.storage);
-  for (int64_t i = 0; i < out.dims[0]; ++i) {
-    int64_t index = 0;
-    read_integers(*layer.operands[1], i, 1, &index);
-    if (index < 0) index += rows;
-    index = std::clamp<int64_t>(index, 0, rows - 1);
-    std::memcpy(out.target + i * out.pitch * unit, in.data + index * in.pitch * unit,
-                static_cast<size_t>(out.row * unit));
+  const int64_t rows = in.dims[0];
+  for (int64_t i = 0; i < out.dims[0]; ++i)
+    copy_row(in, std::clamp<int64_t>(index_of(layer, i, rows), 0, rows - 1), out, i);
+}
+
+// The last of equal indices wins, and those outside change nothing.
+void put(const Layer& layer, Scratch&) {
+  const Tensor &in = layer.input(), &rows = *layer.operands[2], &out = layer.output();
+  for (int64_t i = 0; i < out.dims[0]; ++i) copy_row(in, i, out, i);
+  for (int64_t i = 0; i < rows.dims[0]; ++i) {
+    const int64_t index = index_of(layer, i, out.dims[0]);
+    if (index >= 0 && index < out.dims[0]) copy_row(rows, i, out, index);
   }
 }
 
@@ -238,16 +256,25 @@ const char* check_pad(const Layer& layer) {
   return nullptr;
 }
 
-const char* check_take(const Layer& layer) {
-  const Tensor &in = layer.input(), &indices = *layer.operands[1], &out = layer.output();
-  if (in.rank != 2 || indices.rank != 1 || out.rank != 2 || out.dims[0] != indices.dims[0] ||
-      out.dims[1] != in.dims[1])
+// A matrix, and rows for indices of its own.
+const char* check_rows(const Layer& layer, const Tensor& rows) {
+  const Tensor &in = layer.input(), &indices = *layer.operands[1];
+  if (in.rank != 2 || indices.rank != 1 || rows.rank != 2 || rows.dims[0] != indices.dims[0] ||
+      rows.dims[1] != in.dims[1])
     return "its shapes are not those of rows and indices";
-  if (!same_type(in, out)) return "moving elements keeps their type";
+  if (!same_type(in, rows) || !same_type(in, layer.output()))
+    return "moving elements keeps their type";
   if (in.storage == Storage::I64) return "rows of integers of 64 bits";
   if (is_float(indices) || indices.scale != 1.0f || indices.zero_point != 0)
     return "indices of scale 1 without zero point are expected";
   return nullptr;
+}
+
+const char* check_take(const Layer& layer) { return check_rows(layer, layer.output()); }
+
+const char* check_put(const Layer& layer) {
+  if (!same_shape(layer.input(), layer.output())) return "its result has the wrong shape";
+  return check_rows(layer, *layer.operands[2]);
 }
 
 Run operator_of_resize(const Layer& layer) {
@@ -270,6 +297,7 @@ const Operation OPERATIONS[] = {
     mover(15, 1, ANY, check_slice, always<slice>),
     {16, 1, ANY, SAME_TYPE, check_pad, always<pad>},
     {23, 2, 0, INDICES, check_take, always<take>},
+    {24, 3, 0, INDICES, check_put, always<put>},
 };
 
 }  // namespace

@@ -75,7 +75,8 @@ def gather_nd(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(f"batches of {list(shape)} and {list(target)} differ")
     end = batch + depth
     strides = [prod(shape[i + 1 : end]) for i in range(end)]
-    at = rows_at(compose, given, shape[batch:end])
+    # A take counts from the end and stays inside by itself.
+    at = given if end == 1 else rows_at(compose, given, shape[batch:end])
     if batch:
         places = np.indices(shape[:batch])
         base = sum((p * s for p, s in zip(places, strides, strict=False)), np.zeros((), int))

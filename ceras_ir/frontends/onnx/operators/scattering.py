@@ -60,7 +60,8 @@ def scatter_nd(node: Node, emitter: Emitter) -> Value:
         raise node.wrong(
             f"indices of {list(target)} and updates of {list(updates)} for data of {list(shape)}"
         )
-    at = rows_at(Composer(emitter), given, shape[:depth])
+    # A put counts from the end by itself.
+    at = given if depth == 1 else rows_at(Composer(emitter), given, shape[:depth])
     return _put(node, emitter, at, prod(shape[depth:]))
 
 

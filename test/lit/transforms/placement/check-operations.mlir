@@ -4,7 +4,7 @@
 
 // What has a quantized form, or only moves elements, is not judged in float; each other node once.
 // NNET:      node 'cell' (graph.recurrence): error: unsupported: the engine takes constant weights of a recurrent layer
-// NNET-NEXT: node 'rows' (graph.put): error: unsupported: the nnet format has no such operation
+// NNET-NEXT: node 'rows' (graph.put): error: unsupported: the engine puts rows in place of others, got 'max' of both
 // NNET-NEXT: node 'power' (graph.binary): error: unsupported: the engine has no elementwise 'pow'
 // NNET-NOT:  error
 
@@ -20,7 +20,7 @@ func.func @main(%x: tensor<5x1x3xf32> {graph.name = "x"}, %h: tensor<1x3xf32> {g
   %1 = graph.reshape %0 : (tensor<5x1x3xf32>) -> tensor<5x3xf32>
   %2 = graph.matmul %1, %w : (tensor<5x3xf32>, tensor<3x3xf32>) -> tensor<5x3xf32>
   %r = graph.reshape %i : (tensor<1x5xi64>) -> tensor<5xi64> loc("rows")
-  %t = graph.put %1 into %2[%r] : (tensor<5x3xf32>, tensor<5xi64>, tensor<5x3xf32>) -> tensor<5x3xf32> loc("rows")
+  %t = graph.put %1 into %2[%r] by max : (tensor<5x3xf32>, tensor<5xi64>, tensor<5x3xf32>) -> tensor<5x3xf32> loc("rows")
   %3 = graph.binary pow %t, %1 : (tensor<5x3xf32>, tensor<5x3xf32>) -> tensor<5x3xf32> loc("power")
   func.return %3 : tensor<5x3xf32>
 }
