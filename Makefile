@@ -1,6 +1,6 @@
 # make demo    compile and run the example network for all targets (sets itself up)
 # make test    everything: lit and pytest, with the system packages they need
-# make check   ruff, import-linter, pyright, lit and the fast tests
+# make check   ruff, import-linter, pyright on what changed, lit and the fast tests
 # make fuzz    random networks through the interpreter and C; SEEDS=0:1000 says which
 # make fuzz-quantized    quantized random networks, 8 and 16 bits, against the models as written; COUNT, FIRST
 # make fuzz-c    random networks in C with every compiler and processor at hand; NETWORKS=50
@@ -44,7 +44,7 @@ test: system $(VENV)/.installed-test
 check: $(VENV)/.installed-test
 	@# pyright is one process, and would leave the other processors idle. With a larger nursery
 	@# Node collects less often: a twelfth of its processor time.
-	NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/pyright & types=$$!; \
+	NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/python test/check_types.py & types=$$!; \
 	  $(BIN)/ruff check . && $(BIN)/ruff format --check . && \
 	  $(BIN)/lint-imports --no-logo --no-cache && \
 	  $(LIT) -Dforked=1 test/lit && \
