@@ -37,7 +37,7 @@ from ceras_ir.backends.c.sums import LIMIT, Sums
 from ceras_ir.backends.c.types import value_type, zero_point_of
 from ceras_ir.dialects.graph import ConstantOp, LinearOperation, quantized_element
 
-VECTORS = 8
+VECTORS_OF_BYTES, VECTORS_OF_FLOATS = 4, 8
 """Vectors of positions that each block of code computes before the next: few enough for a cache."""
 
 
@@ -138,8 +138,9 @@ class _Sparse:
         # Of bytes, four outputs are a word.
         turned, width = ("int8_t", -(-outputs // 64) * 64) if self.narrow else (ctype, padded)
         words_of = width // 4 if self.narrow else width
+        vectors = VECTORS_OF_FLOATS if self.is_float else VECTORS_OF_BYTES
         layer.scratch(element, "planes", p.elements, item)
-        layer.scratch(ctype, "sums", VECTORS * words_of * 16, 4)
+        layer.scratch(ctype, "sums", vectors * words_of * 16, 4)
         layer.scratch(turned, "turned", width * 16, 1 if self.narrow else 4)
         self._open()
         stored = "float" if self.is_float else value_type(self.op.input)
@@ -151,10 +152,10 @@ class _Sparse:
         last = f"(rows - 1) * {p.plane_columns} + {p.columns}"
         layer.line(f"const int32_t end = {last};", 1)
         layer.line("int32_t r = 0, c = 0;", 1)
-        layer.line(f"for (int32_t q = 0; q < end; q += {16 * VECTORS}) {{", 1)
+        layer.line(f"for (int32_t q = 0; q < end; q += {16 * vectors}) {{", 1)
         layer.line(
-            f"const int32_t vectors = end - q < {16 * (VECTORS - 1)} ? (end - q + 15) / 16 "
-            f": {VECTORS};",
+            f"const int32_t vectors = end - q < {16 * (vectors - 1)} ? (end - q + 15) / 16 "
+            f": {vectors};",
             2,
         )
         for name in names:
