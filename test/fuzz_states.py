@@ -8,7 +8,7 @@ these networks are chaotic, and some normalize rows of two elements that are nea
     python test/fuzz_states.py [NETWORKS] [FIRST]
 """
 
-import sys
+import argparse
 import tempfile
 import warnings
 from pathlib import Path
@@ -81,9 +81,11 @@ def judge(seed: int, folder: Path) -> str | None:
 
 
 def main() -> int:
-    numbers = [int(text) for text in sys.argv[1:]]
-    count, first = (*numbers, *(100, 0)[len(numbers) :])
-    wrong = 0
+    parser = argparse.ArgumentParser(description="random networks with states, ten steps each")
+    parser.add_argument("count", type=int, nargs="?", default=100, help="networks (default: 100)")
+    parser.add_argument("first", type=int, nargs="?", default=0, help="seed of the first")
+    arguments = parser.parse_args()
+    count, first, wrong = arguments.count, arguments.first, 0
     for seed in range(first, first + count):
         if seed > first and seed % 50 == 0:
             print(f"networks before {seed}: {wrong} wrong", flush=True)
