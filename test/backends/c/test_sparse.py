@@ -11,6 +11,7 @@ from slow_cases import first_fast
 from xdsl.dialects.builtin import TensorType, UnitAttr, f32, i8, i32
 from xdsl.ir import SSAValue
 
+from ceras_ir.backends.c import linear_sparse
 from ceras_ir.backends.c.board import load_board
 from ceras_ir.backends.c.channel_order import clustered
 from ceras_ir.backends.c.emitter import emit
@@ -163,6 +164,19 @@ def test_rows_of_a_product_and_strips_of_a_map():
     module = make_network([(UniformType(0.5), (70, 36))], build)
     for workspace in (COptions.workspace, 5000):
         check(module, random_inputs(module), flags=NATIVE, options=COptions(workspace=workspace))
+
+
+def test_layers_too_large_for_code_have_the_bias_of_their_loops(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(linear_sparse, "MOST_PRODUCTS", 0)
+    rng = np.random.default_rng(8)
+    weights = sparse_weights(rng, (6, 3, 3, 5), 0.8)
+
+    def build(x: SSAValue) -> list[SSAValue]:
+        w = stored(CooAttr.of(weights, i8, 4), UniformType(0.25))
+        return [Conv2dOp(x, w, result_element=UniformType(1.0), requant=RequantAttr(7)).result]
+
+    module = make_network([(UniformType(0.5, 3), (1, 10, 11, 5))], build)
+    check(module, random_inputs(module), flags=NATIVE)
 
 
 @needs_arm
