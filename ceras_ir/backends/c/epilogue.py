@@ -86,6 +86,12 @@ class Epilogue:
             return None
         return cls(extra, scale_bits, after, bits, stored, shift, low, high)
 
+    @classmethod
+    def to_bytes(cls, op: LinearOperation, sums: Sums, rescale: Rescaling) -> "Epilogue | None":
+        """That of sums that a shift and a clamp make bytes; None where more is to be done."""
+        found = None if op.residual is not None else cls.of(op, sums, rescale)
+        return None if found is None or found.scale_bits or found.bits != 8 else found
+
 
 def _right_shifts(requant: RequantAttr) -> tuple[int, ...]:
     """By how many bits sums of every output go right; none where they are truly multiplied."""

@@ -77,11 +77,17 @@ class _Sparse:
     """What vectors do with sums, where it is no more than a shift to bytes."""
 
     @cached_property
+    def code_planes(self) -> Planes:
+        """What straight-line code reads."""
+        return self.planes.clustered(self.weights)
+
+    @cached_property
     def has_code(self) -> bool:
         """Whether there is straight-line code, beside the loops of other processors."""
         options = self.layer.options
-        few = product_count(self.weights, self.planes) <= MOST_PRODUCTS
-        return options.vectors and not options.dsp and few
+        if options.dsp or not options.vectors:
+            return False
+        return product_count(self.weights, self.code_planes) <= MOST_PRODUCTS
 
     def print(self, biases: tuple[str, str] | None, borders: tuple[str, str]) -> None:
         """Both bodies; biases and borders are of inputs moved by 128, and of those as they are."""
@@ -114,7 +120,7 @@ class _Sparse:
         return f"{image}first + {row}"
 
     def _code(self, bias: str, border: str) -> None:
-        layer, p = self.layer, self.planes.clustered(self.weights)
+        layer, p = self.layer, self.code_planes
         outputs = len(self.weights)
         padded = -(-outputs // 16) * 16
         unit, item = (1, 4) if self.is_float else (4, 1)
@@ -230,10 +236,9 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
     layer, op, sums = of.layer, of.op, of.sums
     if layer.options.dsp:
         # Hosts need none of this; loading it takes some milliseconds.
-        from ceras_ir.backends.c.linear_sparse_dsp import paired_planes, sparse_pairs
+        from ceras_ir.backends.c.linear_sparse_dsp import sparse_pairs
 
-        if (pairs := paired_planes(of, planes)) is not None:
-            sparse_pairs(of, pairs)
+        if sparse_pairs(of, planes):
             return
     is_signed = value_type(op.input) == "int8_t"
     point = zero_point_of(sums.x)
@@ -258,10 +263,8 @@ def sparse_integer(of: IntegerLayer, planes: Planes) -> None:
 
 def _narrow(of: IntegerLayer, biases: NDArray[np.int64]) -> Narrow | None:
     """What makes bytes of sums, where that is a shift and a clamp."""
-    found = Epilogue.of(of.op, of.sums, of.rescale)
-    if found is None or found.scale_bits or found.bits != 8 or of.op.residual is not None:
-        return None
-    if value_type(of.op.result) != "int8_t":
+    found = Epilogue.to_bytes(of.op, of.sums, of.rescale)
+    if found is None or value_type(of.op.result) != "int8_t":
         return None
     shifts = np.resize(np.array(found.shifts or found.shift, np.int64), len(biases))
     return Narrow(biases + found.extra, shifts, found.low, found.high)

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from ceras_ir.backends.c.dsp_groups import earlier
 from ceras_ir.backends.c.epilogue import Epilogue
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
@@ -52,10 +53,10 @@ class _Finish:
     @classmethod
     def of(cls, of: IntegerLayer) -> "_Finish":
         """To bytes at once where that is a shift and a clamp, else the sums."""
-        sums, found = of.sums, Epilogue.of(of.op, of.sums, of.rescale)
-        if found is None or found.scale_bits or found.bits != 8 or of.op.residual is not None:
-            return cls(sums.bias)
-        storage, start = value_type(of.op.result), sums.bias + found.extra
+        found = Epilogue.to_bytes(of.op, of.sums, of.rescale)
+        if found is None:
+            return cls(of.sums.bias)
+        storage, start = value_type(of.op.result), of.sums.bias + found.extra
         return cls(start, storage, found.shift, found.shifts, found.low, found.high)
 
     @property
@@ -76,24 +77,28 @@ class _Finish:
         return f"(v >>= {shift}, v < {low} ? {low} : v > {high} ? {high} : v)"
 
 
-def paired_planes(of: IntegerLayer, planes: Planes) -> PairedPlanes | None:
-    """Pairs of the layer's positions; None where its sums, its shape or its inputs forbid them."""
-    if value_type(of.op.input) != "int8_t":
-        return None
-    finish = _Finish.of(of)
+def sparse_pairs(of: IntegerLayer, planes: Planes) -> bool:
+    """Print the layer; False, and nothing, where its sums, its shape or its inputs forbid pairs."""
+    layer, op, finish = of.layer, of.op, _Finish.of(of)
+    weights = of.sums.centred().astype(np.int64)
+    largest = 128 * np.abs(weights).sum(1) + np.abs(finish.start)
     shifts = finish.shifts or (finish.shift,)
-    largest = 128 * np.abs(of.sums.centred().astype(np.int64)).sum(1) + np.abs(finish.start)
+    if value_type(op.input) != "int8_t":
+        return False
     if largest.max() >= 1 << (FIELD - 1) or max(shifts) >= FIELD:
-        return None
-    return PairedPlanes.of(planes, of.layer.options.workspace)
+        return False
+    pairs = PairedPlanes.of(planes, layer.options.workspace)
+    if pairs is None:
+        return False
+    _print(of, pairs, finish, np.ascontiguousarray(weights.astype(np.int8)))
+    return True
 
 
-def sparse_pairs(of: IntegerLayer, pairs: PairedPlanes) -> None:
-    """Print the layer."""
+def _print(
+    of: IntegerLayer, pairs: PairedPlanes, finish: _Finish, weights: NDArray[np.int8]
+) -> None:
     layer, op, near, whole = of.layer, of.op, pairs.near, pairs.whole
     layer.kernel = SPARSE
-    finish = _Finish.of(of)
-    weights = np.ascontiguousarray(of.sums.centred()).astype(np.int8)
     outputs = len(weights)
     point = np.full(near.channels, zero_point_of(of.sums.x), np.int8)
     border = layer.array("border", point, "int8_t")
@@ -128,7 +133,9 @@ def sparse_pairs(of: IntegerLayer, pairs: PairedPlanes) -> None:
         layer.line(f"for (int32_t image = 0; image < {near.images}; ++image)")
         x += f" + image * {prod((near.height, near.width, near.channels))}"
     layer.line(f"for (int32_t strip = 0; strip < {pairs.strips}; ++strip) {{")
-    layer.line(f"const int32_t first = {_first(pairs)};", 1)
+    strip = whole.strip
+    first = earlier(f"strip * {strip}", whole.rows, strip, whole.rows % strip == 0)
+    layer.line(f"const int32_t first = {first};", 1)
     pairs.fill(layer, x, border)
     source.declare(1)
     image = f"image * {whole.rows} + " if near.images > 1 else ""
@@ -144,13 +151,6 @@ def sparse_pairs(of: IntegerLayer, pairs: PairedPlanes) -> None:
         layer.line("}", 2)
     for depth in (1, 0):
         layer.line("}", depth)
-
-
-def _first(pairs: PairedPlanes) -> str:
-    """The first output row of a strip; the last begins early where rows do not divide evenly."""
-    rows, strip = pairs.whole.rows, pairs.whole.strip
-    at = f"strip * {strip}"
-    return at if rows % strip == 0 else f"{at} < {rows - strip} ? {at} : {rows - strip}"
 
 
 def _at_once(counts: NDArray[np.int64]) -> int:

@@ -84,12 +84,12 @@ class PairedPlanes:
             for plane, offset in self.near.taps()
         ]
 
-    def fill(self, layer: Layer, x: str, border: str, *, name: str = "planes") -> None:
+    def fill(self, layer: Layer, x: str, border: str) -> None:
         """Print what lays the rows from `first` on into words; `border` has a value a channel."""
         near, (rows, columns) = self.near, self.distance
         function = layer.kernels.use(
             "pair_planes",
-            NAME=f"{layer.index}",
+            NAME=str(layer.index),
             ROWS=str(near.plane_rows),
             COLUMNS=str(near.plane_columns),
             PITCH=str(self.pitch),
@@ -102,7 +102,7 @@ class PairedPlanes:
             CHANNELS=str(near.channels),
         )
         for n, (row, column) in enumerate(near.phases):
-            to = f"{name} + {n * near.channels * near.plane_columns}" if n else name
+            to = f"planes + {n * near.channels * near.plane_columns}" if n else "planes"
             layer.line(
                 f"{function}({to}, {x}, first * {near.stride[0]} + {row - near.top}, "
                 f"{column - near.left}, {border});",
