@@ -4,7 +4,7 @@ import io
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ceras_ir.backends.nnet import emit
+from ceras_ir.backends.nnet.engine import SOURCES, runtime
 from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.dialects.graph import (
     Cell,
@@ -33,6 +34,7 @@ from ceras_ir.dialects.mem import CPU, DEVICE, DeviceAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.network import run
 from ceras_ir.network.states import declare_states
+from ceras_ir.support.native import Part, build
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]
@@ -242,3 +244,12 @@ def resealed(data: bytes, at: int, value: bytes) -> bytes:
         changed[entry + 4 : entry + 8] = crc.to_bytes(4, "little")
     changed[28:32] = zlib.crc32(changed[:28] + changed[32:344]).to_bytes(4, "little")
     return bytes(changed)
+
+
+def build_around_engine(source: str, target: Path, purpose: str) -> None:
+    """Compile a source of this folder with the engine under the sanitizers, but for its `main`."""
+    engine = runtime(extra_flags=SANITIZERS)
+    flags = (*engine.flags, f"-I{SOURCES}")
+    main = Part([Path(__file__).with_name(source)], engine.headers, flags, engine.made)
+    rest = replace(engine, sources=[p for p in engine.sources if p.name != "main.cpp"])
+    build(target, purpose, [rest, main])

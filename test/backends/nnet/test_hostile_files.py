@@ -1,15 +1,14 @@
 """The engine under the sanitizers, given files from anywhere through its embedding interface."""
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from backends.nnet.drawn import function_tables
 from backends.nnet.networks import (
-    SANITIZERS,
     Network,
+    build_around_engine,
     integer_normalize,
     integer_softmax,
     random_array,
@@ -20,7 +19,6 @@ from backends.nnet.networks import (
 from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType, f32, i8, i32, i64
 from xdsl.ir import SSAValue
 
-from ceras_ir.backends.nnet.engine import SOURCES, runtime
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA
 from ceras_ir.dialects import graph
@@ -28,7 +26,6 @@ from ceras_ir.dialects.graph import Binary, Cell, Function, FunctionAttr, Pad, P
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.native import Part, build
 from ceras_ir.transforms.rebuilding import rebuild_linear
 
 pytestmark = pytest.mark.slow
@@ -128,15 +125,7 @@ def mutate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program `mutate` with the engine in it, and `model.nnet` beside it."""
     folder = tmp_path_factory.mktemp("mutate")
     (folder / "model.nnet").write_bytes(every_operator())
-    engine = runtime(extra_flags=SANITIZERS)
-    main = Part(
-        [Path(__file__).with_name("mutate.cpp")],
-        engine.headers,
-        (*engine.flags, f"-I{SOURCES}"),
-        engine.made,
-    )
-    rest = replace(engine, sources=[p for p in engine.sources if p.name != "main.cpp"])
-    build(folder / "mutate", "a program that damages files", [rest, main])
+    build_around_engine("mutate.cpp", folder / "mutate", "a program that damages files")
     return folder
 
 

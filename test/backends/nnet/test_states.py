@@ -2,17 +2,23 @@
 
 import struct
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.nnet.networks import SANITIZERS, Network, random_array, resealed, written
+from backends.nnet.networks import (
+    SANITIZERS,
+    Network,
+    build_around_engine,
+    random_array,
+    resealed,
+    written,
+)
 from backends.nnet.test_format import offset_of, refuse
 from xdsl.dialects.builtin import ModuleOp, f32, i16
 
 from ceras_ir.backends.nnet.dump import dump
-from ceras_ir.backends.nnet.engine import SOURCES, build, runtime
+from ceras_ir.backends.nnet.engine import build
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.runner import NnetModel
 from ceras_ir.dialects import graph
@@ -20,8 +26,6 @@ from ceras_ir.dialects.graph import Binary, Function, FunctionAttr
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 from ceras_ir.interpreters.sequence import in_turn
 from ceras_ir.support.diagnostics import InputError
-from ceras_ir.support.native import Part
-from ceras_ir.support.native import build as build_native
 
 INT8, WIDE = UniformType(0.5, -7), UniformType(0.125, storage=i16)
 STATES = {"input0": "output2", "input1": "output0", "input2": "output3", "input4": "output4"}
@@ -71,15 +75,7 @@ def test_a_sequence_begins_anew(tmp_path: Path):
     given = samples()
     rows = (given[name][i].tobytes() for i in range(STEPS) for name in given)
     (tmp_path / "in.bin").write_bytes(b"".join(rows))
-    engine = runtime(extra_flags=SANITIZERS)
-    main = Part(
-        [Path(__file__).with_name("states.cpp")],
-        engine.headers,
-        (*engine.flags, f"-I{SOURCES}"),
-        engine.made,
-    )
-    rest = replace(engine, sources=[p for p in engine.sources if p.name != "main.cpp"])
-    build_native(tmp_path / "states", "a program that resets", [rest, main])
+    build_around_engine("states.cpp", tmp_path / "states", "a program that resets")
     command = ["./states", "model.nnet", "in.bin", "out.bin", str(STEPS)]
     subprocess.run(command, cwd=tmp_path, check=True)
     data = (tmp_path / "out.bin").read_bytes()

@@ -352,9 +352,10 @@ struct Loader {
       if (reason == nullptr) reason = check_accumulator(item);
       if (reason == nullptr && item.device == Device::Fpga) reason = check_fpga_layer(item);
       if (reason != nullptr) return fail("layer", i, reason);
-      packed += item.operation->packed(item);
+      const int64_t own = item.operation->packed(item);
+      packed += own;
       if (packed > MAX_PACKED_BYTES) return fail("its weights need more memory than there is");
-      item.ordered.resize(static_cast<size_t>(item.operation->packed(item)));
+      item.ordered.resize(static_cast<size_t>(own));
       item.operation->pack(item, item.ordered.data());
       item.live = live_blocks(item);
       item.run = operator_of(item);
