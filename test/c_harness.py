@@ -81,9 +81,9 @@ def make_network(inputs: Inputs, build: Callable[..., Values]) -> ModuleOp:
 
 
 def place(module: ModuleOp, *, io: bool = False) -> ModuleOp:
-    """Give every value its block."""
+    """Give every value its block, as target c does."""
     module.verify()
-    AllocateBlocksPass(io=io).apply(Context(), module)
+    AllocateBlocksPass(io=io, in_slices=True).apply(Context(), module)
     return module
 
 

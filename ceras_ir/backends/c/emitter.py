@@ -30,7 +30,6 @@ from ceras_ir.backends.c.types import value_type
 from ceras_ir.backends.c.weights_file import checksum, inclusions, write_file
 from ceras_ir.backends.c.weights_header import weights_header, weights_source_header
 from ceras_ir.dialects import graph, mem
-from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.network.artefacts import Artefact
 from ceras_ir.support.diagnostics import Finding, UnsupportedError, node_name
 
@@ -89,9 +88,10 @@ def build(module: ModuleOp, options: COptions) -> Model:
     findings: list[Finding] = []
     layers: list[Layer] = []
     for index, op in enumerate(program.steps):
-        layer = Layer(index, op, options.of_layer(index), kernels, pool)
+        there = program.operands_in_place(op)
+        layer = Layer(index, op, options.of_layer(index), kernels, pool, there)
         layers.append(layer)
-        if isinstance(op, mem.LaunchOp) or is_in_place(program, op):
+        if isinstance(op, mem.LaunchOp) or program.is_in_place(op):
             continue
         printer = printer_of(op)
         try:
@@ -105,14 +105,6 @@ def build(module: ModuleOp, options: COptions) -> Model:
         raise UnsupportedError(findings)
     _add_returned_constants(program, pool)
     return Model(options, program, layers, pool, kernels)
-
-
-def is_in_place(program: Program, op: Operation) -> bool:
-    """Whether an operation's result is already there: a view within one place."""
-    source = viewed(op)
-    if source is None or source not in program.places:
-        return False
-    return program.places[source] == program.places[op.results[0]]
 
 
 def _check_constants(op: Operation) -> None:

@@ -105,7 +105,8 @@ def instructions(layer: Layer, board: Board) -> float:
             return graph.shape_of(op.input)[0] * each
         case _:
             each = ELEMENTS.get(op.name.removeprefix("graph."), OTHER)
-            return each[soft] * _size(op.results[0])
+            there = sum(_size(operand) for operand in layer.in_place)
+            return each[soft] * (_size(op.results[0]) - there)
 
 
 def _sparse(layer: Layer, op: graph.LinearOperation) -> float:

@@ -12,7 +12,6 @@ from ceras_ir.backends.c.instruction_model import instructions
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.machine import Machine
 from ceras_ir.backends.c.model import Model
-from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import CPU
 from ceras_ir.pipeline.report import Entry, entries_of
 from ceras_ir.targets import MICROSECONDS, Ceiling, Prediction
@@ -78,7 +77,7 @@ def _on_host(model: Model, machine: Machine) -> Latency | None:
         (Ceiling(CPU, products, moved),),
     )
     times = {
-        layer.index: 0.0 if viewed(layer.op) is not None else time_of_operation(layer.op) / products
+        layer.index: time_of_operation(layer.op) / products if layer.lines else 0.0
         for layer in model.layers
     }
     return Latency(times, {}, prediction)

@@ -30,6 +30,8 @@ class Layer:
     options: COptions
     kernels: Kernels
     pool: ConstantPool
+    in_place: frozenset[SSAValue] = frozenset()
+    """Operands whose bytes are in the result already."""
     lines: list[str] = field(default_factory=list[str])
     parameters: list[tuple[str, SSAValue | None]] = field(
         default_factory=list[tuple[str, SSAValue | None]]

@@ -1,6 +1,6 @@
 """Operations that move elements: reshape, transpose, concat, resize, pack and unpack."""
 
-from itertools import groupby
+from itertools import accumulate, groupby
 from math import prod
 
 import numpy as np
@@ -39,17 +39,21 @@ def transpose(layer: Layer, op: TransposeOp) -> None:
 
 @prints(ConcatOp)
 def concat(layer: Layer, op: ConcatOp) -> None:
-    """`graph.concat`."""
+    """`graph.concat`: copies the operands that are not in the result already."""
     shape, axis = shape_of(op.result), op.axis.value.data
     outer, stride = prod(shape[:axis]), prod(shape[axis:])
-    inputs = [layer.read(v, f"x{i}") for i, v in enumerate(op.inputs)]
+    runs = [prod(shape_of(value)[axis:]) for value in op.inputs]
+    starts = accumulate(runs[:-1], initial=0)
+    copied = [
+        (layer.read(value, f"x{i}"), start, run)
+        for i, (value, start, run) in enumerate(zip(op.inputs, starts, runs, strict=True))
+        if value not in layer.in_place
+    ]
     y = layer.write(op.result)
-    body: list[str] = []
-    start = 0
-    for x, value in zip(inputs, op.inputs, strict=True):
-        run = prod(shape_of(value)[axis:])
-        body.append(f"memcpy({y} + i * {stride} + {start}, {x} + i * {run}, {run} * sizeof *{y});")
-        start += run
+    body = [
+        f"memcpy({y} + i * {stride} + {start}, {x} + i * {run}, {run} * sizeof *{y});"
+        for x, start, run in copied
+    ]
     layer.loop("i", outer, body)
 
 

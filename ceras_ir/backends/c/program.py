@@ -8,7 +8,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ceras_ir.backends.c.types import value_type
-from ceras_ir.dialects.graph import ConstantOp
+from ceras_ir.dialects.graph import ConcatOp, ConstantOp
 from ceras_ir.dialects.graph.traits import viewed
 from ceras_ir.dialects.mem import LaunchOp, arena_of, block_of, regions_of
 from ceras_ir.network.artefacts import TensorInfo, network_inputs, network_outputs
@@ -18,7 +18,7 @@ from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError, 
 from ceras_ir.transforms.memory.analysis.in_place import may_overwrite
 from ceras_ir.transforms.memory.analysis.liveness import byte_size, steps
 from ceras_ir.transforms.memory.analysis.regions import refuse_regions
-from ceras_ir.transforms.memory.analysis.slices import element_bytes, refuse_gaps
+from ceras_ir.transforms.memory.analysis.slices import element_bytes, refuse_gaps, slices
 from ceras_ir.transforms.memory.analysis.spans import aligned
 
 
@@ -204,17 +204,20 @@ class Program:
                     continue
                 start, end = place.offset, place.offset + byte_size(value)
                 size = element_bytes(value)
-                there, _ = self.regions.get(place.region, (0, 0))
-                if start % size or end > there or self.alignment % size:
+                held, _ = self.regions.get(place.region, (0, 0))
+                if start % size or end > held or self.alignment % size:
                     message = (
-                        f"bytes [{start}, {end}) of an arena of {there} bytes aligned "
+                        f"bytes [{start}, {end}) of an arena of {held} bytes aligned "
                         f"to {self.alignment} cannot hold {value.type}"
                     )
                     problems.append(Finding(node_name(op), op.name, message))
+                there = self.operands_in_place(op)
                 for operand in op.operands:
                     other = self.places.get(operand)
-                    if not isinstance(other, Arena) or (
-                        other == place and (operand is viewed(op) or may_overwrite(op, operand))
+                    if (
+                        not isinstance(other, Arena)
+                        or operand in there
+                        or (other == place and may_overwrite(op, operand))
                     ):
                         continue
                     if other.region != place.region:
@@ -226,6 +229,27 @@ class Program:
             raise InputError(problems)
         if too_large:
             raise UnsupportedError(too_large)
+
+    def operands_in_place(self, op: Operation) -> frozenset[SSAValue]:
+        """The operands whose bytes are where the result has them: nothing moves these."""
+        whole = self.places.get(op.results[0]) if op.results else None
+        source = viewed(op)
+        if source is not None:
+            return frozenset([source] if whole and self.places.get(source) == whole else [])
+        if not isinstance(op, ConcatOp) or not isinstance(whole, Arena):
+            return frozenset()
+        parts = slices(op)
+        copied = {
+            part.operand
+            for part in parts
+            if self.places.get(part.operand) != Arena(whole.offset + part.start, whole.region)
+            or part.pitch
+        }
+        return frozenset(part.operand for part in parts) - copied
+
+    def is_in_place(self, op: Operation) -> bool:
+        """Whether an operation has nothing to do: all of its result is there already."""
+        return bool(op.operands) and self.operands_in_place(op).issuperset(op.operands)
 
     def pointer(self, value: SSAValue, names: list[str]) -> str:
         """The C expression for a value's first element; `names` are of inputs, then outputs."""

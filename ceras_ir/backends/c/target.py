@@ -260,7 +260,8 @@ def lowered(regions: tuple[str, ...] = (), board: str | None = None) -> list[Sta
     from ceras_ir.transforms.memory.reorder_for_memory import ReorderForMemoryPass
     from ceras_ir.transforms.placement.place import PlacePass
 
+    allocate = AllocateBlocksPass(regions=regions, in_slices=not regions)
     return [
         Stage(PLACED, (PlacePass(), ChooseEncodingsPass(board))),
-        Stage(MEMORY, (ReorderForMemoryPass(), AllocateBlocksPass(regions=regions))),
+        Stage(MEMORY, (ReorderForMemoryPass(), allocate)),
     ]
