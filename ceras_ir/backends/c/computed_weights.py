@@ -3,24 +3,35 @@ Matrix products whose second factor is computed: it is packed into the workspace
 are at compile time, and then the same kernels multiply.
 """
 
+from functools import partial
 from math import prod
 
-from ceras_ir.backends.c.epilogue import residual_factor, residual_factors
+import numpy as np
+
+from ceras_ir.backends.c.epilogue import Epilogue
 from ceras_ir.backends.c.float_tiled import print_float_tiles
 from ceras_ir.backends.c.functions import apply
+from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_float import epilogue_lines, tiled_nest
+from ceras_ir.backends.c.linear_tiled import Panels, is_moved_late, print_tiles
+from ceras_ir.backends.c.linear_tiled import tiled_nest as integer_nest
 from ceras_ir.backends.c.operands import quantized
-from ceras_ir.backends.c.register_tiles import FLOAT_LANES
-from ceras_ir.backends.c.requant import Refused, rescaling
+from ceras_ir.backends.c.register_tiles import FLOAT_LANES, TILES
+from ceras_ir.backends.c.requant import half_of
 from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sums import LIMIT
-from ceras_ir.backends.c.types import centred_bound, less, value_type, zero_point_of
-from ceras_ir.dialects.graph import MatmulOp, constant_array, shape_of
+from ceras_ir.backends.c.sums import analyse_computed
+from ceras_ir.backends.c.tile_nest import Nest
+from ceras_ir.backends.c.types import centred_bound, value_type, zero_point_of
+from ceras_ir.backends.c.walk import lanes_of
+from ceras_ir.dialects.graph import MatmulOp, shape_of
 from ceras_ir.dialects.quant import UniformType
 
 LEAST_PACKED = 1 << 12
 """Products for which packing pays."""
+
+LEAST_POSITIONS = 4
+"""Rows of the first factor for which packing bytes pays."""
 
 MAX_ROWS = 8
 """Rows of the first factor that are widened at once."""
@@ -86,35 +97,55 @@ def _dot_products(
 
 def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
     """`graph.matmul` on quantized tensors without constant weights."""
+    geometry, sums = Geometry.of(op), analyse_computed(op)
+    is_worth = geometry.positions >= LEAST_POSITIONS and op.macs >= LEAST_PACKED
+    nest = integer_nest(layer, op, geometry, sums) if is_worth else None
+    padded = nest.padded_outputs if nest else geometry.n
+    of = IntegerLayer.of(layer, op, geometry, sums, padded)
+    w = layer.read(op.weights, "w")
+    if nest is None:
+        _integer_rows(of, w)
+        return
+    with layer.variants(TILES) as otherwise:
+        print_tiles(of, nest, partial(_pack_bytes, w))
+        otherwise()
+        _integer_rows(of, w)
+
+
+def _pack_bytes(
+    w: str, of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int
+) -> Panels:
+    """Weights and bias in the workspace."""
+    layer, sums = of.layer, of.sums
+    shape = nest.panel_shape(lanes_of(value_type(of.op.input)).step)
+    packed = layer.scratch("int8_t", "panels", prod(shape), 1)
+    bias = layer.scratch("int32_t", "bias", nest.padded_outputs, 4)
+    start = sums.bias + (epilogue.extra if epilogue else 0)
+    known = "NULL"
+    if not (start == start[0]).all():
+        known = layer.array("start", start.astype(np.int32), "int32_t")
+    pack = layer.kernels.use("pack_bytes", NAME=str(shape[-1]), STEP=str(shape[-1]))
+    n, k = shape_of(of.op.weights)
+    moved = f"(MODEL_RVV ? 0 : {offset})" if offset and is_moved_late(of, nest) else str(offset)
+    point = zero_point_of(sums.x)
+    distance = f"{point} + {moved}" if point else moved
+    layer.line(
+        f"{pack}({packed}, {bias}, {w}, {n}, {k}, {nest.tile.width}, {known}, {start[0]}, "
+        f"{distance});"
+    )
+    return Panels(packed, bias)
+
+
+def _integer_rows(of: IntegerLayer, w: str) -> None:
+    """A few rows of the first factor at a time, in 16 bits or 32."""
+    layer, op, x = of.layer, of.op, of.x
+    assert isinstance(op, MatmulOp) and op.requant is not None
     (m, k), (n, _) = shape_of(op.input), shape_of(op.weights)
     elements = quantized(op.input, "input"), quantized(op.weights, "weights")
-    bounds = [centred_bound(element) for element in elements]
-    bound = products = k * bounds[0] * bounds[1]
-    if products >= LIMIT:
-        raise Refused(
-            f"a sum of {k} products of two activations can reach {products}, beyond 32 bits; "
-            "keep one of them in 8 bits"
-        )
-    terms: list[str] = []
-    if op.bias is not None:
-        stored = constant_array(op.bias)
-        if stored is None:
-            raise Refused("bias must be a constant; fold or freeze what computes it")
-        bound += int(abs(stored.astype("int64")).max())
-        terms.append(f"{layer.read(op.bias, 'bias')}[o]")
-    if op.residual is not None:
-        element = quantized(op.residual, "residual")
-        bound += centred_bound(element) << max(op.residual_shifts)
-        residual = layer.read(op.residual, "residual")
-        term = less(f"{residual}[(first + r) * {n} + o]", zero_point_of(element))
-        factors = residual_factors(layer, op, n)
-        terms.append(f"(int64_t)({term}){residual_factor(factors, op, 'o')}")
-    assert op.requant is not None
-    rescale = rescaling(op.requant, bound, value_type(op.result))
-    if op.residual is not None and rescale.type == "int32_t":
-        terms[-1] = terms[-1].removeprefix("(int64_t)")
-    x, w, y = layer.read(op.input, "x"), layer.read(op.weights, "w"), layer.write(op.result)
-    row = "int16_t" if max(bounds) < 1 << 15 else "int32_t"
+    terms = [f"{layer.read(op.bias, 'bias')}[o]"] if op.bias is not None else []
+    if of.sums.half_folded and (half := half_of(op.requant)):
+        terms.append(str(half))
+    row = "int16_t" if max(map(centred_bound, elements)) < 1 << 15 else "int32_t"
     item = 2 if row == "int16_t" else 4
     short = "i16" if row == "int16_t" else "i32"
     rows = min(m, MAX_ROWS)
@@ -135,8 +166,8 @@ def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
     layer.line(f"{fill_x[0]}(rows, {x} + first * {k}, count * {k}, {fill_x[1]});", 1)
     layer.line(f"{dot}(count, {n}, {k}, rows, weights, sums);", 1)
     layer.line("for (int32_t r = 0; r < count; ++r) {", 1)
-    body = rescale.lines([f"sums[r * {n} + o]", *terms], f"{y}[(first + r) * {n} + o]")
-    layer.loop("o", n, body, 2)
+    layer.line(f"const int32_t at = (first + r) * {n};", 2)
+    layer.loop("o", n, of.epilogue(f"sums[r * {n} + o]", *terms), 2)
     layer.line("}", 1)
     layer.line("}")
 

@@ -14,18 +14,15 @@ from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
 from ceras_ir.backends.c.depthwise_tiled import has_columns, print_depthwise
-from ceras_ir.backends.c.epilogue import multipliers, residual_factor, residual_factors
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_loops import print_loops
 from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, sparse_planes
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
-from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES, TILES
-from ceras_ir.backends.c.requant import rescaling
 from ceras_ir.backends.c.rows import Geometry, open_row_loop, row_type, rows_at_once, window
 from ceras_ir.backends.c.sums import LIMIT, Sums, analyse
-from ceras_ir.backends.c.types import less, value_type, zero_point_of
+from ceras_ir.backends.c.types import value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
 
 SIGNED, UNSIGNED = "!MODEL_UNSIGNED_ROWS", "MODEL_UNSIGNED_ROWS"
@@ -37,34 +34,10 @@ ROW_MULTIPLE = 32
 def integer_linear(layer: Layer, op: LinearOperation) -> None:
     """`graph.conv2d` and `graph.matmul` on quantized tensors."""
     geometry, sums = Geometry.of(op), analyse(op)
-    assert op.requant is not None
-    storage = value_type(op.result)
     planes = sparse_planes(layer, op, geometry) if fits_sparse(op, sums) else None
     nest = None if planes is not None else tiled_nest(layer, op, geometry, sums)
-    scales, padded = "", nest.padded_outputs if nest else geometry.groups * geometry.n
-    if op.requant.is_per_channel:
-        scales = layer.array("multipliers", multipliers(op, padded), "int32_t")
-    rescale = rescaling(
-        op.requant,
-        sums.bound,
-        storage,
-        half_folded=sums.half_folded,
-        multiplier=f"{scales}[{_channel(geometry, sums)}]" if scales else None,
-        scaled_bound=sums.products_bound(op.requant),
-    )
-    x, y = layer.read(op.input, "x"), layer.write(op.result)
-    terms: list[str] = []
-    residual, factors = "", ""
-    if op.residual is not None:
-        residual = layer.read(op.residual, "residual")
-        point = zero_point_of(quantized(op.residual, "residual"))
-        term = less(f"{residual}[at + o]", point)
-        term = f"({term})" if point else term
-        factors = residual_factors(layer, op, padded)
-        factor = residual_factor(factors, op, _channel(geometry, sums))
-        cast = "(int64_t)" if rescale.type == "int64_t" and factor else ""
-        terms.append(f"{cast}{term}{factor}")
-    of = IntegerLayer(layer, op, geometry, sums, rescale, x, y, residual, scales, factors, terms)
+    padded = nest.padded_outputs if nest else geometry.groups * geometry.n
+    of = IntegerLayer.of(layer, op, geometry, sums, padded)
     if planes is not None:
         sparse_integer(of, planes)
         return
@@ -91,13 +64,6 @@ def integer_linear(layer: Layer, op: LinearOperation) -> None:
             w = print_depthwise(of)
             otherwise()
             _depthwise(of, w)
-
-
-def _channel(geometry: Geometry, sums: Sums) -> str:
-    """Which of all output channels `o` is."""
-    in_columns = geometry.depthwise and sums.weight_type != "int32_t"
-    grouped = geometry.groups > 1 and not in_columns
-    return f"g * {geometry.n} + o" if grouped else "o"
 
 
 def _bias(layer: Layer, values: NDArray[np.int64], condition: str = "") -> str:

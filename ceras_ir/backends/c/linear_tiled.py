@@ -6,7 +6,10 @@ The processor multiplies unsigned by signed bytes, so the strip holds the input 
 it is signed; the bias makes up for it, as for zero points and rounding. Words are signed.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -55,16 +58,33 @@ def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry, sums: Sums
     return Nest.of(op, geometry, item, options.workspace, in_place=in_place, rank=options.tile_rank)
 
 
-def print_tiles(of: IntegerLayer, nest: Nest) -> str:
-    """The body of the layer's function where there are vectors; returns the weights' name."""
-    layer, op, sums, x, y = of.layer, of.op, of.sums, of.x, of.y
-    layer.kernels.use("vectors_i8")
-    stored = value_type(op.input)
-    is_signed = stored == "int8_t"
-    offset = 128 if is_signed else 0
-    epilogue = Epilogue.of(op, sums, of.rescale)
-    lanes = lanes_of(stored)
-    panels, runs, steps, width, step = shape = nest.panel_shape(lanes.step)
+@dataclass(frozen=True)
+class Panels:
+    """Names of the weights, as [panels, runs, steps, outputs, bytes of a step], and of the bias."""
+
+    weights: str
+    bias: str
+
+
+MakePanels: TypeAlias = Callable[[IntegerLayer, Nest, Epilogue | None, int], Panels]
+"""
+Makes the panels of a layer, with what the epilogue wants in the bias, and the distance by which
+signed bytes of the input are moved; where RISC-V's vectors multiply signed bytes that are read in
+place, they are not.
+"""
+
+
+def is_moved_late(of: IntegerLayer, nest: Nest) -> bool:
+    """Whether tiles move the input's bytes as they read them."""
+    return nest.in_place and value_type(of.op.input) == "int8_t"
+
+
+def constant_panels(of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int) -> Panels:
+    """Weights and bias as constants."""
+    layer, sums = of.layer, of.sums
+    panels, runs, steps, width, step = shape = nest.panel_shape(
+        lanes_of(value_type(of.op.input)).step
+    )
 
     def packed() -> Array:
         whole = np.zeros((panels * width, runs, steps * step), np.int8)
@@ -79,13 +99,25 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
         count = nest.padded_outputs
         return layer.constant("bias", "int32_t", count, 4, lambda: padded(values, count), condition)
 
-    size = int(np.prod(shape))
-    w = layer.constant("weights", "int8_t", size, 1, packed)
-    is_moved_late = nest.in_place and is_signed
-    b = bias(CONDITION if is_moved_late else TILES, offset)
-    if is_moved_late:
-        # RISC-V multiplies signed numbers: there it is not moved at all.
+    w = layer.constant("weights", "int8_t", prod(shape), 1, packed)
+    late = is_moved_late(of, nest)
+    b = bias(CONDITION if late else TILES, offset)
+    if late:
         bias(RVV, 0)
+    return Panels(w, b)
+
+
+def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels) -> str:
+    """The body of the layer's function where there are vectors; returns the weights' name."""
+    layer, op, sums, x, y = of.layer, of.op, of.sums, of.x, of.y
+    layer.kernels.use("vectors_i8")
+    stored = value_type(op.input)
+    offset = 128 if stored == "int8_t" else 0
+    epilogue = Epilogue.of(op, sums, of.rescale)
+    lanes = lanes_of(stored)
+    _, runs, steps, width, step = nest.panel_shape(lanes.step)
+    panels = make(of, nest, epilogue, offset)
+    w, b = panels.weights, panels.bias
     fill: list[str] = []
     if nest.in_place:
         source = nest.place_of(x)
@@ -93,7 +125,7 @@ def print_tiles(of: IntegerLayer, nest: Nest) -> str:
         layer.scratch(lanes.element, "strip", nest.strip_elements + SLACK, 4 // lanes.step)
         fill.append(_fill(layer, nest, x, (stored, lanes.element), zero_point_of(sums.x) + offset))
         source = f"strip + {nest.input_at()}"
-    if is_moved_late:
+    if is_moved_late(of, nest):
         lanes = MOVED_BYTES
     walk = nest.walk(lanes.step)
     add_products(layer.kernels, walk, lanes)

@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 from ceras_ir.backends.c.operands import constant_weights, quantized
 from ceras_ir.backends.c.requant import Refused, can_fold_half, half_of
 from ceras_ir.backends.c.types import centred_bound, zero_point_of
-from ceras_ir.dialects.graph import ConstantOp, LinearOperation, constant_array, element_of
+from ceras_ir.dialects.graph import (
+    ConstantOp,
+    LinearOperation,
+    MatmulOp,
+    constant_array,
+    element_of,
+    shape_of,
+)
 from ceras_ir.dialects.quant import RequantAttr, UniformType
 
 LIMIT = 1 << 31
@@ -18,12 +25,16 @@ LIMIT = 1 << 31
 class Sums:
     """What is known at compile time of the integer sums of a layer."""
 
-    weights: ConstantOp
+    weights: ConstantOp | None
+    """None where they are computed."""
     x: UniformType
     bias: NDArray[np.int64]
-    """With the zero point of the input and, where that is exact, the rounding folded in."""
+    """
+    With the rounding folded in where that is exact, and the zero point of the input where the
+    weights are known.
+    """
     per_output: NDArray[np.int64]
-    """Sum of the weights of each output."""
+    """Sum of the weights of each output; of computed weights the most that it can be."""
     bounds: NDArray[np.int64]
     """For each output, the magnitude that no sum of products, bias and residual exceeds."""
     raw_bound: int
@@ -50,6 +61,7 @@ class Sums:
 
     def centred(self) -> NDArray[np.integer]:
         """The weights less their zero points, [outputs, k]."""
+        assert self.weights is not None
         return centred_weights(self.weights)
 
 
@@ -67,14 +79,10 @@ def centred_weights(constant: ConstantOp) -> NDArray[np.integer]:
 
 def analyse(op: LinearOperation) -> Sums:
     """Bounds and folded bias; refuses sums that 32 bits cannot hold."""
-    constant, x = constant_weights(op), quantized(op.input, "input")
-    point = zero_point_of(x)
+    constant = constant_weights(op)
     weights = centred_weights(constant)
     magnitude = np.abs(weights, dtype=np.int32 if weights.itemsize < 4 else np.int64)
     largest = int(magnitude.max())
-    totals = magnitude.sum(axis=1, dtype=np.int64)
-    total = int(totals.max())
-    per_output = weights.sum(axis=1, dtype=np.int64)
     weight_type = (
         "int8_t"
         if weights.dtype == np.int8 or (largest < 128)
@@ -82,7 +90,31 @@ def analyse(op: LinearOperation) -> Sums:
         if largest < 1 << 15
         else "int32_t"
     )
-    bias = np.zeros(len(per_output), np.int64)
+    totals = magnitude.sum(axis=1, dtype=np.int64)
+    return _sums(op, constant, totals, weights.sum(axis=1, dtype=np.int64), weight_type)
+
+
+def analyse_computed(op: MatmulOp) -> Sums:
+    """The same of weights that are computed: those of all that their type has are the largest."""
+    (n, k), element = shape_of(op.weights), quantized(op.weights, "weights")
+    bound = centred_bound(element)
+    is_byte = element.storage.width.data == 8 and element.is_signed and not zero_point_of(element)
+    weight_type = "int8_t" if is_byte else "int16_t" if bound < 1 << 15 else "int32_t"
+    totals = np.full(n, k * bound, np.int64)
+    return _sums(op, None, totals, totals, weight_type)
+
+
+def _sums(
+    op: LinearOperation,
+    weights: ConstantOp | None,
+    totals: NDArray[np.int64],
+    per_output: NDArray[np.int64],
+    weight_type: str,
+) -> Sums:
+    """`totals` are the sums of the magnitudes of the weights of each output."""
+    x, total = quantized(op.input, "input"), int(totals.max())
+    point = zero_point_of(x)
+    bias = np.zeros(len(totals), np.int64)
     if op.bias is not None:
         stored = constant_array(op.bias)
         if stored is None:
@@ -94,17 +126,18 @@ def analyse(op: LinearOperation) -> Sums:
         bounds = bounds + np.left_shift(residual, np.array(op.residual_shifts, np.int64))
     assert op.requant is not None
     half = half_of(op.requant)
-    bias = bias - point * per_output
+    moved = abs(point) * totals
+    if weights is not None:
+        bias, moved = bias - point * per_output, np.zeros_like(totals)
     products = total * max(abs(x.low), abs(x.high), centred_bound(x))
     folded = can_fold_half(op.requant) and int(bounds.max()) + half < LIMIT
     if folded:
         bias, bounds = bias + half, bounds + half
     if products >= LIMIT:
-        raise Refused(
-            f"a sum of products can reach {products}, beyond 32 bits; use 8-bit weights or inputs"
-        )
-    largest_bias = int(np.abs(bias).max())
+        way = "use 8-bit weights or inputs" if weights is not None else "keep one of both in 8 bits"
+        raise Refused(f"a sum of products can reach {products}, beyond 32 bits; {way}")
+    largest_bias = int((np.abs(bias) + moved).max())
     raw_bound = 256 * total + largest_bias + 128 * int(np.abs(per_output).max())
     if x.storage.width.data > 8:
         raw_bound = max(int(bounds.max()), largest_bias)
-    return Sums(constant, x, bias, per_output, bounds, raw_bound, weight_type, folded)
+    return Sums(weights, x, bias, per_output, bounds, raw_bound, weight_type, folded)

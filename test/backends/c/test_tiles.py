@@ -1,21 +1,19 @@
 """Register tiles against the interpreter: shapes that fill vectors, and those that do not."""
 
-import platform
 import re
 import subprocess
-from io import BytesIO
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from c_harness import Array, Values, check, constant, make_network, place
+from c_harness import Values, check, constant, make_network, place
+from c_tiles import BUILDS, FLAGS, X86, source, stored
 from firmware import write_files
 from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
     IntegerType,
-    ModuleOp,
     Signedness,
     TensorType,
     i8,
@@ -35,23 +33,6 @@ pytestmark = pytest.mark.slow
 u8 = IntegerType(8, Signedness.UNSIGNED)
 i16 = IntegerType(16)
 OUT, SKIP = UniformType(1.0), UniformType(2.0, -5)
-
-SANITIZED = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
-FLAGS = ("-O1", *SANITIZED, "-march=native")
-# Optimizing takes most of the time of these tests; what other instructions compute needs none.
-QUICK = ("-O0", *SANITIZED)
-
-X86 = platform.machine() in ("x86_64", "AMD64")
-EMULATION = Path(__file__).with_name("avx_vnni.h")
-BUILDS = {
-    "tiles": FLAGS,
-    "loops": (*FLAGS, "-DMODEL_LANES=0"),
-    "avx2": (*QUICK, "-mavx2") if X86 else FLAGS,
-    # What compilers select for AVX-VNNI, its one instruction computed by definition.
-    "vex": (*QUICK, "-mavx2", "-include", str(EMULATION)) if X86 else FLAGS,
-    # On a processor with AVX-512 VNNI the same instructions as AVX-VNNI has.
-    "256": (*QUICK, "-march=native", "-DMODEL_LANES=8") if X86 else FLAGS,
-}
 
 SHAPES = [
     # input, outputs, kernel, stride, padding, dilation
@@ -74,15 +55,6 @@ DEPTHWISE = [
     ((1, 3, 3, 32), (3, 3), (1, 1), (0, 0, 0, 0), (1, 1)),
     ((1, 5, 4, 16), (2, 2), (1, 1), (1, 0, 0, 1), (1, 1)),
 ]
-
-
-def stored(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...]) -> Array:
-    """Random numbers with both extremes among them."""
-    low, high = element.low, element.high
-    values = rng.integers(low, high + 1, shape)
-    values.reshape(-1)[: 2 * (values.size // 3)].sort()
-    rng.shuffle(values.reshape(-1))
-    return values.astype(graph.numpy_dtype(element))
 
 
 def layer(
@@ -332,14 +304,6 @@ def test_the_instruction_of_avx_vnni(tmp_path: Path):
     command = [*compiler(), "-std=c99", "-O2", "-mavx2", "-mavxvnni", "-S", "-o", "-", "model.c"]
     text = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert re.search(r"{vex}\s+vpdpbusd\s.*%ymm", text) and "zmm" not in text
-
-
-def source(module: ModuleOp) -> str:
-    """The generated `model.c`."""
-    files = emit(place(module.clone()), COptions())
-    (file,) = (f for f in files if f.path == "model.c")
-    file.write(stream := BytesIO())
-    return stream.getvalue().decode()
 
 
 @pytest.mark.parametrize("flags", (FLAGS, BUILDS["loops"]), ids=("tiles", "loops"))

@@ -1,0 +1,106 @@
+"""Products of two activations in bytes: packed for register tiles, and in portable rows."""
+
+import re
+
+import numpy as np
+import pytest
+from c_harness import Values, check, constant, make_network
+from c_tiles import BUILDS, source, stored
+from xdsl.dialects.builtin import IntegerType, Signedness, i16, i32
+from xdsl.ir import SSAValue
+
+from ceras_ir.backends.c.options import COptions
+from ceras_ir.dialects.graph import MatmulOp, shape_of
+from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+
+u8 = IntegerType(8, Signedness.UNSIGNED)
+BYTE, WIDE = UniformType(1.0), UniformType(1.0, storage=i16)
+INPUTS = (
+    BYTE,
+    UniformType(1.0, -128),
+    UniformType(1.0, 77, storage=u8),
+    UniformType(1.0, 40, storage=i16),
+)
+SHAPES = [(5, 64, 33), (40, 7, 16), (17, 130, 100), (4, 33, 70), (3, 40, 40), (64, 96, 48)]
+"""Rows, products and outputs: whole steps and vectors, and not; too few rows to pack for."""
+
+
+def product(seed: int, x: SSAValue, w: SSAValue, result: UniformType) -> SSAValue:
+    """A product with one of the epilogues, with or without a bias and a residual."""
+    rng = np.random.default_rng(seed)
+    (m, k), (n, _) = shape_of(x), shape_of(w)
+    shift = int(np.log2(np.sqrt(k) * 100 * (16384 if seed % 4 == 3 else 64))) - 5
+    low, high = result.low, result.high
+    requant = RequantAttr(shift, low=low, high=high)
+    if seed % 3 == 1:
+        requant = RequantAttr(
+            shift, rounding=Rounding.FLOOR, zero_point=-9, low=low + 20, high=high - 30
+        )
+    if seed % 3 == 2:
+        requant = RequantAttr(
+            shift + 14, multiplier=20011, rounding=Rounding.HALF_EVEN, low=low, high=high
+        )
+    bias, residual = None, None
+    if seed % 2:
+        numbers = rng.integers(-20000, 20000, n).astype(np.int32)
+        bias = constant(numbers, UniformType(1.0, storage=i32))
+    if seed % 5 > 2:
+        skip = UniformType(2.0, -5)
+        residual = constant(stored(rng, skip, (m, n)), skip)
+    return MatmulOp(
+        x, w, bias, residual, result_element=result, requant=requant,
+        residual_shift=None if residual is None else 5,
+    ).result  # fmt: skip
+
+
+@pytest.mark.parametrize("build", [*BUILDS, pytest.param("tiles in strips")])
+def test_products_of_activations(build: str):
+    """Every shape and kind of input; half of the numbers are extremes."""
+    flags = BUILDS[build.removesuffix(" in strips")]
+    cases = [(x, shape) for x in INPUTS for shape in SHAPES]
+
+    def layers(*values: SSAValue) -> Values:
+        return [
+            product(i, x, w, WIDE if i % 7 == 6 else BYTE)
+            for i, (x, w) in enumerate(zip(values[::2], values[1::2], strict=True))
+        ]
+
+    inputs = [pair for element, (m, k, n) in cases for pair in ((element, (m, k)), (BYTE, (n, k)))]
+    module = make_network(inputs, layers)
+    rng = np.random.default_rng(0)
+    numbers = {}
+    for i, (element, shape) in enumerate(inputs):
+        drawn = stored(rng, element, shape)
+        ends = rng.choice(np.array([element.low, element.high]), shape).astype(drawn.dtype)
+        numbers[f"input{i}"] = np.where(rng.random(shape) < 0.5, ends, drawn)
+    text = source(module)
+    assert len(re.findall(r"^  pack_bytes_[24]\(", text, re.MULTILINE)) == 4 * 5
+    options = COptions(workspace=0 if build.endswith("strips") else COptions.workspace)
+    check(module, numbers, flags=flags, options=options)
+
+
+def test_weights_with_a_zero_point_are_not_packed():
+    module = make_network(
+        [(BYTE, (9, 40)), (UniformType(1.0, 3), (20, 40))],
+        lambda x, w: [product(0, x, w, BYTE)],
+    )
+    assert "pack_bytes" not in source(module)
+    check(module, flags=BUILDS["tiles"])
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_the_greatest_sums(build: str):
+    """(-128)(-128) everywhere, as far as its sums fit 32 bits behind a zero point of -128."""
+    k = 32000
+    module = make_network(
+        [(UniformType(1.0, 127), (4, k)), (BYTE, (3, k))],
+        lambda x, w: [
+            MatmulOp(
+                x, w, result_element=WIDE, requant=RequantAttr(16, low=-32768, high=32767)
+            ).result
+        ],
+    )
+    numbers = {"input0": np.full((4, k), -128, np.int8), "input1": np.full((3, k), -128, np.int8)}
+    assert "  pack_bytes_4(" in source(module)
+    got = check(module, numbers, flags=BUILDS[build])["output0"]
+    assert (got == (255 * 128 * k + (1 << 15)) >> 16).all()
