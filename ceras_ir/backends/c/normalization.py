@@ -5,7 +5,7 @@ from math import prod
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.printers import prints
 from ceras_ir.backends.c.types import int_literal, value_type, zero_point_of
-from ceras_ir.dialects.graph import shape_of, stored_element
+from ceras_ir.dialects.graph import constant_array, shape_of, stored_element
 from ceras_ir.dialects.graph.normalization import (
     IntegerNormalizeOp,
     IntegerSoftmaxOp,
@@ -13,6 +13,9 @@ from ceras_ir.dialects.graph.normalization import (
 )
 from ceras_ir.dialects.quant import RequantAttr
 from ceras_ir.interpreters.float_text import float_literal
+
+LEAST_LOOKED_UP = 64
+"""Elements of a row for which a table of its results pays."""
 
 
 @prints(NormalizeOp)
@@ -50,11 +53,27 @@ def integer_softmax(layer: Layer, op: IntegerSoftmaxOp) -> None:
     """`graph.integer_softmax`."""
     x, table = layer.read(op.input, "x"), layer.read(op.table, "table")
     y, shape, axis = layer.write(op.result), shape_of(op.input), op.axis.value.data
+    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    head = f"({x}, {y}, {table}, {shape_of(op.table)[0] - 1}, {outer}, {n}"
     kernel = layer.kernels.use("integer_softmax", **_types(op))
-    layer.line(
-        f"{kernel}({x}, {y}, {table}, {shape_of(op.table)[0] - 1}, {prod(shape[:axis])}, "
-        f"{shape[axis]}, {prod(shape[axis + 1 :])}, {_rescaling(op.requant)});"
-    )
+    portable = f"{kernel}{head}, {inner}, {_rescaling(op.requant)});"
+    if not _has_byte_rows(layer, op, n, inner):
+        layer.line(portable)
+        return
+    lookup = layer.kernels.use("softmax_bytes")
+    with layer.variants("MODEL_LOOKUP") as otherwise:
+        layer.line(f"{lookup}{head}, {_rescaling(op.requant)});")
+        otherwise()
+        layer.line(portable)
+
+
+def _has_byte_rows(layer: Layer, op: IntegerSoftmaxOp, n: int, inner: int) -> bool:
+    """Whether rows are contiguous bytes and long enough for tables in registers."""
+    is_bytes = value_type(op.input) == value_type(op.result) == "int8_t"
+    if not (layer.options.vectors and is_bytes and inner == 1 and n >= LEAST_LOOKED_UP):
+        return False
+    table = constant_array(op.table)
+    return table is not None and table.min() >= 0 and table.max() < 1 << 16
 
 
 def _types(op: IntegerNormalizeOp | IntegerSoftmaxOp) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from c_harness import Array, check, constant, make_network
+from c_tiles import BUILDS, source
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import f32, i16, i32
 from xdsl.ir import SSAValue
@@ -78,6 +79,23 @@ def test_long_and_short_rows(n: int):
         lambda v: [softmax_of(v, I16, 1), normalized(v, I16, n, centred=True)],
     )
     check(module, {"input0": rows(I16, (5, n))})
+
+
+@pytest.mark.parametrize("build", ["tiles", "loops"])
+def test_rows_of_bytes(build: str):
+    """Whole vectors, some elements more, and one vector alone; tables shorter and longer."""
+    shapes = [(6, n) for n in (63, 64, 65, 127, 128, 1500)]
+    elements = [I8, SHIFTED, UniformType(1.0)]
+    module = make_network(
+        [(e, shape) for e in elements for shape in shapes],
+        lambda *values: [
+            softmax_of(v, e, 1)
+            for v, e in zip(values, (e for e in elements for _ in shapes), strict=True)
+        ],
+    )
+    inputs = [rows(e, shape) for e in elements for shape in shapes]
+    assert source(module).count("  softmax_bytes(") == len(elements) * (len(shapes) - 1)
+    check(module, {f"input{i}": x for i, x in enumerate(inputs)}, flags=BUILDS[build])
 
 
 def test_floats():

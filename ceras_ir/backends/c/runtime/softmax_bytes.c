@@ -1,0 +1,68 @@
+#include "vectors_i8.c"
+#include "lookup_lanes.c"
+#if MODEL_LOOKUP
+/* Of each lane of `at`, 0 to 255, the entry of a table in four parts. */
+MODEL_INLINE model_bytes look_up(model_bytes at, const model_bytes *part)
+{
+  const uint64_t upper = __builtin_ia32_cvtb2mask512(at);
+  return look_up_in(look_up_in(at, part[0], part[1], ~upper), part[2], part[3], upper);
+}
+
+/* As integer_softmax, of rows of 64 bytes or more: exponentials are looked up as two bytes each, and
+ * results in a table of the row's own, by the distance to the maximum. */
+MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
+                                const int32_t *restrict table, int32_t last, int32_t outer,
+                                int32_t n, int32_t shift, int32_t zero_point, int32_t low,
+                                int32_t high)
+{
+  typedef uint8_t unsigned_bytes __attribute__((vector_size(64), aligned(1), may_alias));
+  union {
+    model_bytes parts[4];
+    uint8_t bytes[256];
+  } lows, highs;
+  union {
+    model_bytes parts[4];
+    int8_t bytes[256];
+  } results;
+  union {
+    model_bytes lanes;
+    int8_t bytes[64];
+  } mask;
+  uint32_t exponentials[256];
+  const uint32_t half = UINT32_C(1) << (shift - 1);
+  for (int32_t d = 0; d < 256; ++d) {
+    exponentials[d] = (uint32_t)table[d < last ? d : last];
+    lows.bytes[d] = exponentials[d] & 0xff;
+    highs.bytes[d] = (uint8_t)(exponentials[d] >> 8);
+  }
+  /* Of the last 64 elements those that are not among whole vectors. */
+  for (int32_t i = 0; i < 64; ++i) mask.bytes[i] = i >= 64 - n % 64 ? -1 : 0;
+  const model_i32v ones = ALL_I32(0x01010101);
+  for (int32_t r = 0; r < outer; ++r, x += n, y += n) {
+    int8_t most = x[0];
+    for (int32_t k = 1; k < n; ++k) most = x[k] > most ? x[k] : most;
+    const unsigned_bytes start = (unsigned_bytes){0} + (uint8_t)most;
+    model_i32v small = ALL_I32(0), large = ALL_I32(0);
+    for (int32_t k = 0; k < n; k += 64) {
+      const int32_t at = k + 64 <= n ? k : n - 64;
+      const model_bytes d = (model_bytes)(start - *(const unsigned_bytes *)(const void *)(x + at));
+      model_bytes a = look_up(d, lows.parts), b = look_up(d, highs.parts);
+      if (at < k) a &= mask.lanes, b &= mask.lanes;
+      small = DOT(small, (model_i32v)a, ones);
+      large = DOT(large, (model_i32v)b, ones);
+    }
+    uint32_t sum = 0;
+    for (int32_t i = 0; i < 16; ++i) sum += (uint32_t)small[i] + ((uint32_t)large[i] << 8);
+    const uint32_t reciprocal = UINT32_C(0x7fffffff) / sum;
+    for (int32_t d = 0; d < 256; ++d) {
+      const int32_t v = (int32_t)((exponentials[d] * reciprocal + half) >> shift) + zero_point;
+      results.bytes[d] = (int8_t)(v < low ? low : v > high ? high : v);
+    }
+    for (int32_t k = 0; k < n; k += 64) {
+      const int32_t at = k + 64 <= n ? k : n - 64;
+      const model_bytes d = (model_bytes)(start - *(const unsigned_bytes *)(const void *)(x + at));
+      *(model_bytes *)(void *)(y + at) = look_up(d, results.parts);
+    }
+  }
+}
+#endif
