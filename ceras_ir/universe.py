@@ -30,8 +30,10 @@ DIALECTS = {
 
 PASSES: dict[str, tuple[str, ...]] = {
     "ceras_ir.transforms.graph": (
+        "distribute-concat",
         "eliminate-transposes",
         "fold-batch-norm",
+        "fold-identities",
         "fold-stride",
         "fuse",
         "fuse-activation",

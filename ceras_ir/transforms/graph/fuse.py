@@ -11,7 +11,8 @@ from ceras_ir.transforms.pipeline import PipelinePass
 class FusePass(PipelinePass):
     """
     Fuse batch normalization, Swish, residuals and activations of a float network into its
-    convolutions, matrix products and binary operations.
+    convolutions, matrix products and binary operations; leave out what changes nothing, and keep
+    the heads of attention apart.
 
     Values change by the rounding of folded constants only. `hard-swish=true` also adds the error
     that `swish-to-hard-swish` documents. Residuals go before activations, because an epilogue adds
@@ -24,8 +25,10 @@ class FusePass(PipelinePass):
     """Approximate swish by hard_swish; off by up to 0.142 per value."""
 
     def passes(self) -> tuple[ModulePass, ...]:
+        from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
         from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
         from ceras_ir.transforms.graph.fold_batch_norm import FoldBatchNormPass
+        from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
         from ceras_ir.transforms.graph.fold_stride import FoldStridePass
         from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
         from ceras_ir.transforms.graph.fuse_bias import FuseBiasPass
@@ -37,6 +40,8 @@ class FusePass(PipelinePass):
 
         return (
             EliminateTransposesPass(),
+            FoldIdentitiesPass(),
+            DistributeConcatPass(),
             FuseMeanPass(),
             FusePadPass(),
             FoldStridePass(),

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from c_harness import Values, check, constant, make_network
+from c_harness import Array, Values, check, constant, make_network
 from c_tiles import BUILDS, source, stored
 from xdsl.dialects.builtin import IntegerType, Signedness, i16, i32
 from xdsl.ir import SSAValue
@@ -68,7 +68,7 @@ def test_products_of_activations(build: str):
     inputs = [pair for element, (m, k, n) in cases for pair in ((element, (m, k)), (BYTE, (n, k)))]
     module = make_network(inputs, layers)
     rng = np.random.default_rng(0)
-    numbers = {}
+    numbers: dict[str, Array] = {}
     for i, (element, shape) in enumerate(inputs):
         drawn = stored(rng, element, shape)
         ends = rng.choice(np.array([element.low, element.high]), shape).astype(drawn.dtype)

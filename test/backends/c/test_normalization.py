@@ -86,14 +86,13 @@ def test_rows_of_bytes(build: str):
     """Whole vectors, some elements more, and one vector alone; tables shorter and longer."""
     shapes = [(6, n) for n in (63, 64, 65, 127, 128, 1500)]
     elements = [I8, SHIFTED, UniformType(1.0)]
-    module = make_network(
-        [(e, shape) for e in elements for shape in shapes],
-        lambda *values: [
-            softmax_of(v, e, 1)
-            for v, e in zip(values, (e for e in elements for _ in shapes), strict=True)
-        ],
-    )
-    inputs = [rows(e, shape) for e in elements for shape in shapes]
+    cases = [(e, shape) for e in elements for shape in shapes]
+
+    def layers(*values: SSAValue) -> list[SSAValue]:
+        return [softmax_of(v, e, 1) for v, (e, _) in zip(values, cases, strict=True)]
+
+    module = make_network(cases, layers)
+    inputs = [rows(e, shape) for e, shape in cases]
     assert source(module).count("  softmax_bytes(") == len(elements) * (len(shapes) - 1)
     check(module, {f"input{i}": x for i, x in enumerate(inputs)}, flags=BUILDS[build])
 

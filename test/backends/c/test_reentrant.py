@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from backends.c.test_files import small_network
-from backends.c.test_tiles import FLAGS, SHAPES, layer
+from backends.c.test_tiles import SHAPES, layer
 from c_harness import Array, make_network, place, random_inputs
+from c_tiles import FLAGS
 from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp
 

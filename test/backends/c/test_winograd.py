@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backends.c.test_tiles import FLAGS, SANITIZED, X86
 from c_harness import (
     Values,
     check,
@@ -16,6 +15,7 @@ from c_harness import (
     place,
     random_inputs,
 )
+from c_tiles import FLAGS, SANITIZED, X86
 from cross import AARCH64
 from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, f32
