@@ -7,6 +7,7 @@ from functools import partial
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ceras_ir.backends.c.epilogue import Epilogue
 from ceras_ir.backends.c.float_tiled import print_float_tiles
@@ -19,8 +20,8 @@ from ceras_ir.backends.c.linear_tiled import tiled_nest as integer_nest
 from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, TILES
 from ceras_ir.backends.c.requant import half_of
-from ceras_ir.backends.c.rows import Geometry
-from ceras_ir.backends.c.sums import analyse_computed
+from ceras_ir.backends.c.rows import Geometry, dot_rows, row_type
+from ceras_ir.backends.c.sums import LIMIT, analyse_computed
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import centred_bound, value_type, zero_point_of
 from ceras_ir.backends.c.walk import lanes_of
@@ -32,6 +33,9 @@ LEAST_PACKED = 1 << 12
 
 LEAST_POSITIONS = 4
 """Rows of the first factor for which packing bytes pays."""
+
+NEON_BYTES = 16
+"""Products that Arm's vectors take at a time: longer rows are padded to a multiple."""
 
 MAX_ROWS = 8
 """Rows of the first factor that are widened at once."""
@@ -109,62 +113,96 @@ def computed_integer_matmul(layer: Layer, op: MatmulOp) -> None:
     with layer.variants(TILES) as otherwise:
         print_tiles(of, nest, partial(_pack_bytes, w))
         otherwise()
-        _integer_rows(of, w)
+        _integer_rows(of, w, f"!{TILES}")
 
 
 def _pack_bytes(
     w: str, of: IntegerLayer, nest: Nest, epilogue: Epilogue | None, offset: int
 ) -> Panels:
     """Weights and bias in the workspace."""
-    layer, sums = of.layer, of.sums
+    layer = of.layer
     shape = nest.panel_shape(lanes_of(value_type(of.op.input)).step)
     packed = layer.scratch("int8_t", "panels", prod(shape), 1)
-    bias = layer.scratch("int32_t", "bias", nest.padded_outputs, 4)
-    start = sums.bias + (epilogue.extra if epilogue else 0)
-    known = "NULL"
-    if not (start == start[0]).all():
-        known = layer.array("start", start.astype(np.int32), "int32_t")
     pack = layer.kernels.use("pack_bytes", NAME=str(shape[-1]), STEP=str(shape[-1]))
     n, k = shape_of(of.op.weights)
+    layer.line(f"{pack}({packed}, {w}, {n}, {k}, {nest.tile.width});")
     moved = f"(MODEL_RVV ? 0 : {offset})" if offset and is_moved_late(of, nest) else str(offset)
+    extra = epilogue.extra if epilogue else np.zeros(1, np.int64)
+    return Panels(packed, _bias(of, w, extra, moved, nest.padded_outputs, TILES))
+
+
+def _bias(
+    of: IntegerLayer, w: str, extra: NDArray[np.int64], moved: str, count: int, condition: str
+) -> str:
+    """
+    The bias in the workspace, where it depends on the sums of the weights because of the input's
+    zero point and of what its elements are moved by; zeros up to `count`.
+    """
+    layer, sums, (n, k) = of.layer, of.sums, shape_of(of.op.weights)
+    bias = layer.scratch("int32_t", "bias", count, 4)
+    start = sums.bias + extra
+    known = "NULL"
+    if not (start == start[0]).all():
+        known = layer.constant("start", "int32_t", n, 4, lambda: start.astype(np.int32), condition)
     point = zero_point_of(sums.x)
     distance = f"{point} + {moved}" if point else moved
-    layer.line(
-        f"{pack}({packed}, {bias}, {w}, {n}, {k}, {nest.tile.width}, {known}, {start[0]}, "
-        f"{distance});"
-    )
-    return Panels(packed, bias)
+    kernel = layer.kernels.use("computed_bias")
+    layer.line(f"{kernel}({bias}, {w}, {n}, {k}, {known}, {start[0]}, {distance});")
+    if count > n:
+        layer.line(f"memset({bias} + {n}, 0, {count - n} * sizeof *{bias});")
+    return bias
 
 
-def _integer_rows(of: IntegerLayer, w: str) -> None:
-    """A few rows of the first factor at a time, in 16 bits or 32."""
+def _integer_rows(of: IntegerLayer, w: str, condition: str = "") -> None:
+    """A few rows of the first factor at a time, in bytes where both are, in 16 bits or in 32."""
     layer, op, x = of.layer, of.op, of.x
     assert isinstance(op, MatmulOp) and op.requant is not None
     (m, k), (n, _) = shape_of(op.input), shape_of(op.weights)
     elements = quantized(op.input, "input"), quantized(op.weights, "weights")
-    terms = [f"{layer.read(op.bias, 'bias')}[o]"] if op.bias is not None else []
-    if of.sums.half_folded and (half := half_of(op.requant)):
-        terms.append(str(half))
-    row = "int16_t" if max(map(centred_bound, elements)) < 1 << 15 else "int32_t"
-    item = 2 if row == "int16_t" else 4
-    short = "i16" if row == "int16_t" else "i32"
-    rows = min(m, MAX_ROWS)
-    layer.scratch(row, "weights", n * k, item)
-    layer.scratch(row, "rows", rows * k, item)
+    stored = value_type(op.input)
+    rows, length = min(m, MAX_ROWS), k
+    if stored == of.sums.weight_type == "int8_t" and of.sums.raw_bound < LIMIT:
+        row, moved = row_type(op.input)
+        bias = _bias(of, w, np.zeros(1, np.int64), moved.removeprefix(" + "), n, condition)
+        terms = [f"{bias}[o]"]
+        length, weights = -(-k // NEON_BYTES) * NEON_BYTES if k > NEON_BYTES else k, w
+        if length > k:
+            weights = layer.scratch("int8_t", "weights", n * length, 1)
+            pad = layer.kernels.use("widen", NAME="bytes", IN="int8_t", ROW="int8_t", SHIFT="")
+            layer.line(f"for (int32_t o = 0; o < {n}; ++o)")
+            layer.line(f"{pad}(weights + o * {length}, {length}, {w} + o * {k}, {k});", 1)
+        layer.scratch(row, "rows", rows * length, 2)
+        dot = dot_rows(layer, "bytes", row, "int8_t")
+        holes = {"NAME": f"{stored}_to_bytes", "IN": stored, "ROW": row, "SHIFT": moved}
+        widen = layer.kernels.use("widen", **holes)
+        fill = (
+            "for (int32_t r = 0; r < count; ++r) "
+            f"{widen}(rows + r * {length}, {length}, {x} + (first + r) * {k}, {k});"
+        )
+    else:
+        terms = [f"{layer.read(op.bias, 'bias')}[o]"] if op.bias is not None else []
+        if of.sums.half_folded and (half := half_of(op.requant)):
+            terms.append(str(half))
+        row, item = (
+            ("int16_t", 2) if max(map(centred_bound, elements)) < 1 << 15 else ("int32_t", 4)
+        )
+        layer.scratch(row, "weights", n * k, item)
+        layer.scratch(row, "rows", rows * k, item)
+        dot = dot_rows(layer, "i16" if item == 2 else "i32", row, row)
+        fill_w, fill_x = (
+            _centre(layer, value_type(value), element, row)
+            for value, element in zip((op.weights, op.input), elements[::-1], strict=True)
+        )
+        layer.line(f"{fill_w[0]}(weights, {w}, {n * k}, {fill_w[1]});")
+        fill = f"{fill_x[0]}(rows, {x} + first * {k}, count * {k}, {fill_x[1]});"
+        weights = "weights"
     layer.scratch("int32_t", "sums", rows * n, 4)
-    holes = {"NAME": f"{short}_{row}", "ROW": row, "WEIGHT": row, "NEON": "", "END": ""}
-    dot = layer.kernels.use("dot_rows", **holes)
-    fill_w, fill_x = (
-        _centre(layer, value_type(value), element, row)
-        for value, element in zip((op.weights, op.input), elements[::-1], strict=True)
-    )
-    layer.line(f"{fill_w[0]}(weights, {w}, {n * k}, {fill_w[1]});")
     layer.line(f"for (int32_t first = 0; first < {m}; first += {rows}) {{")
     rest = f"{m} - first"
     count = f"{rest} < {rows} ? {rest} : {rows}" if m % rows else str(rows)
     layer.line(f"const int32_t count = {count};", 1)
-    layer.line(f"{fill_x[0]}(rows, {x} + first * {k}, count * {k}, {fill_x[1]});", 1)
-    layer.line(f"{dot}(count, {n}, {k}, rows, weights, sums);", 1)
+    layer.line(fill, 1)
+    layer.line(f"{dot}(count, {n}, {length}, rows, {weights}, sums);", 1)
     layer.line("for (int32_t r = 0; r < count; ++r) {", 1)
     layer.line(f"const int32_t at = (first + r) * {n};", 2)
     layer.loop("o", n, of.epilogue(f"sums[r * {n} + o]", *terms), 2)

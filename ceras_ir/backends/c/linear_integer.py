@@ -20,7 +20,14 @@ from ceras_ir.backends.c.linear_loops import print_loops
 from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, sparse_planes
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES, TILES
-from ceras_ir.backends.c.rows import Geometry, open_row_loop, row_type, rows_at_once, window
+from ceras_ir.backends.c.rows import (
+    Geometry,
+    dot_rows,
+    open_row_loop,
+    row_type,
+    rows_at_once,
+    window,
+)
 from ceras_ir.backends.c.sums import LIMIT, Sums, analyse
 from ceras_ir.backends.c.types import value_type, zero_point_of
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
@@ -129,19 +136,6 @@ def _depthwise(of: IntegerLayer, packed_weights: str = "") -> None:
     )
 
 
-def _dot_rows(layer: Layer, short: str, row: str, weight: str) -> str:
-    """The products of rows; of bytes with Arm's vectors where there are."""
-    neon = ("", "")
-    if row == "model_row" and layer.options.vectors:
-        function = layer.kernels.use("dots_neon")
-        neon = (
-            f"#if MODEL_NEON\n  {function}(count, k, rows, n, k, weights, sums);\n#else\n",
-            "#endif\n",
-        )
-    holes = {"NAME": f"{short}_{weight}", "ROW": row, "WEIGHT": weight}
-    return layer.kernels.use("dot_rows", NEON=neon[0], END=neon[1], **holes)
-
-
 def _rows(of: IntegerLayer) -> None:
     layer, op, geometry, sums = of.layer, of.op, of.geometry, of.sums
     place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
@@ -168,7 +162,7 @@ def _rows(of: IntegerLayer) -> None:
     holes = {"IN": stored, "ROW": row, "SHIFT": shift}
     short = {"model_row": "bytes", "int16_t": "i16", "int32_t": "i32"}[row]
     holes["NAME"] = f"{stored}_to_{short}"
-    dot = _dot_rows(layer, short, row, sums.weight_type)
+    dot = dot_rows(layer, short, row, sums.weight_type)
     row_bytes = {"model_row": 2, "int16_t": 2, "int32_t": 4}[row]
     rows = rows_at_once(layer, geometry, row_bytes * length + 4 * n)
     layer.scratch(row, "rows", rows * length, row_bytes)

@@ -92,3 +92,16 @@ def row_type(value: SSAValue) -> tuple[str, str]:
             return "int32_t", ""
         case other:
             raise AssertionError(other)
+
+
+def dot_rows(layer: Layer, short: str, row: str, weight: str) -> str:
+    """The products of rows; of bytes with Arm's vectors where there are."""
+    neon = ("", "")
+    if row == "model_row" and layer.options.vectors:
+        function = layer.kernels.use("dots_neon")
+        neon = (
+            f"#if MODEL_NEON\n  {function}(count, k, rows, n, k, weights, sums);\n#else\n",
+            "#endif\n",
+        )
+    holes = {"NAME": f"{short}_{weight}", "ROW": row, "WEIGHT": weight}
+    return layer.kernels.use("dot_rows", NEON=neon[0], END=neon[1], **holes)

@@ -128,7 +128,8 @@ def _sums(
     half = half_of(op.requant)
     moved = abs(point) * totals
     if weights is not None:
-        bias, moved = bias - point * per_output, np.zeros_like(totals)
+        bias = bias - point * per_output
+        moved = np.zeros_like(totals)
     products = total * max(abs(x.low), abs(x.high), centred_bound(x))
     folded = can_fold_half(op.requant) and int(bounds.max()) + half < LIMIT
     if folded:

@@ -11,9 +11,9 @@ from ceras_ir.transforms.pipeline import PipelinePass
 class FusePass(PipelinePass):
     """
     Fuse batch normalization, Swish, residuals and activations of a float network into its
-    convolutions, matrix products and binary operations; leave out what changes nothing, and keep
-    the heads of attention apart.
+    convolutions, matrix products and binary operations.
 
+    Operations that change nothing go, and the heads of attention stay apart.
     Values change by the rounding of folded constants only. `hard-swish=true` also adds the error
     that `swish-to-hard-swish` documents. Residuals go before activations, because an epilogue adds
     before it applies its function.

@@ -1,12 +1,23 @@
 """Products of two activations in bytes: packed for register tiles, and in portable rows."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
-from c_harness import Array, Values, check, constant, make_network
+from backends.c.test_neon import compare
+from c_harness import (
+    Array,
+    Values,
+    check,
+    constant,
+    make_network,
+    needs_aarch64,
+    needs_rvv,
+)
 from c_tiles import BUILDS, source, stored
-from xdsl.dialects.builtin import IntegerType, Signedness, i16, i32
+from cross import AARCH64, Cross, riscv
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i16, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.options import COptions
@@ -53,10 +64,8 @@ def product(seed: int, x: SSAValue, w: SSAValue, result: UniformType) -> SSAValu
     ).result  # fmt: skip
 
 
-@pytest.mark.parametrize("build", [*BUILDS, pytest.param("tiles in strips")])
-def test_products_of_activations(build: str):
-    """Every shape and kind of input; half of the numbers are extremes."""
-    flags = BUILDS[build.removesuffix(" in strips")]
+def network() -> tuple[ModuleOp, dict[str, Array]]:
+    """Every shape and kind of input, and numbers of which half are extremes."""
     cases = [(x, shape) for x in INPUTS for shape in SHAPES]
 
     def layers(*values: SSAValue) -> Values:
@@ -66,17 +75,36 @@ def test_products_of_activations(build: str):
         ]
 
     inputs = [pair for element, (m, k, n) in cases for pair in ((element, (m, k)), (BYTE, (n, k)))]
-    module = make_network(inputs, layers)
     rng = np.random.default_rng(0)
     numbers: dict[str, Array] = {}
     for i, (element, shape) in enumerate(inputs):
         drawn = stored(rng, element, shape)
         ends = rng.choice(np.array([element.low, element.high]), shape).astype(drawn.dtype)
         numbers[f"input{i}"] = np.where(rng.random(shape) < 0.5, ends, drawn)
+    return make_network(inputs, layers), numbers
+
+
+@pytest.mark.parametrize("build", [*BUILDS, "tiles in strips"])
+def test_products_of_activations(build: str):
+    module, numbers = network()
     text = source(module)
     assert len(re.findall(r"^  pack_bytes_[24]\(", text, re.MULTILINE)) == 4 * 5
+    flags = BUILDS[build.removesuffix(" in strips")]
     options = COptions(workspace=0 if build.endswith("strips") else COptions.workspace)
     check(module, numbers, flags=flags, options=options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cross", "build"),
+    [
+        *(pytest.param(AARCH64, name, marks=needs_aarch64) for name in ("neon", "i8mm")),
+        *(pytest.param(riscv(bits), "rvv", marks=needs_rvv) for bits in (128, 512)),
+    ],
+    ids=("neon", "i8mm", "rvv128", "rvv512"),
+)
+def test_other_vectors(cross: Cross, build: str, tmp_path: Path):
+    compare(network()[0], cross, build, tmp_path)
 
 
 def test_weights_with_a_zero_point_are_not_packed():

@@ -1,20 +1,11 @@
 /* Rows w [n, k] as panels of `width` outputs, each [steps, width, @STEP@], with zeros after the last
- * row and the last product. The bias of an output is its `start`, or `same` for all, less `moved`
- * times the sum of its weights. */
-static void pack_bytes_@NAME@(int8_t *restrict to, int32_t *restrict bias, const int8_t *restrict w,
-                         int32_t n, int32_t k, int32_t width, const int32_t *start, int32_t same,
-                         int32_t moved)
+ * row and the last product. */
+static void pack_bytes_@NAME@(int8_t *restrict to, const int8_t *restrict w, int32_t n, int32_t k,
+                         int32_t width)
 {
   const int32_t whole = k / @STEP@, rest = k % @STEP@, steps = whole + (rest > 0);
   for (int32_t b = 0; b < n; b += width, to += steps * width * @STEP@) {
     const int32_t outputs = n - b < width ? n - b : width;
-    for (int32_t o = 0; o < outputs; ++o) {
-      const int8_t *from = w + (b + o) * k;
-      int32_t sum = 0;
-      for (int32_t i = 0; i < k; ++i) sum += from[i];
-      bias[b + o] = (start != NULL ? start[b + o] : same) - moved * sum;
-    }
-    for (int32_t o = outputs; o < width; ++o) bias[b + o] = 0;
     if (outputs < width || rest > 0) memset(to, 0, (size_t)steps * width * @STEP@);
     /* A few steps at a time, so that what is written stays in the cache. */
     for (int32_t first = 0; first < whole; first += 16) {
