@@ -23,10 +23,11 @@ def random_network(
 ) -> onnx.ModelProto:
     """The network of `seed`: `steps` steps (2 to 7 by default) out of `kinds`, and a head.
 
-    `kinds` are names from STEPS, all but channel_shuffle by default; "head" allows a classifier.
+    `kinds` are names from STEPS, all but channel_shuffle and attention by default; "head" allows a
+    classifier.
     """
     random = np.random.default_rng(seed)
-    allowed = {*STEPS, "head"} - {"channel_shuffle"} if kinds is None else set(kinds)
+    allowed = {*STEPS, "head"} - {"channel_shuffle", "attention"} if kinds is None else set(kinds)
     network = _Network(random)
     names = [name for name in STEPS if name in allowed]
     for _ in range(int(random.integers(2, 8)) if steps is None else steps):
@@ -260,6 +261,36 @@ def channel_shuffle(network: _Network) -> bool:
     return network.push(network.emit("Reshape", value, joined), channels, height, width)
 
 
+def attention(network: _Network) -> bool:
+    """Heads over all positions: scores scaled or masked or both, softmax, products with values."""
+    value, (channels, height, width) = network.maps[-1]
+    heads = network.pick(1, 2, 3, 4)
+    if channels % heads:
+        return False
+    tokens, emit, pick = height * width, network.emit, network.pick
+    split = network.constant(np.array([1, heads, channels // heads, tokens], np.int64))
+    shape = network.constant(np.array([1, channels, height, width], np.int64))
+    keys = emit("Reshape", value, split)
+    queries = emit("Transpose", keys, perm=[0, 1, 3, 2])
+    scores = emit("MatMul", queries, keys)
+    factor = network.random.choice([0.125, 1.0, 0.7])
+    match pick(0, 1, 2):
+        case 0:
+            scores = emit("Mul", scores, network.constant(np.array(factor, np.float32)))
+        case 1:
+            scores = emit("Div", scores, network.constant(np.array(1 / factor, np.float32)))
+        case _:
+            pass
+    if network.chance(0.4):
+        sizes = (1, pick(1, heads), pick(1, tokens), tokens)
+        mask = network.random.normal(size=sizes[pick(0, 1) :]).astype(np.float32)
+        scores = emit("Add", scores, network.constant(mask))
+    shares = emit("Softmax", scores, axis=pick(-1, -1, -1, 1, 2))
+    mixed = emit("MatMul", shares, emit("Transpose", keys, perm=[0, 1, 3, 2]))
+    mixed = emit("Reshape", emit("Transpose", mixed, perm=[0, 1, 3, 2]), shape)
+    return network.push(mixed, channels, height, width)
+
+
 def head(network: _Network) -> None:
     """To a vector by one of three ways, Gemm, perhaps Softmax."""
     value, (channels, height, width) = network.maps[-1]
@@ -295,6 +326,7 @@ STEPS: dict[str, Callable[[_Network], bool]] = {
         transpose,
         reshape,
         channel_shuffle,
+        attention,
     )
 }
 """A step appends to the network and returns true, or returns false if the shape does not fit."""

@@ -10,6 +10,7 @@ from c_harness import (
     Array,
     Values,
     check,
+    compiled,
     constant,
     make_network,
     needs_aarch64,
@@ -17,12 +18,21 @@ from c_harness import (
 )
 from c_tiles import BUILDS, source, stored
 from cross import AARCH64, Cross, riscv
+from onnx_models import random_inputs
+from onnx_random import random_network
+from slow_cases import first_fast
 from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness, i16, i32
 from xdsl.ir import SSAValue
 
 from ceras_ir.backends.c.options import COptions
+from ceras_ir.backends.c.target import CTarget
 from ceras_ir.dialects.graph import MatmulOp, shape_of
 from ceras_ir.dialects.quant import RequantAttr, Rounding, UniformType
+from ceras_ir.frontends.onnx import import_model
+from ceras_ir.interpreters.network import run
+from ceras_ir.pipeline.context import load_context
+from ceras_ir.pipeline.options import BuildOptions
+from ceras_ir.pipeline.stages import all_stages, run_stages
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
 BYTE, WIDE = UniformType(1.0), UniformType(1.0, storage=i16)
@@ -132,3 +142,17 @@ def test_the_greatest_sums(build: str):
     assert "  pack_bytes_4(" in source(module)
     got = check(module, numbers, flags=BUILDS[build])["output0"]
     assert (got == (255 * 128 * k + (1 << 15)) >> 16).all()
+
+
+@pytest.mark.parametrize("seed", first_fast(4, range(40)))
+def test_random_attention(seed: int):
+    """Networks with heads, as target c compiles them: the bits of the interpreter."""
+    model = random_network(seed, steps=4, kinds=["attention", "convolution", "binary", "concat"])
+    module = import_model(model)
+    options = BuildOptions(CTarget(), quantize="int8").resolved(module)
+    run_stages(load_context(), module, all_stages(options))
+    sample = random_inputs(model, seed)
+    expected = run(module, sample)
+    got = compiled(module, flags=list(BUILDS.values())[seed % len(BUILDS)]).run(sample)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(got[name], array, err_msg=name)

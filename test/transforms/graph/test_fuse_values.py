@@ -17,6 +17,8 @@ from ceras_ir.network.ranges import WEIGHT_EXPONENT
 from ceras_ir.pipeline.context import load_context
 from ceras_ir.pipeline.parsing import parse_text
 from ceras_ir.pipeline.verification import verify_module
+from ceras_ir.transforms.graph.distribute_concat import DistributeConcatPass
+from ceras_ir.transforms.graph.fold_identities import FoldIdentitiesPass
 from ceras_ir.transforms.graph.fuse_activation import FuseActivationPass
 from ceras_ir.transforms.graph.fuse_residual import FuseResidualPass
 from ceras_ir.transforms.graph.fuse_swish import FuseSwishPass
@@ -65,6 +67,21 @@ def test_fusion_is_idempotent(seed: int) -> None:
     for pass_ in FUSIONS:
         pass_.apply(load_context(), module)
     assert str(module) == once
+
+
+def test_heads_stay_apart() -> None:
+    """Networks of attention, whose concatenations of scores go; softmax across heads keeps its."""
+    gone = 0
+    for seed in range(24):
+        module = import_model(random_network(seed, steps=2, kinds=["attention", "binary"]))
+        before = concatenations(module)
+        assert_same_bits(module, (FoldIdentitiesPass(), DistributeConcatPass()), seed)
+        gone += before - concatenations(module)
+    assert gone >= 5
+
+
+def concatenations(module: ModuleOp) -> int:
+    return sum(isinstance(op, graph.ConcatOp) for op in module.walk())
 
 
 @pytest.mark.slow
