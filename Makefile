@@ -27,6 +27,8 @@ SEEDS ?= 0:1000
 
 # What is started hundreds of times is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
+# Tests fill the cores with processes; numpy's threads would spin beside them.
+export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test check fuzz docs clean system compilers
 .NOTPARALLEL:

@@ -8,9 +8,9 @@ What int8 costs: float, each variant of `quantize`, and ONNX Runtime's own stati
 
 One line per variant, which is a list of options of the pass `quantize`: top-1, mean IoU or AP where
 there are labels, and its difference from float with the standard error of that, from resampled
-samples; agreement with float; signal to noise; the processor time that quantizing took. Networks
-run compiled as C, which computes what every other level and target does. ONNX Runtime quantizes
-the fused float network.
+samples; agreement with float; signal to noise; the processor time that quantizing took (with
+OPENBLAS_NUM_THREADS=1, as commands have it). Networks run compiled as C, which computes what every
+other level and target does. ONNX Runtime quantizes the fused float network.
 """
 
 import argparse

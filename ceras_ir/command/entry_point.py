@@ -1,12 +1,19 @@
 """What a command does before anything is imported that takes time."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
 
 def start(tool: str, module: str, argv: Sequence[str] | None) -> int:
-    """Run the `main` of `module`; an interrupt while that is imported is one line, as later."""
+    """
+    Run the `main` of `module`; an interrupt while that is imported is one line, as later.
+
+    OpenBLAS, which numpy multiplies with, has one thread unless the environment says how many.
+    """
+    # Products here are small and many, and its threads wait for the next one by spinning.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         main: Callable[[Sequence[str] | None], int] = import_module(module).main
     except KeyboardInterrupt:
