@@ -7,7 +7,7 @@ it is signed; the bias makes up for it, as for zero points and rounding. Words a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
@@ -127,7 +127,9 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
         source = f"strip + {nest.input_at()}"
     if is_moved_late(of, nest):
         lanes = MOVED_BYTES
-    walk = nest.walk(lanes.step)
+    walk = replace(nest.walk(lanes.step), ends_in_half=nest.ends_in_half)
+    if walk.ends_in_half:
+        layer.kernels.use("half_vectors")
     add_products(layer.kernels, walk, lanes)
     panel = f"{w} + b * {runs * steps * step}, {b} + b"
 

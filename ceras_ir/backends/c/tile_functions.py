@@ -6,14 +6,25 @@ position, which lie at literal distances, times one vector of weights per 16 out
 have names, so that compilers keep them in registers.
 """
 
+from collections.abc import Sequence
+
 from ceras_ir.backends.c.kernels import Kernels
 from ceras_ir.backends.c.register_tiles import LANES, WIDE, Tile
 from ceras_ir.backends.c.small_tiles import sums_lines
 from ceras_ir.backends.c.walk import FLOATS, Lanes, Stores, Walk
 
+HALF, HALF_VECTOR = "HALF_", "model_i32h"
+"""Begins what a macro is called for vectors of 8 lanes, and their type."""
+
 
 def _sum(position: int, block: int) -> str:
     return f"s{position}_{block}"
+
+
+def _whole(walk: Walk, position: int, block: int) -> str:
+    """A sum as a vector of 16 lanes."""
+    is_half = walk.ends_in_half and block == walk.tile.blocks - 1
+    return f"WHOLE({_sum(position, block)})" if is_half else _sum(position, block)
 
 
 def _offset(pointer: str, offset: int) -> str:
@@ -22,19 +33,27 @@ def _offset(pointer: str, offset: int) -> str:
 
 def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
     """The loops over k; sums start at `bias`, or at an expression."""
-    vector, step, load = lanes.vector, lanes.step, lanes.load
-    blocks = range(walk.tile.blocks)
-    positions = range(walk.tile.positions)
+    step, blocks, positions = lanes.step, walk.tile.blocks, range(walk.tile.positions)
+    half = [walk.ends_in_half and b == blocks - 1 for b in range(blocks)]
+
+    def defined(prefix: str, values: Sequence[str], qualifier: str = "") -> str:
+        """One vector per 16 outputs."""
+        pairs = [f"{prefix}{b} = {value}" for b, value in enumerate(values)]
+        last = f"{qualifier}{HALF_VECTOR} {pairs.pop()};" if half[-1] else ""
+        whole = f"{qualifier}{lanes.vector} {', '.join(pairs)};" if pairs else ""
+        return f"{whole} {last}".strip()
+
+    def of(what: str, b: int) -> str:
+        return HALF * half[b] + what
+
+    first = [start or f"{of(lanes.load, b)}({_offset('bias', b * LANES)})" for b in range(blocks)]
     lines = [
-        f"  {vector} "
-        + ", ".join(
-            f"{_sum(p, b)} = {start or load + '(' + _offset('bias', b * LANES) + ')'}" if p == 0
-            else f"{_sum(p, b)} = {_sum(0, b)}"
-            for b in blocks
-        )
-        + ";"
+        "  " + defined(f"s{p}_", first if p == 0 else [_sum(0, b) for b in range(blocks)])
         for p in positions
-    ]  # fmt: skip
+    ]
+    weights = [
+        f"{of(lanes.load_weights, b)}({_offset('w', b * LANES * step)})" for b in range(blocks)
+    ]
     depth = "  "
     if walk.runs > 1:
         lines.append(f"  for (int32_t run = 0; run < {walk.runs}; ++run, x += {walk.pitch}) {{")
@@ -44,15 +63,13 @@ def product_lines(walk: Walk, lanes: Lanes, start: str = "") -> list[str]:
         f"{depth}MODEL_ROLLED",
         f"{depth}for (int32_t i = 0; i < {walk.steps}; ++i, at += {step}, "
         f"w += {walk.tile.width * step}) {{",
-        f"{depth}  const {vector} "
-        + ", ".join(
-            f"w{b} = {lanes.load_weights}({_offset('w', b * LANES * step)})" for b in blocks
-        )
-        + ";",
-        f"{depth}  {vector} v;",
+        f"{depth}  " + defined("w", weights, "const "),
+        f"{depth}  {lanes.vector} v;",
     ]
     for p, offset in zip(positions, walk.offsets, strict=True):
-        products = ", ".join(f"{_sum(p, b)} = {lanes.dot}({_sum(p, b)}, v, w{b})" for b in blocks)
+        products = ", ".join(
+            f"{_sum(p, b)} = {of(lanes.dot, b)}({_sum(p, b)}, v, w{b})" for b in range(blocks)
+        )
         lines.append(f"{depth}  v = {lanes.splat}({_offset('at', offset)}), {products};")
     lines.append(f"{depth}}}")
     if walk.runs > 1:
@@ -78,7 +95,7 @@ def sums_tile(walk: Walk, lanes: Lanes) -> tuple[str, str]:
     lines += product_lines(walk, lanes)
     for p in range(t.positions):
         stores = (
-            f"STORE_I32({_offset('sums', p * t.width + b * LANES)}, {_sum(p, b)})"
+            f"STORE_I32({_offset('sums', p * t.width + b * LANES)}, {_whole(walk, p, b)})"
             for b in range(t.blocks)
         )
         lines.append(f"  {', '.join(stores)};")
@@ -134,7 +151,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     for p in range(t.positions):
         base = stores.offset(t, p)
         for b in range(t.blocks):
-            s, to = _sum(p, b), base + b * LANES
+            s, to = _whole(walk, p, b), base + b * LANES
             if stores.has_residual:
                 at = _offset("residual", to)
                 load = f"LOAD_I{bits}({at})"
@@ -142,7 +159,8 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
                     load = f"LOAD_SOME_I{bits}({at}, {masks[b]})"
                 widen = "WIDEN" if bits == 8 else "WIDEN_I16"
                 aligned = f"* f{b}" if stores.has_factors else "<< left_shift"
-                lines.append(f"  {s} += {widen}({load}) {aligned};")
+                lines.append(f"  const model_i32v t{p}_{b} = {s} + ({widen}({load}) {aligned});")
+                s = f"t{p}_{b}"
             value = f"{s} >> " + (f"r{b}" if stores.has_shifts else "shift")
             if stores.scale_bits:
                 value = f"SCALE_{stores.scale_bits}({s}, m{b}, after, shift)"
@@ -280,4 +298,5 @@ def products_tile(walk: Walk) -> tuple[str, str]:
 def _shape_name(walk: Walk) -> str:
     t = walk.tile
     shape = f"{t.rows}x{t.columns}x{t.blocks}_{walk.runs}x{walk.steps}"
-    return f"{shape}_{walk.pitch}_{walk.row}_{walk.column}"
+    half = "_half" if walk.ends_in_half else ""
+    return f"{shape}_{walk.pitch}_{walk.row}_{walk.column}{half}"

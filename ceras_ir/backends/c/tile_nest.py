@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ceras_ir.backends.c.layer import Layer
-from ceras_ir.backends.c.register_tiles import Tile, choose_tile, step_cycles, strip_length
+from ceras_ir.backends.c.register_tiles import LANES, Tile, choose_tile, step_cycles, strip_length
 from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.walk import Stores, Walk
 from ceras_ir.dialects.graph import Conv2dOp, LinearOperation, shape_of
@@ -151,6 +151,11 @@ class Nest:
     def taps(self) -> int:
         """Elements of a row of one window."""
         return self.kernel[1] * self.channels
+
+    @property
+    def ends_in_half(self) -> bool:
+        """Whether the only panel has outputs for half of its last vector at most."""
+        return self.outputs <= self.tile.width - LANES // 2
 
     def walk(self, step: int) -> Walk:
         """What a tile reads, `step` elements at a time."""

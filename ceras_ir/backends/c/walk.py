@@ -21,6 +21,8 @@ class Walk:
     """From one output row to the next."""
     column: int
     """From one output position to the next."""
+    ends_in_half: bool = False
+    """Whether the lower half of the last vector holds all outputs that are left for it."""
 
     @property
     def offsets(self) -> list[int]:

@@ -45,6 +45,7 @@ SHAPES = [
     ((1, 31, 3, 4), 16, (3, 1), (1, 1), (4, 0, 4, 0), 4),
     ((1, 1, 1, 70), 100, (1, 1), (1, 1), (0, 0, 0, 0), 1),
     ((2, 12, 1, 21), 88, (1, 1), (3, 3), (1, 2, 1, 0), 1),
+    ((1, 6, 14, 12), 40, (3, 3), (1, 1), (1, 1, 1, 1), 1),
 ]  # fmt: skip
 
 DEPTHWISE = [
@@ -155,6 +156,22 @@ def test_convolutions(build: str, storage: IntegerType, workspace: int):
 
     module = make_network([(element, s[0]) for s in SHAPES], layers)
     check(module, options=COptions(workspace=workspace), flags=flags)
+
+
+@pytest.mark.parametrize("storage", [i8, i16])
+@pytest.mark.parametrize(
+    ("outputs", "has_half"),
+    [(4, True), (8, True), (9, False), (24, True), (25, False), (32, False), (40, True)],
+)
+def test_half_vectors(outputs: int, has_half: bool, storage: IntegerType):
+    """Where eight outputs or fewer are left for the last vector of a tile."""
+    element = UniformType(1.0, storage=storage)
+
+    def build(x: SSAValue) -> Values:
+        return [layer(0, x, element, outputs, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1)]
+
+    text = source(make_network([(element, (1, 14, 14, 16))], build))
+    assert ("_half_" in text) == has_half
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@
 // CHECK:        /* Strips of 4 positions, panels of 16 outputs, tiles of 4 positions. */
 // CHECK-NEXT:   const int32_t first = 0;
 // CHECK-NEXT:   halo_int8_t(strip, x + first * 4, 1, 0, 0, 4, 1, 4, 4, 0);
-// CHECK:        tile_4x1x1_1x1_4_4_4_to_1_1_part_low(strip + r * 4, LAYER_1_WEIGHTS + b * 4, LAYER_1_BIAS + b, y + at, 4, 0, 1 - b);
+// CHECK:        tile_4x1x1_1x1_4_4_4_half_to_1_1_part_low(strip + r * 4, LAYER_1_WEIGHTS + b * 4, LAYER_1_BIAS + b, y + at, 4, 0, 1 - b);
 // CHECK:      #else
 // CHECK:          unpack_4_4(filters, 4, LAYER_1_WEIGHTS + b * 4, here, 16, 1, 1, 4);
 // CHECK:            widen_int8_t_to_bytes(row, 4 * 4, x + first * 4, 4 * 4);
