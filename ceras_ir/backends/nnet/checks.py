@@ -5,7 +5,7 @@ What holds for every layer is here, by the fields of its `Kind`; the rest is the
 Where the values are in memory is `memory_checks.py`'s.
 """
 
-from ceras_ir.backends.nnet.file import BYTES, Case, NnetFile, expect
+from ceras_ir.backends.nnet.file import BYTES, ONLY_PLAIN, Case, NnetFile, expect
 from ceras_ir.backends.nnet.memory_checks import check_memory
 
 
@@ -42,8 +42,8 @@ def check_layer(case: Case) -> None:
     counted = kind.words is None or layer.fused
     must(counted or kind.words == len(case.words), f"{kind.words} attributes expected")
     must(result.location == "arena", "its result is a constant")
-    wide = any(t.storage == "i64" for t in (*case.operands, result))
-    must(kind.indices or not wide, "it takes no integers of 64 bits")
+    plain = any(t.storage in ONLY_PLAIN for t in (*case.operands, result))
+    must(kind.all_storages or not plain, "it takes no integers of 64 bits and no booleans")
     must(kind.epilogue or not layer.fused, "it takes no table behind a requantization")
     tabulated = kind.table or layer.fused
     must((layer.table is not None) == tabulated, "a wrong lookup table")

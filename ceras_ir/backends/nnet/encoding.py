@@ -43,7 +43,16 @@ class Section(IntEnum):
     WEIGHTS = 13
 
 
-STORAGES = {"float32": 0, "int8": 1, "uint8": 2, "int16": 3, "uint16": 4, "int32": 5, "int64": 6}
+STORAGES = {
+    "float32": 0,
+    "int8": 1,
+    "uint8": 2,
+    "int16": 3,
+    "uint16": 4,
+    "int32": 5,
+    "int64": 6,
+    "bool": 7,
+}
 ROUNDINGS = {
     Rounding.HALF_UP: 0,
     Rounding.HALF_AWAY: 1,

@@ -9,15 +9,12 @@ here the node is known by its name. The docstrings are printed in the documentat
 from collections.abc import Callable
 from math import prod
 
-from xdsl.dialects.builtin import i64
 from xdsl.ir import Operation, SSAValue
 
-from ceras_ir.backends.nnet.encoding import ENCODERS
-from ceras_ir.backends.nnet.layers.binary import BINARIES
-from ceras_ir.backends.nnet.layers.resizing import repeats_image
+from ceras_ir.backends.nnet.layers.binary import BINARIES, INTEGER_BINARIES
 from ceras_ir.backends.nnet.limits import limit
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import element_of, quantized_element, stored_element
+from ceras_ir.dialects.graph import is_plain, quantized_element, stored_element
 from ceras_ir.transforms.memory.analysis.liveness import byte_size
 from ceras_ir.transforms.memory.analysis.slices import row_bytes
 
@@ -30,14 +27,15 @@ Rule = Callable[[Operation], str | None]
 
 def binaries_are_known(op: Operation) -> str | None:
     """
-    Elementwise operations of two operands are add, sub and mul, quantized on 8 or 16 bits, and of
-    floats also div, min and max.
+    Elementwise operations of two operands are add, sub and mul, quantized on 8 or 16 bits, of
+    floats also div, min and max, and of plain integers and, or and xor too.
     """
     if not isinstance(op, graph.BinaryOp):
         return None
-    if op.function not in BINARIES:
-        known = ", ".join(kind.value for kind in BINARIES)
-        return f"the engine has no elementwise '{op.function.value}', of floats it has {known}"
+    of, kinds = ("integers", INTEGER_BINARIES) if is_plain(op.result) else ("floats", BINARIES)
+    if op.function not in kinds:
+        known = ", ".join(kind.value for kind in kinds)
+        return f"the engine has no elementwise '{op.function.value}', of {of} it has {known}"
     for value in op.operands:
         if _bits(value) not in (None, 8, 16):
             return f"the engine takes operands of 8 or 16 bits, got {_bits(value)}"
@@ -67,15 +65,13 @@ def sums_are_of_bytes(op: Operation) -> str | None:
     return None
 
 
-def borders_are_of_images(op: Operation) -> str | None:
-    """Borders that repeat elements are above, below, left and right of images [N,H,W,C]."""
-    if not isinstance(op, graph.PadOp) or op.function is graph.Pad.CONSTANT or repeats_image(op):
+def borders_fit(op: Operation) -> str | None:
+    """The elements of a constant border are floats, or integers of 32 bits."""
+    if not isinstance(op, graph.PadOp) or isinstance(value := op.stored_value, float):
         return None
-    low, high = (list(field.get_values()) for field in (op.low, op.high))
-    return (
-        f"the engine repeats rows and columns of [N,H,W,C] at their border, got {low} elements "
-        f"before and {high} after; a constant border may be anywhere"
-    )
+    if -(1 << 31) <= value < 1 << 31:
+        return None
+    return f"the engine takes borders of 32 bits, got {value}"
 
 
 def recurrent_weights_are_constant(op: Operation) -> str | None:
@@ -89,30 +85,11 @@ def recurrent_weights_are_constant(op: Operation) -> str | None:
     return None
 
 
-MOVED = graph.ReshapeOp | graph.SliceOp | graph.ConcatOp | graph.TransposeOp
-
-
 def rows_are_replaced(op: Operation) -> str | None:
     """A put replaces rows, and combines none with what is there."""
     if not isinstance(op, graph.PutOp) or op.function is None:
         return None
     return f"the engine puts rows in place of others, got '{op.function.value}' of both"
-
-
-def wide_integers_are_indices(op: Operation) -> str | None:
-    """
-    Integers of 64 bits are computed or inputs, take and put read them as indices, and reshapes,
-    slices, concatenations and transposes move them.
-    """
-    wide = [v for v in (*op.operands, *op.results) if element_of(v) == i64]
-    if not wide or type(op) not in ENCODERS:
-        return None
-    rows = isinstance(op, graph.TakeOp | graph.PutOp) and op.input not in wide
-    if not rows and not isinstance(op, MOVED):
-        return "the engine takes integers of 64 bits as indices of rows alone, got i64"
-    if any(isinstance(value.owner, graph.ConstantOp) for value in wide):
-        return "the engine takes integers of 64 bits that are no constants"
-    return None
 
 
 def sizes_fit(op: Operation) -> str | None:
@@ -147,10 +124,9 @@ def why_without_gaps(op: Operation, value: SSAValue) -> str | None:
 RULES: tuple[Rule, ...] = (
     binaries_are_known,
     sums_are_of_bytes,
-    borders_are_of_images,
+    borders_fit,
     recurrent_weights_are_constant,
     rows_are_replaced,
-    wide_integers_are_indices,
     sizes_fit,
 )
 

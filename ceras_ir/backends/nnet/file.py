@@ -17,7 +17,10 @@ from ceras_ir.support.diagnostics import InputError
 Place = tuple[int, int, int, int]
 """First byte, number of rows, bytes of each, and from one to the next."""
 
-BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "i64": 8}
+BYTES = {"f32": 4, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "i64": 8, "bool": 1}
+
+ONLY_PLAIN = ("i64", "bool")
+"""Storages that quantized numbers do not have."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class Tensor:
     @property
     def is_quantized(self) -> bool:
         return self.storage != "f32"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its numbers are integers or booleans and no more."""
+        return self.is_quantized and self.type[1:] == (1.0, 0)
 
     @property
     def channels(self) -> int:
@@ -207,8 +215,8 @@ class Kind:
     """Whether a quantized result is requantized; its operands are quantized like it then."""
     same_shape: bool = False
     same_type: bool = False
-    indices: bool = False
-    """Whether it may move or read integers of 64 bits."""
+    all_storages: bool = False
+    """Whether it takes integers of 64 bits and booleans too."""
     in_place: bool = False
     """Whether the result may replace an operand."""
     kept: Callable[[NnetFile, Layer], list[Place]] = lambda file, layer: []

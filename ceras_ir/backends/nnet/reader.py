@@ -11,7 +11,16 @@ import zlib
 from math import isfinite, isnan
 
 from ceras_ir.backends.nnet.checks import check
-from ceras_ir.backends.nnet.file import BYTES, Block, Layer, NnetFile, Requant, Tensor, expect
+from ceras_ir.backends.nnet.file import (
+    BYTES,
+    ONLY_PLAIN,
+    Block,
+    Layer,
+    NnetFile,
+    Requant,
+    Tensor,
+    expect,
+)
 from ceras_ir.backends.nnet.layers import KINDS
 from ceras_ir.dialects.graph import Function
 
@@ -20,7 +29,7 @@ SECTIONS = (
     "network", "tensors", "blocks", "inputs", "outputs", "layers", "operands", "attributes",
     "strings", "tables", "biases", "floats", "weights",
 )  # fmt: skip
-STORAGES = ("f32", "i8", "u8", "i16", "u16", "i32", "i64")
+STORAGES = ("f32", "i8", "u8", "i16", "u16", "i32", "i64", "bool")
 LOCATIONS = ("arena", "weights", "biases", "floats")
 DEVICES = ("cpu", "fpga")
 ROUNDINGS = ("half_up", "half_away", "half_even", "floor")
@@ -143,8 +152,7 @@ class _Reader:
         else:
             must(isfinite(scale) and scale > 0, f"scale {scale}")
             must(tensor.limits[0] <= point <= tensor.limits[1], f"zero point {point}")
-        plain = tensor.type == ("i64", 1.0, 0) and tensor.location == "arena"
-        must(plain or tensor.storage != "i64", "plain computed integers of 64 bits expected")
+        must(tensor.is_plain or tensor.storage not in ONLY_PLAIN, "scale 1, no zero point expected")
         must(offset % BYTES[tensor.storage] == 0, "it is not aligned to its elements")
         if pitch:
             count, width, _ = tensor.rows

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.nnet.encoding import ALIGNMENT, MAGIC, VERSION, Section
-from ceras_ir.dialects.graph import ConstantOp
+from ceras_ir.dialects.graph import ConstantOp, element_of, numpy_dtype
 
 CONSTANT_ALIGNMENT = {Section.WEIGHTS: 64, Section.BIASES: 4, Section.FLOATS: 4}
 
@@ -26,15 +26,19 @@ def _padding(size: int, alignment: int) -> bytes:
 
 @dataclass
 class Constants:
-    """Constants of one section, each at a multiple of `alignment`."""
+    """Constants of one section, each at a multiple of `alignment` and of its elements."""
 
     alignment: int
     size: int = 0
     parts: list[ConstantOp] = field(default_factory=list[ConstantOp])
 
+    def padding(self, constant: ConstantOp, size: int) -> int:
+        """Bytes before a constant behind `size` others."""
+        return -size % max(self.alignment, numpy_dtype(element_of(constant.result)).itemsize)
+
     def add(self, constant: ConstantOp, size: int) -> int:
         """The offset at which the constant will lie."""
-        offset = self.size + -self.size % self.alignment
+        offset = self.size + self.padding(constant, self.size)
         self.size = offset + size
         self.parts.append(constant)
         return offset
@@ -43,7 +47,7 @@ class Constants:
         """The section's bytes."""
         size = 0
         for constant in self.parts:
-            yield (padding := _padding(size, self.alignment))
+            yield (padding := bytes(self.padding(constant, size)))
             array: NDArray[np.generic] = np.ascontiguousarray(constant.array())
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             yield little.data.cast("B") if little.ndim else little.tobytes()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
-from xdsl.dialects.builtin import Float32Type, ModuleOp, i32
+from xdsl.dialects.builtin import Float32Type, ModuleOp, i1, i32, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -225,19 +225,23 @@ def why_not_written(op: Operation) -> str | None:
     """Why the format or the engine cannot hold an operation, or None."""
     if reason := why_refused(op):
         return reason
-    if encode(op, lambda _: 0) is None:
+    record = encode(op, lambda _: 0)
+    if record is None:
         return f"the nnet format has no such operation; {WAY_OUT}"
-    reasons = (unsupported_tensor(value) for value in (*op.operands, *op.results))
+    values = (*op.operands, *op.results)
+    reasons = (unsupported_tensor(value, record.kind.all_storages) for value in values)
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def unsupported_tensor(value: SSAValue) -> str | None:
-    """Why the format cannot hold a tensor, or None."""
+def unsupported_tensor(value: SSAValue, all_storages: bool) -> str | None:
+    """Why a layer, of a kind with `all_storages` or not, cannot have a tensor, or None."""
     element = element_of(value)
     if len(shape_of(value)) > MAX_RANK:
         return f"a tensor has rank {len(shape_of(value))}, at most {MAX_RANK} expected"
     if numpy_dtype(element).name not in STORAGES:
         return f"a tensor is stored as {numpy_dtype(element).name}; {WAY_OUT}"
+    if element in (i1, i64) and not all_storages:
+        return f"the engine's operation takes no {element}; {WAY_OUT}"
     if isinstance(element, UniformType):
         if element.is_per_axis and not isinstance(value.owner, ConstantOp):
             return "a tensor has one scale per channel"

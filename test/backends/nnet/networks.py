@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i8, i16, i32, i64
+from xdsl.dialects.builtin import IntegerType, ModuleOp, TensorType, f32, i1, i8, i16, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -27,6 +27,7 @@ from ceras_ir.dialects.graph import (
     IntegerSoftmaxOp,
     RecurrenceOp,
     element_of,
+    numpy_dtype,
     shape_of,
 )
 from ceras_ir.dialects.graph.lookup import BYTE
@@ -175,13 +176,17 @@ def random_array(shape: Sequence[int], element: Attribute, seed: int = 0) -> Arr
         values[rng.random(shape) < 0.2] = high
         storage = element.storage
         return values.astype(f"{'' if element.is_signed else 'u'}int{storage.width.data}")
-    if element == i64:
-        values = rng.integers(-9, 9, shape)
-        values[rng.random(shape) < 0.3] = np.iinfo(np.int64).max
-        values[rng.random(shape) < 0.3] = np.iinfo(np.int64).min
-        return values
     if element == BYTE:
         return rng.integers(0, 256, shape, np.uint8)
+    if element == i1:
+        return rng.random(shape) < 0.5
+    name = numpy_dtype(element).name
+    if isinstance(element, IntegerType):
+        limits = np.iinfo(name)
+        values = rng.integers(-9 if limits.min else 0, 9, shape).astype(limits.dtype)
+        values[rng.random(shape) < 0.3] = limits.max
+        values[rng.random(shape) < 0.3] = limits.min
+        return values
     values = rng.normal(0, 4, shape)
     return np.where(rng.random(shape) < 0.5, np.round(values * 2) / 2, values).astype(np.float32)
 

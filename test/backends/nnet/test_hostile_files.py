@@ -116,7 +116,13 @@ def every_operator() -> bytes:
     at = net.add(graph.ReshapeOp(net.add(graph.ConcatOp([indices, indices], 1)), (6,)))
     taken = net.add(graph.TakeOp(net.constant(random_array((4, 3), INT8, 7), INT8), at))
     taken = net.add(graph.PutOp(taken, at, taken))
-    outputs = (d, last, taken, *ends)
+    less = net.add(graph.CompareOp(graph.Compare.LESS, at, net.constant(np.arange(6), i64)))
+    chosen = net.add(graph.SelectOp(less, at, net.add(graph.GatherOp(at, 0, (5, 4, 3, 3, 1, 0)))))
+    chosen = net.add(graph.BinaryOp(Binary.DIV, chosen, at, result_element=i64))
+    chosen = net.add(graph.ReshapeOp(chosen, (2, 3)))
+    chosen = net.add(graph.PadOp(Pad.REFLECT, chosen, (1, 2), (0, 1)))
+    most = net.add(graph.ArgOp(graph.Reduce.MAX, net.add(graph.CastOp(chosen, f32)), 1))
+    outputs = (d, last, taken, less, most, *ends)
     return written(net.module(*outputs, strategy="slices", states={"input2": "output1"}))
 
 

@@ -37,6 +37,7 @@ WIDE = UniformType(0.5, storage=i16)
 WIDE_SHIFTED = UniformType(0.5, 3, storage=i16)
 UINT16 = UniformType(0.5, storage=IntegerType(16, Signedness.UNSIGNED))
 INT32 = UniformType(0.25, storage=i32)
+UINT32 = IntegerType(32, Signedness.UNSIGNED)
 REQUANT = RequantAttr(4)
 
 
@@ -84,10 +85,15 @@ def test_elementwise():
     assert "no elementwise 'pow', of floats it has add, sub, mul, div" in refused(net, op)
 
 
-def test_borders():
-    net = Network([((1, 4, 4, 16), INT8)])
-    op = graph.PadOp(graph.Pad.EDGE, net.inputs[0], (0, 0, 0, 1), (0, 0, 0, 0))
-    assert "rows and columns of [N,H,W,C] at their border, got [0, 0, 0, 1]" in refused(net, op)
+def test_integers():
+    """Powers, borders of more than 32 bits, and functions of floats."""
+    net = Network([((3,), i64), ((3,), i64)])
+    op = graph.BinaryOp(Binary.POW, *net.inputs, result_element=i64)
+    assert "no elementwise 'pow', of integers it has add, sub" in refused(net, op)
+    net = Network([((3,), i64)])
+    border = IntegerAttr(1 << 31, i64)
+    op = graph.PadOp(graph.Pad.CONSTANT, net.inputs[0], (1,), (0,), value=border)
+    assert "borders of 32 bits, got 2147483648" in refused(net, op)
 
 
 def test_recurrent_layers():
@@ -102,15 +108,10 @@ def test_recurrent_layers():
     assert "at most 33554432 recurrent weights, got 67108864" in refused(net, op)
 
 
-def test_integers_of_64_bits():
-    net = Network([((2, 3), i64)])
-    op = graph.PadOp(graph.Pad.CONSTANT, net.inputs[0], (1, 0), (0, 0), value=IntegerAttr(0, i64))
-    assert "as indices of rows alone" in refused(net, op)
-    net = Network([((2, 3), i64), ((4,), i64)])
-    assert "as indices of rows alone" in refused(net, graph.TakeOp(*net.inputs))
-    net = Network([((2, 3), f32)])
-    indices = net.constant(np.array([1, 0]), i64)
-    assert "that are no constants" in refused(net, graph.TakeOp(net.inputs[0], indices))
+def test_storages():
+    net = Network([((2, 3), UINT32)])
+    op = graph.CastOp(net.inputs[0], f32)
+    assert "a tensor is stored as uint32" in refused(net, op)
 
 
 def test_rows_that_are_combined():

@@ -140,17 +140,18 @@ def putting() -> bytes:
 
 # (tensor, byte of its record, replacement, what the reader says)
 TENSORS = [
-    ("indices", 8, struct.pack("<f", 2.0), "plain computed integers"),
-    ("indices", 12, struct.pack("<i", 1), "plain computed integers"),
+    ("indices", 8, struct.pack("<f", 2.0), "scale 1, no zero point"),
+    ("indices", 12, struct.pack("<i", 1), "scale 1, no zero point"),
     ("indices", 4, b"\x00", "has no scale"),
-    ("indices", 4, b"\x07", "unknown storage 7"),
+    ("indices", 4, b"\x07", "indices of scale 1"),
+    ("indices", 4, b"\x08", "unknown storage 8"),
     ("indices", 24, struct.pack("<Q", 4), "not aligned|does not lie inside"),
     ("rows", 8, struct.pack("<f", 2.0), "it must keep the type"),
     ("rows", 32, struct.pack("<2I", 3, 5), "wrong shape"),
     ("result", 32, struct.pack("<2I", 3, 4), "wrong shape"),
 ]
 PUT = [
-    ("indices", 8, struct.pack("<f", 2.0), "plain computed integers"),
+    ("indices", 8, struct.pack("<f", 2.0), "scale 1, no zero point"),
     ("rows", 8, struct.pack("<f", 2.0), "it must keep the type"),
     ("rows", 32, struct.pack("<2I", 3, 5), "wrong shape"),
     ("put", 8, struct.pack("<f", 2.0), "it must keep the type"),
@@ -178,11 +179,11 @@ def test_crafted_tensors_are_refused(
 
 
 def test_other_layers_take_no_integers_of_64_bits(tmp_path: Path):
-    """A maximum, and a move in the FPGA's circuits."""
+    """A requantization, and a move in the FPGA's circuits."""
     net = Network([((5, 4), i64)])
-    data = written(net.module(net.add(graph.SliceOp(net.inputs[0], (1, 0), (1, 4)))))
+    data = written(net.module(net.add(graph.ReshapeOp(net.inputs[0], (4, 5)))))
     layers = offset_of(read(data), data, "layers")
-    changed = resealed(data, layers, struct.pack("<H", 18))
+    changed = resealed(data, layers, struct.pack("<H", 13))
     with pytest.raises(InputError, match="no integers of 64 bits"):
         read(changed)
     refuse(build(SANITIZERS), tmp_path / "bad.nnet", changed)

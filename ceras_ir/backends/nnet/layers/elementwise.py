@@ -1,14 +1,9 @@
 """Operations of one operand whose result has its shape."""
 
-import numpy as np
-from xdsl.dialects.builtin import Float32Type
-
 from ceras_ir.backends.nnet.encoding import AddTable, LayerRecord, encodes, record_as
 from ceras_ir.backends.nnet.file import BYTES, Case, Kind, always
 from ceras_ir.backends.nnet.rules import is_int8
 from ceras_ir.dialects import graph
-from ceras_ir.dialects.graph import element_of
-from ceras_ir.dialects.graph.lookup import BYTE
 
 FLOAT = ("f32",)
 INTEGERS = tuple(storage for storage in BYTES if storage not in FLOAT)
@@ -98,15 +93,6 @@ def encode_lookup(op: graph.LookupOp, add_table: AddTable) -> LayerRecord:
         return LayerRecord(LOOKUP, table=tables[0])
     attributes = [entries, *(tables[row] for row in rows or (0,))]
     return LayerRecord(LOOKUP, attributes=attributes, table=tables[0])
-
-
-@encodes(graph.CastOp)
-def encode_cast(op: graph.CastOp, add_table: AddTable) -> LayerRecord | None:
-    """Pixels as floats are looked up; no other conversion is in the format."""
-    if element_of(op.input) != BYTE or not isinstance(element_of(op.result), Float32Type):
-        return None
-    table = add_table(np.arange(256, dtype=np.float32).tobytes())
-    return LayerRecord(LOOKUP, attributes=[256, table], table=table)
 
 
 record_as(SOFTMAX, graph.SoftmaxOp, lambda op: [op.axis.value.data])

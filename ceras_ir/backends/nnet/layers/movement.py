@@ -13,8 +13,8 @@ from ceras_ir.backends.nnet.encoding import (
     words_of,
 )
 from ceras_ir.backends.nnet.file import BYTES, Case, Kind, Layer, NnetFile, Place, Tensor
-from ceras_ir.backends.nnet.layers.resizing import border_record
 from ceras_ir.dialects import graph
+from ceras_ir.interpreters.resampling import border_indices
 
 
 def _check_reshape(case: Case) -> None:
@@ -88,6 +88,22 @@ def _check_pad(case: Case) -> None:
         case.must(before + (own - 1) * (between + 1) < whole, "it leaves its tensor")
 
 
+def _check_gather(case: Case) -> None:
+    """The dimensions that have lists, as bits, then the lists in their order."""
+    x, y, words, must = case.operands[0], case.result, case.words, case.must
+    must(len(x.shape) == len(y.shape), "it must keep the rank")
+    must(bool(words) and words[0] < 1 << len(y.shape), "unknown attribute")
+    mask, at = words[0], 1
+    for d, (extent, count) in enumerate(zip(x.shape, y.shape, strict=True)):
+        if not mask >> d & 1:
+            must(extent == count, "its result: wrong shape")
+            continue
+        must(len(words) >= at + count, "wrong number of attributes")
+        must(all(i < extent for i in words[at : at + count]), "an index lies outside its input")
+        at += count
+    must(at == len(words), "wrong number of attributes")
+
+
 def _check_rank(case: Case, more: int) -> int:
     rank = len(case.result.shape)
     case.must(len(case.operands[0].shape) == rank, "it must keep the rank")
@@ -112,23 +128,30 @@ def _check_rows(case: Case, matrix: Tensor, indices: Tensor, rows: Tensor) -> No
     must, both = case.must, len(matrix.shape) == 2 and len(indices.shape) == 1
     must(both, "a matrix and a list of indices expected")
     must(rows.shape == (*indices.shape, matrix.shape[1]), "its rows: wrong shape")
-    must(matrix.type == rows.type and rows.storage != "i64", "it must keep the type of its rows")
-    plain = indices.storage != "f32" and indices.type[1:] == (1.0, 0)
+    must(matrix.type == rows.type, "it must keep the type of its rows")
+    plain = indices.is_plain and indices.storage != "bool"
     must(plain, "indices of scale 1 without zero point expected")
 
 
 RESHAPE = Kind(
-    8, "reshape", _check_reshape, same_type=True, indices=True, in_place=True, kept=_kept_by_reshape
+    8,
+    "reshape",
+    _check_reshape,
+    same_type=True,
+    all_storages=True,
+    in_place=True,
+    kept=_kept_by_reshape,
 )
-TRANSPOSE = Kind(9, "transpose", _check_transpose, words=None, same_type=True, indices=True)
+TRANSPOSE = Kind(9, "transpose", _check_transpose, words=None, same_type=True, all_storages=True)
 CONCAT = Kind(
-    10, "concat", _check_concat, words=1, operands=None, same_type=True, indices=True,
+    10, "concat", _check_concat, words=1, operands=None, same_type=True, all_storages=True,
     kept=_kept_by_concat,
 )  # fmt: skip
-SLICE = Kind(15, "slice", _check_slice, words=None, same_type=True, indices=True)
-PAD = Kind(16, "pad", _check_pad, words=None, same_type=True)
-TAKE = Kind(23, "take", _check_take, operands=2, indices=True)
-PUT = Kind(24, "put", _check_put, operands=3, indices=True)
+SLICE = Kind(15, "slice", _check_slice, words=None, same_type=True, all_storages=True)
+PAD = Kind(16, "pad", _check_pad, words=None, same_type=True, all_storages=True)
+TAKE = Kind(23, "take", _check_take, operands=2, all_storages=True)
+PUT = Kind(24, "put", _check_put, operands=3, all_storages=True)
+GATHER = Kind(25, "gather", _check_gather, words=None, same_type=True, all_storages=True)
 
 
 record_as(RESHAPE, graph.ReshapeOp)
@@ -137,13 +160,20 @@ record_as(CONCAT, graph.ConcatOp, lambda op: [op.axis.value.data])
 record_as(SLICE, graph.SliceOp, lambda op: words_of(op.starts, op.strides))
 record_as(TAKE, graph.TakeOp)
 record_as(PUT, graph.PutOp)
+record_as(GATHER, graph.GatherOp, lambda op: [1 << op.axis.value.data, *words_of(op.indices)])
 
 
 @encodes(graph.PadOp)
-def encode_pad(op: graph.PadOp, add_table: AddTable) -> LayerRecord | None:
+def encode_pad(op: graph.PadOp, add_table: AddTable) -> LayerRecord:
     if op.function is graph.Pad.CONSTANT:
         return LayerRecord(PAD, attributes=[*words_of(op.low, op.interior), pad_word(op)])
-    return border_record(op)
+    bits, words = 0, list[int]()
+    for axis, extent in enumerate(graph.shape_of(op.input)):
+        low, high = op.low.get_values()[axis], op.high.get_values()[axis]
+        if low or high:
+            bits |= 1 << axis
+            words += border_indices(op.function, extent, low, high).tolist()
+    return LayerRecord(GATHER, attributes=[bits, *words])
 
 
 def pad_word(op: graph.PadOp) -> int:

@@ -17,13 +17,32 @@ def _check_reduce(case: Case) -> None:
     must(all(axis < len(x.shape) for axis in axes), "its axis does not exist")
     expected = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
     must(y.shape == expected, "its result has the wrong shape")
-    must(kind >= 2 or not y.is_quantized, "a sum of floats expected")
+    sums = not y.is_quantized or y.is_plain
+    must(kind >= 2 or sums, "a sum of floats or of plain integers expected")
 
 
-REDUCE = Kind(18, "reduce", _check_reduce, words=None, same_type=True)
+def _check_arg(case: Case) -> None:
+    """0 for the greatest or 1 for the least, the axis, and 1 if the last of equal ones counts."""
+    x, y, must = case.operands[0], case.result, case.must
+    kind, axis, last = case.words
+    must(kind <= 1 and last <= 1, "unknown attribute")
+    must(axis < len(x.shape), "its axis does not exist")
+    must(x.storage != "bool", "numbers expected")
+    must(y.storage == "i64", "integers of 64 bits expected")
+    expected = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
+    must(y.shape == expected, "its result has the wrong shape")
+
+
+REDUCE = Kind(18, "reduce", _check_reduce, words=None, same_type=True, all_storages=True)
+ARG = Kind(30, "arg", _check_arg, words=3, all_storages=True)
 
 record_as(
     REDUCE,
     graph.ReduceOp,
     lambda op: [KINDS.index(op.function), *(int(axis) for axis in op.axes.get_values())],
+)
+record_as(
+    ARG,
+    graph.ArgOp,
+    lambda op: [int(op.function is graph.Reduce.MIN), op.axis.value.data, int(op.takes_last)],
 )

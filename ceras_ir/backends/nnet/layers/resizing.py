@@ -1,13 +1,9 @@
-"""
-Resizing of images by lists of indices, which borders that repeat elements become too.
+"""Resizing of images by lists of indices: whatever could be decided at run time is decided here."""
 
-Whatever could be decided at run time is decided here.
-"""
-
-from ceras_ir.backends.nnet.encoding import LayerRecord, float_word, record_as
+from ceras_ir.backends.nnet.encoding import float_word, record_as
 from ceras_ir.backends.nnet.file import Case, Kind
 from ceras_ir.dialects import graph
-from ceras_ir.interpreters.resampling import border_indices, linear_weights, nearest_indices
+from ceras_ir.interpreters.resampling import linear_weights, nearest_indices
 
 
 def _check(case: Case) -> None:
@@ -23,25 +19,6 @@ def _check(case: Case) -> None:
 
 
 RESIZE = Kind(11, "resize", _check, words=None, same_type=True)
-
-
-def repeats_image(op: graph.PadOp) -> bool:
-    """Whether a border repeats elements of the image, along its rows and columns alone."""
-    low, high = op.low.get_values(), op.high.get_values()
-    is_image = len(low) == 4 and not any((low[0], low[3], high[0], high[3]))
-    return op.function is not graph.Pad.CONSTANT and is_image
-
-
-def border_record(op: graph.PadOp) -> LayerRecord | None:
-    """A resize by indices: for each output row and column the one that it repeats."""
-    if not repeats_image(op):
-        return None
-    words = [0]
-    for axis in (1, 2):
-        low, high = op.low.get_values()[axis], op.high.get_values()[axis]
-        extent = graph.shape_of(op.input)[axis]
-        words += border_indices(op.function, extent, low, high).tolist()
-    return LayerRecord(RESIZE, attributes=words)
 
 
 def resize_words(op: graph.ResizeOp) -> list[int]:

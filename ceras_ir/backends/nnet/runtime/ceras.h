@@ -29,7 +29,8 @@ typedef enum {
   CERAS_I16 = 3,
   CERAS_U16 = 4,
   CERAS_I32 = 5,
-  CERAS_I64 = 6
+  CERAS_I64 = 6,
+  CERAS_BOOL = 7 /* a byte; all but 0 is true */
 } ceras_storage;
 
 typedef struct {

@@ -66,6 +66,24 @@ const char* check_window(const Layer& layer) {
   return nullptr;
 }
 
+const char* check_broadcast(const Layer& layer) {
+  const Tensor& out = layer.output();
+  uint32_t rank = 0;
+  for (const Tensor* operand : layer.operands) rank = std::max(rank, operand->rank);
+  if (out.rank != rank) return "its result has the wrong rank";
+  for (uint32_t i = 0; i < rank; ++i) {
+    int64_t extent = 1;
+    for (const Tensor* operand : layer.operands) {
+      const uint32_t missing = rank - operand->rank;
+      const int64_t own = i < missing ? 1 : operand->dims[i - missing];
+      if (own != 1 && extent != 1 && own != extent) return "its operands do not broadcast";
+      extent = std::max(extent, own);
+    }
+    if (out.dims[i] != extent) return "its result has the wrong shape";
+  }
+  return nullptr;
+}
+
 const char* check_layer(const Layer& layer) {
   const Operation& operation = *layer.operation;
   const Tensor& out = layer.output();
@@ -76,10 +94,11 @@ const char* check_layer(const Layer& layer) {
   if (layer.has_requant && !operation.takes(REQUANT)) return "a wrong requantization";
   for (float parameter : layer.parameters)
     if (std::isnan(parameter)) return "a parameter is not a number";
-  if (!operation.takes(INDICES) || layer.device == Device::Fpga) {
-    bool wide = out.storage == Storage::I64;
-    for (const Tensor* operand : layer.operands) wide = wide || operand->storage == Storage::I64;
-    if (wide) return "it takes no integers of 64 bits";
+  if (!operation.takes(ALL_STORAGES) || layer.device == Device::Fpga) {
+    bool plain = is_only_plain(out.storage);
+    for (const Tensor* operand : layer.operands)
+      plain = plain || is_only_plain(operand->storage);
+    if (plain) return "it takes no integers of 64 bits and no booleans";
   }
   if (operation.takes(SAME_SHAPE) && !same_shape(layer.input(), out)) return "its shapes differ";
   if (operation.takes(SAME_TYPE))

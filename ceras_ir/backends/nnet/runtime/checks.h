@@ -11,6 +11,11 @@ inline bool same_type(const Tensor& a, const Tensor& b) {
 
 inline bool is_float(const Tensor& t) { return !t.quantized(); }
 
+// Whether its numbers are integers, or booleans, and no more.
+inline bool is_plain(const Tensor& t) {
+  return t.quantized() && t.scale == 1.0f && t.zero_point == 0;
+}
+
 // 8 or 16 bits: what fits the 64-bit arithmetic of every integer operator.
 inline bool is_narrow(const Tensor& t) { return t.quantized() && bytes_of(t.storage) <= 2; }
 

@@ -57,7 +57,7 @@ void copy_box(const Tensor& in, int64_t in_start, const int64_t* from, const Ten
   }
 }
 
-// `count` elements from `start`, all of the same bits.
+// `count` elements from `start`, all of the same bits; 64 of them have the sign of 32.
 void fill(const Tensor& out, int64_t start, int64_t count, uint32_t value) {
   const auto elements = static_cast<size_t>(count);
   switch (bytes_of(out.storage)) {
@@ -67,6 +67,10 @@ void fill(const Tensor& out, int64_t start, int64_t count, uint32_t value) {
     case 2:
       std::fill_n(reinterpret_cast<uint16_t*>(out.target) + start, elements,
                   static_cast<uint16_t>(value));
+      break;
+    case 8:
+      std::fill_n(reinterpret_cast<int64_t*>(out.target) + start, elements,
+                  static_cast<int64_t>(static_cast<int32_t>(value)));
       break;
     default:
       std::fill_n(reinterpret_cast<uint32_t*>(out.target) + start, elements, value);
@@ -100,6 +104,56 @@ void pad(const Layer& layer, Scratch&) {
   const int64_t width = out.has_gaps() ? out.row : out.elements;
   for (int64_t row = 0; row < out.elements / width; ++row) fill(out, row * out.pitch, width, value);
   copy_box(in, 0, from, out, start, to, in.dims, out.rank);
+}
+
+// For each dimension of the result where the list of its indices begins; null where all stay.
+struct Lists {
+  const uint32_t* of[MAX_RANK] = {};
+
+  explicit Lists(const Layer& layer) {
+    const uint32_t* at = layer.attributes.data() + 1;
+    for (uint32_t d = 0; d < layer.output().rank; ++d)
+      if (layer.attributes[0] >> d & 1u) {
+        of[d] = at;
+        at += layer.output().dims[d];
+      }
+  }
+
+  int64_t source(uint32_t d, int64_t index) const { return of[d] == nullptr ? index : of[d][index]; }
+};
+
+template <class Word>
+void gather_words(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const Lists lists(layer);
+  int64_t from[MAX_RANK] = {};
+  strides_of(in, from);
+  const uint32_t last = out.rank == 0 ? 0 : out.rank - 1;
+  for (int64_t row = 0; row < out.elements / out.row; ++row) {
+    int64_t start = 0, rest = row;
+    for (uint32_t d = last; d-- > 0; rest /= out.dims[d])
+      start += lists.source(d, rest % out.dims[d]) * from[d];
+    const Word* x = reinterpret_cast<const Word*>(in.data) + start;
+    Word* y = reinterpret_cast<Word*>(out.target) + row * out.pitch;
+    const uint32_t* indices = lists.of[last];
+    if (indices == nullptr)
+      std::memcpy(y, x, static_cast<size_t>(out.row) * sizeof(Word));
+    else
+      for (int64_t i = 0; i < out.row; ++i) y[i] = x[indices[i]];
+  }
+}
+
+void gather(const Layer& layer, Scratch&) {
+  switch (bytes_of(layer.output().storage)) {
+    case 1:
+      return gather_words<uint8_t>(layer);
+    case 2:
+      return gather_words<uint16_t>(layer);
+    case 8:
+      return gather_words<uint64_t>(layer);
+    default:
+      return gather_words<uint32_t>(layer);
+  }
 }
 
 void concat(const Layer& layer, Scratch&) { concat_boxes(layer, copy_box); }
@@ -256,6 +310,26 @@ const char* check_pad(const Layer& layer) {
   return nullptr;
 }
 
+// The dimensions that have lists, as bits, then the lists.
+const char* check_gather(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const auto& words = layer.attributes;
+  if (in.rank != out.rank) return "wrong rank";
+  if (words.empty() || words[0] >= 1u << out.rank) return "unknown attribute";
+  size_t at = 1;
+  for (uint32_t d = 0; d < out.rank; ++d) {
+    if ((words[0] >> d & 1u) == 0) {
+      if (in.dims[d] != out.dims[d]) return "its result has the wrong shape";
+      continue;
+    }
+    const auto count = static_cast<size_t>(out.dims[d]);
+    if (words.size() - at < count) return "wrong number of attributes";
+    for (size_t end = at + count; at < end; ++at)
+      if (words[at] >= in.dims[d]) return "an index lies outside its input";
+  }
+  return at == words.size() ? nullptr : "wrong number of attributes";
+}
+
 // A matrix, and rows for indices of its own.
 const char* check_rows(const Layer& layer, const Tensor& rows) {
   const Tensor &in = layer.input(), &indices = *layer.operands[1];
@@ -264,8 +338,7 @@ const char* check_rows(const Layer& layer, const Tensor& rows) {
     return "its shapes are not those of rows and indices";
   if (!same_type(in, rows) || !same_type(in, layer.output()))
     return "moving elements keeps their type";
-  if (in.storage == Storage::I64) return "rows of integers of 64 bits";
-  if (is_float(indices) || indices.scale != 1.0f || indices.zero_point != 0)
+  if (!is_plain(indices) || indices.storage == Storage::Bool)
     return "indices of scale 1 without zero point are expected";
   return nullptr;
 }
@@ -284,7 +357,7 @@ Run operator_of_resize(const Layer& layer) {
 // The FPGA moves too.
 constexpr Operation mover(uint16_t opcode, int operands, int words, Check check, Choose run,
                           Overlap may_overwrite = never) {
-  return {opcode, operands, words, SAME_TYPE | INDICES, check, run, may_overwrite,
+  return {opcode, operands, words, SAME_TYPE | ALL_STORAGES, check, run, may_overwrite,
           accept_as_it_is, operand_fits, no_scratch, Circuit::Mover};
 }
 
@@ -295,9 +368,10 @@ const Operation OPERATIONS[] = {
     {11, 1, ANY, SAME_TYPE, check_resize, operator_of_resize, never, accept_as_it_is, operand_fits,
      no_scratch, Circuit::Mover},
     mover(15, 1, ANY, check_slice, always<slice>),
-    {16, 1, ANY, SAME_TYPE, check_pad, always<pad>},
-    {23, 2, 0, INDICES, check_take, always<take>},
-    {24, 3, 0, INDICES, check_put, always<put>},
+    {16, 1, ANY, SAME_TYPE | ALL_STORAGES, check_pad, always<pad>},
+    {23, 2, 0, ALL_STORAGES, check_take, always<take>},
+    {24, 3, 0, ALL_STORAGES, check_put, always<put>},
+    {25, 1, ANY, SAME_TYPE | ALL_STORAGES, check_gather, always<gather>},
 };
 
 }  // namespace

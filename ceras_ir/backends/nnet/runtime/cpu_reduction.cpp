@@ -64,11 +64,30 @@ void reduce_by(const Layer& layer, Combine combine) {
   });
 }
 
+// Sums and products wrap around.
 template <class Integer>
 void reduce_integers(const Layer& layer) {
-  if (layer.attributes[0] == REDUCE_MAX)
-    return reduce_by<Integer>(layer, [](Integer a, Integer b) { return a < b ? b : a; });
-  reduce_by<Integer>(layer, [](Integer a, Integer b) { return b < a ? b : a; });
+  switch (layer.attributes[0]) {
+    case REDUCE_SUM:
+      return reduce_by<Integer>(layer, [](Integer a, Integer b) {
+        return static_cast<Integer>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+      });
+    case REDUCE_PRODUCT:
+      return reduce_by<Integer>(layer, [](Integer a, Integer b) {
+        return static_cast<Integer>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+      });
+    case REDUCE_MAX:
+      return reduce_by<Integer>(layer, [](Integer a, Integer b) { return a < b ? b : a; });
+    default:
+      return reduce_by<Integer>(layer, [](Integer a, Integer b) { return b < a ? b : a; });
+  }
+}
+
+// Whether any is true, or all are.
+void reduce_booleans(const Layer& layer) {
+  if (layer.attributes[0] == REDUCE_SUM || layer.attributes[0] == REDUCE_MAX)
+    return reduce_by<uint8_t>(layer, [](uint8_t a, uint8_t b) -> uint8_t { return (a | b) != 0; });
+  reduce_by<uint8_t>(layer, [](uint8_t a, uint8_t b) -> uint8_t { return a != 0 && b != 0; });
 }
 
 void reduce(const Layer& layer, Scratch&) {
@@ -83,6 +102,10 @@ void reduce(const Layer& layer, Scratch&) {
       return reduce_integers<uint16_t>(layer);
     case Storage::I32:
       return reduce_integers<int32_t>(layer);
+    case Storage::I64:
+      return reduce_integers<int64_t>(layer);
+    case Storage::Bool:
+      return reduce_booleans(layer);
     default:
       break;
   }
@@ -103,7 +126,8 @@ const char* check_reduce(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
   const auto& words = layer.attributes;
   if (words.empty() || words[0] > REDUCE_MIN) return "unknown attribute";
-  if (out.quantized() && words[0] < REDUCE_MAX) return "a sum of floats is expected";
+  if (out.quantized() && !is_plain(out) && words[0] < REDUCE_MAX)
+    return "a sum of floats or of plain integers is expected";
   for (size_t i = 1; i < words.size(); ++i)
     if (words[i] >= in.rank || (i > 1 && words[i] <= words[i - 1]))
       return "its axis does not exist, or they do not ascend";
@@ -114,8 +138,74 @@ const char* check_reduce(const Layer& layer) {
   return nullptr;
 }
 
+// Where the extreme of each row along an axis is.
+template <class Element>
+void arg_of(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const uint32_t axis = layer.attributes[1];
+  const bool least = layer.attributes[0] == 1, last = layer.attributes[2] != 0;
+  int64_t from[MAX_RANK] = {};
+  strides_of(in, from);
+  Dimensions kept;
+  for (uint32_t d = 0; d < in.rank; ++d)
+    if (d != axis) kept.add(in.dims[d], from[d]);
+  const Element* x = reinterpret_cast<const Element*>(in.data);
+  int64_t* y = reinterpret_cast<int64_t*>(out.target);
+  int64_t element = 0;  // of the result
+  kept.each([&](int64_t start) {
+    int64_t index = 0;
+    Element best = x[start];
+    for (int64_t i = 1; i < in.dims[axis]; ++i) {
+      const Element candidate = x[start + i * from[axis]];
+      const Element a = least ? best : candidate, b = least ? candidate : best;
+      if (!(last ? a >= b : a > b)) continue;
+      best = candidate;
+      index = i;
+    }
+    y[element / out.row * out.pitch + element % out.row] = index;
+    ++element;
+  });
+}
+
+void arg(const Layer& layer, Scratch&) {
+  switch (layer.input().storage) {
+    case Storage::F32:
+      return arg_of<float>(layer);
+    case Storage::I8:
+      return arg_of<int8_t>(layer);
+    case Storage::U8:
+      return arg_of<uint8_t>(layer);
+    case Storage::I16:
+      return arg_of<int16_t>(layer);
+    case Storage::U16:
+      return arg_of<uint16_t>(layer);
+    case Storage::I32:
+      return arg_of<int32_t>(layer);
+    default:
+      return arg_of<int64_t>(layer);
+  }
+}
+
+// 0 for the greatest or 1 for the least, the axis, and 1 if the last of equal ones counts.
+const char* check_arg(const Layer& layer) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  const auto& words = layer.attributes;
+  if (words[0] > 1 || words[2] > 1) return "unknown attribute";
+  if (words[1] >= in.rank) return "its axis does not exist";
+  if (in.storage == Storage::Bool) return "numbers are expected";
+  if (out.storage != Storage::I64) return "integers of 64 bits are expected";
+  if (in.rank != out.rank) return "wrong rank";
+  for (uint32_t d = 0; d < in.rank; ++d)
+    if (out.dims[d] != (d == words[1] ? 1 : in.dims[d])) return "its result has the wrong shape";
+  return nullptr;
+}
+
+double work_of_input(const Layer& layer) { return static_cast<double>(layer.input().elements); }
+
 const Operation OPERATIONS[] = {
-    {18, 1, ANY, SAME_TYPE, check_reduce, always<reduce>},
+    {30, 1, 3, ALL_STORAGES, check_arg, always<arg>, never, accept_as_it_is, operand_fits,
+     no_scratch, Circuit::None, work_of_input},
+    {18, 1, ANY, SAME_TYPE | ALL_STORAGES, check_reduce, always<reduce>},
 };
 
 }  // namespace

@@ -79,8 +79,8 @@ int64_t no_scratch(const Layer&) { return 0; }
 void pack_nothing(const Layer&, uint8_t*) {}
 
 const Operation* operation_of(uint32_t opcode) {
-  for (const Family* family : {&BINARY, &ELEMENTWISE, &LINEAR, &MOVEMENT, &POOLING, &RECURRENT,
-                               &REDUCTION, &ROWS})
+  for (const Family* family : {&BINARY, &ELEMENTWISE, &LINEAR, &LOGIC, &MOVEMENT, &POOLING,
+                               &RECURRENT, &REDUCTION, &ROWS})
     for (size_t i = 0; i < family->count; ++i)
       if (family->first[i].opcode == opcode) return family->first + i;
   return nullptr;

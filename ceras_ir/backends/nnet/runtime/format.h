@@ -45,8 +45,8 @@ constexpr uint32_t SECTION_COUNT = 13;
 
 enum class Device : uint8_t { Cpu = 0, Fpga = 1 };
 
-enum class Storage : uint8_t { F32 = 0, I8, U8, I16, U16, I32, I64 };
-constexpr uint8_t LAST_STORAGE = 6;
+enum class Storage : uint8_t { F32 = 0, I8, U8, I16, U16, I32, I64, Bool };
+constexpr uint8_t LAST_STORAGE = 7;
 
 enum class Location : uint8_t { Arena = 0, Weights, Biases, Floats };
 
@@ -77,6 +77,9 @@ enum BinaryKind : uint32_t {
   BINARY_MIN = 4,
   BINARY_MAX = 5
 };
+// Of integers that wrap around: those of `BinaryKind`, then
+enum IntegerKind : uint32_t { INTEGER_AND = 6, INTEGER_OR = 7, INTEGER_XOR = 8 };
+enum CompareKind : uint32_t { COMPARE_EQUAL = 0, COMPARE_LESS = 1, COMPARE_LESS_OR_EQUAL = 2 };
 enum ReduceKind : uint32_t { REDUCE_SUM = 0, REDUCE_PRODUCT = 1, REDUCE_MAX = 2, REDUCE_MIN = 3 };
 enum CellKind : uint32_t { CELL_RNN = 0, CELL_GRU = 1, CELL_GRU_RESET_FIRST = 2, CELL_LSTM = 3 };
 enum ResizeKind : uint32_t { RESIZE_NEAREST = 0, RESIZE_LINEAR = 1 };

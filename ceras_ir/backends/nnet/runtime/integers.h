@@ -28,6 +28,9 @@ inline void read_integers(const Tensor& tensor, int64_t start, int64_t count, in
       return widen<uint16_t>(tensor.data, start, count, out);
     case Storage::I64:
       return widen<int64_t>(tensor.data, start, count, out);
+    case Storage::Bool:
+      for (int64_t i = 0; i < count; ++i) out[i] = tensor.data[start + i] != 0;
+      return;
     default:
       return widen<int32_t>(tensor.data, start, count, out);
   }
@@ -46,7 +49,7 @@ inline void narrow(const int64_t* values, int64_t start, int64_t count, uint8_t*
   for (int64_t i = 0; i < count; ++i) stored[i] = static_cast<Stored>(values[i]);
 }
 
-// Values that are known to be in the range of the storage.
+// Values that are known to be in the range of the storage, or of which it holds the low bits.
 inline void write_integers(const Tensor& tensor, int64_t start, int64_t count,
                            const int64_t* values) {
   switch (tensor.storage) {
@@ -58,6 +61,11 @@ inline void write_integers(const Tensor& tensor, int64_t start, int64_t count,
       return narrow<int16_t>(values, start, count, tensor.target);
     case Storage::U16:
       return narrow<uint16_t>(values, start, count, tensor.target);
+    case Storage::I64:
+      return narrow<int64_t>(values, start, count, tensor.target);
+    case Storage::Bool:
+      for (int64_t i = 0; i < count; ++i) tensor.target[start + i] = values[i] != 0;
+      return;
     default:
       return narrow<int32_t>(values, start, count, tensor.target);
   }

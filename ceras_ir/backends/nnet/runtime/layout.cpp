@@ -27,6 +27,12 @@ bool in_place(const Layer& layer, size_t index) {
           bytes_of(operand.storage) == bytes_of(out.storage));
 }
 
+// The same of operands that broadcast.
+bool over_equal(const Layer& layer, size_t operand) {
+  const Tensor &own = *layer.operands[operand], &out = layer.output();
+  return same_shape(own, out) && own.storage == out.storage && in_place(layer, operand);
+}
+
 // Rows `pitch` bytes apart, 0 for a tensor without gaps.
 const char* lay_rows(Tensor& tensor, uint64_t pitch) {
   const int64_t unit = bytes_of(tensor.storage);

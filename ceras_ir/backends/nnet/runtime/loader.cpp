@@ -105,7 +105,7 @@ struct Loader {
                             : location == Location::Biases ? BIASES
                                                            : FLOATS;
     const bool fits = location == Location::Weights  ? unit == 1
-                      : location == Location::Biases ? tensor.quantized() && unit > 1 && unit < 8
+                      : location == Location::Biases ? tensor.quantized() && unit > 1
                                                      : !tensor.quantized();
     if (!fits) return "its elements belong in another section";
     if (!file[section].holds(offset, bytes)) return "it does not lie inside its section";
@@ -146,8 +146,8 @@ struct Loader {
       if (!std::isfinite(tensor.scale) || tensor.scale <= 0) return "its scale is not positive";
       if (tensor.zero_point < low_of(tensor.storage) || tensor.zero_point > high_of(tensor.storage))
         return "its zero point is out of range";
-      if (tensor.storage == Storage::I64 && (tensor.scale != 1.0f || tensor.zero_point != 0))
-        return "integers of 64 bits have no scale or zero point";
+      if (is_only_plain(tensor.storage) && !is_plain(tensor))
+        return "integers of 64 bits and booleans have no scale or zero point";
     } else if (table.at<uint32_t>(record + 8) != 0 || tensor.zero_point != 0) {
       return "a float tensor has no scale or zero point";
     }

@@ -37,6 +37,7 @@ inline int64_t bytes_of(Storage storage) {
   switch (storage) {
     case Storage::I8:
     case Storage::U8:
+    case Storage::Bool:
       return 1;
     case Storage::I16:
     case Storage::U16:
@@ -46,6 +47,11 @@ inline int64_t bytes_of(Storage storage) {
     default:
       return 4;
   }
+}
+
+// Storages that quantized numbers do not have.
+inline bool is_only_plain(Storage storage) {
+  return storage == Storage::I64 || storage == Storage::Bool;
 }
 
 inline bool same_shape(const Tensor& a, const Tensor& b) {

@@ -13,13 +13,13 @@ constexpr int ANY = -1;
 // What a layer of the operation may have, and what of its operand its result keeps.
 enum Rule : unsigned {
   PLAIN = 0,
-  EPILOGUE = 1,     // bias, multipliers and residual behind its operands, and a table
-  FUNCTION = 2,     // a function and its parameters
-  LOOKUP = 4,       // lookup tables; it must have them
-  REQUANT = 8,      // a requantization
-  SAME_SHAPE = 16,  // its result has the shape of its operand
-  SAME_TYPE = 32,   // and storage, scale and zero point of each
-  INDICES = 64      // integers of 64 bits
+  EPILOGUE = 1,      // bias, multipliers and residual behind its operands, and a table
+  FUNCTION = 2,      // a function and its parameters
+  LOOKUP = 4,        // lookup tables; it must have them
+  REQUANT = 8,       // a requantization
+  SAME_SHAPE = 16,   // its result has the shape of its operand
+  SAME_TYPE = 32,    // and storage, scale and zero point of each
+  ALL_STORAGES = 64  // also integers of 64 bits, and booleans
 };
 
 enum class Circuit : uint8_t { None, Array, Pool, Adder, Mover, Table };
@@ -38,6 +38,7 @@ const char* accept_as_it_is(Layer& layer);
 const char* operand_fits(const Layer& layer);
 bool never(const Layer& layer, size_t operand);
 bool in_place(const Layer& layer, size_t operand);
+bool over_equal(const Layer& layer, size_t operand);
 int64_t no_scratch(const Layer& layer);
 double work_of_elements(const Layer& layer);
 void pack_nothing(const Layer& layer, uint8_t* to);
@@ -69,7 +70,7 @@ struct Family {
   constexpr Family(const Operation (&all)[n]) : first(all), count(n) {}
 };
 
-extern const Family BINARY, ELEMENTWISE, LINEAR, MOVEMENT, POOLING, RECURRENT, REDUCTION, ROWS;
+extern const Family BINARY, ELEMENTWISE, LINEAR, LOGIC, MOVEMENT, POOLING, RECURRENT, REDUCTION, ROWS;
 
 // The operation of a number; null if there is none.
 const Operation* operation_of(uint32_t opcode);
