@@ -37,21 +37,29 @@ def common_order(operands: Sequence[SSAValue], rank: int) -> tuple[int, ...] | N
         if not isinstance(transpose, TransposeOp) or len(shape_of(value)) != rank:
             continue
         order = permutation_of(transpose)
-        # About to become a reshape, which is no reason to move anything.
-        if is_reshape(shape_of(transpose.input), order):
+        # About to become a reshape or a constant, which is no reason to move anything.
+        if is_reshape(shape_of(transpose.input), order) or _folds(value):
             continue
         back = inverse(order)
         gained = lost = 0
         for other in operands:
             shape = lifted_shape(other, rank)
+            if _folds(other):
+                continue
             if isinstance(owner := other.owner, TransposeOp) and permutation_of(owner) == order:
                 gained += prod(shape)
-            elif not isinstance(owner, ConstantOp) and not is_reshape(shape, back):
+            elif not is_reshape(shape, back):
                 lost += prod(shape)
         # A tie goes one way only, or two layouts would change places for ever.
         if gained > lost or (gained == lost and order > back):
             return order
     return None
+
+
+def _folds(value: SSAValue) -> bool:
+    """Whether a value is a constant, or a transposed one, which becomes a constant."""
+    owner = value.owner.input.owner if isinstance(value.owner, TransposeOp) else value.owner
+    return isinstance(owner, ConstantOp)
 
 
 def without_transpose(

@@ -147,3 +147,20 @@ func.func @selections(%x: tensor<1x6x5x4xf32>) -> tensor<1x4x1x1xf32> {
   %4 = graph.reduce max %3 {axes = array<i64: 2, 3>} : (tensor<1x4x3x3xf32>) -> tensor<1x4x1x1xf32>
   func.return %4 : tensor<1x4x1x1xf32>
 }
+
+// -----
+
+// A constant that is transposed for one product is no reason to transpose the product back: the two
+// layouts changed places for ever.
+// CHECK-LABEL: func.func @outer(
+// CHECK-NEXT:    %[[T:.*]] = graph.constant
+// CHECK-SAME:    tensor<4x2xf32>
+// CHECK-NEXT:    %[[P:.*]] = graph.binary mul %[[T]], %{{.*}} : (tensor<4x2xf32>, tensor<1x3x1x2xf32>) -> tensor<1x3x4x2xf32>
+// CHECK-NEXT:    %[[Y:.*]] = graph.transpose %[[P]] {permutation = array<i64: 0, 3, 1, 2>}
+// CHECK-NEXT:    func.return %[[Y]]
+func.func @outer(%x: tensor<1x3x1x2xf32>) -> tensor<1x2x3x4xf32> {
+  %k = graph.constant dense<[[[[1.0, 2.0, 3.0, 4.0]], [[5.0, 6.0, 7.0, 8.0]]]]> : tensor<1x2x1x4xf32> : tensor<1x2x1x4xf32>
+  %0 = graph.transpose %x {permutation = array<i64: 0, 3, 1, 2>} : (tensor<1x3x1x2xf32>) -> tensor<1x2x3x1xf32>
+  %1 = graph.binary mul %k, %0 : (tensor<1x2x1x4xf32>, tensor<1x2x3x1xf32>) -> tensor<1x2x3x4xf32>
+  func.return %1 : tensor<1x2x3x4xf32>
+}
