@@ -6,9 +6,11 @@ read a string a hundred times faster than a list of numbers. Packing happens whi
 one constant after the other. Bytes are little-endian, which the header of the weights checks.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from typing import BinaryIO
 
 import numpy as np
@@ -53,12 +55,21 @@ class Constant:
     def alignment(self) -> int:
         return ALIGNMENT if self.nbytes >= ALIGNMENT else 8
 
+    def digest(self) -> bytes:
+        """What equal bytes have in common."""
+        found = sha256()
+        for chunk in self.chunks():
+            found.update(chunk.data)
+        return found.digest()
+
 
 class ConstantPool:
     """The constants of a model, in the order that layers asked for them."""
 
     def __init__(self) -> None:
         self.constants: list[Constant] = []
+        self.copies: list[tuple[Constant, Constant]] = []
+        """Each that is not stored, and the one with its bytes."""
 
     def add(
         self,
@@ -72,6 +83,23 @@ class ConstantPool:
         """A new constant; returns the C expression for a pointer to its first element."""
         self.constants.append(Constant(name, ctype, size, size * itemsize, data, condition))
         return name.upper()
+
+    def store_equal_ones_once(self) -> None:
+        """
+        Move constants whose bytes another has to `copies`: weights of the steps of a loop, which
+        each layer packs for itself. Only those of one type and size are packed to be compared.
+        """
+        alike: defaultdict[tuple[str, int, str], list[Constant]] = defaultdict(list)
+        for constant in self.constants:
+            alike[constant.ctype, constant.size, constant.condition].append(constant)
+        for group in alike.values():
+            first: dict[bytes, Constant] = {}
+            for constant in group if len(group) > 1 else []:
+                known = first.setdefault(constant.digest(), constant)
+                if known is not constant:
+                    self.copies.append((constant, known))
+        gone = {id(copy) for copy, _ in self.copies}
+        self.constants = [c for c in self.constants if id(c) not in gone]
 
     @property
     def nbytes(self) -> int:
@@ -127,13 +155,15 @@ def write_source(
         stream.write(b"};\n#endif\n" if constant.condition else b"};\n")
 
 
-def declarations(constants: list[Constant]) -> str:
+def declarations(pool: ConstantPool) -> str:
     """The part of `model_weights.h` that names the constants; bytes end in an unused NUL."""
     lines: list[str] = []
-    for c in constants:
+    for c in pool.constants:
         lines += c.conditional(
             f"extern const union {c.name} {{ char bytes[{c.nbytes} + 1]; "
             f"{c.ctype} values[{c.size}]; }} {c.name};\n"
             f"#define {c.name.upper()} ({c.name}.values)"
         )
+    for copy, c in pool.copies:
+        lines += copy.conditional(f"#define {copy.name.upper()} ({c.name}.values)")
     return "\n".join(lines) + "\n"

@@ -104,6 +104,7 @@ def build(module: ModuleOp, options: COptions) -> Model:
     if findings:
         raise UnsupportedError(findings)
     _add_returned_constants(program, pool)
+    pool.store_equal_ones_once()
     return Model(options, program, layers, pool, kernels)
 
 

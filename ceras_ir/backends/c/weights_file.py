@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ceras_ir.backends.c.constants import ALIGNMENT, Constant
+from ceras_ir.backends.c.constants import ALIGNMENT, Constant, ConstantPool
 
 MAGIC = b"CERASWTS"
 VERSION = 1
@@ -58,7 +58,7 @@ def write_file(constants: list[Constant], crc: int, stream: BinaryIO) -> None:
         stream.write(piece)
 
 
-def declarations(constants: list[Constant], crc: int) -> str:
+def declarations(pool: ConstantPool, crc: int) -> str:
     """The part of `model_weights.h` that finds the constants in the loaded file."""
     lines = [
         f"#define MODEL_WEIGHTS_CRC 0x{crc:08X}u",
@@ -66,8 +66,12 @@ def declarations(constants: list[Constant], crc: int) -> str:
         "#define MODEL_WEIGHT(type, offset) "
         "((const type *)(const void *)(model_weights + (offset)))",
     ]
-    for c, offset in zip(constants, offsets(constants), strict=True):
-        lines += c.conditional(f"#define {c.name.upper()} MODEL_WEIGHT({c.ctype}, {offset})")
+    places = {
+        id(c): offset for c, offset in zip(pool.constants, offsets(pool.constants), strict=True)
+    }
+    for name, c in [*((c, c) for c in pool.constants), *pool.copies]:
+        place = f"MODEL_WEIGHT({c.ctype}, {places[id(c)]})"
+        lines += name.conditional(f"#define {name.name.upper()} {place}")
     return "\n".join(lines) + "\n"
 
 

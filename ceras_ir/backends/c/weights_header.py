@@ -98,7 +98,7 @@ LONG_STRINGS = """\
 
 def weights_header(model: Model, crc: int) -> str:
     """The text of `model_weights.h`."""
-    pool = model.pool.constants
+    pool = model.pool
     if model.options.weights == "file":
         body = weights_file.declarations(pool, crc)
     else:

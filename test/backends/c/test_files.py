@@ -35,6 +35,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
+from ceras_ir.backends.c import emitter
 from ceras_ir.backends.c.constants import literal
 from ceras_ir.backends.c.emitter import emit
 from ceras_ir.backends.c.names import comment, identifiers
@@ -105,6 +106,32 @@ def test_weights_are_written_once():
     weights = [line for line in text.splitlines() if "const union" in line and "_weights " in line]
     assert weights and len(weights) == len(set(weights))
     assert text.count("const union") > len(weights)
+
+
+@pytest.mark.parametrize("weights", ["source", "file", "incbin"])
+def test_steps_of_a_loop_share_their_weights(weights: str):
+    """Layers of the same constant, or of equal ones, have it once, in all its variants."""
+    stored, rng = np.arange(-32, 32, dtype=np.int8).reshape(8, 8), np.random.default_rng(0)
+    real = rng.normal(size=(8, 8)).astype(np.float32)
+
+    def build(x: SSAValue) -> list[SSAValue]:
+        kept, matrix = constant(stored, Q), constant(real)
+        q = graph.QuantizeOp(x, Q).result
+        for w in (kept, kept, constant(stored, Q), constant(-stored, Q)):
+            q = graph.MatmulOp(q, w, result_element=Q, requant=RequantAttr(5)).result
+        y = graph.DequantizeOp(q).result
+        for w in (matrix, matrix):
+            y = graph.MatmulOp(y, w, result_element=f32).result
+        return [y]
+
+    module = place(make_network([(f32, (3, 8))], build))
+    assert weights in ("source", "file", "incbin")
+    options = COptions(weights=weights)
+    pool = emitter.build(module, options).pool
+    names = {c.name for c in pool.constants if c.name.endswith("_weights")}
+    assert names == {"layer_1_weights", "layer_4_weights", "layer_6_weights"}
+    assert len({copy.name for copy, _ in pool.copies if copy.name.endswith("_weights")}) == 3
+    check(module, tolerance=1e-4, options=options)
 
 
 def test_output_is_deterministic():
