@@ -169,3 +169,18 @@ def test_wrong_shapes() -> None:
     proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros((1, 7, 3), "f4"), "w"))
     with pytest.raises(InputError, match=r"W of shape \[1, 7, 3\], expected \[1, 24, 3\]"):
         import_model(proto)
+
+
+def test_lengths_that_are_an_input_are_fixed() -> None:
+    """As exporters write packed sequences; the refusal names the way out, which works."""
+    proto = recurrent("GRU")
+    (node,) = proto.graph.node
+    node.input.append("lengths")
+    lengths = helper.make_tensor_value_info("lengths", TensorProto.INT32, [B])
+    proto.graph.input.append(lengths)
+    with pytest.raises(UnsupportedError, match="fix it with --set"):
+        import_model(proto)
+    module = import_model(proto, values={"lengths": [T] * B})
+    assert sum(isinstance(op, RecurrenceOp) for op in module.walk()) == 1
+    with pytest.raises(UnsupportedError, match="'sequence_lens' differ"):
+        import_model(proto, values={"lengths": [T, T - 1]})

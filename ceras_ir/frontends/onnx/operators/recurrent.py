@@ -42,7 +42,8 @@ DEFAULTS = {
 def whole_sequences(node: Node) -> str | None:
     """all sequences have the length of the input, and there are no peepholes and no clip"""
     if node.has_input(4) and not node.is_constant(4):
-        return "'sequence_lens' is given; export the model with sequences of one length"
+        way_out = "fix it with --set to the length of the input, or export sequences of one length"
+        return f"'sequence_lens' is computed; {way_out}"
     if node.has_input(7):
         return "'P' is given; export the model without peepholes"
     if node.has_attribute("clip"):
