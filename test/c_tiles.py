@@ -40,9 +40,9 @@ def stored(rng: np.random.Generator, element: UniformType, shape: tuple[int, ...
     return values.astype(graph.numpy_dtype(element))
 
 
-def source(module: ModuleOp) -> str:
-    """The generated `model.c`."""
+def source(module: ModuleOp, path: str = "model.c") -> str:
+    """A generated file."""
     files = emit(place(module.clone()), COptions())
-    (file,) = (f for f in files if f.path == "model.c")
+    (file,) = (f for f in files if f.path == path)
     file.write(stream := BytesIO())
     return stream.getvalue().decode()

@@ -136,6 +136,8 @@ def print_tiles(of: IntegerLayer, nest: Nest, make: MakePanels = constant_panels
     def shifted(e: Epilogue) -> list[str]:
         stores = nest.stores(bool(of.residual)).ending_in(e, has_factors=bool(of.factors))
         use_narrow(layer.kernels, stores)
+        if stores.is_packed:
+            layer.kernels.use("packed_stores")
         tile = layer.kernels.add(*shifting_tile(walk, stores, lanes), TILES)
         factor = f"{of.factors} + b" if of.factors else str(op.residual_shifts[0])
         skip = f", {of.residual} + at, {factor}" if of.residual else ""

@@ -13,6 +13,9 @@ from ceras_ir.backends.c.register_tiles import LANES, WIDE, Tile
 from ceras_ir.backends.c.small_tiles import sums_lines
 from ceras_ir.backends.c.walk import FLOATS, Lanes, Stores, Walk
 
+PACKED = 4
+"""Vectors of sums that become bytes at once."""
+
 HALF, HALF_VECTOR = "HALF_", "model_i32h"
 """Begins what a macro is called for vectors of 8 lanes, and their type."""
 
@@ -125,10 +128,9 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
         parameters += ", int32_t outputs"
     lines = [_title(walk), f"MODEL_TILE void {name}({parameters})", "{", f"#if {WIDE}"]
     lines += product_lines(walk, lanes)
-    if stores.low:
-        lines.append("  const model_i32v least = ALL_I32(low);")
-    if stores.high:
-        lines.append("  const model_i32v most = ALL_I32(high);")
+    packed = t.positions * t.blocks // PACKED * PACKED if stores.is_packed else 0
+    lines += _bounds(stores, "model_i32v", "I32") if packed < t.positions * t.blocks else []
+    lines += _bounds(stores, "model_packed", "I8") if packed else []
     if stores.scale_bits:
         lines += [
             f"  const model_i32v m{b} = LOAD_I32({_offset('multipliers', b * LANES)});"
@@ -148,6 +150,7 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
     if stores.is_masked:
         masks, declared = _masks(t, "MASK")
         lines.append(declared)
+    group: list[tuple[int, str]] = []
     for p in range(t.positions):
         base = stores.offset(t, p)
         for b in range(t.blocks):
@@ -164,11 +167,42 @@ def shifting_tile(walk: Walk, stores: Stores, lanes: Lanes) -> tuple[str, str]:
             value = f"{s} >> " + (f"r{b}" if stores.has_shifts else "shift")
             if stores.scale_bits:
                 value = f"SCALE_{stores.scale_bits}({s}, m{b}, after, shift)"
-            value = stores.clamped(value)
-            store = f"STORE_I{stores.bits}"
-            lines.append(f"  {store}({_offset('y', to)}, {value}, {masks[b]});")
+            if p * t.blocks + b >= packed:
+                store, value = f"STORE_I{stores.bits}", stores.clamped(value, "I32")
+                lines.append(f"  {store}({_offset('y', to)}, {value}, {masks[b]});")
+                continue
+            group.append((to, value))
+            if len(group) == PACKED:
+                lines += _packed_stores(stores, f"bytes{p}_{b}", group)
+                group.clear()
     lines += ["#else", *_narrow_lines(walk, stores, lanes), "#endif"]
     return name, "\n".join([*lines, "}", ""])
+
+
+def _bounds(stores: Stores, vector: str, kind: str) -> list[str]:
+    """Definitions of vectors of the bounds that there are."""
+    bounds = (("least", "low", stores.low), ("most", "high", stores.high))
+    return [
+        f"  const {vector} {name}_{kind.lower()} = ALL_{kind}({bound});"
+        for name, bound, is_used in bounds
+        if is_used
+    ]
+
+
+def _packed_stores(stores: Stores, name: str, group: Sequence[tuple[int, str]]) -> list[str]:
+    """What stores four vectors of sums, each with where it goes, as bytes."""
+    value = stores.clamped(f"PACKED({', '.join(value for _, value in group)})", "I8")
+    lines = [f"  const model_packed {name} = {value};"]
+    places = [to for to, _ in group]
+    for i in (0, 2):
+        first, second = places[i : i + 2]
+        if second == first + LANES:
+            lines.append(f"  STORE_HALF({_offset('y', first)}, {name}, {i // 2});")
+        else:
+            lines += [
+                f"  STORE_QUARTER({_offset('y', places[j])}, {name}, {j});" for j in (i, i + 1)
+            ]
+    return lines
 
 
 def _narrow_lines(walk: Walk, stores: Stores, lanes: Lanes) -> list[str]:

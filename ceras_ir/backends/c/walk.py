@@ -77,15 +77,21 @@ class Stores:
             has_shifts=bool(e.shifts),
         )  # fmt: skip
 
-    def clamped(self, value: str) -> str:
-        """An integer expression between the bounds in `least` and `most`."""
+    @property
+    def is_packed(self) -> bool:
+        """Whether vectors become bytes several at once."""
+        return self.bits == 8 and not self.is_masked
+
+    def clamped(self, value: str, kind: str) -> str:
+        """An expression between the bounds of this kind of number, I32 or I8."""
+        least, most = f"least_{kind.lower()}", f"most_{kind.lower()}"
         match self.low, self.high:
             case True, True:
-                return f"CLAMP({value}, least, most)"
+                return f"CLAMP_{kind}({value}, {least}, {most})"
             case True, False:
-                return f"MAX_I32({value}, least)"
+                return f"MAX_{kind}({value}, {least})"
             case False, True:
-                return f"MIN_I32({value}, most)"
+                return f"MIN_{kind}({value}, {most})"
             case _:
                 return value
 

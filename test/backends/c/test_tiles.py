@@ -175,6 +175,21 @@ def test_half_vectors(outputs: int, has_half: bool, storage: IntegerType):
 
 
 @pytest.mark.parametrize(
+    ("outputs", "parts"),
+    [(16, {"HALF"}), (64, {"HALF"}), (144, {"HALF", "QUARTER"}), (24, set[str]())],
+)
+def test_packed_stores(outputs: int, parts: set[str]):
+    """Four vectors at once where all are whole: two by two where these lie side by side."""
+    element = UniformType(1.0)
+
+    def build(x: SSAValue) -> Values:
+        return [layer(0, x, element, outputs, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1)]
+
+    text = source(make_network([(element, (1, 14, 14, 16))], build), "model_kernels.h")
+    assert set(re.findall(r"^  STORE_(QUARTER|HALF)\(", text, re.MULTILINE)) == parts
+
+
+@pytest.mark.parametrize(
     ("build", "point"),
     [*product(("tiles", "loops"), (-128, 0, 3)), ("avx2", -128), ("256", 0), ("vex", 3)],
 )

@@ -71,7 +71,7 @@ typedef long long model_i64v __attribute__((vector_size(64)));
   (((model_i64v)__builtin_ia32_pmuldq512_mask((model_i32v)(v), (model_i32v)(m), \
                                               (model_i64v){0}, -1) + (after)) >> (shift))
 #endif
-#define CLAMP(v, low, high) MIN_I32(MAX_I32(v, low), high)
+#define CLAMP_I32(v, low, high) MIN_I32(MAX_I32(v, low), high)
 /* What does not fit 8 bits becomes the nearest that does. */
 #define STORE_I8(p, v, mask) \
   __builtin_ia32_pmovsdb512mem_mask((model_i8v *)(void *)(p), v, mask)
