@@ -1,0 +1,66 @@
+"""Keep logarithms in float, and the powers that they are of."""
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ceras_ir.dialects import graph
+from ceras_ir.dialects.graph.traits import Elementwise
+from ceras_ir.network.function import main_function
+from ceras_ir.network.precision import keep_in_float
+from ceras_ir.network.quantizable import is_quantized, keeps_scale
+
+REASON = "leads to a logarithm: small numbers count there as large ones do, and int8 has few"
+
+
+class KeepLogarithmsInFloatPass(ModulePass):
+    """
+    Keep in float every logarithm and what leads to it from a sum of products: elementwise
+    operations, reductions, softmax and moves. They get `graph.precision = "f32"`.
+
+    A logarithm tells .001 from .002 as it does 1 from 2, while steps of int8 are as large for small
+    numbers as for large ones. Squares double that range: where a sum of products, such as the
+    filters of a spectrum, reads what squares lead to, it and they stay in float too. Changes no
+    value.
+    """
+
+    name = "keep-logarithms-in-float"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        main = main_function(op)
+        if is_quantized(main):
+            return
+        leading: set[SSAValue] = set()
+        for inner in reversed(list(main.body.block.ops)):
+            is_log = isinstance(inner, graph.UnaryOp) and inner.function.kind is graph.Function.LOG
+            if not is_log and leading.isdisjoint(inner.results):
+                continue
+            if is_log or _leads_on(inner):
+                leading.update(inner.operands)
+            elif isinstance(inner, graph.LinearOperation) and _has_squares(inner.input):
+                leading.add(inner.input)
+            else:
+                continue
+            keep_in_float(inner, REASON)
+
+
+def _leads_on(op: Operation) -> bool:
+    """Whether an operation is none of those that end the way back from a logarithm."""
+    if isinstance(op, graph.ReduceOp | graph.SoftmaxOp) or keeps_scale(op):
+        return True
+    return op.has_trait(Elementwise, value_if_unregistered=False)
+
+
+def _has_squares(value: SSAValue) -> bool:
+    """Whether numbers times themselves lead to a value, without a sum of products between."""
+    ways, seen = [value], set[SSAValue]()
+    while ways:
+        at = ways.pop()
+        if at in seen or not isinstance(op := at.owner, Operation) or not _leads_on(op):
+            continue
+        seen.add(at)
+        if isinstance(op, graph.BinaryOp) and op.function is graph.Binary.MUL and op.lhs is op.rhs:
+            return True
+        ways += op.operands
+    return False

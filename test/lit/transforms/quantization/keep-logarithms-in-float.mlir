@@ -1,0 +1,49 @@
+// RUN: ceras-opt %s --keep-logarithms-in-float --split-input-file | filecheck %s
+
+// A logarithm of the filters of a spectrum: powers and filters stay in float, the products before
+// and behind them become integers.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.matmul %x, %w :
+// CHECK-NEXT:  graph.binary mul %{{.*}} {graph.precision = "f32", graph.float_reason = "leads to a logarithm
+// CHECK-NEXT:  graph.reshape {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.reduce sum {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.reshape {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.matmul {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.binary add {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <log> {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.matmul %{{.*}}, %k :
+func.func @main(%x: tensor<2x3xf32>) -> tensor<2x1xf32> {
+  %w = graph.constant dense<1.0> : tensor<4x3xf32> : tensor<4x3xf32>
+  %f = graph.constant dense<0.5> : tensor<2x2xf32> : tensor<2x2xf32>
+  %e = graph.constant dense<1.0e-6> : tensor<1xf32> : tensor<1xf32>
+  %k = graph.constant dense<0.5> : tensor<1x2xf32> : tensor<1x2xf32>
+  %0 = graph.matmul %x, %w : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+  %1 = graph.binary mul %0, %0 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %2 = graph.reshape %1 : (tensor<2x4xf32>) -> tensor<2x2x2xf32>
+  %3 = graph.reduce sum %2 {axes = array<i64: 2>} : (tensor<2x2x2xf32>) -> tensor<2x2x1xf32>
+  %r = graph.reshape %3 : (tensor<2x2x1xf32>) -> tensor<2x2xf32>
+  %4 = graph.matmul %r, %f : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %5 = graph.binary add %4, %e : (tensor<2x2xf32>, tensor<1xf32>) -> tensor<2x2xf32>
+  %6 = graph.unary <log> %5 : tensor<2x2xf32>
+  %7 = graph.matmul %6, %k : (tensor<2x2xf32>, tensor<1x2xf32>) -> tensor<2x1xf32>
+  func.return %7 : tensor<2x1xf32>
+}
+
+// -----
+
+// Without squares a product ends the way; what leads to no logarithm is as it was.
+// CHECK-LABEL: func.func @main(
+// CHECK:       graph.unary <relu> %x :
+// CHECK-NEXT:  graph.matmul %{{.*}}, %w :
+// CHECK-NEXT:  graph.softmax %{{.*}} {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <log> %{{.*}} {{.*}}graph.precision = "f32"
+// CHECK-NEXT:  graph.unary <tanh> %{{[0-9]+}} :
+func.func @main(%x: tensor<2x3xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) {
+  %w = graph.constant dense<1.0> : tensor<4x3xf32> : tensor<4x3xf32>
+  %0 = graph.unary <relu> %x : tensor<2x3xf32>
+  %1 = graph.matmul %0, %w : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>
+  %2 = graph.softmax %1 {axis = 1 : i64} : tensor<2x4xf32>
+  %3 = graph.unary <log> %2 : tensor<2x4xf32>
+  %4 = graph.unary <tanh> %1 : tensor<2x4xf32>
+  func.return %3, %4 : tensor<2x4xf32>, tensor<2x4xf32>
+}
