@@ -15,12 +15,13 @@ from ceras_ir.backends.c.functions import apply
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.linear_float import epilogue_lines, tiled_nest
+from ceras_ir.backends.c.linear_integer import print_rows
 from ceras_ir.backends.c.linear_tiled import Panels, is_moved_late, print_tiles
 from ceras_ir.backends.c.linear_tiled import tiled_nest as integer_nest
 from ceras_ir.backends.c.operands import quantized
 from ceras_ir.backends.c.register_tiles import FLOAT_LANES, TILES
 from ceras_ir.backends.c.requant import half_of
-from ceras_ir.backends.c.rows import Geometry, dot_rows, row_type
+from ceras_ir.backends.c.rows import ROW_TYPES, Geometry, row_type
 from ceras_ir.backends.c.sums import LIMIT, analyse_computed
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import centred_bound, value_type, zero_point_of
@@ -36,9 +37,6 @@ LEAST_POSITIONS = 4
 
 NEON_BYTES = 16
 """Products that Arm's vectors take at a time: longer rows are padded to a multiple."""
-
-MAX_ROWS = 8
-"""Rows of the first factor that are widened at once."""
 
 
 def computed_matmul(layer: Layer, op: MatmulOp) -> None:
@@ -156,58 +154,34 @@ def _bias(
 def _integer_rows(of: IntegerLayer, w: str, condition: str = "") -> None:
     """A few rows of the first factor at a time, in bytes where both are, in 16 bits or in 32."""
     layer, op, x = of.layer, of.op, of.x
-    assert isinstance(op, MatmulOp) and op.requant is not None
-    (m, k), (n, _) = shape_of(op.input), shape_of(op.weights)
+    assert op.requant is not None
+    n, k = shape_of(op.weights)
     elements = quantized(op.input, "input"), quantized(op.weights, "weights")
     stored = value_type(op.input)
-    rows, length = min(m, MAX_ROWS), k
     if stored == of.sums.weight_type == "int8_t" and of.sums.raw_bound < LIMIT:
         row, moved = row_type(op.input)
         bias = _bias(of, w, np.zeros(1, np.int64), moved.removeprefix(" + "), n, condition)
-        terms = [f"{bias}[o]"]
         length, weights = -(-k // NEON_BYTES) * NEON_BYTES if k > NEON_BYTES else k, w
         if length > k:
             weights = layer.scratch("int8_t", "weights", n * length, 1)
             pad = layer.kernels.use("widen", NAME="bytes", IN="int8_t", ROW="int8_t", SHIFT="")
             layer.line(f"for (int32_t o = 0; o < {n}; ++o)")
             layer.line(f"{pad}(weights + o * {length}, {length}, {w} + o * {k}, {k});", 1)
-        layer.scratch(row, "rows", rows * length, 2)
-        dot = dot_rows(layer, "bytes", row, "int8_t")
         holes = {"NAME": f"{stored}_to_bytes", "IN": stored, "ROW": row, "SHIFT": moved}
         widen = layer.kernels.use("widen", **holes)
-        fill = (
-            "for (int32_t r = 0; r < count; ++r) "
-            f"{widen}(rows + r * {length}, {length}, {x} + (first + r) * {k}, {k});"
-        )
-    else:
-        terms = [f"{layer.read(op.bias, 'bias')}[o]"] if op.bias is not None else []
-        if of.sums.half_folded and (half := half_of(op.requant)):
-            terms.append(str(half))
-        row, item = (
-            ("int16_t", 2) if max(map(centred_bound, elements)) < 1 << 15 else ("int32_t", 4)
-        )
-        layer.scratch(row, "weights", n * k, item)
-        layer.scratch(row, "rows", rows * k, item)
-        dot = dot_rows(layer, "i16" if item == 2 else "i32", row, row)
-        fill_w, fill_x = (
-            _centre(layer, value_type(value), element, row)
-            for value, element in zip((op.weights, op.input), elements[::-1], strict=True)
-        )
-        layer.line(f"{fill_w[0]}(weights, {w}, {n * k}, {fill_w[1]});")
-        fill = f"{fill_x[0]}(rows, {x} + first * {k}, count * {k}, {fill_x[1]});"
-        weights = "weights"
-    layer.scratch("int32_t", "sums", rows * n, 4)
-    layer.line(f"for (int32_t first = 0; first < {m}; first += {rows}) {{")
-    rest = f"{m} - first"
-    count = f"{rest} < {rows} ? {rest} : {rows}" if m % rows else str(rows)
-    layer.line(f"const int32_t count = {count};", 1)
-    layer.line(fill, 1)
-    layer.line(f"{dot}(count, {n}, {length}, rows, {weights}, sums);", 1)
-    layer.line("for (int32_t r = 0; r < count; ++r) {", 1)
-    layer.line(f"const int32_t at = (first + r) * {n};", 2)
-    layer.loop("o", n, of.epilogue(f"sums[r * {n} + o]", *terms), 2)
-    layer.line("}", 1)
-    layer.line("}")
+        fill = f"{widen}(rows + r * {length}, {length}, {x} + (first + r) * {k}, {k});"
+        print_rows(of, row, length, fill, (weights, "int8_t"), f"{bias}[o]")
+        return
+    values = [f"{layer.read(op.bias, 'bias')}[o]"] if op.bias is not None else []
+    if of.sums.half_folded and (half := half_of(op.requant)):
+        values.append(str(half))
+    row = "int16_t" if max(map(centred_bound, elements)) < 1 << 15 else "int32_t"
+    layer.scratch(row, "weights", n * k, ROW_TYPES[row][1])
+    centre, point = _centre(layer, value_type(op.weights), elements[1], row)
+    layer.line(f"{centre}(weights, {w}, {n * k}, {point});")
+    centre, point = _centre(layer, stored, elements[0], row)
+    fill = f"{centre}(rows + r * {k}, {x} + (first + r) * {k}, {k}, {point});"
+    print_rows(of, row, k, fill, ("weights", row), *values)
 
 
 def _centre(layer: Layer, stored: str, element: UniformType, row: str) -> tuple[str, int]:

@@ -21,6 +21,7 @@ from ceras_ir.backends.c.linear_sparse import fits_sparse, sparse_integer, spars
 from ceras_ir.backends.c.linear_tiled import print_tiles, tiled_nest
 from ceras_ir.backends.c.register_tiles import CONDITION, LANES, TILES
 from ceras_ir.backends.c.rows import (
+    ROW_TYPES,
     Geometry,
     dot_rows,
     open_row_loop,
@@ -160,42 +161,48 @@ def _rows(of: IntegerLayer) -> None:
     w = layer.constant("weights", sums.weight_type, total * length, item, packed)
     bias = _row_bias(layer, sums, row)
     holes = {"IN": stored, "ROW": row, "SHIFT": shift}
-    short = {"model_row": "bytes", "int16_t": "i16", "int32_t": "i32"}[row]
-    holes["NAME"] = f"{stored}_to_{short}"
-    dot = dot_rows(layer, short, row, sums.weight_type)
-    row_bytes = {"model_row": 2, "int16_t": 2, "int32_t": 4}[row]
-    rows = rows_at_once(layer, geometry, row_bytes * length + 4 * n)
-    layer.scratch(row, "rows", rows * length, row_bytes)
-    layer.scratch("int32_t", "sums", rows * n, 4)
-    depth = open_row_loop(layer, geometry, rows)
-    grouped = geometry.groups > 1
+    holes["NAME"] = f"{stored}_to_{ROW_TYPES[row][0]}"
     if geometry.direct:
         widen = layer.kernels.use("widen", **holes)
         k = geometry.k
         fill = f"{widen}(rows + r * {length}, {length}, {of.x} + (first + r) * {k}, {k});"
     else:
         gather = layer.kernels.use("gather", **holes)
-        source = f"{of.x} + g * {geometry.taken}" if grouped else of.x
+        source = f"{of.x} + g * {geometry.taken}" if geometry.groups > 1 else of.x
         border = f"{point}{shift}" if shift else str(point)
         fill = (
             f"{gather}(rows + r * {length}, {length}, {source}, {place}, first + r, "
             f"{geometry.taken}, {border});"
         )
-    panel = f"{w} + g * {n * length}" if grouped else w
+    channel = f"g * {n} + o" if geometry.groups > 1 else "o"
+    print_rows(of, row, length, fill, (w, sums.weight_type), f"{bias}[{channel}]")
+
+
+def print_rows(
+    of: IntegerLayer, row: str, length: int, fill: str, weights: tuple[str, str], *values: str
+) -> None:
+    """
+    Rows of `length` elements of type `row` times rows of weights, given by name and type. `fill`
+    makes row `r` of those at `first`; `values` are added to the sum of output `o`.
+    """
+    layer, geometry, (name, weight_type) = of.layer, of.geometry, weights
+    n, total = geometry.n, geometry.groups * geometry.n
+    item = ROW_TYPES[row][1]
+    dot = dot_rows(layer, row, weight_type)
+    rows = rows_at_once(layer, geometry, item * length + 4 * n)
+    layer.scratch(row, "rows", rows * length, item)
+    layer.scratch("int32_t", "sums", rows * n, 4)
+    depth = open_row_loop(layer, geometry, rows)
+    grouped = geometry.groups > 1
+    panel = f"{name} + g * {n * length}" if grouped else name
     start = f"(first + r) * {total}" + (f" + g * {n}" if grouped else "")
-    of_group = f"{bias}[g * {n} + o]" if grouped else f"{bias}[o]"
     body = [
         f"for (int32_t r = 0; r < count; ++r) {fill}",
         f"{dot}(count, {n}, {length}, rows, {panel}, sums);",
         "for (int32_t r = 0; r < count; ++r) {",
         f"  const int32_t at = {start};",
         f"  for (int32_t o = 0; o < {n}; ++o) {{",
-        *(
-            f"    {t}"
-            for t in of.rescale.lines(
-                [f"sums[r * {n} + o]", of_group, *of.terms], f"{of.y}[at + o]"
-            )
-        ),
+        *(f"    {t}" for t in of.epilogue(f"sums[r * {n} + o]", *values)),
         "  }",
         "}",
     ]

@@ -12,7 +12,7 @@ from math import prod
 from ceras_ir.backends.c.integer_layer import IntegerLayer
 from ceras_ir.backends.c.layer import Layer
 from ceras_ir.backends.c.register_tiles import LANES, TILES, strip_length
-from ceras_ir.backends.c.rows import row_type
+from ceras_ir.backends.c.rows import ROW_TYPES, row_type
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.backends.c.types import value_type, zero_point_of
 from ceras_ir.backends.c.walk import lanes_of
@@ -105,7 +105,7 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
             text = f"const int32_t count = {rest} < {loops.count} ? {rest} : {loops.count};"
             layer.line(text, 2)
         widen = layer.kernels.use(
-            "widen", IN=stored, ROW=row, SHIFT=shift, NAME=f"{stored}_to_{_short(row)}"
+            "widen", IN=stored, ROW=row, SHIFT=shift, NAME=f"{stored}_to_{ROW_TYPES[row][0]}"
         )
         size = f"{count} * {nest.channels}"
         layer.line(f"{widen}(row, {size}, {x} + first * {nest.channels}, {size});", 2)
@@ -131,15 +131,11 @@ def print_loops(of: IntegerLayer, nest: Nest, weights: str) -> None:
     layer.line("}")
 
 
-def _short(row: str) -> str:
-    return "bytes" if row == "model_row" else "i16"
-
-
 def _fill(layer: Layer, loops: Loops, x: str, types: tuple[str, str, str], point: int) -> None:
     """Lay out the input of row `r` of windows."""
     nest, (stored, row, shift) = loops.nest, types
     columns = layer.kernels.use(
-        "columns", IN=stored, ROW=row, SHIFT=shift, NAME=f"{stored}_to_{_short(row)}"
+        "columns", IN=stored, ROW=row, SHIFT=shift, NAME=f"{stored}_to_{ROW_TYPES[row][0]}"
     )
     image, line = x, "r"
     if nest.images > 1:
@@ -157,7 +153,7 @@ def _fill(layer: Layer, loops: Loops, x: str, types: tuple[str, str, str], point
 
 def _dots(group: int, length: int, row: str) -> tuple[str, str]:
     """A function of dot products of known length; name and text."""
-    name = f"dots_{group}x{length}_{_short(row)}"
+    name = f"dots_{group}x{length}_{ROW_TYPES[row][0]}"
     each = range(group)
     call = f"  dots_neon(count, stride, x, n, {length}, filters, sums);"
     neon = ("#if MODEL_NEON", call, "#else")

@@ -94,7 +94,11 @@ def row_type(value: SSAValue) -> tuple[str, str]:
             raise AssertionError(other)
 
 
-def dot_rows(layer: Layer, short: str, row: str, weight: str) -> str:
+ROW_TYPES = {"model_row": ("bytes", 2), "int16_t": ("i16", 2), "int32_t": ("i32", 4)}
+"""What functions of a row type are called, and the most bytes that an element has."""
+
+
+def dot_rows(layer: Layer, row: str, weight: str) -> str:
     """The products of rows; of bytes with Arm's vectors where there are."""
     neon = ("", "")
     if row == "model_row" and layer.options.vectors:
@@ -103,5 +107,5 @@ def dot_rows(layer: Layer, short: str, row: str, weight: str) -> str:
             f"#if MODEL_NEON\n  {function}(count, k, rows, n, k, weights, sums);\n#else\n",
             "#endif\n",
         )
-    holes = {"NAME": f"{short}_{weight}", "ROW": row, "WEIGHT": weight}
+    holes = {"NAME": f"{ROW_TYPES[row][0]}_{weight}", "ROW": row, "WEIGHT": weight}
     return layer.kernels.use("dot_rows", NEON=neon[0], END=neon[1], **holes)

@@ -9,7 +9,7 @@ MODEL_TILE void lookup(int8_t *y, const int8_t *x, const int8_t *table, int32_t 
   for (; i + 64 <= n; i += 64) {
     const model_bytes at = *(const model_bytes *)(const void *)(x + i);
     const uint64_t negative = __builtin_ia32_cvtb2mask512(at);
-    const model_bytes v = look_up_in(look_up_in(at, a, b, negative), c, d, ~negative);
+    const model_bytes v = look_up(at, a, b, c, d, negative);
     *(model_bytes *)(void *)(y + i) = v;
   }
 #endif

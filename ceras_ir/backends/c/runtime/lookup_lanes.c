@@ -12,6 +12,13 @@ MODEL_INLINE model_bytes look_up_in(model_bytes at, model_bytes a, model_bytes b
 #endif
 }
 
+/* The entries of a table in four parts: of the first two in these lanes, of the others elsewhere. */
+MODEL_INLINE model_bytes look_up(model_bytes at, model_bytes a, model_bytes b, model_bytes c,
+                                 model_bytes d, uint64_t lanes)
+{
+  return look_up_in(look_up_in(at, a, b, lanes), c, d, ~lanes);
+}
+
 /* Which tables the channels of 64 elements look up in, and the lanes of each; returns how many. */
 MODEL_STATIC int32_t lookup_lanes(const int32_t *first, int32_t start, int32_t channels,
                                   int32_t *tables, uint64_t *lanes)

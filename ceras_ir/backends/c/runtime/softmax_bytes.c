@@ -2,10 +2,9 @@
 #include "lookup_lanes.c"
 #if MODEL_LOOKUP
 /* Of each lane of `at`, 0 to 255, the entry of a table in four parts. */
-MODEL_INLINE model_bytes look_up(model_bytes at, const model_bytes *part)
+MODEL_INLINE model_bytes entries_of(const model_bytes *part, model_bytes at)
 {
-  const uint64_t upper = __builtin_ia32_cvtb2mask512(at);
-  return look_up_in(look_up_in(at, part[0], part[1], ~upper), part[2], part[3], upper);
+  return look_up(at, part[0], part[1], part[2], part[3], ~__builtin_ia32_cvtb2mask512(at));
 }
 
 /* As integer_softmax, of rows of 64 bytes or more: exponentials are looked up as two bytes each, and
@@ -46,7 +45,7 @@ MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
     for (int32_t k = 0; k < n; k += 64) {
       const int32_t at = k + 64 <= n ? k : n - 64;
       const model_bytes d = (model_bytes)(start - *(const unsigned_bytes *)(const void *)(x + at));
-      model_bytes a = look_up(d, lows.parts), b = look_up(d, highs.parts);
+      model_bytes a = entries_of(lows.parts, d), b = entries_of(highs.parts, d);
       if (at < k) a &= mask.lanes, b &= mask.lanes;
       small = DOT(small, (model_i32v)a, ones);
       large = DOT(large, (model_i32v)b, ones);
@@ -61,7 +60,7 @@ MODEL_STATIC void softmax_bytes(const int8_t *restrict x, int8_t *restrict y,
     for (int32_t k = 0; k < n; k += 64) {
       const int32_t at = k + 64 <= n ? k : n - 64;
       const model_bytes d = (model_bytes)(start - *(const unsigned_bytes *)(const void *)(x + at));
-      *(model_bytes *)(void *)(y + at) = look_up(d, results.parts);
+      *(model_bytes *)(void *)(y + at) = entries_of(results.parts, d);
     }
   }
 }
