@@ -1,5 +1,7 @@
 """Operations that make one element of many."""
 
+from collections.abc import Sequence
+
 from ceras_ir.backends.nnet.encoding import record_as
 from ceras_ir.backends.nnet.file import Case, Kind
 from ceras_ir.dialects import graph
@@ -15,8 +17,7 @@ def _check_reduce(case: Case) -> None:
     must(kind < len(KINDS), "unknown attribute")
     must(list(axes) == sorted(set(axes)), "its axes do not ascend")
     must(all(axis < len(x.shape) for axis in axes), "its axis does not exist")
-    expected = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-    must(y.shape == expected, "its result has the wrong shape")
+    _check_reduced(case, axes)
     sums = not y.is_quantized or y.is_plain
     must(kind >= 2 or sums, "a sum of floats or of plain integers expected")
 
@@ -29,8 +30,13 @@ def _check_arg(case: Case) -> None:
     must(axis < len(x.shape), "its axis does not exist")
     must(x.storage != "bool", "numbers expected")
     must(y.storage == "i64", "integers of 64 bits expected")
-    expected = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
-    must(y.shape == expected, "its result has the wrong shape")
+    _check_reduced(case, (axis,))
+
+
+def _check_reduced(case: Case, axes: Sequence[int]) -> None:
+    """The extents of `axes` became 1, and the others stayed."""
+    expected = tuple(1 if i in axes else n for i, n in enumerate(case.operands[0].shape))
+    case.must(case.result.shape == expected, "its result has the wrong shape")
 
 
 REDUCE = Kind(18, "reduce", _check_reduce, words=None, same_type=True, all_storages=True)

@@ -100,16 +100,7 @@ void select_words(const Layer& layer) {
 }
 
 void select(const Layer& layer, Scratch&) {
-  switch (bytes_of(layer.output().storage)) {
-    case 1:
-      return select_words<uint8_t>(layer);
-    case 2:
-      return select_words<uint16_t>(layer);
-    case 8:
-      return select_words<uint64_t>(layer);
-    default:
-      return select_words<uint32_t>(layer);
-  }
+  with_word(layer.output().storage, [&](auto word) { select_words<decltype(word)>(layer); });
 }
 
 // The fraction dropped, then clamped; NaN is 0. Powers of two are exact bounds.

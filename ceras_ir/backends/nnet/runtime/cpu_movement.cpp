@@ -40,21 +40,11 @@ void copy_words(const Word* in, const int64_t* from, Word* out, const int64_t* t
 
 void copy_box(const Tensor& in, int64_t in_start, const int64_t* from, const Tensor& out,
               int64_t out_start, const int64_t* to, const int64_t* dims, uint32_t rank) {
-  const auto copy = [&](auto word) {
+  with_word(out.storage, [&](auto word) {
     using Word = decltype(word);
     copy_words(reinterpret_cast<const Word*>(in.data) + in_start, from,
                reinterpret_cast<Word*>(out.target) + out_start, to, dims, rank);
-  };
-  switch (bytes_of(out.storage)) {
-    case 1:
-      return copy(uint8_t{});
-    case 2:
-      return copy(uint16_t{});
-    case 8:
-      return copy(uint64_t{});
-    default:
-      return copy(uint32_t{});
-  }
+  });
 }
 
 // `count` elements from `start`, all of the same bits; 64 of them have the sign of 32.
@@ -144,16 +134,7 @@ void gather_words(const Layer& layer) {
 }
 
 void gather(const Layer& layer, Scratch&) {
-  switch (bytes_of(layer.output().storage)) {
-    case 1:
-      return gather_words<uint8_t>(layer);
-    case 2:
-      return gather_words<uint16_t>(layer);
-    case 8:
-      return gather_words<uint64_t>(layer);
-    default:
-      return gather_words<uint32_t>(layer);
-  }
+  with_word(layer.output().storage, [&](auto word) { gather_words<decltype(word)>(layer); });
 }
 
 void concat(const Layer& layer, Scratch&) { concat_boxes(layer, copy_box); }

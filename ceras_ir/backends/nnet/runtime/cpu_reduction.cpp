@@ -91,24 +91,10 @@ void reduce_booleans(const Layer& layer) {
 }
 
 void reduce(const Layer& layer, Scratch&) {
-  switch (layer.output().storage) {
-    case Storage::I8:
-      return reduce_integers<int8_t>(layer);
-    case Storage::U8:
-      return reduce_integers<uint8_t>(layer);
-    case Storage::I16:
-      return reduce_integers<int16_t>(layer);
-    case Storage::U16:
-      return reduce_integers<uint16_t>(layer);
-    case Storage::I32:
-      return reduce_integers<int32_t>(layer);
-    case Storage::I64:
-      return reduce_integers<int64_t>(layer);
-    case Storage::Bool:
-      return reduce_booleans(layer);
-    default:
-      break;
-  }
+  const Storage storage = layer.output().storage;
+  if (storage == Storage::Bool) return reduce_booleans(layer);
+  if (storage != Storage::F32)
+    return with_integer(storage, [&](auto number) { reduce_integers<decltype(number)>(layer); });
   switch (layer.attributes[0]) {
     case REDUCE_SUM:
       return reduce_by<float>(layer, [](float a, float b) { return a + b; });
@@ -121,6 +107,16 @@ void reduce(const Layer& layer, Scratch&) {
   }
 }
 
+// Whether the extents of axes became 1, and the others stayed.
+template <class IsAxis>
+const char* check_reduced(const Layer& layer, IsAxis is_reduced) {
+  const Tensor &in = layer.input(), &out = layer.output();
+  if (in.rank != out.rank) return "wrong rank";
+  for (uint32_t d = 0; d < in.rank; ++d)
+    if (out.dims[d] != (is_reduced(d) ? 1 : in.dims[d])) return "its result has the wrong shape";
+  return nullptr;
+}
+
 // The kind, then the axes in ascending order, whose extents become 1.
 const char* check_reduce(const Layer& layer) {
   const Tensor &in = layer.input(), &out = layer.output();
@@ -131,11 +127,7 @@ const char* check_reduce(const Layer& layer) {
   for (size_t i = 1; i < words.size(); ++i)
     if (words[i] >= in.rank || (i > 1 && words[i] <= words[i - 1]))
       return "its axis does not exist, or they do not ascend";
-  if (in.rank != out.rank) return "wrong rank";
-  for (uint32_t d = 0; d < in.rank; ++d)
-    if (out.dims[d] != (is_axis(layer, d) ? 1 : in.dims[d]))
-      return "its result has the wrong shape";
-  return nullptr;
+  return check_reduced(layer, [&](uint32_t d) { return is_axis(layer, d); });
 }
 
 // Where the extreme of each row along an axis is.
@@ -168,22 +160,9 @@ void arg_of(const Layer& layer) {
 }
 
 void arg(const Layer& layer, Scratch&) {
-  switch (layer.input().storage) {
-    case Storage::F32:
-      return arg_of<float>(layer);
-    case Storage::I8:
-      return arg_of<int8_t>(layer);
-    case Storage::U8:
-      return arg_of<uint8_t>(layer);
-    case Storage::I16:
-      return arg_of<int16_t>(layer);
-    case Storage::U16:
-      return arg_of<uint16_t>(layer);
-    case Storage::I32:
-      return arg_of<int32_t>(layer);
-    default:
-      return arg_of<int64_t>(layer);
-  }
+  const Storage storage = layer.input().storage;
+  if (storage == Storage::F32) return arg_of<float>(layer);
+  with_integer(storage, [&](auto number) { arg_of<decltype(number)>(layer); });
 }
 
 // 0 for the greatest or 1 for the least, the axis, and 1 if the last of equal ones counts.
@@ -194,10 +173,7 @@ const char* check_arg(const Layer& layer) {
   if (words[1] >= in.rank) return "its axis does not exist";
   if (in.storage == Storage::Bool) return "numbers are expected";
   if (out.storage != Storage::I64) return "integers of 64 bits are expected";
-  if (in.rank != out.rank) return "wrong rank";
-  for (uint32_t d = 0; d < in.rank; ++d)
-    if (out.dims[d] != (d == words[1] ? 1 : in.dims[d])) return "its result has the wrong shape";
-  return nullptr;
+  return check_reduced(layer, [&](uint32_t d) { return d == words[1]; });
 }
 
 double work_of_input(const Layer& layer) { return static_cast<double>(layer.input().elements); }

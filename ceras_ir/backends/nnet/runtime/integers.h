@@ -17,23 +17,13 @@ inline void widen(const uint8_t* data, int64_t start, int64_t count, int64_t* ou
 
 // `count` stored numbers from `start`.
 inline void read_integers(const Tensor& tensor, int64_t start, int64_t count, int64_t* out) {
-  switch (tensor.storage) {
-    case Storage::I8:
-      return widen<int8_t>(tensor.data, start, count, out);
-    case Storage::U8:
-      return widen<uint8_t>(tensor.data, start, count, out);
-    case Storage::I16:
-      return widen<int16_t>(tensor.data, start, count, out);
-    case Storage::U16:
-      return widen<uint16_t>(tensor.data, start, count, out);
-    case Storage::I64:
-      return widen<int64_t>(tensor.data, start, count, out);
-    case Storage::Bool:
-      for (int64_t i = 0; i < count; ++i) out[i] = tensor.data[start + i] != 0;
-      return;
-    default:
-      return widen<int32_t>(tensor.data, start, count, out);
+  if (tensor.storage == Storage::Bool) {
+    for (int64_t i = 0; i < count; ++i) out[i] = tensor.data[start + i] != 0;
+    return;
   }
+  with_integer(tensor.storage, [&](auto stored) {
+    widen<decltype(stored)>(tensor.data, start, count, out);
+  });
 }
 
 // The same less the zero point.
@@ -52,23 +42,13 @@ inline void narrow(const int64_t* values, int64_t start, int64_t count, uint8_t*
 // Values that are known to be in the range of the storage, or of which it holds the low bits.
 inline void write_integers(const Tensor& tensor, int64_t start, int64_t count,
                            const int64_t* values) {
-  switch (tensor.storage) {
-    case Storage::I8:
-      return narrow<int8_t>(values, start, count, tensor.target);
-    case Storage::U8:
-      return narrow<uint8_t>(values, start, count, tensor.target);
-    case Storage::I16:
-      return narrow<int16_t>(values, start, count, tensor.target);
-    case Storage::U16:
-      return narrow<uint16_t>(values, start, count, tensor.target);
-    case Storage::I64:
-      return narrow<int64_t>(values, start, count, tensor.target);
-    case Storage::Bool:
-      for (int64_t i = 0; i < count; ++i) tensor.target[start + i] = values[i] != 0;
-      return;
-    default:
-      return narrow<int32_t>(values, start, count, tensor.target);
+  if (tensor.storage == Storage::Bool) {
+    for (int64_t i = 0; i < count; ++i) tensor.target[start + i] = values[i] != 0;
+    return;
   }
+  with_integer(tensor.storage, [&](auto stored) {
+    narrow<decltype(stored)>(values, start, count, tensor.target);
+  });
 }
 
 // value / 2**shift. Right shifts of negative numbers must be arithmetic; C++17 leaves that open.

@@ -49,6 +49,40 @@ inline int64_t bytes_of(Storage storage) {
   }
 }
 
+// `body` of a number as wide as elements of `storage`.
+template <class Body>
+inline void with_word(Storage storage, Body body) {
+  switch (bytes_of(storage)) {
+    case 1:
+      return body(uint8_t{});
+    case 2:
+      return body(uint16_t{});
+    case 8:
+      return body(uint64_t{});
+    default:
+      return body(uint32_t{});
+  }
+}
+
+// `body` of a number of the type of integers that `storage` has.
+template <class Body>
+inline void with_integer(Storage storage, Body body) {
+  switch (storage) {
+    case Storage::I8:
+      return body(int8_t{});
+    case Storage::U8:
+      return body(uint8_t{});
+    case Storage::I16:
+      return body(int16_t{});
+    case Storage::U16:
+      return body(uint16_t{});
+    case Storage::I64:
+      return body(int64_t{});
+    default:
+      return body(int32_t{});
+  }
+}
+
 // Storages that quantized numbers do not have.
 inline bool is_only_plain(Storage storage) {
   return storage == Storage::I64 || storage == Storage::Bool;
