@@ -2,11 +2,13 @@
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import overload
 
 import numpy as np
 import pytest
-from cross import AARCH64, RISCV
+from cross import AARCH64, RISCV, Cross
+from firmware import write_files
 from numpy.typing import NDArray
 from xdsl.builder import ImplicitBuilder
 from xdsl.context import Context
@@ -21,6 +23,7 @@ from ceras_ir.backends.c.runner import CModel, Launch, Trace
 from ceras_ir.dialects.graph import ConstantOp, numpy_dtype, shape_of, tensor_type
 from ceras_ir.interpreters import network
 from ceras_ir.network.artefacts import network_inputs, network_outputs
+from ceras_ir.network.function import main_function
 from ceras_ir.transforms.memory.allocate_blocks import AllocateBlocksPass
 
 Array = NDArray[np.generic]
@@ -149,3 +152,24 @@ def check(
         else:
             np.testing.assert_array_equal(got[name], array, err_msg=name)
     return got
+
+
+def check_elsewhere(
+    module: ModuleOp,
+    machine: Cross,
+    build: Sequence[str],
+    folder: Path,
+    *,
+    tolerance: float,
+    options: COptions | None = None,
+) -> None:
+    """C of floats computes what the interpreter computes on another processor too."""
+    main = main_function(place(module))
+    ends = network_inputs(main), network_outputs(main)
+    write_files(emit(module, options or COptions()), folder)
+    program = machine.build(folder, folder / "main.c", (*build, "-O1"))
+    inputs = random_inputs(module)
+    got = machine.run(program, inputs, *ends)
+    for name, array in network.run(module, inputs).items():
+        real = (np.asarray(a, np.float32) for a in (got[name], array))
+        np.testing.assert_allclose(*real, rtol=tolerance, atol=tolerance, err_msg=name)

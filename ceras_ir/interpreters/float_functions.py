@@ -31,6 +31,8 @@ def _polynomial(coefficients: Sequence[np.float32], x: Floats) -> Floats:
 EXP_LOW, EXP_HIGH = np.float32(-87.33654), np.float32(88.37626)
 """Below, `exp` is 0; above, infinity."""
 LOG2_E = np.float32(1.44269504)
+EXP_ROUND = np.float32(1.5 * 2**23)
+"""What, added to a float32 and subtracted again, leaves `rint` of it; C and C++ do it so."""
 LN2_HIGH, LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 """ln 2 in two parts, the first exact when multiplied by an exponent."""
 EXP_COEFFICIENTS = _float32s(
@@ -41,7 +43,7 @@ EXP_COEFFICIENTS = _float32s(
 
 def exp(x: Floats) -> Floats:
     """
-    With `n = floor(x * LOG2_E + 0.5)`, `r = (x - n * LN2_HIGH) - n * LN2_LOW` and `p` the
+    With `n = rint(x * LOG2_E)`, ties to even, `r = (x - n * LN2_HIGH) - n * LN2_LOW` and `p` the
     polynomial in `r` by Horner's rule: `((p * (r * r) + r) + 1) * 2**n`. NaN gives NaN.
     """
     if x.ndim and x.size and x.min() >= EXP_LOW and x.max() <= EXP_HIGH:
@@ -55,8 +57,7 @@ def exp(x: Floats) -> Floats:
 def _exp_inside(x: Floats) -> Floats:
     """The same from EXP_LOW to EXP_HIGH; in place, which takes half the time."""
     n = x * LOG2_E
-    n += np.float32(0.5)
-    np.floor(n, out=n)
+    np.rint(n, out=n)
     p: Floats = np.multiply(n, LN2_HIGH)
     r = x - p
     np.multiply(n, LN2_LOW, out=p)

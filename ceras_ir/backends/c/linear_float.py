@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ceras_ir.backends.c.constants import Array
+from ceras_ir.backends.c.depthwise_float import print_depthwise
 from ceras_ir.backends.c.float_tiled import float_bias, float_weights, print_float_tiles
 from ceras_ir.backends.c.float_winograd import Winograd
 from ceras_ir.backends.c.functions import apply
@@ -58,16 +59,16 @@ def float_linear(layer: Layer, op: LinearOperation) -> None:
         return pack(np.asarray(weights.array(), np.float32), geometry)
 
     w = layer.constant("weights", "float", total * geometry.k, 4, packed)
+
+    def finish(start: str, end: str) -> list[str]:
+        return epilogue_lines(layer, op, y, residual, start, end, last)
+
+    if isinstance(op, Conv2dOp) and geometry.depthwise:
+        print_depthwise(layer, op, geometry, (x, y, w, first), finish)
+        return
     place = window(layer, op) if isinstance(op, Conv2dOp) and not geometry.direct else ""
-    if geometry.depthwise:
-        _depthwise(layer, geometry, (x, y, w, place), first)
-        end = str(geometry.positions * total)
-        layer.block(epilogue_lines(layer, op, y, residual, "0", end, last))
-    else:
-        epilogue = epilogue_lines(
-            layer, op, y, residual, f"first * {total}", END.format(total), last
-        )
-        _rows(layer, geometry, (x, y, w, place), first, epilogue, geometry.n)
+    lines = finish(f"first * {total}", END.format(total))
+    _rows(layer, geometry, (x, y, w, place), first, lines, geometry.n)
 
 
 def tiled_nest(layer: Layer, op: LinearOperation, geometry: Geometry) -> Nest | None:
@@ -91,24 +92,6 @@ def pack(weights: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32
 def _start(total: int, bias: str | None) -> str:
     start = f"{bias}[o]" if bias is not None else "0.0f"
     return f"for (int32_t o = 0; o < {total}; ++o) to[o] = {start};"
-
-
-def _depthwise(
-    layer: Layer, geometry: Geometry, names: tuple[str, str, str, str], bias: str | None
-) -> None:
-    x, y, w, place = names
-    holes = {"NAME": "f32", "SUM": "float", "IN": "float", "WEIGHT": "float"}
-    kernel = layer.kernels.use("depthwise", **holes, WIDE="float", CENTRE="")
-    channels = geometry.groups
-    layer.loop(
-        "p",
-        geometry.positions,
-        [
-            f"float *to = {y} + p * {channels};",
-            _start(channels, bias),
-            f"{kernel}(to, {x}, {w}, {place}, p, 0);",
-        ],
-    )
 
 
 def _rows(

@@ -34,8 +34,11 @@ def reduce(layer: Layer, op: ReduceOp) -> None:
         kernel = layer.kernels.use("sum_last_f32")
         layer.line(f"{kernel}({x}, {y}, {prod(shape_of(op.result))}, {prod(inner)});")
         return
-    layer.line("int32_t to = 0;")
     value = combine(layer.kernels, COMBINED[op.function], ctype, "total", "v")
+    if outer_steps and outer_steps[-1] == 1 and outer[-1] > 1:
+        _whole_rows(layer, (x, y, ctype, value), (outer, outer_steps), (inner, steps))
+        return
+    layer.line("int32_t to = 0;")
     with layer.nested("i", outer) as depth:
         layer.line(f"const {ctype} *from = {x} + {_index('i', outer_steps)};", depth)
         layer.line(f"{ctype} total = from[0];", depth)
@@ -45,6 +48,27 @@ def reduce(layer: Layer, op: ReduceOp) -> None:
             layer.line(f"total = first ? v : {value};", below)
             layer.line("first = 0;", below)
         layer.line(f"{y}[to++] = total;", depth)
+
+
+def _whole_rows(
+    layer: Layer,
+    names: tuple[str, str, str, str],
+    outer: tuple[list[int], list[int]],
+    inner: tuple[list[int], list[int]],
+) -> None:
+    """Results that lie side by side, together; each takes its elements in the order it would."""
+    x, y, ctype, value = names
+    (*others, size), (*other_steps, _) = outer
+    with layer.nested("i", others) as depth:
+        at = _index("i", [size * step for step in row_major(others)])
+        layer.line(f"const {ctype} *from = {x} + {_index('i', other_steps)};", depth)
+        layer.line(f"{ctype} *to = {y} + {at};", depth)
+        layer.loop("j", size, ["to[j] = from[j];"], depth)
+        with layer.nested("k", inner[0], depth) as below:
+            layer.line(f"const {ctype} *row = from + {_index('k', inner[1])};", below)
+            layer.line("if (row == from) continue;", below)
+            lines = [f"const {ctype} v = row[j], total = to[j];", f"to[j] = {value};"]
+            layer.loop("j", size, lines, below)
 
 
 @prints(ArgOp)

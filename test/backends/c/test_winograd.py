@@ -9,15 +9,14 @@ import pytest
 from c_harness import (
     Values,
     check,
+    check_elsewhere,
     constant,
     make_network,
     needs_aarch64,
     place,
-    random_inputs,
 )
 from c_tiles import FLAGS, SANITIZED, X86
 from cross import AARCH64
-from firmware import write_files
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
@@ -29,9 +28,6 @@ from ceras_ir.backends.c.rows import Geometry
 from ceras_ir.backends.c.tile_nest import Nest
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.graph import Conv2dOp, Function, FunctionAttr
-from ceras_ir.interpreters.network import run
-from ceras_ir.network.artefacts import network_inputs, network_outputs
-from ceras_ir.network.function import main_function
 
 pytestmark = pytest.mark.slow
 
@@ -110,17 +106,10 @@ def test_results(name: str):
 @needs_aarch64
 @pytest.mark.parametrize("winograd", [0, COptions.winograd], ids=("tiles", "winograd"))
 def test_results_on_arm(winograd: int, tmp_path: Path):
-    module = place(network())
-    main = main_function(module)
-    ends = network_inputs(main), network_outputs(main)
-    write_files(emit(module, COptions(winograd=winograd)), tmp_path)
-    program = AARCH64.build(tmp_path, tmp_path / "main.c", (*AARCH64.builds["neon"], "-O1"))
-    assert "\tfmla\t" in AARCH64.assembly(tmp_path, AARCH64.builds["neon"])
-    sample = random_inputs(module)
-    got = AARCH64.run(program, sample, *ends)
-    for name, expected in run(module, sample).items():
-        real = (np.asarray(a, np.float32) for a in (got[name], expected))
-        np.testing.assert_allclose(*real, rtol=ROUNDING, atol=ROUNDING, err_msg=name)
+    builds = AARCH64.builds["neon"]
+    options = COptions(winograd=winograd)
+    check_elsewhere(network(), AARCH64, builds, tmp_path, tolerance=ROUNDING, options=options)
+    assert "\tfmla\t" in AARCH64.assembly(tmp_path, builds)
 
 
 def test_strips_that_overlap():
