@@ -55,7 +55,7 @@ def files_of(model: Model, package: Package | None = None) -> list[Artefact]:
 
     files = [
         text("model.h", "C API of the model", api_header(model)),
-        text("model.c", "the network, one function per layer", model_source(model, crc)),
+        text("model.c", "the network, a function per layer", model_source(model, crc)),
         text("model_kernels.h", "functions that the layers share", kernels_header(model)),
         text("model_weights.h", "declarations of the constants", weights_header(model, crc)),
     ]

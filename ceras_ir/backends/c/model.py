@@ -11,6 +11,7 @@ from ceras_ir.backends.c.names import identifiers
 from ceras_ir.backends.c.options import COptions
 from ceras_ir.backends.c.prefix import Prefix
 from ceras_ir.backends.c.program import STATE_ALIGNMENT, Arena, Program
+from ceras_ir.backends.c.shared_functions import shared_functions
 from ceras_ir.backends.c.workspace import place_workspaces
 from ceras_ir.network.artefacts import TensorInfo
 from ceras_ir.support.diagnostics import InputError
@@ -42,6 +43,11 @@ class Model:
     def names(self) -> list[str]:
         """An identifier for each tensor."""
         return identifiers([t.name for t in self.tensors], self.options.prefix.name)
+
+    @cached_property
+    def functions(self) -> dict[int, int]:
+        """Of each layer that has something to do, the one whose function does it."""
+        return shared_functions(self.layers, self.pool)
 
     @property
     def scratch_bytes(self) -> int:

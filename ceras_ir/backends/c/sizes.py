@@ -130,11 +130,12 @@ class Footprint:
         liveness, core = analyse(model.program.main), board.known_core
         pool = model.pool.constants
         order = steps(model.program.main)
+        own = set(model.functions.values())
         layers = [
             LayerSize(
                 node_name(layer.op),
                 constant_bytes([c for c in pool if c.name.startswith(f"layer_{layer.index}_")])
-                + code_bytes("\n".join(layer.lines), core),
+                + (code_bytes("\n".join(layer.lines), core) if layer.index in own else 0),
                 alive(liveness, order, layer.op) + layer.scratch_bytes,
                 layer.kernel,
             )

@@ -1,6 +1,9 @@
 """`model.c` and `model_kernels.h`."""
 
 import re
+from collections import defaultdict
+from collections.abc import Sequence
+from textwrap import fill
 
 from xdsl.ir import SSAValue
 
@@ -10,6 +13,7 @@ from ceras_ir.backends.c.model import Model, arena_names, parameters, returned_n
 from ceras_ir.backends.c.names import comment
 from ceras_ir.backends.c.own_memory import own_arrays, own_memory
 from ceras_ir.backends.c.program import Arena, Input, Kept, at
+from ceras_ir.backends.c.shared_functions import declared
 from ceras_ir.backends.c.states import keep_states, reset_functions, reset_own, state_macro
 from ceras_ir.backends.c.weights_file import loader
 from ceras_ir.dialects.graph import ConstantOp, Conv2dOp, MatmulOp, shape_of
@@ -145,7 +149,10 @@ def model_source(model: Model, crc: int) -> str:
     parts.append(consistency_checks(model))
     if model.options.weights == "file":
         parts.append(loader(model.pool.constants, crc))
-    parts += [_function(layer) for layer in model.layers if layer.lines]
+    users: defaultdict[int, list[int]] = defaultdict(list)
+    for index, first in model.functions.items():
+        users[first].append(index)
+    parts += [_function(model.layers[first], also) for first, (_, *also) in users.items()]
     parts.append(_run_in(model))
     if model.program.states:
         parts.append(reset_functions(model))
@@ -205,10 +212,14 @@ def function_name(layer: Layer) -> str:
     return f"layer_{layer.index}_{layer.op.name.rpartition('.')[2]}"
 
 
-def _function(layer: Layer) -> str:
-    declared = ", ".join(text for text, _ in layer.parameters) or "void"
-    body = "\n".join(layer.lines)
-    return f"{_title(layer)}\nMODEL_LAYER void {function_name(layer)}({declared})\n{{\n{body}\n}}\n"
+def _function(layer: Layer, also: Sequence[int]) -> str:
+    """The function of a layer, and of others by their index."""
+    title, body = _title(layer), "\n".join(layer.lines)
+    if also:
+        others = f"And layer{'s' * (len(also) > 1)} {', '.join(map(str, also))}."
+        title += f"\n/* {fill(others, 95, subsequent_indent=' * ')} */"
+    head = f"MODEL_LAYER void {function_name(layer)}({declared(layer)})"
+    return f"{title}\n{head}\n{{\n{body}\n}}\n"
 
 
 def _run_in(model: Model) -> str:
@@ -267,7 +278,8 @@ def _steps(model: Model) -> list[str]:
                 workspace(model, layer) if value is None else program.pointer(value, names)
                 for _, value in layer.parameters
             )
-            lines.append(f"  {function_name(layer)}({', '.join(arguments)});")
+            function = function_name(model.layers[model.functions[layer.index]])
+            lines.append(f"  {function}({', '.join(arguments)});")
         lines += [
             f"  TRACE({layer.index}, {program.pointer(value, names)}, {byte_size(value)}ul);"
             for value in layer.op.results
