@@ -165,10 +165,10 @@ def _bits(op: Operation) -> int | None:
     return None if element is None else element.storage.width.data
 
 
-def constants(module: ModuleOp) -> list[SSAValue]:
+def constants(module: ModuleOp) -> list[ConstantOp]:
     """Every constant of the network that some operation reads."""
     ops = main_function(module).body.block.ops
-    return [op.result for op in ops if isinstance(op, ConstantOp) and op.result.first_use]
+    return [op for op in ops if isinstance(op, ConstantOp) and op.result.first_use]
 
 
 def copies(module: ModuleOp) -> list[Entry]:
@@ -232,8 +232,8 @@ def quantization(module: ModuleOp, options: BuildOptions) -> dict[str, object] |
 
 
 def weight_bytes(module: ModuleOp) -> int:
-    """Bytes of all constants that the network reads, as they are encoded."""
-    return sum(map(_stored_bytes, constants(module)))
+    """Bytes of all constants that the network reads, as they are encoded; equal ones are one."""
+    return sum({op.digest(): _stored_bytes(op.result) for op in constants(module)}.values())
 
 
 def _stored_bytes(value: SSAValue) -> int:

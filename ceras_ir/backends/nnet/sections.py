@@ -26,19 +26,26 @@ def _padding(size: int, alignment: int) -> bytes:
 
 @dataclass
 class Constants:
-    """Constants of one section, each at a multiple of `alignment` and of its elements."""
+    """
+    Constants of one section, each at a multiple of `alignment` and of its elements; those with
+    equal bytes, such as weights of the steps of a loop, are one.
+    """
 
     alignment: int
     size: int = 0
     parts: list[ConstantOp] = field(default_factory=list[ConstantOp])
+    known: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """The offsets of what is there."""
 
     def padding(self, constant: ConstantOp, size: int) -> int:
         """Bytes before a constant behind `size` others."""
         return -size % max(self.alignment, numpy_dtype(element_of(constant.result)).itemsize)
 
     def add(self, constant: ConstantOp, size: int) -> int:
-        """The offset at which the constant will lie."""
-        offset = self.size + self.padding(constant, self.size)
+        """The offset at which the constant will lie, or an equal one lies."""
+        if (there := self.known.get(digest := constant.digest())) is not None:
+            return there
+        self.known[digest] = offset = self.size + self.padding(constant, self.size)
         self.size = offset + size
         self.parts.append(constant)
         return offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar, TypeGuard
 
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
@@ -140,6 +141,15 @@ class ConstantOp(GraphOperation, HasFolderInterface):
             return self.value.array
         flat = np.frombuffer(self.value.data.data, numpy_dtype(kind.element_type))
         return np.broadcast_to(flat[0], shape) if flat.size == 1 else flat.reshape(shape)
+
+    def digest(self) -> bytes:
+        """What constants that store the same numbers in the same type have in common."""
+        import numpy as np
+
+        array = np.ascontiguousarray(self.array())
+        found = sha256(array.dtype.str.encode())
+        found.update(array.data)
+        return found.digest()
 
     @property
     def encoded(self) -> Encoded | None:

@@ -19,7 +19,8 @@ class RoundWeightsPass(CalibratedPass):
     layer's output changes least on the data. Weights are rounded one after the other; the later
     ones make up for the error of the earlier ones (GPTQ, Frantar et al. 2022).
 
-    Uses the first 32 of the samples. Without data nothing is done. Where a result has more than
+    Layers with equal weights, as the steps of a loop, are rounded together and stay equal. Uses the
+    first 32 of the samples. Without data nothing is done. Where a result has more than
     1536 products, errors are made up for within parts of that many at most. Not exact: weights
     change here instead of in `quantize-graph`, which finds nothing more to round.
     """
@@ -30,9 +31,12 @@ class RoundWeightsPass(CalibratedPass):
         from ceras_ir.support.progress import progress
         from ceras_ir.transforms.quantization.analysis.input_moments import input_moments
         from ceras_ir.transforms.quantization.analysis.rounded_weights import roundable_layers
-        from ceras_ir.transforms.quantization.rewrites.rounded_layers import round_weights
+        from ceras_ir.transforms.quantization.rewrites.rounded_layers import (
+            round_weights,
+            with_equal_weights,
+        )
 
-        layers = roundable_layers(main_function(op))
+        layers = with_equal_weights(roundable_layers(main_function(op)))
         found = input_moments(op, self.data(op, "measuring inputs", SAMPLES), layers)
         for moments in progress(found, "rounding weights"):
             round_weights(moments)

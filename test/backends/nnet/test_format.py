@@ -20,6 +20,7 @@ from ceras_ir.backends.nnet.file import NnetFile
 from ceras_ir.backends.nnet.layers import KINDS
 from ceras_ir.backends.nnet.reader import read
 from ceras_ir.backends.nnet.rules import FPGA
+from ceras_ir.backends.nnet.sections import Constants
 from ceras_ir.dialects import graph
 from ceras_ir.dialects.mem import ARENA, BLOCK, PackOp
 from ceras_ir.dialects.quant import RequantAttr, UniformType
@@ -97,6 +98,17 @@ def test_constants_of_one_section():
     assert [tensor.offset for tensor in found] == [0, 64, 128]
     for i, tensor in enumerate(found):
         assert file.data(tensor) == random_array((4, 4), INT8, i).tobytes()
+
+
+def test_equal_constants_are_stored_once():
+    """Such as weights of the steps of a loop; not where a type reads the bytes as other numbers."""
+    offsets = Constants(alignment=64)
+    array = random_array((20, 4), INT8, 1)
+    wide = array.view(np.int32)
+    ops = [graph.ConstantOp.from_array(a, e) for a, e in ((array, INT8), (wide, INT32))]
+    again = graph.ConstantOp.from_array(array.copy(), UniformType(2.0))
+    assert [offsets.add(op, 80) for op in (*ops, again)] == [0, 128, 0]
+    assert offsets.size == 208 and sum(map(len, offsets.chunks())) == 208
 
 
 def test_bytes_are_deterministic():

@@ -1,4 +1,4 @@
-"""Weights of patches that are longer than the products of all pairs are kept for."""
+"""Weights of long patches, and weights that several layers have."""
 
 from pathlib import Path
 
@@ -49,3 +49,30 @@ def test_parts_of_long_patches(tmp_path: Path) -> None:
         for made in (rounded, plain)
     ]
     assert errors[0] < errors[1] / 2
+
+
+def test_equal_weights_stay_equal(tmp_path: Path) -> None:
+    """Of layers that see different inputs, such as the steps of a loop; steps of others differ."""
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(5, 6)).astype(np.float32)
+    x = rng.normal(size=(16, 3, 6)) * np.geomspace(1, 9, 6) + rng.normal(size=(16, 3, 1))
+    y = rng.normal(size=(16, 3, 6)) * np.geomspace(9, 1, 6) + rng.normal(size=(16, 3, 1))
+    np.savez(tmp_path / "c.npz", input0=x.astype(np.float32), input1=y.astype(np.float32))
+
+    def build(*values: SSAValue) -> list[SSAValue]:
+        inputs = (values[0], values[1], values[1])
+        shared = graph.ConstantOp.from_array(weights, f32).result
+        return [graph.MatmulOp(value, shared, result_element=f32).result for value in inputs]
+
+    module = make_network([(f32, (3, 6)), (f32, (3, 6))], build)
+    main = main_function(module)
+    layers = [op for op in main.body.block.ops if isinstance(op, graph.MatmulOp)]
+    for layer, exponent in zip(layers, (-2, -2, -3), strict=True):
+        layer.attributes[WEIGHT_EXPONENT] = IntegerAttr(exponent, i64)
+    for value in (*main.body.block.args, *(layer.result for layer in layers)):
+        set_exponent(value, -2)
+    RoundWeightsPass(str(tmp_path / "c.npz")).apply(load_context(), module)
+    first, second, other = (graph.known_array(layer.weights) for layer in layers)
+    np.testing.assert_array_equal(first, second)
+    assert (first != nearest(weights.astype(np.float64), 2.0**-2)).any()
+    assert (other != first).any()

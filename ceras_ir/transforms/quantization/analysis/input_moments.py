@@ -5,7 +5,7 @@ A layer multiplies patches of K numbers (window position, then channel, as its w
 by its weights. With groups every group has patches of its own: all arrays lead with groups.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod, sqrt
 from typing import TypeVar
@@ -35,11 +35,13 @@ def patch_length(op: graph.LinearOperation) -> int:
 
 @dataclass
 class InputMoments:
-    """Sums over everything that one layer saw."""
+    """Sums over everything that one layer saw, or several with the same weights."""
 
     op: graph.LinearOperation
     products: bool
     """Whether products of pairs are wanted; means otherwise."""
+    others: Sequence[graph.LinearOperation] = ()
+    """With weights like those of `op`; only beside products."""
     total: NDArray[np.float64] = field(init=False)
     pairs: NDArray[np.float32] | None = field(init=False)
     patches: int = 0
@@ -79,14 +81,15 @@ class InputMoments:
         """The mean patch of each group, zeros of the padding included; not beside products."""
         return self.total / max(self.samples, 1)
 
-    def see(self, x: NDArray[np.float32]) -> None:
+    def see(self, x: NDArray[np.float32], op: graph.LinearOperation | None = None) -> None:
+        """Add what `op` read, or the first of the layers."""
+        op = op or self.op
         self.samples += 1
-        if not isinstance(self.op, graph.Conv2dOp):
+        if not isinstance(op, graph.Conv2dOp):
             if self.pairs is None:
                 self.total += x.mean(axis=0, dtype=np.float64)
             self._multiply(x[None])
             return
-        op = self.op
         window = Window.of_operation(op)
         taps = [tap for _, _, tap in window.taps(window.padded(x, 0))]
         if self.pairs is None:
@@ -114,17 +117,18 @@ class InputMoments:
 def input_moments(
     module: ModuleOp,
     samples: Iterable[Mapping[str, Array]],
-    layers: Iterable[graph.LinearOperation],
+    layers: Iterable[Sequence[graph.LinearOperation]],
 ) -> list[InputMoments]:
-    """The moments of `layers` over `samples`, with products of inputs."""
-    readers: dict[SSAValue, list[InputMoments]] = {}
-    found = [InputMoments(op, products=True) for op in layers]
+    """The moments over `samples` of layers, in groups with the same weights, and of pairs."""
+    readers: dict[SSAValue, list[tuple[InputMoments, graph.LinearOperation]]] = {}
+    found = [InputMoments(op, products=True, others=others) for op, *others in layers]
     for moments in found:
-        readers.setdefault(moments.op.input, []).append(moments)
+        for op in (moments.op, *moments.others):
+            readers.setdefault(op.input, []).append((moments, op))
 
     def see(value: SSAValue, array: NDArray[np.float32]) -> None:
-        for moments in readers.get(value, ()):
-            moments.see(array)
+        for moments, op in readers.get(value, ()):
+            moments.see(array, op)
 
     watch(module, samples, see)
     return found

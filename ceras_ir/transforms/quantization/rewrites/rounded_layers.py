@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from hashlib import sha256
+
 import numpy as np
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -76,9 +80,25 @@ def replace_layer(op: graph.LinearOperation, new: graph.LinearOperation) -> None
         erase_unused(bias)
 
 
+def with_equal_weights(
+    layers: Iterable[graph.LinearOperation],
+) -> list[list[graph.LinearOperation]]:
+    """
+    Layers in groups with equal weights in equal steps, as the steps of a loop and what shares
+    weights otherwise: rounded together they stay equal, and are stored once.
+    """
+    groups: defaultdict[Hashable, list[graph.LinearOperation]] = defaultdict(list)
+    for op in layers:
+        weights = graph.known_array(op.weights)
+        count = op.group_count if isinstance(op, graph.Conv2dOp) else 1
+        digests = (sha256(a.tobytes()).digest() for a in (weights, steps_by_row(op)))
+        groups[op.name, weights.shape, count, *digests].append(op)
+    return list(groups.values())
+
+
 def round_weights(moments: InputMoments) -> None:
-    """Replace the weights by rounded ones that change the output least."""
-    op = moments.op
+    """Replace the weights by rounded ones that change the outputs least."""
+    layers = moments.op, *moments.others
     weights = _by_group(moments)
     # Squares of numbers above 10^19 are infinite in float32, and say nothing.
     if moments.pairs is None or not np.isfinite(moments.pairs).all():
@@ -87,9 +107,13 @@ def round_weights(moments: InputMoments) -> None:
         pairs = moments.pairs.astype(np.float64) / max(moments.patches, 1)
         steps = np.repeat(_steps(moments), moments.parts, axis=0)
         rounded = moments.joined(compensated(moments.by_part(weights), pairs, steps))
-    shape = graph.shape_of(op.weights)
-    replace_constant(op, op.weights, rounded.reshape(shape).astype(np.float32))
-    if not holds(op, value_exponent):
+    _replace_weights(layers, rounded)
+    if not all(holds(each, value_exponent) for each in layers):
         # Weights that were moved by more than a half may make larger sums than foreseen.
-        plain = nearest(weights, _steps(moments)).reshape(shape)
-        replace_constant(op, op.weights, plain.astype(np.float32))
+        _replace_weights(layers, nearest(weights, _steps(moments)))
+
+
+def _replace_weights(layers: Sequence[graph.LinearOperation], weights: Real) -> None:
+    for op in layers:
+        shape = graph.shape_of(op.weights)
+        replace_constant(op, op.weights, weights.reshape(shape).astype(np.float32))
