@@ -20,7 +20,7 @@ from ceras_ir.pipeline.dumps import Dumps
 from ceras_ir.pipeline.reproducer import Checkpoint
 from ceras_ir.pipeline.statistics import Statistics
 from ceras_ir.pipeline.stopwatch import Stopwatch
-from ceras_ir.pipeline.verification import find_invalid, verify_module
+from ceras_ir.pipeline.verification import Verification
 from ceras_ir.support.diagnostics import InputError
 from ceras_ir.transforms.pipeline import flatten
 
@@ -41,7 +41,8 @@ class PassRunner:
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     verify_each: bool = True
-    """Whether IR is verified behind every pass, or by nobody."""
+    """Whether IR is verified behind every pass that changes it, or by nobody."""
+    verification: Verification = field(default_factory=Verification)
     statistics: Statistics | None = None
     watch: Watch | None = None
 
@@ -57,7 +58,7 @@ class PassRunner:
         after each.
         """
         if self.verify_each:
-            verify_module(module)
+            self.verification.check(module)
             self.stopwatch.lap("(verify)")
         for pass_ in passes:
             with self.dumps.around(module, pass_.name, inner=False):
@@ -74,7 +75,7 @@ class PassRunner:
                 with counting:
                     inner.apply(ctx, module)
                 self.stopwatch.lap(inner.name)
-            invalid = find_invalid(module) if self.verify_each else []
+            invalid = self.verification.find_invalid(module) if self.verify_each else []
         except InputError:
             raise
         except DiagnosticException as error:

@@ -6,6 +6,7 @@ attributes and the dominance that it leaves out. All operations that fail are re
 """
 
 from collections.abc import Iterator
+from weakref import ref
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -19,6 +20,50 @@ def verify_module(module: ModuleOp) -> None:
     """Raise a `SourceError` that names every operation of `module` that is not valid."""
     if found := find_invalid(module):
         raise SourceError(found)
+
+
+class Verification:
+    """Verifies a module again and again, but only when it has changed: most passes change little."""
+
+    def __init__(self) -> None:
+        self._valid: list[tuple[object, ...]] | None = None
+
+    def check(self, module: ModuleOp) -> None:
+        """Raise a `SourceError` that names every operation of `module` that is not valid."""
+        if found := self.find_invalid(module):
+            raise SourceError(found)
+
+    def find_invalid(self, module: ModuleOp) -> list[Diagnostic]:
+        """What is not valid in `module`, by operation."""
+        now = _contents(module)
+        if now == self._valid:
+            return []
+        found = find_invalid(module)
+        self._valid = None if found else now
+        return found
+
+
+def _contents(module: ModuleOp) -> list[tuple[object, ...]]:
+    """
+    All that verification looks at. The references are weak, so that constants which a pass
+    replaces do not stay in memory until it ends; what is gone equals nothing that is there.
+    """
+    found: list[tuple[object, ...]] = []
+    for op in module.walk():
+        blocks = [block for region in op.regions for block in region.blocks]
+        found.append(
+            (
+                ref(op),
+                op.parent and ref(op.parent),
+                (*map(ref, op.operands),),
+                (*map(ref, op.successors),),
+                (*op.properties, *map(ref, op.properties.values())),
+                (*op.attributes, *map(ref, op.attributes.values())),
+                (*(ref(result.type) for result in op.results),),
+                (*((ref(block), *(ref(arg.type) for arg in block.args)) for block in blocks),),
+            )
+        )
+    return found
 
 
 def find_invalid(module: ModuleOp) -> list[Diagnostic]:
