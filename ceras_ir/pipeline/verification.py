@@ -23,7 +23,7 @@ def verify_module(module: ModuleOp) -> None:
 
 
 class Verification:
-    """Verifies a module again and again, but only when it has changed: most passes change little."""
+    """Verifies a module again and again, but only where it has changed."""
 
     def __init__(self) -> None:
         self._valid: list[tuple[object, ...]] | None = None

@@ -331,8 +331,6 @@ CHANGES: dict[str, tuple[Callable[[onnx.ModelProto], object], int, str]] = {
     "operands": (lambda p: p.graph.node[0].input.append("x"), 1, "has 3 operands, Add has at most"),
     "results": (lambda p: p.graph.node[0].output.append("z"), 1, "has 2 results, Add has at most"),
     "no more operands": (lambda p: p.graph.node[0].input.append(""), 0, ""),
-    "shape": (declare(TensorProto.FLOAT, 2), 1, "is declared with shape [2], and what is computed"),
-    "rank": (declare(TensorProto.FLOAT, 1, 1), 1, "is declared with shape [1, 1], and what"),
     "type": (declare(TensorProto.INT8, 1), 1, "is declared as int8, and what is computed is float"),
     "half": (declare(TensorProto.FLOAT16, 1), 0, ""),
     "two storages": (store_twice, 1, "node 'k' (initializer): error: its elements are stored more"),
@@ -349,6 +347,18 @@ def test_what_contradicts_itself(name: str) -> None:
     with pytest.raises(InputError) as info:
         import_model(proto)
     assert info.value.exit_status == status and text in str(info.value)
+
+
+@pytest.mark.parametrize("shape", [[2], [1, 1]])
+def test_an_output_declared_with_another_shape(
+    shape: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As some exporters write; what the nodes compute is taken, as ONNX Runtime takes it."""
+    assert "-> (tensor<1xf32> {" in str(import_model(changed(declare(TensorProto.FLOAT, *shape))))
+    assert capsys.readouterr().err == (
+        f"import: warning: output 'y' is declared with shape {shape}, and what is computed has "
+        "[1], which is taken\n"
+    )
 
 
 def test_an_open_batch_that_an_output_forgets() -> None:

@@ -263,8 +263,9 @@ class BinaryOp(GraphOperation):
 class SoftmaxOp(InputOperation):
     """
     `exp(x - max) / sum` along dimension `axis`, in float32 and bit for bit: `max` over the
-    dimension, `e = exp(x - max)` by `float_functions.exp`, `sum` of `e` added one after the
-    other in index order, then one division per element. After ONNX `Softmax` (opset 13).
+    dimension, `e = exp(x - max)` by `float_functions.exp`, `sum` of `e`, then one division per
+    element. 16 sums take every sixteenth element in index order, and `sum` those one after the
+    other. After ONNX `Softmax` (opset 13).
     """
 
     name = "graph.softmax"

@@ -27,9 +27,10 @@ from ceras_ir.frontends.onnx.order import VIEWS, inner_nodes, is_folded, ordered
 from ceras_ir.frontends.onnx.registry import OPERATORS, refusals
 from ceras_ir.frontends.onnx.schema_functions import body_of, has_body
 from ceras_ir.frontends.onnx.signature import (
-    contradiction,
     declared_empty,
     end_attributes,
+    other_shape,
+    other_type,
     read_inputs,
 )
 from ceras_ir.frontends.onnx.tensors import (
@@ -44,6 +45,7 @@ from ceras_ir.frontends.onnx.tensors import (
 from ceras_ir.frontends.onnx.values import Constant, Value
 from ceras_ir.network.function import MODEL_TYPE
 from ceras_ir.support.diagnostics import Finding, InputError, UnsupportedError
+from ceras_ir.support.remarks import remark
 from ceras_ir.transforms.graph.eliminate_transposes import EliminateTransposesPass
 
 NO_VALUE = Constant.of("", np.zeros(0, np.float32))
@@ -345,8 +347,11 @@ class Importer:
         is_text = value.type.tensor_type.elem_type == onnx.TensorProto.STRING
         if is_text and result not in emitter.labels:
             raise emitter.node.unsupported("text that is no label of a classifier; remove it")
-        if (message := contradiction(value, result, self.graph)) is not None:
+        if (message := other_type(value, result)) is not None:
             raise emitter.node.wrong(message)
+        # Exporters write wrong shapes; runtimes compute what the nodes say, and warn too.
+        if (message := other_shape(value, result, self.graph)) is not None:
+            remark(f"import: warning: output '{text(value.name)}' {message}, which is taken")
         return result
 
 

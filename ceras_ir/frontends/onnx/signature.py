@@ -126,32 +126,37 @@ def _bound_symbols(
     return bound
 
 
-def contradiction(
+def other_type(declared: onnx.ValueInfoProto, result: SSAValue) -> str | None:
+    """What an output is declared as where its numbers are others."""
+    elem_type = declared.type.tensor_type.elem_type
+    expected, stored = ELEMENTS.get(elem_type), numpy_dtype(tensor_type(result).element_type)
+    if expected is None or numpy_dtype(expected) == stored:
+        return None
+    return f"is declared as {type_name(elem_type)}, and what is computed is {stored}"
+
+
+def other_shape(
     declared: onnx.ValueInfoProto, result: SSAValue, graph: onnx.GraphProto
 ) -> str | None:
     """
-    What a declared output says that is not so. Exporters forget that the batch of an output is
-    open where that of an input is, so that one is not compared.
+    What shape an output is declared with where it has another. Exporters forget that the batch of
+    an output is open where that of an input is, so that one is not compared.
     """
-    kind, actual = declared.type.tensor_type, tensor_type(result)
-    expected = ELEMENTS.get(kind.elem_type)
-    stored = numpy_dtype(actual.element_type)
-    if expected is not None and numpy_dtype(expected) != stored:
-        return f"is declared as {type_name(kind.elem_type)}, and what is computed is {stored}"
+    kind, shape = declared.type.tensor_type, tensor_type(result).get_shape()
     # ONNX's shape inference, whose results models carry, is one off where windows overhang.
     rounds_up = any(a.name == "ceil_mode" and a.i for node in graph.node for a in node.attribute)
     if not kind.HasField("shape") or rounds_up:
         return None
-    shape, dims = actual.get_shape(), kind.shape.dim
+    dims = kind.shape.dim
     open_batch = any(
         dims and dims[0].dim_value <= 0
         for dims in (value.type.tensor_type.shape.dim for value in graph.input)
     )
     same = [d.dim_value <= 0 or d.dim_value == n for d, n in zip(dims, shape, strict=False)]
-    if len(dims) != len(shape) or not all(same[open_batch:]):
-        listed = [extent_text(dim) for dim in dims]
-        return f"is declared with shape {listed}, and what is computed has {list(shape)}"
-    return None
+    if len(dims) == len(shape) and all(same[open_batch:]):
+        return None
+    listed = [extent_text(dim) for dim in dims]
+    return f"is declared with shape {listed}, and what is computed has {list(shape)}"
 
 
 def _type_refusals(value: onnx.ValueInfoProto) -> Sequence[str]:

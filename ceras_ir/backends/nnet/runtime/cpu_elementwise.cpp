@@ -133,7 +133,7 @@ void softmax(const Layer& layer, Scratch&) {
     const int64_t start = row / inner * length * inner + row % inner;
     const float* x = in.floats() + start / in.row * in.pitch + start % in.row;
     float* y = out.float_target() + start / out.row * out.pitch + start % out.row;
-    float greatest = x[0], sum = 0;
+    float greatest = x[0];
     for (int64_t i = 1; i < length; ++i) greatest = maximum(greatest, x[i * a]);
     for (int64_t i = 0; i < length; ++i) y[i * b] = x[i * a] - greatest;
     // Apart, so that compilers make vectors of rows.
@@ -141,7 +141,7 @@ void softmax(const Layer& layer, Scratch&) {
       for (int64_t i = 0; i < length; ++i) y[i] = exp_f32(y[i]);
     else
       for (int64_t i = 0; i < length; ++i) y[i * b] = exp_f32(y[i * b]);
-    for (int64_t i = 0; i < length; ++i) sum = i == 0 ? y[0] : sum + y[i * b];
+    const float sum = sum_f32(y, static_cast<size_t>(length), static_cast<size_t>(b));
     for (int64_t i = 0; i < length; ++i) y[i * b] /= sum;
   }
 }

@@ -12,9 +12,11 @@ from ceras_ir.frontends.onnx.compose import Composer
 from ceras_ir.frontends.onnx.emitter import Emitter, shape_of_value
 from ceras_ir.frontends.onnx.node import Node
 from ceras_ir.frontends.onnx.operators.matrix import product_of
-from ceras_ir.frontends.onnx.registry import operator, rule
+from ceras_ir.frontends.onnx.operators.quantized import MICROSOFT
+from ceras_ir.frontends.onnx.registry import constant_operands, operator, rule
 from ceras_ir.frontends.onnx.values import Constant, Value
 
+DYNAMIC = f"{MICROSOFT}DynamicQuantizeLSTM"
 RECURRENT = ("RNN", "GRU", "LSTM")
 
 FUNCTIONS: dict[str, tuple[Function, tuple[float, ...]]] = {
@@ -38,7 +40,7 @@ DEFAULTS = {
 }
 
 
-@rule(*RECURRENT)
+@rule(*RECURRENT, DYNAMIC)
 def whole_sequences(node: Node) -> str | None:
     """all sequences have the length of the input, and there are no peepholes and no clip"""
     if node.has_input(4) and not node.is_constant(4):
@@ -53,7 +55,7 @@ def whole_sequences(node: Node) -> str | None:
     return None
 
 
-@rule(*RECURRENT)
+@rule(*RECURRENT, DYNAMIC)
 def known_functions(node: Node) -> str | None:
     """functions are Relu, Tanh, Sigmoid, LeakyRelu, ThresholdedRelu, HardSigmoid, Elu, Softsign
     and Softplus"""
@@ -61,6 +63,37 @@ def known_functions(node: Node) -> str | None:
         if name.lower() not in FUNCTIONS:
             return f"got '{name}'; export the model with one of these"
     return None
+
+
+constant_operands(
+    {DYNAMIC: (1, 2, 8, 9, 10, 11)},
+    "weights, their scales and zero points must be constants",
+    "export the LSTM in float",
+)
+
+
+@operator(DYNAMIC)
+def dynamic_quantize_lstm(node: Node, emitter: Emitter) -> Sequence[Value]:
+    """`LSTM` with the weights that the integers stand for; what it multiplies stays float."""
+    weights = (_dequantized(node, emitter, i, i + 7 + (i == 2)) for i in (1, 2))
+    return _recurrent(node, emitter, Cell.LSTM, *weights)
+
+
+def _dequantized(node: Node, emitter: Emitter, index: int, scale: int) -> Value:
+    """Weights [directions, gates x hidden, K] of stored ones [directions, K, gates x hidden]."""
+    stored = emitter.array(index)
+    real = stored.astype(np.float32)
+    if stored.ndim != 3:
+        raise node.wrong(f"weights of shape {list(stored.shape)}, expected three dimensions")
+    for i in (scale + 1, scale):
+        # For each direction, or for each of its outputs too.
+        numbers = emitter.array(i).astype(np.float32)
+        outputs = numbers.size // len(stored)
+        if numbers.size != len(stored) * outputs or outputs not in (1, stored.shape[2]):
+            raise node.wrong(f"operand {i} of shape {list(numbers.shape)} does not fit the weights")
+        numbers = numbers.reshape(len(stored), 1, outputs)
+        real = real * numbers if i == scale else real - numbers
+    return emitter.constant(np.ascontiguousarray(real.transpose(0, 2, 1)), node.inputs[index])
 
 
 @operator(*RECURRENT)
@@ -72,6 +105,13 @@ def recurrent(node: Node, emitter: Emitter) -> Sequence[Value]:
     kind = Cell(node.operator.lower())
     if kind is Cell.GRU and not node.flag("linear_before_reset"):
         kind = Cell.GRU_RESET_FIRST
+    return _recurrent(node, emitter, kind, emitter.value(1), emitter.value(2))
+
+
+def _recurrent(
+    node: Node, emitter: Emitter, kind: Cell, weights: Value, inner_weights: Value
+) -> Sequence[Value]:
+    """What has operands as `LSTM`, and weights [directions, gates x hidden, K]."""
     node.ignore("input_forget", "output_sequence")
     compose = Composer(emitter)
     direction = node.string("direction", "forward")
@@ -90,29 +130,29 @@ def recurrent(node: Node, emitter: Emitter) -> Sequence[Value]:
     steps, batch, size = shape_of_value(x)
     if node.has_input(4) and (emitter.array(4) != steps).any():
         raise node.unsupported("'sequence_lens' differ; export the model with one length")
-    hidden = (0, *emitter.shape(2))[-1]
+    hidden = (0, *shape_of_value(inner_weights))[-1]
     width = kind.gates * hidden
     if node.integer("hidden_size", hidden) != hidden:
         raise node.wrong(f"attribute 'hidden_size' must be {hidden}, the columns of R")
     count = len(backwards)
     expected = ((count, width, size), (count, width, hidden), (count, 2 * width))
-    for i, name, shape in zip((1, 2, 3), "WRB", expected, strict=True):
-        if node.has_input(i) and emitter.shape(i) != shape:
-            raise node.wrong(f"{name} of shape {list(emitter.shape(i))}, expected {list(shape)}")
     zeros = emitter.constant(np.zeros(expected[2], np.float32), "B")
     biases = emitter.value(3) if node.has_input(3) else zeros
+    for name, value, shape in zip("WRB", (weights, inner_weights, biases), expected, strict=True):
+        if (given := shape_of_value(value)) != shape:
+            raise node.wrong(f"{name} of shape {list(given)}, expected {list(shape)}")
     starts = [_start(node, emitter, i, (count, batch, hidden), by_batch) for i in (5, 6)]
     outputs: list[tuple[Value, Value, Value | None]] = []
     for d, back in enumerate(backwards):
         given = compose.reversed(x, 0) if back else x
         flat = emitter.reshaped(given, (steps * batch, size))
         own, inner = _biases(emitter, kind, _direction(emitter, biases, d))
-        project = product_of(emitter, flat, _direction(emitter, emitter.value(1), d), own)
-        given, weights, state = (
+        project = product_of(emitter, flat, _direction(emitter, weights, d), own)
+        given, repeated, state = (
             emitter.materialize(v)
             for v in (
                 emitter.reshaped(project, (steps, batch, width)),
-                _direction(emitter, emitter.value(2), d),
+                _direction(emitter, inner_weights, d),
                 _direction(emitter, starts[0], d),
             )
         )
@@ -121,7 +161,7 @@ def recurrent(node: Node, emitter: Emitter) -> Sequence[Value]:
             RecurrenceOp(
                 kind,
                 given,
-                weights,
+                repeated,
                 state,
                 functions[d * kind.functions : (d + 1) * kind.functions],
                 cell=cell if kind is Cell.LSTM else None,
